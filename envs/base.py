@@ -1,0 +1,200 @@
+"""The contract between a phone and whatever drives it: tasks, observations, actions, transports.
+
+Everything here is plain frozen data, so that it can be written to disk, compared and sent between processes.
+Coordinates in an action are integers 0-999 relative to the screen; only `envs.device.Device` turns them into pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+COORD_MAX = 999
+"""Largest relative coordinate: pixel = v * size / 999."""
+
+
+# --- tasks -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One instance of a task template. `(template, params, seed)` determine it completely.
+
+    `id` is unique within a suite and stable between processes; `max_steps` is the step budget of an episode.
+    """
+
+    id: str
+    template: str
+    instruction: str
+    params: Mapping[str, Any]
+    seed: int
+    max_steps: int
+    suite: str
+    app: str = ""
+    feasible: bool = True
+
+
+# --- actions -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tap:
+    x: int
+    y: int
+    kind: Literal["tap"] = "tap"
+
+
+@dataclass(frozen=True, slots=True)
+class LongPress:
+    x: int
+    y: int
+    kind: Literal["long_press"] = "long_press"
+
+
+@dataclass(frozen=True, slots=True)
+class Swipe:
+    """The finger goes down at (x, y) and up at (x2, y2): swiping up scrolls a list towards its end."""
+
+    x: int
+    y: int
+    x2: int
+    y2: int
+    kind: Literal["swipe"] = "swipe"
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """Replaces the text of the focused field. No Enter is pressed."""
+
+    text: str
+    kind: Literal["type"] = "type"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Opens an app by the name under its icon."""
+
+    app: str
+    kind: Literal["launch"] = "launch"
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    kind: Literal["back"] = "back"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    kind: Literal["home"] = "home"
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    kind: Literal["enter"] = "enter"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    seconds: float = 1.0
+    kind: Literal["wait"] = "wait"
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The agent declares the task done. `message` is its answer to the user; answer tasks are scored on it."""
+
+    message: str = ""
+    kind: Literal["finish"] = "finish"
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """What the model wrote could not be read as an action. `reason` is shown to the model at the next step."""
+
+    reason: str
+    kind: Literal["invalid"] = "invalid"
+
+
+Action = Tap | LongPress | Swipe | Type | Launch | Back | Home | Enter | Wait | Finish | Invalid
+"""A discriminated union on `kind`."""
+
+ACTION_TYPES: dict[str, type] = {
+    cls.__dataclass_fields__["kind"].default: cls
+    for cls in (Tap, LongPress, Swipe, Type, Launch, Back, Home, Enter, Wait, Finish, Invalid)
+}
+
+
+# --- what an episode sees ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the agent sees before a step. `screenshot` is PNG bytes (b"" when screenshots are switched off)."""
+
+    screenshot: bytes
+    width: int
+    height: int
+    xml: str
+    app: str
+    """Label of the foreground app, or its package name when the label is unknown."""
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """`done` is true when the environment ends the episode by itself (a Finish, or the step budget is used up)."""
+
+    observation: Observation
+    done: bool
+    timings: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by phase: `act`, `settle`, `observe`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    ok: bool
+    reason: str = ""
+
+
+class InfraError(RuntimeError):
+    """The device, the network or the task's own set-up failed: never the agent's fault, never a reward of zero."""
+
+
+@runtime_checkable
+class MobileEnv(Protocol):
+    """One device that can play one task at a time. Every method may raise `InfraError`."""
+
+    device_id: str
+
+    async def reset(self, task: Task) -> Observation: ...
+    async def step(self, action: Action) -> StepResult: ...
+    async def score(self) -> float: ...
+    async def close(self) -> None: ...
+    async def health(self) -> Health: ...
+
+
+# --- transports --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ShellResult:
+    stdout: str
+    stderr: str
+    exit_code: int
+
+
+@runtime_checkable
+class Transport(Protocol):
+    """How commands reach a phone: in-process, or over adb.
+
+    A command given as a sequence is quoted word by word for the device's shell; a command given as a string is a
+    shell line and must not contain text that came from a model. A timeout raises `InfraError`.
+    """
+
+    serial: str
+
+    def shell(self, cmd: Sequence[str] | str, timeout: float = 10.0) -> ShellResult: ...
+    def exec_out(self, cmd: Sequence[str] | str, timeout: float = 10.0) -> bytes: ...
+    def push(self, data: bytes, path: str) -> None: ...
+    def pull(self, path: str) -> bytes: ...

@@ -1,0 +1,1 @@
+"""The apps on the phone, the launcher first."""

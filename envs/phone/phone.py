@@ -1,0 +1,264 @@
+"""The phone: apps, system state and one screen, changed by touches, keys and text.
+
+`Phone` is a deterministic state machine. The shell (`shell.py`) calls it; nothing else should be needed to drive it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from envs.phone.app import App
+from envs.phone.popups import Popup, schedule
+from envs.phone.ui import SCREEN_DP, Node, Screen, Tree, assemble, node_at
+
+EPOCH = datetime(2023, 10, 15, 15, 34)
+"""Device time at reset: the moment AndroidWorld sets, a Sunday."""
+
+DEFAULT_SETTINGS: dict[str, dict[str, str]] = {
+    "global": {"airplane_mode_on": "0", "bluetooth_on": "0", "wifi_on": "1", "mobile_data": "1", "zen_mode": "0",
+               "low_power": "0", "auto_time": "1", "device_name": "Pixel 7"},
+    "system": {"screen_brightness": "128", "screen_off_timeout": "60000", "accelerometer_rotation": "0",
+               "font_scale": "1.0", "volume_ring": "5", "volume_music": "7", "volume_alarm": "6",
+               "time_12_24": "24", "pointer_location": "0", "vibrate_when_ringing": "0"},
+    "secure": {"location_mode": "3", "ui_night_mode": "1", "night_display_activated": "0",
+               "accessibility_enabled": "0", "nfc_on": "0", "default_input_method": "com.android.adbkeyboard/.AdbIME"},
+}  # fmt: skip
+
+
+class Phone:
+    """`apps` are App classes, the launcher first. `width` and `height` are pixels; 360 dp span the width."""
+
+    def __init__(self, apps: Sequence[type[App]], width: int = 360, height: int = 720) -> None:
+        self.width, self.height = width, height
+        self.scale = width / SCREEN_DP
+        self.settings: dict[str, dict[str, str]] = {}
+        self.files: dict[str, bytes] = {}
+        self.apps: dict[str, App] = {}
+        self.inputs = 0
+        self.popup: Popup | None = None
+        self._popup_plan: dict[int, Popup] = {}
+        self._classes = tuple(apps)
+        self.reset(0)
+
+    @property
+    def launcher(self) -> App:
+        return next(iter(self.apps.values()))
+
+    @property
+    def foreground(self) -> App:
+        return self.apps[self.current]
+
+    @property
+    def now(self) -> datetime:
+        """A second passes with every input."""
+        return EPOCH + timedelta(seconds=self.inputs)
+
+    def app(self, label_or_package: str) -> App | None:
+        """Looks an app up by package or by the name under its icon, case-insensitively."""
+        wanted = label_or_package.casefold()
+        return next((a for a in self.apps.values() if wanted in (a.package.casefold(), a.label.casefold())), None)
+
+    # --- life cycle ------------------------------------------------------------------------------------------
+
+    def reset(self, seed: int, popup_rate: float = 0.0) -> None:
+        """A used phone at its home screen. `popup_rate` is the chance that an episode is disturbed by a pop-up."""
+        self.settings = {space: dict(values) for space, values in DEFAULT_SETTINGS.items()}
+        self.files = {}
+        self.inputs = 0
+        self.popup = None
+        self.apps = {cls.package: cls(self) for cls in self._classes}
+        for app in self.apps.values():
+            app.populate(random.Random(f"{seed}/{app.package}"))
+        self.current = self.launcher.package
+        self.launcher.start()
+        self._popup_plan = schedule(random.Random(f"{seed}/popups"), popup_rate)
+        self._tree: Tree | None = None
+
+    def changed(self) -> None:
+        """Says that state was changed from outside (the shell): the screen is laid out anew."""
+        self._tree = None
+
+    # --- the screen ------------------------------------------------------------------------------------------
+
+    def tree(self) -> Tree:
+        if self._tree is None:
+            self._tree = self._lay_out()
+        return self._tree
+
+    def _lay_out(self) -> Tree:
+        app = self.foreground
+        screen = app.screen()
+        if self.popup is not None:
+            screen.dialog = self.popup.dialog(self)
+        page = app.page
+        keyboard = self._fill_fields(app, screen)
+        tree = assemble(screen, app.package, round(self.height / self.scale), page.scroll, keyboard)
+        page.scroll = min(page.scroll, tree.scroll_max)
+        return tree
+
+    def _fill_fields(self, app: App, screen: Screen) -> bool:
+        """Puts the page's texts into its edit fields; True when one of them has the focus."""
+        page, keyboard = app.page, False
+        tops = screen.dialog.body if screen.dialog else screen.body
+        for node in (n for top in tops for n in top.walk() if n.field_key):
+            node.text = page.fields.setdefault(node.field_key, "")
+            node.focused = page.focus == node.field_key
+            keyboard |= node.focused
+        return keyboard
+
+    @property
+    def window_package(self) -> str:
+        """Package of the window that has the focus: a pop-up may belong to another app than the one below it."""
+        return self.popup.package if self.popup is not None else self.current
+
+    # --- inputs ----------------------------------------------------------------------------------------------
+
+    def _input(self) -> None:
+        self.inputs += 1
+        for app in self.apps.values():
+            app.snack = ""
+
+    def _settle(self) -> None:
+        """After every input: a pop-up that is due comes up (not over a home screen) and the screen is redrawn."""
+        if self.popup is None and self.current != self.launcher.package:
+            due = [n for n in self._popup_plan if n <= self.inputs]
+            if due:
+                self.popup = self._popup_plan.pop(min(due))
+        self._tree = None
+
+    def tap(self, x: float, y: float) -> None:
+        """A tap at pixel (x, y)."""
+        self._touch(x, y, long=False)
+
+    def long_press(self, x: float, y: float) -> None:
+        self._touch(x, y, long=True)
+
+    def _touch(self, x: float, y: float, long: bool) -> None:
+        tree, app = self.tree(), self.foreground
+        dx, dy = x / self.scale, y / self.scale
+        self._input()
+        hit = node_at(tree, dx, dy, long)
+        if hit is not None:
+            self._press(hit, app, long)
+        elif tree.dialog is not None and not _contains(tree.window, dx, dy):
+            self._dismiss(tree)
+        self._settle()
+
+    def _press(self, node: Node, app: App, long: bool) -> None:
+        if long and node.on_long is not None:
+            node.on_long()
+        elif node.field_key:
+            app.page.focus = node.field_key
+        elif node.on_tap is not None:
+            node.on_tap()
+
+    def swipe(self, x: float, y: float, x2: float, y2: float, ms: int = 300) -> None:
+        """A finger from (x, y) to (x2, y2) px. In place it is a long press (from 500 ms) or a tap."""
+        if abs(x2 - x) + abs(y2 - y) < 8 * self.scale:
+            self._touch(x, y, long=ms >= 500)
+            return
+        tree = self.tree()
+        self._input()
+        if tree.dialog is None and tree.body[1] <= y / self.scale < tree.body[3]:
+            page = self.foreground.page
+            page.scroll = min(max(0, page.scroll + round((y - y2) / self.scale)), tree.scroll_max)
+        self._settle()
+
+    def text(self, text: str) -> None:
+        """Types at the end of the focused field; without a focus the keys go nowhere."""
+        page = self.foreground.page
+        self._input()
+        if page.focus and self.popup is None:
+            page.fields[page.focus] = page.fields.get(page.focus, "") + text
+        self._settle()
+
+    def clear_text(self) -> None:
+        page = self.foreground.page
+        if page.focus and self.popup is None:
+            page.fields[page.focus] = ""
+        self._tree = None
+
+    def delete_char(self) -> None:
+        page = self.foreground.page
+        if page.focus and self.popup is None:
+            page.fields[page.focus] = page.fields.get(page.focus, "")[:-1]
+        self._tree = None
+
+    def enter(self) -> None:
+        app = self.foreground
+        page = app.page
+        self._input()
+        if page.focus and self.popup is None:
+            app.submit(page, page.focus)
+        self._settle()
+
+    def back(self) -> None:
+        """Back closes, in this order: pop-up or dialog, keyboard, page, app."""
+        tree, app = self.tree(), self.foreground
+        self._input()
+        if tree.dialog is not None:
+            self._dismiss(tree)
+        elif tree.keyboard:
+            app.page.focus = ""
+        elif app is not self.launcher and not app.back():
+            self._go_home(finish=app)
+        self._settle()
+
+    def home(self) -> None:
+        self._input()
+        self.popup = None
+        self._go_home()
+        self._settle()
+
+    def launch(self, package: str) -> bool:
+        """Brings an app to the front; False when there is none of that package."""
+        app = self.apps.get(package)
+        if app is None:
+            return False
+        self._input()
+        self.popup = None
+        app.start()
+        self.current = package
+        self._settle()
+        return True
+
+    def open(self, package: str) -> None:
+        """An app opens another from within a handler."""
+        self.apps[package].start()
+        self.current = package
+
+    def force_stop(self, package: str) -> None:
+        app = self.apps[package]
+        app.stack = []
+        if self.current == package:
+            self._go_home()
+        self._tree = None
+
+    def wait(self) -> None:
+        """A second passes."""
+        self._input()
+        self._settle()
+
+    def _go_home(self, finish: App | None = None) -> None:
+        if finish is not None:
+            finish.stack = []
+        self.current = self.launcher.package
+        self.launcher.stack = []
+        self.launcher.start()
+
+    def _dismiss(self, tree: Tree) -> None:
+        if self.popup is not None:
+            self.popup = None
+            return
+        app = self.foreground
+        if tree.dialog is not None and tree.dialog.on_dismiss is not None:
+            tree.dialog.on_dismiss()
+        if app.stack:
+            app.close_dialog()
+
+
+def _contains(node: Node, x: float, y: float) -> bool:
+    left, top, right, bottom = node.bounds
+    return left <= x < right and top <= y < bottom

@@ -1,0 +1,1 @@
+"""Task templates of the embedded phone and the suite they form."""

@@ -1,0 +1,141 @@
+"""The widgets apps are made of. Each returns a `Node`; none holds state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envs.phone.ui import Handler, Node
+
+TEXT = "android.widget.TextView"
+BUTTON = "android.widget.Button"
+IMAGE_BUTTON = "android.widget.ImageButton"
+
+
+def label(text: str, size: int = 15, color: str = "", bold: bool = False, align: str = "left", rid: str = "") -> Node:
+    """Plain text, wrapped to the width it gets."""
+    return Node(cls=TEXT, text=text, look="text", size=size, color=color, bold=bold, align=align, rid=rid, pad=(16, 4))
+
+
+def section(text: str) -> Node:
+    """A small coloured heading between rows."""
+    return Node(cls=TEXT, text=text, look="section", size=13, bold=True, height=34, pad=(16, 8))
+
+
+def divider() -> Node:
+    return Node(look="divider", height=1)
+
+
+def spacer(height: int) -> Node:
+    return Node(look="", height=height)
+
+
+def button(text: str, on_tap: Handler, filled: bool = True, enabled: bool = True) -> Node:
+    return Node(cls=BUTTON, text=text, look="button" if filled else "text_button", size=14, bold=True, align="center",
+                height=44, on_tap=on_tap, enabled=enabled)  # fmt: skip
+
+
+def text_button(text: str, on_tap: Handler) -> Node:
+    """A flat button, as in dialogs."""
+    return button(text, on_tap, filled=False)
+
+
+def icon_button(icon: str, desc: str, on_tap: Handler) -> Node:
+    """`icon` names a glyph of `icons.py`; `desc` is what a screen reader (and the agent) reads."""
+    return Node(cls=IMAGE_BUTTON, desc=desc, look="icon", icon=icon, width=40, height=40, on_tap=on_tap)
+
+
+def fab(icon: str, desc: str, on_tap: Handler) -> Node:
+    return Node(cls=IMAGE_BUTTON, desc=desc, look="fab", icon=icon, on_tap=on_tap)
+
+
+def item(
+    title: str,
+    subtitle: str = "",
+    on_tap: Handler | None = None,
+    on_long: Handler | None = None,
+    icon: str = "",
+    avatar: str = "",
+    trailing: Sequence[Node] = (),
+    selected: bool = False,
+) -> Node:
+    """A list row: optional leading icon or round avatar (its first letter), title, subtitle, trailing widgets."""
+    lines = [Node(cls=TEXT, text=title, rid="android:id/title", look="text", size=16, height=22)]
+    if subtitle:
+        lines.append(Node(cls=TEXT, text=subtitle, rid="android:id/summary", look="subtext", size=13, height=18))
+    row: list[Node] = []
+    if icon:
+        row.append(Node(cls="android.widget.ImageView", look="row_icon", icon=icon, width=40, height=40))
+    if avatar:
+        row.append(Node(cls="android.widget.ImageView", look="avatar", icon=avatar[:1].upper(), width=40, height=40))
+    row.append(Node(children=lines))
+    row.extend(trailing)
+    return Node(axis="row", look="row", pad=(16, 8), gap=12, height=64 if subtitle else 56, children=row,
+                on_tap=on_tap, on_long=on_long, selected=selected)  # fmt: skip
+
+
+def switch_item(title: str, checked: bool, on_toggle: Handler, subtitle: str = "", icon: str = "") -> Node:
+    """A row whose whole width toggles the switch at its end."""
+    node = item(title, subtitle, on_tap=on_toggle, icon=icon)
+    node.children.append(
+        Node(cls="android.widget.Switch", look="switch", width=48, height=28, checkable=True, checked=checked)
+    )
+    node.checkable, node.checked = True, checked
+    return node
+
+
+def check_item(title: str, checked: bool, on_toggle: Handler, subtitle: str = "") -> Node:
+    """A row with a checkbox in front: toggles by a tap anywhere on the row."""
+    node = item(title, subtitle, on_tap=on_toggle)
+    node.children.insert(
+        0, Node(cls="android.widget.CheckBox", look="checkbox", width=28, height=28, checkable=True, checked=checked)
+    )
+    node.checkable, node.checked = True, checked
+    return node
+
+
+def radio_item(title: str, checked: bool, on_select: Handler, subtitle: str = "") -> Node:
+    node = item(title, subtitle, on_tap=on_select)
+    node.children.insert(
+        0, Node(cls="android.widget.RadioButton", look="radio", width=28, height=28, checkable=True, checked=checked)
+    )
+    node.checkable, node.checked = True, checked
+    return node
+
+
+def field(key: str, hint: str, lines: int = 1, password: bool = False) -> Node:
+    """An edit field. Its text lives in `page.fields[key]`; the phone fills in text and focus when it lays out."""
+    return Node(cls="android.widget.EditText", field_key=key, hint=hint, look="field", size=16, pad=(16, 6),
+                height=20 + 36 * lines, password=password)  # fmt: skip
+
+
+def tile(text: str, icon: str, color: str, on_tap: Handler, height: int = 92) -> Node:
+    """A square with an icon and a caption: the launcher's grid, album covers, product cards."""
+    return Node(cls=TEXT, text=text, look="tile", icon=icon, color=color, size=12, align="center", height=height,
+                on_tap=on_tap)  # fmt: skip
+
+
+def grid(tiles: Sequence[Node], columns: int) -> list[Node]:
+    """Rows of equal tiles; the last row is filled up with blanks."""
+    rows = []
+    for i in range(0, len(tiles), columns):
+        row = list(tiles[i : i + columns])
+        row += [Node(height=1) for _ in range(columns - len(row))]
+        rows.append(Node(axis="row", pad=(12, 4), gap=8, children=row))
+    return rows
+
+
+def tabs(names: Sequence[str], selected: str, on_select: dict[str, Handler], icons: Sequence[str] = ()) -> Node:
+    """A bottom navigation bar."""
+    children = [
+        Node(cls="android.widget.FrameLayout", text=name, look="tab", icon=icons[i] if icons else "", size=12,
+             align="center", height=56, on_tap=on_select[name], selected=name == selected)
+        for i, name in enumerate(names)
+    ]  # fmt: skip
+    return Node(axis="row", look="bottom_bar", height=60, children=children)
+
+
+def key_row(keys: Sequence[Node], height: int = 64) -> Node:
+    """A row of equal keys, as on a calculator."""
+    for key in keys:
+        key.height = height - 8
+    return Node(axis="row", pad=(8, 4), gap=8, height=height, children=list(keys))

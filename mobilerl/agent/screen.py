@@ -1,0 +1,260 @@
+"""UI dump (XML) -> the short screen text a model reads, and the actions the screen offers.
+
+The compression is the one MobileRL calls v4: texts inside a clickable node are joined into it with `|`, nodes that
+neither say nor do anything are dropped, and so are nodes no larger than 0.5 % of the screen's width or height.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from envs.base import COORD_MAX, Action, Finish, Swipe, Tap, Type
+
+ScreenStyle = Literal["mobilerl", "marks", "none"]
+
+Box = tuple[int, int, int, int]
+
+HEADER = "Screen size 999x999. Elements, one per line, with relative bounds [x1,y1,x2,y2]:"
+UNREADABLE = "the list of screen elements could not be read"
+
+MIN_SIDE = 0.005
+"""Nodes no wider (higher) than this share of the screen are dropped."""
+
+_BOUNDS = re.compile(r"\[(-?[0-9]{1,6}),(-?[0-9]{1,6})\]\[(-?[0-9]{1,6}),(-?[0-9]{1,6})\]")
+_EDIT_CLASSES = ("EditText", "AutoComplete", "AutoCompleteTextView")
+_ACTION_ATTRIBUTES = (("clickable", "click"), ("long-clickable", "long-click"), ("checkable", "check"))
+_V4_ACTIONS = frozenset({"click", "long-click", "check"})
+_V4_STATES = frozenset({"checked", "unchecked", "password", "selected"})
+
+# What looks like a mark, a tag of the reply grammar or a tokenizer's control token must not reach a prompt from a
+# screen: a message reading "<|image_pad|>" would otherwise become a token, and "<7>" a mark.
+_TOKEN_LIKE = re.compile(r"<(?=\||/?\w+>)")
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One line of the screen text. `mark` numbers the elements that can be acted on from 1; plain text has none."""
+
+    mark: int | None
+    cls: str
+    actions: tuple[str, ...]
+    """Of click, long-click, check, edit, scroll."""
+    states: tuple[str, ...]
+    """Of checked, unchecked, password, selected, focused."""
+    text: str
+    box: Box
+    """x1, y1, x2, y2 in 0-999, clipped to the screen."""
+    depth: int
+    """How many listed elements it lies in."""
+
+    @property
+    def centre(self) -> tuple[int, int]:
+        """Middle of the box, floored (ReachAgent 4.2)."""
+        x1, y1, x2, y2 = self.box
+        return (x1 + x2) // 2, (y1 + y2) // 2
+
+    @property
+    def area(self) -> int:
+        x1, y1, x2, y2 = self.box
+        return (x2 - x1) * (y2 - y1)
+
+    @property
+    def role(self) -> str:
+        """What it is good for, in one of four words (class names are many, and obfuscated in some apps)."""
+        for action, word in (("edit", "field"), ("scroll", "list"), ("check", "switch")):
+            if action in self.actions:
+                return word
+        return "button"
+
+    def contains(self, x: int, y: int) -> bool:
+        x1, y1, x2, y2 = self.box
+        return x1 <= x <= x2 and y1 <= y <= y2
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """A parsed screen. `error` says why there are no elements when the dump could not be read."""
+
+    elements: tuple[Element, ...]
+    width: int
+    height: int
+    error: str = ""
+
+    def find(self, mark: int) -> Element | None:
+        return next((e for e in self.elements if e.mark == mark), None)
+
+    def at(self, x: int, y: int, marked_only: bool = False) -> Element | None:
+        """The smallest element that contains the point (0-999), one that can be acted on if there is any."""
+        inside = [e for e in self.elements if e.contains(x, y)]
+        marked = [e for e in inside if e.mark is not None]
+        return min(marked or ([] if marked_only else inside), key=lambda e: e.area, default=None)
+
+    def render(self, style: ScreenStyle) -> str:
+        """The screen as text, every line ended by a newline; "" for the style `none`.
+
+        `mobilerl`: `Class;actions states;text;[x1,y1,x2,y2]`, indented by nesting, under a header.
+        `marks`: `text role states <mark>`; the role is left out where the text says enough.
+        """
+        if style == "none":
+            return ""
+        if self.error:
+            return UNREADABLE + "\n"
+        if style == "marks":
+            return "".join([_marks_line(e) for e in self.elements])
+        return HEADER + "\n" + "".join([_v4_line(e) for e in self.elements])
+
+
+def _marks_line(e: Element) -> str:
+    if e.mark is None:
+        words = [e.text, *e.states]
+    else:
+        named = e.text and "edit" not in e.actions and "scroll" not in e.actions
+        words = [e.text, "" if named else e.role, *e.states, f"<{e.mark}>"]
+    return " ".join([w for w in words if w]) + "\n"
+
+
+def _v4_line(e: Element) -> str:
+    words = [a for a in e.actions if a in _V4_ACTIONS] + [s for s in e.states if s in _V4_STATES]
+    x1, y1, x2, y2 = e.box
+    return f"{'    ' * e.depth}{e.cls};{' '.join(words)};{e.text};[{x1},{y1},{x2},{y2}]\n"
+
+
+def parse_screen(xml: str, width: int, height: int) -> Screen:
+    """Reads a uiautomator dump of a `width` x `height` px screen in one pass. Never raises: see `Screen.error`."""
+    if "<!DOCTYPE" in xml:  # dumps have none, and entities could be made to expand without end
+        return Screen((), width, height, error="unreadable UI dump: it declares a document type")
+    parser = ET.XMLParser(target=_Collector(width, height))
+    try:
+        parser.feed(xml)
+        return Screen(parser.close(), width, height)
+    except (ET.ParseError, ValueError) as fault:  # ValueError: lone surrogates
+        return Screen((), width, height, error=f"unreadable UI dump: {fault}")
+
+
+@dataclass(slots=True)
+class _Node:
+    """An element whose children may still add to it."""
+
+    cls: str
+    actions: list[str]
+    states: list[str]
+    texts: list[str]
+    box: Box
+    depth: int
+
+    def operable(self) -> bool:
+        """Whether it reacts to the finger by itself. A check box that only shows its row's state does not."""
+        return bool(self.actions) and self.actions != ["check"]
+
+    def absorb(self, child: _Node) -> None:
+        self.texts += [t for t in child.texts if t not in self.texts]
+        if "check" not in self.actions:
+            self.actions += child.actions
+            self.states += [s for s in child.states if s not in self.states]
+
+
+class _Collector:
+    """An ElementTree parser target: collects the kept nodes in document order, without building a tree."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self._width, self._height = width, height
+        self._kept: list[_Node] = []
+        self._open: list[tuple[_Node | None, int]] = [(None, 0)]
+        """Per open tag: the clickable node that takes in its children's texts, and their depth."""
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        host, depth = self._open[-1]
+        node = self._read(attributes, depth)
+        if node is not None:
+            if host is not None and not node.operable():
+                host.absorb(node)
+            elif node.actions or node.texts:
+                self._kept.append(node)
+                depth += 1
+                if node.operable():
+                    host = node if "click" in node.actions and "scroll" not in node.actions else None
+        self._open.append((host, depth))
+
+    def end(self, tag: str) -> None:
+        self._open.pop()
+
+    def close(self) -> tuple[Element, ...]:
+        elements, mark = [], 0
+        for n in self._kept:
+            mark += bool(n.actions)
+            number = mark if n.actions else None
+            elements.append(
+                Element(number, n.cls, tuple(n.actions), tuple(n.states), "|".join(n.texts), n.box, n.depth)
+            )
+        return tuple(elements)
+
+    def _read(self, attributes: Mapping[str, str], depth: int) -> _Node | None:
+        get = attributes.get
+        box = self._box(get("bounds", ""))
+        if box is None:
+            return None
+        cls = get("class", "").rpartition(".")[2]
+        actions = []
+        if get("enabled") != "false":  # a disabled node does nothing, whatever it claims
+            actions = [word for name, word in _ACTION_ATTRIBUTES if get(name) == "true"]
+            if cls.endswith(_EDIT_CLASSES):
+                actions.append("edit")
+            if get("scrollable") == "true":
+                actions.append("scroll")
+        states = []
+        if get("checkable") == "true":
+            states.append("checked" if get("checked") == "true" else "unchecked")
+        states += [name for name in ("password", "selected", "focused") if get(name) == "true"]
+        text, description = _clean(get("text", "")), _clean(get("content-desc", ""))
+        label = f"{text} {description}" if text and description and text != description else text or description
+        return _Node(cls, actions, states, [label] if label else [], box, depth)
+
+    def _box(self, bounds: str) -> Box | None:
+        """Pixels to 0-999, clipped to the screen; None for what is off it or too small to matter."""
+        match = _BOUNDS.fullmatch(bounds)
+        if match is None:
+            return None
+        w, h = self._width, self._height
+        x1, y1, x2, y2 = map(int, match.groups())
+        x1, y1, x2, y2 = max(x1, 0), max(y1, 0), min(x2, w), min(y2, h)
+        if x2 - x1 <= MIN_SIDE * w or y2 - y1 <= MIN_SIDE * h:
+            return None
+        return (
+            round(x1 * COORD_MAX / w),
+            round(y1 * COORD_MAX / h),
+            round(x2 * COORD_MAX / w),
+            round(y2 * COORD_MAX / h),
+        )
+
+
+def _clean(text: str) -> str:
+    if not text:
+        return ""
+    return _TOKEN_LIKE.sub("< ", " ".join(text.split()))
+
+
+def candidates(screen: Screen) -> list[Action]:
+    """The action space A(P) of ReachAgent 4.2: taps and typing at element centres, scrolls, and completion.
+
+    A scroll starts at the element's centre and covers a quarter of its width or height. `Type("")` stands for typing
+    any text, and `Finish("")` for finishing with any message.
+    """
+    actions: list[Action] = []
+    for e in screen.elements:
+        x, y = e.centre
+        if "click" in e.actions or "edit" in e.actions:
+            actions.append(Tap(x, y))
+        if "edit" in e.actions:
+            actions.append(Type(""))
+        if "scroll" in e.actions:
+            x1, y1, x2, y2 = e.box
+            dx, dy = (x2 - x1) // 4, (y2 - y1) // 4
+            start = Swipe(x, y, x, y)
+            actions += [replace(start, y2=y - dy), replace(start, y2=y + dy)]
+            actions += [replace(start, x2=x - dx), replace(start, x2=x + dx)]
+    actions.append(Finish(""))
+    return list(dict.fromkeys(actions))

@@ -1,0 +1,1 @@
+"""Measuring an agent: suites, statistics and results.json."""

@@ -1,0 +1,225 @@
+"""results.json: what one evaluation found, and what two evaluations say about each other.
+
+    schema                        1
+    suite, protocol               what was run, and every setting that affects the score
+    success_rate, ci95            successes / trials and its Wilson interval; infra errors are in neither number
+    ci95_by_task                  interval of the same rate when templates are resampled; null for a single template
+    success_rate_errors_as_zero   successes / (trials + errors)
+    trials, successes, errors
+    per_task                      {template: {app, feasible, successes, trials, errors, mean_steps}}
+    pass_at_k                     {k: mean over instances}, k = 1, 2, 4, ... up to the fewest trials of any instance
+    instances                     every `EpisodeResult`
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from mobilerl.eval.statistics import (
+    PairedDifference,
+    cluster_bootstrap_interval,
+    describe_mismatch,
+    paired_difference,
+    pass_at_k,
+    wilson_interval,
+)
+from mobilerl.records import Status
+from mobilerl.trajectory_files import write_atomic
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeResult:
+    """One attempt (`trial`) at one instance (`task_id`) of a task `template`."""
+
+    task_id: str
+    template: str
+    app: str
+    feasible: bool
+    split: str
+    trial: int
+    reward: float
+    success: bool
+    steps: int
+    status: str
+    error: str = ""
+
+    @property
+    def is_error(self) -> bool:
+        """The device failed, so the episode says nothing about the agent."""
+        return self.status == Status.INFRA_ERROR
+
+
+# --- building ----------------------------------------------------------------------------------------------------
+
+
+def build_results(suite: str, protocol: Mapping[str, Any], episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
+    """The content of results.json. Raises ValueError for no episodes or one that is there twice."""
+    if not episodes:
+        raise ValueError(f"suite {suite}: there are no episodes to report")
+    seen: set[tuple[str, int]] = set()
+    for e in episodes:
+        if (e.task_id, e.trial) in seen:
+            raise ValueError(f"suite {suite}: trial {e.trial} of {e.task_id} is there twice")
+        seen.add((e.task_id, e.trial))
+    valid = [e for e in episodes if not e.is_error]
+    successes = sum(e.success for e in valid)
+    ci = wilson_interval(successes, len(valid))
+    return {
+        "schema": SCHEMA,
+        "suite": suite,
+        "protocol": dict(protocol),
+        "success_rate": successes / len(valid) if valid else None,
+        "ci95": [ci.low, ci.high],
+        "ci95_by_task": _interval_by_task(valid),
+        "success_rate_errors_as_zero": successes / len(episodes),
+        "trials": len(valid),
+        "successes": successes,
+        "errors": len(episodes) - len(valid),
+        "per_task": _per_task(episodes),
+        "pass_at_k": _pass_at_k(valid),
+        "instances": [{**asdict(e), "status": str(e.status)} for e in episodes],
+    }
+
+
+def _grouped(episodes: Sequence[EpisodeResult], field: str) -> dict[str, list[EpisodeResult]]:
+    groups: dict[str, list[EpisodeResult]] = defaultdict(list)
+    for e in episodes:
+        groups[getattr(e, field)].append(e)
+    return dict(sorted(groups.items()))
+
+
+def _interval_by_task(valid: Sequence[EpisodeResult]) -> list[float] | None:
+    outcomes = {name: [float(e.success) for e in group] for name, group in _grouped(valid, "template").items()}
+    if len(outcomes) < 2:
+        return None
+    interval = cluster_bootstrap_interval(outcomes)
+    return [interval.low, interval.high]
+
+
+def _per_task(episodes: Sequence[EpisodeResult]) -> dict[str, dict[str, Any]]:
+    table = {}
+    for name, group in _grouped(episodes, "template").items():
+        valid = [e for e in group if not e.is_error]
+        table[name] = {
+            "app": group[0].app,
+            "feasible": group[0].feasible,
+            "successes": sum(e.success for e in valid),
+            "trials": len(valid),
+            "errors": len(group) - len(valid),
+            "mean_steps": fmean(e.steps for e in valid) if valid else None,
+        }
+    return table
+
+
+def _pass_at_k(valid: Sequence[EpisodeResult]) -> dict[str, float]:
+    counts = [(len(group), sum(e.success for e in group)) for group in _grouped(valid, "task_id").values()]
+    fewest = min((n for n, _ in counts), default=0)
+    ks = [2**i for i in range(fewest.bit_length())]
+    return {str(k): fmean(pass_at_k(n, c, k) for n, c in counts) for k in ks}
+
+
+# --- files and print-outs ----------------------------------------------------------------------------------------
+
+
+def write_results(path: Path | str, results: Mapping[str, Any]) -> None:
+    write_atomic(Path(path), (json.dumps(results, indent=2, allow_nan=False) + "\n").encode())
+
+
+def read_results(path: Path | str) -> dict[str, Any]:
+    """Reads a results.json. Raises ValueError naming the file when it is not one."""
+    if not Path(path).is_file():
+        raise ValueError(f"{path}: there is no such results.json")
+    try:
+        results = json.loads(Path(path).read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON: {error}") from error
+    if not isinstance(results, dict) or results.get("schema") != SCHEMA:
+        raise ValueError(f"{path}: not a results.json of schema {SCHEMA}")
+    return results
+
+
+def percent(value: float | None) -> str:
+    return "--" if value is None else f"{100 * value:.1f}%"
+
+
+def print_results(results: Mapping[str, Any], console: Console | None = None) -> None:
+    """The protocol, a table by task template, and the rate with its intervals."""
+    console = console or Console()
+    console.print(f"[bold]{escape(results['suite'])}[/bold]")
+    for key, value in results["protocol"].items():
+        console.print(f"  {key}: {value}", markup=False, highlight=False)
+    table = Table("task", "app", "success", "trials", "errors", "mean steps")
+    for name, task in results["per_task"].items():
+        rate = task["successes"] / task["trials"] if task["trials"] else None
+        steps = "--" if task["mean_steps"] is None else f"{task['mean_steps']:.1f}"
+        label = name if task["feasible"] else f"{name} (infeasible)"
+        table.add_row(escape(label), escape(task["app"]), percent(rate), str(task["trials"]), str(task["errors"]), steps)
+    console.print(table)
+    low, high = results["ci95"]
+    console.print(
+        f"success rate [bold]{percent(results['success_rate'])}[/bold]  95% interval {percent(low)} to {percent(high)}"
+        f"  ({results['successes']}/{results['trials']} trials, {results['errors']} infra errors;"
+        f" {percent(results['success_rate_errors_as_zero'])} with errors as zero)"
+    )
+    if results["ci95_by_task"]:
+        low, high = results["ci95_by_task"]
+        console.print(f"95% interval over tasks {percent(low)} to {percent(high)}")
+    if len(results["pass_at_k"]) > 1:
+        console.print("  ".join(f"pass@{k} {percent(v)}" for k, v in results["pass_at_k"].items()))
+
+
+# --- comparing ---------------------------------------------------------------------------------------------------
+
+
+def difference(a: Mapping[str, Any], b: Mapping[str, Any]) -> PairedDifference:
+    """`b - a` over the instances of two results. Raises ValueError when the two are not of the same instances.
+
+    An instance whose every trial was an infra error on either side cannot be compared and is left out on both.
+    """
+    if a["suite"] != b["suite"]:
+        raise ValueError(f"the evaluations are of different suites: {a['suite']!r} and {b['suite']!r}")
+    rates_a, rates_b = _instance_rates(a), _instance_rates(b)
+    if rates_a.keys() != rates_b.keys():
+        raise ValueError(describe_mismatch(rates_a, rates_b))
+    both = [name for name in rates_a if rates_a[name] is not None and rates_b[name] is not None]
+    return paired_difference({n: rates_a[n] for n in both}, {n: rates_b[n] for n in both})
+
+
+def compare(path_a: Path | str, path_b: Path | str, console: Console | None = None) -> PairedDifference:
+    """Prints and returns how the second results.json differs from the first, paired by instance."""
+    console = console or Console()
+    a, b = read_results(path_a), read_results(path_b)
+    found = difference(a, b)
+    for key in sorted(a["protocol"].keys() | b["protocol"].keys()):
+        before, after = a["protocol"].get(key), b["protocol"].get(key)
+        if before != after:
+            console.print(f"  {key}: {before} -> {after}", markup=False, highlight=False)
+    console.print(
+        f"{percent(found.mean_a)} -> {percent(found.mean_b)}: [bold]{100 * found.difference:+.1f} points[/bold]"
+        f" on {found.instances} paired instances"
+    )
+    for name, interval in (("paired bootstrap", found.bootstrap), ("normal", found.normal)):
+        console.print(f"  95% interval ({name}): {100 * interval.low:+.1f} to {100 * interval.high:+.1f} points")
+    return found
+
+
+def _instance_rates(results: Mapping[str, Any]) -> dict[str, float | None]:
+    """Success rate of each instance over its valid trials; None where there is none."""
+    outcomes: dict[str, list[float]] = {}
+    for episode in results["instances"]:
+        values = outcomes.setdefault(episode["task_id"], [])
+        if episode["status"] != Status.INFRA_ERROR:
+            values.append(float(episode["success"]))
+    return {name: fmean(values) if values else None for name, values in outcomes.items()}

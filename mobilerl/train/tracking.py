@@ -1,0 +1,257 @@
+"""What a run says about itself: metrics.jsonl (always), wandb and TensorBoard (on request), and a line on the screen.
+
+metrics.jsonl is the record: one JSON object per iteration, on disk before `log` returns. The other two mirror it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.status import Status as Spinner
+from rich.text import Text
+
+from mobilerl.trajectory_files import write_atomic
+
+
+def read_metrics(path: Path | str) -> list[dict[str, Any]]:
+    """The objects of a metrics.jsonl, oldest first; [] when there is no file.
+
+    A last line that a crash cut short is left out. Any other line that is not an object with an integer `iteration`
+    raises ValueError naming file and line.
+    """
+    return [row for _, row in _complete_lines(Path(path))]
+
+
+def _complete_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    for number, line in enumerate(lines, start=1):
+        if not line.endswith(b"\n"):
+            return  # only the last line can lack its newline
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: not a JSON object: {error}") from error
+        if not isinstance(row, dict) or not isinstance(row.get("iteration"), int):
+            raise ValueError(f"{path}, line {number}: an object with an integer `iteration` was expected")
+        yield line, row
+
+
+def _plain(key: str, value: Any) -> Any:
+    """A JSON value: 0-d tensors and arrays become numbers, NaN and infinities become None."""
+    if hasattr(value, "item") and not isinstance(value, (int, float)):
+        value = value.item()
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(k): _plain(f"{key}.{k}", v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(key, v) for v in value]
+    raise TypeError(f"metric {key!r} is a {type(value).__name__}; a number, text, list or mapping was expected")
+
+
+class Tracker:
+    """Appends the metrics of each iteration to `run_dir/metrics.jsonl` and mirrors them.
+
+    wandb: "online" needs a key; without one it goes on as "offline", and `wandb sync` uploads the run later.
+    tensorboard: event files under `run_dir/tensorboard`.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path | str,
+        wandb: Literal["off", "offline", "online"] = "off",
+        tensorboard: bool = False,
+        project: str = "mobilerl",
+        name: str | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.run_dir = Path(run_dir)
+        self.path = self.run_dir / "metrics.jsonl"
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        self._drop_partial_line()
+        self._wandb_mode, self._use_tensorboard = wandb, tensorboard
+        self._project, self._name, self._config = project, name or self.run_dir.resolve().name, dict(config or {})
+        self._wandb_run: Any = None
+        self._writer: Any = None
+        self._purge_step: int | None = None
+
+    def __enter__(self) -> Tracker:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def log(self, metrics: Mapping[str, Any]) -> None:
+        """Records one iteration. `metrics["iteration"]` must be an integer."""
+        row = {key: _plain(key, value) for key, value in metrics.items()}
+        if not isinstance(row.get("iteration"), int):
+            raise ValueError(f"metrics need an integer `iteration`, not {row.get('iteration')!r}")
+        line = json.dumps(row, allow_nan=False, separators=(",", ":")) + "\n"
+        with open(self.path, "ab") as f:
+            f.write(line.encode())
+            f.flush()
+            os.fsync(f.fileno())
+        if self._wandb_mode != "off":
+            self._to_wandb(row)
+        if self._use_tensorboard:
+            self._to_tensorboard(row)
+
+    def truncate_after(self, iteration: int) -> None:
+        """Forgets every iteration later than `iteration`: a resumed run writes them anew."""
+        keep = [line for line, row in _complete_lines(self.path) if row["iteration"] <= iteration]
+        if self.path.exists():
+            write_atomic(self.path, b"".join(keep))
+        self._purge_step = iteration + 1
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        if self._wandb_run is not None:
+            self._wandb_run.finish()
+            self._wandb_run = None
+
+    def _drop_partial_line(self) -> None:
+        """What a crash left of a line must go before the next one is appended to it."""
+        if self.path.exists() and (data := self.path.read_bytes()) and not data.endswith(b"\n"):
+            write_atomic(self.path, data[: data.rfind(b"\n") + 1])
+
+    def _to_wandb(self, row: dict[str, Any]) -> None:
+        if self._wandb_run is None:
+            self._wandb_run = self._start_wandb()
+        self._wandb_run.log({key: value for key, value in row.items() if value is not None})
+
+    def _start_wandb(self) -> Any:
+        import wandb
+
+        mode = self._wandb_mode
+        if mode == "online" and not wandb.api.api_key:
+            Console(stderr=True).print("wandb: no API key, so this run is kept offline; `wandb sync` uploads it later")
+            mode = "offline"
+        resume = {"id": self._wandb_id(), "resume": "allow"} if mode == "online" else {}
+        run = wandb.init(
+            project=self._project, name=self._name, config=self._config, dir=str(self.run_dir), mode=mode, **resume
+        )
+        # wandb drops rows whose own step goes back, which a resumed run does: `iteration` is the axis instead.
+        run.define_metric("iteration")
+        run.define_metric("*", step_metric="iteration")
+        return run
+
+    def _wandb_id(self) -> str:
+        """The same for every start of this run directory, so that a resumed run goes on in the same wandb run."""
+        path = self.run_dir / "wandb-run-id"
+        if not path.exists():
+            write_atomic(path, uuid.uuid4().hex[:12].encode())
+        return path.read_text().strip()
+
+    def _to_tensorboard(self, row: dict[str, Any]) -> None:
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(str(self.run_dir / "tensorboard"), purge_step=self._purge_step)
+        for key, value in row.items():
+            if isinstance(value, (int, float)) and key != "iteration":
+                self._writer.add_scalar(key, value, row["iteration"])
+        self._writer.flush()
+
+
+# --- on the screen -----------------------------------------------------------------------------------------------
+
+
+class ProgressView:
+    """One line per iteration, for a person. On a terminal a spinner below it says what is going on now."""
+
+    def __init__(self, iterations: int | None = None, console: Console | None = None) -> None:
+        self._iterations = iterations
+        self._console = console or Console()
+        self._last_success: float | None = None
+        self._spinner: Spinner | None = None
+
+    def __enter__(self) -> ProgressView:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def status(self, text: str) -> None:
+        """Shows what the run is doing. Says nothing where the output is not a terminal."""
+        if not self._console.is_terminal:
+            return
+        if self._spinner is None:
+            self._spinner = self._console.status("")
+            self._spinner.start()
+        self._spinner.update(Text(text, style="dim"))
+
+    def update(self, metrics: Mapping[str, Any]) -> None:
+        """Prints the line of one iteration; a metric that is not there is left out."""
+        self._console.print(self._line(metrics), soft_wrap=True)
+
+    def close(self) -> None:
+        if self._spinner is not None:
+            self._spinner.stop()
+            self._spinner = None
+
+    def _line(self, metrics: Mapping[str, Any]) -> Text:
+        total = f"/{self._iterations}" if self._iterations else ""
+        line = Text(f"iter {metrics['iteration']:>4}{total}", style="bold")
+        line.append("  ").append_text(self._success(metrics.get("rollout/success_rate")))
+        parts = [
+            _part("ep/min", metrics.get("rollout/trajectories_per_min"), ".0f"),
+            _part("len", metrics.get("rollout/episode_len"), ".1f"),
+            _part("reward", metrics.get("rollout/reward"), ".3f"),
+            _part("kl", metrics.get("train/kl"), ".2g"),
+            _replay(metrics),
+            _curriculum(metrics),
+            _times(metrics),
+        ]
+        for part in filter(None, parts):
+            line.append("  ").append(part, style="not bold")
+        return line
+
+    def _success(self, rate: float | None) -> Text:
+        if rate is None:
+            return Text("success    --  ", style="dim")
+        change = 0.0 if self._last_success is None else rate - self._last_success
+        self._last_success = rate
+        arrow, style = ("↑", "green") if change > 0.0005 else ("↓", "red") if change < -0.0005 else ("→", "dim")
+        return Text(f"success {100 * rate:5.1f}% ", style="not bold").append(arrow, style=style)
+
+
+def _part(label: str, value: float | None, form: str) -> str:
+    return "" if value is None else f"{label} {value:{form}}"
+
+
+def _replay(metrics: Mapping[str, Any]) -> str:
+    size, fraction = metrics.get("replay/size"), metrics.get("replay/fraction")
+    if size is None:
+        return ""
+    return f"replay {size:.0f}" + ("" if fraction is None else f" ({100 * fraction:.0f}% of batch)")
+
+
+def _curriculum(metrics: Mapping[str, Any]) -> str:
+    counts = {name: metrics.get(f"curriculum/{name}") for name in ("active", "cooling", "removed")}
+    shown = [f"{count:.0f} {name}" for name, count in counts.items() if count is not None]
+    return "tasks " + ", ".join(shown) if shown else ""
+
+
+def _times(metrics: Mapping[str, Any]) -> str:
+    """`12.3s (rollout 71%, update 26%, publish 3%)`: the iteration's seconds and where they went."""
+    names = ("rollout", "update", "publish")
+    seconds = {name: metrics.get(f"time/{name}_s") for name in names}
+    shown = {name: value for name, value in seconds.items() if value is not None}
+    total = sum(shown.values())
+    if total <= 0:
+        return ""
+    return f"{total:.1f}s (" + ", ".join(f"{name} {100 * value / total:.0f}%" for name, value in shown.items()) + ")"

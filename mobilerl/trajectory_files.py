@@ -1,0 +1,243 @@
+"""Trajectories on disk: `trajectories/iter-000010.jsonl` beside `screens/<sha256>.png` in a run directory.
+
+One line per trajectory, a JSON object in ASCII; docs/files.md shows one in full. Schema 1:
+
+    schema     1
+    id, reward, status, device_id, error, wall_s          as in `Trajectory`
+    task       every field of `envs.base.Task`
+    steps      list of
+        observation   {screenshot, width, height, xml, app, step}
+        completion    {prompt_ids, token_ids, logprobs, version, text}
+        images        list of screens, in the order of their placeholders in the prompt
+        thought       text
+        action        {kind, ...}, the fields of `envs.base.ACTION_TYPES[kind]`
+        timings       {phase: seconds}
+
+A screen is the SHA-256 of its PNG in lower-case hex, or "" where there was no screenshot. What is read back equals what
+was written, bit for bit. Every file appears whole or not at all, and a PNG that is already there is not written again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+from envs.base import ACTION_TYPES, Action, Observation, Task
+from mobilerl.records import Completion, Status, Step, Trajectory
+
+SCHEMA = 1
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Puts `data` at `path` so that a crash at any moment leaves the old file or the new one, never a mixture."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with open(temporary, "xb") as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the rename itself survives a power cut only once the folder is on disk
+    finally:
+        os.close(folder)
+
+
+# --- screens -----------------------------------------------------------------------------------------------------
+
+
+class ScreenStore(Protocol):
+    """Where PNGs live while a trajectory is a dict: `get(put(png)) == png`, and equal PNGs share one name."""
+
+    def put(self, png: bytes) -> str: ...
+    def get(self, digest: str) -> bytes: ...
+
+
+class MemoryScreens:
+    """Screens in a dict {sha256: PNG}, for state that is saved in one piece."""
+
+    def __init__(self, screens: dict[str, bytes] | None = None) -> None:
+        self.screens = {} if screens is None else screens
+
+    def put(self, png: bytes) -> str:
+        digest = hashlib.sha256(png).hexdigest()
+        self.screens.setdefault(digest, png)
+        return digest
+
+    def get(self, digest: str) -> bytes:
+        if digest not in self.screens:
+            raise ValueError(f"screen {digest!r} is not in the store")
+        return self.screens[digest]
+
+
+class ScreenFolder:
+    """Screens as `<folder>/<sha256>.png`. Within one store equal screens come back as one `bytes` object."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self._read: dict[str, bytes] = {}
+
+    def put(self, png: bytes) -> str:
+        digest = hashlib.sha256(png).hexdigest()
+        path = self.folder / f"{digest}.png"
+        if not path.exists():
+            write_atomic(path, png)
+        return digest
+
+    def get(self, digest: str) -> bytes:
+        if digest not in self._read:
+            if not _DIGEST.fullmatch(digest):  # the name becomes a path: it must not leave the folder
+                raise ValueError(f"{digest!r} is not the name of a screen (64 hex digits)")
+            path = self.folder / f"{digest}.png"
+            if not path.exists():
+                raise ValueError(f"screen {path} is missing; copy the run's screens/ folder along with trajectories/")
+            png = path.read_bytes()
+            if hashlib.sha256(png).hexdigest() != digest:
+                raise ValueError(f"screen {path} is damaged: its content does not match its name")
+            self._read[digest] = png
+        return self._read[digest]
+
+
+# --- dicts -------------------------------------------------------------------------------------------------------
+
+
+def trajectory_to_dict(trajectory: Trajectory, screens: ScreenStore) -> dict[str, Any]:
+    """The trajectory as JSON values, its screens put into `screens`."""
+    return {
+        "schema": SCHEMA,
+        "id": trajectory.id,
+        "task": {**_fields(trajectory.task), "params": dict(trajectory.task.params)},
+        "reward": trajectory.reward,
+        "status": str(trajectory.status),
+        "device_id": trajectory.device_id,
+        "error": trajectory.error,
+        "wall_s": trajectory.wall_s,
+        "steps": [_step_to_dict(step, screens) for step in trajectory.steps],
+    }
+
+
+def trajectory_from_dict(record: Mapping[str, Any], screens: ScreenStore) -> Trajectory:
+    """The inverse of `trajectory_to_dict`. Raises ValueError naming the field that is missing or wrong."""
+    try:
+        if record["schema"] != SCHEMA:
+            raise ValueError(f"schema {record['schema']!r}; this version of mobilerl reads schema {SCHEMA}")
+        return Trajectory(
+            id=record["id"],
+            task=Task(**record["task"]),
+            steps=tuple(_step_from_dict(step, screens) for step in record["steps"]),
+            reward=record["reward"],
+            status=Status(record["status"]),
+            device_id=record["device_id"],
+            error=record["error"],
+            wall_s=record["wall_s"],
+        )
+    except KeyError as error:
+        raise ValueError(f"field {error} is missing or has an unknown value") from error
+    except TypeError as error:
+        raise ValueError(f"a field has the wrong form: {error}") from error
+
+
+def _fields(frozen: Any) -> dict[str, Any]:
+    return {name: getattr(frozen, name) for name in frozen.__dataclass_fields__}
+
+
+def _step_to_dict(step: Step, screens: ScreenStore) -> dict[str, Any]:
+    def screen(png: bytes) -> str:
+        return screens.put(png) if png else ""
+
+    return {
+        "observation": {**_fields(step.observation), "screenshot": screen(step.observation.screenshot)},
+        "completion": _fields(step.completion),
+        "images": [screen(png) for png in step.images],
+        "thought": step.thought,
+        "action": asdict(step.action),
+        "timings": dict(step.timings),
+    }
+
+
+def _step_from_dict(record: Mapping[str, Any], screens: ScreenStore) -> Step:
+    def screen(digest: str) -> bytes:
+        return screens.get(digest) if digest else b""
+
+    observation, completion = record["observation"], record["completion"]
+    return Step(
+        observation=Observation(**{**observation, "screenshot": screen(observation["screenshot"])}),
+        completion=Completion(
+            prompt_ids=tuple(completion["prompt_ids"]),
+            token_ids=tuple(completion["token_ids"]),
+            logprobs=tuple(completion["logprobs"]),
+            version=completion["version"],
+            text=completion["text"],
+        ),
+        images=tuple(screen(digest) for digest in record["images"]),
+        thought=record["thought"],
+        action=_action_from_dict(record["action"]),
+        timings=record["timings"],
+    )
+
+
+def _action_from_dict(record: Mapping[str, Any]) -> Action:
+    return ACTION_TYPES[record["kind"]](**record)
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+def save_trajectories(run_dir: Path | str, iteration: int, trajectories: Iterable[Trajectory]) -> Path:
+    """Writes the trajectories of one iteration, screens first, and returns the path of the .jsonl file."""
+    path = Path(run_dir) / "trajectories" / f"iter-{iteration:06d}.jsonl"
+    screens = ScreenFolder(Path(run_dir) / "screens")
+    lines = [_line(trajectory_to_dict(trajectory, screens)) for trajectory in trajectories]
+    write_atomic(path, "".join(lines).encode("ascii"))
+    return path
+
+
+def load_trajectories(path: Path | str) -> list[Trajectory]:
+    """Reads a file of `save_trajectories`. Raises ValueError naming file and line where it cannot be read exactly."""
+    screens = ScreenFolder(Path(path).parent.parent / "screens")
+    trajectories = []
+    for number, record in read_records(path):
+        try:
+            trajectories.append(trajectory_from_dict(record, screens))
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from error
+    return trajectories
+
+
+def read_records(path: Path | str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, object) of each line, without its screens. Raises ValueError naming file and line."""
+    with open(path, encoding="utf-8") as f:
+        for number, line in enumerate(f, start=1):
+            try:
+                record = json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: not a JSON object: {error}") from error
+            if not isinstance(record, dict) or record.get("schema") != SCHEMA:
+                found = record.get("schema") if isinstance(record, dict) else type(record).__name__
+                raise ValueError(
+                    f"{path}, line {number}: schema {found!r}; this version of mobilerl reads schema {SCHEMA}"
+                )
+            yield number, record
+
+
+def _line(record: dict[str, Any]) -> str:
+    """One line of JSON. Refuses what would come back different: tuples in parameters, NaN, values JSON lacks."""
+    try:
+        params = record["task"]["params"]
+        if json.loads(json.dumps(params)) != params:
+            raise ValueError("task.params holds something other than plain JSON values (a tuple, or a key not text)")
+        return json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n"
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"trajectory {record['id']} cannot be saved: {error}") from error

@@ -1,0 +1,140 @@
+import io
+
+import pytest
+from mobilerl.eval.report import (
+    EpisodeResult,
+    build_results,
+    compare,
+    difference,
+    print_results,
+    read_results,
+    write_results,
+)
+from rich.console import Console
+
+
+def episode(task, trial=0, success=True, status="finished", steps=4, feasible=True) -> EpisodeResult:
+    template = task.split("-")[0]
+    return EpisodeResult(
+        task, template, "Clock", feasible, "test", trial, float(success), success, steps, status, "x" if steps else ""
+    )
+
+
+EPISODES = [
+    episode("alarm-1", 0, True, steps=2),
+    episode("alarm-1", 1, False, "truncated", steps=6),
+    episode("alarm-2", 0, True, steps=4),
+    episode("alarm-2", 1, False, "infra_error", steps=0),
+    episode("timer-1", 0, False, "invalid", steps=3, feasible=False),
+    episode("timer-1", 1, False, "truncated", steps=5, feasible=False),
+]
+
+
+def quiet() -> Console:
+    return Console(file=io.StringIO(), width=200)
+
+
+def test_infra_errors_are_counted_apart():
+    results = build_results("sim", {"seed": 30}, EPISODES)
+    # valid: alarm 1, 0, 1 and timer 0, 0 -> 2 of 5; with the error as a zero 2 of 6
+    assert results["success_rate"] == pytest.approx(2 / 5)
+    assert results["success_rate_errors_as_zero"] == pytest.approx(2 / 6)
+    assert (results["trials"], results["successes"], results["errors"]) == (5, 2, 1)
+    assert results["ci95"] == pytest.approx([0.117621, 0.769276], abs=1e-5)  # Wilson, 2 of 5
+    assert results["per_task"]["alarm"] == {
+        "app": "Clock",
+        "feasible": True,
+        "successes": 2,
+        "trials": 3,
+        "errors": 1,
+        "mean_steps": 4.0,
+    }
+    assert results["per_task"]["timer"]["feasible"] is False
+    # fewest valid trials of an instance is 1, so only k = 1: (1/2 + 1 + 0) / 3
+    assert results["pass_at_k"] == {"1": pytest.approx(0.5)}
+    low, high = results["ci95_by_task"]
+    assert (low, high) == (0.0, pytest.approx(2 / 3))
+
+
+def test_pass_at_k_grows_in_powers_of_two():
+    results = build_results("sim", {}, [episode("a-1", trial, trial == 0) for trial in range(5)])
+    # 1 success in 5: 1 - C(4,k)/C(5,k) = k/5
+    assert results["pass_at_k"] == {"1": pytest.approx(0.2), "2": pytest.approx(0.4), "4": pytest.approx(0.8)}
+    assert results["ci95_by_task"] is None
+
+
+def test_only_errors_leave_the_rate_unknown():
+    results = build_results("sim", {}, [episode("a-1", status="infra_error", success=False)])
+    assert results["success_rate"] is None
+    assert results["ci95"] == [0.0, 1.0]
+    assert results["success_rate_errors_as_zero"] == 0.0
+    assert results["per_task"]["a"]["mean_steps"] is None
+    console = quiet()
+    print_results(results, console)
+    assert "success rate --" in console.file.getvalue()
+
+
+def test_what_cannot_be_reported_is_refused():
+    with pytest.raises(ValueError, match="no episodes"):
+        build_results("sim", {}, [])
+    with pytest.raises(ValueError, match="trial 0 of a-1 is there twice"):
+        build_results("sim", {}, [episode("a-1"), episode("a-1")])
+
+
+def test_results_come_back_equal_and_print_their_protocol(tmp_path):
+    results = build_results("sim", {"model": "tiny [v1]", "max_steps": 20}, EPISODES)
+    path = tmp_path / "eval" / "sim" / "results.json"
+    write_results(path, results)
+    assert read_results(path) == results
+    console = quiet()
+    print_results(results, console)
+    text = console.file.getvalue()
+    for expected in ("model: tiny [v1]", "max_steps: 20", "timer (infeasible)", "40.0%", "2/5 trials, 1 infra errors"):
+        assert expected in text
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"schema": 99}'])
+def test_a_file_that_is_no_results_json_is_named(tmp_path, content):
+    (tmp_path / "results.json").write_text(content)
+    with pytest.raises(ValueError, match="results.json"):
+        read_results(tmp_path / "results.json")
+    with pytest.raises(ValueError, match="no such"):
+        read_results(tmp_path / "none.json")
+
+
+def saved(folder, protocol, episodes, suite="sim"):
+    path = folder / "results.json"
+    write_results(path, build_results(suite, protocol, episodes))
+    return path
+
+
+def test_compare_prints_the_paired_difference_and_what_changed(tmp_path):
+    before = [episode(f"t-{i}", 0, i < 2) for i in range(4)]
+    after = [episode(f"t-{i}", 0, i < 3) for i in range(4)]
+    a = saved(tmp_path / "a", {"model": "base", "seed": 1}, before)
+    b = saved(tmp_path / "b", {"model": "trained", "seed": 1}, after)
+    console = quiet()
+    found = compare(a, b, console)
+    # changes 0, 0, 1, 0: mean 0.25, sd 0.5, half 1.959964 * 0.5 / 2 = 0.489991
+    assert (found.mean_a, found.mean_b, found.difference) == (0.5, 0.75, 0.25)
+    assert found.normal.low == pytest.approx(0.25 - 0.489991, abs=1e-6)
+    text = console.file.getvalue()
+    assert "model: base -> trained" in text and "seed" not in text
+    assert "50.0% -> 75.0%: +25.0 points on 4 paired instances" in text
+
+
+def test_an_instance_lost_to_errors_leaves_both_sides():
+    before = [episode("t-0"), episode("t-1", success=False), episode("t-2", status="infra_error", success=False)]
+    after = [episode("t-0"), episode("t-1"), episode("t-2")]
+    found = difference(build_results("sim", {}, before), build_results("sim", {}, after))
+    assert (found.instances, found.mean_a, found.mean_b) == (2, 0.5, 1.0)
+
+
+def test_compare_refuses_other_instances_and_other_suites(tmp_path):
+    a = saved(tmp_path / "a", {}, [episode("t-0"), episode("t-1")])
+    b = saved(tmp_path / "b", {}, [episode("t-0"), episode("t-2")])
+    c = saved(tmp_path / "c", {}, [episode("t-0"), episode("t-1")], suite="androidworld")
+    with pytest.raises(ValueError, match="not of the same instances: 1 only in the first .such as 't-1'"):
+        compare(a, b, quiet())
+    with pytest.raises(ValueError, match="different suites: 'sim' and 'androidworld'"):
+        compare(a, c, quiet())
