@@ -110,3 +110,7 @@ class Batch:
     rows: Sequence[Row]
     advantages: Sequence[float]
     replayed: Sequence[bool]
+    old_logprobs: Sequence[tuple[float, ...]] | None = None
+    """Per row, under the weights the clipping compares with; None: the rollout's own."""
+    ref_logprobs: Sequence[tuple[float, ...]] | None = None
+    """Per row, under the frozen reference, when the objective has a KL term."""

@@ -1,6 +1,6 @@
 """The phone: apps, system state and one screen, changed by touches, keys and text.
 
-`Phone` is a deterministic state machine. The shell (`shell.py`) calls it; nothing else should be needed to drive it.
+`Phone` is a deterministic state machine. The shell (`shell/`) calls it; nothing else should be needed to drive it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,12 @@ class Phone:
     @property
     def now(self) -> datetime:
         """A second passes with every input."""
-        return EPOCH + timedelta(seconds=self.inputs)
+        return self._clock + timedelta(seconds=self.inputs)
+
+    def set_time(self, now: datetime) -> None:
+        """Sets the device's clock, as `date` does."""
+        self._clock = now - timedelta(seconds=self.inputs)
+        self.changed()
 
     def app(self, label_or_package: str) -> App | None:
         """Looks an app up by package or by the name under its icon, case-insensitively."""
@@ -67,6 +72,7 @@ class Phone:
         self.settings = {space: dict(values) for space, values in DEFAULT_SETTINGS.items()}
         self.files = {}
         self.inputs = 0
+        self._clock = EPOCH
         self.popup = None
         self.apps = {cls.package: cls(self) for cls in self._classes}
         for app in self.apps.values():
@@ -94,7 +100,7 @@ class Phone:
             screen.dialog = self.popup.dialog(self)
         page = app.page
         keyboard = self._fill_fields(app, screen)
-        tree = assemble(screen, app.package, round(self.height / self.scale), page.scroll, keyboard)
+        tree = assemble(screen, app.package, round(self.height / self.scale), page.scroll, keyboard, app.snack)
         page.scroll = min(page.scroll, tree.scroll_max)
         return tree
 

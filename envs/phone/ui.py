@@ -164,7 +164,7 @@ def _row_widths(node: Node, inner: int) -> list[int]:
     return [c.width if c.width is not None else free // flexible for c in node.children]
 
 
-def assemble(screen: Screen, package: str, height: int, scroll: int, keyboard: bool) -> Tree:
+def assemble(screen: Screen, package: str, height: int, scroll: int, keyboard: bool, snack: str = "") -> Tree:
     """Lays a screen out on `height` dp. `scroll` is clamped to what the content allows."""
     top = STATUS_BAR
     root = Node(cls="android.widget.FrameLayout", look="window")
@@ -194,6 +194,10 @@ def assemble(screen: Screen, package: str, height: int, scroll: int, keyboard: b
     if screen.fab is not None and not keyboard:
         place(screen.fab, SCREEN_DP - 72, bottom - 72, 56, 56)
         root.children.append(screen.fab)
+    if snack:
+        bar = Node(cls="android.widget.TextView", text=snack, rid=f"{package}:id/snackbar_text", look="snack", size=14)
+        place(bar, 12, bottom - 56, SCREEN_DP - 24, 48)
+        root.children.append(bar)
     window = root if screen.dialog is None else _dialog_window(screen.dialog, package, height, keyboard)
     return Tree(root, window, scroll_max, body.bounds, keyboard, screen.dialog)
 

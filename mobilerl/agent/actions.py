@@ -20,7 +20,7 @@ from itertools import product
 from typing import Literal
 
 from envs.base import COORD_MAX, Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Swipe, Tap, Type, Wait
-from mobilerl.agent.grammar import Call, GrammarError, Mark, Value, parse_call, quote
+from mobilerl.agent.grammar import Call, GrammarError, Mark, Value, excerpt, parse_call, quote
 from mobilerl.agent.screen import Screen
 
 Grounding = Literal["box", "point", "mark"]
@@ -121,11 +121,11 @@ def _build(call: Call, view: _View) -> Action:
         name = _ALIASES.get(name, name)
         del arguments["action"]
     if call.name not in ("do", "finish") or name not in _ARGUMENTS or (call.name == "do" and name == "finish"):
-        raise GrammarError(f'unknown action "{_name_of(call, name)}"')
+        raise GrammarError(f'unknown action "{excerpt(name if call.name == "do" else call.name)}"')
     drag = name == "Swipe" and view.grounding == "point" and not {"start", "end"}.isdisjoint(arguments)
     required, optional = _DRAG_ARGUMENTS if drag else _ARGUMENTS[name]
     for key in sorted(arguments.keys() - required - optional):
-        raise GrammarError(f'{name} has no argument "{key[:24]}"')
+        raise GrammarError(f'{name} has no argument "{excerpt(key)}"')
     for key in sorted(required - arguments.keys()):
         raise GrammarError(f'{name} needs the argument "{key}"')
     if drag:
@@ -151,10 +151,6 @@ def _action(name: str, arguments: dict[str, Value], view: _View) -> Action:
         case "finish":
             return Finish(_text(arguments, "message") if "message" in arguments else "")
     return _PLAIN[name]()
-
-
-def _name_of(call: Call, name: str) -> str:
-    return (name if call.name == "do" else call.name)[:24]
 
 
 def _text(arguments: dict[str, Value], key: str) -> str:

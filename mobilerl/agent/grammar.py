@@ -62,7 +62,7 @@ def parse_call(text: str) -> Call:
         key = tokens.take("name", 'arguments need names, as in action="Back"')
         tokens.expect("=")
         if key in arguments:
-            raise GrammarError(f'argument "{_short(key)}" is given twice')
+            raise GrammarError(f'argument "{excerpt(key)}" is given twice')
         arguments[key] = _value(tokens)
     if tokens.next != _END:
         raise GrammarError("there is text after the call")
@@ -88,12 +88,12 @@ def _tokenize(text: str) -> list[Token]:
             rest = text[position:].lstrip()
             if rest[0] in "\"'":
                 raise GrammarError("a quoted text is not closed")
-            raise GrammarError(f"cannot read {rest[:12]!r}")
+            raise GrammarError(f"cannot read: {excerpt(rest)}")
         kind = match.lastgroup
         tokens.append((kind, match[kind]))
         position = match.end()
-        if text[position - 1] == ")" and tokens[-1][0] == "sign":
-            break
+        if tokens[-1] == ("sign", ")"):
+            break  # no call has more: whatever follows need not be in the grammar to be called text after it
     if text[position:].strip():
         tokens.append(("rest", text[position:]))
     return tokens
@@ -118,7 +118,7 @@ class _Reader:
         if not self.skip(sign):
             found = self.next
             raise GrammarError(
-                "the call is not closed" if found == _END else f'expected "{sign}" before {_short(found[1])!r}'
+                "the call is not closed" if found == _END else f'expected "{sign}" before: {excerpt(found[1])}'
             )
 
     def take(self, kind: str, otherwise: str) -> str:
@@ -144,7 +144,7 @@ def _value(tokens: _Reader) -> Value:
             tokens.expect(",")
             numbers.append(_integer(tokens))
         return tuple(numbers)
-    raise GrammarError("the call is not closed" if kind == "end" else f"cannot read the value {_short(text)!r}")
+    raise GrammarError("the call is not closed" if kind == "end" else f"cannot read the value: {excerpt(text)}")
 
 
 def _integer(tokens: _Reader) -> int:
@@ -153,9 +153,11 @@ def _integer(tokens: _Reader) -> int:
 
 def _number(digits: str) -> int:
     if len(digits) > _MAX_DIGITS:
-        raise GrammarError(f"the number {_short(digits)} is too large")
+        raise GrammarError(f"the number {excerpt(digits)} is too large")
     return int(digits)
 
 
-def _short(text: str, limit: int = 24) -> str:
-    return text if len(text) <= limit else text[:limit] + "..."
+def excerpt(text: str, limit: int = 24) -> str:
+    """What a reason quotes of the model's own text: short, printable, and free of anything that could be a token."""
+    shown = "".join(c if c.isprintable() and c not in "<>" else "?" for c in text[:limit])
+    return shown if len(text) <= limit else shown + "..."

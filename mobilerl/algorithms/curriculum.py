@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from typing import Any
 
 
@@ -75,11 +77,11 @@ class FailureCurriculum:
         return {t: math.exp(-h.failed) if h.cooldown_left else 1.0 for t, h in self._tasks.items() if self._open(h)}
 
     def sample(self, n: int, rng: random.Random) -> list[str]:
-        """n task ids, each task's expected share in proportion to its weight.
+        """n task ids in random order; task i's expected count is exactly n * w_i / sum(w), and its count one of the two
+        integers next to that.
 
-        Tasks come in rounds: a round holds every task of the greatest weight once, every other one with a probability
-        of its weight relative to that, in random order. So no task comes twice while there are at least n of the
-        greatest weight, and after that only once all of a round had their turn.
+        So the draw is weighted and without replacement while it can be: no task comes twice while n is at most the
+        number of active tasks. Beyond it, all of them come equally often, give or take one.
 
         ValueError if every task is removed.
         """
@@ -89,13 +91,15 @@ class FailureCurriculum:
                 f"curriculum: all {len(self._tasks)} tasks were removed, none ever solved in time; "
                 "add easier tasks, raise patience or cooldown, or set revisit_every"
             )
-        greatest = max(weights.values())
-        sampled: list[str] = []
-        while len(sampled) < n:
-            round_ = [task for task, weight in weights.items() if rng.random() < weight / greatest]
-            rng.shuffle(round_)
-            sampled.extend(round_)
-        return sampled[:n]
+        # Systematic sampling: n evenly spaced marks from a random start, on the weights laid end to end.
+        tasks = list(weights)
+        rng.shuffle(tasks)
+        ends = list(accumulate(weights[task] for task in tasks))
+        start = rng.random()
+        marks = [(start + k) * ends[-1] / n for k in range(n)]
+        sampled = [tasks[min(bisect_right(ends, mark), len(tasks) - 1)] for mark in marks]
+        rng.shuffle(sampled)
+        return sampled
 
     def update(self, epoch_rewards: Mapping[str, Sequence[float]]) -> None:
         """Ends an epoch. `epoch_rewards` holds the rewards of every finished trajectory, before shaping, by task id.

@@ -164,8 +164,8 @@ def print_results(results: Mapping[str, Any], console: Console | None = None) ->
     for name, task in results["per_task"].items():
         rate = task["successes"] / task["trials"] if task["trials"] else None
         steps = "--" if task["mean_steps"] is None else f"{task['mean_steps']:.1f}"
-        label = name if task["feasible"] else f"{name} (infeasible)"
-        table.add_row(escape(label), escape(task["app"]), percent(rate), str(task["trials"]), str(task["errors"]), steps)
+        label = escape(name if task["feasible"] else f"{name} (infeasible)")
+        table.add_row(label, escape(task["app"]), percent(rate), str(task["trials"]), str(task["errors"]), steps)
     console.print(table)
     low, high = results["ci95"]
     console.print(

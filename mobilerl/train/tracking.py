@@ -45,7 +45,7 @@ def _complete_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
 
 def _plain(key: str, value: Any) -> Any:
     """A JSON value: 0-d tensors and arrays become numbers, NaN and infinities become None."""
-    if hasattr(value, "item") and not isinstance(value, (int, float)):
+    if getattr(value, "ndim", None) == 0:
         value = value.item()
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None

@@ -1,6 +1,8 @@
 import io
 
 import pytest
+from rich.console import Console
+
 from mobilerl.eval.report import (
     EpisodeResult,
     build_results,
@@ -10,7 +12,6 @@ from mobilerl.eval.report import (
     read_results,
     write_results,
 )
-from rich.console import Console
 
 
 def episode(task, trial=0, success=True, status="finished", steps=4, feasible=True) -> EpisodeResult:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from mobilerl.eval.statistics import cluster_bootstrap_interval, paired_difference, pass_at_k, wilson_interval
 
 

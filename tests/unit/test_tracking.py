@@ -5,8 +5,9 @@ import types
 
 import numpy as np
 import pytest
-from mobilerl.train.tracking import ProgressView, Tracker, read_metrics
 from rich.console import Console
+
+from mobilerl.train.tracking import ProgressView, Tracker, read_metrics
 
 
 def test_log_appends_one_object_and_writes_non_finite_as_null(tmp_path):
@@ -25,8 +26,9 @@ def test_an_iteration_number_is_required(tmp_path, metrics):
 
 
 def test_a_value_that_is_no_metric_is_named(tmp_path):
-    with pytest.raises(TypeError, match="'train/loss' is a object"):
-        Tracker(tmp_path).log({"iteration": 0, "train/loss": object()})
+    for value in (object(), np.zeros(2)):
+        with pytest.raises(TypeError, match="'train/loss' is a"):
+            Tracker(tmp_path).log({"iteration": 0, "train/loss": value})
 
 
 def test_resume_drops_later_iterations_and_a_half_written_line(tmp_path):
@@ -113,6 +115,19 @@ def test_tensorboard_gets_the_numbers(tmp_path):
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert events.Tags()["scalars"] == ["train/loss"]
     assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(0, 0.25)]
+
+
+def test_tensorboard_forgets_what_a_resumed_run_writes_anew(tmp_path):
+    with Tracker(tmp_path, tensorboard=True) as tracker:
+        for i in range(4):
+            tracker.log({"iteration": i, "a": float(i)})
+    with Tracker(tmp_path, tensorboard=True) as tracker:
+        tracker.truncate_after(1)
+        tracker.log({"iteration": 2, "a": 20.0})
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [(e.step, e.value) for e in events.Scalars("a")] == [(0, 0.0), (1, 1.0), (2, 20.0)]
 
 
 FULL = {

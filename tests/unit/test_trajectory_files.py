@@ -2,6 +2,10 @@ import io
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
 from envs.base import (
     ACTION_TYPES,
     Back,
@@ -18,8 +22,6 @@ from envs.base import (
     Type,
     Wait,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from mobilerl import trajectory_files
 from mobilerl.records import Completion, Status, Step, Trajectory
 from mobilerl.trajectory_files import (
@@ -30,7 +32,6 @@ from mobilerl.trajectory_files import (
     trajectory_to_dict,
     write_atomic,
 )
-from PIL import Image
 
 ACTIONS = (
     Tap(0, 999),

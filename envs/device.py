@@ -1,0 +1,142 @@
+"""The adb verbs an agent needs, over any `Transport`: the same code drives the embedded phone and a real one."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+
+from envs.base import (
+    COORD_MAX,
+    Action,
+    Back,
+    Enter,
+    Home,
+    InfraError,
+    Launch,
+    LongPress,
+    ShellResult,
+    Swipe,
+    Tap,
+    Transport,
+    Type,
+    Wait,
+)
+
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+LONG_PRESS_MS = 1000
+SWIPE_MS = 400
+MAX_WAIT_S = 10.0
+
+_SIZE = re.compile(r"^(Physical|Override) size: (\d+)x(\d+)", re.MULTILINE)
+_FOCUS = re.compile(r"mFocusedApp=ActivityRecord\{\S+ u\d+ ([\w.]+)/|mCurrentFocus=Window\{\S+ u\d+ ([\w.]+)/")
+_PACKAGE = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+")
+
+
+class Device:
+    """One phone behind a transport.
+
+    `apps` maps the names under the icons (any case) to packages. Every method raises `InfraError` when the device
+    does not answer as a working device does. Command lines are word lists: no text of a model is ever parsed by a shell.
+    """
+
+    def __init__(self, transport: Transport, apps: Mapping[str, str] | None = None) -> None:
+        self.transport = transport
+        self._packages = {label.casefold(): package for label, package in (apps or {}).items()}
+        self._labels = {package: label for label, package in (apps or {}).items()}
+        self._size: tuple[int, int] | None = None
+
+    # --- looking ---------------------------------------------------------------------------------------------
+
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels. Asked once: a phone that is driven does not change its resolution."""
+        if self._size is None:
+            found = {kind: (int(w), int(h)) for kind, w, h in _SIZE.findall(self._run("wm", "size").stdout)}
+            size = found.get("Override") or found.get("Physical")
+            if size is None:
+                raise InfraError(f"{self.transport.serial}: `wm size` does not say the size")
+            self._size = size
+        return self._size
+
+    def screenshot(self) -> bytes:
+        """The screen as PNG bytes; warnings that some devices print before the picture are dropped."""
+        data = self.transport.exec_out(("screencap", "-p"))
+        start = data.find(PNG_SIGNATURE)
+        if start < 0:
+            raise InfraError(f"{self.transport.serial}: `screencap -p` gave no PNG but {data[:80]!r}")
+        return data[start:]
+
+    def dump_xml(self) -> str:
+        """The UI tree. An old dump is never taken for the new one: the tool may fail with exit code 0."""
+        data = self.transport.exec_out(("uiautomator", "dump", "/dev/tty")).decode(errors="replace")
+        start, end = data.find("<?xml"), data.rfind("</hierarchy>")
+        if start < 0 or end < start:
+            raise InfraError(f"{self.transport.serial}: `uiautomator dump` gave no tree but {data[:80]!r}")
+        return data[start : end + len("</hierarchy>")]
+
+    def foreground_package(self) -> str:
+        """Package of the app in front; "" while the system shows none."""
+        match = _FOCUS.search(self._run("dumpsys", "window").stdout)
+        return (match[1] or match[2]) if match else ""
+
+    def foreground_app(self) -> str:
+        """Name of the app in front, or its package when the name is not known."""
+        package = self.foreground_package()
+        return self._labels.get(package, package)
+
+    # --- acting ----------------------------------------------------------------------------------------------
+
+    def act(self, action: Action) -> str:
+        """Carries an action out. Returns why it had no effect, or "". Finish and Invalid are not the device's business."""
+        if isinstance(action, Tap):
+            self._input("tap", *self._pixels(action.x, action.y))
+        elif isinstance(action, LongPress):
+            point = self._pixels(action.x, action.y)
+            self._input("swipe", *point, *point, LONG_PRESS_MS)
+        elif isinstance(action, Swipe):
+            self._input("swipe", *self._pixels(action.x, action.y), *self._pixels(action.x2, action.y2), SWIPE_MS)
+        elif isinstance(action, Type):
+            self._type(action.text)
+        elif isinstance(action, Launch):
+            return self._launch(action.app)
+        elif isinstance(action, Back | Home | Enter):
+            self._input("keyevent", f"KEYCODE_{action.kind.upper()}")
+        elif isinstance(action, Wait):
+            seconds = min(max(action.seconds, 0.0), MAX_WAIT_S)
+            self._run("sleep", f"{seconds:g}", timeout=seconds + 10)
+        else:
+            raise TypeError(f"{action.kind} is not an action of a device")
+        return ""
+
+    def _type(self, text: str) -> None:
+        """Over the broadcasts of ADBKeyboard: `input text` knows ASCII only."""
+        message = base64.b64encode(text.encode(errors="replace")).decode()
+        self._run("am", "broadcast", "-a", "ADB_CLEAR_TEXT")
+        self._run("am", "broadcast", "-a", "ADB_INPUT_B64", "--es", "msg", message)
+
+    def _launch(self, app: str) -> str:
+        package = self._packages.get(app.strip().casefold(), app.strip())
+        if not _PACKAGE.fullmatch(package):
+            return f"there is no app called {app!r}"
+        launcher = "android.intent.category.LAUNCHER"
+        result = self.transport.shell(("monkey", "-p", package, "-c", launcher, "1"))
+        if "Events injected" in result.stdout:
+            return ""
+        if "No activities found" in result.stdout + result.stderr:
+            return f"there is no app called {app!r}"
+        raise InfraError(f"{self.transport.serial}: `monkey` failed: {(result.stderr or result.stdout).strip()[:80]}")
+
+    def _pixels(self, x: int, y: int) -> tuple[int, int]:
+        """Relative coordinates (0-999) to pixels, kept on the screen."""
+        width, height = self.size()
+        return min(max(x * width // COORD_MAX, 0), width - 1), min(max(y * height // COORD_MAX, 0), height - 1)
+
+    def _input(self, *words: str | int) -> None:
+        self._run("input", *(str(w) for w in words))
+
+    def _run(self, *words: str, timeout: float = 10.0) -> ShellResult:
+        result = self.transport.shell(words, timeout)
+        if result.exit_code != 0:
+            said = (result.stderr or result.stdout).strip()[:80]
+            raise InfraError(f"{self.transport.serial}: `{words[0]}` failed with {result.exit_code}: {said}")
+        return result

@@ -1,0 +1,146 @@
+"""Calendar: events in an agenda, a month and a day view."""
+
+from __future__ import annotations
+
+import random
+from datetime import date, timedelta
+
+from envs.phone.app import App, Page, Row
+from envs.phone.apps.pickers import date_dialog, month_view, time_dialog, time_order
+from envs.phone.phone import EPOCH
+from envs.phone.ui import Dialog, Node, Screen
+from envs.phone.widgets import fab, field, icon_button, item, label, text_button
+from envs.phone.words import EVENT_TITLES, MONTHS, WEEKDAYS
+
+
+def day_text(day: date) -> str:
+    """`17 October`."""
+    return f"{day.day} {MONTHS[day.month - 1]}"
+
+
+class Calendar(App):
+    """An event's `day` is an ISO date."""
+
+    package = "com.android.calendar"
+    label = "Calendar"
+    authority = "calendar"
+    icon = "calendar"
+    color = "#1A73E8"
+    tables = {"events": {"title": "", "day": EPOCH.date().isoformat(), "time": "9:00"}}
+
+    def populate(self, rng: random.Random) -> None:
+        for title in rng.sample(EVENT_TITLES, 9):
+            day = EPOCH.date() + timedelta(days=rng.randrange(30))
+            self.insert("events", title=title, day=day.isoformat(), time=f"{rng.randrange(7, 21)}:{rng.choice((0, 30)):02d}")
+
+    @property
+    def today(self) -> date:
+        return self.phone.now.date()
+
+    def ordered(self) -> list[Row]:
+        """All events, the earliest first."""
+        return sorted(self.db["events"], key=lambda r: (r["day"], time_order(r["time"]), r["_id"]))
+
+    # --- pages -----------------------------------------------------------------------------------------------
+
+    def page_main(self, page: Page) -> Screen:
+        coming = [e for e in self.ordered() if e["day"] >= self.today.isoformat()]
+        body = [self._row(e, _full_day(e["day"])) for e in coming] or [label("No events")]
+        month = icon_button("calendar", "Month", lambda: self.go("month", month=self.today.replace(day=1).isoformat()))
+        return Screen("Calendar", body, [month], fab=self._add_button(self.today))
+
+    def _row(self, event: Row, subtitle: str = "") -> Node:
+        time = label(event["time"], align="right")
+        time.width, time.pad = 56, (0, 4)
+        return item(event["title"], subtitle, on_tap=lambda: self.go("event", id=event["_id"]), trailing=[time])
+
+    def _add_button(self, day: date) -> Node:
+        return fab("plus", "Add event", lambda: self.go("edit", focus="title", day=day.isoformat(), time="9:00"))
+
+    def page_month(self, page: Page) -> Screen:
+        busy = [date.fromisoformat(e["day"]) for e in self.db["events"]]
+        body = month_view(
+            date.fromisoformat(page.args["month"]),
+            on_month=lambda month: page.args.update(month=month.isoformat()),
+            on_day=lambda day: self.go("day", day=day.isoformat()),
+            marked=busy,
+        )
+        return Screen("Month", body, on_up=self.up)
+
+    def page_day(self, page: Page) -> Screen:
+        day = date.fromisoformat(page.args["day"])
+        events = [e for e in self.ordered() if e["day"] == page.args["day"]]
+
+        def turn(days: int) -> None:
+            page.args["day"] = (day + timedelta(days=days)).isoformat()
+
+        actions = [
+            icon_button("left", "Previous day", lambda: turn(-1)),
+            icon_button("right", "Next day", lambda: turn(1)),
+        ]
+        body = [label(WEEKDAYS[day.weekday()]), *map(self._row, events)]
+        if not events:
+            body.append(label("No events"))
+        return Screen(day_text(day), body, actions, on_up=self.up, fab=self._add_button(day))
+
+    def page_event(self, page: Page) -> Screen:
+        event = self.get("events", page.args["id"])
+        if event is None:
+            return Screen("Event", [label("This event was deleted")], on_up=self.up)
+        actions = [
+            icon_button("edit", "Edit", lambda: self._edit(event)),
+            icon_button("trash", "Delete", lambda: self.open_dialog("delete")),
+        ]
+        body = [item("Date", _full_day(event["day"])), item("Time", event["time"])]
+        return Screen(event["title"], body, actions, on_up=self.up)
+
+    def page_edit(self, page: Page) -> Screen:
+        body = [
+            field("title", "Title"),
+            item("Date", _full_day(page.args["day"]), on_tap=lambda: self.open_dialog("date")),
+            item("Time", page.args["time"], on_tap=lambda: self.open_dialog("time")),
+        ]
+        return Screen("Edit event", body, [icon_button("check", "Save", lambda: self._save(page))], on_up=self.up)
+
+    # --- dialogs ---------------------------------------------------------------------------------------------
+
+    def dialog_date(self, page: Page) -> Dialog:
+        start = date.fromisoformat(page.args["day"])
+        return date_dialog(self, start, lambda day: page.args.update(day=day.isoformat()))
+
+    def dialog_time(self, page: Page) -> Dialog:
+        return time_dialog(self, lambda time: page.args.update(time=time))
+
+    def dialog_delete(self, page: Page) -> Dialog:
+        buttons = [text_button("Cancel", self.close_dialog), text_button("Delete", lambda: self._delete(page))]
+        return Dialog("Delete event?", buttons=buttons)
+
+    # --- changes ---------------------------------------------------------------------------------------------
+
+    def _edit(self, event: Row) -> None:
+        self.go("edit", focus="title", fields={"title": event["title"]}, id=event["_id"], day=event["day"],
+                time=event["time"])  # fmt: skip
+
+    def _save(self, page: Page) -> None:
+        values = {"title": page.fields["title"].strip(), "day": page.args["day"], "time": page.args["time"]}
+        if not values["title"]:
+            self.toast("An event needs a title")
+            return
+        event = self.get("events", page.args.get("id", 0))
+        if event is None:
+            self.insert("events", **values)
+        else:
+            event.update(values)
+        self.up()
+        self.toast("Event saved")
+
+    def _delete(self, page: Page) -> None:
+        self.close_dialog()
+        self.remove("events", page.args["id"])
+        self.up()
+        self.toast("Event deleted")
+
+
+def _full_day(iso: str) -> str:
+    day = date.fromisoformat(iso)
+    return f"{WEEKDAYS[day.weekday()]} {day_text(day)}"

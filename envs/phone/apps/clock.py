@@ -1,0 +1,216 @@
+"""Clock: alarms, the time in other cities, a timer and a stopwatch, each behind its tab."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+
+from envs.phone.app import App, Page, Row
+from envs.phone.apps.pickers import time_dialog, time_order, time_text
+from envs.phone.ui import Dialog, Handler, Node, Screen
+from envs.phone.widgets import (
+    button,
+    fab,
+    field,
+    grid,
+    icon_button,
+    item,
+    label,
+    spacer,
+    switch_item,
+    tabs,
+    text_button,
+)
+from envs.phone.words import ALARM_LABELS
+
+CITY_HOURS = {"Athens": 3, "Berlin": 2, "Cairo": 3, "Dubai": 4, "Lima": -5, "London": 1, "Madrid": 2, "Moscow": 3,
+              "Oslo": 2, "Paris": 2, "Rome": 2, "Singapore": 8, "Sydney": 11, "Tokyo": 9, "Toronto": -4,
+              "Vienna": 2}  # fmt: skip
+"""Hours ahead of the phone's clock, which shows UTC."""
+PRESETS = (1, 3, 5, 10, 20, 30)
+"""Minutes a timer can be set to with one tap."""
+TAB_PAGES = {"Alarm": "main", "World": "world", "Timer": "timer", "Stopwatch": "stopwatch"}
+TAB_ICONS = ("alarm", "globe", "timer", "stopwatch")
+
+
+def city_time(city: str, now: datetime) -> str:
+    """What a clock in `city` shows when the phone's shows `now`."""
+    there = now + timedelta(hours=CITY_HOURS[city])
+    return time_text(there.hour, there.minute)
+
+
+def span_text(seconds: int) -> str:
+    """`4:05`, or `1:00:00` from an hour on."""
+    minutes, rest = divmod(max(0, seconds), 60)
+    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
+class Clock(App):
+    """The timer counts `timer_total` seconds down. Timer and stopwatch keep the seconds they ran before `_since` (an
+    input count: a second passes with every input) in `_elapsed`."""
+
+    package = "com.android.deskclock"
+    label = "Clock"
+    authority = "clock"
+    icon = "clock"
+    color = "#3F51B5"
+    tables = {
+        "alarms": {"time": "7:00", "label": "", "enabled": 1, "vibrate": 0, "daily": 0},
+        "cities": {"name": ""},
+        "laps": {"seconds": 0},
+    }
+    default_prefs = {
+        "timer_total": 300, "timer_running": 0, "timer_elapsed": 0, "timer_since": 0,
+        "stopwatch_running": 0, "stopwatch_elapsed": 0, "stopwatch_since": 0,
+    }  # fmt: skip
+
+    def populate(self, rng: random.Random) -> None:
+        for hour, name in zip(rng.sample(range(5, 22), 3), rng.sample(ALARM_LABELS, 3), strict=True):
+            self.insert("alarms", time=time_text(hour, 5 * rng.randrange(12)), label=name, enabled=rng.randint(0, 1))
+        for city in rng.sample(sorted(CITY_HOURS), 3):
+            self.insert("cities", name=city)
+
+    def _tabs(self, selected: str) -> Node:
+        return tabs(tuple(TAB_PAGES), selected, {t: self._show(p) for t, p in TAB_PAGES.items()}, TAB_ICONS)
+
+    def _show(self, page: str) -> Handler:
+        return lambda: self.replace(page)
+
+    # --- alarms ----------------------------------------------------------------------------------------------
+
+    def page_main(self, page: Page) -> Screen:
+        alarms = sorted(self.db["alarms"], key=lambda r: (time_order(r["time"]), r["_id"]))
+        body = [self._alarm_row(a) for a in alarms] or [label("No alarms")]
+        add = fab("plus", "Add alarm", lambda: self.open_dialog("time"))
+        return Screen("Alarm", body, fab=add, bottom=self._tabs("Alarm"))
+
+    def _alarm_row(self, alarm: Row) -> Node:
+        switch = Node(cls="android.widget.Switch", desc=f"Alarm {alarm['time']}", look="switch", width=48, height=28,
+                      checkable=True, checked=bool(alarm["enabled"]), on_tap=_flip(alarm, "enabled"))  # fmt: skip
+        return item(alarm["time"], alarm["label"], on_tap=lambda: self.go("alarm", id=alarm["_id"]), trailing=[switch])
+
+    def page_alarm(self, page: Page) -> Screen:
+        alarm = self.get("alarms", page.args["id"])
+        if alarm is None:
+            return Screen("Alarm", [label("This alarm was deleted")], on_up=self.up)
+        name = alarm["label"]
+        body = [
+            switch_item("On", bool(alarm["enabled"]), _flip(alarm, "enabled")),
+            item("Time", alarm["time"], on_tap=lambda: self.open_dialog("time")),
+            item("Label", name or "No label", on_tap=lambda: self._ask_label(name)),
+            switch_item("Repeat daily", bool(alarm["daily"]), _flip(alarm, "daily")),
+            switch_item("Vibrate", bool(alarm["vibrate"]), _flip(alarm, "vibrate")),
+        ]
+        delete = icon_button("trash", "Delete", lambda: self._delete_alarm(alarm["_id"]))
+        return Screen(f"Alarm {alarm['time']}", body, [delete], on_up=self.up)
+
+    def dialog_time(self, page: Page) -> Dialog:
+        return time_dialog(self, lambda time: self._set_time(page, time))
+
+    def dialog_label(self, page: Page) -> Dialog:
+        buttons = [text_button("Cancel", self.close_dialog), text_button("OK", lambda: self._set_label(page))]
+        return Dialog("Label", [field("label", "Label")], buttons)
+
+    def submit(self, page: Page, key: str) -> None:
+        if key == "label":
+            self._set_label(page)
+
+    def _set_time(self, page: Page, time: str) -> None:
+        alarm = self.get("alarms", page.args.get("id", 0))
+        if alarm is None:
+            self.insert("alarms", time=time)
+        else:
+            alarm["time"] = time
+        self.toast(f"Alarm set for {time}")
+
+    def _ask_label(self, name: str) -> None:
+        self.open_dialog("label")
+        self.page.fields["label"], self.page.focus = name, "label"
+
+    def _set_label(self, page: Page) -> None:
+        alarm = self.get("alarms", page.args["id"])
+        if alarm is not None:
+            alarm["label"] = page.fields["label"].strip()
+        self.close_dialog()
+        page.focus = ""
+
+    def _delete_alarm(self, alarm_id: int) -> None:
+        self.remove("alarms", alarm_id)
+        self.up()
+        self.toast("Alarm deleted")
+
+    # --- cities ----------------------------------------------------------------------------------------------
+
+    def page_world(self, page: Page) -> Screen:
+        now = self.phone.now
+        body = [label(time_text(now.hour, now.minute), size=44, align="center")]
+        for city in sorted(self.db["cities"], key=lambda r: r["name"]):
+            remove = icon_button("close", f"Remove {city['name']}", self._remove_city(city["_id"]))
+            body.append(item(city["name"], city_time(city["name"], now), trailing=[remove]))
+        add = fab("plus", "Add city", lambda: self.go("add_city"))
+        return Screen("World", body, fab=add, bottom=self._tabs("World"))
+
+    def page_add_city(self, page: Page) -> Screen:
+        shown = {r["name"] for r in self.db["cities"]}
+        body = [item(c, on_tap=self._add_city(c)) for c in sorted(CITY_HOURS) if c not in shown]
+        return Screen("Add city", body, on_up=self.up)
+
+    def _add_city(self, name: str) -> Handler:
+        def handler() -> None:
+            self.insert("cities", name=name)
+            self.up()
+
+        return handler
+
+    def _remove_city(self, city_id: int) -> Handler:
+        return lambda: self.remove("cities", city_id)
+
+    # --- timer and stopwatch ---------------------------------------------------------------------------------
+
+    def page_timer(self, page: Page) -> Screen:
+        running = self.prefs["timer_running"]
+        left = self.prefs["timer_total"] - self.elapsed("timer")
+        presets = grid([text_button(f"{m} min", self._set_timer(60 * m)) for m in PRESETS], 3)
+        buttons = [
+            button("Pause" if running else "Start", self._run("timer", not running)),
+            button("+1 min", lambda: self.prefs.update(timer_total=self.prefs["timer_total"] + 60), filled=False),
+            button("Reset", self._set_timer(self.prefs["timer_total"]), filled=False),
+        ]
+        return Screen("Timer", [*_clock_face(left), *presets, *grid(buttons, 3)], bottom=self._tabs("Timer"))
+
+    def page_stopwatch(self, page: Page) -> Screen:
+        running, elapsed = self.prefs["stopwatch_running"], self.elapsed("stopwatch")
+        second = button("Lap", lambda: self.insert("laps", seconds=elapsed), filled=False)
+        if not running:
+            second = button("Reset", self._reset_stopwatch, filled=False)
+        buttons = [button("Pause" if running else "Start", self._run("stopwatch", not running)), second]
+        laps = [item(f"Lap {i}", span_text(lap["seconds"])) for i, lap in enumerate(self.db["laps"], 1)]
+        body = [*_clock_face(elapsed), *grid(buttons, 2), *reversed(laps)]
+        return Screen("Stopwatch", body, bottom=self._tabs("Stopwatch"))
+
+    def elapsed(self, what: str) -> int:
+        """Seconds the `timer` or the `stopwatch` has run."""
+        now = self.phone.inputs if self.prefs[f"{what}_running"] else self.prefs[f"{what}_since"]
+        return self.prefs[f"{what}_elapsed"] + now - self.prefs[f"{what}_since"]
+
+    def _run(self, what: str, on: bool) -> Handler:
+        def handler() -> None:
+            values = {"elapsed": self.elapsed(what), "since": self.phone.inputs, "running": int(on)}
+            self.prefs.update({f"{what}_{key}": value for key, value in values.items()})
+
+        return handler
+
+    def _set_timer(self, seconds: int) -> Handler:
+        return lambda: self.prefs.update(timer_total=seconds, timer_running=0, timer_elapsed=0, timer_since=0)
+
+    def _reset_stopwatch(self) -> None:
+        self.prefs.update(stopwatch_elapsed=0, stopwatch_since=0)
+        self.db["laps"] = []
+
+
+def _clock_face(seconds: int) -> list[Node]:
+    return [spacer(24), label(span_text(seconds), size=56, align="center"), spacer(24)]
+
+
+def _flip(row: Row, column: str) -> Handler:
+    return lambda: row.update({column: 1 - row[column]})

@@ -1,0 +1,148 @@
+"""Messages: conversations with contacts.
+
+The one table has the columns of Android's `content://sms`: who it is with (`address`, a contact's name here), `body`,
+`type` (1 received, 2 sent, 3 draft) and `read`.
+"""
+
+from __future__ import annotations
+
+import random
+
+from envs.phone.app import App, Page, Row
+from envs.phone.apps.contacts import full_name
+from envs.phone.ui import Dialog, Node, Screen
+from envs.phone.widgets import TEXT, fab, field, icon_button, item, label, text_button
+from envs.phone.words import FIRST_NAMES, LAST_NAMES, MESSAGE_TEXTS
+
+RECEIVED, SENT, DRAFT = 1, 2, 3
+COUNT = 5
+END = 100_000
+"""A scroll position past any conversation's end; laying out clamps it."""
+
+
+class Messages(App):
+    package = "com.android.messaging"
+    label = "Messages"
+    authority = "sms"
+    icon = "message"
+    color = "#188038"
+    tables = {"messages": {"address": "", "body": "", "type": RECEIVED, "read": 1}}
+
+    def populate(self, rng: random.Random) -> None:
+        """Conversations with some of the contacts (with anyone, on a phone without Contacts), none of them unread."""
+        names = self.contact_names()
+        if len(names) < COUNT:
+            names = [f"{first} {rng.choice(LAST_NAMES)}" for first in rng.sample(FIRST_NAMES, COUNT)]
+        for name in rng.sample(names, COUNT):
+            texts = rng.sample(MESSAGE_TEXTS, 2)
+            self.insert("messages", address=name, body=texts[0], type=SENT)
+            self.insert("messages", address=name, body=texts[1])
+
+    def contact_names(self) -> list[str]:
+        contacts = self.phone.app("Contacts")
+        return sorted({full_name(p) for p in contacts.db["people"]}) if contacts is not None else []
+
+    def thread(self, address: str) -> list[Row]:
+        """The sent and received messages of a conversation, oldest first."""
+        rows = [r for r in self.db["messages"] if r["address"] == address and r["type"] != DRAFT]
+        return sorted(rows, key=lambda r: r["_id"])
+
+    def draft(self, address: str) -> Row | None:
+        return next((r for r in self.db["messages"] if r["address"] == address and r["type"] == DRAFT), None)
+
+    # --- pages -----------------------------------------------------------------------------------------------
+
+    def page_main(self, page: Page) -> Screen:
+        newest = {r["address"]: r for r in sorted(self.db["messages"], key=lambda r: r["_id"])}
+        rows = sorted(newest.values(), key=lambda r: -r["_id"])
+        body = [self._row(r) for r in rows] or [label("No messages yet")]
+        return Screen("Messages", body, fab=fab("plus", "New message", lambda: self.go("pick")))
+
+    def _row(self, last: Row) -> Node:
+        address = last["address"]
+        unread = any(not r["read"] for r in self.thread(address))
+        badge = Node(cls=TEXT, text="New", look="text", size=13, bold=True, color=self.color, width=32, height=20)
+        return item(
+            address,
+            f"Draft: {last['body']}" if last["type"] == DRAFT else last["body"],
+            on_tap=lambda: self.open_thread(address),
+            avatar=address,
+            trailing=[badge] if unread else (),
+        )
+
+    def page_pick(self, page: Page) -> Screen:
+        body = [item(name, avatar=name, on_tap=self._starter(name)) for name in self.contact_names()]
+        return Screen("New message", body or [label("No contacts yet")], on_up=self.up)
+
+    def _starter(self, name: str):
+        def start() -> None:
+            self.stack.pop()
+            self.open_thread(name)
+            self.page.focus = "text"
+
+        return start
+
+    def page_thread(self, page: Page) -> Screen:
+        address = page.args["address"]
+        send = icon_button("send", "Send", lambda: self._send(page))
+        compose = Node(axis="row", pad=(0, 4), gap=4, children=[field("text", "Text message"), send])
+        body = [self._bubble(r) for r in self.thread(address)] + [compose]
+        actions = [icon_button("trash", "Delete", lambda: self.open_dialog("delete"))]
+        return Screen(address, body, actions, on_up=self.up)
+
+    def _bubble(self, message: Row) -> Node:
+        return label(message["body"], size=16, align="right" if message["type"] == SENT else "left")
+
+    def dialog_delete(self, page: Page) -> Dialog:
+        buttons = [text_button("Cancel", self.close_dialog), text_button("Delete", lambda: self._delete(page))]
+        return Dialog("Delete conversation?", [label("It cannot be restored.")], buttons)
+
+    # --- changes ---------------------------------------------------------------------------------------------
+
+    def open_thread(self, address: str) -> None:
+        """Shows a conversation at its end, with its draft in the field; what was unread is read."""
+        for row in self.thread(address):
+            row["read"] = 1
+        draft = self.draft(address)
+        self.go("thread", fields={"text": draft["body"] if draft else ""}, address=address)
+        self.page.scroll = END
+
+    def submit(self, page: Page, key: str) -> None:
+        self._send(page)
+
+    def _send(self, page: Page) -> None:
+        text = page.fields["text"].strip()
+        if not text:
+            self.toast("Nothing to send")
+            return
+        page.fields["text"] = ""
+        self._keep_draft(page)
+        self.insert("messages", address=page.args["address"], body=text, type=SENT)
+        page.scroll = END
+
+    def _keep_draft(self, page: Page) -> None:
+        """Stores what is in the field as the conversation's only draft."""
+        address, text = page.args["address"], page.fields.get("text", "").strip()
+        old = self.draft(address)
+        if old is not None and old["body"] != text:
+            self.remove("messages", old["_id"])
+        if text and (old is None or old["body"] != text):
+            self.insert("messages", address=address, body=text, type=DRAFT)
+
+    def up(self) -> None:
+        if self.page.name == "thread":
+            self._keep_draft(self.page)
+        super().up()
+
+    def back(self) -> bool:
+        if self.page.name == "thread":
+            self._keep_draft(self.page)
+        return super().back()
+
+    def _delete(self, page: Page) -> None:
+        address = page.args["address"]
+        page.fields["text"] = ""
+        self.close_dialog()
+        self.db["messages"] = [r for r in self.db["messages"] if r["address"] != address]
+        self.up()
+        self.toast("Conversation deleted")

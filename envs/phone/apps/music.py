@@ -1,0 +1,266 @@
+"""Music: songs, favourites and playlists, and a player with a queue."""
+
+from __future__ import annotations
+
+import random
+
+from envs.phone.app import App, Page, Row
+from envs.phone.ui import Dialog, Node, Screen
+from envs.phone.widgets import (
+    check_item,
+    fab,
+    field,
+    icon_button,
+    item,
+    label,
+    tabs,
+    text_button,
+)
+from envs.phone.words import FIRST_NAMES, LAST_NAMES, PLAYLISTS, SONGS
+
+TABS = ("Songs", "Favourites", "Playlists")
+COLOR = "#8E24AA"
+
+
+class Music(App):
+    package = "com.android.music"
+    label = "Music"
+    authority = "music"
+    icon = "music"
+    color = COLOR
+    tables = {
+        "songs": {"title": "", "artist": "", "favourite": 0},
+        "playlists": {"name": ""},
+        "playlist_songs": {"playlist": "", "song": ""},
+    }
+    default_prefs = {"song": "", "playing": 0, "shuffle": 0, "queue": ""}
+    """The loaded song, whether it sounds, and the playlist it is played from ("" for all songs)."""
+
+    def populate(self, rng: random.Random) -> None:
+        titles = rng.sample(SONGS, 10)
+        for title in sorted(titles):
+            artist = f"{rng.choice(FIRST_NAMES)} {rng.choice(LAST_NAMES)}"
+            self.insert("songs", title=title, artist=artist, favourite=int(rng.random() < 0.2))
+        for name in rng.sample(PLAYLISTS, 3):
+            self.insert("playlists", name=name)
+            for title in rng.sample(titles, 3):
+                self.insert("playlist_songs", playlist=name, song=title)
+
+    def songs(self) -> list[Row]:
+        return sorted(self.db["songs"], key=lambda r: r["title"])
+
+    def in_playlist(self, name: str) -> list[Row]:
+        """The songs of a playlist in the order they were added; songs that were deleted are left out."""
+        by_title = {r["title"]: r for r in self.db["songs"]}
+        titles = [r["song"] for r in self.db["playlist_songs"] if r["playlist"] == name]
+        return [by_title[t] for t in titles if t in by_title]
+
+    def song(self, title: str) -> Row | None:
+        return next((r for r in self.db["songs"] if r["title"] == title), None)
+
+    # --- playing ---------------------------------------------------------------------------------------------
+
+    def play(self, title: str, queue: str = "") -> None:
+        self.prefs.update(song=title, playing=1, queue=queue)
+
+    def toggle(self) -> None:
+        self.prefs["playing"] = 1 - self.prefs["playing"]
+
+    def skip(self, by: int) -> None:
+        """Plays the song `by` places further in the queue, which is a circle; shuffled, it has a mixed order."""
+        queue = self.in_playlist(self.prefs["queue"]) if self.prefs["queue"] else self.songs()
+        titles = [r["title"] for r in queue]
+        if self.prefs["shuffle"]:
+            random.Random(len(titles)).shuffle(titles)
+        if titles:
+            here = titles.index(self.prefs["song"]) if self.prefs["song"] in titles else -1
+            self.play(titles[(here + by) % len(titles)], self.prefs["queue"])
+
+    # --- pages -----------------------------------------------------------------------------------------------
+
+    def page_main(self, page: Page) -> Screen:
+        shown: str = page.args.get("tab", "Songs")
+        bottom = tabs(TABS, shown, {name: self._show(name) for name in TABS}, ("music", "heart", "list"))
+        new = None
+        if shown == "Playlists":
+            body = [self._playlist_row(r["name"]) for r in self.db["playlists"]]
+            new = fab("plus", "New playlist", self._ask_name)
+        else:
+            body = [self._song_row(r) for r in self.songs() if shown == "Songs" or r["favourite"]]
+        actions = [icon_button("search", "Search", lambda: self.go("search", focus="query"))]
+        body = body or [label("Nothing here yet")]
+        return Screen(self.label, [*self._mini_player(), *body], actions, fab=new, bottom=bottom)
+
+    def _show(self, tab: str):
+        return lambda: self.replace("main", tab=tab)
+
+    def _mini_player(self) -> list[Node]:
+        song = self.song(self.prefs["song"])
+        if song is None:
+            return []
+        row = item(song["title"], "Playing" if self.prefs["playing"] else "Paused", icon="music", selected=True,
+                   on_tap=lambda: self.go("player"), trailing=[self._play_button(), self._next_button()])  # fmt: skip
+        return [row]
+
+    def _play_button(self) -> Node:
+        playing = self.prefs["playing"]
+        return icon_button("pause" if playing else "play", "Pause" if playing else "Play", self.toggle)
+
+    def _next_button(self) -> Node:
+        return icon_button("next", "Next", lambda: self.skip(1))
+
+    def _song_row(self, song: Row, queue: str = "") -> Node:
+        def tapped() -> None:
+            self.play(song["title"], queue)
+            self.go("player")
+
+        return item(song["title"], song["artist"], on_tap=tapped, avatar=song["title"],
+                    on_long=lambda: self.open_dialog("song", title=song["title"], queue=queue))  # fmt: skip
+
+    def _playlist_row(self, name: str) -> Node:
+        return item(name, f"{len(self.in_playlist(name))} songs", on_tap=lambda: self.go("playlist", name=name),
+                    icon="list")  # fmt: skip
+
+    def page_search(self, page: Page) -> Screen:
+        query = page.fields.get("query", "").casefold().strip()
+        hits = [r for r in self.songs() if query and query in f"{r['title']} {r['artist']}".casefold()]
+        return Screen("Search", [field("query", "Search songs"), *(self._song_row(r) for r in hits)], on_up=self.up)
+
+    def page_player(self, page: Page) -> Screen:
+        song = self.song(self.prefs["song"])
+        if song is None:
+            return Screen("Player", [label("Nothing is playing")], on_up=self.up)
+        liked, mixed = song["favourite"], self.prefs["shuffle"]
+        heart = icon_button("heart_filled" if liked else "heart", "Unfavourite" if liked else "Favourite",
+                            lambda: song.update(favourite=1 - liked))  # fmt: skip
+        add = icon_button("playlist_add", "Add to playlist", lambda: self.open_dialog("add", title=song["title"]))
+        keys = [
+            icon_button("shuffle", "Shuffle off" if mixed else "Shuffle on", lambda: self._set_shuffle(1 - mixed)),
+            icon_button("previous", "Previous", lambda: self.skip(-1)),
+            self._play_button(),
+            self._next_button(),
+        ]
+        for key in keys:
+            key.width = None
+        keys[0].selected = bool(mixed)
+        body = [
+            Node(cls="android.widget.ImageView", look="tile", icon="music", color=COLOR, height=240),
+            label(song["title"], size=22, bold=True, align="center"),
+            label(song["artist"], size=16, align="center"),
+            Node(axis="row", pad=(24, 16), height=72, children=keys),
+        ]
+        return Screen("Playing" if self.prefs["playing"] else "Paused", body, [heart, add], on_up=self.up)
+
+    def _set_shuffle(self, on: int) -> None:
+        self.prefs["shuffle"] = on
+
+    def page_playlist(self, page: Page) -> Screen:
+        name: str = page.args["name"]
+        songs = self.in_playlist(name)
+        actions = [
+            icon_button("plus", "Add songs", lambda: self.go("pick", name=name)),
+            icon_button("trash", "Delete", lambda: self.open_dialog("delete")),
+        ]
+        if songs:
+            actions.insert(0, icon_button("shuffle", "Shuffle", lambda: self._play_list(name, shuffle=1)))
+            actions.insert(0, icon_button("play", "Play all", lambda: self._play_list(name, shuffle=0)))
+        body = [self._song_row(r, name) for r in songs] or [label("No songs yet")]
+        return Screen(name, body, actions, on_up=self.up)
+
+    def _play_list(self, name: str, shuffle: int) -> None:
+        self._set_shuffle(shuffle)
+        self.prefs.update(queue=name, song="")
+        self.skip(1)
+        self.go("player")
+
+    def page_pick(self, page: Page) -> Screen:
+        """Songs with a tick each; ticking adds to the playlist at once, as in most players."""
+        name: str = page.args["name"]
+        chosen = {r["title"] for r in self.in_playlist(name)}
+
+        def toggle(title: str):
+            return lambda: self._take_out(name, title) if title in chosen else self._put_in(name, title)
+
+        rows = [check_item(r["title"], r["title"] in chosen, toggle(r["title"]), r["artist"]) for r in self.songs()]
+        return Screen("Add songs", rows, [icon_button("check", "Done", self.up)], on_up=self.up)
+
+    # --- dialogs ---------------------------------------------------------------------------------------------
+
+    def dialog_song(self, page: Page) -> Dialog:
+        title, queue = page.dialog_args["title"], page.dialog_args["queue"]
+        song = self.song(title)
+        liked = song is not None and song["favourite"]
+        rows = [
+            item("Add to playlist", on_tap=lambda: self.open_dialog("add", title=title)),
+            item("Unfavourite" if liked else "Favourite", on_tap=lambda: self._like(title)),
+        ]
+        if queue:
+            rows.append(item("Remove from playlist", on_tap=lambda: self._take_out(queue, title)))
+        return Dialog(title, rows)
+
+    def dialog_add(self, page: Page) -> Dialog:
+        title = page.dialog_args["title"]
+
+        def put(name: str):
+            return lambda: self._put_in(name, title)
+
+        rows = [item(r["name"], on_tap=put(r["name"])) for r in self.db["playlists"]]
+        return Dialog("Add to playlist", rows, [text_button("Cancel", self.close_dialog)])
+
+    def dialog_name(self, page: Page) -> Dialog:
+        buttons = [text_button("Cancel", self.close_dialog), text_button("Create", lambda: self._create(page))]
+        return Dialog("New playlist", [field("name", "Name")], buttons)
+
+    def dialog_delete(self, page: Page) -> Dialog:
+        buttons = [text_button("Cancel", self.close_dialog), text_button("Delete", lambda: self._delete(page))]
+        return Dialog("Delete playlist?", [label("The songs stay on the phone.")], buttons)
+
+    # --- changes ---------------------------------------------------------------------------------------------
+
+    def _ask_name(self) -> None:
+        self.open_dialog("name")
+        self.page.fields["name"], self.page.focus = "", "name"
+
+    def close_dialog(self) -> None:
+        super().close_dialog()
+        self.page.focus = ""
+
+    def submit(self, page: Page, key: str) -> None:
+        if key == "name":
+            self._create(page)
+
+    def _create(self, page: Page) -> None:
+        name = page.fields["name"].strip()
+        if not name or any(r["name"] == name for r in self.db["playlists"]):
+            self.toast("This name is taken" if name else "A playlist needs a name")
+            return
+        self.close_dialog()
+        self.insert("playlists", name=name)
+        self.go("playlist", name=name)
+
+    def _put_in(self, name: str, title: str) -> None:
+        self.close_dialog()
+        if any(r["playlist"] == name and r["song"] == title for r in self.db["playlist_songs"]):
+            self.toast("The song is already there")
+            return
+        self.insert("playlist_songs", playlist=name, song=title)
+        self.toast(f"Added to {name}")
+
+    def _take_out(self, name: str, title: str) -> None:
+        self.close_dialog()
+        self.db["playlist_songs"] = [
+            r for r in self.db["playlist_songs"] if (r["playlist"], r["song"]) != (name, title)
+        ]
+
+    def _like(self, title: str) -> None:
+        self.close_dialog()
+        song = self.song(title)
+        if song is not None:
+            song["favourite"] = 1 - song["favourite"]
+
+    def _delete(self, page: Page) -> None:
+        self.close_dialog()
+        name = page.args["name"]
+        self.db["playlists"] = [r for r in self.db["playlists"] if r["name"] != name]
+        self.db["playlist_songs"] = [r for r in self.db["playlist_songs"] if r["playlist"] != name]
+        self.up()

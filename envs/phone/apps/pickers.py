@@ -1,0 +1,78 @@
+"""Dialogs that pick a time or a date, shared by the clock and the calendar."""
+
+from __future__ import annotations
+
+import calendar
+from collections.abc import Callable, Sequence
+from datetime import date
+
+from envs.phone.app import App
+from envs.phone.ui import Dialog, Handler, Node
+from envs.phone.widgets import button, grid, icon_button, label, text_button
+from envs.phone.words import MONTHS
+
+_WEEKS = calendar.Calendar(firstweekday=calendar.SUNDAY)
+
+
+def time_text(hour: int, minute: int) -> str:
+    """`7:05`, as all times are shown and stored."""
+    return f"{hour}:{minute:02d}"
+
+
+def time_order(text: str) -> tuple[int, int]:
+    """(hour, minute) of a `time_text`: what times are sorted by."""
+    hour, minute = text.split(":")
+    return int(hour), int(minute)
+
+
+def time_dialog(app: App, on_time: Callable[[str], None]) -> Dialog:
+    """Asks for the hour, then for the minutes in steps of five; then closes and hands the time's text over."""
+    args = app.page.dialog_args
+
+    def pick_hour(hour: int) -> Handler:
+        return lambda: args.update(hour=hour)
+
+    def pick_minute(minute: int) -> Handler:
+        def handler() -> None:
+            app.close_dialog()
+            on_time(time_text(args["hour"], minute))
+
+        return handler
+
+    cancel = [text_button("Cancel", app.close_dialog)]
+    if "hour" not in args:
+        return Dialog("Select hour", grid([text_button(str(h), pick_hour(h)) for h in range(24)], 6), cancel)
+    minutes = [text_button(f"{m:02d}", pick_minute(m)) for m in range(0, 60, 5)]
+    return Dialog("Select minutes", grid(minutes, 4), cancel)
+
+
+def month_view(month: date, on_month: Callable[[date], None], on_day: Callable[[date], None],
+               marked: Sequence[date] = ()) -> list[Node]:  # fmt: skip
+    """A month's days in weeks from Sunday on, between arrows to its neighbours; `marked` days stand out."""
+
+    def turn(months: int) -> Handler:
+        years, index = divmod(month.month - 1 + months, 12)
+        return lambda: on_month(date(month.year + years, index + 1, 1))
+
+    def cell(day: date) -> Node:
+        if day.month != month.month:
+            return Node(height=44)
+        return button(str(day.day), lambda: on_day(day), filled=day in marked)
+
+    name = label(MONTHS[month.month - 1], size=17, bold=True, align="center")
+    arrows = [icon_button("left", "Previous month", turn(-1)), name, icon_button("right", "Next month", turn(1))]
+    weeks = _WEEKS.monthdatescalendar(month.year, month.month)
+    return [Node(axis="row", pad=(12, 4), children=arrows), *grid([cell(d) for week in weeks for d in week], 7)]
+
+
+def date_dialog(app: App, start: date, on_date: Callable[[date], None]) -> Dialog:
+    """Asks for a day, opening at the month of `start`; then closes and hands the day over."""
+    args = app.page.dialog_args
+
+    def done(day: date) -> None:
+        app.close_dialog()
+        on_date(day)
+
+    month = date.fromisoformat(args["month"]) if "month" in args else start
+    days = month_view(month, lambda m: args.update(month=m.isoformat()), done, marked=(start,))
+    return Dialog("Select date", days, [text_button("Cancel", app.close_dialog)])

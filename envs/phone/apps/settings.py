@@ -1,0 +1,184 @@
+"""Settings: the pages of `settings_tables.py`, drawn over the phone's settings, and the Wi-Fi networks in reach."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from envs.phone.app import App, Page, Row
+from envs.phone.apps.settings_tables import SECTIONS, Choice, Info, Level, Link, SettingsRow, Stored, Switch
+from envs.phone.ui import Dialog, Handler, Node, Screen
+from envs.phone.widgets import field, icon_button, item, label, radio_item, switch_item, text_button
+from envs.phone.words import NETWORK_NAMES, PASSWORDS
+
+
+class Settings(App):
+    package = "com.android.settings"
+    label = "Settings"
+    authority = "wifi"
+    icon = "settings"
+    color = "#5F6368"
+    tables = {"networks": {"name": "", "password": "", "connected": 0}}
+
+    def populate(self, rng: random.Random) -> None:
+        for i, name in enumerate(rng.sample(NETWORK_NAMES, 4)):
+            self.insert("networks", name=name, password=rng.choice(PASSWORDS), connected=int(i == 0))
+
+    # --- stored values ---------------------------------------------------------------------------------------
+
+    def value(self, row: Stored) -> str:
+        """The stored value; "" when it was deleted over adb."""
+        return self.phone.settings[row.space].get(row.key, "")
+
+    def put(self, row: Stored, value: str) -> None:
+        self.phone.settings[row.space][row.key] = value
+
+    def level(self, row: Level) -> int:
+        value = self.value(row)
+        return min(int(value), row.top) if value.isdecimal() else 0
+
+    # --- pages of the tables ---------------------------------------------------------------------------------
+
+    def page_main(self, page: Page) -> Screen:
+        body = [item(s.title, icon=s.icon, on_tap=self._opener("section", index=i)) for i, s in enumerate(SECTIONS)]
+        return Screen("Settings", body)
+
+    def _opener(self, name: str, **args: int) -> Handler:
+        return lambda: self.go(name, **args)
+
+    def page_section(self, page: Page) -> Screen:
+        section = SECTIONS[page.args["index"]]
+        return Screen(section.title, [self._row(i, row) for i, row in enumerate(section.rows)], on_up=self.up)
+
+    def _row(self, index: int, row: SettingsRow) -> Node:
+        match row:
+            case Switch():
+                on = self.value(row) not in (row.off, "")
+                return switch_item(row.title, on, lambda: self.put(row, row.off if on else row.on))
+            case Choice():
+                shown = row.label(self.value(row))
+                return item(row.title, shown, on_tap=lambda: self.open_dialog("choice", row=index))
+            case Level():
+                return self._level_row(row)
+            case Link():
+                summary: Callable[[], str] = getattr(self, f"summary_{row.page}")
+                opened: Handler = getattr(self, f"open_{row.page}")
+                return item(row.title, summary(), on_tap=opened)
+            case Info():
+                return item(row.title, getattr(self, f"info_{row.name}")() if row.name else row.text)
+
+    def _level_row(self, row: Level) -> Node:
+        level, name = self.level(row), row.title.lower()
+        buttons = (
+            icon_button("minus", f"Lower {name}", lambda: self.put(row, str(max(0, level - 1)))),
+            icon_button("plus", f"Raise {name}", lambda: self.put(row, str(min(row.top, level + 1)))),
+        )
+        return item(row.title, str(level), trailing=buttons)
+
+    def dialog_choice(self, page: Page) -> Dialog:
+        row = SECTIONS[page.args["index"]].rows[page.dialog_args["row"]]
+        assert isinstance(row, Choice)
+        current = self.value(row)
+
+        def chooser(value: str) -> Handler:
+            def choose() -> None:
+                self.put(row, value)
+                self.close_dialog()
+
+            return choose
+
+        body = [radio_item(name, value == current, chooser(value)) for name, value in row.options.items()]
+        return Dialog(row.title, body, [text_button("Cancel", self.close_dialog)])
+
+    def info_date(self) -> str:
+        return f"{self.phone.now:%A} {self.phone.now.day} {self.phone.now:%B}"
+
+    def info_time(self) -> str:
+        now = self.phone.now
+        if self.phone.settings["system"].get("time_12_24") == "12":
+            return f"{(now.hour - 1) % 12 + 1}:{now:%M %p}"
+        return f"{now.hour}:{now:%M}"
+
+    # --- device name -----------------------------------------------------------------------------------------
+
+    def summary_name(self) -> str:
+        return self.phone.settings["global"].get("device_name", "")
+
+    def open_name(self) -> None:
+        self.go("name", focus="name", fields={"name": self.summary_name()})
+
+    def page_name(self, page: Page) -> Screen:
+        actions = [icon_button("check", "Save", lambda: self._save_name(page))]
+        return Screen("Device name", [field("name", "Name")], actions, on_up=self.up)
+
+    def _save_name(self, page: Page) -> None:
+        name = page.fields["name"].strip()
+        if not name:
+            self.toast("Enter a name")
+            return
+        self.phone.settings["global"]["device_name"] = name
+        self.up()
+
+    # --- Wi-Fi networks --------------------------------------------------------------------------------------
+
+    def _wifi(self) -> bool:
+        return self.phone.settings["global"].get("wifi_on") == "1"
+
+    def _connected(self) -> Row | None:
+        return next((r for r in self.db["networks"] if r["connected"]), None) if self._wifi() else None
+
+    def summary_networks(self) -> str:
+        connected = self._connected()
+        return connected["name"] if connected else "Not connected"
+
+    def open_networks(self) -> None:
+        self.go("networks")
+
+    def page_networks(self, page: Page) -> Screen:
+        rows = sorted(self.db["networks"], key=lambda r: (-r["connected"], r["name"])) if self._wifi() else []
+        body = [self._network_row(r) for r in rows] or [label("Turn on Wi-Fi" if not self._wifi() else "No networks")]
+        return Screen("Wi-Fi networks", body, on_up=self.up)
+
+    def _network_row(self, network: Row) -> Node:
+        dialog = "disconnect" if network["connected"] else "password"
+        subtitle = "Connected" if network["connected"] else "Password needed"
+        return item(network["name"], subtitle, icon="wifi", on_tap=lambda: self._ask(dialog, network))
+
+    def _ask(self, dialog: str, network: Row) -> None:
+        self.open_dialog(dialog, id=network["_id"])
+        if dialog == "password":
+            self.page.fields["password"] = ""
+            self.page.focus = "password"
+
+    def dialog_password(self, page: Page) -> Dialog:
+        network = self.get("networks", page.dialog_args["id"])
+        buttons = [text_button("Cancel", self._close), text_button("Connect", lambda: self.submit(page, "password"))]
+        name = network["name"] if network else "Not in range"
+        return Dialog(name, [field("password", "Password", password=True)], buttons, on_dismiss=self._close)
+
+    def dialog_disconnect(self, page: Page) -> Dialog:
+        network = self.get("networks", page.dialog_args["id"])
+        buttons = [text_button("Cancel", self._close), text_button("Disconnect", lambda: self._disconnect(network))]
+        return Dialog(network["name"] if network else "Not in range", [label("Connected")], buttons)
+
+    def submit(self, page: Page, key: str) -> None:
+        """Enter does what the button of the page does: saves the name, or connects with the password."""
+        if key == "name":
+            self._save_name(page)
+            return
+        network = self.get("networks", page.dialog_args["id"])
+        if network is None or page.fields["password"].strip() != network["password"]:
+            self.toast("Wrong password")
+            return
+        for row in self.db["networks"]:
+            row["connected"] = int(row is network)
+        self._close()
+
+    def _disconnect(self, network: Row | None) -> None:
+        if network is not None:
+            network["connected"] = 0
+        self._close()
+
+    def _close(self) -> None:
+        self.close_dialog()
+        self.page.focus = ""

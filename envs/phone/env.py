@@ -1,0 +1,108 @@
+"""`PhoneEnv`: the embedded phone as a `MobileEnv`, driven through the same `Device` as a real phone."""
+
+from __future__ import annotations
+
+import time
+
+from envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task
+from envs.device import Device
+from envs.phone.apps.catalogue import APPS
+from envs.phone.phone import Phone
+from envs.phone.tasks.base import Admin, Template
+from envs.phone.tasks.suite import template
+from envs.phone.transport import InProcessTransport
+
+APP_NAMES: dict[str, str] = {app.label: app.package for app in APPS}
+"""Name under the icon -> package."""
+
+
+class PhoneEnv:
+    """One embedded phone of this process. `popup_rate` is the chance that an episode is disturbed by a pop-up.
+
+    With `screenshots=False` observations carry no picture: several times faster, for models that read the XML only.
+    """
+
+    def __init__(
+        self,
+        device_id: str = "sim-0",
+        width: int = 360,
+        height: int = 720,
+        popup_rate: float = 0.0,
+        screenshots: bool = True,
+        phone: Phone | None = None,
+    ) -> None:
+        self.device_id = device_id
+        self.phone = phone or Phone(APPS, width, height)
+        self._transport = InProcessTransport(self.phone, device_id)
+        self._device = Device(self._transport, APP_NAMES)
+        self._admin = Admin(self._transport)
+        self._popup_rate = popup_rate
+        self._screenshots = screenshots
+        self._task: Task | None = None
+        self._template: Template | None = None
+        self._steps = 0
+        self._answer: str | None = None
+        self._done = False
+
+    @property
+    def template(self) -> Template:
+        """The template instance of the episode that is being played."""
+        if self._template is None:
+            raise RuntimeError(f"{self.device_id}: reset(task) comes before everything else")
+        return self._template
+
+    async def reset(self, task: Task) -> Observation:
+        """A fresh phone from the task's seed, brought into the task's first state."""
+        cls = template(task.template)
+        result = self._transport.shell(("sim", "reset", "--seed", str(task.seed), "--popups", str(self._popup_rate)))
+        if result.exit_code != 0:
+            raise InfraError(f"{self.device_id}: {result.stderr.strip()}")
+        self._task, self._template = task, cls(task.params)
+        self._template.setup(self._admin)
+        self._steps, self._answer, self._done = 0, None, False
+        return self._observe()
+
+    async def step(self, action: Action) -> StepResult:
+        """Plays one action. Finish ends the episode, and so does the last step of the task's budget."""
+        task = self._task
+        if task is None or self._done:
+            raise RuntimeError(f"{self.device_id}: no episode is running; call reset(task)")
+        start = time.perf_counter()
+        if isinstance(action, Finish):
+            self._answer, self._done = action.message, True
+        elif not isinstance(action, Invalid):
+            self._device.act(action)
+        acted = time.perf_counter()
+        self._steps += 1
+        self._done |= self._steps >= task.max_steps
+        observation = self._observe()
+        timings = {"act": acted - start, "settle": 0.0, "observe": time.perf_counter() - acted}
+        return StepResult(observation, self._done, timings)
+
+    async def score(self) -> float:
+        """1.0 when the agent finished and the task is done, else 0.0."""
+        if self._answer is None:
+            return 0.0
+        return float(self.template.check(self._admin, self._answer))
+
+    async def close(self) -> None:
+        """Nothing to give back: the phone is memory of this process."""
+
+    async def health(self) -> Health:
+        """Whether the phone answers."""
+        try:
+            self._device.foreground_package()
+        except InfraError as error:
+            return Health(False, str(error))
+        return Health(True)
+
+    def _observe(self) -> Observation:
+        width, height = self._device.size()
+        return Observation(
+            screenshot=self._device.screenshot() if self._screenshots else b"",
+            width=width,
+            height=height,
+            xml=self._device.dump_xml(),
+            app=self._device.foreground_app(),
+            step=self._steps,
+        )

@@ -1,0 +1,2 @@
+"""thin"""
+def png(phone): return b"\x89PNG\r\n\x1a\n"

@@ -1,0 +1,7 @@
+"""The device's command line: the commands an Android test harness uses, with a real device's output."""
+
+from __future__ import annotations
+
+from envs.phone.shell.core import Result, Shell
+
+__all__ = ["Result", "Shell"]

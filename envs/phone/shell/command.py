@@ -1,0 +1,39 @@
+"""What every command is: a function of the phone and its words that returns its output or raises `Failure`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from envs.phone.phone import Phone
+
+Handler = Callable[[Phone, list[str]], str | bytes]
+
+
+class Failure(Exception):
+    """A command's error: the message goes to stderr, `stdout` is what was written before it."""
+
+    def __init__(self, message: str = "", exit_code: int = 1, stdout: str = "") -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        self.stdout = stdout
+
+
+def number(word: str, command: str) -> float:
+    """A number among a command's words; `Failure` when it is none or not finite."""
+    try:
+        value = float(word)
+    except ValueError:
+        value = float("nan")
+    if not abs(value) < 1e9:
+        raise Failure(f"Error: Invalid number for {command}: {word}", 255)
+    return value
+
+
+def option(words: list[str], name: str, default: str = "") -> str:
+    """The word after `name`; `default` when the option is not given."""
+    if name not in words:
+        return default
+    at = words.index(name) + 1
+    if at == len(words):
+        raise Failure(f"Error: Argument expected after \"{name}\"", 255)
+    return words[at]

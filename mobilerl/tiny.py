@@ -1,0 +1,118 @@
+"""A tiny vision-language model: the real Qwen2.5-VL classes at about a million parameters, trained from scratch.
+
+Its tokenizer knows whole words, so that prompts are short and copying a word from the screen is one token. Text
+round-trips exactly as long as its words are in the vocabulary or can be spelled with printable ASCII characters.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers import (
+    PreTrainedTokenizerFast,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2VLImageProcessorPil,
+)
+
+from mobilerl.engines.codec import Codec
+
+SPECIAL = ("<|pad|>", "<|end|>", "<|unk|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>",
+           "<|system|>", "<|user|>", "<|assistant|>")  # fmt: skip
+GRAMMAR = ("<think>", "</think>", "<answer>", "</answer>", 'do(action="Tap", element=', 'do(action="Long Press", element=',
+           'do(action="Type", text="', 'do(action="Launch", app="', 'do(action="Swipe", direction="', '", dist="',
+           'do(action="Back")', 'do(action="Home")', 'do(action="Enter")', 'do(action="Wait")', 'finish(message="',
+           '")')  # fmt: skip
+"""Pieces of the reply format that are one token each."""
+MARKS = 40
+WORD_MARK = "▁"
+SPACE = "␣"
+"""Stands for a space that is not between two words."""
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|{{ message['role'] }}|>"
+    "{% if message['content'] is string %}{{ message['content'] }}"
+    "{% else %}{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
+    "{% else %}{{ part['text'] }}{% endif %}{% endfor %}{% endif %}"
+    "{% if message['role'] == 'assistant' %}<|end|>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def words_of(text: str) -> list[str]:
+    """The words a text is cut into, as the tokenizer sees them."""
+    return re.findall(r"\w+", text)
+
+
+def build_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
+    """A whole-word tokenizer for the words of `corpus`; other words are spelled, numbers are cut in pairs of digits.
+
+    A space between two words is implied, every other space is a token of its own.
+    """
+    words = sorted({w for text in corpus for w in words_of(text) if not re.search(r"\d", w)})
+    pieces = [*(f"{i}" for i in range(10)), *(f"{i:02d}" for i in range(100)), *words, *string.ascii_letters, "_"]
+    tail = [*(f"##{i}" for i in range(10)), *(f"##{i:02d}" for i in range(100)), *(f"##{c}" for c in string.ascii_letters)]
+    symbols = [*string.punctuation, "\n", SPACE]
+    tokens = [*SPECIAL, *(WORD_MARK + p for p in [*pieces, *symbols]), *tail, "##_"]
+    vocab = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
+
+    tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="<|unk|>", continuing_subword_prefix="##"))
+    tokenizer.normalizer = normalizers.Replace(Regex(r"(?<!\w) | (?!\w)"), SPACE)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(r"(?<=\w) (?=\w)"), "removed"),
+        pre_tokenizers.Split(Regex(r"\w+|[^\w\s]|\s"), "isolated"),
+        pre_tokenizers.Metaspace(prepend_scheme="always", split=False),
+    ])  # fmt: skip
+    tokenizer.decoder = decoders.Sequence([
+        decoders.Replace("##", ""),
+        decoders.Fuse(),
+        decoders.Replace(Regex(rf"(?<=\w){WORD_MARK}(?=\w)"), " "),
+        decoders.Replace(WORD_MARK, ""),
+        decoders.Replace(SPACE, " "),
+    ])  # fmt: skip
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<|pad|>", eos_token="<|end|>", unk_token="<|unk|>",
+        additional_special_tokens=list(SPECIAL[3:]), clean_up_tokenization_spaces=False,
+    )  # fmt: skip
+    fast.add_tokens([AddedToken(t, normalized=False) for t in (*GRAMMAR, *(f"<{i}>" for i in range(1, MARKS + 1)))])
+    fast.chat_template = CHAT_TEMPLATE
+    return fast
+
+
+def build_model(vocab_size: int, tokenizer: PreTrainedTokenizerFast, hidden: int, layers: int, heads: int,
+                vision_hidden: int, vision_layers: int) -> Qwen2_5_VLForConditionalGeneration:  # fmt: skip
+    """Random weights. Head size `hidden / heads` must be a multiple of 8 (three rotary sections)."""
+    pairs = hidden // heads // 2
+    sections = [pairs - 2 * (pairs // 4 + pairs // 8), pairs // 4 + pairs // 8, pairs // 4 + pairs // 8]
+    ids = tokenizer.convert_tokens_to_ids
+    config = Qwen2_5_VLConfig(
+        text_config={
+            "vocab_size": vocab_size, "hidden_size": hidden, "intermediate_size": 3 * hidden,
+            "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": heads,
+            "max_position_embeddings": 4096, "tie_word_embeddings": True,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": sections},
+            "bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id,
+        },
+        vision_config={
+            "depth": vision_layers, "hidden_size": vision_hidden, "intermediate_size": 2 * vision_hidden, "num_heads": 2,
+            "out_hidden_size": hidden, "fullatt_block_indexes": list(range(vision_layers)),
+        },
+        image_token_id=ids("<|image_pad|>"), video_token_id=ids("<|video_pad|>"),
+        vision_start_token_id=ids("<|vision_start|>"), vision_end_token_id=ids("<|vision_end|>"),
+        tie_word_embeddings=True,
+    )  # fmt: skip
+    return Qwen2_5_VLForConditionalGeneration(config)
+
+
+def create(path: Path, corpus: Iterable[str], hidden: int = 128, layers: int = 4, heads: int = 4,
+           vision_hidden: int = 32, vision_layers: int = 1, max_pixels: int = 8 * 28 * 28) -> None:  # fmt: skip
+    """Writes an untrained checkpoint folder that every part of the project (and Hugging Face) can load."""
+    tokenizer = build_tokenizer(corpus)
+    model = build_model(len(tokenizer), tokenizer, hidden, layers, heads, vision_hidden, vision_layers)
+    processor = Qwen2VLImageProcessorPil(min_pixels=4 * 28 * 28, max_pixels=max_pixels)
+    model.save_pretrained(path)
+    Codec(tokenizer, processor, model.config).save(path)
