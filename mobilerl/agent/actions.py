@@ -271,3 +271,21 @@ def nearest_swipe(swipe: Swipe, width: int, height: int) -> tuple[Direction, Dis
         return ((other.x2 - swipe.x2) * width) ** 2 + ((other.y2 - swipe.y2) * height) ** 2
 
     return min(product(OFFSETS, DISTANCES), key=miss)
+
+
+def describe(action: Action, screen: Screen) -> str:
+    """An action in words, naming the element it touches: what a history line or a person can use."""
+    match action:
+        case Tap(x, y) | LongPress(x, y):
+            element = screen.at(x, y)
+            name = (element.text or element.role) if element else "nothing"
+            return f"{'tap' if isinstance(action, Tap) else 'hold'} {name}"
+        case Type(text):
+            return f"type {text}"
+        case Launch(app):
+            return f"open {app}"
+        case Swipe():
+            return f"swipe {nearest_swipe(action, screen.width, screen.height)[0]}"
+        case Finish(message):
+            return f"finish {message}".strip()
+    return action.kind

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from envs.base import Action, Invalid, Observation, Task
-from mobilerl.agent.actions import Grounding, split_reply
+from mobilerl.agent.actions import Grounding, describe, split_reply
 from mobilerl.agent.prompts import DEFAULT_SYSTEM_PROMPTS
 from mobilerl.agent.screen import Screen, ScreenStyle
 from mobilerl.records import Step
@@ -28,10 +28,13 @@ class Turn:
     response: str
     thought: str
     action: Action
+    summary: str = ""
+    """The action in words (`actions.describe`), with which the compact layout tells it."""
 
     @classmethod
-    def of(cls, step: Step) -> Turn:
-        return cls(step.observation, step.completion.text, step.thought, step.action)
+    def of(cls, step: Step, screen: Screen) -> Turn:
+        """`screen` is the parsed screen of the step's observation."""
+        return cls(step.observation, step.completion.text, step.thought, step.action, describe(step.action, screen))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +152,9 @@ def _told(turn: Turn, policy: ContextPolicy) -> str:
 
 
 def _history_line(turn: Turn, policy: ContextPolicy) -> str:
-    """Thought and call. An unreadable reply is not repeated: it may be long, and a small model would copy it."""
-    if isinstance(turn.action, Invalid):
-        return "invalid\n"
+    """The action in words: marks of an earlier screen mean nothing on this one. Thoughts go before it if kept."""
     thought = turn.thought if policy.history_thoughts else ""
-    return _line(f"{thought} {split_reply(turn.response)[1]}")
+    return _line(f"{thought} {turn.summary}")
 
 
 def _invalid_reason(history: Sequence[Turn], i: int) -> str:

@@ -23,7 +23,8 @@ def seen(i, screenshot=None):
 
 def turn(i, action=None, screenshot=None):
     response = f'<think>thought {i}</think><answer>do(action="Back")</answer>'
-    return Turn(seen(i, screenshot), response, f"thought {i}", action or Back())
+    action = action or Back()
+    return Turn(seen(i, screenshot), response, f"thought {i}", action, action.kind)
 
 
 def build(n, policy, **changes):
@@ -113,9 +114,9 @@ def test_compact_layout():
             "user",
             "{}{}Turn on Wi-Fi\n"
             "history:\n"
-            'thought 0 do(action="Back")\n'
-            'thought 1 do(action="Back")\n'
-            'thought 2 do(action="Back")\n'
+            "thought 0 back\n"
+            "thought 1 back\n"
+            "thought 2 back\n"
             "app: App3\n"
             "Wi-Fi unchecked <1>\n",
         )
@@ -129,7 +130,7 @@ def test_compact_layout_without_thoughts_cut_and_after_an_error():
     assert told(build(3, policy, history=history)[0]) == [
         (
             "user",
-            'Turn on Wi-Fi\nhistory:\ndo(action="Back")\ninvalid\nerror: no answer\napp: App3\nWi-Fi unchecked <1>\n',
+            'Turn on Wi-Fi\nhistory:\nback\ninvalid\nerror: no answer\napp: App3\nWi-Fi unchecked <1>\n',
         )
     ]
 
@@ -147,7 +148,7 @@ def test_text_cannot_forge_image_placeholders(layout):
 
 def test_a_turn_is_made_of_a_step():
     step = Step(seen(0), Completion((1,), (2,), (-0.1,), 3, "reply"), (), "thought", Tap(1, 2))
-    assert Turn.of(step) == Turn(seen(0), "reply", "thought", Tap(1, 2))
+    assert Turn.of(step, SCREEN) == Turn(seen(0), "reply", "thought", Tap(1, 2), "tap Wi-Fi")
 
 
 @pytest.mark.parametrize("grounding", ["box", "point", "mark"])

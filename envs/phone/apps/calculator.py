@@ -62,7 +62,7 @@ def press(text: str, key: str) -> str:
     number = text.rpartition(" ")[2]
     if key == ".":
         return text if "." in number else text + ("." if number.strip("-") else "0.")
-    return text[: len(text) - 1] + key if number == "0" else text + key
+    return text[:-1] + key if number == "0" else text + key
 
 
 class Calculator(App):

@@ -6,7 +6,7 @@ import random
 from datetime import date, timedelta
 
 from envs.phone.app import App, Page, Row
-from envs.phone.apps.pickers import date_dialog, month_view, time_dialog, time_order
+from envs.phone.apps.pickers import date_dialog, month_view, time_dialog, time_order, time_text
 from envs.phone.phone import EPOCH
 from envs.phone.ui import Dialog, Node, Screen
 from envs.phone.widgets import fab, field, icon_button, item, label, text_button
@@ -31,7 +31,8 @@ class Calendar(App):
     def populate(self, rng: random.Random) -> None:
         for title in rng.sample(EVENT_TITLES, 9):
             day = EPOCH.date() + timedelta(days=rng.randrange(30))
-            self.insert("events", title=title, day=day.isoformat(), time=f"{rng.randrange(7, 21)}:{rng.choice((0, 30)):02d}")
+            time = time_text(rng.randrange(7, 21), rng.choice((0, 30)))
+            self.insert("events", title=title, day=day.isoformat(), time=time)
 
     @property
     def today(self) -> date:

@@ -5,21 +5,14 @@ from __future__ import annotations
 import random
 
 from envs.phone.app import App, Page, Row
+from envs.phone.apps.messages import Messages
+from envs.phone.apps.people import full_name, phone_number
 from envs.phone.ui import Dialog, Node, Screen
 from envs.phone.widgets import button, fab, field, icon_button, item, label, text_button
 from envs.phone.words import FIRST_NAMES, LAST_NAMES, MAIL_HOSTS
 
 FIELDS = {"first": "First name", "last": "Last name", "phone": "Phone", "email": "Email"}
 COUNT = 8
-
-
-def phone_number(rng: random.Random) -> str:
-    """Three groups of two digits, such as `20 31 47`."""
-    return " ".join(str(rng.randint(10, 99)) for _ in range(3))
-
-
-def full_name(row: Row) -> str:
-    return f"{row['first']} {row['last']}".strip()
 
 
 class Contacts(App):
@@ -112,9 +105,9 @@ class Contacts(App):
         self.toast("Contact deleted")
 
     def _message(self, person: Row) -> None:
-        messages = self.phone.app("Messages")
-        if messages is None:
+        messages = self.phone.apps.get(Messages.package)
+        if not isinstance(messages, Messages):
             self.toast("Messages is not installed")
             return
         self.phone.open(messages.package)
-        messages.go("thread", focus="text", address=full_name(person))
+        messages.open_thread(full_name(person), write=True)

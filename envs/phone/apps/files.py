@@ -84,7 +84,8 @@ class Files(App):
         count = len(self.folders(path)) + len(self.files(path))
         fixed = parent(path) == ROOT and base(path) in FOLDERS
         hold = None if fixed else lambda: self.open_dialog("options", path=path)
-        return item(base(path), f"{count} items", on_tap=lambda: self.go("folder", path=path), on_long=hold, icon="folder")
+        return item(base(path), f"{count} items", on_tap=lambda: self.go("folder", path=path), on_long=hold,
+                    icon="folder")  # fmt: skip
 
     def _file_row(self, path: str, note: str = "") -> Node:
         return item(base(path), note or size_text(len(self.phone.files[path])), icon=_icon(path),
@@ -110,8 +111,8 @@ class Files(App):
 
     def page_move(self, page: Page) -> Screen:
         path: str = page.args["path"]
-        rows = [self._target_row(path, f) for f in self.all_folders() if f != parent(path) and not _below(f"{f}/", path)]
-        return Screen("Move to", rows, on_up=self.up)
+        targets = [f for f in self.all_folders() if f != parent(path) and not _below(f"{f}/", path)]
+        return Screen("Move to", [self._target_row(path, f) for f in targets], on_up=self.up)
 
     def _target_row(self, path: str, folder: str) -> Node:
         within = base(parent(folder)) if parent(folder) != ROOT else ""

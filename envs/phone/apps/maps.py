@@ -105,11 +105,11 @@ class Maps(App):
             return lambda: page.args.update(mode=name)
 
         modes = [radio_item(m, m == mode, choose(m)) for m in MODES]
-        time = f"{minutes(place['metres'], mode)}, {kilometres(place['metres'])}"
         body = [
             item(place["name"], "From here", icon="directions"),
             *modes,
-            label(time, size=22, bold=True),
+            label(minutes(place["metres"], mode), size=22, bold=True),
+            label(kilometres(place["metres"])),
             Node(pad=(16, 8), children=[button("Start", lambda: self._start(place, mode))]),
         ]
         return Screen("Directions", body, on_up=self.up)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 
 from envs.phone.app import App, Page, Row
-from envs.phone.apps.contacts import full_name
-from envs.phone.ui import Dialog, Node, Screen
+from envs.phone.apps.people import full_name
+from envs.phone.ui import Dialog, Handler, Node, Screen
 from envs.phone.widgets import TEXT, fab, field, icon_button, item, label, text_button
 from envs.phone.words import FIRST_NAMES, LAST_NAMES, MESSAGE_TEXTS
 
@@ -74,11 +74,10 @@ class Messages(App):
         body = [item(name, avatar=name, on_tap=self._starter(name)) for name in self.contact_names()]
         return Screen("New message", body or [label("No contacts yet")], on_up=self.up)
 
-    def _starter(self, name: str):
+    def _starter(self, name: str) -> Handler:
         def start() -> None:
-            self.stack.pop()
-            self.open_thread(name)
-            self.page.focus = "text"
+            self.stack.pop()  # Back from the conversation leads to the list, not to the choice of a person.
+            self.open_thread(name, write=True)
 
         return start
 
@@ -99,12 +98,13 @@ class Messages(App):
 
     # --- changes ---------------------------------------------------------------------------------------------
 
-    def open_thread(self, address: str) -> None:
-        """Shows a conversation at its end, with its draft in the field; what was unread is read."""
+    def open_thread(self, address: str, write: bool = False) -> None:
+        """Shows a conversation at its end, with its draft in the field (focused to `write`); the unread is read."""
         for row in self.thread(address):
             row["read"] = 1
         draft = self.draft(address)
-        self.go("thread", fields={"text": draft["body"] if draft else ""}, address=address)
+        text = draft["body"] if draft else ""
+        self.go("thread", focus="text" if write else "", fields={"text": text}, address=address)
         self.page.scroll = END
 
     def submit(self, page: Page, key: str) -> None:

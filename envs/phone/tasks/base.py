@@ -166,11 +166,11 @@ class Hand:
         return Finish(message)
 
     def scroll_down(self) -> Action:
-        """Shows what is below: the finger moves up half a screen."""
-        return Swipe(500, 700, 500, 300)
+        """Shows what is below: the finger moves from the middle of the screen to its top."""
+        return Swipe(499, 499, 499, 0)
 
     def scroll_up(self) -> Action:
-        return Swipe(500, 300, 500, 700)
+        return Swipe(499, 499, 499, 999)
 
     def reach(self, name: str, swipes: int = 8) -> Iterator[Action]:
         """Scrolls down until `name` can be seen (nothing to do when it already can)."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from envs.phone.tasks import notes
+from envs.phone.tasks import calculator, calendar_app, clock, notes, todo
 from envs.phone.tasks.base import Template
 
-TEMPLATES: dict[str, type[Template]] = {cls.__name__: cls for module in (notes,) for cls in module.TEMPLATES}
+_MODULES = (notes, calculator, calendar_app, clock, todo)
+
+TEMPLATES: dict[str, type[Template]] = {cls.__name__: cls for module in _MODULES for cls in module.TEMPLATES}

@@ -1,0 +1,198 @@
+"""Groups of episodes over a set of devices, asynchronously by trajectory.
+
+Every device has a worker that takes the next episode as soon as it is free: no batch barrier. Invariants: each
+dispatched episode ends exactly once, as a trajectory or as a failure after its retries; an infrastructure error is
+retried on another device and never becomes a reward; no await is without a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+from envs.base import MobileEnv, Task
+from mobilerl.agent.actor import Actor
+from mobilerl.records import Group, Status, Trajectory
+from mobilerl.rollout.episode import EpisodeSettings, run_episode
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorSettings:
+    """`min_group` is the share of a group that must have survived for the group to be used."""
+
+    group_size: int = 8
+    max_retries: int = 3
+    min_group: float = 0.75
+    episode: EpisodeSettings = EpisodeSettings()
+
+
+@dataclass(slots=True)
+class _Job:
+    """One episode to be played: slot `slot` of the group `group`."""
+
+    task: Task
+    group: str
+    slot: int
+    tries: int = 0
+    failed_on: set[str] = field(default_factory=set)
+
+    @property
+    def id(self) -> str:
+        return f"{self.group}-{self.slot:02d}"
+
+
+@dataclass(slots=True)
+class _OpenGroup:
+    task: Task
+    size: int
+    waiting: int
+    trajectories: dict[int, Trajectory] = field(default_factory=dict)
+
+
+class Collector:
+    """Plays groups on `envs` with `actor`. Use as an async context manager, or call `start` and `close`.
+
+    `counts` holds dispatched, finished, retried, failed (episodes given up), lost_groups; all only grow.
+    """
+
+    def __init__(
+        self,
+        envs: Sequence[MobileEnv],
+        actor: Actor,
+        settings: CollectorSettings,
+        poke: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.envs, self.actor, self.settings = list(envs), actor, settings
+        self.counts: Counter[str] = Counter()
+        self.busy_s = 0.0
+        self._poke = poke
+        self._jobs: list[_Job] = []
+        self._open: dict[str, _OpenGroup] = {}
+        self._ready: asyncio.Queue[Group | None] = asyncio.Queue()
+        self._arrived = asyncio.Condition()
+        self._workers: list[asyncio.Task[None]] = []
+
+    # --- life cycle ------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        self._workers = [asyncio.create_task(self._work(env)) for env in self.envs]
+
+    async def close(self) -> None:
+        """Stops at once; episodes that are being played are dropped."""
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+        for env in self.envs:
+            await env.close()
+
+    async def __aenter__(self) -> Collector:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # --- dispatching -----------------------------------------------------------------------------------------
+
+    @property
+    def unfinished(self) -> int:
+        """Episodes dispatched that have not ended."""
+        return sum(group.waiting for group in self._open.values())
+
+    @property
+    def playing(self) -> int:
+        """Episodes that are, or are about to be, on a device: how many can ask the policy at once."""
+        return min(len(self.envs), self.unfinished)
+
+    async def dispatch(self, task: Task, group_id: str, size: int | None = None) -> None:
+        """Queues the episodes of one group. `group_id` must be new."""
+        if group_id in self._open:
+            raise ValueError(f"group {group_id} is already being collected")
+        size = size or self.settings.group_size
+        self._open[group_id] = _OpenGroup(task, size, size)
+        self.counts["dispatched"] += size
+        self._jobs.extend(_Job(task, group_id, slot) for slot in range(size))
+        async with self._arrived:
+            self._arrived.notify_all()
+
+    async def collect(self, tasks: Sequence[Task], prefix: str, size: int | None = None) -> list[Group]:
+        """One group per task, in the order of `tasks`; groups that were lost to failing devices are left out."""
+        ids = [f"{prefix}-{i:03d}" for i in range(len(tasks))]
+        for task, group_id in zip(tasks, ids, strict=True):
+            await self.dispatch(task, group_id, size)
+        groups = [g async for g in self.ready(len(tasks))]
+        order = {group_id: i for i, group_id in enumerate(ids)}
+        return sorted(groups, key=lambda g: order[g.trajectories[0].id.rsplit("-", 1)[0]])
+
+    async def ready(self, n: int) -> AsyncIterator[Group]:
+        """The next `n` groups to end, in the order in which they end; lost groups count but are not yielded."""
+        for _ in range(n):
+            group = await self._next_ready()
+            if group is not None:
+                yield group
+
+    async def _next_ready(self) -> Group | None:
+        """Waits for a group, and raises what a worker died of instead of waiting for ever."""
+        getter = asyncio.create_task(self._ready.get())
+        done, _ = await asyncio.wait([getter, *self._workers], return_when=asyncio.FIRST_COMPLETED)
+        if getter in done:
+            return getter.result()
+        getter.cancel()
+        for worker in done:
+            worker.result()
+        raise RuntimeError("the collector was closed while groups were being collected")
+
+    # --- playing ---------------------------------------------------------------------------------------------
+
+    async def _work(self, env: MobileEnv) -> None:
+        while True:
+            job = await self._take(env)
+            started = asyncio.get_running_loop().time()
+            trajectory = await run_episode(env, self.actor, job.task, job.id, self.settings.episode)
+            self.busy_s += asyncio.get_running_loop().time() - started
+            await self._ended(job, trajectory)
+
+    async def _take(self, env: MobileEnv) -> _Job:
+        """The first job this device has not failed on; one it has failed on only when no other device could."""
+        async with self._arrived:
+            while True:
+                for job in self._jobs:
+                    if env.device_id not in job.failed_on or len(job.failed_on) >= len(self.envs):
+                        self._jobs.remove(job)
+                        return job
+                await self._arrived.wait()
+
+    async def _ended(self, job: _Job, trajectory: Trajectory) -> None:
+        """Files a trajectory under its group, or sends a failed episode to another device."""
+        if trajectory.status is Status.INFRA_ERROR:
+            self.counts["infra_errors"] += 1
+            job.tries += 1
+            job.failed_on.add(trajectory.device_id)
+            if job.tries <= self.settings.max_retries:
+                self.counts["retried"] += 1
+                async with self._arrived:
+                    self._jobs.insert(0, job)
+                    self._arrived.notify_all()
+                return
+        group = self._open[job.group]
+        group.waiting -= 1
+        if trajectory.status is Status.INFRA_ERROR:
+            self.counts["failed"] += 1
+        else:
+            self.counts["finished"] += 1
+            group.trajectories[job.slot] = trajectory
+        if group.waiting == 0:
+            self._close_group(job.group)
+        self._poke()
+
+    def _close_group(self, group_id: str) -> None:
+        group = self._open.pop(group_id)
+        kept = tuple(group.trajectories[slot] for slot in sorted(group.trajectories))
+        if len(kept) >= math.ceil(self.settings.min_group * group.size):
+            self._ready.put_nowait(Group(group.task, kept))
+        else:
+            self.counts["lost_groups"] += 1
+            self._ready.put_nowait(None)

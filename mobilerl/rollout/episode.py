@@ -1,0 +1,82 @@
+"""One env x one actor -> one Trajectory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from envs.base import Finish, InfraError, Invalid, MobileEnv, Task
+from mobilerl.agent.actor import Actor
+from mobilerl.agent.context import Turn
+from mobilerl.agent.screen import parse_screen
+from mobilerl.records import Status, Step, Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSettings:
+    """`max_invalid` unreadable actions in a row end an episode; so does `deadline_s`, as an infrastructure error."""
+
+    max_invalid: int = 3
+    deadline_s: float = 600.0
+
+
+async def run_episode(
+    env: MobileEnv, actor: Actor, task: Task, episode_id: str, settings: EpisodeSettings
+) -> Trajectory:
+    """Plays `task` to its end. A device's failure or a missed deadline gives status INFRA_ERROR, never an exception."""
+    start = time.monotonic()
+    steps: list[Step] = []
+    try:
+        async with asyncio.timeout(settings.deadline_s):
+            status = await _play(env, actor, task, episode_id, settings, steps)
+            reward = await env.score()
+        error = ""
+    except InfraError as fault:
+        status, reward, error = Status.INFRA_ERROR, 0.0, str(fault)
+    except TimeoutError:
+        status, reward = Status.INFRA_ERROR, 0.0
+        error = f"{env.device_id}: the episode missed its deadline of {settings.deadline_s:g} s"
+    return Trajectory(
+        id=episode_id,
+        task=task,
+        steps=tuple(steps),
+        reward=reward,
+        status=status,
+        device_id=env.device_id,
+        error=error,
+        wall_s=time.monotonic() - start,
+    )
+
+
+async def _play(
+    env: MobileEnv, actor: Actor, task: Task, episode_id: str, settings: EpisodeSettings, steps: list[Step]
+) -> Status:
+    """Appends to `steps` as it goes, so that what was played before a fault is not lost."""
+    turns: list[Turn] = []
+    invalid = 0
+    observation = await env.reset(task)
+    while True:
+        screen = parse_screen(observation.xml, observation.width, observation.height)
+        asked = time.monotonic()
+        decision = await actor.decide(task, turns, observation, screen, episode_id)
+        thought_s = time.monotonic() - asked
+        result = await env.step(decision.action)
+        step = Step(
+            observation=observation,
+            completion=decision.completion,
+            images=decision.images,
+            thought=decision.thought,
+            action=decision.action,
+            timings={"policy": thought_s, **result.timings},
+        )
+        steps.append(step)
+        turns.append(Turn.of(step, screen))
+        invalid = invalid + 1 if isinstance(decision.action, Invalid) else 0
+        if isinstance(decision.action, Finish):
+            return Status.FINISHED
+        if invalid >= settings.max_invalid:
+            return Status.INVALID
+        if result.done:
+            return Status.TRUNCATED
+        observation = result.observation

@@ -1,0 +1,1 @@
+"""Training: the online loop, checkpoints, tracking."""
