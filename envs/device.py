@@ -29,7 +29,8 @@ SWIPE_MS = 400
 MAX_WAIT_S = 10.0
 
 _SIZE = re.compile(r"^(Physical|Override) size: (\d+)x(\d+)", re.MULTILINE)
-_FOCUS = re.compile(r"mFocusedApp=ActivityRecord\{\S+ u\d+ ([\w.]+)/|mCurrentFocus=Window\{\S+ u\d+ ([\w.]+)/")
+_APP = re.compile(r"mFocusedApp=ActivityRecord\{\S+ u\d+ ([\w.]+)/")
+_WINDOW = re.compile(r"mCurrentFocus=Window\{\S+ u\d+ ([\w.]+)/")
 _PACKAGE = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+")
 
 
@@ -37,7 +38,7 @@ class Device:
     """One phone behind a transport.
 
     `apps` maps the names under the icons (any case) to packages. Every method raises `InfraError` when the device
-    does not answer as a working device does. Command lines are word lists: no text of a model is ever parsed by a shell.
+    does not answer as a working device does. Command lines are word lists, so no text of a model meets a shell.
     """
 
     def __init__(self, transport: Transport, apps: Mapping[str, str] | None = None) -> None:
@@ -75,9 +76,10 @@ class Device:
         return data[start : end + len("</hierarchy>")]
 
     def foreground_package(self) -> str:
-        """Package of the app in front; "" while the system shows none."""
-        match = _FOCUS.search(self._run("dumpsys", "window").stdout)
-        return (match[1] or match[2]) if match else ""
+        """Package of the app in front, also while a system dialog covers it; "" while there is none."""
+        said = self._run("dumpsys", "window").stdout
+        match = _APP.search(said) or _WINDOW.search(said)
+        return match[1] if match else ""
 
     def foreground_app(self) -> str:
         """Name of the app in front, or its package when the name is not known."""
@@ -87,7 +89,7 @@ class Device:
     # --- acting ----------------------------------------------------------------------------------------------
 
     def act(self, action: Action) -> str:
-        """Carries an action out. Returns why it had no effect, or "". Finish and Invalid are not the device's business."""
+        """Carries an action out. Returns why it had no effect, or "". Finish and Invalid are not for devices."""
         if isinstance(action, Tap):
             self._input("tap", *self._pixels(action.x, action.y))
         elif isinstance(action, LongPress):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from envs.phone.app import App
+from envs.phone.keyboard import DELETE, ENTER, key_at, keyboard_top
 from envs.phone.popups import Popup, schedule
 from envs.phone.ui import SCREEN_DP, Node, Screen, Tree, assemble, node_at
 
@@ -144,6 +145,9 @@ class Phone:
     def _touch(self, x: float, y: float, long: bool) -> None:
         tree, app = self.tree(), self.foreground
         dx, dy = x / self.scale, y / self.scale
+        if tree.keyboard and dy >= keyboard_top(self.height / self.scale):
+            self._press_key(key_at(dx, dy, self.height / self.scale))
+            return
         self._input()
         hit = node_at(tree, dx, dy, long)
         if hit is not None:
@@ -151,6 +155,17 @@ class Phone:
         elif tree.dialog is not None and not _contains(tree.window, dx, dy):
             self._dismiss(tree)
         self._settle()
+
+    def _press_key(self, name: str) -> None:
+        """A key of the on-screen keyboard; shift and the symbol page are not modelled."""
+        if name == DELETE:
+            self._input()
+            self.delete_char()
+            self._settle()
+        elif name == ENTER:
+            self.enter()
+        else:
+            self.text(name if len(name) == 1 else "")
 
     def _press(self, node: Node, app: App, long: bool) -> None:
         if long and node.on_long is not None:

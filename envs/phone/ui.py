@@ -15,6 +15,9 @@ NAV_BAR = 20
 APP_BAR = 56
 BOTTOM_BAR = 60
 KEYBOARD = 220
+BODY_PAD = 8
+"""Free space between the title bar and the body's first row."""
+SNACKBAR = 56
 
 Handler = Callable[[], None]
 Bounds = tuple[int, int, int, int]
@@ -180,10 +183,11 @@ def assemble(screen: Screen, package: str, height: int, scroll: int, keyboard: b
         place(screen.bottom, 0, bottom, SCREEN_DP, BOTTOM_BAR)
         root.children.append(screen.bottom)
     body = Node(cls="android.widget.ScrollView", look="body", children=screen.body)
-    content = sum(measure(n, SCREEN_DP) for n in screen.body) + (72 if screen.fab else 0)
+    pad = BODY_PAD if screen.bar else 0
+    content = pad + sum(measure(n, SCREEN_DP) for n in screen.body) + (72 if screen.fab else 0)
     scroll_max = max(0, content - (bottom - top))
     scroll = min(max(0, scroll), scroll_max)
-    y = top - scroll
+    y = top + pad - scroll
     for node in screen.body:
         h = measure(node, SCREEN_DP)
         place(node, 0, y, SCREEN_DP, h)
@@ -192,11 +196,12 @@ def assemble(screen: Screen, package: str, height: int, scroll: int, keyboard: b
     body.scrollable = scroll_max > 0
     root.children.insert(1 if screen.bar else 0, body)
     if screen.fab is not None and not keyboard:
-        place(screen.fab, SCREEN_DP - 72, bottom - 72, 56, 56)
+        # A snackbar pushes the button up, as in Material: what the XML offers can be seen.
+        place(screen.fab, SCREEN_DP - 72, bottom - 72 - (SNACKBAR if snack else 0), 56, 56)
         root.children.append(screen.fab)
     if snack:
         bar = Node(cls="android.widget.TextView", text=snack, rid=f"{package}:id/snackbar_text", look="snack", size=14)
-        place(bar, 12, bottom - 56, SCREEN_DP - 24, 48)
+        place(bar, 12, bottom - SNACKBAR, SCREEN_DP - 24, 48)
         root.children.append(bar)
     window = root if screen.dialog is None else _dialog_window(screen.dialog, package, height, keyboard)
     return Tree(root, window, scroll_max, body.bounds, keyboard, screen.dialog)
@@ -222,17 +227,27 @@ def _dialog_window(dialog: Dialog, package: str, height: int, keyboard: bool) ->
     if dialog.title:
         children.append(
             Node(cls="android.widget.TextView", text=dialog.title, rid=f"{package}:id/alertTitle", look="text", size=18,
-                 bold=True, pad=(24, 10))
+                 bold=True, pad=(16, 10))
         )  # fmt: skip
     children.extend(dialog.body)
     if dialog.buttons:
-        row = Node(axis="row", pad=(12, 6), gap=4, height=52, children=dialog.buttons)
+        row = Node(axis="row", pad=(4, 6), gap=4, height=52, children=_right_aligned(dialog.buttons))
         children.append(row)
-    card = Node(cls="android.widget.FrameLayout", look="dialog", pad=(0, 10), children=children)
+    card = Node(cls="android.widget.FrameLayout", look="dialog", pad=(8, 10), children=children)
     room = height - STATUS_BAR - (KEYBOARD if keyboard else NAV_BAR)
     tall = min(measure(card, SCREEN_DP - 48), room)
     place(card, 24, STATUS_BAR + (room - tall) // 2, SCREEN_DP - 48, tall)
     return card
+
+
+def _right_aligned(buttons: list[Node]) -> list[Node]:
+    """Buttons as wide as their texts at the right end of their row; equal shares when that is too wide."""
+    widths = [32 + 8 * len(b.text) for b in buttons]
+    if sum(widths) + 4 * len(buttons) > SCREEN_DP - 72:
+        return buttons
+    for button, width in zip(buttons, widths, strict=True):
+        button.width = width
+    return [Node(height=1), *buttons]
 
 
 def node_at(tree: Tree, x: float, y: float, long: bool = False) -> Node | None:

@@ -278,7 +278,8 @@ def describe(action: Action, screen: Screen) -> str:
     match action:
         case Tap(x, y) | LongPress(x, y):
             element = screen.at(x, y)
-            name = (element.text or element.role) if element else "nothing"
+            # A merged row reads "title|detail|detail": its title is name enough.
+            name = (element.text.split("|")[0] or element.role) if element else "nothing"
             return f"{'tap' if isinstance(action, Tap) else 'hold'} {name}"
         case Type(text):
             return f"type {text}"

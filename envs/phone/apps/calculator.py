@@ -82,11 +82,14 @@ class Calculator(App):
 
     def page_main(self, page: Page) -> Screen:
         display = label(page.args.get("text") or "0", size=40, align="right", rid=f"{self.package}:id/result")
-        body = [spacer(72), display, spacer(72), *(key_row([self._key(page, k) for k in row]) for row in KEYS)]
+        keys = [key_row([self._key(page, k) for k in row], height=76) for row in KEYS]
+        body = [spacer(88), display, spacer(84), *keys]
         return Screen("Calculator", body, [icon_button("clock", "History", lambda: self.go("history"))])
 
     def _key(self, page: Page, key: str) -> Node:
-        return button(key, self._press(page, key), filled=key in (*OPERATORS, "="))
+        node = button(key, self._press(page, key), filled=key in (*OPERATORS, "="))
+        node.size, node.bold = 22, False
+        return node
 
     def page_history(self, page: Page) -> Screen:
         rows = [item(h["result"], h["expression"], on_tap=self._reuse(h["result"])) for h in self.db["history"]]

@@ -27,7 +27,7 @@ CITY_HOURS = {"Athens": 3, "Berlin": 2, "Cairo": 3, "Dubai": 4, "Lima": -5, "Lon
               "Oslo": 2, "Paris": 2, "Rome": 2, "Singapore": 8, "Sydney": 11, "Tokyo": 9, "Toronto": -4,
               "Vienna": 2}  # fmt: skip
 """Hours ahead of the phone's clock, which shows UTC."""
-PRESETS = (1, 3, 5, 10, 20, 30)
+PRESETS = (1, 2, 5, 10, 15, 20, 30, 45, 60)
 """Minutes a timer can be set to with one tap."""
 TAB_PAGES = {"Alarm": "main", "World": "world", "Timer": "timer", "Stopwatch": "stopwatch"}
 TAB_ICONS = ("alarm", "globe", "timer", "stopwatch")
@@ -87,7 +87,10 @@ class Clock(App):
     def _alarm_row(self, alarm: Row) -> Node:
         switch = Node(cls="android.widget.Switch", desc=f"Alarm {alarm['time']}", look="switch", width=48, height=28,
                       checkable=True, checked=bool(alarm["enabled"]), on_tap=_flip(alarm, "enabled"))  # fmt: skip
-        return item(alarm["time"], alarm["label"], on_tap=lambda: self.go("alarm", id=alarm["_id"]), trailing=[switch])
+        row = item(alarm["time"], alarm["label"], on_tap=lambda: self.go("alarm", id=alarm["_id"]), trailing=[switch])
+        time = row.children[0].children[0]
+        time.size, time.height, row.height = 30, 40, 84
+        return row
 
     def page_alarm(self, page: Page) -> Screen:
         alarm = self.get("alarms", page.args["id"])
@@ -146,7 +149,9 @@ class Clock(App):
         body = [label(time_text(now.hour, now.minute), size=44, align="center")]
         for city in sorted(self.db["cities"], key=lambda r: r["name"]):
             remove = icon_button("close", f"Remove {city['name']}", self._remove_city(city["_id"]))
-            body.append(item(city["name"], city_time(city["name"], now), trailing=[remove]))
+            time = label(city_time(city["name"], now), size=24, align="right")
+            time.width = 104
+            body.append(item(city["name"], trailing=[time, remove]))
         add = fab("plus", "Add city", lambda: self.go("add_city"))
         return Screen("World", body, fab=add, bottom=self._tabs("World"))
 

@@ -40,13 +40,14 @@ class Contacts(App):
         return Screen("Contacts", body, actions, fab=fab("plus", "New contact", lambda: self.go("edit", focus="first")))
 
     def _row(self, person: Row) -> Node:
-        star = [Node(cls="android.widget.ImageView", desc="Favourite", look="row_icon", icon="star", width=28, height=28)]
         name = full_name(person)
+        star = Node(cls="android.widget.ImageView", desc="Favourite", look="row_icon", icon="star_filled", width=28,
+                    height=28)  # fmt: skip
         return item(
             name,
             on_tap=lambda: self.go("view", id=person["_id"]),
             avatar=name,
-            trailing=star if person["favourite"] else (),
+            trailing=[star] if person["favourite"] else (),
         )
 
     def page_search(self, page: Page) -> Screen:
@@ -60,7 +61,7 @@ class Contacts(App):
             return Screen("Contact", [label("This contact was deleted")], on_up=self.up)
         star = "Remove favourite" if person["favourite"] else "Add favourite"
         actions = [
-            icon_button("star" if person["favourite"] else "star_outline", star,
+            icon_button("star_filled" if person["favourite"] else "star", star,
                         lambda: person.update(favourite=1 - person["favourite"])),
             icon_button("edit", "Edit", lambda: self._edit(person)),
             icon_button("trash", "Delete", lambda: self.open_dialog("delete")),

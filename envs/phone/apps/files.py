@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from envs.phone.app import App, Page
-from envs.phone.ui import Dialog, Node, Screen
+from envs.phone.ui import Dialog, Handler, Node, Screen
 from envs.phone.widgets import fab, field, icon_button, item, label, radio_item, text_button
 from envs.phone.words import FOLDERS, NOTE_LINES, NOTE_TITLES
 
@@ -84,7 +84,8 @@ class Files(App):
         count = len(self.folders(path)) + len(self.files(path))
         fixed = parent(path) == ROOT and base(path) in FOLDERS
         hold = None if fixed else lambda: self.open_dialog("options", path=path)
-        return item(base(path), f"{count} items", on_tap=lambda: self.go("folder", path=path), on_long=hold,
+        content = f"{count} item" if count == 1 else f"{count} items"
+        return item(base(path), content, on_tap=lambda: self.go("folder", path=path), on_long=hold,
                     icon="folder")  # fmt: skip
 
     def _file_row(self, path: str, note: str = "") -> Node:
@@ -130,8 +131,8 @@ class Files(App):
         return Dialog(base(path), rows)
 
     def dialog_sort(self, page: Page) -> Dialog:
-        def choose(order: str):
-            return lambda: (self.prefs.update(sort=order), self.close_dialog())
+        def choose(order: str) -> Handler:
+            return lambda: self._sort_by(order)
 
         return Dialog("Sort by", [radio_item(s, s == self.prefs["sort"], choose(s)) for s in SORTS])
 
@@ -155,6 +156,10 @@ class Files(App):
     def _ask(self, dialog: str, text: str, path: str) -> None:
         self.open_dialog(dialog, path=path)
         self.page.fields["name"], self.page.focus = text, "name"
+
+    def _sort_by(self, order: str) -> None:
+        self.prefs["sort"] = order
+        self.close_dialog()
 
     def close_dialog(self) -> None:
         super().close_dialog()

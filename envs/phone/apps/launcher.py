@@ -1,10 +1,10 @@
-"""The home screen: the time, a search bar and a tile for every app."""
+"""The home screen: the time, the date and a tile for every app."""
 
 from __future__ import annotations
 
 from envs.phone.app import App, Page
-from envs.phone.ui import Node, Screen
-from envs.phone.widgets import grid, spacer, tile
+from envs.phone.ui import Handler, Node, Screen
+from envs.phone.widgets import TEXT, grid, spacer, tile
 
 COLUMNS = 4
 
@@ -19,11 +19,11 @@ class Launcher(App):
     def page_main(self, page: Page) -> Screen:
         now = self.phone.now
         date = f"{now:%A} {now.day} {now:%B}"
-        clock = Node(cls="android.widget.TextView", text=f"{now:%H:%M}", look="clock", size=52, align="center", height=72)
-        day = Node(cls="android.widget.TextView", text=date, look="clock", size=15, align="center", height=28)
+        clock = Node(cls=TEXT, text=f"{now:%H:%M}", look="clock", size=52, align="center", height=72)
+        day = Node(cls=TEXT, text=date, look="clock", size=15, align="center", height=28)
         apps = [a for a in self.phone.apps.values() if a is not self]
         tiles = [tile(a.label, a.icon, a.color, self._opener(a.package)) for a in apps]
         return Screen("Home", [spacer(36), clock, day, spacer(28), *grid(tiles, COLUMNS)], bar=False)
 
-    def _opener(self, package: str):
+    def _opener(self, package: str) -> Handler:
         return lambda: self.phone.open(package)

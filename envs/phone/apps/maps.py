@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from envs.phone.app import App, Page, Row
-from envs.phone.ui import Node, Screen
+from envs.phone.ui import Handler, Node, Screen
 from envs.phone.widgets import button, field, icon_button, item, label, radio_item, tabs
 from envs.phone.words import PLACE_AREAS, PLACE_KINDS, STREETS
 
@@ -50,7 +50,7 @@ class Maps(App):
     def page_main(self, page: Page) -> Screen:
         shown: str = page.args.get("tab", "Explore")
 
-        def show(tab: str):
+        def show(tab: str) -> Handler:
             return lambda: self.replace("main", tab=tab)
 
         if shown == "Explore":
@@ -70,7 +70,7 @@ class Maps(App):
                      selected=True)]  # fmt: skip
 
     def _row(self, place: Row, *trailing: Node) -> Node:
-        return item(place["name"], kilometres(place["metres"]), icon="pin", trailing=trailing,
+        return item(place["name"], kilometres(place["metres"]), icon="place", trailing=trailing,
                     on_tap=lambda: self.go("place", id=place["_id"]))  # fmt: skip
 
     def _saved_row(self, place: Row) -> Node:
@@ -91,7 +91,7 @@ class Maps(App):
         go = button("Directions", lambda: self.go("directions", id=place["_id"], mode="Car"))
         body = [
             _picture(150),
-            item(place["street"], kilometres(place["metres"]), icon="pin"),
+            item(place["street"], kilometres(place["metres"]), icon="place"),
             Node(pad=(16, 8), children=[go]),
         ]
         return Screen(place["name"], body, [star], on_up=self.up)
@@ -101,7 +101,7 @@ class Maps(App):
         if place is None:
             return Screen("Directions", [label("This place is gone")], on_up=self.up)
 
-        def choose(name: str):
+        def choose(name: str) -> Handler:
             return lambda: page.args.update(mode=name)
 
         modes = [radio_item(m, m == mode, choose(m)) for m in MODES]

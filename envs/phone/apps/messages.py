@@ -6,6 +6,7 @@ The one table has the columns of Android's `content://sms`: who it is with (`add
 
 from __future__ import annotations
 
+import math
 import random
 
 from envs.phone.app import App, Page, Row
@@ -16,6 +17,7 @@ from envs.phone.words import FIRST_NAMES, LAST_NAMES, MESSAGE_TEXTS
 
 RECEIVED, SENT, DRAFT = 1, 2, 3
 COUNT = 5
+BUBBLE_WIDTH, BUBBLE_SIZE, BUBBLE_PAD = 260, 16, (14, 8)
 END = 100_000
 """A scroll position past any conversation's end; laying out clamps it."""
 
@@ -90,7 +92,13 @@ class Messages(App):
         return Screen(address, body, actions, on_up=self.up)
 
     def _bubble(self, message: Row) -> Node:
-        return label(message["body"], size=16, align="right" if message["type"] == SENT else "left")
+        """As wide as its text, up to three quarters of the screen; what was sent stands on the right."""
+        sent = message["type"] == SENT
+        width = min(BUBBLE_WIDTH, math.ceil(len(message["body"]) * BUBBLE_SIZE * 0.52) + 2 * BUBBLE_PAD[0] + 4)
+        bubble = Node(cls=TEXT, text=message["body"], look="bubble", size=BUBBLE_SIZE, pad=BUBBLE_PAD, width=width,
+                      color=self.color if sent else "")  # fmt: skip
+        free = Node(height=1)
+        return Node(axis="row", pad=(16, 4), children=[free, bubble] if sent else [bubble, free])
 
     def dialog_delete(self, page: Page) -> Dialog:
         buttons = [text_button("Cancel", self.close_dialog), text_button("Delete", lambda: self._delete(page))]

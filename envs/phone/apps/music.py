@@ -5,17 +5,8 @@ from __future__ import annotations
 import random
 
 from envs.phone.app import App, Page, Row
-from envs.phone.ui import Dialog, Node, Screen
-from envs.phone.widgets import (
-    check_item,
-    fab,
-    field,
-    icon_button,
-    item,
-    label,
-    tabs,
-    text_button,
-)
+from envs.phone.ui import Dialog, Handler, Node, Screen
+from envs.phone.widgets import check_item, fab, field, icon_button, item, label, tabs, text_button
 from envs.phone.words import FIRST_NAMES, LAST_NAMES, PLAYLISTS, SONGS
 
 TABS = ("Songs", "Favourites", "Playlists")
@@ -91,16 +82,16 @@ class Music(App):
         body = body or [label("Nothing here yet")]
         return Screen(self.label, [*self._mini_player(), *body], actions, fab=new, bottom=bottom)
 
-    def _show(self, tab: str):
+    def _show(self, tab: str) -> Handler:
         return lambda: self.replace("main", tab=tab)
 
     def _mini_player(self) -> list[Node]:
         song = self.song(self.prefs["song"])
         if song is None:
             return []
-        row = item(song["title"], "Playing" if self.prefs["playing"] else "Paused", icon="music", selected=True,
-                   on_tap=lambda: self.go("player"), trailing=[self._play_button(), self._next_button()])  # fmt: skip
-        return [row]
+        state = "Playing" if self.prefs["playing"] else "Paused"
+        return [item(song["title"], state, icon="music", selected=True, on_tap=lambda: self.go("player"),
+                     trailing=[self._play_button(), self._next_button()])]  # fmt: skip
 
     def _play_button(self) -> Node:
         playing = self.prefs["playing"]
@@ -118,8 +109,9 @@ class Music(App):
                     on_long=lambda: self.open_dialog("song", title=song["title"], queue=queue))  # fmt: skip
 
     def _playlist_row(self, name: str) -> Node:
-        return item(name, f"{len(self.in_playlist(name))} songs", on_tap=lambda: self.go("playlist", name=name),
-                    icon="list")  # fmt: skip
+        count = len(self.in_playlist(name))
+        return item(name, f"{count} song" if count == 1 else f"{count} songs", icon="list",
+                    on_tap=lambda: self.go("playlist", playlist=name))  # fmt: skip
 
     def page_search(self, page: Page) -> Screen:
         query = page.fields.get("query", "").casefold().strip()
@@ -140,9 +132,9 @@ class Music(App):
             self._play_button(),
             self._next_button(),
         ]
+        keys[0].color = COLOR if mixed else ""
         for key in keys:
             key.width = None
-        keys[0].selected = bool(mixed)
         body = [
             Node(cls="android.widget.ImageView", look="tile", icon="music", color=COLOR, height=240),
             label(song["title"], size=22, bold=True, align="center"),
@@ -155,17 +147,16 @@ class Music(App):
         self.prefs["shuffle"] = on
 
     def page_playlist(self, page: Page) -> Screen:
-        name: str = page.args["name"]
+        name: str = page.args["playlist"]
         songs = self.in_playlist(name)
         actions = [
-            icon_button("plus", "Add songs", lambda: self.go("pick", name=name)),
+            icon_button("plus", "Add songs", lambda: self.go("pick", playlist=name)),
             icon_button("trash", "Delete", lambda: self.open_dialog("delete")),
         ]
         if songs:
             actions.insert(0, icon_button("shuffle", "Shuffle", lambda: self._play_list(name, shuffle=1)))
             actions.insert(0, icon_button("play", "Play all", lambda: self._play_list(name, shuffle=0)))
-        body = [self._song_row(r, name) for r in songs] or [label("No songs yet")]
-        return Screen(name, body, actions, on_up=self.up)
+        return Screen(name, [self._song_row(r, name) for r in songs] or [label("No songs yet")], actions, on_up=self.up)
 
     def _play_list(self, name: str, shuffle: int) -> None:
         self._set_shuffle(shuffle)
@@ -175,10 +166,10 @@ class Music(App):
 
     def page_pick(self, page: Page) -> Screen:
         """Songs with a tick each; ticking adds to the playlist at once, as in most players."""
-        name: str = page.args["name"]
+        name: str = page.args["playlist"]
         chosen = {r["title"] for r in self.in_playlist(name)}
 
-        def toggle(title: str):
+        def toggle(title: str) -> Handler:
             return lambda: self._take_out(name, title) if title in chosen else self._put_in(name, title)
 
         rows = [check_item(r["title"], r["title"] in chosen, toggle(r["title"]), r["artist"]) for r in self.songs()]
@@ -189,19 +180,16 @@ class Music(App):
     def dialog_song(self, page: Page) -> Dialog:
         title, queue = page.dialog_args["title"], page.dialog_args["queue"]
         song = self.song(title)
-        liked = song is not None and song["favourite"]
-        rows = [
-            item("Add to playlist", on_tap=lambda: self.open_dialog("add", title=title)),
-            item("Unfavourite" if liked else "Favourite", on_tap=lambda: self._like(title)),
-        ]
-        if queue:
-            rows.append(item("Remove from playlist", on_tap=lambda: self._take_out(queue, title)))
-        return Dialog(title, rows)
+        like = "Unfavourite" if song is not None and song["favourite"] else "Favourite"
+        add = item("Add to playlist", on_tap=lambda: self.open_dialog("add", title=title))
+        rows = [add, item(like, on_tap=lambda: self._like(title))]
+        out = item("Remove from playlist", on_tap=lambda: self._take_out(queue, title))
+        return Dialog(title, [*rows, out] if queue else rows)
 
     def dialog_add(self, page: Page) -> Dialog:
         title = page.dialog_args["title"]
 
-        def put(name: str):
+        def put(name: str) -> Handler:
             return lambda: self._put_in(name, title)
 
         rows = [item(r["name"], on_tap=put(r["name"])) for r in self.db["playlists"]]
@@ -213,7 +201,7 @@ class Music(App):
 
     def dialog_delete(self, page: Page) -> Dialog:
         buttons = [text_button("Cancel", self.close_dialog), text_button("Delete", lambda: self._delete(page))]
-        return Dialog("Delete playlist?", [label("The songs stay on the phone.")], buttons)
+        return Dialog("Delete playlist?", buttons=buttons)
 
     # --- changes ---------------------------------------------------------------------------------------------
 
@@ -236,21 +224,20 @@ class Music(App):
             return
         self.close_dialog()
         self.insert("playlists", name=name)
-        self.go("playlist", name=name)
+        self.go("playlist", playlist=name)
 
     def _put_in(self, name: str, title: str) -> None:
         self.close_dialog()
-        if any(r["playlist"] == name and r["song"] == title for r in self.db["playlist_songs"]):
+        if any((r["playlist"], r["song"]) == (name, title) for r in self.db["playlist_songs"]):
             self.toast("The song is already there")
-            return
-        self.insert("playlist_songs", playlist=name, song=title)
-        self.toast(f"Added to {name}")
+        else:
+            self.insert("playlist_songs", playlist=name, song=title)
+            self.toast(f"Added to {name}")
 
     def _take_out(self, name: str, title: str) -> None:
         self.close_dialog()
-        self.db["playlist_songs"] = [
-            r for r in self.db["playlist_songs"] if (r["playlist"], r["song"]) != (name, title)
-        ]
+        listed = self.db["playlist_songs"]
+        self.db["playlist_songs"] = [r for r in listed if (r["playlist"], r["song"]) != (name, title)]
 
     def _like(self, title: str) -> None:
         self.close_dialog()
@@ -260,7 +247,7 @@ class Music(App):
 
     def _delete(self, page: Page) -> None:
         self.close_dialog()
-        name = page.args["name"]
+        name = page.args["playlist"]
         self.db["playlists"] = [r for r in self.db["playlists"] if r["name"] != name]
         self.db["playlist_songs"] = [r for r in self.db["playlist_songs"] if r["playlist"] != name]
         self.up()

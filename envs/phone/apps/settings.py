@@ -17,7 +17,7 @@ class Settings(App):
     label = "Settings"
     authority = "wifi"
     icon = "settings"
-    color = "#5F6368"
+    color = "#455A8A"
     tables = {"networks": {"name": "", "password": "", "connected": 0}}
 
     def populate(self, rng: random.Random) -> None:

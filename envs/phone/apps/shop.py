@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from envs.phone.app import App, Page, Row
-from envs.phone.ui import Dialog, Node, Screen
+from envs.phone.ui import Dialog, Handler, Node, Screen
 from envs.phone.widgets import (
     button,
     field,
@@ -23,13 +23,14 @@ from envs.phone.words import PRODUCTS
 
 CATEGORIES = {
     "Books": ("book", "#5C6BC0"),
-    "Garden": ("leaf", "#43A047"),
+    "Garden": ("sun", "#43A047"),
     "Kitchen": ("cup", "#F4511E"),
-    "Office": ("briefcase", "#546E7A"),
-    "Sport": ("ball", "#00897B"),
-    "Toys": ("star", "#D81B60"),
+    "Office": ("edit", "#546E7A"),
+    "Sport": ("bike", "#00897B"),
+    "Toys": ("game", "#D81B60"),
 }
 """Category -> its icon and colour."""
+OTHER = ("bag", "#78909C")
 ADDRESSES = ("Home", "Work")
 PAGES = ("Home", "Favourites", "Cart", "Orders")
 
@@ -56,34 +57,39 @@ class Shop(App):
         for category, names in PRODUCTS.items():
             for name in names:
                 self.insert("products", name=name, category=category, price=rng.randrange(200, 9900, 50))
+        for product in rng.sample(self.db["products"], 2):
+            product["favourite"] = 1
         names = [r["name"] for r in self.db["products"]]
-        for name in rng.sample(names, 2):
-            self.product(name)["favourite"] = 1
         for number in range(11, 13):
             self._order(number, [(n, rng.randint(1, 3)) for n in rng.sample(names, 2)], rng.choice(ADDRESSES))
 
-    def product(self, name: str) -> Row:
-        return next(r for r in self.db["products"] if r["name"] == name)
+    def product(self, name: str) -> Row | None:
+        return next((r for r in self.db["products"] if r["name"] == name), None)
+
+    def price(self, name: str) -> int:
+        """In cents; 0 for what is no longer sold."""
+        product = self.product(name)
+        return product["price"] if product else 0
 
     def total(self) -> int:
         """What the cart costs, in cents."""
-        return sum(self.product(line["name"])["price"] * line["quantity"] for line in self.db["cart"])
+        return sum(self.price(line["name"]) * line["quantity"] for line in self.db["cart"])
 
     # --- the four main pages ---------------------------------------------------------------------------------
 
     def page_main(self, page: Page) -> Screen:
         shown: str = page.args.get("tab", "Home")
         body = {"Home": self._home, "Favourites": self._favourites, "Cart": self._cart, "Orders": self._orders}[shown]()
-        bottom = tabs(PAGES, shown, {name: self._show(name) for name in PAGES}, ("house", "heart", "cart", "list"))
+        bottom = tabs(PAGES, shown, {name: self._show(name) for name in PAGES}, ("home", "heart", "cart", "list"))
         actions = [icon_button("search", "Search", lambda: self.go("search", focus="query"))] if shown == "Home" else []
         return Screen("Shop" if shown == "Home" else shown, body, actions, bottom=bottom)
 
-    def _show(self, tab: str):
+    def _show(self, tab: str) -> Handler:
         return lambda: self.replace("main", tab=tab)
 
     def _home(self) -> list[Node]:
-        def open_category(name: str):
-            return lambda: self.go("category", name=name)
+        def open_category(name: str) -> Handler:
+            return lambda: self.go("category", category=name)
 
         tiles = [tile(n, icon, color, open_category(n), height=112) for n, (icon, color) in CATEGORIES.items()]
         return [section("Categories"), *grid(tiles, 2)]
@@ -108,7 +114,7 @@ class Shop(App):
             icon_button("minus", f"Less {name}", lambda: self._change(line, -1)),
             icon_button("plus", f"More {name}", lambda: self._change(line, 1)),
         ]
-        return item(name, f"{quantity} x {money(self.product(name)['price'])}", trailing=buttons)
+        return item(name, f"{quantity} x {money(self.price(name))}", trailing=buttons)
 
     def _orders(self) -> list[Node]:
         orders = sorted(self.db["orders"], key=lambda r: -r["number"])
@@ -122,12 +128,13 @@ class Shop(App):
     # --- pages below them ------------------------------------------------------------------------------------
 
     def _row(self, product: Row, *trailing: Node) -> Node:
-        return item(product["name"], money(product["price"]), on_tap=lambda: self.go("product", name=product["name"]),
-                    icon=CATEGORIES[product["category"]][0], trailing=trailing)  # fmt: skip
+        name, icon = product["name"], CATEGORIES.get(product["category"], OTHER)[0]
+        return item(name, money(product["price"]), on_tap=lambda: self.go("product", product=name), icon=icon,
+                    trailing=trailing)  # fmt: skip
 
     def page_category(self, page: Page) -> Screen:
-        rows = [self._row(r) for r in self.db["products"] if r["category"] == page.args["name"]]
-        return Screen(page.args["name"], rows, [self._cart_button()], on_up=self.up)
+        rows = [self._row(r) for r in self.db["products"] if r["category"] == page.args["category"]]
+        return Screen(page.args["category"], rows, [self._cart_button()], on_up=self.up)
 
     def page_search(self, page: Page) -> Screen:
         query = page.fields.get("query", "").casefold().strip()
@@ -135,9 +142,11 @@ class Shop(App):
         return Screen("Search", [field("query", "Search products"), *(self._row(r) for r in hits)], on_up=self.up)
 
     def page_product(self, page: Page) -> Screen:
-        product = self.product(page.args["name"])
+        product = self.product(page.args["product"])
+        if product is None:
+            return Screen("Product", [label("This is no longer sold")], on_up=self.up)
         amount = page.args.setdefault("amount", 1)
-        icon, color = CATEGORIES[product["category"]]
+        icon, color = CATEGORIES.get(product["category"], OTHER)
         liked = product["favourite"]
         heart = icon_button("heart_filled" if liked else "heart", "Unfavourite" if liked else "Favourite",
                             lambda: product.update(favourite=1 - liked))  # fmt: skip
@@ -151,7 +160,7 @@ class Shop(App):
         return Screen(product["name"], body, [heart, self._cart_button()], on_up=self.up)
 
     def _amount_row(self, page: Page, amount: int) -> Node:
-        def change(by: int):
+        def change(by: int) -> Handler:
             return lambda: page.args.update(amount=max(1, amount + by))
 
         return item("Quantity", trailing=[
@@ -168,7 +177,7 @@ class Shop(App):
         return icon_button("cart", "Cart", lambda: self.go("main", tab="Cart"))
 
     def page_checkout(self, page: Page) -> Screen:
-        def choose(address: str):
+        def choose(address: str) -> Handler:
             return lambda: page.args.update(address=address)
 
         body = [section("Deliver to")]
@@ -208,7 +217,7 @@ class Shop(App):
             self.remove("cart", line["_id"])
 
     def _order(self, number: int, lines: list[tuple[str, int]], address: str) -> None:
-        total = sum(self.product(name)["price"] * quantity for name, quantity in lines)
+        total = sum(self.price(name) * quantity for name, quantity in lines)
         self.insert("orders", number=number, total=total, address=address)
         for name, quantity in lines:
             self.insert("order_items", number=number, name=name, quantity=quantity)

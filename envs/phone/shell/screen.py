@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 from envs.phone import render, xml_dump
 from envs.phone.phone import Phone
 from envs.phone.shell import files
@@ -23,14 +25,17 @@ def uiautomator(phone: Phone, words: list[str]) -> str:
 
 
 def screencap(phone: Phone, words: list[str]) -> bytes:
-    png = render.png(phone)
     target = next((w for w in words if not w.startswith("-")), "")
-    if target:
-        files.write(phone, target, png)
-        return b""
-    if "-p" not in words:
-        raise Failure("screencap: only PNG is supported here; use -p", 1)
-    return png
+    data = render.png(phone) if "-p" in words or target.endswith(".png") else _raw(phone)
+    if not target:
+        return data
+    files.write(phone, target, data)
+    return b""
+
+
+def _raw(phone: Phone) -> bytes:
+    """Width, height, pixel format (1: RGBA), colour space (1: sRGB), then the pixels."""
+    return struct.pack("<IIII", phone.width, phone.height, 1, 1) + render.picture(phone).convert("RGBA").tobytes()
 
 
 COMMANDS: dict[str, Handler] = {"uiautomator": uiautomator, "screencap": screencap}

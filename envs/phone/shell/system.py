@@ -34,8 +34,8 @@ def _token(name: str) -> str:
 def _window(phone: Phone) -> str:
     package = phone.window_package
     focus = f"Window{{{_token(package + 'w')} u0 {package}/{package}{ACTIVITY}}}"
-    return (f"WINDOW MANAGER WINDOWS (dumpsys window windows)\n  mCurrentFocus={focus}\n  mFocusedApp={_record(phone)}\n"
-            "  mCurrentRotation=ROTATION_0\n"
+    return (f"WINDOW MANAGER WINDOWS (dumpsys window windows)\n  mCurrentFocus={focus}\n"
+            f"  mFocusedApp={_record(phone)}\n  mCurrentRotation=ROTATION_0\n"
             f"  mInputMethodWindow={'shown' if phone.tree().keyboard else 'null'}\n")  # fmt: skip
 
 

@@ -81,8 +81,8 @@ class CalculatorRecall(_Sum):
 class CalculatorToNote(_Sum):
     """Two apps: the result becomes the title of a note."""
 
-    demo = False
-    instructions = ("Calculate {sum} and save the result as title of a note",)
+    split = "test"
+    instructions = ("Calculate {sum} and save the result as the title of a note",)
     steps = 10
 
     def setup(self, phone: Admin) -> None:

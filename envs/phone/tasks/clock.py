@@ -96,7 +96,7 @@ class ClockAlarmAdd(_Alarms):
 
 class ClockAlarmLabelled(_Alarms):
     demo = False
-    instructions = ("Add an alarm for {time} with the label {label}", "Set a {time} alarm labelled {label}")
+    instructions = ("Add an alarm for {time} with the label {label}", "Set an alarm labelled {label} for {time}")
     steps = 9
 
     def check(self, phone: Admin, answer: str) -> bool:
@@ -154,16 +154,16 @@ class ClockAlarmMissing(_Alarms):
         yield ui.finish(INFEASIBLE)
 
 
-class ClockTimer(Template):
-    """Some lengths are a preset, others need one or two taps on `+1 min` after it."""
+class ClockTimerStart(Template):
+    """Some lengths are a preset, others need up to three taps on `+1 min` after it."""
 
     app = "Clock"
-    instructions = ("Start a timer for {minutes} minutes", "Start a {minutes} minute timer in Clock")
-    steps = 7
+    instructions = ("Start a timer for {minutes} minutes", "Set the timer to {minutes} minutes and start it")
+    steps = 8
 
     @classmethod
     def sample(cls, rng: random.Random) -> dict[str, Any]:
-        return {"minutes": rng.choice(PRESETS[1:]) + rng.choice((0, 1, 2))}
+        return {"minutes": rng.choice(PRESETS[1:]) + rng.choice((0, 1, 2, 3))}
 
     def check(self, phone: Admin, answer: str) -> bool:
         [prefs] = phone.rows(PREFS)
@@ -181,6 +181,8 @@ class ClockTimer(Template):
 
 
 class ClockCityTime(Template):
+    """The world clock shows the city and two `others`."""
+
     app = "Clock"
     split = "test"
     instructions = ("What time is it in {city}?", "Which time does the world clock show for {city}?")
@@ -188,11 +190,13 @@ class ClockCityTime(Template):
 
     @classmethod
     def sample(cls, rng: random.Random) -> dict[str, Any]:
-        return {"city": rng.choice(CITIES)}
+        city, *others = rng.sample(CITIES, 3)
+        return {"city": city, "others": others}
 
     def setup(self, phone: Admin) -> None:
-        if all(r["name"] != self.p["city"] for r in phone.rows(CITY_ROWS)):
-            phone.insert(CITY_ROWS, name=self.p["city"])
+        phone.delete(CITY_ROWS)
+        for name in (self.p["city"], *self.p["others"]):
+            phone.insert(CITY_ROWS, name=name)
 
     def check(self, phone: Admin, answer: str) -> bool:
         # An episode is shorter than the minute the phone's clock starts with.
@@ -213,4 +217,4 @@ def pick_time(ui: Hand, opener: str, time: str) -> Iterator[Action]:
 
 
 TEMPLATES = (ClockAlarmOn, ClockAlarmOff, ClockAlarmAdd, ClockAlarmLabelled, ClockAlarmDelete, ClockAlarmWhen,
-             ClockAlarmMissing, ClockTimer, ClockCityTime)  # fmt: skip
+             ClockAlarmMissing, ClockTimerStart, ClockCityTime)  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 from envs.base import Action
 from envs.phone.apps.people import full_name, phone_number
 from envs.phone.tasks.base import INFEASIBLE, Admin, Hand, Template, same_answer
+from envs.phone.tasks.rows import added, edited
 from envs.phone.words import FIRST_NAMES, LAST_NAMES, MAIL_HOSTS
 
 PEOPLE = "contacts/people"
@@ -25,7 +26,7 @@ def clear_name(phone: Admin, name: str) -> None:
             phone.delete(PEOPLE, row["_id"])
 
 
-def add_contact(phone: Admin, name: str, **values: str | int) -> None:
+def add_contact(phone: Admin, name: str, /, **values: str | int) -> None:
     """Makes `name` a contact, the only one of that first name."""
     clear_name(phone, name)
     first, last = name.split(" ")
@@ -45,17 +46,12 @@ class _OneContact(Template):
     def setup(self, phone: Admin) -> None:
         email = f"{self.p['name'].split(' ')[0]}@{MAIL_HOSTS[0]}"
         add_contact(phone, self.p["name"], phone=self.p["phone"], email=email, favourite=self.favourite)
-        rows = phone.rows(PEOPLE)
-        self.contact = next(r for r in rows if full_name(r) == self.p["name"])
-        self.others = [r for r in rows if r != self.contact]
+        self.before = phone.rows(PEOPLE)
+        self.row_id = next(r["_id"] for r in self.before if full_name(r) == self.p["name"])
 
-    def is_exactly(self, phone: Admin, **wanted: str | int) -> bool:
+    def is_exactly(self, phone: Admin, /, **wanted: str | int) -> bool:
         """Whether the contact is as it was but for `wanted`, and every other as it was."""
-        return sorted_rows(phone) == sorted([*self.others, self.contact | wanted], key=lambda r: r["_id"])
-
-
-def sorted_rows(phone: Admin) -> list[dict[str, Any]]:
-    return sorted(phone.rows(PEOPLE), key=lambda r: r["_id"])
+        return phone.rows(PEOPLE) == edited(self.before, self.row_id, **wanted)
 
 
 class ContactsReadPhone(_OneContact):
@@ -117,11 +113,11 @@ class ContactsUnfavourite(_OneContact):
 
 
 class ContactsDelete(_OneContact):
-    instructions = ("Delete the contact {name} from this phone", "Remove {name} from Contacts")
+    instructions = ("Delete the contact {name} from this phone", "Remove {name} from the Contacts app")
     steps = 5
 
     def check(self, phone: Admin, answer: str) -> bool:
-        return phone.rows(PEOPLE) == self.others
+        return phone.rows(PEOPLE) == [r for r in self.before if r["_id"] != self.row_id]
 
     def expert(self, ui: Hand) -> Iterator[Action]:
         yield ui.launch("Contacts")
@@ -176,9 +172,8 @@ class ContactsCreate(_NoContact):
         return {"name": draw_name(rng), "phone": phone_number(rng)}
 
     def check(self, phone: Admin, answer: str) -> bool:
-        rows = phone.rows(PEOPLE)
-        new = [(full_name(r), r["phone"]) for r in rows if r not in self.before]
-        return new == [(self.p["name"], self.p["phone"])] and all(r in rows for r in self.before)
+        new = added(self.before, phone.rows(PEOPLE))
+        return [(full_name(r), r["phone"]) for r in new] == [(self.p["name"], self.p["phone"])]
 
     def expert(self, ui: Hand) -> Iterator[Action]:
         first, last = self.p["name"].split(" ")

@@ -172,7 +172,7 @@ class FilesLargest(_OneFile):
 
 class FilesOrganise(_OneFile):
     instructions = ("In {folder} create the folder {new} and move {name} into it",)
-    steps = 10
+    steps = 9
 
     @classmethod
     def sample(cls, rng: random.Random) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from envs.phone.apps.messages import DRAFT, RECEIVED, SENT
 from envs.phone.apps.people import full_name, phone_number
 from envs.phone.tasks.base import Admin, Hand, Template, same_answer
 from envs.phone.tasks.contacts import PEOPLE, add_contact, draw_name
+from envs.phone.tasks.rows import added, edited
 from envs.phone.words import FIRST_NAMES, LAST_NAMES, MESSAGE_TEXTS
 
 MESSAGES = "sms/messages"
@@ -21,6 +22,10 @@ def _clear_thread(phone: Admin, name: str) -> None:
     for row in phone.rows(MESSAGES):
         if row["address"].split(" ")[0] == name.split(" ")[0]:
             phone.delete(MESSAGES, row["_id"])
+
+
+def _message(address: str, body: str, kind: int) -> dict[str, Any]:
+    return {"address": address, "body": body, "type": kind, "read": 1}
 
 
 class _Thread(Template):
@@ -104,7 +109,7 @@ class MessagesReply(_Thread):
         return {"name": draw_name(rng), "body": body, "reply": reply}
 
     def check(self, phone: Admin, answer: str) -> bool:
-        return added(phone, self.before) == [(self.p["name"], self.p["reply"], SENT)]
+        return added(self.before, phone.rows(MESSAGES)) == [_message(self.p["name"], self.p["reply"], SENT)]
 
     def expert(self, ui: Hand) -> Iterator[Action]:
         yield ui.launch("Messages")
@@ -133,8 +138,8 @@ class MessagesSaveNumber(_Thread):
         return f"my new number is {self.p['phone']}"
 
     def check(self, phone: Admin, answer: str) -> bool:
-        wanted = [r | {"phone": self.p["phone"]} if full_name(r) == self.p["name"] else r for r in self.people]
-        return phone.rows(PEOPLE) == wanted and self.untouched(phone)
+        row_id = next(r["_id"] for r in self.people if full_name(r) == self.p["name"])
+        return phone.rows(PEOPLE) == edited(self.people, row_id, phone=self.p["phone"]) and self.untouched(phone)
 
     def expert(self, ui: Hand) -> Iterator[Action]:
         yield ui.launch("Messages")
@@ -145,15 +150,6 @@ class MessagesSaveNumber(_Thread):
         yield ui.type(self.p["phone"])
         yield ui.tap("Save")
         yield ui.finish()
-
-
-def added(phone: Admin, before: list[dict[str, Any]]) -> list[tuple[str, str, int]] | None:
-    """(address, body, type) of the messages that are new, oldest first; None when another one is gone or changed."""
-    rows = phone.rows(MESSAGES)
-    if not all(r in rows for r in before):
-        return None
-    new = sorted((r for r in rows if r not in before), key=lambda r: r["_id"])
-    return [(r["address"], r["body"], r["type"]) for r in new]
 
 
 class _NewMessage(Template):
@@ -180,7 +176,7 @@ class MessagesSend(_NewMessage):
     steps = 6
 
     def check(self, phone: Admin, answer: str) -> bool:
-        return added(phone, self.before) == [(self.p["name"], self.p["body"], SENT)]
+        return added(self.before, phone.rows(MESSAGES)) == [_message(self.p["name"], self.p["body"], SENT)]
 
     def expert(self, ui: Hand) -> Iterator[Action]:
         yield ui.launch("Messages")
@@ -193,11 +189,11 @@ class MessagesSend(_NewMessage):
 
 class MessagesDraft(_NewMessage):
     split = "test"
-    instructions = ("Keep a draft to {name} that says {body} without sending it",)
+    instructions = ("Save a draft for {name} that says {body}",)
     steps = 6
 
     def check(self, phone: Admin, answer: str) -> bool:
-        return added(phone, self.before) == [(self.p["name"], self.p["body"], DRAFT)]
+        return added(self.before, phone.rows(MESSAGES)) == [_message(self.p["name"], self.p["body"], DRAFT)]
 
     def expert(self, ui: Hand) -> Iterator[Action]:
         yield ui.launch("Messages")
@@ -221,8 +217,8 @@ class MessagesSendTwo(_NewMessage):
         return (self.p["name"], self.p["other"])
 
     def check(self, phone: Admin, answer: str) -> bool:
-        new = added(phone, self.before)
-        return new is not None and sorted(new) == sorted((name, self.p["body"], SENT) for name in self.names())
+        wanted = [_message(name, self.p["body"], SENT) for name in self.names()]
+        return added(self.before, phone.rows(MESSAGES)) in (wanted, wanted[::-1])
 
     def expert(self, ui: Hand) -> Iterator[Action]:
         yield ui.launch("Messages")

@@ -1,4 +1,4 @@
-"""Tasks of Settings: switches, choices, volumes and names. Wi-Fi networks are in `networks.py`."""
+"""Tasks of Settings: switches, choices and volumes. Those about names are in `settings_names.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from envs.base import Action
 from envs.phone.apps.settings_tables import SECTIONS, Choice, Level, Section, Stored, Switch, rows_of
 from envs.phone.tasks.base import Admin, Hand, Template, same_answer
-from envs.phone.words import DEVICE_NAMES, FIRST_NAMES
 
 SWITCHES: dict[str, Switch] = {row.title: row for _, row in rows_of(Switch)}
 CHOICES: dict[str, Choice] = {row.title: row for _, row in rows_of(Choice)}
@@ -224,48 +223,6 @@ class SettingsReadVolume(_Settings):
         yield ui.finish(str(self.p["level"]))
 
 
-class _DeviceName(Template):
-    app = "Settings"
-
-    @classmethod
-    def sample(cls, rng: random.Random) -> dict[str, Any]:
-        return {"name": f"{rng.choice(FIRST_NAMES)} {rng.choice(DEVICE_NAMES)}"}
-
-
-class SettingsRename(_DeviceName):
-    demo = False
-    instructions = ("Change the device name to {name}", "Name this device {name} in the settings")
-    steps = 6
-
-    def check(self, phone: Admin, answer: str) -> bool:
-        return phone.setting("global", "device_name") == self.p["name"]
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield ui.launch("Settings")
-        yield ui.tap("About phone")
-        yield ui.tap("Device name")
-        yield ui.type(self.p["name"])
-        yield ui.tap("Save")
-        yield ui.finish()
-
-
-class SettingsReadName(_DeviceName):
-    instructions = ("What is the device name of this phone?",)
-    steps = 3
-
-    def setup(self, phone: Admin) -> None:
-        phone.put_setting("global", "device_name", self.p["name"])
-
-    def check(self, phone: Admin, answer: str) -> bool:
-        unchanged = phone.setting("global", "device_name") == self.p["name"]
-        return unchanged and same_answer(answer, self.p["name"])
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield ui.launch("Settings")
-        yield ui.tap("About phone")
-        yield ui.finish(self.p["name"])
-
-
 TEMPLATES = (
     SettingsTurnOn,
     SettingsTurnOff,
@@ -275,6 +232,4 @@ TEMPLATES = (
     SettingsReadChoice,
     SettingsVolume,
     SettingsReadVolume,
-    SettingsRename,
-    SettingsReadName,
 )

@@ -86,7 +86,7 @@ class ShopFavourite(_OneProduct):
 class ShopUnfavourite(_OneProduct):
     demo = False
     favourite = 1
-    instructions = ("Remove the {product} from the favourites in Shop", "The {product} is no longer a favourite in Shop")
+    instructions = ("Remove the {product} from the favourites in Shop", "Take the {product} off the Shop favourites")
     steps = 4
 
     def check(self, phone: Admin, answer: str) -> bool:

@@ -1,4 +1,4 @@
-"""Tasks of Settings that are about Wi-Fi networks."""
+"""Tasks of Settings about names: of Wi-Fi networks and of the device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from envs.base import Action
 from envs.phone.tasks.base import INFEASIBLE, Admin, Hand, Template, same_answer
-from envs.phone.words import NETWORK_NAMES, PASSWORDS
+from envs.phone.words import DEVICE_NAMES, FIRST_NAMES, NETWORK_NAMES, PASSWORDS
 
 NETWORKS = "wifi/networks"
 CONNECT = ("Connect to the Wi-Fi network {network} with the password {password}",)
@@ -94,4 +94,46 @@ class SettingsWhichNetwork(_Network):
         yield ui.finish(self.p["network"])
 
 
-TEMPLATES = (SettingsConnect, SettingsConnectMissing, SettingsWhichNetwork)
+class _DeviceName(Template):
+    app = "Settings"
+
+    @classmethod
+    def sample(cls, rng: random.Random) -> dict[str, Any]:
+        return {"name": f"{rng.choice(FIRST_NAMES)} {rng.choice(DEVICE_NAMES)}"}
+
+
+class SettingsRename(_DeviceName):
+    demo = False
+    instructions = ("Change the device name to {name}", "Name this device {name} in the settings")
+    steps = 6
+
+    def check(self, phone: Admin, answer: str) -> bool:
+        return phone.setting("global", "device_name") == self.p["name"]
+
+    def expert(self, ui: Hand) -> Iterator[Action]:
+        yield ui.launch("Settings")
+        yield ui.tap("About phone")
+        yield ui.tap("Device name")
+        yield ui.type(self.p["name"])
+        yield ui.tap("Save")
+        yield ui.finish()
+
+
+class SettingsReadName(_DeviceName):
+    instructions = ("What is the device name of this phone?",)
+    steps = 3
+
+    def setup(self, phone: Admin) -> None:
+        phone.put_setting("global", "device_name", self.p["name"])
+
+    def check(self, phone: Admin, answer: str) -> bool:
+        unchanged = phone.setting("global", "device_name") == self.p["name"]
+        return unchanged and same_answer(answer, self.p["name"])
+
+    def expert(self, ui: Hand) -> Iterator[Action]:
+        yield ui.launch("Settings")
+        yield ui.tap("About phone")
+        yield ui.finish(self.p["name"])
+
+
+TEMPLATES = (SettingsConnect, SettingsConnectMissing, SettingsWhichNetwork, SettingsRename, SettingsReadName)

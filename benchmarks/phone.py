@@ -1,0 +1,48 @@
+"""How fast the embedded phone plays: full steps per second on one core, with and without pictures."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from envs.base import Observation, Task
+from envs.phone import render
+from envs.phone.env import PhoneEnv
+from envs.phone.tasks.catalogue import TEMPLATES
+from envs.phone.tasks.expert import ExpertAgent
+from envs.phone.tasks.suite import make_task
+
+
+def measure(steps: int = 600, width: int = 360, height: int = 720) -> dict[str, float]:
+    """Steps per second of experts playing all templates in turn. `*_uncached`: every picture is drawn anew."""
+    return {
+        "steps_per_s_png_uncached": _rate(steps, width, height, screenshots=True, cached=False),
+        "steps_per_s_png": _rate(steps, width, height, screenshots=True, cached=True),
+        "steps_per_s_xml_only": _rate(steps, width, height, screenshots=False, cached=True),
+    }
+
+
+def _rate(steps: int, width: int, height: int, screenshots: bool, cached: bool) -> float:
+    env = PhoneEnv("bench", width, height, screenshots=screenshots)
+    tasks = [make_task(name, seed) for seed in range(1 + steps // len(TEMPLATES)) for name in TEMPLATES]
+    return asyncio.run(_play(env, tasks, steps, cached))
+
+
+async def _play(env: PhoneEnv, tasks: list[Task], steps: int, cached: bool) -> float:
+    """Only the steps are timed: resets cost once per episode."""
+    played, spent = 0, 0.0
+    render.clear_cache()
+    for task in tasks:
+        observation: Observation = await env.reset(task)
+        agent, done = ExpertAgent(env.template), False
+        while not done and played < steps:
+            action = agent.act(observation)
+            if not cached:
+                render.clear_cache()
+            start = time.perf_counter()
+            result = await env.step(action)
+            spent += time.perf_counter() - start
+            observation, done, played = result.observation, result.done, played + 1
+        if played >= steps:
+            break
+    return round(played / spent, 1)

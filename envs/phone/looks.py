@@ -1,0 +1,286 @@
+"""How each kind of node is drawn: one function per `Node.look`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from envs.phone.canvas import Canvas, text_width
+from envs.phone.theme import RGB, WHITE, Theme, accent, bar_color, brightness, mix, rgb
+from envs.phone.ui import Node, wrapped_lines
+
+AVATARS = ("#5C6BC0", "#26A69A", "#EF6C00", "#AB47BC", "#42A5F5", "#66BB6A", "#EC407A", "#8D6E63")
+SYMBOLS = {"+": "plus", "-": "minus", "−": "minus", "×": "times", "÷": "divide", "=": "equals", "%": "percent",
+           "⌫": "erase"}  # fmt: skip
+"""Button texts that look better drawn than written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brush:
+    """What a look draws with."""
+
+    canvas: Canvas
+    theme: Theme
+    color: str
+    """The app's colour."""
+    on_wallpaper: bool = False
+
+    @property
+    def accent(self) -> RGB:
+        return accent(self.color, self.theme.dark)
+
+    @property
+    def on_accent(self) -> RGB:
+        return (32, 33, 36) if self.theme.dark else WHITE
+
+
+Look = Callable[[Brush, Node], None]
+
+
+def draw(brush: Brush, node: Node) -> None:
+    """Draws a node and what is in it, parents first."""
+    look = LOOKS.get(node.look)
+    if look is not None:
+        look(brush, node)
+    elif node.text:
+        _text(brush, node)
+    for child in node.children:
+        draw(brush, child)
+
+
+def _middle(node: Node) -> tuple[float, float]:
+    left, top, right, bottom = node.bounds
+    return (left + right) / 2, (top + bottom) / 2
+
+
+def _ink(brush: Brush, node: Node, default: RGB) -> RGB:
+    ink = accent(node.color, brush.theme.dark) if node.color else default
+    return ink if node.enabled else brush.theme.outline
+
+
+def _text(brush: Brush, node: Node) -> None:
+    left, top, right, bottom = node.bounds
+    width = right - left - 2 * node.pad[0]
+    ink = _ink(brush, node, brush.theme.text)
+    lines = [node.text] if bottom - top < 2 * node.size * 1.35 else wrapped_lines(node.text, width, node.size)
+    pitch = node.size * 1.35
+    y = (top + bottom) / 2 - pitch * (len(lines) - 1) / 2
+    x = {"center": (left + right) / 2, "right": right - node.pad[0]}.get(node.align, left + node.pad[0])
+    for line in lines:
+        brush.canvas.text(line, x, y, node.size, ink, node.align, node.bold, room=max(width, 8))
+        y += pitch
+
+
+def _subtext(brush: Brush, node: Node) -> None:
+    left, _, right, _ = node.bounds
+    ink = _ink(brush, node, brush.theme.subtext)
+    brush.canvas.text(node.text, left, _middle(node)[1], node.size, ink, bold=node.bold, room=right - left)
+
+
+def _section(brush: Brush, node: Node) -> None:
+    left, _, right, _ = node.bounds
+    y = _middle(node)[1] + 3
+    brush.canvas.text(node.text, left + 16, y, node.size, brush.accent, bold=True, room=right - left - 32)
+
+
+def _clock(brush: Brush, node: Node) -> None:
+    x, y = _middle(node)
+    brush.canvas.text(node.text, x, y, node.size, WHITE, "center")
+
+
+def _app_bar(brush: Brush, node: Node) -> None:
+    left, _, right, bottom = node.bounds
+    brush.canvas.rect(left, 0, right, bottom, bar_color(brush.color, brush.theme))
+
+
+def _title(brush: Brush, node: Node) -> None:
+    left, _, right, _ = node.bounds
+    brush.canvas.text(node.text, left + 8, _middle(node)[1], node.size, brush.theme.text, room=right - left - 12)
+
+
+def _icon(brush: Brush, node: Node) -> None:
+    ink = _ink(brush, node, mix(brush.theme.text, brush.theme.surface, 0.2))
+    brush.canvas.icon(node.icon, *_middle(node), 22, ink)
+
+
+def _row_icon(brush: Brush, node: Node) -> None:
+    side = min(24, 0.7 * (node.bounds[2] - node.bounds[0]))
+    brush.canvas.icon(node.icon, *_middle(node), side, _ink(brush, node, brush.theme.subtext))
+
+
+def _avatar(brush: Brush, node: Node) -> None:
+    x, y = _middle(node)
+    brush.canvas.disc(x, y, 20, rgb(node.color or AVATARS[sum(map(ord, node.icon)) % len(AVATARS)]))
+    brush.canvas.text(node.icon, x, y, 18, WHITE, "center")
+
+
+def _row(brush: Brush, node: Node) -> None:
+    if node.selected:
+        brush.canvas.rect(*node.bounds, mix(brush.theme.surface, brush.accent, 0.16))
+
+
+def _divider(brush: Brush, node: Node) -> None:
+    brush.canvas.rect(*node.bounds, brush.theme.divider)
+
+
+def _label(brush: Brush, node: Node, ink: RGB) -> None:
+    x, y = _middle(node)
+    symbol = SYMBOLS.get(node.text)
+    if symbol:
+        brush.canvas.icon(symbol, x, y, node.size * 1.4, ink)
+    else:
+        width = node.bounds[2] - node.bounds[0]
+        brush.canvas.text(node.text, x, y, node.size, ink, "center", node.bold, room=width - 4)
+
+
+def _button(brush: Brush, node: Node) -> None:
+    left, top, right, bottom = node.bounds
+    fill = rgb(node.color) if node.color else brush.accent
+    ink = WHITE if brightness(fill) < 0.62 else (32, 33, 36)
+    if not node.enabled:
+        fill, ink = brush.theme.divider, brush.theme.outline
+    brush.canvas.round_rect(left, top + 2, right, bottom - 2, 20, fill)
+    _label(brush, node, ink)
+
+
+def _text_button(brush: Brush, node: Node) -> None:
+    _label(brush, node, _ink(brush, node, brush.accent))
+
+
+def _fab(brush: Brush, node: Node) -> None:
+    x, y = _middle(node)
+    brush.canvas.shadow(x, y + 3, 28)
+    brush.canvas.disc(x, y, 28, brush.accent)
+    brush.canvas.icon(node.icon, x, y, 24, brush.on_accent)
+
+
+def _switch(brush: Brush, node: Node) -> None:
+    x, y = _middle(node)
+    theme = brush.theme
+    track = mix(theme.surface, brush.accent, 0.5) if node.checked else theme.outline
+    brush.canvas.round_rect(x - 18, y - 7, x + 18, y + 7, 7, track)
+    thumb = brush.accent if node.checked else mix(theme.surface, theme.subtext, 0.75 if theme.dark else 0.1)
+    centre = x + 10 if node.checked else x - 10
+    brush.canvas.disc(centre, y + 0.8, 11, mix(track, (0, 0, 0), 0.25))
+    brush.canvas.disc(centre, y, 10.5, thumb)
+
+
+def _checkbox(brush: Brush, node: Node) -> None:
+    x, y = _middle(node)
+    if node.checked:
+        brush.canvas.round_rect(x - 9, y - 9, x + 9, y + 9, 3, brush.accent)
+        brush.canvas.icon("check", x, y, 16, brush.on_accent)
+    else:
+        brush.canvas.round_rect(x - 9, y - 9, x + 9, y + 9, 3, brush.theme.subtext)
+        brush.canvas.round_rect(x - 7, y - 7, x + 7, y + 7, 1.5, brush.theme.surface)
+
+
+def _radio(brush: Brush, node: Node) -> None:
+    x, y = _middle(node)
+    brush.canvas.disc(x, y, 10, brush.accent if node.checked else brush.theme.subtext)
+    brush.canvas.disc(x, y, 8, brush.theme.surface)
+    if node.checked:
+        brush.canvas.disc(x, y, 5, brush.accent)
+
+
+def _field(brush: Brush, node: Node) -> None:
+    canvas, theme = brush.canvas, brush.theme
+    left, top, right, bottom = node.bounds
+    left, top, right, bottom = left + node.pad[0], top + node.pad[1], right - node.pad[0], bottom - node.pad[1]
+    line = 2 if node.focused else 1
+    canvas.round_rect(left, top, right, bottom, 6, brush.accent if node.focused else theme.outline)
+    canvas.round_rect(left + line, top + line, right - line, bottom - line, 5, theme.surface)
+    width, many = right - left - 24, bottom - top > 60
+    text = "*" * len(node.text) if node.password else node.text
+    lines = wrapped_lines(text, width, node.size) if many else [text]
+    y = top + 24 if many else (top + bottom) / 2
+    if not node.text:
+        canvas.text(node.hint, left + 12, y, node.size, theme.subtext, room=width)
+    elif node.hint:
+        label = text_width(node.hint, canvas.px(11)) / canvas.scale
+        canvas.rect(left + 8, top, left + 16 + label, top + line, theme.surface)
+        canvas.text(node.hint, left + 12, top + 1, 11, brush.accent if node.focused else theme.subtext)
+    end = 0.0
+    for line_text in lines:
+        shown = _tail(canvas, line_text, node.size, width) if node.focused else line_text
+        end = canvas.text(shown, left + 12, y, node.size, theme.text, room=width)
+        y += node.size * 1.35
+    if node.focused:
+        y -= node.size * 1.35
+        canvas.rect(left + 11 + end, y - 10, left + 12.5 + end, y + 10, brush.accent)
+
+
+def _tail(canvas: Canvas, text: str, size: int, room: float) -> str:
+    """The end of a text that is longer than its field, as a field shows it while one types."""
+    while text and text_width(text, canvas.px(size)) > canvas.px(room):
+        text = text[1:]
+    return text
+
+
+def _picture(brush: Brush, node: Node) -> None:
+    """A tile without a caption: album cover, product or map."""
+    left, top, right, bottom = node.bounds
+    canvas, fill = brush.canvas, rgb(node.color)
+    left, top, right, bottom = left + 16, top + 8, right - 16, bottom - 8
+    width, height = right - left, bottom - top
+    canvas.round_rect(left, top, right, bottom, 12, mix(fill, WHITE, 0.35))
+    if node.icon != "map":
+        canvas.icon(node.icon, left + width / 2, top + height / 2, 0.45 * height, mix(fill, (0, 0, 0), 0.15))
+        return
+    for share, thick in ((0.22, 4), (0.58, 7), (0.86, 4)):  # streets
+        canvas.rect(left, top + share * height, right, top + share * height + thick, WHITE)
+        canvas.rect(left + share * width, top, left + share * width + thick, bottom, WHITE)
+    park = (left + 0.27 * width, top + 0.3 * height, left + 0.5 * width, top + 0.5 * height)
+    canvas.round_rect(*park, 4, mix(fill, WHITE, 0.1))
+    canvas.icon("place", left + 0.6 * width, top + 0.46 * height, 30, (217, 48, 37))
+
+
+def _tile(brush: Brush, node: Node) -> None:
+    x, _ = _middle(node)
+    left, top, right, bottom = node.bounds
+    canvas, fill = brush.canvas, rgb(node.color)
+    if not node.text:
+        _picture(brush, node)
+        return
+    side = min(52, bottom - top - 30)
+    y = top + 8 + side / 2
+    canvas.round_rect(x - side / 2, y - side / 2, x + side / 2, y + side / 2, side * 0.3, fill)
+    canvas.icon(node.icon, x, y, side * 0.56, WHITE if brightness(fill) < 0.8 else (60, 64, 67))
+    ink = WHITE if brush.on_wallpaper else brush.theme.text
+    canvas.text(node.text, x, y + side / 2 + 13, node.size, ink, "center", room=right - left)
+
+
+def _bottom_bar(brush: Brush, node: Node) -> None:
+    brush.canvas.rect(*node.bounds, bar_color(brush.color, brush.theme))
+
+
+def _tab(brush: Brush, node: Node) -> None:
+    x, _ = _middle(node)
+    top = node.bounds[1]
+    ink = brush.accent if node.selected else brush.theme.subtext
+    if node.icon:
+        if node.selected:
+            brush.canvas.round_rect(x - 28, top + 3, x + 28, top + 31, 14, mix(brush.theme.surface, brush.accent, 0.25))
+        brush.canvas.icon(node.icon, x, top + 17, 20, ink)
+    y = top + 43 if node.icon else _middle(node)[1]
+    brush.canvas.text(node.text, x, y, node.size, ink, "center", node.selected, room=node.bounds[2] - node.bounds[0])
+
+
+def _dialog(brush: Brush, node: Node) -> None:
+    brush.canvas.round_rect(*node.bounds, 20, brush.theme.dialog)
+
+
+def _snack(brush: Brush, node: Node) -> None:
+    left, _, right, _ = node.bounds
+    fill = (232, 234, 237) if brush.theme.dark else (50, 50, 53)
+    brush.canvas.round_rect(*node.bounds, 6, fill)
+    ink = mix(fill, brush.theme.surface, 0.95)
+    brush.canvas.text(node.text, left + 16, _middle(node)[1], node.size, ink, room=right - left - 32)
+
+
+LOOKS: dict[str, Look] = {
+    "text": _text, "subtext": _subtext, "section": _section, "clock": _clock, "appbar": _app_bar, "title": _title,
+    "icon": _icon, "row_icon": _row_icon, "avatar": _avatar, "row": _row, "divider": _divider, "button": _button,
+    "text_button": _text_button, "fab": _fab, "switch": _switch, "checkbox": _checkbox, "radio": _radio,
+    "field": _field, "tile": _tile, "bottom_bar": _bottom_bar, "tab": _tab, "dialog": _dialog, "snack": _snack,
+}  # fmt: skip

@@ -1,0 +1,68 @@
+"""Colours of the light and the dark theme, and how an app's own colour becomes an accent that can be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from PIL import ImageColor
+
+RGB = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    surface: RGB
+    text: RGB
+    subtext: RGB
+    outline: RGB
+    divider: RGB
+    dialog: RGB
+    keyboard: RGB
+    key: RGB
+    dark: bool
+
+
+LIGHT = Theme((255, 255, 255), (32, 33, 36), (95, 99, 104), (189, 193, 198), (232, 234, 237), (255, 255, 255),
+              (226, 229, 234), (255, 255, 255), False)  # fmt: skip
+DARK = Theme((25, 26, 28), (232, 234, 237), (154, 160, 166), (95, 99, 104), (52, 54, 58), (45, 46, 49), (38, 40, 43),
+             (62, 64, 68), True)  # fmt: skip
+
+WHITE: RGB = (255, 255, 255)
+DEFAULT_COLOR = "#1A73E8"
+
+
+@lru_cache(maxsize=256)
+def rgb(color: str) -> RGB:
+    """A CSS colour; the default accent for "" or what is no colour."""
+    try:
+        return ImageColor.getrgb(color or DEFAULT_COLOR)[:3]
+    except ValueError:
+        return ImageColor.getrgb(DEFAULT_COLOR)
+
+
+def mix(a: RGB, b: RGB, share: float) -> RGB:
+    """`share` of b in a."""
+    return tuple(round(x + (y - x) * share) for x, y in zip(a, b, strict=True))
+
+
+def brightness(color: RGB) -> float:
+    """Perceived brightness, 0 to 1."""
+    return (0.299 * color[0] + 0.587 * color[1] + 0.114 * color[2]) / 255
+
+
+@lru_cache(maxsize=256)
+def accent(color: str, dark: bool) -> RGB:
+    """The app's colour, darkened until white text on it can be read (lightened on a dark screen)."""
+    value = rgb(color)
+    if dark:
+        return mix(value, WHITE, 0.35)
+    while brightness(value) > 0.52:
+        value = mix(value, (0, 0, 0), 0.08)
+    return value
+
+
+@lru_cache(maxsize=256)
+def bar_color(color: str, theme: Theme) -> RGB:
+    """Background of the title bar: a breath of the app's colour."""
+    return mix(theme.surface, rgb(color), 0.12)
