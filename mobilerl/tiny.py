@@ -23,7 +23,7 @@ from mobilerl.engines.codec import Codec
 
 SPECIAL = ("<|pad|>", "<|end|>", "<|unk|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>",
            "<|system|>", "<|user|>", "<|assistant|>")  # fmt: skip
-GRAMMAR = ("<think>", "</think>", "<answer>", "</answer>", 'do(action="Tap", element=', 'do(action="Long Press", element=',
+GRAMMAR = ("<think>", "</think>", "<answer>", "</answer>", "</think><answer>", ")</answer>", '")</answer>', 'do(action="Tap", element=', 'do(action="Long Press", element=',
            'do(action="Type", text="', 'do(action="Launch", app="', 'do(action="Swipe", direction="', '", dist="',
            'do(action="Back")', 'do(action="Home")', 'do(action="Enter")', 'do(action="Wait")', 'finish(message="',
            '")')  # fmt: skip

@@ -126,8 +126,9 @@ class Music(App):
         heart = icon_button("heart_filled" if liked else "heart", "Unfavourite" if liked else "Favourite",
                             lambda: song.update(favourite=1 - liked))  # fmt: skip
         add = icon_button("playlist_add", "Add to playlist", lambda: self.open_dialog("add", title=song["title"]))
+        mix = "Shuffle off" if mixed else "Shuffle on"
         keys = [
-            icon_button("shuffle", "Shuffle off" if mixed else "Shuffle on", lambda: self._set_shuffle(1 - mixed)),
+            icon_button("shuffle", mix, lambda: self.prefs.update(shuffle=1 - mixed)),
             icon_button("previous", "Previous", lambda: self.skip(-1)),
             self._play_button(),
             self._next_button(),
@@ -143,9 +144,6 @@ class Music(App):
         ]
         return Screen("Playing" if self.prefs["playing"] else "Paused", body, [heart, add], on_up=self.up)
 
-    def _set_shuffle(self, on: int) -> None:
-        self.prefs["shuffle"] = on
-
     def page_playlist(self, page: Page) -> Screen:
         name: str = page.args["playlist"]
         songs = self.in_playlist(name)
@@ -159,8 +157,7 @@ class Music(App):
         return Screen(name, [self._song_row(r, name) for r in songs] or [label("No songs yet")], actions, on_up=self.up)
 
     def _play_list(self, name: str, shuffle: int) -> None:
-        self._set_shuffle(shuffle)
-        self.prefs.update(queue=name, song="")
+        self.prefs.update(queue=name, song="", shuffle=shuffle)
         self.skip(1)
         self.go("player")
 

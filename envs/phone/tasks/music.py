@@ -51,7 +51,7 @@ def add_song(phone: Admin, title: str, artist: str) -> None:
 
 
 class MusicPlay(_OneSong):
-    instructions = ("Play the song {song}", "Open Music and play {song}")
+    instructions = ("In Music play the song {song}", "Open Music and play {song}")
     steps = 4
 
     def check(self, phone: Admin, answer: str) -> bool:
@@ -67,7 +67,7 @@ class MusicPlay(_OneSong):
 class MusicPause(_OneSong):
     loaded = True
     playing = 1
-    instructions = ("Pause the song {song}", "Music plays {song}, pause it")
+    instructions = ("In Music pause the song {song}", "Music plays {song}, pause it")
     steps = 3
 
     def check(self, phone: Admin, answer: str) -> bool:
@@ -187,7 +187,7 @@ class _NewPlaylist(_OneSong):
 
 
 class MusicNewPlaylist(_NewPlaylist):
-    instructions = ("Create a playlist called {playlist}", "In Music make the playlist {playlist}")
+    instructions = ("Create a music playlist called {playlist}", "In Music make the playlist {playlist}")
     steps = 6
 
     @classmethod

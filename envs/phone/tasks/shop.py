@@ -201,7 +201,7 @@ class ShopBuySoldOut(_OneProduct):
     """What is sold out cannot be bought: the product's page has no button for it."""
 
     stock = 0
-    instructions = ("Buy the {product} in {category}", "Order the {product} in {category}")
+    instructions = ("Buy one {product} in {category} in Shop", "Order the {product} in {category} in Shop")
     steps = 5
     feasible = False
 

@@ -1,0 +1,136 @@
+"""Device: relative coordinates to pixels, typing without a shell, and clear errors for broken devices."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envs.base import (
+    Action,
+    Back,
+    Enter,
+    Finish,
+    Home,
+    InfraError,
+    Launch,
+    LongPress,
+    ShellResult,
+    Swipe,
+    Tap,
+    Type,
+    Wait,
+)
+from envs.device import Device
+
+
+class Wire:
+    """Records commands and answers from a table by first words."""
+
+    serial = "emulator-5554"
+
+    def __init__(self, **answers: str | bytes) -> None:
+        self.commands: list[tuple[str, ...]] = []
+        self.answers: dict[str, str | bytes] = {"wm": "Physical size: 1080x2400\n", **answers}
+
+    def shell(self, cmd: Sequence[str] | str, timeout: float = 10.0) -> ShellResult:
+        assert not isinstance(cmd, str), "no command line is built by pasting text"
+        self.commands.append(tuple(cmd))
+        answer = self.answers.get(cmd[0], "")
+        return answer if isinstance(answer, ShellResult) else ShellResult(answer, "", 0)
+
+    def exec_out(self, cmd: Sequence[str] | str, timeout: float = 10.0) -> bytes:
+        return self.answers[cmd[0]]
+
+    def push(self, data: bytes, path: str) -> None: ...
+
+    def pull(self, path: str) -> bytes: ...
+
+
+def sent(action: Action, **answers: str) -> list[tuple[str, ...]]:
+    wire = Wire(**answers)
+    Device(wire, {"Notes": "com.android.notes"}).act(action)
+    return [c for c in wire.commands if c[0] != "wm"]
+
+
+def test_actions_become_commands():
+    # 999 would be pixel 1080 and is kept on the screen; 500 * 1080 // 999 = 540, 250 * 2400 // 999 = 600.
+    assert sent(Tap(999, 0)) == [("input", "tap", "1079", "0")]
+    assert sent(LongPress(500, 250)) == [("input", "swipe", "540", "600", "540", "600", "1000")]
+    assert sent(Swipe(500, 250, 0, 999)) == [("input", "swipe", "540", "600", "0", "2399", "400")]
+    assert sent(Back()) == [("input", "keyevent", "KEYCODE_BACK")]
+    assert sent(Home()) == [("input", "keyevent", "KEYCODE_HOME")]
+    assert sent(Enter()) == [("input", "keyevent", "KEYCODE_ENTER")]
+    assert sent(Wait(1.5)) == [("sleep", "1.5")]
+    assert sent(Wait(9999)) == [("sleep", "10")]
+
+
+@given(st.text())
+def test_typed_text_travels_as_base64(text):
+    clear, send = sent(Type(text))
+    assert clear == ("am", "broadcast", "-a", "ADB_CLEAR_TEXT")
+    assert base64.b64decode(send[-1]) == text.encode(errors="replace")
+    assert set(send[-1]) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
+
+
+@given(x=st.integers(), y=st.integers())
+def test_touches_stay_on_the_screen(x, y):
+    (_, _, px, py), *_ = sent(Tap(x, y))
+    assert 0 <= int(px) < 1080 and 0 <= int(py) < 2400
+
+
+def test_launch():
+    started = "Events injected: 1\n"
+    assert sent(Launch(" notes "), monkey=started)[0][2] == "com.android.notes"
+    assert sent(Launch("org.other.app"), monkey=started)[0][2] == "org.other.app"
+    device = Device(Wire(monkey=ShellResult("", "** No activities found to run, monkey aborted.", 252)))
+    assert device.act(Launch("org.other.app")) == "there is no app called 'org.other.app'"
+    assert device.act(Launch("x; reboot")) == "there is no app called 'x; reboot'"
+    assert not [c for c in device.transport.commands if "reboot" in str(c)]
+    with pytest.raises(InfraError, match="monkey"):
+        Device(Wire(monkey="Killed\n")).act(Launch("org.other.app"))
+
+
+def test_finish_is_not_for_devices():
+    with pytest.raises(TypeError, match="finish"):
+        Device(Wire()).act(Finish("done"))
+
+
+def test_size_prefers_the_override():
+    assert Device(Wire()).size() == (1080, 2400)
+    assert Device(Wire(wm="Physical size: 1080x2400\nOverride size: 720x1600\n")).size() == (720, 1600)
+    with pytest.raises(InfraError, match="emulator-5554: `wm size`"):
+        Device(Wire(wm="error: closed")).size()
+
+
+def test_screenshot_seeks_the_signature():
+    png = b"\x89PNG\r\n\x1a\nrest"
+    assert Device(Wire(screencap=b"[Warning] Multiple displays were found\n" + png)).screenshot() == png
+    with pytest.raises(InfraError, match="gave no PNG"):
+        Device(Wire(screencap=b"error: device offline")).screenshot()
+
+
+def test_dump_keeps_the_tree_only():
+    tree = "<?xml version='1.0' ?><hierarchy rotation=\"0\"></hierarchy>"
+    assert Device(Wire(uiautomator=f"{tree}UI hierchary dumped to: /dev/tty\n".encode())).dump_xml() == tree
+    for broken in (b"ERROR: could not get idle state.\n", b"Killed", tree.encode()[:40]):
+        with pytest.raises(InfraError, match="gave no tree"):
+            Device(Wire(uiautomator=broken)).dump_xml()
+
+
+@pytest.mark.parametrize(("said", "wanted"), [
+    ("  mCurrentFocus=Window{a1 u0 com.android.systemui/x}\n  mFocusedApp=ActivityRecord{b2 u0 com.android.notes/.M t12}",
+     "Notes"),
+    ("  mCurrentFocus=Window{a1b2c3d u0 org.some.app/org.some.app.Main}\n  mFocusedApp=null", "org.some.app"),
+    ("  mCurrentFocus=null", ""),
+])  # fmt: skip
+def test_foreground_app(said, wanted):
+    assert Device(Wire(dumpsys=said), {"Notes": "com.android.notes"}).foreground_app() == wanted
+
+
+def test_a_failing_command_is_an_infrastructure_error():
+    with pytest.raises(InfraError, match="emulator-5554: `input` failed with 255: no such device"):
+        Device(Wire(input=ShellResult("", "no such device", 255))).act(Back())

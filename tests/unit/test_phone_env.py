@@ -1,0 +1,109 @@
+"""PhoneEnv: episodes, budgets, scores, and the same bytes for the same seed."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from envs.base import Action, Finish, InfraError, Invalid, Launch, MobileEnv, Observation, Task, Wait
+from envs.phone.env import PhoneEnv
+from envs.phone.tasks.expert import ExpertAgent
+from envs.phone.tasks.notes import NotesDelete
+from envs.phone.tasks.suite import make_task
+
+
+def play(env: PhoneEnv, task: Task) -> tuple[list[Observation], list[Action], float]:
+    async def run() -> tuple[list[Observation], list[Action], float]:
+        observations, actions = [await env.reset(task)], []
+        agent, done = ExpertAgent(env.template), False
+        while not done:
+            actions.append(agent.act(observations[-1]))
+            result = await env.step(actions[-1])
+            observations.append(result.observation)
+            done = result.done
+        return observations, actions, await env.score()
+
+    return asyncio.run(run())
+
+
+def run_actions(env: PhoneEnv, task: Task, actions: list[Action]) -> tuple[list[bool], float]:
+    async def run() -> tuple[list[bool], float]:
+        await env.reset(task)
+        done = [(await env.step(a)).done for a in actions]
+        return done, await env.score()
+
+    return asyncio.run(run())
+
+
+def test_an_episode():
+    env = PhoneEnv("sim-3")
+    assert isinstance(env, MobileEnv)
+    observations, actions, score = play(env, make_task("NotesDelete", 1))
+    assert score == 1.0 and isinstance(actions[-1], Finish)
+    assert [o.step for o in observations] == list(range(len(actions) + 1))
+    assert [o.app for o in observations[:2]] == ["Home", "Notes"]
+    assert observations[0].screenshot.startswith(b"\x89PNG") and (observations[0].width, observations[0].height) == (360, 720)
+    assert asyncio.run(env.health()).ok
+
+
+def test_an_environment_can_be_used_again():
+    env = PhoneEnv(screenshots=False)
+    task = make_task("NotesDelete", 1)
+    assert play(env, task)[0] == play(env, task)[0]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 1_000_001])
+def test_same_seed_same_bytes(seed):
+    task = make_task("NotesCreate", seed)
+    first, second = (play(PhoneEnv(popup_rate=0.7), task) for _ in range(2))
+    assert first == second
+
+
+def test_budget_ends_the_episode_without_a_reward():
+    task = make_task("NotesRead", 1)
+    done, score = run_actions(PhoneEnv(screenshots=False), task, [Wait()] * task.max_steps)
+    assert done == [False] * (task.max_steps - 1) + [True] and score == 0.0
+
+
+def test_the_right_state_without_finish_earns_nothing():
+    env = PhoneEnv(screenshots=False)
+    task = make_task("NotesDelete", 1)
+    actions = play(env, task)[1]
+    assert run_actions(env, task, actions[:-1])[1] == 0.0
+    assert run_actions(env, task, actions)[1] == 1.0
+
+
+def test_invalid_and_unknown_apps_cost_a_step_and_change_nothing():
+    async def run() -> list[Observation]:
+        env = PhoneEnv(screenshots=False)
+        seen = [await env.reset(make_task("NotesRead", 1))]
+        for action in (Invalid("no call"), Launch("Nothing")):
+            seen.append((await env.step(action)).observation)
+        return seen
+
+    first, *others = asyncio.run(run())
+    assert [replace(o, step=0) for o in others] == [first, first]
+    assert [o.step for o in others] == [1, 2]
+
+
+def test_misuse_is_told():
+    env = PhoneEnv(screenshots=False)
+    with pytest.raises(RuntimeError, match="reset"):
+        asyncio.run(env.step(Wait()))
+    run_actions(env, make_task("NotesRead", 1), [Finish("x")])
+    with pytest.raises(RuntimeError, match="reset"):
+        asyncio.run(env.step(Wait()))
+
+
+def test_a_failing_setup_is_an_infrastructure_error(monkeypatch):
+    monkeypatch.setattr(NotesDelete, "setup", lambda self, phone: phone.rows("nowhere/x"))
+    with pytest.raises(InfraError, match="content query"):
+        asyncio.run(PhoneEnv(screenshots=False).reset(make_task("NotesDelete", 1)))
+
+
+def test_popups_are_survived_and_seen():
+    episodes = [play(PhoneEnv(popup_rate=1.0, screenshots=False), make_task("NotesDelete", s)) for s in range(8)]
+    assert all(score == 1.0 for _, _, score in episodes)
+    assert any(len(actions) > NotesDelete.steps for _, actions, _ in episodes)

@@ -1,0 +1,80 @@
+"""Every task template: its expert earns 1.0, idle agents earn 0, and it has training and held-out instances."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from envs.base import Action, Finish, Task
+from envs.phone.env import PhoneEnv
+from envs.phone.tasks.base import INFEASIBLE
+from envs.phone.tasks.catalogue import TEMPLATES
+from envs.phone.tasks.expert import ExpertAgent
+from envs.phone.tasks.suite import HELD_OUT_SEEDS, check_no_leak, held_out, make_task, test_tasks, train_tasks
+
+test_tasks.__test__ = False  # a function of the suite, not of this file
+SEEDS = (0, 1, 2, 3, HELD_OUT_SEEDS, HELD_OUT_SEEDS + 1)
+each_template = pytest.mark.parametrize("name", TEMPLATES)
+
+
+async def expert_episode(env: PhoneEnv, task: Task) -> tuple[list[Action], float]:
+    observation = await env.reset(task)
+    agent, actions, done = ExpertAgent(env.template), [], False
+    while not done:
+        actions.append(agent.act(observation))
+        result = await env.step(actions[-1])
+        observation, done = result.observation, result.done
+    return actions, await env.score()
+
+
+async def score_of(env: PhoneEnv, task: Task, action: Action) -> float:
+    await env.reset(task)
+    await env.step(action)
+    return await env.score()
+
+
+@each_template
+@pytest.mark.parametrize("popup_rate", [0.0, 0.7])
+def test_the_expert_earns_one(name, popup_rate):
+    env = PhoneEnv(popup_rate=popup_rate, screenshots=False)
+    for seed in SEEDS:
+        task = make_task(name, seed)
+        actions, score = asyncio.run(expert_episode(env, task))
+        assert score == 1.0, f"seed {seed}: {task.instruction}"
+        assert isinstance(actions[-1], Finish)
+        if popup_rate == 0:
+            assert len(actions) <= TEMPLATES[name].steps, f"seed {seed}: {actions}"
+
+
+@each_template
+def test_idle_agents_earn_nothing(name):
+    env = PhoneEnv(screenshots=False)
+    idle = [Finish(""), Finish("done")] + ([Finish(INFEASIBLE)] if TEMPLATES[name].feasible else [])
+    for seed in SEEDS:
+        for action in idle:
+            assert asyncio.run(score_of(env, make_task(name, seed), action)) == 0.0, f"seed {seed}: {action}"
+
+
+@each_template
+def test_instances(name):
+    cls = TEMPLATES[name]
+    train = [make_task(name, s) for s in range(12)]
+    test = [make_task(name, HELD_OUT_SEEDS + s) for s in range(4)]
+    assert not any(held_out(name, dict(t.params)) for t in train) and all(held_out(name, dict(t.params)) for t in test)
+    assert len({json.dumps(dict(t.params), sort_keys=True) for t in train}) >= 4
+    assert make_task(name, 5) == make_task(name, 5)
+    for task in train + test:
+        assert "{" not in task.instruction and 3 <= len(task.instruction.split()) <= 20
+        assert task.max_steps == 2 * cls.steps + 2 and json.loads(json.dumps(task.params)) == task.params
+
+
+def test_train_and_test_do_not_meet():
+    train, test = train_tasks(3), test_tasks(3)
+    check_no_leak(train, test)
+    assert len({t.id for t in train + test}) == len(train) + len(test)
+    with pytest.raises(ValueError, match="seed"):
+        check_no_leak(train, train[:1])
+    with pytest.raises(ValueError, match="reserved|seed"):
+        check_no_leak(test, test)
