@@ -51,6 +51,11 @@ class PhoneEnv:
             raise RuntimeError(f"{self.device_id}: reset(task) comes before everything else")
         return self._template
 
+    @property
+    def task(self) -> Task | None:
+        """The task of the episode that is being played."""
+        return self._task
+
     async def reset(self, task: Task) -> Observation:
         """A fresh phone from the task's seed, brought into the task's first state."""
         cls = template(task.template)

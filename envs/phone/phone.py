@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -13,6 +14,8 @@ from envs.phone.app import App
 from envs.phone.keyboard import DELETE, ENTER, key_at, keyboard_top
 from envs.phone.popups import Popup, schedule
 from envs.phone.ui import SCREEN_DP, Node, Screen, Tree, assemble, node_at
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 EPOCH = datetime(2023, 10, 15, 15, 34)
 """Device time at reset: the moment AndroidWorld sets, a Sunday."""
@@ -188,8 +191,9 @@ class Phone:
         self._settle()
 
     def text(self, text: str) -> None:
-        """Types at the end of the focused field; without a focus the keys go nowhere."""
+        """Types at the end of the focused field, which holds one line; without a focus the keys go nowhere."""
         page = self.foreground.page
+        text = _CONTROL.sub(" ", text)
         self._input()
         if page.focus and self.popup is None:
             page.fields[page.focus] = page.fields.get(page.focus, "") + text

@@ -106,12 +106,10 @@ def picture(phone: Phone) -> Image.Image:
     height = phone.height / phone.scale
     if tree.keyboard:
         _draw_keyboard(canvas, theme, height)
-    canvas.round_rect(SCREEN_DP / 2 - 54, height - 12, SCREEN_DP / 2 + 54, height - 8, 2, _pill(theme, dark_bars))
+        dark_bars = theme.dark
+    pill = WHITE if dark_bars else mix(theme.text, theme.surface, 0.2)
+    canvas.round_rect(SCREEN_DP / 2 - 54, height - 12, SCREEN_DP / 2 + 54, height - 8, 2, pill)
     return canvas.image
-
-
-def _pill(theme: Theme, dark: bool) -> RGB:
-    return WHITE if dark else mix(theme.text, theme.surface, 0.2)
 
 
 def _draw_root(brush: Brush, tree: Tree, bars: bool) -> None:

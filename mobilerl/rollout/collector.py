@@ -191,7 +191,7 @@ class Collector:
     def _close_group(self, group_id: str) -> None:
         group = self._open.pop(group_id)
         kept = tuple(group.trajectories[slot] for slot in sorted(group.trajectories))
-        if len(kept) >= math.ceil(self.settings.min_group * group.size):
+        if kept and len(kept) >= math.ceil(self.settings.min_group * group.size):
             self._ready.put_nowait(Group(group.task, kept))
         else:
             self.counts["lost_groups"] += 1

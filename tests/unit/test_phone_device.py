@@ -122,7 +122,7 @@ def test_dump_keeps_the_tree_only():
 
 
 @pytest.mark.parametrize(("said", "wanted"), [
-    ("  mCurrentFocus=Window{a1 u0 com.android.systemui/x}\n  mFocusedApp=ActivityRecord{b2 u0 com.android.notes/.M t12}",
+    ("  mCurrentFocus=Window{a1 u0 com.systemui/x}\n  mFocusedApp=ActivityRecord{b2 u0 com.android.notes/.M t1}",
      "Notes"),
     ("  mCurrentFocus=Window{a1b2c3d u0 org.some.app/org.some.app.Main}\n  mFocusedApp=null", "org.some.app"),
     ("  mCurrentFocus=null", ""),

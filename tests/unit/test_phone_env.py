@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.phone import measure
 from envs.base import Action, Finish, InfraError, Invalid, Launch, MobileEnv, Observation, Task, Wait
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks.expert import ExpertAgent
@@ -44,7 +45,8 @@ def test_an_episode():
     assert score == 1.0 and isinstance(actions[-1], Finish)
     assert [o.step for o in observations] == list(range(len(actions) + 1))
     assert [o.app for o in observations[:2]] == ["Home", "Notes"]
-    assert observations[0].screenshot.startswith(b"\x89PNG") and (observations[0].width, observations[0].height) == (360, 720)
+    assert observations[0].screenshot.startswith(b"\x89PNG")
+    assert (observations[0].width, observations[0].height) == (360, 720)
     assert asyncio.run(env.health()).ok
 
 
@@ -101,6 +103,11 @@ def test_a_failing_setup_is_an_infrastructure_error(monkeypatch):
     monkeypatch.setattr(NotesDelete, "setup", lambda self, phone: phone.rows("nowhere/x"))
     with pytest.raises(InfraError, match="content query"):
         asyncio.run(PhoneEnv(screenshots=False).reset(make_task("NotesDelete", 1)))
+
+
+def test_the_benchmark_measures_all_ways():
+    rates = measure(steps=5)
+    assert len(rates) == 3 and all(rate > 0 for rate in rates.values())
 
 
 def test_popups_are_survived_and_seen():

@@ -14,11 +14,14 @@ from envs.phone.apps.launcher import Launcher
 from envs.phone.apps.notes import Notes
 from envs.phone.phone import Phone
 from envs.phone.shell import Shell
+from envs.phone.shell.core import COMMANDS
 from envs.phone.shell.line import SyntaxFault, split
 from envs.phone.tasks.base import parse_rows
 from envs.phone.transport import InProcessTransport
 
 NOTES = "com.android.notes"
+PHONE = Phone((Launcher, Notes))
+"""For tests that do not mind what was done to it before."""
 
 
 @pytest.fixture
@@ -46,7 +49,7 @@ def test_a_quoted_line_is_the_list_of_its_words(words):
     assert split(shlex.join(["echo", *words]))[0].words == ["echo", *words]
 
 
-@pytest.mark.parametrize("line", ["echo $(ls)", "echo `ls`", 'echo "$(ls)"', "ls | cat", "echo 'open", "ls &", "echo >"])
+@pytest.mark.parametrize("line", ["echo $(ls)", "echo `ls`", 'echo "$(ls)"', "ls | cat", "echo 'open", "ls &", "ls >"])
 def test_what_is_outside_the_subset_is_an_error(line, shell):
     with pytest.raises(SyntaxFault):
         split(line)
@@ -72,6 +75,21 @@ def test_a_word_list_is_never_parsed(shell):
     assert out(shell, ["echo", "$(reboot)", ";", "`x`"]) == "$(reboot) ; `x`\n"
 
 
+WORDS = [*COMMANDS, "list", "-p", "-n", "-a", "--uri", "content://notes/notes", "--bind", "title:s:x", "--where",
+         "_id=1", "query", "start", "global", "get", "put", "text", "keyevent", "tap", "swipe", "/sdcard",
+         "/sdcard/x", "-r", ">", "&&", "1", "-5", "1e400", "@1e9", "'", "dump", "reset", "--seed", "%s",
+         "force-stop", "com.android.notes", "stack"]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(WORDS) | st.text(max_size=5), max_size=7))
+def test_no_command_line_breaks_the_phone(words):
+    shell = Shell(PHONE)
+    for command in (words, " ".join(words)):
+        result = shell.run(command)
+        assert isinstance(result.stdout, bytes) and 0 <= result.exit_code <= 255
+    assert shell.run("uiautomator dump /dev/tty").exit_code == 0
+
+
 # --- system ------------------------------------------------------------------------------------------------------
 
 
@@ -95,9 +113,9 @@ def test_date(shell):
 
 def test_foreground(shell):
     out(shell, f"am start -n {NOTES}/.MainActivity")
-    assert f"mCurrentFocus=Window{{" in out(shell, "dumpsys window")
+    assert "mCurrentFocus=Window{" in out(shell, "dumpsys window")
     assert f" u0 {NOTES}/{NOTES}.MainActivity}}" in out(shell, "dumpsys window")
-    assert f"topResumedActivity=ActivityRecord{{" in out(shell, "dumpsys activity activities")
+    assert "topResumedActivity=ActivityRecord{" in out(shell, "dumpsys activity activities")
     assert f"topActivity=ComponentInfo{{{NOTES}/{NOTES}.MainActivity}}" in out(shell, "am stack list")
     out(shell, f"am force-stop {NOTES}")
     assert shell.phone.foreground is shell.phone.launcher
@@ -179,7 +197,8 @@ def test_content(shell):
     assert out(shell, f"content query {uri}") == (
         "Row: 0 _id=1, title=a, b: c, body=x, pinned=1\nRow: 1 _id=2, title=second, body=, pinned=0\n"
     )
-    assert out(shell, f"content query {uri} --where \"title='second'\" --projection _id:pinned") == "Row: 0 _id=2, pinned=0\n"
+    where = "--where \"title='second'\" --projection _id:pinned"
+    assert out(shell, f"content query {uri} {where}") == "Row: 0 _id=2, pinned=0\n"
     assert out(shell, f"content query {uri} --sort '_id DESC'").startswith("Row: 0 _id=2")
     assert out(shell, f"content update {uri}/2 --bind pinned:i:1") == ""
     out(shell, f"content delete {uri} --where '_id=1 AND pinned=1'")
@@ -220,7 +239,8 @@ def test_any_text_survives_insert_and_query(title):
 
 
 def test_files(shell):
-    out(shell, "mkdir -p /sdcard/Box/deep; echo hi > /sdcard/Box/a.txt; cp /sdcard/Box/a.txt /storage/emulated/0/Box/b.txt")
+    out(shell, "mkdir -p /sdcard/Box/deep; echo hi > /sdcard/Box/a.txt")
+    out(shell, "cp /sdcard/Box/a.txt /storage/emulated/0/Box/b.txt")
     assert out(shell, "ls /sdcard/Box") == "a.txt\nb.txt\ndeep\n"
     assert out(shell, "stat -c %s /sdcard/Box/b.txt") == "3\n"
     out(shell, "mv /sdcard/Box/b.txt /sdcard/Box/deep; mv /sdcard/Box /sdcard/Case")
@@ -235,8 +255,8 @@ def test_an_emptied_folder_made_by_mkdir_stays(shell):
     assert out(shell, "ls /sdcard/Box") == "" and out(shell, "[ -d /sdcard/Box ]") == ""
 
 
-@pytest.mark.parametrize("line", ["cat /no", "rm /no", "rm /sdcard", "mv /no /sdcard/x", "mkdir /sdcard", "rmdir /sdcard/no",
-                                  "test -f /sdcard", "echo x > /system/x", "stat /no"])  # fmt: skip
+@pytest.mark.parametrize("line", ["cat /no", "rm /no", "rm /sdcard", "mv /no /sdcard/x", "mkdir /sdcard",
+                                  "rmdir /sdcard/no", "test -f /sdcard", "echo x > /system/x", "stat /no"])  # fmt: skip
 def test_bad_file_commands_fail(line, shell):
     assert shell.run(line).exit_code == 1
 
@@ -256,7 +276,8 @@ def test_screen_commands(shell):
 
 
 def test_sim_reset(shell):
-    out(shell, "settings put global wifi_on 0; echo x > /sdcard/x; input keyevent HOME; sim reset --seed 3 --popups 0.5")
+    out(shell, "settings put global wifi_on 0; echo x > /sdcard/x; input keyevent HOME")
+    out(shell, "sim reset --seed 3 --popups 0.5")
     fresh = Phone((Launcher, Notes))
     fresh.reset(3, 0.5)
     assert out(shell, "settings get global wifi_on") == "1\n" and shell.phone.files == fresh.files

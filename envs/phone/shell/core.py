@@ -68,9 +68,13 @@ class Shell:
             return Result(b"", b"", 0)
         handler = COMMANDS.get(words[0].removeprefix("/system/bin/"))
         if handler is None:
-            return Result(b"", f"/system/bin/sh: {words[0]}: inaccessible or not found\n".encode(), 127)
+            return Result(b"", _bytes(f"/system/bin/sh: {words[0]}: inaccessible or not found\n"), 127)
         try:
             out = handler(self.phone, words[1:])
         except Failure as failure:
-            return Result(failure.stdout.encode(), f"{failure}\n".encode() if str(failure) else b"", failure.exit_code)
-        return Result(out if isinstance(out, bytes) else out.encode(errors="replace"), b"", 0)
+            return Result(_bytes(failure.stdout), _bytes(f"{failure}\n" if str(failure) else ""), failure.exit_code)
+        return Result(out if isinstance(out, bytes) else _bytes(out), b"", 0)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="replace")

@@ -1,0 +1,78 @@
+"""From a recipe's sections to the objects they describe: phones, prompts, actors, engines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from envs.phone.env import PhoneEnv
+from mobilerl.agent.context import ContextPolicy
+from mobilerl.config import AgentSection, ConfigError, EngineSection, PhoneSection, validate
+from mobilerl.rollout.episode import EpisodeSettings
+
+AGENT_FILE = "agent.json"
+"""In a checkpoint folder: how the model was trained to see and act."""
+
+
+def make_context(agent: AgentSection) -> ContextPolicy:
+    return ContextPolicy(
+        screenshots=agent.screenshots, history_thoughts=agent.history_thoughts, history_steps=agent.history_steps,
+        screen_style=agent.screen_style, grounding=agent.grounding, layout=agent.layout,
+        system_prompt=agent.system_prompt,
+    )  # fmt: skip
+
+
+def make_episode_settings(agent: AgentSection) -> EpisodeSettings:
+    return EpisodeSettings(max_invalid=agent.max_invalid, deadline_s=agent.deadline_s)
+
+
+def make_phones(phone: PhoneSection, count: int | None = None, screenshots: bool = True) -> list[PhoneEnv]:
+    return [
+        PhoneEnv(f"sim-{i}", phone.width, phone.height, phone.popup_rate, screenshots)
+        for i in range(count or phone.count)
+    ]
+
+
+def make_engine(path: str | Path, engine: EngineSection, temperature: float, reference: bool = False):  # noqa: ANN201
+    """The engine the recipe names, with the checkpoint at `path`. Raises ConfigError when there is none."""
+    check_checkpoint(path)
+    if engine.type == "verl":
+        raise ConfigError('engine.type = "verl" runs on GPUs with the extra mobilerl[verl]; use "local" here')
+    import torch
+
+    from mobilerl.engines.local import LocalEngine, LocalSettings
+
+    if engine.threads:
+        torch.set_num_threads(engine.threads)
+    settings = LocalSettings(
+        learning_rate=engine.learning_rate, weight_decay=engine.weight_decay, warmup_steps=engine.warmup_steps,
+        grad_clip=engine.grad_clip, micro_tokens=engine.micro_tokens, temperature=temperature,
+        max_pixels=engine.max_pixels, lora_rank=engine.lora_rank, reference=reference,
+    )  # fmt: skip
+    return LocalEngine(Path(path), settings)
+
+
+def check_checkpoint(path: str | Path) -> None:
+    """Raises ConfigError unless `path` is a Hugging Face model folder."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise ConfigError(f"there is no checkpoint folder {path}; make one with `bash recipes/sft.sh`")
+    if not ((folder / "config.json").is_file() or (folder / "adapter_config.json").is_file()):
+        raise ConfigError(f"{path} has no config.json: it is not a Hugging Face model folder")
+    if not any(folder.glob("*.safetensors")):
+        raise ConfigError(f"{path} has no *.safetensors weights: the checkpoint is incomplete; use an earlier one")
+
+
+def save_agent(agent: AgentSection, folder: Path) -> None:
+    (folder / AGENT_FILE).write_text(agent.model_dump_json(indent=2) + "\n")
+
+
+def read_agent(folder: str | Path) -> AgentSection | None:
+    """The agent settings saved with a checkpoint; None when it was not made here."""
+    path = Path(folder) / AGENT_FILE
+    if not path.is_file():
+        return None
+    try:
+        return validate(AgentSection, json.loads(path.read_text()), str(path))
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path} is damaged: {error}") from None
