@@ -132,7 +132,7 @@ class ReplaySection(Section):
     capacity: Positive = 512
     kappa: Positive = 32
     """Best successes of an iteration that enter."""
-    gamma: Share = 0.25
+    gamma: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.25
     """Largest replayed share of a mini-batch."""
     max_age: Positive | None = 20
     order: Literal["top", "uniform"] = "top"
@@ -140,6 +140,10 @@ class ReplaySection(Section):
 
 class CurriculumSection(Section):
     type: Literal["fcf", "uniform"] = "fcf"
+    by: Literal["task", "template"] = "template"
+    """What is judged, cooled down and removed: single tasks, or templates with all their instances."""
+    epoch_groups: Positive | None = None
+    """Groups that make an epoch; None for as many as there are training tasks."""
     patience: Positive = 2
     cooldown: Count = 3
     revisit_every: Positive | None = None

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envs.phone.env import PhoneEnv
 from mobilerl.agent.context import ContextPolicy
 from mobilerl.config import AgentSection, ConfigError, EngineSection, PhoneSection, validate
 from mobilerl.rollout.episode import EpisodeSettings
+
+if TYPE_CHECKING:
+    from mobilerl.engines.base import Engine
 
 AGENT_FILE = "agent.json"
 """In a checkpoint folder: how the model was trained to see and act."""
@@ -33,8 +37,13 @@ def make_phones(phone: PhoneSection, count: int | None = None, screenshots: bool
     ]
 
 
-def make_engine(path: str | Path, engine: EngineSection, temperature: float, reference: bool = False):  # noqa: ANN201
-    """The engine the recipe names, with the checkpoint at `path`. Raises ConfigError when there is none."""
+def make_engine(
+    path: str | Path, engine: EngineSection, temperature: float, reference: bool = False, seed: int = 0
+) -> Engine:
+    """The engine the recipe names, with the checkpoint at `path`. Raises ConfigError when there is none.
+
+    `seed` starts torch's random numbers, from which the local engine samples.
+    """
     check_checkpoint(path)
     if engine.type == "verl":
         raise ConfigError('engine.type = "verl" runs on GPUs with the extra mobilerl[verl]; use "local" here')
@@ -42,6 +51,7 @@ def make_engine(path: str | Path, engine: EngineSection, temperature: float, ref
 
     from mobilerl.engines.local import LocalEngine, LocalSettings
 
+    torch.manual_seed(seed)
     if engine.threads:
         torch.set_num_threads(engine.threads)
     settings = LocalSettings(

@@ -113,6 +113,7 @@ def create(path: Path, corpus: Iterable[str], hidden: int = 128, layers: int = 4
     """Writes an untrained checkpoint folder that every part of the project (and Hugging Face) can load."""
     tokenizer = build_tokenizer(corpus)
     model = build_model(len(tokenizer), tokenizer, hidden, layers, heads, vision_hidden, vision_layers)
-    processor = Qwen2VLImageProcessorPil(min_pixels=4 * 28 * 28, max_pixels=max_pixels)
+    # Given as `size`: with min_pixels and max_pixels the class would change its own defaults for the whole process.
+    processor = Qwen2VLImageProcessorPil(size={"shortest_edge": 4 * 28 * 28, "longest_edge": max_pixels})
     model.save_pretrained(path)
     Codec(tokenizer, processor, model.config).save(path)

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 import transformers
+from PIL import Image
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
 PIXEL_CACHE_BYTES = 256 * 1024 * 1024

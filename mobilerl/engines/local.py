@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -60,6 +61,8 @@ class LocalEngine:
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
         self.device = self.accelerator.device
         self.model.eval()
+        # Collection may go on in another thread while the learner updates: weights must not move under a generation.
+        self._weights = threading.Lock()
 
     def _freeze(self, model: torch.nn.Module) -> torch.nn.Module | None:
         """A copy of the first weights; with LoRA the base under the adapter serves, at no memory."""
@@ -73,7 +76,8 @@ class LocalEngine:
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         done: list[Completion] = []
         for start in range(0, len(requests), self.settings.generate_batch):
-            done.extend(self._generate(requests[start : start + self.settings.generate_batch]))
+            with self._weights:
+                done.extend(self._generate(requests[start : start + self.settings.generate_batch]))
         return done
 
     def _generate(self, requests: Sequence[Request]) -> list[Completion]:
@@ -170,7 +174,8 @@ class LocalEngine:
             warm = min(1.0, self.steps / self.settings.warmup_steps) if self.settings.warmup_steps else 1.0
             for group in self.optimizer.param_groups:
                 group["lr"] = self.settings.learning_rate * warm
-            self.optimizer.step()
+            with self._weights:
+                self.optimizer.step()
         return float(norm)
 
     def _micro_batches(self, rows: Sequence[Row]) -> Iterator[list[int]]:

@@ -30,12 +30,16 @@ def eval_tasks(split: str, instances: int) -> list[Task]:
 
 
 def play(envs: Sequence[MobileEnv], actor: Actor, tasks: Sequence[Task], trials: int, episode: EpisodeSettings,
-         connect: Callable[[Collector], None] = lambda collector: None) -> list[Group]:  # fmt: skip
-    """All episodes; a failing device is retried, and what still fails stays out of the groups."""
+         connect: Callable[[Collector], None] = lambda collector: None,
+         poke: Callable[[], None] = lambda: None) -> list[Group]:  # fmt: skip
+    """All episodes; a failing device is retried, and what still fails stays out of the groups.
+
+    `connect` is shown the collector before it starts to play; `poke` is called whenever an episode has ended.
+    """
 
     async def run() -> list[Group]:
         settings = CollectorSettings(group_size=trials, min_group=0.0, episode=episode)
-        async with Collector(envs, actor, settings) as collector:
+        async with Collector(envs, actor, settings, poke) as collector:
             connect(collector)
             return await collector.collect(tasks, "eval", trials)
 

@@ -1,0 +1,3 @@
+from mobilerl.cli import run
+
+run()

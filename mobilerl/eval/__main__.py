@@ -1,0 +1,7 @@
+"""`python -m mobilerl.eval sim ...` is `mobilerl eval sim ...`."""
+
+import sys
+
+from mobilerl.cli import main
+
+sys.exit(main(["eval", *sys.argv[1:]]))

@@ -1,0 +1,158 @@
+"""Checkpoints: a Hugging Face model folder with the trainer's whole state, put in place by one rename.
+
+    checkpoints/iter-000010/
+        config.json, model.safetensors, tokenizer..., preprocessor_config.json, agent.json
+        trainer.pt       optimiser, version and torch RNG (the engine's)
+        state.json       iteration, curriculum, Python RNG, counters, replay's order
+        replay.jsonl     replayed trajectories; their screens in screens/
+
+A folder that lacks `state.json`, which is written last, or whose name starts with a dot was never finished.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mobilerl.algorithms.replay import AdaptivePositiveReplay
+from mobilerl.config import AgentSection
+from mobilerl.engines.base import Engine
+from mobilerl.setup import save_agent
+from mobilerl.trajectory_files import ScreenFolder, read_records, trajectory_from_dict, trajectory_to_dict
+
+SCHEMA = 1
+STATE_FILE = "state.json"
+REPLAY_FILE = "replay.jsonl"
+SCREENS = "screens"
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that cannot be written or read; the message is one line with the cure."""
+
+
+def folder_name(iteration: int) -> str:
+    return f"iter-{iteration:06d}"
+
+
+def latest(run_dir: Path) -> Path | None:
+    """The newest finished checkpoint of a run."""
+    done = [p for p in (run_dir / "checkpoints").glob("iter-*") if (p / STATE_FILE).is_file()]
+    return max(done, default=None)
+
+
+def save(run_dir: Path, iteration: int, engine: Engine, agent: AgentSection, replay: AdaptivePositiveReplay | None,
+         state: Mapping[str, Any], keep: int) -> Path:  # fmt: skip
+    """Writes everything beside its final place, syncs it, and renames; then drops all but the newest `keep`.
+
+    Whatever goes wrong before the rename (a full disk, a kill) leaves the earlier checkpoints as they were.
+    """
+    parent = run_dir / "checkpoints"
+    final, temporary = parent / folder_name(iteration), parent / f".{folder_name(iteration)}.tmp"
+    try:
+        clean(run_dir)
+        temporary.mkdir(parents=True)
+        engine.save(temporary)
+        save_agent(agent, temporary)
+        entries = _write_replay(temporary, replay) if replay is not None else None
+        content = {"schema": SCHEMA, "iteration": iteration, "replay": entries, **state}
+        (temporary / STATE_FILE).write_text(json.dumps(content))
+        _sync(temporary)
+        if final.exists():
+            shutil.rmtree(final)
+        os.rename(temporary, final)
+        _sync_one(parent)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        last = latest(run_dir)
+        raise CheckpointError(
+            f"checkpoint {final} could not be written ({error.strerror or error}); "
+            f"{f'{last} is intact' if last else 'there is no earlier one'}: make room, then go on with --resume"
+        ) from error
+    for old in sorted(p for p in parent.glob("iter-*"))[:-keep]:
+        shutil.rmtree(old)
+    return final
+
+
+def clean(run_dir: Path) -> None:
+    """Removes what a killed save left behind."""
+    for rest in (run_dir / "checkpoints").glob(".iter-*.tmp"):
+        shutil.rmtree(rest)
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """Raises CheckpointError when the folder is not a whole checkpoint of this version."""
+    try:
+        state = json.loads((folder / STATE_FILE).read_text())
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{folder / STATE_FILE} cannot be read ({error}); delete {folder} to resume from the checkpoint before it"
+        ) from None
+    if not isinstance(state, dict) or state.get("schema") != SCHEMA:
+        raise CheckpointError(f"{folder} was written by another version of mobilerl (schema is not {SCHEMA})")
+    return state
+
+
+def load_engine(folder: Path, engine: Engine) -> None:
+    """Raises CheckpointError when weights or optimiser state are damaged or of another shape."""
+    damage: tuple[type[BaseException], ...] = (OSError, RuntimeError, ValueError, KeyError, EOFError)
+    try:
+        engine.load(folder)
+    except damage as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(
+            f"{folder} is damaged or foreign ({reason}); delete it to resume from the checkpoint before it"
+        ) from error
+
+
+def _write_replay(folder: Path, replay: AdaptivePositiveReplay) -> dict[str, Any]:
+    """Trajectories to replay.jsonl; returns the rest of the replay's state."""
+    state = replay.state_dict()
+    screens = ScreenFolder(folder / SCREENS)
+    with open(folder / REPLAY_FILE, "w") as f:
+        for entry in state["entries"]:
+            f.write(json.dumps(trajectory_to_dict(entry["trajectory"], screens)) + "\n")
+    rest = [{k: v for k, v in entry.items() if k != "trajectory"} for entry in state["entries"]]
+    return {**state, "entries": rest}
+
+
+def load_replay(folder: Path, state: Mapping[str, Any], replay: AdaptivePositiveReplay) -> None:
+    """Fills `replay` from a checkpoint whose state.json is `state`."""
+    saved = state["replay"]
+    if saved is None:
+        return
+    screens = ScreenFolder(folder / SCREENS)
+    try:
+        records = [record for _, record in read_records(folder / REPLAY_FILE)]
+        trajectories = [trajectory_from_dict(record, screens) for record in records]
+        entries = [{**e, "trajectory": t} for e, t in zip(saved["entries"], trajectories, strict=True)]
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder / REPLAY_FILE} is damaged ({error}); delete {folder} and resume") from None
+    replay.load_state_dict({**saved, "entries": entries})
+
+
+def rng_to_json(rng: random.Random) -> list[Any]:
+    version, words, gauss = rng.getstate()
+    return [version, list(words), gauss]
+
+
+def rng_from_json(rng: random.Random, saved: list[Any]) -> None:
+    rng.setstate((saved[0], tuple(saved[1]), saved[2]))
+
+
+def _sync(folder: Path) -> None:
+    for path in [*folder.rglob("*"), folder]:
+        _sync_one(path)
+
+
+def _sync_one(path: Path) -> None:
+    """fsync of a file's content, or of a folder's entries."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,97 @@
+"""From credited trajectories to optimiser steps: mini-batches that mix fresh and replayed rows."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+
+from mobilerl.algorithms.replay import AdaptivePositiveReplay
+from mobilerl.config import AlgorithmSection, TrainSection
+from mobilerl.engines.base import Engine
+from mobilerl.records import Batch, Row
+from mobilerl.train.credit import Credited
+from mobilerl.train.objectives import PROB_DIFF, clipped, with_prob_diff
+
+Sample = tuple[Row, float]
+"""A row and its trajectory's advantage."""
+
+
+def mini_batches(
+    fresh: Sequence[Sample], replay: AdaptivePositiveReplay | None, size: int, rng: random.Random
+) -> Iterator[tuple[list[Sample], list[Sample]]]:
+    """(fresh, replayed) parts of mini-batches of about `size` rows; every fresh row is in exactly one.
+
+    The fresh rows are cut into equal parts, so that no step is left with a handful of rows. The replayed part is at
+    most gamma of its mini-batch, q = gamma p_B + (1 - gamma) p_on (MobileRL, AdaPR), whatever the fresh part's size.
+    """
+    gamma = replay.gamma if replay else 0.0
+    room = max(1, size - math.floor(gamma * size))
+    steps = max(1, round(len(fresh) / room))
+    order = list(fresh)
+    rng.shuffle(order)
+    for i in range(steps):
+        part = order[i * len(order) // steps : (i + 1) * len(order) // steps]
+        if part:
+            yield part, replay.draw(math.floor(len(part) / (1.0 - gamma)), rng) if replay else []
+
+
+class Learner:
+    """Updates an engine from an iteration's trajectories. Holds no state: that is the engine's and the replay's."""
+
+    def __init__(self, engine: Engine, algorithm: AlgorithmSection, settings: TrainSection) -> None:
+        self.engine, self.algorithm, self.settings = engine, algorithm, settings
+        self.objective = clipped(algorithm.loss)
+
+    def learn(
+        self, credited: Sequence[Credited], replay: AdaptivePositiveReplay | None, rng: random.Random
+    ) -> dict[str, float]:
+        """All optimiser steps of an iteration; returns their mean metrics (maxima of those that end in `_max`)."""
+        fresh = [(row, c.advantage) for c in credited for row in c.trajectory.rows()]
+        old = self._old_logprobs([row for row, _ in fresh])
+        history: list[dict[str, float]] = []
+        replayed_rows = total_rows = 0
+        for _ in range(self.settings.passes):
+            for part, replayed in mini_batches(fresh, replay, self.settings.mini_batch, rng):
+                batch = self._batch(part, replayed, old)
+                # Before the first step the weights are still those of the rollout: rollout and trainer can be compared.
+                objective = self.objective if history else with_prob_diff(self.objective)
+                history.append(self.engine.update(batch, objective, self.algorithm.loss.agg))
+                replayed_rows += len(replayed)
+                total_rows += len(batch.rows)
+        metrics = _summary(history)
+        metrics["replay/fraction"] = replayed_rows / total_rows if total_rows else 0.0
+        metrics["train/rows"] = float(total_rows)
+        metrics["train/steps"] = float(len(history))
+        return metrics
+
+    def _old_logprobs(self, rows: Sequence[Row]) -> dict[tuple[str, int], tuple[float, ...]] | None:
+        """Recomputed log-probabilities of fresh rows, if the recipe clips against those."""
+        if not self.algorithm.loss.recompute_old or not rows:
+            return None
+        return {(r.trajectory_id, r.step): lp for r, lp in zip(rows, self.engine.logprobs(rows), strict=True)}
+
+    def _batch(
+        self, fresh: Sequence[Sample], replayed: Sequence[Sample], old: dict[tuple[str, int], tuple[float, ...]] | None
+    ) -> Batch:
+        """Replayed rows always keep the log-probabilities they were sampled with."""
+        samples = [*fresh, *replayed]
+        rows = [row for row, _ in samples]
+        is_replayed = [False] * len(fresh) + [True] * len(replayed)
+        old_logprobs = None
+        if old is not None:
+            old_logprobs = [
+                r.rollout_logprobs if again else old[r.trajectory_id, r.step]
+                for r, again in zip(rows, is_replayed, strict=True)
+            ]
+        ref = self.engine.logprobs(rows, reference=True) if self.algorithm.loss.kl_coef > 0 else None
+        return Batch(rows, [a for _, a in samples], is_replayed, old_logprobs, ref)
+
+
+def _summary(history: Sequence[dict[str, float]]) -> dict[str, float]:
+    result: dict[str, float] = {}
+    for name in dict.fromkeys(n for step in history for n in step):
+        values = [step[name] for step in history if name in step]
+        largest = name.endswith("_max") or name == PROB_DIFF
+        result[f"train/{name}"] = max(values) if largest else sum(values) / len(values)
+    return result

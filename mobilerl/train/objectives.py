@@ -1,0 +1,50 @@
+"""Recipes' losses as engine objectives: they only put the pieces of `mobilerl.algorithms` together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from mobilerl.algorithms.losses import clipped_policy_loss, kl_k3
+from mobilerl.config import LossSection
+from mobilerl.engines.base import MicroBatch, Objective
+
+PROB_DIFF = "rollout_prob_diff_max"
+
+
+def clipped(settings: LossSection) -> Objective:
+    """The clipped policy loss, with `kl_coef` times the k3 divergence from the reference."""
+
+    def objective(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
+        loss, metrics = clipped_policy_loss(
+            micro.logp, micro.old_logp, micro.advantage, micro.mask,
+            clip_low=settings.clip_low, clip_high=settings.clip_high,
+            rollout_logp=micro.rollout_logp if settings.is_cap is not None else None, is_cap=settings.is_cap,
+            weights=micro.weights,
+        )  # fmt: skip
+        if micro.ref_logp is not None:
+            kl = (micro.weights * kl_k3(micro.logp, micro.ref_logp)).sum()
+            loss = loss + settings.kl_coef * kl
+            metrics = {**metrics, "kl": kl.detach()}
+        return loss, metrics
+
+    return objective
+
+
+def with_prob_diff(objective: Objective) -> Objective:
+    """Also measures the largest gap between a fresh token's probability in the rollout and in the trainer.
+
+    Only meaningful before the weights have moved since the rollout: for the first optimiser step of an iteration.
+    """
+
+    def measured(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
+        loss, metrics = objective(micro)
+        with torch.no_grad():
+            fresh = micro.mask.bool() & ~micro.replayed.unsqueeze(1)
+            gap = (micro.logp.exp() - micro.rollout_logp.exp()).abs()
+            largest = gap.masked_fill(~fresh, 0.0).max()
+        return loss, {**metrics, PROB_DIFF: largest}
+
+    return measured

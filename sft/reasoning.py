@@ -1,0 +1,107 @@
+"""Stage 2: reasoning that leads to the expert's action, bootstrapped from proposals.
+
+For every expert step a proposer gives candidates (thought, action); those whose action is the expert's are kept, the
+model is trained on them, and the new model proposes in the next round (MobileRL, reasoning SFT).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from envs.base import Action, Finish, Launch, LongPress, Swipe, Tap, Type
+from mobilerl.agent.actions import describe, nearest_swipe, parse_reply
+from mobilerl.agent.context import ContextPolicy
+from mobilerl.agent.policy import Policy
+from mobilerl.agent.screen import Screen
+from mobilerl.engines.base import Sampling
+from sft.samples import ExpertStep
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    thought: str
+    action: Action
+
+
+class Proposer(Protocol):
+    def propose(self, steps: Sequence[ExpertStep], candidates: int) -> list[list[Proposal]]:
+        """Up to `candidates` proposals for every step."""
+
+
+class ThoughtWriter:
+    """Writes the thought from the expert's action, by template. It stands in for an instruct model where there is none.
+
+    It is told the answer, so its proposals always match; what a policy learns from it is to name what it will do
+    before it does it.
+    """
+
+    def propose(self, steps: Sequence[ExpertStep], candidates: int) -> list[list[Proposal]]:
+        return [[Proposal(describe(step.action, step.screen), step.action)] for step in steps]
+
+
+class PolicyProposer:
+    """Samples from a model: the policy of the round before, or any instruct model behind a server."""
+
+    def __init__(self, policy: Policy, context: ContextPolicy, sampling: Sampling, in_flight: int = 64) -> None:
+        self.policy, self.context, self.sampling, self.in_flight = policy, context, sampling, in_flight
+
+    def propose(self, steps: Sequence[ExpertStep], candidates: int) -> list[list[Proposal]]:
+        return asyncio.run(self._propose_all(steps, candidates))
+
+    async def _propose_all(self, steps: Sequence[ExpertStep], candidates: int) -> list[list[Proposal]]:
+        gate = asyncio.Semaphore(self.in_flight)
+
+        async def one(i: int, k: int) -> Proposal:
+            async with gate:
+                return await self._propose(steps[i], f"{i:08d}-{k:02d}")
+
+        jobs = [one(i, k) for i in range(len(steps)) for k in range(candidates)]
+        flat = await asyncio.gather(*jobs)
+        return [list(flat[i * candidates : (i + 1) * candidates]) for i in range(len(steps))]
+
+    async def _propose(self, step: ExpertStep, key: str) -> Proposal:
+        messages, images = step.messages(self.context)
+        completion = await self.policy.act(messages, images, self.sampling, key)
+        seen = step.observation
+        reply = parse_reply(completion.text, step.screen, self.context.grounding, seen.width, seen.height)
+        return Proposal(reply.thought, reply.action)
+
+
+def same_action(a: Action, b: Action, screen: Screen) -> bool:
+    """Whether two actions do the same on a screen: taps by the element they hit, texts without regard to case."""
+    match a, b:
+        case (Tap(x, y), Tap(u, v)) | (LongPress(x, y), LongPress(u, v)):
+            return screen.at(x, y) is not None and screen.at(x, y) is screen.at(u, v)
+        case (Type(s), Type(t)) | (Launch(s), Launch(t)) | (Finish(s), Finish(t)):
+            return s.strip().casefold() == t.strip().casefold()
+        case Swipe(), Swipe():
+            size = (screen.width, screen.height)
+            return nearest_swipe(a, *size)[0] == nearest_swipe(b, *size)[0]
+    return a == b
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoned:
+    """An expert step with a thought that led to its action."""
+
+    step: ExpertStep
+    thought: str
+
+
+def bootstrap(
+    steps: Sequence[ExpertStep], proposer: Proposer, candidates: int, rng: random.Random
+) -> tuple[list[Reasoned], float]:
+    """One kept thought per step that has any, drawn from the matching proposals; and the share of steps that have."""
+    kept: list[Reasoned] = []
+    for step, proposals in zip(steps, proposer.propose(steps, candidates), strict=True):
+        thoughts = [
+            p.thought for p in proposals
+            if p.thought and "</think>" not in p.thought and same_action(p.action, step.action, step.screen)
+        ]  # fmt: skip
+        if thoughts:
+            kept.append(Reasoned(step, rng.choice(thoughts)))
+    return kept, len(kept) / len(steps) if steps else 0.0
