@@ -32,11 +32,12 @@ class ExpertStep:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A token-exact training example; only `response_ids` carry loss."""
+    """A token-exact training example; only `response_ids` carry loss, and of them only the `trained` ones if given."""
 
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
     images: tuple[bytes, ...]
+    trained: tuple[bool, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.prompt_ids) + len(self.response_ids)

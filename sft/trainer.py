@@ -58,7 +58,10 @@ def collate(samples: Sequence[Sample], codec: Codec) -> dict[str, Tensor]:
     longest = max(len(s.response_ids) for s in samples)
     labels = torch.full((len(samples), longest), IGNORE)
     for i, sample in enumerate(samples):
-        labels[i, longest - len(sample.response_ids) :] = torch.tensor(sample.response_ids)
+        reply = torch.tensor(sample.response_ids)
+        if sample.trained is not None:
+            reply[~torch.tensor(sample.trained)] = IGNORE
+        labels[i, longest - len(sample.response_ids) :] = reply
     return {**inputs, "labels": labels}
 
 

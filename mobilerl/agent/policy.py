@@ -40,7 +40,7 @@ class EnginePolicy:
         self.max_wait_s = max_wait_s
         self.expected: Callable[[], int] = lambda: 1
         self._waiting: list[_Waiting] = []
-        self._running = False
+        self._running: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def act(self, messages: Messages, images: Sequence[bytes], sampling: Sampling, key: str = "") -> Completion:
@@ -63,15 +63,15 @@ class EnginePolicy:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._running and self._waiting:
-            self._running = True
-            batch = sorted(self._waiting, key=lambda w: w.key)
+        if self._running is None:
+            batch = sorted((w for w in self._waiting if not w.future.done()), key=lambda w: w.key)
             self._waiting = []
-            task = asyncio.get_running_loop().create_task(self._run(batch))
-            task.add_done_callback(lambda t: self._finished())
+            if batch:
+                self._running = asyncio.get_running_loop().create_task(self._run(batch))
+                self._running.add_done_callback(lambda task: self._finished())
 
     def _finished(self) -> None:
-        self._running = False
+        self._running = None
         if self.max_wait_s is not None and self._waiting:
             self._flush()
         else:
@@ -84,11 +84,12 @@ class EnginePolicy:
             part = [w for w in batch if w.request.sampling == sampling]
             try:
                 results = await asyncio.to_thread(self.engine.generate, [w.request for w in part])
+                pairs = list(zip(part, results, strict=True))
             except Exception as error:  # handed on, never swallowed: each waiting episode raises it
                 for waiting in part:
                     if not waiting.future.done():
                         waiting.future.set_exception(error)
                 continue
-            for waiting, completion in zip(part, results, strict=True):
+            for waiting, completion in pairs:
                 if not waiting.future.done():
                     waiting.future.set_result(completion)

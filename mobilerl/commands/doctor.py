@@ -74,7 +74,7 @@ _LOCAL = (("transformers", "5.5.3"), ("accelerate", "1.15"), ("peft", "0.21"), (
 def _python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     fits = (3, 11) <= sys.version_info[:2] <= (3, 12)
-    return Finding("Python", fits, True, version, "PYTHON=python3.11 bash recipes/sft.sh (apt-get install -y python3.11)")
+    return Finding("Python", fits, True, version, "apt-get install -y python3.11 python3.11-venv")
 
 
 def _package(name: str, lowest: str, cure: str, needed: bool = True) -> Finding:
@@ -134,6 +134,7 @@ def _wandb() -> Finding:
 def _kvm() -> Finding:
     device = Path("/dev/kvm")
     if not device.exists():
-        return Finding("KVM", False, False, "no /dev/kvm (for Android emulators)", "modprobe kvm_intel || modprobe kvm_amd")
+        cure = "modprobe kvm_intel || modprobe kvm_amd"
+        return Finding("KVM", False, False, "no /dev/kvm (for Android emulators)", cure)
     usable = os.access(device, os.R_OK | os.W_OK)
     return Finding("KVM", usable, False, "/dev/kvm" if usable else "no access to /dev/kvm", "usermod -aG kvm $USER")

@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 
 from envs.phone.tasks import suite
-
 from mobilerl.config import AgentSection, ConfigError, Recipe, load_recipe
 from mobilerl.eval.report import compare, percent, print_results, read_results
 from mobilerl.eval.run import AGENTS, RESULTS, evaluate, find_model
@@ -28,7 +27,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
     sim.add_argument("--agent", choices=AGENTS, default="policy")
     sim.add_argument("--model", type=Path, metavar="DIR", help="checkpoint folder, or a run directory for its newest")
     sim.add_argument("--split", choices=("train", "test", "all"), default="test",
-                     help="test (default): held-out instances of every template; train: training instances")  # fmt: skip
+                     help="test (default): held-out instances of every template; train: training ones")  # fmt: skip
     sim.add_argument("--template", action="append", default=[], metavar="NAME", help="only this one; can be repeated")
     sim.add_argument("--trials", type=int, metavar="N", help="episodes per instance (default: eval.trials)")
     sim.add_argument("--instances", type=int, metavar="N", help="instances per template (default: eval.instances)")
@@ -37,7 +36,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
                      "eval.pass_k_instances instances per template")  # fmt: skip
     sim.add_argument("--out", type=Path, metavar="DIR", help="where results.json goes")
     sim.add_argument("--reuse", action="store_true", help="keep results that are there with the very same protocol")
-    sim.add_argument("--compare", type=Path, metavar="RESULTS", help="earlier results.json to compare with, by instance")
+    sim.add_argument("--compare", type=Path, metavar="RESULTS", help="an earlier results.json to compare with")
     sim.add_argument("--config", type=Path, metavar="RECIPE.toml")
     sim.add_argument("--list", action="store_true", help="list the task templates and stop")
     sim.set_defaults(run=run, takes_settings=True)
@@ -57,8 +56,9 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     trials, instances, temperature = _amounts(args, recipe)
     with console.status("playing"):
         results = evaluate(
-            recipe, args.agent, args.model, args.split, trials, instances, temperature, args.out, args.template, args.reuse
-        )
+            recipe, args.agent, args.model, args.split, trials, instances, temperature, args.out,
+            templates=args.template, reuse=args.reuse,
+        )  # fmt: skip
     print_results(results, console)
     if unseen := results.get(UNSEEN):
         low, high = unseen["ci95"]
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
             f"templates never trained on: {percent(unseen['success_rate'])}  95% interval {percent(low)} to "
             f"{percent(high)}  ({unseen['successes']}/{unseen['trials']} trials)"
         )
-    console.print(f"written to {args.out / RESULTS}", markup=False, highlight=False)
+    console.print(f"written to {args.out / RESULTS}", markup=False, highlight=False, soft_wrap=True)
     if args.compare:
         compare(args.compare, args.out / RESULTS, console)
     return 0
@@ -94,7 +94,7 @@ def _recipe(args: argparse.Namespace, settings: Sequence[str], console: Console)
         return load_recipe(args.config, settings)
     given = sorted({word.split("=")[0] for word in settings if word.startswith("--agent.")})
     says = f"; from the command line: {', '.join(given)}" if given else ""
-    console.print(f"agent settings from the checkpoint{says}", markup=False, highlight=False)
+    console.print(f"agent settings from the checkpoint{says}", markup=False, highlight=False, soft_wrap=True)
     return load_recipe(args.config, [*saved_flags(saved, given), *settings])
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -55,6 +56,8 @@ class Codec:
         )
         self._pixels: OrderedDict[bytes, tuple[np.ndarray, np.ndarray]] = OrderedDict()
         self._cached_bytes = 0
+        self._cache_lock = threading.Lock()
+        """Episodes encode in the event loop's thread while a sampler or a learner collates in others."""
 
     @classmethod
     def load(cls, path: str | Path, max_pixels: int | None = None) -> Codec:
@@ -99,9 +102,10 @@ class Codec:
 
     def pixels(self, png: bytes) -> tuple[np.ndarray, np.ndarray]:
         """(patches (N, D) float32, grid (3,) = time, height, width in patches) of a PNG."""
-        if (hit := self._pixels.get(png)) is not None:
-            self._pixels.move_to_end(png)
-            return hit
+        with self._cache_lock:
+            if (hit := self._pixels.get(png)) is not None:
+                self._pixels.move_to_end(png)
+                return hit
         image = Image.open(io.BytesIO(png)).convert("RGB")
         size = {"min_pixels": 4 * 28 * 28, "max_pixels": self.max_pixels} if self.max_pixels else {}
         if self.max_pixels:
@@ -114,11 +118,14 @@ class Codec:
         return entry
 
     def _remember(self, png: bytes, entry: tuple[np.ndarray, np.ndarray]) -> None:
-        self._pixels[png] = entry
-        self._cached_bytes += entry[0].nbytes
-        while self._cached_bytes > PIXEL_CACHE_BYTES and len(self._pixels) > 1:
-            _, old = self._pixels.popitem(last=False)
-            self._cached_bytes -= old[0].nbytes
+        with self._cache_lock:
+            if png in self._pixels:  # made by two threads at once
+                return
+            self._pixels[png] = entry
+            self._cached_bytes += entry[0].nbytes
+            while self._cached_bytes > PIXEL_CACHE_BYTES and len(self._pixels) > 1:
+                _, old = self._pixels.popitem(last=False)
+                self._cached_bytes -= old[0].nbytes
 
     # --- batches ---------------------------------------------------------------------------------------------
 

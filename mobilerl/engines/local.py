@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
 import threading
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from transformers import AutoModelForImageTextToText
 from mobilerl.algorithms.losses import aggregation_weights
 from mobilerl.engines.base import MicroBatch, Objective, Request
 from mobilerl.engines.codec import Codec
+from mobilerl.engines.sampler import length_batches, sample
 from mobilerl.records import Batch, Completion, Row
 
 STATE_FILE = "trainer.pt"
@@ -25,14 +26,14 @@ ADAPTER_FILE = "adapter_config.json"
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
-    """`micro_tokens` bounds rows x longest row of a micro-batch, `generate_batch` the rows of one generation call."""
+    """`micro_tokens` bounds rows x longest row of a micro-batch, `generate_batch` the rows that are sampled at once."""
 
     learning_rate: float = 1e-4
     weight_decay: float = 0.0
     warmup_steps: int = 0
     grad_clip: float = 1.0
     micro_tokens: int = 16384
-    generate_batch: int = 64
+    generate_batch: int = 24
     temperature: float = 1.0
     """Of the rollouts: the trainer's log-probabilities are taken at the same temperature."""
     max_pixels: int | None = None
@@ -43,7 +44,7 @@ class LocalSettings:
 
 
 class LocalEngine:
-    """Holds a checkpoint of any Qwen-VL-like class. The trainer's weights are the sampler's: publishing costs nothing."""
+    """Holds a checkpoint of any Qwen-VL-like class. Trainer and sampler share the weights: publishing costs nothing."""
 
     def __init__(self, path: Path, settings: LocalSettings) -> None:
         self.settings = settings
@@ -72,38 +73,19 @@ class LocalEngine:
 
     # --- sampling --------------------------------------------------------------------------------------------
 
-    @torch.no_grad()
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        done: list[Completion] = []
-        for start in range(0, len(requests), self.settings.generate_batch):
-            with self._weights:
-                done.extend(self._generate(requests[start : start + self.settings.generate_batch]))
-        return done
-
-    def _generate(self, requests: Sequence[Request]) -> list[Completion]:
-        sampling = requests[0].sampling
-        if any(r.sampling != sampling for r in requests):
+        if len({r.sampling for r in requests}) > 1:
             raise ValueError("requests of one call must share their sampling settings")
-        inputs = self.codec.collate(
-            [r.prompt_ids for r in requests], [r.images for r in requests], pad_left=True, device=self.device
-        )
-        drawn = {"do_sample": True, "temperature": sampling.temperature, "top_k": 0, "top_p": 1.0}
-        out = self.accelerator.unwrap_model(self.model).generate(
-            **inputs, max_new_tokens=sampling.max_new_tokens, suppress_tokens=list(self.codec.banned_ids),
-            eos_token_id=self.codec.eos_id, pad_token_id=self.codec.pad_id, return_dict_in_generate=True,
-            output_scores=True, **(drawn if sampling.temperature > 0 else {"do_sample": False}),
-        )  # fmt: skip
-        tokens = out.sequences[:, inputs["input_ids"].shape[1] :]
-        scores = torch.stack(out.scores, dim=1).float()
-        logps = (scores.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - scores.logsumexp(-1)).tolist()
-        return [
-            self._completion(r, ids, lp) for r, ids, lp in zip(requests, tokens.tolist(), logps, strict=True)
-        ]
-
-    def _completion(self, request: Request, ids: list[int], logps: list[float]) -> Completion:
-        length = ids.index(self.codec.eos_id) + 1 if self.codec.eos_id in ids else len(ids)
-        kept = tuple(ids[:length])
-        return Completion(request.prompt_ids, kept, tuple(logps[:length]), self.version, self.codec.decode(kept))
+        done: dict[int, Completion] = {}
+        for part in length_batches(requests, self.settings.generate_batch):
+            with self._weights:
+                version = self.version
+                model = self.accelerator.unwrap_model(self.model)
+                drawn = sample(model, self.codec, [requests[i] for i in part], self.device)
+            for i, s in zip(part, drawn, strict=True):
+                text = self.codec.decode(s.ids)
+                done[i] = Completion(requests[i].prompt_ids, tuple(s.ids), tuple(s.logprobs), version, text)
+        return [done[i] for i in range(len(requests))]
 
     # --- scoring ---------------------------------------------------------------------------------------------
 
@@ -120,6 +102,8 @@ class LocalEngine:
     def _reference_logp(self, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
         if self._reference is not None:
             return self._logp(self._reference, rows)
+        if not self.settings.lora_rank:
+            raise ValueError("this engine keeps no reference weights; make it with LocalSettings(reference=True)")
         with self.accelerator.unwrap_model(self.model).disable_adapter():
             return self._logp(self.model, rows)
 
@@ -152,7 +136,7 @@ class LocalEngine:
         advantage = torch.tensor(batch.advantages, dtype=torch.float32, device=device)
         replayed = torch.tensor(batch.replayed, device=device)
 
-        metrics: dict[str, float] = defaultdict(float)
+        metrics: dict[str, float] = {}
         self.optimizer.zero_grad()
         for part in self._micro_batches(rows):
             logp, part_mask = self._logp(self.model, [rows[i] for i in part])
@@ -164,7 +148,7 @@ class LocalEngine:
             self.accelerator.backward(loss)
             _accumulate(metrics, {"loss": loss.detach(), **parts})
         metrics["grad_norm"] = self._step()
-        return dict(metrics)
+        return metrics
 
     def _step(self) -> float:
         """Clips, steps, and returns the gradient norm before clipping. A non-finite gradient is not applied."""
@@ -197,7 +181,9 @@ class LocalEngine:
         return self.version
 
     def save(self, path: Path) -> None:
-        self.accelerator.unwrap_model(self.model).save_pretrained(path)
+        model = self.accelerator.unwrap_model(self.model)
+        model.save_pretrained(path)
+        model.config.save_pretrained(path)  # an adapter's folder would have none, and the codec needs it
         self.codec.save(path)
         state = {
             "optimizer": self.optimizer.state_dict(),
@@ -248,4 +234,7 @@ def _pad(values: Sequence[Sequence[float]], width: int) -> Tensor:
 
 def _accumulate(total: dict[str, float], parts: dict[str, Tensor]) -> None:
     for name, value in parts.items():
-        total[name] = max(total[name], float(value)) if name.endswith("_max") else total[name] + float(value)
+        if name.endswith("_max"):
+            total[name] = max(total.get(name, -math.inf), float(value))
+        else:
+            total[name] = total.get(name, 0.0) + float(value)

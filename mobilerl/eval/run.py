@@ -1,4 +1,4 @@
-"""One evaluation on the suite `sim`, from a recipe to results.json, with everything that affects the score written down."""
+"""One evaluation on the suite `sim`: from a recipe to results.json, which holds everything that affects the score."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from envs.base import Task
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks import suite
 from mobilerl import __version__
-from mobilerl.agent.actor import Actor, ModelActor
+from mobilerl.agent.actor import ModelActor
 from mobilerl.agent.context import prompt_hash
 from mobilerl.agent.policy import EnginePolicy
 from mobilerl.config import ConfigError, Recipe
@@ -121,8 +121,7 @@ def leak_verdict(recipe: Recipe, instances: int) -> str:
     trained = suite.train_tasks(max(recipe.tasks.per_template, recipe.sft.demos_per_template))
     tested = suite.test_tasks(instances)
     suite.check_no_leak(trained, tested)
-    return f"passed: {len(tested)} held-out instances share no template reserved for testing, parameters or seed with " \
-           f"{len(trained)} training instances"  # fmt: skip
+    return f"passed: {len(tested)} held-out instances share no parameters or seeds with {len(trained)} training ones"
 
 
 def weights_digest(folder: Path) -> str:

@@ -8,15 +8,18 @@ retried on another device and never becomes a reward; no await is without a dead
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
-from envs.base import MobileEnv, Task
+from envs.base import InfraError, MobileEnv, Task
 from mobilerl.agent.actor import Actor
 from mobilerl.records import Group, Status, Trajectory
 from mobilerl.rollout.episode import EpisodeSettings, run_episode
+
+CLOSE_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +68,14 @@ class Collector:
         settings: CollectorSettings,
         poke: Callable[[], None] = lambda: None,
     ) -> None:
+        if not envs or len({env.device_id for env in envs}) < len(envs):
+            raise ValueError("a collector needs at least one device, and devices need different device_ids")
         self.envs, self.actor, self.settings = list(envs), actor, settings
         self.counts: Counter[str] = Counter()
         self.busy_s = 0.0
         self._poke = poke
         self._jobs: list[_Job] = []
+        self._idle: dict[str, MobileEnv] = {env.device_id: env for env in self.envs}
         self._open: dict[str, _OpenGroup] = {}
         self._ready: asyncio.Queue[Group | None] = asyncio.Queue()
         self._arrived = asyncio.Condition()
@@ -85,8 +91,13 @@ class Collector:
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
-        for env in self.envs:
-            await env.close()
+        await asyncio.gather(*(self._close_env(env) for env in self.envs))
+
+    async def _close_env(self, env: MobileEnv) -> None:
+        """A device that fails or hangs now is not needed any more, and must not keep the others open."""
+        with contextlib.suppress(InfraError, TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await env.close()
 
     async def __aenter__(self) -> Collector:
         await self.start()
@@ -104,8 +115,18 @@ class Collector:
 
     @property
     def playing(self) -> int:
-        """Episodes that are, or are about to be, on a device: how many can ask the policy at once."""
-        return min(len(self.envs), self.unfinished)
+        """Episodes that are, or are about to be, on a device: how many can ask the policy at once.
+
+        An idle device does not count when it has failed on all that is queued: a policy that waited for it would wait
+        until the deadlines of the others.
+        """
+        queued, taking = list(self._jobs), 0
+        for env in self._idle.values():
+            job = self._job_for(env, queued)
+            if job is not None:
+                queued.remove(job)
+                taking += 1
+        return len(self.envs) - len(self._idle) + taking
 
     async def dispatch(self, task: Task, group_id: str, size: int | None = None) -> None:
         """Queues the episodes of one group. `group_id` must be new."""
@@ -136,13 +157,18 @@ class Collector:
 
     async def _next_ready(self) -> Group | None:
         """Waits for a group, and raises what a worker died of instead of waiting for ever."""
+        if not self._workers:
+            raise RuntimeError("the collector has not been started")
         getter = asyncio.create_task(self._ready.get())
-        done, _ = await asyncio.wait([getter, *self._workers], return_when=asyncio.FIRST_COMPLETED)
-        if getter in done:
-            return getter.result()
-        getter.cancel()
+        try:
+            done, _ = await asyncio.wait([getter, *self._workers], return_when=asyncio.FIRST_COMPLETED)
+            if getter in done:
+                return getter.result()
+        finally:
+            getter.cancel()  # or, should the caller be cancelled, it would take a group that nobody sees
         for worker in done:
-            worker.result()
+            if not worker.cancelled():
+                worker.result()
         raise RuntimeError("the collector was closed while groups were being collected")
 
     # --- playing ---------------------------------------------------------------------------------------------
@@ -153,17 +179,26 @@ class Collector:
             started = asyncio.get_running_loop().time()
             trajectory = await run_episode(env, self.actor, job.task, job.id, self.settings.episode)
             self.busy_s += asyncio.get_running_loop().time() - started
+            self._idle[env.device_id] = env
             await self._ended(job, trajectory)
+            self._poke()
 
     async def _take(self, env: MobileEnv) -> _Job:
-        """The first job this device has not failed on; one it has failed on only when no other device could."""
+        """Waits for a job this device may play, and leaves the queue and the idle devices in one step."""
         async with self._arrived:
-            while True:
-                for job in self._jobs:
-                    if env.device_id not in job.failed_on or len(job.failed_on) >= len(self.envs):
-                        self._jobs.remove(job)
-                        return job
+            while (job := self._job_for(env, self._jobs)) is None:
                 await self._arrived.wait()
+            self._jobs.remove(job)
+            del self._idle[env.device_id]
+        self._poke()
+        return job
+
+    def _job_for(self, env: MobileEnv, jobs: Sequence[_Job]) -> _Job | None:
+        """The first job this device has not failed on; one it has failed on only when no other device could."""
+        for job in jobs:
+            if env.device_id not in job.failed_on or len(job.failed_on) >= len(self.envs):
+                return job
+        return None
 
     async def _ended(self, job: _Job, trajectory: Trajectory) -> None:
         """Files a trajectory under its group, or sends a failed episode to another device."""
@@ -173,8 +208,8 @@ class Collector:
             job.failed_on.add(trajectory.device_id)
             if job.tries <= self.settings.max_retries:
                 self.counts["retried"] += 1
+                self._jobs.insert(0, job)
                 async with self._arrived:
-                    self._jobs.insert(0, job)
                     self._arrived.notify_all()
                 return
         group = self._open[job.group]
@@ -186,7 +221,6 @@ class Collector:
             group.trajectories[job.slot] = trajectory
         if group.waiting == 0:
             self._close_group(job.group)
-        self._poke()
 
     def _close_group(self, group_id: str) -> None:
         group = self._open.pop(group_id)

@@ -28,13 +28,15 @@ async def run_episode(
     start = time.monotonic()
     steps: list[Step] = []
     try:
-        async with asyncio.timeout(settings.deadline_s):
+        async with asyncio.timeout(settings.deadline_s) as deadline:
             status = await _play(env, actor, task, episode_id, settings, steps)
             reward = await env.score()
         error = ""
     except InfraError as fault:
         status, reward, error = Status.INFRA_ERROR, 0.0, str(fault)
     except TimeoutError:
+        if not deadline.expired():  # the policy's own, say: no device is to blame
+            raise
         status, reward = Status.INFRA_ERROR, 0.0
         error = f"{env.device_id}: the episode missed its deadline of {settings.deadline_s:g} s"
     return Trajectory(

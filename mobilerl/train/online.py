@@ -197,7 +197,7 @@ class OnlineTrainer:
         policy.expected = lambda: collector.playing
         if staleness == 0:
             return collector, InTurns(collector, self.sampler, self.rng)
-        return collector, Ahead(collector, self.sampler, self.rng, staleness)
+        return collector, Ahead(collector, self.sampler, self.rng, staleness, lambda: self.engine.version)
 
     def _out_of_time(self) -> bool:
         limit = self.recipe.train.max_minutes
@@ -251,5 +251,5 @@ def _informative_groups(groups: Sequence[Group], credited: Sequence[Credited]) -
 
 
 def _counted(counts: Counter[str]) -> dict[str, float]:
-    names = ("infra_errors", "retried", "lost_groups")
+    names = ("infra_errors", "retried", "lost_groups", "stale_groups")
     return {f"rollout/{name}": counts.get(name, 0) for name in names}

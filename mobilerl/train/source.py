@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Protocol
 
 from mobilerl.records import Group
@@ -28,20 +29,38 @@ class InTurns:
 class Ahead:
     """Keeps up to `max_staleness` iterations' worth of groups in flight while the learner updates.
 
-    Groups are used in the order in which they end, and no more are dispatched than will be used within
-    `max_staleness` further iterations, so that a row is never more than that many versions old.
+    Groups are used in the order in which they end. No more are dispatched than `max_staleness` iterations use beyond
+    the current one, so few come back too old; one that does (its devices were slow) is dropped, counted under the
+    collector's `stale_groups`, and replaced.
     """
 
-    def __init__(self, collector: Collector, sampler: TaskSampler, rng: random.Random, max_staleness: int) -> None:
+    def __init__(self, collector: Collector, sampler: TaskSampler, rng: random.Random, max_staleness: int,
+                 version: Callable[[], int]) -> None:  # fmt: skip
         self.collector, self.sampler, self.rng = collector, sampler, rng
-        self.max_staleness = max_staleness
+        self.max_staleness, self.version = max_staleness, version
         self._in_flight = 0
 
     async def take(self, n: int, label: str) -> list[Group]:
-        missing = n * (1 + self.max_staleness) - self._in_flight
+        groups: list[Group] = []
+        missing = n
+        rounds = 0
+        while missing:
+            await self._fill(missing + n * self.max_staleness, f"{label}-{rounds}")
+            self._in_flight -= missing
+            # A group that was lost with its devices is not replaced here: it would hide that devices are dying.
+            ended = [group async for group in self.collector.ready(missing)]
+            fresh = [group for group in ended if not self._too_old(group)]
+            self.collector.counts["stale_groups"] += len(ended) - len(fresh)
+            groups += fresh
+            missing, rounds = len(ended) - len(fresh), rounds + 1
+        return groups
+
+    async def _fill(self, wanted: int, label: str) -> None:
+        missing = wanted - self._in_flight
         for i, task in enumerate(self.sampler.sample(missing, self.rng) if missing > 0 else []):
             await self.collector.dispatch(task, f"{label}-{i:03d}")
             self._in_flight += 1
-        groups = [g async for g in self.collector.ready(n)]
-        self._in_flight -= n
-        return groups
+
+    def _too_old(self, group: Group) -> bool:
+        oldest = min((s.completion.version for t in group.trajectories for s in t.steps), default=self.version())
+        return self.version() - oldest > self.max_staleness

@@ -1,0 +1,115 @@
+"""`python -m mobilerl.eval.table NAME=RESULTS ...`: evaluations side by side, as a Markdown table.
+
+A name that is given several times is one row: the same set-up with several seeds. Differences are against the first
+row of the same instances, paired by instance after averaging over the seeds; their interval resamples instances, so it
+does not hold the spread between seeds, which the column `by seed` shows.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from mobilerl.eval.report import difference, percent, read_results
+from mobilerl.eval.sim import UNSEEN
+from mobilerl.eval.statistics import wilson_interval
+
+HEADER = ("policy", "success", "95% interval", "by seed", "unseen templates", "pass@k", "episodes", "difference",
+          "95% of difference")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row: a name and the results of its seeds."""
+
+    name: str
+    results: tuple[Mapping[str, Any], ...]
+
+    @property
+    def pooled(self) -> dict[str, Any]:
+        """All seeds as if they were trials of one evaluation, with what `report.difference` needs."""
+        return {"suite": self.results[0]["suite"], "instances": [e for r in self.results for e in r["instances"]]}
+
+    @property
+    def instances(self) -> frozenset[str]:
+        return frozenset(e["task_id"] for r in self.results for e in r["instances"])
+
+
+def read_entries(words: Sequence[str]) -> list[Entry]:
+    """NAME=PATH words in order, equal names together. Raises ValueError for a word or a file that is not one."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for word in words:
+        name, _, path = word.partition("=")
+        if not name or not path:
+            raise ValueError(f"{word!r} is not NAME=RESULTS, such as SFT=runs/sft/eval/sim/results.json")
+        found.setdefault(name, []).append(read_results(Path(path)))
+    return [Entry(name, tuple(results)) for name, results in found.items()]
+
+
+def markdown(entries: Sequence[Entry]) -> str:
+    """The table; columns no row has anything in are left out."""
+    rows = []
+    for i, entry in enumerate(entries):
+        base = next((e for e in entries[:i] if e.instances == entry.instances), None)
+        rows.append([*_rates(entry), *_change(base, entry)])
+    columns = [(name, *cells) for name, *cells in zip(HEADER, *rows, strict=True) if any(cells)]
+    widths = [max(map(len, column)) for column in columns]
+    head, *body = zip(*columns, strict=True)
+    return "\n".join(_line(cells, widths) for cells in (head, ["-" * w for w in widths], *body))
+
+
+def _rates(entry: Entry) -> list[str]:
+    trials = sum(r["trials"] for r in entry.results)
+    successes = sum(r["successes"] for r in entry.results)
+    interval = wilson_interval(successes, trials)
+    seeds = [percent(r["success_rate"]) for r in entry.results]
+    unseen = [r[UNSEEN]["success_rate"] for r in entry.results if UNSEEN in r]
+    return [
+        entry.name,
+        percent(successes / trials if trials else None),
+        f"{percent(interval.low)} to {percent(interval.high)}",
+        ", ".join(seeds) if len(seeds) > 1 else "",
+        percent(fmean(unseen)) if unseen and None not in unseen else "",
+        _pass_k(entry),
+        str(trials),
+    ]
+
+
+def _pass_k(entry: Entry) -> str:
+    """The largest k every seed has, when there is one above 1."""
+    common = set.intersection(*(set(map(int, r["pass_at_k"])) for r in entry.results))
+    k = max(common, default=1)
+    return f"pass@{k} {percent(fmean(r['pass_at_k'][str(k)] for r in entry.results))}" if k > 1 else ""
+
+
+def _change(base: Entry | None, entry: Entry) -> tuple[str, str]:
+    if base is None:
+        return "", ""
+    found = difference(base.pooled, entry.pooled)
+    low, high = found.bootstrap.low, found.bootstrap.high
+    return f"{100 * found.difference:+.1f} points", f"{100 * low:+.1f} to {100 * high:+.1f}"
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (cell.replace("|", "/").ljust(width) for cell, width in zip(cells, widths, strict=True))
+    return f"| {' | '.join(padded)} |"
+
+
+def main(words: Sequence[str]) -> int:
+    try:
+        entries = read_entries(words)
+        if not entries:
+            raise ValueError("give at least one NAME=RESULTS")
+        print(markdown(entries))
+    except ValueError as error:
+        print(f"mobilerl: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

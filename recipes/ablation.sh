@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# The ablations of MobileRL, each with several seeds, from one warm-up and on one budget; a table at the end.
+#
+#   bash recipes/ablation.sh [--collect.tasks_per_iteration 16 ...]
+#
+# MINUTES of training per run (default 10), SEEDS to use (default "0 1"), VARIANTS to run (default: all below).
+# RUN_DIR is where they go (default: runs/ablation), SFT_DIR the warm-up's (default: runs/sft). More settings of the
+# environment: recipes/common.sh. Called again, it goes on where it stopped.
+
+# shellcheck source=recipes/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+SFT_DIR=${SFT_DIR:-$ROOT/runs/sft}
+RUN_DIR=${RUN_DIR:-$ROOT/runs/ablation}
+MINUTES=${MINUTES:-10}
+SEEDS=${SEEDS:-0 1}
+VARIANTS=${VARIANTS:-full no-adapr no-spa no-adapr-no-spa no-fcf}
+
+declare -A FLAGS=(
+    [full]=""
+    [no-adapr]="--algorithm.replay.type none"
+    [no-spa]="--algorithm.credit.spa false"
+    [no-adapr-no-spa]="--algorithm.replay.type none --algorithm.credit.spa false"
+    [no-fcf]="--algorithm.curriculum.type uniform"
+)
+declare -A NAMES=(
+    [full]="AdaGRPO" [no-adapr]="w/o AdaPR" [no-spa]="w/o SPA" [no-adapr-no-spa]="w/o AdaPR and SPA" [no-fcf]="w/o FCF"
+)
+
+for variant in $VARIANTS; do
+    [[ -v FLAGS[$variant] ]] || die "there is no variant '$variant'; choose from ${!FLAGS[*]}"
+done
+
+ensure_installed local,tracking
+[[ -d $SFT_DIR/final ]] || SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh"
+evaluate "$SFT_DIR/final" "$RUN_DIR/sft/eval/sim"
+rows=("SFT only=$RUN_DIR/sft/eval/sim/results.json")
+
+for variant in $VARIANTS; do
+    read -ra flags <<<"${FLAGS[$variant]}"
+    for seed in $SEEDS; do
+        run=$RUN_DIR/$variant/seed-$seed
+        say "$variant, seed $seed"
+        mapfile -t resume < <(resume_flag "$run")
+        mobilerl train --config "$RECIPES/adagrpo.toml" --run-dir "$run" --model "$SFT_DIR/final" \
+            --engine.type "$ENGINE" --train.seed "$seed" --train.max_minutes "$MINUTES" \
+            "${flags[@]}" "${resume[@]}" "$@"
+        evaluate "$run" "$run/eval/sim"
+        rows+=("${NAMES[$variant]}=$run/eval/sim/results.json")
+    done
+done
+
+table "${rows[@]}" | tee "$RUN_DIR/ablation.md"
+say "written to $RUN_DIR/ablation.md"

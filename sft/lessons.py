@@ -1,0 +1,92 @@
+"""Reading lessons: made-up screens of random words, for a model that starts from nothing.
+
+A pretrained model can already find a word on a screen and copy it; a tiny model with random weights cannot, and the few
+phrases that repeat in demonstrations let it memorise instead. Lessons teach just that skill, densely: one made-up screen
+is followed by several single-step instructions, and every reply is trained on. Words are drawn uniformly from the whole
+vocabulary, so that only reading helps.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mobilerl.engines.codec import Codec
+from sft.samples import Sample
+
+QUESTIONS = 6
+STATES = ("", "", "", " checked", " unchecked", " selected")
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    name: str
+    detail: str
+    state: str
+
+    def text(self, mark: int) -> str:
+        return f"{self.name}{'|' + self.detail if self.detail else ''}{self.state} <{mark}>\n"
+
+
+def _phrase(words: Sequence[str], rng: random.Random, most: int = 3) -> str:
+    return " ".join(rng.choices(words, k=rng.randint(1, most)))
+
+
+def _value(words: Sequence[str], rng: random.Random) -> str:
+    kind = rng.random()
+    if kind < 0.4:
+        return _phrase(words, rng)
+    if kind < 0.6:
+        return f"{rng.randint(0, 23)}:{rng.randint(0, 59):02d}"
+    if kind < 0.8:
+        return f"{rng.randint(0, 99)}.{rng.randint(0, 99):02d}"
+    return str(rng.randint(0, 99))
+
+
+def _screen(words: Sequence[str], rng: random.Random) -> list[_Line]:
+    lines: dict[str, _Line] = {}
+    for _ in range(rng.randint(3, 9)):
+        name = _phrase(words, rng) if rng.random() < 0.85 else _value(words, rng)
+        detail = _value(words, rng) if rng.random() < 0.5 else ""
+        lines.setdefault(name, _Line(name, detail, rng.choice(STATES)))
+    return list(lines.values())
+
+
+def _exchange(lines: Sequence[_Line], words: Sequence[str], rng: random.Random) -> tuple[str, str]:
+    """An instruction and the reply to it."""
+    mark = rng.randint(1, len(lines))
+    line = lines[mark - 1]
+    kind = rng.random()
+    if kind < 0.25:
+        text = _phrase(words, rng, 4) if rng.random() < 0.7 else _value(words, rng)
+        return f"type {text}\n", f'<think>type {text}</think><answer>do(action="Type", text="{text}")</answer>'
+    if kind < 0.5 and line.detail:
+        asked = f"what is {line.name}\n"
+        return asked, f'<think>finish {line.detail}</think><answer>finish(message="{line.detail}")</answer>'
+    verb, action = ("tap", "Tap") if rng.random() < 0.9 else ("hold", "Long Press")
+    asked = f"{verb} {line.name}\n"
+    return asked, f'<think>{verb} {line.name}</think><answer>do(action="{action}", element=<{mark}>)</answer>'
+
+
+def lessons(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> list[Sample]:
+    """`count` lessons of one screen and `QUESTIONS` exchanges each; only the replies carry loss."""
+    tokenizer = codec.tokenizer
+    user, assistant = (tokenizer.convert_tokens_to_ids(t) for t in ("<|user|>", "<|assistant|>"))
+
+    def ids(text: str) -> list[int]:
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    made = []
+    for _ in range(count):
+        lines = _screen(words, rng)
+        prompt = [user, *ids("".join(line.text(i) for i, line in enumerate(lines, 1)))]
+        tail: list[int] = []
+        trained: list[bool] = []
+        for _ in range(QUESTIONS):
+            asked, reply = _exchange(lines, words, rng)
+            question, answer = [user, *ids(asked), assistant], [*ids(reply), codec.eos_id]
+            tail += question + answer
+            trained += [False] * len(question) + [True] * len(answer)
+        made.append(Sample(tuple(prompt), tuple(tail), (), tuple(trained)))
+    return made

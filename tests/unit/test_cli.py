@@ -1,0 +1,163 @@
+import errno
+import json
+import shutil
+
+import pytest
+
+from mobilerl import cli
+from mobilerl.cli import main
+from mobilerl.commands import doctor
+from mobilerl.eval.run import evaluate
+from mobilerl.setup import save_agent
+
+
+def error_of(capsys, *words) -> str:
+    """The one line a command that must fail leaves on stderr."""
+    assert main(words) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("mobilerl: error: ")
+    return lines[0].removeprefix("mobilerl: error: ")
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    from mobilerl import tiny
+
+    path = tmp_path_factory.mktemp("model") / "tiny"
+    tiny.create(path, ["open the settings"], hidden=32, layers=1, heads=2)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("train", "--run-dir", "{dir}/r", "--train.sede", "3"), "did you mean 'train.seed'"),
+        (("train", "--run-dir", "{dir}/r", "--collect.group_size", "1"), "collect.group_size"),
+        (("train", "--run-dir", "{dir}/r", "--model", "{dir}/nix"), "there is no checkpoint folder"),
+        (("train", "--run-dir", "{dir}/r", "--config", "{dir}/nix.toml"), "there is no recipe"),
+        (("train", "--run-dir", "{dir}/r", "--resume"), "no run to resume"),
+        (("sft", "--run-dir", "{dir}/r", "--sft.learning_rate", "-1"), "sft.learning_rate"),
+        (("eval", "sim", "--out", "{dir}"), "--model DIR"),
+        (("eval", "sim", "--agent", "expert"), "--out DIR is missing"),
+        (("eval", "sim", "--model", "{dir}/nix", "--out", "{dir}"), "there is no checkpoint folder"),
+        (("eval", "sim", "--model", "{dir}", "--out", "{dir}"), "not a Hugging Face model folder"),
+        (("eval", "sim", "--agent", "noop", "--model", "{dir}", "--out", "{dir}"), "leave --model out"),
+        (("eval", "sim", "--agent", "noop", "--template", "Nix", "--out", "{dir}"), "no task template is called 'Nix'"),
+        (("eval", "sim", "--agent", "noop", "--trials", "0", "--out", "{dir}"), "--trials is 0"),
+        (("eval", "sim", "--agent", "noop", "--compare", "{dir}/x.json", "--out", "{dir}"), "no such results.json"),
+        (("view", "{dir}/nix"), "no such run directory"),
+        (("bench", "phone", "--steps", "0"), "--steps is 0"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(words, says, tmp_path, capsys):
+    assert says in error_of(capsys, *(w.format(dir=tmp_path) for w in words))
+
+
+@pytest.mark.parametrize("words", [(), ("fly",), ("eval", "sim", "--agent", "ghost"), ("view", "x", "--stray")])
+def test_usage_errors_exit_with_2(words, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    assert stopped.value.code == 2
+
+
+def test_checkpoint_with_cut_off_weights(checkpoint, tmp_path, capsys):
+    damaged = tmp_path / "damaged"
+    shutil.copytree(checkpoint, damaged)
+    with open(damaged / "model.safetensors", "r+b") as f:
+        f.truncate(1000)
+    assert "cannot be loaded" in error_of(capsys, "eval", "sim", "--model", str(damaged), "--out", str(tmp_path / "o"))
+
+
+def test_checkpoint_without_weights(checkpoint, tmp_path, capsys):
+    bare = tmp_path / "bare"
+    shutil.copytree(checkpoint, bare, ignore=shutil.ignore_patterns("*.safetensors"))
+    assert "no *.safetensors weights" in error_of(capsys, "eval", "sim", "--model", str(bare), "--out", str(tmp_path))
+
+
+def test_foreign_checkpoint(checkpoint, tmp_path, capsys):
+    foreign = tmp_path / "foreign"
+    shutil.copytree(checkpoint, foreign)
+    (foreign / "config.json").write_text(json.dumps({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}))
+    assert "cannot be loaded" in error_of(capsys, "eval", "sim", "--model", str(foreign), "--out", str(tmp_path / "o"))
+
+
+def test_damaged_agent_settings(checkpoint, tmp_path, capsys):
+    copy = tmp_path / "copy"
+    shutil.copytree(checkpoint, copy)
+    (copy / "agent.json").write_text('{"grounding": ')
+    assert "agent.json is damaged" in error_of(capsys, "eval", "sim", "--model", str(copy), "--out", str(tmp_path))
+
+
+def test_agent_settings_come_from_the_checkpoint_and_the_command_line_wins(checkpoint, tmp_path, capsys):
+    from mobilerl.config import AgentSection
+
+    run = tmp_path / "run"
+    shutil.copytree(checkpoint, run / "final")  # a run directory stands for its newest checkpoint
+    save_agent(AgentSection(screenshots=0, history_steps=2, max_new_tokens=5, max_invalid=1), run / "final")
+    words = ["eval", "sim", "--model", str(run), "--template", "TodoDue", "--instances", "1", "--engine.threads", "1"]
+    assert main([*words, "--agent.max_new_tokens", "3", "--out", str(tmp_path / "out")]) == 0
+    assert "from the checkpoint; from the command line: --agent.max_new_tokens" in capsys.readouterr().out
+    protocol = json.loads((tmp_path / "out" / "results.json").read_text())["protocol"]
+    assert protocol["model"] == str(run / "final") and len(protocol["weights_sha256"]) == 64
+    assert (protocol["agent.screenshots"], protocol["agent.history_steps"]) == (0, 2)
+    assert (protocol["agent.max_new_tokens"], protocol["agent.max_invalid"]) == (3, 1)
+
+
+def _fail(error):
+    def run(args, settings):
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (KeyboardInterrupt(), 130, "stopped; go on with --resume"),
+        (OSError(errno.ENOSPC, "No space left on device", "/runs/a"), 2, "the disk is full (/runs/a); make room"),
+        (KeyError("no task template is called 'Nix'"), 2, "mobilerl: error: no task template is called 'Nix'"),
+        (ValueError("two\nlines"), 2, "mobilerl: error: two lines"),
+    ],
+)
+def test_expected_errors(monkeypatch, capsys, tmp_path, error, code, says):
+    monkeypatch.setattr(cli.train, "run", _fail(error))
+    assert main(["train", "--run-dir", str(tmp_path)]) == code
+    assert says in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback_and_bugs_always_do(monkeypatch, tmp_path):
+    monkeypatch.setattr(cli.train, "run", _fail(ValueError("x")))
+    with pytest.raises(ValueError, match="x"):
+        main(["train", "--debug", "--run-dir", str(tmp_path)])
+    monkeypatch.setattr(cli.train, "run", _fail(TypeError("a bug")))
+    with pytest.raises(TypeError):
+        main(["train", "--run-dir", str(tmp_path)])
+
+
+def test_doctor_fails_only_for_what_the_local_run_needs(monkeypatch, capsys):
+    ok = doctor.Finding("torch", True, True, "2.13.0")
+    optional = doctor.Finding("adb", False, False, "not found", "apt-get install -y adb")
+    needed = doctor.Finding("transformers", False, True, "not installed", "pip install 'mobilerl[local]'")
+    monkeypatch.setattr(doctor, "examine", lambda: [ok, optional])
+    assert main(["doctor"]) == 0
+    monkeypatch.setattr(doctor, "examine", lambda: [ok, optional, needed])
+    assert main(["doctor"]) == 1
+    said = capsys.readouterr().out
+    assert "pip install 'mobilerl[local]'" in said and "missing for training on this machine: transformers" in said
+
+
+def test_doctor_compares_versions_by_number():
+    assert doctor._package("pytest", "8.4", "cure").ok
+    old = doctor._package("pytest", "1000.0", "cure")
+    assert not old.ok and "older than 1000.0" in old.detail and old.cure == "cure"
+    assert not doctor._package("no-such-package", "1", "cure").ok
+
+
+def test_view_and_bench(tmp_path, capsys):
+    from mobilerl.config import load_recipe
+
+    evaluate(load_recipe(None), "noop", None, "test", 1, 1, 0.0, tmp_path / "eval" / "sim", ["TodoDue"])
+    assert main(["view", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "view" / "index.html")
+    assert main(["bench", "phone", "--steps", "20", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps_per_s_xml_only"] > 0

@@ -1,0 +1,104 @@
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from mobilerl.config import ConfigError, Recipe, load_recipe, read_saved, save_recipe
+
+RECIPES = ("recipes/sft.toml", "recipes/adagrpo.toml")
+
+
+def write(tmp_path, text):
+    path = tmp_path / "recipe.toml"
+    path.write_text(text)
+    return path
+
+
+def test_defaults_are_a_valid_recipe():
+    recipe = load_recipe(None)
+    assert recipe.engine.type == "local" and recipe.collect.max_staleness == 0
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_that_come_along_are_valid(name, pytestconfig):
+    assert isinstance(load_recipe(pytestconfig.rootpath / name), Recipe)
+
+
+def test_command_line_wins_over_file_and_file_over_default(tmp_path):
+    path = write(tmp_path, "[train]\niterations = 7\nseed = 3\n[algorithm.replay]\ngamma = 0.5\n")
+    recipe = load_recipe(path, ["--train.iterations", "9", "--algorithm.credit.spa", "false"])
+    assert (recipe.train.iterations, recipe.train.seed, recipe.algorithm.replay.gamma) == (9, 3, 0.5)
+    assert recipe.algorithm.credit.spa is False
+    assert recipe.train.mini_batch == Recipe().train.mini_batch
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--train.sede", "1"], "did you mean 'train.seed'"),
+        (["--collect.group_size", "1"], "collect.group_size: Input should be greater than or equal to 2"),
+        (["--agent.screenshots", "two"], "agent.screenshots: Input should be a valid integer"),
+        (["--phone.popup_rate", "1.5"], "phone.popup_rate: Input should be less than or equal to 1"),
+        (["--agent.screen_style", "none"], 'agent.grounding = "mark" needs agent.screen_style = "marks"'),
+        (["--train.seed"], "--train.seed: expected one argument"),
+        (["stray"], "stray"),
+    ],
+)
+def test_wrong_flags_are_one_line_that_names_them(flags, says):
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(None, flags)
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[train]\niteration = 5\n", "train.iteration: there is no such setting; did you mean 'iterations'?"),
+        ("[trian]\niterations = 5\n", "trian: there is no such setting; did you mean 'train'?"),
+        ("[train]\niterations = 0\n", "train.iterations: Input should be greater than or equal to 1 (given: 0)"),
+        ("[train\n", "is not valid TOML"),
+    ],
+)
+def test_wrong_recipes_are_one_line_that_names_file_and_field(tmp_path, text, says):
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(path)
+    assert str(path) in str(caught.value) and says in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_missing_recipe(tmp_path):
+    with pytest.raises(ConfigError, match="there is no recipe"):
+        load_recipe(tmp_path / "nix.toml")
+
+
+def test_saved_recipe_reads_back_equal(tmp_path):
+    recipe = load_recipe(None, ["--train.seed", "5", "--agent.history_steps", "4"])
+    save_recipe(recipe, tmp_path / "config.json")
+    assert read_saved(tmp_path / "config.json") == recipe
+
+
+def test_damaged_or_foreign_saved_recipe(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"train": ')
+    with pytest.raises(ConfigError, match="is not a saved recipe"):
+        read_saved(path)
+    path.write_text(json.dumps({"vocab_size": 3}))
+    with pytest.raises(ConfigError, match="vocab_size: there is no such setting"):
+        read_saved(path)
+
+
+def test_environment_variables_do_not_leak_in(monkeypatch):
+    monkeypatch.setenv("TRAIN", '{"seed": 9}')
+    monkeypatch.setenv("MODEL", "elsewhere")
+    assert load_recipe(None) == Recipe() and load_recipe(None).model == ""
+
+
+@pytest.mark.parametrize("modules", ["mobilerl, mobilerl.config, envs", "mobilerl.cli"])
+def test_imports_are_quick_and_without_torch(modules, pytestconfig):
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    start = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], cwd=pytestconfig.rootpath, timeout=60)
+    assert done.returncode == 0
+    assert time.monotonic() - start < 2.0

@@ -1,0 +1,131 @@
+import json
+
+import pytest
+
+from envs.phone.tasks import suite
+from mobilerl.cli import main
+from mobilerl.config import ConfigError, load_recipe
+from mobilerl.eval import run as eval_run
+from mobilerl.eval import table
+from mobilerl.eval.report import EpisodeResult, build_results, write_results
+
+FEW = ("TodoDue", "ClockAlarmMissing", "MapsNoteDistance")  # trained, infeasible, reserved for testing
+
+
+def play(tmp_path, agent, *flags):
+    words = [w for name in FEW for w in ("--template", name)]
+    assert main(["eval", "sim", "--agent", agent, "--instances", "2", *words, "--out", str(tmp_path), *flags]) == 0
+    return json.loads((tmp_path / "results.json").read_text())
+
+
+def test_expert_earns_everything(tmp_path):
+    results = play(tmp_path, "expert", "--split", "all")
+    assert results["success_rate"] == 1.0 and results["unseen_templates"]["success_rate"] == 1.0
+    # "all" is 2 training and 2 held-out instances of each trained template, and 2 held-out ones of the other.
+    assert {name: row["trials"] for name, row in results["per_task"].items()} == {
+        "TodoDue": 4, "ClockAlarmMissing": 4, "MapsNoteDistance": 2,
+    }  # fmt: skip
+    assert results["per_task"]["ClockAlarmMissing"]["feasible"] is False
+    assert results["trials"] == 8 and results["errors"] == 0
+
+
+@pytest.mark.parametrize("agent", ["noop", "finish"])
+def test_agents_that_do_nothing_earn_nothing(tmp_path, agent):
+    results = play(tmp_path, agent, "--split", "all")
+    assert results["success_rate"] == 0.0 and results["unseen_templates"]["success_rate"] == 0.0
+
+
+def test_random_agent_is_repeatable(tmp_path):
+    flags = ("--split", "test", "--trials", "2", "--phone.popup_rate", "0.5")
+    first, second = play(tmp_path / "a", "random", *flags), play(tmp_path / "b", "random", *flags)
+    assert first == second
+    other = play(tmp_path / "c", "random", *flags, "--eval.seed", "1")
+    assert [e["steps"] for e in other["instances"]] != [e["steps"] for e in first["instances"]]
+
+
+def test_protocol_holds_what_affects_the_score(tmp_path):
+    protocol = play(tmp_path, "noop", "--phone.popup_rate", "0.25", "--phone.height", "800")["protocol"]
+    assert protocol["agent"] == "noop" and protocol["split"] == "test"
+    assert (protocol["popup_rate"], protocol["screen"]) == (0.25, "360x800")
+    assert (protocol["instances_per_template"], protocol["trials"], protocol["templates"]) == (2, 1, list(FEW))
+    assert protocol["held_out_seeds_from"] == suite.HELD_OUT_SEEDS
+    assert protocol["suite_templates"] == len(suite.TEMPLATES)
+    assert protocol["leak_guard"].startswith("passed")
+
+
+def test_results_are_reused_only_for_the_same_protocol(tmp_path, monkeypatch):
+    before = play(tmp_path, "noop")
+    monkeypatch.setattr(eval_run, "play", lambda *_: pytest.fail("played again"))
+    assert play(tmp_path, "noop", "--reuse") == before
+    with pytest.raises(pytest.fail.Exception):
+        play(tmp_path, "noop", "--reuse", "--phone.popup_rate", "0")
+
+
+def test_a_leak_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(suite, "train_tasks", lambda n: suite.test_tasks(n))
+    with pytest.raises(ValueError, match="leak"):
+        eval_run.evaluate(load_recipe(None), "noop", None, "test", 1, 1, 0.0, tmp_path)
+    assert not (tmp_path / "results.json").exists()
+
+
+def test_templates_outside_the_split(tmp_path):
+    with pytest.raises(ConfigError, match="--split train has no tasks of MapsNoteDistance"):
+        eval_run.choose_tasks("train", 1, ["MapsNoteDistance"])
+
+
+def test_pass_k_takes_its_amounts_from_the_recipe(tmp_path):
+    flags = ("--pass-k", "--eval.pass_k", "3", "--eval.pass_k_instances", "1", "--eval.trials", "9")
+    words = ("--agent", "finish", "--template", "TodoDue", "--out", str(tmp_path))
+    assert main(["eval", "sim", *words, *flags]) == 0
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert (results["trials"], results["protocol"]["instances_per_template"]) == (3, 1)
+
+
+def test_list_names_every_template(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    assert main(["eval", "sim", "--list"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in suite.TEMPLATES)
+
+
+def test_compare_prints_the_paired_difference(tmp_path, capsys):
+    play(tmp_path / "a", "noop")
+    play(tmp_path / "b", "expert", "--compare", str(tmp_path / "a" / "results.json"))
+    assert "0.0% -> 100.0%: +100.0 points on 4 paired instances" in capsys.readouterr().out
+
+
+# --- the table ---------------------------------------------------------------------------------------------------
+
+
+def results(path, wins, instances=4, trials=1):
+    """`wins[i]` successes of `trials` at instance i."""
+    episodes = [
+        EpisodeResult(f"T/{i}", "T", "Clock", True, "train", k, 0.0, k < wins[i], 3, "finished")
+        for i in range(instances)
+        for k in range(trials)
+    ]
+    write_results(path, build_results("sim", {}, episodes))
+    return path
+
+
+def test_table_pools_seeds_and_pairs_with_the_first_row(tmp_path):
+    words = [
+        f"SFT={results(tmp_path / 'a', [1, 0, 0, 0])}",
+        f"RL={results(tmp_path / 'b', [1, 1, 0, 0])}",
+        f"RL={results(tmp_path / 'c', [1, 1, 1, 1])}",
+        f"sampled={results(tmp_path / 'd', [2, 0], instances=2, trials=2)}",
+    ]
+    head, _, sft, rl, sampled = table.markdown(table.read_entries(words)).splitlines()
+    assert len({line.count("|") for line in (head, sft, rl, sampled)}) == 1
+    assert "| 25.0% " in sft and "points" not in sft
+    # 2 + 4 of 8; by instance 1, 1, 1/2, 1/2 against 1, 0, 0, 0: (0 + 1 + 1/2 + 1/2) / 4 = 50 points.
+    assert "| 75.0% " in rl and "| 50.0%, 100.0% |" in rl and "+50.0 points" in rl
+    # Other instances than the rows before it: nothing to pair with. One of two instances was ever solved.
+    assert "pass@2 50.0%" in sampled and "points" not in sampled
+
+
+def test_table_names_what_is_wrong(tmp_path, capsys):
+    assert table.main(["SFT"]) == 2
+    assert "'SFT' is not NAME=RESULTS" in capsys.readouterr().err
+    assert table.main([f"SFT={tmp_path / 'nix'}"]) == 2
+    assert "no such results.json" in capsys.readouterr().err
