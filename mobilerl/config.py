@@ -213,19 +213,23 @@ class TrackingSection(Section):
 class SftSection(Section):
     """Two-stage warm-up. Stage 1 is reasoning-free; stage 2 learns to think before it acts."""
 
-    demos_per_template: Positive = 60
+    demos_per_template: Positive = 40
+    lessons: Count = 16000
+    """Reading lessons for a model that starts from nothing; a pretrained checkpoint is not given any."""
+    lesson_batch: Positive = 16
+    lesson_rate: Rate = 2e-3
     single_steps: Count = 1
     """Single-step instructions per demonstrated step (stage 1)."""
-    stage1_epochs: Rate = 3.0
+    stage1_epochs: Rate = 1.0
     stage2_rounds: Positive = 2
     """Rounds of proposing, keeping what the expert would do, and training."""
-    stage2_epochs: Rate = 1.0
-    candidates: Positive = 4
+    stage2_epochs: Rate = 2.0
+    candidates: Positive = 1
     """Candidates per expert step that a proposer is asked for."""
     proposer_url: str = ""
     """OpenAI-compatible endpoint of the first proposer; empty for the built-in thought writer."""
     proposer_model: str = ""
-    batch_size: Positive = 64
+    batch_size: Positive = 32
     learning_rate: Rate = 1e-3
     warmup: Share = 0.05
     seed: int = 0
@@ -267,8 +271,9 @@ def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe at `path` with the dotted command-line `overrides` on top. Raises ConfigError."""
     data = _read_toml(path) if path else {}
     try:
-        source = CliSettingsSource(Recipe, cli_parse_args=list(overrides), cli_exit_on_error=False, cli_implicit_flags=False)
-        given = source()
+        given = CliSettingsSource(
+            Recipe, cli_parse_args=list(overrides), cli_exit_on_error=False, cli_implicit_flags=False
+        )()
     except SettingsError as error:
         raise ConfigError(_unknown_flag(str(error), overrides)) from None
     return validate(Recipe, _merge(data, given), str(path or "command line"))
@@ -342,7 +347,8 @@ def _unknown_flag(message: str, overrides: Sequence[str]) -> str:
     for word in overrides:
         name = word.removeprefix("--").split("=")[0]
         if word.startswith("--") and name not in flags:
-            return f"--{name}: there is no such setting{_hint(name, flags) if difflib.get_close_matches(name, flags) else ''}"
+            near = difflib.get_close_matches(name, flags)
+            return f"--{name}: there is no such setting{_hint(name, flags) if near else ''}"
     return message.splitlines()[0]
 
 

@@ -13,6 +13,7 @@ from mobilerl.rollout.episode import EpisodeSettings
 
 if TYPE_CHECKING:
     from mobilerl.engines.base import Engine
+    from mobilerl.engines.local import LocalSettings
 
 AGENT_FILE = "agent.json"
 """In a checkpoint folder: how the model was trained to see and act."""
@@ -49,7 +50,7 @@ def make_engine(
         raise ConfigError('engine.type = "verl" runs on GPUs with the extra mobilerl[verl]; use "local" here')
     import torch
 
-    from mobilerl.engines.local import LocalEngine, LocalSettings
+    from mobilerl.engines.local import LocalSettings
 
     torch.manual_seed(seed)
     if engine.threads:
@@ -59,7 +60,22 @@ def make_engine(
         grad_clip=engine.grad_clip, micro_tokens=engine.micro_tokens, temperature=temperature,
         max_pixels=engine.max_pixels, lora_rank=engine.lora_rank, reference=reference,
     )  # fmt: skip
-    return LocalEngine(Path(path), settings)
+    return _load(path, settings)
+
+
+def _load(path: str | Path, settings: LocalSettings) -> Engine:
+    """A folder that is damaged or of another kind of model is a ConfigError."""
+    from safetensors import SafetensorError
+
+    from mobilerl.engines.local import LocalEngine
+
+    try:
+        return LocalEngine(Path(path), settings)
+    except (SafetensorError, OSError, RuntimeError, ValueError, KeyError, AttributeError) as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ConfigError(
+            f"{path} cannot be loaded ({reason}); it is damaged or no Qwen-VL-like checkpoint: use another one"
+        ) from error
 
 
 def check_checkpoint(path: str | Path) -> None:

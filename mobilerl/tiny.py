@@ -23,7 +23,8 @@ from mobilerl.engines.codec import Codec
 
 SPECIAL = ("<|pad|>", "<|end|>", "<|unk|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>",
            "<|system|>", "<|user|>", "<|assistant|>")  # fmt: skip
-GRAMMAR = ("<think>", "</think>", "<answer>", "</answer>", "</think><answer>", ")</answer>", '")</answer>', 'do(action="Tap", element=', 'do(action="Long Press", element=',
+GRAMMAR = ("<think>", "</think>", "<answer>", "</answer>", "</think><answer>", ")</answer>", '")</answer>',
+           'do(action="Tap", element=', 'do(action="Long Press", element=',
            'do(action="Type", text="', 'do(action="Launch", app="', 'do(action="Swipe", direction="', '", dist="',
            'do(action="Back")', 'do(action="Home")', 'do(action="Enter")', 'do(action="Wait")', 'finish(message="',
            '")')  # fmt: skip
@@ -54,10 +55,11 @@ def build_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
     A space between two words is implied, every other space is a token of its own.
     """
     words = sorted({w for text in corpus for w in words_of(text) if not re.search(r"\d", w)})
-    pieces = [*(f"{i}" for i in range(10)), *(f"{i:02d}" for i in range(100)), *words, *string.ascii_letters, "_"]
-    tail = [*(f"##{i}" for i in range(10)), *(f"##{i:02d}" for i in range(100)), *(f"##{c}" for c in string.ascii_letters)]
+    numbers = [*(f"{i}" for i in range(10)), *(f"{i:02d}" for i in range(100))]
+    letters = [*string.ascii_letters, "_"]
     symbols = [*string.punctuation, "\n", SPACE]
-    tokens = [*SPECIAL, *(WORD_MARK + p for p in [*pieces, *symbols]), *tail, "##_"]
+    starts = [WORD_MARK + piece for piece in [*numbers, *words, *letters, *symbols]]
+    tokens = [*SPECIAL, *starts, *("##" + piece for piece in [*numbers, *letters])]
     vocab = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
 
     tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="<|unk|>", continuing_subword_prefix="##"))
@@ -85,21 +87,25 @@ def build_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
 
 def build_model(vocab_size: int, tokenizer: PreTrainedTokenizerFast, hidden: int, layers: int, heads: int,
                 vision_hidden: int, vision_layers: int) -> Qwen2_5_VLForConditionalGeneration:  # fmt: skip
-    """Random weights. Head size `hidden / heads` must be a multiple of 8 (three rotary sections)."""
+    """Random weights scaled by 1 / sqrt(hidden): Hugging Face's 0.02 suits wide models, a narrow one starts slowly.
+
+    Head size `hidden / heads` must be a multiple of 8 (three rotary sections).
+    """
     pairs = hidden // heads // 2
     sections = [pairs - 2 * (pairs // 4 + pairs // 8), pairs // 4 + pairs // 8, pairs // 4 + pairs // 8]
     ids = tokenizer.convert_tokens_to_ids
     config = Qwen2_5_VLConfig(
         text_config={
             "vocab_size": vocab_size, "hidden_size": hidden, "intermediate_size": 3 * hidden,
+            "initializer_range": hidden**-0.5,
             "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": heads,
             "max_position_embeddings": 4096, "tie_word_embeddings": True,
             "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": sections},
             "bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id,
         },
         vision_config={
-            "depth": vision_layers, "hidden_size": vision_hidden, "intermediate_size": 2 * vision_hidden, "num_heads": 2,
-            "out_hidden_size": hidden, "fullatt_block_indexes": list(range(vision_layers)),
+            "depth": vision_layers, "hidden_size": vision_hidden, "intermediate_size": 2 * vision_hidden,
+            "num_heads": 2, "out_hidden_size": hidden, "fullatt_block_indexes": list(range(vision_layers)),
         },
         image_token_id=ids("<|image_pad|>"), video_token_id=ids("<|video_pad|>"),
         vision_start_token_id=ids("<|vision_start|>"), vision_end_token_id=ids("<|vision_end|>"),

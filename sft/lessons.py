@@ -1,9 +1,9 @@
 """Reading lessons: made-up screens of random words, for a model that starts from nothing.
 
-A pretrained model can already find a word on a screen and copy it; a tiny model with random weights cannot, and the few
-phrases that repeat in demonstrations let it memorise instead. Lessons teach just that skill, densely: one made-up screen
-is followed by several single-step instructions, and every reply is trained on. Words are drawn uniformly from the whole
-vocabulary, so that only reading helps.
+A pretrained model can already find a word on a screen and copy it; a tiny model with random weights cannot, and the
+few phrases that repeat in demonstrations let it memorise instead. Lessons teach just that skill, densely: one made-up
+screen is followed by several single-step instructions, and every reply is trained on. Words are drawn uniformly from
+the whole vocabulary, so that only reading helps.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Line:
     state: str
 
     def text(self, mark: int) -> str:
-        return f"{self.name}{'|' + self.detail if self.detail else ''}{self.state} <{mark}>\n"
+        return f"{self.name}<{mark}>{' ' + self.detail if self.detail else ''}{self.state}\n"
 
 
 def _phrase(words: Sequence[str], rng: random.Random, most: int = 3) -> str:
@@ -66,7 +66,7 @@ def _exchange(lines: Sequence[_Line], words: Sequence[str], rng: random.Random) 
         return asked, f'<think>finish {line.detail}</think><answer>finish(message="{line.detail}")</answer>'
     verb, action = ("tap", "Tap") if rng.random() < 0.9 else ("hold", "Long Press")
     asked = f"{verb} {line.name}\n"
-    return asked, f'<think>{verb} {line.name}</think><answer>do(action="{action}", element=<{mark}>)</answer>'
+    return asked, f'<think>{verb} {line.name}<{mark}></think><answer>do(action="{action}", element=<{mark}>)</answer>'
 
 
 def lessons(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> list[Sample]:

@@ -35,12 +35,21 @@ class Proposer(Protocol):
 class ThoughtWriter:
     """Writes the thought from the expert's action, by template. It stands in for an instruct model where there is none.
 
-    It is told the answer, so its proposals always match; what a policy learns from it is to name what it will do
-    before it does it.
+    It is told the answer, so its proposals always match; what a policy learns from it is to name what it will do, and
+    with mark grounding the mark of what it will touch, before it does it.
     """
 
     def propose(self, steps: Sequence[ExpertStep], candidates: int) -> list[list[Proposal]]:
-        return [[Proposal(describe(step.action, step.screen), step.action)] for step in steps]
+        return [[Proposal(written_thought(step), step.action)] for step in steps]
+
+
+def written_thought(step: ExpertStep) -> str:
+    """The action in words: "tap Save<2>"."""
+    words = describe(step.action, step.screen)
+    if isinstance(step.action, (Tap, LongPress)):
+        element = step.screen.at(step.action.x, step.action.y, marked_only=True)
+        return f"{words}<{element.mark}>" if element else words
+    return words
 
 
 class PolicyProposer:

@@ -12,16 +12,18 @@ import torch
 from rich.console import Console
 from transformers import TrainerCallback
 
+from envs.phone.env import PhoneEnv
 from envs.phone.tasks import suite
 from mobilerl import tiny
 from mobilerl.agent.policy import EnginePolicy, Policy
-from mobilerl.config import ConfigError, Recipe, save_recipe
+from mobilerl.config import ConfigError, Recipe, read_saved, save_recipe
 from mobilerl.engines.base import Sampling
 from mobilerl.engines.codec import Codec
 from mobilerl.engines.local import load_model
 from mobilerl.setup import check_checkpoint, make_context, make_engine, make_phones, save_agent
 from mobilerl.train.tracking import Tracker
 from sft.demonstrations import demonstrations, single_steps
+from sft.lessons import lessons
 from sft.reasoning import PolicyProposer, Proposer, Reasoned, ThoughtWriter, bootstrap
 from sft.samples import ExpertStep, Sample, encode
 from sft.trainer import train
@@ -37,7 +39,7 @@ class WarmUp:
         self.recipe, self.run_dir = recipe, run_dir
         self.context = make_context(recipe.agent)
         self.console = Console()
-        self.phone = replace_popups(recipe)
+        self.phone = undisturbed_phone(recipe)
         self.steps_done = 0
 
     def say(self, text: str) -> None:
@@ -67,7 +69,20 @@ class WarmUp:
         self.say(f"{len(tasks)} demonstrations, {len(steps)} steps, of {len(suite.templates('train', True))} templates")
         return steps
 
+    def words(self) -> list[str]:
+        """Words the lessons are made of: all that the phone shows."""
+        return sorted({w for text in corpus(self.phone) for w in tiny.words_of(text) if w.isalpha()})
+
     # --- stages ----------------------------------------------------------------------------------------------
+
+    def read(self, base: Path) -> Path:
+        """Reading lessons, for a model that starts from nothing."""
+        settings = self.recipe.sft
+        if self.recipe.model or not settings.lessons:
+            return base
+        codec = Codec.load(base)
+        samples = lessons(self.words(), codec, settings.lessons, random.Random(f"{settings.seed}/lessons"))
+        return self._train("lessons", base, codec, samples, 1.0, settings.lesson_batch, settings.lesson_rate)
 
     def stage1(self, steps: Sequence[ExpertStep], base: Path) -> Path:
         """Reasoning-free: the expert's action without a thought, and single-step instructions."""
@@ -84,7 +99,7 @@ class WarmUp:
         for number in range(1, settings.stage2_rounds + 1):
             kept, share = bootstrap(steps, self._proposer(number, base), settings.candidates, rng)
             if not kept:
-                raise ConfigError(f"stage 2: no proposal of round {number} led to the expert's action; train stage 1 longer")
+                raise ConfigError(f"stage 2, round {number}: no proposal was the expert's action; train stage 1 longer")
             self.say(f"round {number}: thoughts kept for {share:.0%} of {len(steps)} steps")
             kept += self._written(steps, kept)
             codec = Codec.load(base, self.recipe.engine.max_pixels)
@@ -116,7 +131,8 @@ class WarmUp:
             return PolicyProposer(ServerPolicy(settings.proposer_url, settings.proposer_model), self.context, sampling)
         return ThoughtWriter()
 
-    def _train(self, name: str, base: Path, codec: Codec, samples: Sequence[Sample], epochs: float) -> Path:
+    def _train(self, name: str, base: Path, codec: Codec, samples: Sequence[Sample], epochs: float,
+               batch_size: int | None = None, learning_rate: float | None = None) -> Path:  # fmt: skip
         out = self.run_dir / name
         if out.is_dir():
             self.say(f"{name}: already there")
@@ -128,8 +144,8 @@ class WarmUp:
         with Tracker(self.run_dir, self.recipe.tracking.wandb, self.recipe.tracking.tensorboard,
                      self.recipe.tracking.project, f"{self.run_dir.name}") as tracker:  # fmt: skip
             report = Report(tracker, name, self.steps_done, self.console)
-            train(model, codec, samples, self.run_dir, epochs, settings.batch_size, settings.learning_rate,
-                  settings.warmup, settings.seed, [report])  # fmt: skip
+            train(model, codec, samples, self.run_dir, epochs, batch_size or settings.batch_size,
+                  learning_rate or settings.learning_rate, settings.warmup, settings.seed, [report])  # fmt: skip
             self.steps_done = report.last
         temporary = self.run_dir / f".{name}.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
@@ -158,17 +174,25 @@ class Report(TrainerCallback):
             self.console.print(f"  {self.stage} step {state.global_step}/{state.max_steps}  loss {loss:.3f}")
 
 
-def replace_popups(recipe: Recipe):  # noqa: ANN201
+def _claim(recipe: Recipe, run_dir: Path) -> None:
+    """Finished stages are taken over, so they must be of the same recipe. Raises ConfigError."""
+    saved = run_dir / "config.json"
+    if saved.is_file() and read_saved(saved) != recipe:
+        raise ConfigError(f"{run_dir} belongs to another recipe: choose another --run-dir, or delete it")
+    run_dir.mkdir(parents=True, exist_ok=True)
+    save_recipe(recipe, saved)
+
+
+def undisturbed_phone(recipe: Recipe) -> PhoneEnv:
     """One phone without pop-ups: recorded demonstrations do not show them."""
     return make_phones(recipe.phone.model_copy(update={"popup_rate": 0.0}), count=1)[0]
 
 
 def run(recipe: Recipe, run_dir: Path, stages: Sequence[int] = STAGES) -> Path:
     """Runs the stages; returns the last one's checkpoint, which is also copied to `final/`. Raises ConfigError."""
-    run_dir.mkdir(parents=True, exist_ok=True)
-    save_recipe(recipe, run_dir / "config.json")
+    _claim(recipe, run_dir)
     warm_up = WarmUp(recipe, run_dir)
-    checkpoint = warm_up.base()
+    checkpoint = warm_up.read(warm_up.base())
     steps = warm_up.expert_steps()
     if 1 in stages:
         checkpoint = warm_up.stage1(steps, checkpoint)

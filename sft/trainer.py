@@ -33,6 +33,8 @@ class LengthBatches:
 
     def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
         self.lengths, self.batch_size = lengths, batch_size
+        if not lengths:
+            raise ValueError("there are no samples to train on")
         self.generator = torch.Generator().manual_seed(seed)
 
     def __len__(self) -> int:
@@ -91,15 +93,18 @@ class SftTrainer(Trainer):
         return (loss, outputs) if return_outputs else loss
 
 
-def train(model: torch.nn.Module, codec: Codec, samples: Sequence[Sample], out: Path, epochs: float, batch_size: int,
-          learning_rate: float, warmup: float, seed: int, callbacks: Sequence[TrainerCallback] = ()) -> None:  # fmt: skip
-    """Trains in place. `warmup` is the share of the steps over which the learning rate rises; then it falls as a cosine."""
+def train(
+    model: torch.nn.Module, codec: Codec, samples: Sequence[Sample], out: Path, epochs: float, batch_size: int,
+    learning_rate: float, warmup: float, seed: int, callbacks: Sequence[TrainerCallback] = (),
+) -> None:  # fmt: skip
+    """Trains in place. Over the share `warmup` of the steps the learning rate rises; then it falls as a cosine."""
     batches = LengthBatches([len(s) for s in samples], batch_size, seed)
     args = TrainingArguments(
         output_dir=str(out), num_train_epochs=epochs, per_device_train_batch_size=batch_size, seed=seed,
         learning_rate=learning_rate, lr_scheduler_type="cosine", warmup_steps=int(warmup * epochs * len(batches)),
         weight_decay=0.01, max_grad_norm=1.0, adam_beta2=0.98, logging_steps=20, save_strategy="no", report_to=[],
-        bf16=torch.cuda.is_available(), remove_unused_columns=False, disable_tqdm=True, average_tokens_across_devices=False,
+        bf16=torch.cuda.is_available(), remove_unused_columns=False, disable_tqdm=True,
+        average_tokens_across_devices=False,
     )  # fmt: skip
     trainer = SftTrainer(model=model, args=args, train_dataset=SampleDataset(samples), codec=codec, batches=batches,
                          callbacks=list(callbacks))  # fmt: skip

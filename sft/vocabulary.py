@@ -11,8 +11,10 @@ from envs.phone.tasks import suite
 from sft.demonstrations import demonstrate
 
 INSTANCES = 4
-ACTION_WORDS = ("history app error tap hold type open swipe up down left right back home enter wait finish invalid nothing "
-                "short medium long infeasible field checked unchecked selected focused")  # fmt: skip
+ACTION_WORDS = (
+    "history app error tap hold type open swipe up down left right back home enter wait finish invalid nothing what is "
+    "short medium long infeasible field button checked unchecked selected focused"
+)
 
 
 def corpus(env: PhoneEnv) -> list[str]:

@@ -21,7 +21,7 @@ LAST_INPUT = 4
 
 @dataclass(frozen=True, slots=True)
 class Popup:
-    """`decline` and `accept` are button labels, "" for no such button; accepting leads to the app `leads_to`, or home."""
+    """`decline` and `accept` are button labels ("": no such button); accepting leads to the app `leads_to`, or home."""
 
     package: str
     title: str
@@ -39,10 +39,11 @@ class Popup:
 
 CATALOGUE = (
     Popup("com.android.vending", "Enjoying this app?", "Tell others what you think of it.", "Not now", "Rate", "Shop"),
-    Popup("com.android.systemui", "Battery low", "15 % left. Turn on battery saver?", "No thanks", "Settings", "Settings"),
-    Popup("com.android.systemui", "System update", "An update is ready to install.", "Later", "Install now"),
-    Popup("com.android.permissioncontroller", "Allow notifications?", "The app wants to send you news.", "Deny", "Manage",
+    Popup("com.android.systemui", "Battery low", "15 % left. Turn on battery saver?", "No thanks", "Settings",
           "Settings"),
+    Popup("com.android.systemui", "System update", "An update is ready to install.", "Later", "Install now"),
+    Popup("com.android.permissioncontroller", "Allow notifications?", "The app wants to send you news.", "Deny",
+          "Manage", "Settings"),
     Popup("com.android.vending", "Try premium", "No adverts for one month.", "No thanks", "Try it", "Shop"),
     Popup("com.android.systemui", "Storage almost full", "Some functions may not work.", "Dismiss", "Free up", "Files"),
     Popup("com.android.systemui", "USB connected", "This device is charging.", "OK"),

@@ -97,7 +97,7 @@ class Screen:
         """The screen as text, every line ended by a newline; "" for the style `none`.
 
         `mobilerl`: `Class;actions states;text;[x1,y1,x2,y2]`, indented by nesting, under a header.
-        `marks`: `text role states <mark>`; the role is left out where the text says enough.
+        `marks`: `name<mark> details role states`; the role is left out where the text says enough.
         """
         if style == "none":
             return ""
@@ -109,11 +109,12 @@ class Screen:
 
 
 def _marks_line(e: Element) -> str:
+    """`name<mark> details role states`. The mark follows the name at once: to copy it is to go on where the name ends."""
     if e.mark is None:
-        words = [e.text, *e.states]
-    else:
-        named = e.text and "edit" not in e.actions and "scroll" not in e.actions
-        words = [e.text, "" if named else e.role, *e.states, f"<{e.mark}>"]
+        return " ".join([e.text, *e.states]) + "\n"
+    name, _, details = e.text.partition("|")
+    named = name and "edit" not in e.actions and "scroll" not in e.actions
+    words = [f"{name or e.role}<{e.mark}>", details, e.role if name and not named else "", *e.states]
     return " ".join([w for w in words if w]) + "\n"
 
 

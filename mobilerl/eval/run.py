@@ -15,7 +15,7 @@ from mobilerl.agent.actor import ModelActor
 from mobilerl.agent.context import prompt_hash
 from mobilerl.agent.policy import EnginePolicy
 from mobilerl.config import ConfigError, Recipe
-from mobilerl.engines.base import Engine, Sampling
+from mobilerl.engines.base import Sampling
 from mobilerl.eval.agents import SCRIPTED, scripted_actor
 from mobilerl.eval.report import read_results, write_results
 from mobilerl.eval.sim import eval_tasks, play, results_of
@@ -163,26 +163,12 @@ def _play_script(
 def _play_policy(
     recipe: Recipe, folder: Path, temperature: float, envs: Sequence[PhoneEnv], tasks: Sequence[Task], trials: int
 ) -> list[Group]:
-    policy = EnginePolicy(_load_engine(recipe, folder, temperature))
+    # Log-probabilities of greedy replies are taken at temperature 1.
+    engine = make_engine(folder, recipe.engine, temperature or 1.0, seed=recipe.eval.seed)
+    policy = EnginePolicy(engine)
     actor = ModelActor(policy, make_context(recipe.agent), Sampling(temperature, recipe.agent.max_new_tokens))
 
     def connect(collector: Collector) -> None:
         policy.expected = lambda: collector.playing
 
     return play(envs, actor, tasks, trials, make_episode_settings(recipe.agent), connect, policy.poke)
-
-
-def _load_engine(recipe: Recipe, folder: Path, temperature: float) -> Engine:
-    """The engine with the checkpoint's weights. A folder that is damaged or of another kind is a ConfigError."""
-    from safetensors import SafetensorError
-
-    try:
-        # Log-probabilities of greedy replies are taken at temperature 1.
-        return make_engine(folder, recipe.engine, temperature or 1.0, seed=recipe.eval.seed)
-    except ConfigError:
-        raise
-    except (SafetensorError, OSError, RuntimeError, ValueError, KeyError, AttributeError) as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise ConfigError(
-            f"{folder} cannot be loaded ({reason}); it is damaged or no Qwen-VL-like checkpoint: use another one"
-        ) from error

@@ -24,7 +24,7 @@ class Credited:
 
 
 def assign_credit(groups: Sequence[Group], settings: CreditSection) -> list[Credited]:
-    """Group-relative advantages of the (shortest-path adjusted) rewards, over trajectories: B values for B trajectories."""
+    """Group-relative advantages of the (shortest-path adjusted) rewards: one value per trajectory."""
     trajectories = [t for g in groups for t in g.trajectories]
     if not trajectories:
         return []

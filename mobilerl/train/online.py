@@ -22,7 +22,7 @@ from mobilerl.config import ConfigError, Recipe, ReplaySection, read_saved, save
 from mobilerl.engines.base import Engine, Sampling
 from mobilerl.records import Group
 from mobilerl.rollout.collector import Collector, CollectorSettings
-from mobilerl.setup import make_context, make_engine, make_episode_settings, make_phones, read_agent
+from mobilerl.setup import check_checkpoint, make_context, make_engine, make_episode_settings, make_phones, read_agent
 from mobilerl.train import checkpoint
 from mobilerl.train.credit import Credited, assign_credit
 from mobilerl.train.learner import Learner
@@ -49,6 +49,7 @@ def _open_run(recipe: Recipe, run_dir: Path, resume: bool) -> Recipe:
     if not saved.is_file():
         if resume:
             raise ConfigError(f"{run_dir} holds no run to resume; leave --resume out to start one")
+        check_checkpoint(recipe.model)
         recipe = _with_checkpoints_agent(recipe)
         run_dir.mkdir(parents=True, exist_ok=True)
         save_recipe(recipe, saved)

@@ -63,7 +63,7 @@ SETTINGS = (
 
 def test_marks_style():
     assert parse(*SETTINGS).render("marks") == (
-        "Network\nlist <1>\nWi-Fi|Off unchecked <2>\nBluetooth checked <3>\nold field focused <4>\nbutton <5>\n"
+        "Network\nlist<1>\nWi-Fi<2> Off unchecked\nBluetooth<3> checked\nold<4> field focused\nbutton<5>\n"
     )
 
 
@@ -100,12 +100,12 @@ def test_a_clickable_child_keeps_its_own_line():
         clickable=True,
         cls="Row",
     )
-    assert parse(row).render("marks") == "Milk <1>\nDelete <2>\n"
+    assert parse(row).render("marks") == "Milk<1>\nDelete<2>\n"
 
 
 def test_a_check_box_on_its_own_is_marked():
     box = node(cls="android.widget.CheckBox", text="I agree", checkable=True, checked=True)
-    assert parse(box).render("marks") == "I agree checked <1>\n"
+    assert parse(box).render("marks") == "I agree<1> checked\n"
 
 
 def test_a_disabled_node_is_plain_text():
@@ -119,7 +119,7 @@ def test_text_and_description_are_joined_unless_equal():
 
 def test_a_list_inside_a_clickable_container_is_not_swallowed():
     rows = node(node(text="One"), node(text="Two"), cls="android.widget.ListView", scrollable=True)
-    assert parse(node(rows, clickable=True, cls="Frame")).render("marks") == "button <1>\nlist <2>\nOne\nTwo\n"
+    assert parse(node(rows, clickable=True, cls="Frame")).render("marks") == "button<1>\nlist<2>\nOne\nTwo\n"
 
 
 # 0.5 % of 999 x 1998 px is 4.995 x 9.99 px.

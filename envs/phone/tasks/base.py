@@ -1,4 +1,4 @@
-"""What a task template is, and the two helpers it works with: `Admin` (state over the transport) and `Hand` (experts)."""
+"""What a task template is, and its two helpers: `Admin` (state over the transport) and `Hand` (for experts)."""
 
 from __future__ import annotations
 

@@ -42,7 +42,10 @@ class _OneNote(Template):
 
 class NotesCreate(Template):
     app = "Notes"
-    instructions = ("Create a note titled {title} with the text {body}", "In Notes write {body} under the title {title}")
+    instructions = (
+        "Create a note titled {title} with the text {body}",
+        "In Notes write {body} under the title {title}",
+    )
     steps = 7
 
     @classmethod
