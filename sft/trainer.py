@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from mobilerl.engines.codec import Codec
 from sft.samples import Sample
@@ -108,4 +108,5 @@ def train(
     )  # fmt: skip
     trainer = SftTrainer(model=model, args=args, train_dataset=SampleDataset(samples), codec=codec, batches=batches,
                          callbacks=list(callbacks))  # fmt: skip
+    trainer.remove_callback(PrinterCallback)
     trainer.train()

@@ -109,7 +109,7 @@ class Screen:
 
 
 def _marks_line(e: Element) -> str:
-    """`name<mark> details role states`. The mark follows the name at once: to copy it is to go on where the name ends."""
+    """`name<mark> details role states`. The mark is right behind the name, where copying the name leads."""
     if e.mark is None:
         return " ".join([e.text, *e.states]) + "\n"
     name, _, details = e.text.partition("|")
