@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from envs.phone.canvas import Canvas, text_width
 from envs.phone.theme import RGB, WHITE, Theme, accent, bar_color, brightness, mix, rgb
@@ -69,6 +69,14 @@ def _text(brush: Brush, node: Node) -> None:
     for line in lines:
         brush.canvas.text(line, x, y, node.size, ink, node.align, node.bold, room=max(width, 8))
         y += pitch
+
+
+def _bubble(brush: Brush, node: Node) -> None:
+    """A chat message: the sender's own in the app's colour, the others' in grey."""
+    fill = mix(brush.theme.surface, brush.accent, 0.25) if node.color else brush.theme.divider
+    left, top, right, bottom = node.bounds
+    brush.canvas.round_rect(left, top + 2, right, bottom - 2, 16, fill)
+    _text(brush, replace(node, color=""))
 
 
 def _subtext(brush: Brush, node: Node) -> None:
@@ -283,4 +291,5 @@ LOOKS: dict[str, Look] = {
     "icon": _icon, "row_icon": _row_icon, "avatar": _avatar, "row": _row, "divider": _divider, "button": _button,
     "text_button": _text_button, "fab": _fab, "switch": _switch, "checkbox": _checkbox, "radio": _radio,
     "field": _field, "tile": _tile, "bottom_bar": _bottom_bar, "tab": _tab, "dialog": _dialog, "snack": _snack,
+    "bubble": _bubble,
 }  # fmt: skip

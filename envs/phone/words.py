@@ -13,8 +13,8 @@ LAST_NAMES = ("Adams", "Brown", "Clark", "Diaz", "Evans", "Fischer", "Garcia", "
 NOTE_TITLES = ("Groceries", "Ideas", "Holiday", "Recipes", "Books", "Birthday", "Garden", "Budget", "Packing", "Films",
                "Workout", "Presents", "Repairs", "Music", "Quotes", "Plans")  # fmt: skip
 NOTE_LINES = ("call the bank", "buy milk and bread", "water the plants", "fix the bike", "book a table",
-              "clean the car", "return the keys", "print the tickets", "send the letter", "feed the cat", "pay the rent",
-              "charge the camera")  # fmt: skip
+              "clean the car", "return the keys", "print the tickets", "send the letter", "feed the cat",
+              "pay the rent", "charge the camera")  # fmt: skip
 
 FOLDERS = ("Documents", "Downloads", "Music", "Pictures")
 NEW_FOLDERS = ("Work", "Home", "Family", "School", "Travel", "Health", "Taxes", "Letters", "Old", "Private")

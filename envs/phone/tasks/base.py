@@ -82,11 +82,18 @@ _COLUMN = re.compile(r"(?:^|, )([A-Za-z_][A-Za-z0-9_]*)=")
 
 
 def parse_rows(text: str) -> list[dict[str, Any]]:
-    """Reads what `content query` prints. A value may hold `, ` but not `, word=`, as on Android."""
+    """Reads what `content query` prints. The format is ambiguous, on Android too: a text may hold `, column=`.
+
+    A column that comes twice was typed by somebody. The later one is kept as part of the first one's value, so that
+    such a text can spoil a row but never make it look like the wanted one.
+    """
     rows = []
     for chunk in _ROW.split(text)[1:]:
         parts = _COLUMN.split(chunk.rstrip("\n"))
-        rows.append({key: _value(raw) for key, raw in zip(parts[1::2], parts[2::2], strict=True)})
+        raw: dict[str, str] = {}
+        for key, value in zip(parts[1::2], parts[2::2], strict=True):
+            raw[key] = f"{raw[key]}, {key}={value}" if key in raw else value
+        rows.append({key: _value(value) for key, value in raw.items()})
     return rows
 
 
