@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
+from mobilerl.trajectory_files import write_atomic
+
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -216,6 +218,8 @@ class SftSection(Section):
     demos_per_template: Positive = 40
     lessons: Count = 16000
     """Reading lessons for a model that starts from nothing; a pretrained checkpoint is not given any."""
+    lesson_share: Share = 0.15
+    """New lessons among the samples of the stages, as a share of them, so that reading is not forgotten."""
     lesson_batch: Positive = 16
     lesson_rate: Rate = 2e-3
     single_steps: Count = 1
@@ -289,7 +293,7 @@ def validate(kind: type[M], data: dict[str, Any], where: str) -> M:
 
 def save_recipe(recipe: Recipe, path: Path) -> None:
     """The resolved recipe, every default spelled out."""
-    path.write_text(recipe.model_dump_json(indent=2) + "\n")
+    write_atomic(path, (recipe.model_dump_json(indent=2) + "\n").encode())
 
 
 def read_saved(path: Path) -> Recipe:

@@ -54,19 +54,40 @@ def _screen(words: Sequence[str], rng: random.Random) -> list[_Line]:
 
 
 def _exchange(lines: Sequence[_Line], words: Sequence[str], rng: random.Random) -> tuple[str, str]:
-    """An instruction and the reply to it."""
+    """An instruction and the reply to it: type a text, read a value, or touch what is named (in so many words)."""
     mark = rng.randint(1, len(lines))
     line = lines[mark - 1]
     kind = rng.random()
     if kind < 0.25:
         text = _phrase(words, rng, 4) if rng.random() < 0.7 else _value(words, rng)
         return f"type {text}\n", f'<think>type {text}</think><answer>do(action="Type", text="{text}")</answer>'
-    if kind < 0.5 and line.detail:
+    if kind < 0.45 and line.detail:
         asked = f"what is {line.name}\n"
         return asked, f'<think>finish {line.detail}</think><answer>finish(message="{line.detail}")</answer>'
-    verb, action = ("tap", "Tap") if rng.random() < 0.9 else ("hold", "Long Press")
-    asked = f"{verb} {line.name}\n"
-    return asked, f'<think>{verb} {line.name}<{mark}></think><answer>do(action="{action}", element=<{mark}>)</answer>'
+    if kind < 0.75:
+        return _named_in_passing(lines, mark, words, rng)
+    verb, action = ("tap", "Tap") if rng.random() < 0.8 else ("hold", "Long Press")
+    return f"{verb} {line.name}\n", _touch(verb, action, line.name, mark)
+
+
+def _named_in_passing(
+    lines: Sequence[_Line], mark: int, words: Sequence[str], rng: random.Random
+) -> tuple[str, str]:
+    """An instruction of other words in which one name of the screen occurs: that is what to tap."""
+    name = lines[mark - 1].name
+    shown = {w for line in lines for w in line.name.split()}
+    others = [w for w in rng.choices(words, k=12) if w not in shown]
+    before, after = others[: rng.randint(1, 4)], others[4 : 4 + rng.randint(0, 3)]
+    return " ".join([*before, name, *after]) + "\n", _touch("tap", "Tap", name, mark)
+
+
+def _touch(verb: str, action: str, name: str, mark: int) -> str:
+    return f'<think>{verb} {name}<{mark}></think><answer>do(action="{action}", element=<{mark}>)</answer>'
+
+
+def _history(words: Sequence[str], rng: random.Random) -> str:
+    verbs = rng.choices(("open", "tap", "type"), k=rng.choice((0, 0, 1, 2, 3)))
+    return "".join(f"{verb} {_phrase(words, rng, 2)}\n" for verb in verbs)
 
 
 def lessons(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> list[Sample]:
@@ -80,12 +101,15 @@ def lessons(words: Sequence[str], codec: Codec, count: int, rng: random.Random) 
     made = []
     for _ in range(count):
         lines = _screen(words, rng)
-        prompt = [user, *ids("".join(line.text(i) for i, line in enumerate(lines, 1)))]
+        screen = "".join(line.text(i) for i, line in enumerate(lines, 1))
+        prompt = [user, *ids(f"app: {rng.choice(words)}\n{screen}history:\n{_history(words, rng)}")]
         tail: list[int] = []
         trained: list[bool] = []
-        for _ in range(QUESTIONS):
+        for number in range(QUESTIONS):
             asked, reply = _exchange(lines, words, rng)
-            question, answer = [user, *ids(asked), assistant], [*ids(reply), codec.eos_id]
+            # The first question ends the prompt, as an instruction does in the compact layout; the others follow up.
+            question = [*([user] if number else []), *ids(asked), assistant]
+            answer = [*ids(reply), codec.eos_id]
             tail += question + answer
             trained += [False] * len(question) + [True] * len(answer)
         made.append(Sample(tuple(prompt), tuple(tail), (), tuple(trained)))

@@ -6,6 +6,7 @@ import random
 import shutil
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -69,7 +70,8 @@ class WarmUp:
         self.say(f"{len(tasks)} demonstrations, {len(steps)} steps, of {len(suite.templates('train', True))} templates")
         return steps
 
-    def words(self) -> list[str]:
+    @cached_property
+    def _words(self) -> list[str]:
         """Words the lessons are made of: all that the phone shows."""
         return sorted({w for text in corpus(self.phone) for w in tiny.words_of(text) if w.isalpha()})
 
@@ -81,8 +83,18 @@ class WarmUp:
         if self.recipe.model or not settings.lessons:
             return base
         codec = Codec.load(base)
-        samples = lessons(self.words(), codec, settings.lessons, random.Random(f"{settings.seed}/lessons"))
+        samples = self._lessons("lessons", codec, settings.lessons)
         return self._train("lessons", base, codec, samples, 1.0, settings.lesson_batch, settings.lesson_rate)
+
+    def _lessons(self, name: str, codec: Codec, count: int) -> list[Sample]:
+        return lessons(self._words, codec, count, random.Random(f"{self.recipe.sft.seed}/{name}"))
+
+    def _refreshed(self, name: str, codec: Codec, samples: list[Sample]) -> list[Sample]:
+        """With some new lessons among the samples, so that a model that learned to read by them does not forget it."""
+        settings = self.recipe.sft
+        if self.recipe.model or not settings.lessons:
+            return samples
+        return samples + self._lessons(name, codec, int(settings.lesson_share * len(samples)))
 
     def stage1(self, steps: Sequence[ExpertStep], base: Path) -> Path:
         """Reasoning-free: the expert's action without a thought, and single-step instructions."""
@@ -90,7 +102,7 @@ class WarmUp:
         extra = single_steps(steps, settings.single_steps, random.Random(settings.seed))
         codec = Codec.load(base, self.recipe.engine.max_pixels)
         samples = [encode(s, self.context, codec) for s in [*steps, *extra]]
-        return self._train("stage1", base, codec, samples, settings.stage1_epochs)
+        return self._train("stage1", base, codec, self._refreshed("stage1", codec, samples), settings.stage1_epochs)
 
     def stage2(self, steps: Sequence[ExpertStep], base: Path) -> Path:
         """Reasoning: rounds of proposals, of which those that lead to the expert's action are learned."""
@@ -104,7 +116,8 @@ class WarmUp:
             kept += self._written(steps, kept)
             codec = Codec.load(base, self.recipe.engine.max_pixels)
             samples = [encode(r.step, self.context, codec, r.thought) for r in kept]
-            base = self._train(f"stage2-round{number}", base, codec, samples, settings.stage2_epochs)
+            name = f"stage2-round{number}"
+            base = self._train(name, base, codec, self._refreshed(name, codec, samples), settings.stage2_epochs)
         return base
 
     def _written(self, steps: Sequence[ExpertStep], kept: Sequence[Reasoned]) -> list[Reasoned]:

@@ -134,14 +134,17 @@ def _compact(
     policy: ContextPolicy,
     images: list[bytes],
 ) -> list[Message]:
-    """One user message for small models: the newest screenshots, then text of which every line ends in a newline."""
+    """One user message for small models: the newest screenshots, then text of which every line ends in a newline.
+
+    The instruction comes last, right before the reply, where a small model finds it most easily.
+    """
     told = history if policy.history_steps is None else history[max(0, len(history) - policy.history_steps) :]
-    lines = [_line(task.instruction), "history:\n"]
+    lines = [_line(f"app: {observation.app}"), screen.render(policy.screen_style), "history:\n"]
     lines += [_history_line(turn, policy) for turn in told]
     reason = _invalid_reason(history, len(history))
     if reason:
         lines.append(_line(f"error: {reason}"))
-    lines += [_line(f"app: {observation.app}"), screen.render(policy.screen_style)]
+    lines.append(_line(task.instruction))
     seen = [turn.observation for turn in history[max(0, len(history) - policy.screenshots + 1) :]] + [observation]
     return [_message("user", "".join(lines), _taken(images, seen if policy.screenshots else []))]
 

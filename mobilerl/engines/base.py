@@ -83,4 +83,4 @@ class Engine(Protocol):
         """Writes a Hugging Face model folder with the optimiser's and the RNG's state beside it."""
 
     def load(self, path: Path) -> None:
-        """Restores what `save` wrote, bit for bit."""
+        """Restores what `save` wrote, bit for bit. OSError or ValueError name the file that cannot be used."""

@@ -6,11 +6,14 @@ import copy
 import math
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 
 import torch
 from accelerate import Accelerator
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoModelForImageTextToText
 
@@ -192,17 +195,31 @@ class LocalEngine:
             "rng": torch.get_rng_state(),
             "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
         }
-        torch.save(state, path / STATE_FILE)
+        with open(path / STATE_FILE, "wb") as f:  # given a path, torch would not say that the disk is full
+            torch.save(state, f)
 
     def load(self, path: Path) -> None:
-        saved = load_model(path).state_dict()
-        self.accelerator.unwrap_model(self.model).load_state_dict(saved)
-        state = torch.load(path / STATE_FILE, map_location=self.device, weights_only=True)
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.version, self.steps = state["version"], state["steps"]
-        torch.set_rng_state(state["rng"].cpu())
-        if state["cuda_rng"]:
-            torch.cuda.set_rng_state_all([r.cpu() for r in state["cuda_rng"]])
+        with _reading("the model's files"):
+            saved = load_model(path).state_dict()
+            self.accelerator.unwrap_model(self.model).load_state_dict(saved)
+        with _reading(STATE_FILE):
+            state = torch.load(path / STATE_FILE, map_location=self.device, weights_only=True)
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.version, self.steps = state["version"], state["steps"]
+            torch.set_rng_state(state["rng"].cpu())
+            if state["cuda_rng"]:
+                torch.cuda.set_rng_state_all([r.cpu() for r in state["cuda_rng"]])
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Gives the many errors of a damaged or foreign file one form, a ValueError that names it."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError, LookupError, AttributeError, TypeError, EOFError,
+            SafetensorError, UnpicklingError) as error:  # fmt: skip
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ValueError(f"{name} cannot be read ({reason})") from error
 
 
 def load_model(path: Path) -> torch.nn.Module:

@@ -7,6 +7,7 @@
         replay.jsonl     replayed trajectories; their screens in screens/
 
 A folder that lacks `state.json`, which is written last, or whose name starts with a dot was never finished.
+`state.json` lists the size of every other file, so that one that was cut short is noticed before it is read.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ SCHEMA = 1
 STATE_FILE = "state.json"
 REPLAY_FILE = "replay.jsonl"
 SCREENS = "screens"
+NEEDED = frozenset({"iteration", "files", "replay", "elapsed_s", "sampler", "rng"})
+"""Fields of state.json, beside its schema."""
 
 
 class CheckpointError(RuntimeError):
@@ -49,7 +52,8 @@ def save(run_dir: Path, iteration: int, engine: Engine, agent: AgentSection, rep
          state: Mapping[str, Any], keep: int) -> Path:  # fmt: skip
     """Writes everything beside its final place, syncs it, and renames; then drops all but the newest `keep`.
 
-    Whatever goes wrong before the rename (a full disk, a kill) leaves the earlier checkpoints as they were.
+    `state`: `elapsed_s`, `sampler` and `rng`. Whatever goes wrong before the rename (a full disk, a kill) leaves the
+    earlier checkpoints as they were.
     """
     parent = run_dir / "checkpoints"
     final, temporary = parent / folder_name(iteration), parent / f".{folder_name(iteration)}.tmp"
@@ -59,23 +63,54 @@ def save(run_dir: Path, iteration: int, engine: Engine, agent: AgentSection, rep
         engine.save(temporary)
         save_agent(agent, temporary)
         entries = _write_replay(temporary, replay) if replay is not None else None
-        content = {"schema": SCHEMA, "iteration": iteration, "replay": entries, **state}
+        content = {"schema": SCHEMA, "iteration": iteration, "files": _sizes(temporary), "replay": entries, **state}
         (temporary / STATE_FILE).write_text(json.dumps(content))
         _sync(temporary)
         if final.exists():
-            shutil.rmtree(final)
+            _discard(final)
         os.rename(temporary, final)
         _sync_one(parent)
-    except OSError as error:
+    except Exception as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        if not _is_disks(error):
+            raise
         last = latest(run_dir)
         raise CheckpointError(
-            f"checkpoint {final} could not be written ({error.strerror or error}); "
+            f"checkpoint {final} could not be written ({_reason(error)}); "
             f"{f'{last} is intact' if last else 'there is no earlier one'}: make room, then go on with --resume"
         ) from error
     for old in sorted(p for p in parent.glob("iter-*"))[:-keep]:
-        shutil.rmtree(old)
+        _discard(old)
     return final
+
+
+def _is_disks(error: Exception) -> bool:
+    """torch reports a write that failed as a RuntimeError, the tokenizers library as an Exception of no class."""
+    from safetensors import SafetensorError
+
+    return isinstance(error, (OSError, RuntimeError, SafetensorError)) or type(error) is Exception
+
+
+def _reason(error: BaseException) -> str:
+    """What the operating system said, where a library covered it with an error of its own."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _discard(folder: Path) -> None:
+    """Deletes a checkpoint. Renamed first: half of one must not pass for a whole one."""
+    rest = folder.with_name(f".{folder.name}.old.tmp")
+    os.rename(folder, rest)
+    shutil.rmtree(rest)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """Bytes of every file but the screens, which carry their own checksums as names."""
+    return {p.name: p.stat().st_size for p in sorted(folder.iterdir()) if p.is_file()}
 
 
 def clean(run_dir: Path) -> None:
@@ -90,23 +125,33 @@ def read_state(folder: Path) -> dict[str, Any]:
         state = json.loads((folder / STATE_FILE).read_text())
     except (OSError, ValueError) as error:
         raise CheckpointError(
-            f"{folder / STATE_FILE} cannot be read ({error}); delete {folder} to resume from the checkpoint before it"
+            f"{folder / STATE_FILE} cannot be read ({error}); {_cure(folder)}"
         ) from None
     if not isinstance(state, dict) or state.get("schema") != SCHEMA:
-        raise CheckpointError(f"{folder} was written by another version of mobilerl (schema is not {SCHEMA})")
+        raise CheckpointError(
+            f"{folder / STATE_FILE} was written by another version of mobilerl (schema is not {SCHEMA}): "
+            f"resume with that version, or start again with another --run-dir"
+        )
+    if missing := sorted(NEEDED - state.keys()):
+        raise CheckpointError(f"{folder / STATE_FILE} lacks {', '.join(missing)}; {_cure(folder)}")
+    for name, size in state["files"].items():
+        path = folder / name
+        if not path.is_file() or path.stat().st_size != size:
+            found = f"has {path.stat().st_size} of {size} bytes" if path.is_file() else "is missing"
+            raise CheckpointError(f"{path} {found}; {_cure(folder)}")
     return state
+
+
+def _cure(folder: Path) -> str:
+    return f"delete {folder} to resume from the checkpoint before it"
 
 
 def load_engine(folder: Path, engine: Engine) -> None:
     """Raises CheckpointError when weights or optimiser state are damaged or of another shape."""
-    damage: tuple[type[BaseException], ...] = (OSError, RuntimeError, ValueError, KeyError, EOFError)
     try:
         engine.load(folder)
-    except damage as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError(
-            f"{folder} is damaged or foreign ({reason}); delete it to resume from the checkpoint before it"
-        ) from error
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder} is damaged or foreign: {_reason(error)}; {_cure(folder)}") from error
 
 
 def _write_replay(folder: Path, replay: AdaptivePositiveReplay) -> dict[str, Any]:
@@ -131,7 +176,7 @@ def load_replay(folder: Path, state: Mapping[str, Any], replay: AdaptivePositive
         trajectories = [trajectory_from_dict(record, screens) for record in records]
         entries = [{**e, "trajectory": t} for e, t in zip(saved["entries"], trajectories, strict=True)]
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder / REPLAY_FILE} is damaged ({error}); delete {folder} and resume") from None
+        raise CheckpointError(f"{folder / REPLAY_FILE} is damaged ({error}); {_cure(folder)}") from None
     replay.load_state_dict({**saved, "entries": entries})
 
 

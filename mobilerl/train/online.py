@@ -33,6 +33,8 @@ from mobilerl.train.tracking import ProgressView, Tracker
 from mobilerl.trajectory_files import save_trajectories
 
 CONFIG_FILE = "config.json"
+LEARNED = ("train/loss", "train/kl", "train/grad_norm", "train/clip_frac", "train/rollout_prob_diff_max")
+"""Metrics that every iteration has; null where nothing was learned or the recipe has no KL term."""
 LATE_WAIT_S = 0.25
 """With staleness allowed, a generation waits this long for more requests before it starts with those it has."""
 
@@ -102,6 +104,7 @@ class OnlineTrainer:
         self.replay = make_replay(recipe.algorithm.replay)
         self.rng = random.Random(recipe.train.seed)
         self.iteration = 0
+        self.saved_iteration: int | None = None
         self.elapsed_s = 0.0
         self.engine: Engine = make_engine(
             recipe.model, recipe.engine, recipe.collect.temperature, reference=recipe.algorithm.loss.kl_coef > 0,
@@ -130,7 +133,8 @@ class OnlineTrainer:
                     view.update(metrics)
                     if self.iteration % train.checkpoint_every == 0:
                         self._save()
-            self._save()
+            if self.saved_iteration != self.iteration:
+                self._save()
 
     async def _iterate(self, collector: Collector, source: GroupSource) -> dict[str, float]:
         self.iteration += 1
@@ -154,6 +158,7 @@ class OnlineTrainer:
             "time_s": time.monotonic() - self._started,
             **rollout_metrics(groups, version, times["rollout"], collector.busy_s - busy, len(collector.envs)),
             **_counted(collector.counts - before),
+            **dict.fromkeys(LEARNED),
             **learned,
             "rollout/informative": len(useful) / len(credited) if credited else None,
             "replay/size": len(self.replay) if self.replay is not None else 0,
@@ -222,6 +227,7 @@ class OnlineTrainer:
         checkpoint.save(
             self.run_dir, self.iteration, self.engine, self.recipe.agent, self.replay, state, train.keep_checkpoints
         )
+        self.saved_iteration = self.iteration
 
     def _restore(self) -> None:
         """From the newest checkpoint; a run that was killed before its first one starts again from the beginning."""
@@ -235,7 +241,8 @@ class OnlineTrainer:
             checkpoint.load_replay(folder, state, self.replay)
         self.sampler.load_state_dict(state["sampler"])
         checkpoint.rng_from_json(self.rng, state["rng"])
-        self.iteration, self.elapsed_s = state["iteration"], state["elapsed_s"]
+        self.iteration = self.saved_iteration = state["iteration"]
+        self.elapsed_s = state["elapsed_s"]
         self.tracker.truncate_after(self.iteration)
         self._drop_later_trajectories()
 

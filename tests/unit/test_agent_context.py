@@ -112,13 +112,13 @@ def test_compact_layout():
     assert told(messages) == [
         (
             "user",
-            "{}{}Turn on Wi-Fi\n"
+            "{}{}app: App3\n"
+            "Wi-Fi<1> unchecked\n"
             "history:\n"
             "thought 0 back\n"
             "thought 1 back\n"
             "thought 2 back\n"
-            "app: App3\n"
-            "Wi-Fi<1> unchecked\n",
+            "Turn on Wi-Fi\n",
         )
     ]
     assert images == [b"png2", b"png3"]
@@ -130,7 +130,7 @@ def test_compact_layout_without_thoughts_cut_and_after_an_error():
     assert told(build(3, policy, history=history)[0]) == [
         (
             "user",
-            'Turn on Wi-Fi\nhistory:\nback\ninvalid\nerror: no answer\napp: App3\nWi-Fi<1> unchecked\n',
+            'app: App3\nWi-Fi<1> unchecked\nhistory:\nback\ninvalid\nerror: no answer\nTurn on Wi-Fi\n',
         )
     ]
 

@@ -1,0 +1,132 @@
+"""Mini-batches of fresh and replayed rows, and what the learner hands to an engine (a fake one, which records)."""
+
+import math
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_groups import make_group, make_trajectory
+
+from mobilerl.algorithms.replay import AdaptivePositiveReplay
+from mobilerl.config import AlgorithmSection, CreditSection, LossSection, TrainSection
+from mobilerl.records import Batch
+from mobilerl.train.credit import assign_credit
+from mobilerl.train.learner import Learner, mini_batches
+
+
+def filled(gamma: float, trajectories: int, length: int = 3) -> AdaptivePositiveReplay:
+    replay = AdaptivePositiveReplay(64, 64, gamma)
+    old = [make_trajectory(f"old-{i}", 1.0, length) for i in range(trajectories)]
+    replay.insert(old, [1.0 + i for i in range(trajectories)], 1)
+    return replay
+
+
+@given(
+    rows=st.integers(0, 300),
+    size=st.integers(1, 64),
+    gamma=st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.5, 0.75, 0.9]),
+    buffered=st.integers(0, 12),
+    with_replay=st.booleans(),
+    seed=st.integers(0, 2**16),
+)
+def test_every_fresh_row_comes_once_and_replay_keeps_its_share(rows, size, gamma, buffered, with_replay, seed):
+    fresh = [(row, 0.5) for row in make_trajectory("new", 1.0, rows).rows()]
+    replay = filled(gamma, buffered) if with_replay else None
+    made = list(mini_batches(fresh, replay, size, random.Random(seed)))
+
+    assert Counter(row.step for part, _ in made for row, _ in part) == Counter(range(rows))
+    for part, replayed in made:
+        assert part  # no step on replayed rows alone
+        assert len(replayed) <= gamma * (len(part) + len(replayed)) + 1e-9
+        assert with_replay or not replayed
+        assert all(row.trajectory_id.startswith("old-") for row, _ in replayed)
+    if rows:
+        sizes = [len(part) for part, _ in made]
+        room = max(1, size - math.floor((gamma if with_replay else 0.0) * size))
+        assert max(sizes) - min(sizes) <= 1
+        # The fresh parts are as near to what a full mini-batch leaves for them as an equal cut allows.
+        assert len(sizes) == max(1, round(rows / room)) and max(sizes) < 1.5 * room + 1
+
+
+def test_a_full_buffer_fills_the_whole_share():
+    # 64 rows wanted, a quarter replayed: 48 fresh and 16 old; 100 fresh rows are cut in 2 x 50, which take 16 each.
+    fresh = [(row, 1.0) for row in make_trajectory("new", 1.0, 100).rows()]
+    made = list(mini_batches(fresh, filled(0.25, 20), 64, random.Random(0)))
+    assert [(len(part), len(old)) for part, old in made] == [(50, 16), (50, 16)]
+
+
+def test_the_order_is_drawn_and_repeatable():
+    fresh = [(row, 1.0) for row in make_trajectory("new", 1.0, 40).rows()]
+    made = [list(mini_batches(fresh, None, 10, random.Random(seed))) for seed in (1, 1, 2)]
+    assert made[0] == made[1] != made[2]
+
+
+@dataclass
+class RecordingEngine:
+    """Log-probability -1.0 for every token of the policy, -2.0 of the reference."""
+
+    version: int = 0
+    batches: list[Batch] = field(default_factory=list)
+    asked: list[tuple[int, bool]] = field(default_factory=list)
+
+    def logprobs(self, rows, reference=False):
+        self.asked.append((len(rows), reference))
+        return [(-2.0 if reference else -1.0,) * len(r.response_ids) for r in rows]
+
+    def update(self, batch, objective, agg):
+        self.batches.append(batch)
+        n = len(self.batches)
+        return {"loss": float(n), "ratio_max": float(n % 3)}
+
+
+def learn(loss: LossSection | None = None, replay=None, passes: int = 1, mini_batch: int = 4):
+    engine = RecordingEngine()
+    groups = [make_group("g", (1, 0), (2, 3)), make_group("h", (0, 1), (4, 3))]
+    credited = assign_credit(groups, CreditSection())
+    algorithm = AlgorithmSection(loss=loss or LossSection())
+    learner = Learner(engine, algorithm, TrainSection(mini_batch=mini_batch, passes=passes))
+    return engine, learner.learn(credited, replay, random.Random(0)), credited
+
+
+def test_rows_carry_their_trajectorys_advantage():
+    engine, metrics, credited = learn()
+    wanted = {c.trajectory.id: c.advantage for c in credited}
+    for batch in engine.batches:
+        assert [wanted[r.trajectory_id] for r in batch.rows] == list(batch.advantages)
+        assert batch.old_logprobs is None and batch.ref_logprobs is None and not any(batch.replayed)
+    # 12 rows in mini-batches of 4. Losses 1, 2, 3 are averaged; of the maxima 1, 2, 0 the largest counts.
+    assert metrics["train/steps"] == 3 and metrics["train/rows"] == 12
+    assert metrics["train/loss"] == 2.0 and metrics["train/ratio_max"] == 2.0
+
+
+def test_passes_go_through_all_rows_again():
+    engine, metrics, _ = learn(passes=2)
+    seen = Counter((r.trajectory_id, r.step) for batch in engine.batches for r in batch.rows)
+    assert len(seen) == 12 and set(seen.values()) == {2} and metrics["train/rows"] == 24
+
+
+def test_replayed_rows_keep_their_own_log_probabilities_when_old_ones_are_recomputed():
+    engine, metrics, _ = learn(LossSection(recompute_old=True), filled(0.5, 4))
+    assert engine.asked == [(12, False)]
+    for batch in engine.batches:
+        assert any(batch.replayed)
+        for row, again, old in zip(batch.rows, batch.replayed, batch.old_logprobs, strict=True):
+            assert old == (row.rollout_logprobs if again else (-1.0, -1.0))
+    assert 0 < metrics["replay/fraction"] <= 0.5
+
+
+def test_a_kl_term_asks_for_the_reference_of_every_row():
+    engine, _, _ = learn(LossSection(kl_coef=0.1), filled(0.5, 4))
+    for batch in engine.batches:
+        assert batch.ref_logprobs == [(-2.0, -2.0)] * len(batch.rows)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_nothing_to_learn_from_is_no_step(recompute):
+    engine = RecordingEngine()
+    algorithm = AlgorithmSection(loss=LossSection(recompute_old=recompute))
+    metrics = Learner(engine, algorithm, TrainSection()).learn([], filled(0.5, 4), random.Random(0))
+    assert not engine.batches and metrics == {"replay/fraction": 0.0, "train/rows": 0.0, "train/steps": 0.0}

@@ -1,0 +1,116 @@
+"""Where groups come from, on a fake collector whose groups end late, out of order, or not at all."""
+
+import asyncio
+import random
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+from made_groups import make_task, make_trajectory
+
+from mobilerl.config import CurriculumSection
+from mobilerl.records import Group
+from mobilerl.train.source import Ahead, InTurns
+from mobilerl.train.tasks import TaskSampler
+
+
+class FakeCollector:
+    """A dispatched group is sampled by whatever version is current at some moment before it ends; some are lost."""
+
+    def __init__(self, rng: random.Random, lost_rate: float) -> None:
+        self.rng, self.lost_rate = rng, lost_rate
+        self.version = 0
+        self.counts: Counter[str] = Counter()
+        self.labels: list[str] = []
+        self.open: list[tuple[str, object, int | None]] = []
+        """Label, task, and the version it is played with once a device has taken it."""
+        self.most_open = 0
+        self.published = 0
+
+    async def dispatch(self, task, label, size=None):
+        self.labels.append(label)
+        self.open.append((label, task, None))
+        self.most_open = max(self.most_open, len(self.open))
+
+    def pass_time(self):
+        """Devices take some of the groups that wait."""
+        self.open = [
+            (label, task, self.version if v is None and self.rng.random() < 0.5 else v) for label, task, v in self.open
+        ]
+
+    async def ready(self, n):
+        for _ in range(n):
+            self.pass_time()
+            label, task, version = self.open.pop(self.rng.randrange(len(self.open)))
+            if self.rng.random() < self.lost_rate:
+                self.counts["lost_groups"] += 1
+                continue
+            version = self.version if version is None else version
+            yield Group(task, (make_trajectory(f"{label}-00", 1.0, 2, task, version),))
+
+    async def collect(self, tasks, prefix, size=None):
+        for i, task in enumerate(tasks):
+            await self.dispatch(task, f"{prefix}-{i:03d}")
+        return [g async for g in self.ready(len(tasks))]
+
+
+def make_sampler() -> TaskSampler:
+    return TaskSampler([make_task(str(i), f"T{i}") for i in range(4)], CurriculumSection())
+
+
+@given(
+    takes=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=3), min_size=1, max_size=12),
+    staleness=st.integers(1, 4),
+    lost_rate=st.sampled_from([0.0, 0.3]),
+    seed=st.integers(0, 2**16),
+)
+def test_ahead_keeps_its_bounds(takes, staleness, lost_rate, seed):
+    """Each inner list is an iteration: a take, then refills; after each iteration a version is published."""
+    collector = FakeCollector(random.Random(seed), lost_rate)
+    source = Ahead(collector, make_sampler(), random.Random(seed), staleness, lambda: collector.version)
+
+    async def iterate():
+        used = []
+        for number, sizes in enumerate(takes):
+            for refill, n in enumerate(sizes):
+                before = collector.counts["lost_groups"]
+                groups = await source.take(n, f"{number:06d}-{refill}")
+                assert len(groups) + collector.counts["lost_groups"] - before == n
+                for trajectory in (t for g in groups for t in g.trajectories):
+                    assert all(collector.version - r.version <= staleness for r in trajectory.rows())
+                    used.append(trajectory.id)
+            collector.pass_time()
+            collector.version += 1
+        return used
+
+    used = asyncio.run(iterate())
+    assert len(used) == len(set(used)), "a group was used twice"
+    assert len(collector.labels) == len(set(collector.labels)), "a label was given twice"
+    assert collector.most_open <= max(n for sizes in takes for n in sizes) * (1 + staleness)
+
+
+def test_ahead_fills_the_bound_at_once_and_then_replaces_what_it_took():
+    collector = FakeCollector(random.Random(0), 0.0)
+    source = Ahead(collector, make_sampler(), random.Random(0), 2, lambda: collector.version)
+    asyncio.run(source.take(4, "000001-0"))
+    assert len(collector.labels) == 12 and len(collector.open) == 8
+    asyncio.run(source.take(4, "000002-0"))
+    assert len(collector.labels) == 16 and len(collector.open) == 8
+
+
+def test_a_group_that_ends_too_late_is_dropped_counted_and_replaced():
+    collector = FakeCollector(random.Random(0), 0.0)
+    source = Ahead(collector, make_sampler(), random.Random(0), 1, lambda: collector.version)
+    asyncio.run(source.take(3, "000001-0"))
+    collector.open = [(label, task, 0) for label, task, _ in collector.open]  # played with the first weights
+    collector.version = 5
+    groups = asyncio.run(source.take(3, "000002-0"))
+    assert len(groups) == 3 and collector.counts["stale_groups"] > 0
+    assert all(s.completion.version == 5 for g in groups for t in g.trajectories for s in t.steps)
+
+
+def test_in_turns_dispatches_exactly_what_is_asked_for():
+    collector = FakeCollector(random.Random(0), 0.0)
+    groups = asyncio.run(InTurns(collector, make_sampler(), random.Random(0)).take(5, "000001-0"))
+    assert len(groups) == 5 and not collector.open
+    assert collector.labels == [f"000001-0-{i:03d}" for i in range(5)]
