@@ -53,8 +53,11 @@ def _screen(words: Sequence[str], rng: random.Random) -> list[_Line]:
     return list(lines.values())
 
 
-def _exchange(lines: Sequence[_Line], words: Sequence[str], rng: random.Random) -> tuple[str, str]:
-    """An instruction and the reply to it: type a text, read a value, or touch what is named (in so many words)."""
+def _exchange(lines: Sequence[_Line], words: Sequence[str], plain: bool, rng: random.Random) -> tuple[str, str]:
+    """An instruction and the reply to it: type a text, read a value, or touch what is named.
+
+    Unless they are `plain`, some name it among other words.
+    """
     mark = rng.randint(1, len(lines))
     line = lines[mark - 1]
     kind = rng.random()
@@ -64,7 +67,7 @@ def _exchange(lines: Sequence[_Line], words: Sequence[str], rng: random.Random) 
     if kind < 0.45 and line.detail:
         asked = f"what is {line.name}\n"
         return asked, f'<think>finish {line.detail}</think><answer>finish(message="{line.detail}")</answer>'
-    if kind < 0.75:
+    if kind < 0.75 and not plain:
         return _named_in_passing(lines, mark, words, rng)
     verb, action = ("tap", "Tap") if rng.random() < 0.8 else ("hold", "Long Press")
     return f"{verb} {line.name}\n", _touch(verb, action, line.name, mark)
@@ -90,8 +93,13 @@ def _history(words: Sequence[str], rng: random.Random) -> str:
     return "".join(f"{verb} {_phrase(words, rng, 2)}\n" for verb in verbs)
 
 
-def lessons(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> list[Sample]:
-    """`count` lessons of one screen and `QUESTIONS` exchanges each; only the replies carry loss."""
+def lessons(
+    words: Sequence[str], codec: Codec, count: int, rng: random.Random, plain: bool = False
+) -> list[Sample]:
+    """`count` lessons of one screen and `QUESTIONS` exchanges each; only the replies carry loss.
+
+    Plain lessons say outright what to do ("tap Save"); a model learns to read from those far sooner.
+    """
     tokenizer = codec.tokenizer
     user, assistant = (tokenizer.convert_tokens_to_ids(t) for t in ("<|user|>", "<|assistant|>"))
 
@@ -106,7 +114,7 @@ def lessons(words: Sequence[str], codec: Codec, count: int, rng: random.Random) 
         tail: list[int] = []
         trained: list[bool] = []
         for number in range(QUESTIONS):
-            asked, reply = _exchange(lines, words, rng)
+            asked, reply = _exchange(lines, words, plain, rng)
             # The first question ends the prompt, as an instruction does in the compact layout; the others follow up.
             question = [*([user] if number else []), *ids(asked), assistant]
             answer = [*ids(reply), codec.eos_id]

@@ -83,11 +83,13 @@ class WarmUp:
         if self.recipe.model or not settings.lessons:
             return base
         codec = Codec.load(base)
-        samples = self._lessons("lessons", codec, settings.lessons)
-        return self._train("lessons", base, codec, samples, 1.0, settings.lesson_batch, settings.lesson_rate)
+        for name, plain in (("lessons-plain", True), ("lessons", False)):
+            samples = self._lessons(name, codec, settings.lessons // 2, plain)
+            base = self._train(name, base, codec, samples, 1.0, settings.lesson_batch, settings.lesson_rate)
+        return base
 
-    def _lessons(self, name: str, codec: Codec, count: int) -> list[Sample]:
-        return lessons(self._words, codec, count, random.Random(f"{self.recipe.sft.seed}/{name}"))
+    def _lessons(self, name: str, codec: Codec, count: int, plain: bool = False) -> list[Sample]:
+        return lessons(self._words, codec, count, random.Random(f"{self.recipe.sft.seed}/{name}"), plain)
 
     def _refreshed(self, name: str, codec: Codec, samples: list[Sample]) -> list[Sample]:
         """With some new lessons among the samples, so that a model that learned to read by them does not forget it."""

@@ -15,6 +15,8 @@ from mobilerl.engines.codec import Codec
 from sft.samples import Sample
 
 IGNORE = -100
+DECAY = 0.2
+"""Share of the steps over which the learning rate falls to nothing."""
 
 
 class SampleDataset(Dataset):
@@ -97,11 +99,17 @@ def train(
     model: torch.nn.Module, codec: Codec, samples: Sequence[Sample], out: Path, epochs: float, batch_size: int,
     learning_rate: float, warmup: float, seed: int, callbacks: Sequence[TrainerCallback] = (),
 ) -> None:  # fmt: skip
-    """Trains in place. Over the share `warmup` of the steps the learning rate rises; then it falls as a cosine."""
+    """Trains in place. The learning rate rises over the share `warmup` of the steps and falls over the last fifth.
+
+    In between it is constant: a model that starts from nothing learns to read in a sudden turn, which an early decay
+    would put off.
+    """
     batches = LengthBatches([len(s) for s in samples], batch_size, seed)
+    steps = int(epochs * len(batches))
     args = TrainingArguments(
         output_dir=str(out), num_train_epochs=epochs, per_device_train_batch_size=batch_size, seed=seed,
-        learning_rate=learning_rate, lr_scheduler_type="cosine", warmup_steps=int(warmup * epochs * len(batches)),
+        learning_rate=learning_rate, lr_scheduler_type="warmup_stable_decay", warmup_steps=int(warmup * steps),
+        lr_scheduler_kwargs={"num_decay_steps": max(1, int(DECAY * steps))},
         weight_decay=0.01, max_grad_norm=1.0, adam_beta2=0.98, logging_steps=20, save_strategy="no", report_to=[],
         bf16=torch.cuda.is_available(), remove_unused_columns=False, disable_tqdm=True,
         average_tokens_across_devices=False,

@@ -206,7 +206,7 @@ def test_an_update_does_not_depend_on_the_micro_batches(folder, agg):
         results.append(engine.update(batch(rows), policy_loss, agg))
         gradients.append(torch.cat([p.grad.flatten() for p in engine.model.parameters() if p.grad is not None]))
     for other in (0, 1):
-        assert torch.allclose(gradients[other], gradients[2], rtol=0, atol=1e-6)
+        assert torch.allclose(gradients[other], gradients[2], rtol=0, atol=2e-6 * float(gradients[2].abs().max()))
         assert results[other] == pytest.approx(results[2], abs=1e-5)
     assert gradients[2].abs().max() > 1e-3
 

@@ -22,7 +22,7 @@ LINE = re.compile(r"^(?P<name>.*?)<(?P<mark>\d+)>(?P<rest>.*)$")
 @pytest.fixture(scope="module")
 def codec(tmp_path_factory) -> Codec:
     folder = tmp_path_factory.mktemp("tiny")
-    corpus = [*WORDS, "tap hold type what is finish checked unchecked selected"]
+    corpus = [*WORDS, "app history open tap hold type what is finish checked unchecked selected"]
     tiny.create(folder, corpus, hidden=16, layers=1, heads=1, vision_hidden=16)
     return Codec.load(folder)
 
@@ -47,7 +47,8 @@ def parts(codec: Codec, sample) -> tuple[str, list[tuple[str, str]]]:
 
 def screen_of(text: str) -> tuple[Screen, dict[int, tuple[str, str]]]:
     """The made-up screen as an agent's: mark m at x = 20 m; and what is written at each mark."""
-    written = {int(m["mark"]): (m["name"], m["rest"].strip()) for m in map(LINE.match, text.strip().split("\n"))}
+    lines = [m for m in map(LINE.match, text.split("\n")) if m]
+    written = {int(m["mark"]): (m["name"], m["rest"].strip()) for m in lines}
     elements = [
         Element(mark, "Button", ("click",), (), name, (20 * mark, 0, 20 * mark + 9, 9), 0)
         for mark, (name, _) in written.items()
@@ -78,8 +79,11 @@ def test_every_reply_is_the_right_answer_to_its_instruction(codec, made):
                 assert action.message in (about, state)
             else:
                 element = screen.at(action.x, action.y)
-                assert verb == ("tap" if isinstance(action, Tap) else "hold") and element.text == rest
-                assert parsed.thought == f"{verb} {rest}<{element.mark}>"
+                named = [name for name in names if f" {name} " in f" {asked.strip()} "]
+                assert element.text == max(named, key=len)
+                does = "tap" if isinstance(action, Tap) else "hold"
+                assert does == "tap" or verb == "hold"
+                assert parsed.thought == f"{does} {element.text}<{element.mark}>"
     assert min(kinds.values()) > 20
 
 

@@ -115,8 +115,16 @@ def test_demonstrations_show_only_templates_meant_for_it(tmp_path, monkeypatch):
     assert not any(suite.held_out(t.template, dict(t.params)) for t in asked)
 
 
-def test_the_demonstrating_phone_shows_no_popups(tmp_path):
-    assert WarmUp(Recipe(phone={"popup_rate": 1.0}), tmp_path).phone.popup_rate == 0.0
+@pytest.mark.parametrize(("rate", "disturbed"), [(1.0, True), (0.0, False)])
+def test_a_popup_costs_the_expert_a_step(rate, disturbed):
+    phone = PhoneEnv("sim-0", 180, 360, rate)
+    lengths = [len(demonstrations(phone, [suite.make_task("MusicPause", seed)])) for seed in range(4)]
+    assert (sum(lengths) > 4 * 3) is disturbed
+
+
+def test_recorded_demonstrations_show_no_popups(tmp_path):
+    phone = WarmUp(Recipe(phone={"popup_rate": 1.0, "width": 180, "height": 360}), tmp_path).phone
+    assert [len(demonstrations(phone, [suite.make_task("MusicPause", seed)])) for seed in range(4)] == [3] * 4
 
 
 # --- batches -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,83 @@
+"""Tiny policies of known quality, made in seconds: warm-ups on demonstrations with or without mistakes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from envs.base import Action, Task
+from envs.phone.env import PhoneEnv
+from mobilerl import tiny
+from mobilerl.agent.actor import ModelActor
+from mobilerl.agent.policy import EnginePolicy
+from mobilerl.config import AgentSection
+from mobilerl.engines.base import Sampling
+from mobilerl.engines.codec import Codec
+from mobilerl.engines.local import LocalEngine, LocalSettings, load_model
+from mobilerl.eval.sim import play
+from mobilerl.records import Group
+from mobilerl.rollout.episode import EpisodeSettings
+from mobilerl.setup import make_context, save_agent
+from sft.demonstrations import demonstrations
+from sft.samples import ExpertStep, encode_all
+from sft.trainer import train
+
+WIDTH, HEIGHT = 180, 360
+GRAMMAR = "history app error tap hold type open finish invalid infeasible wait back home enter swipe up down"
+
+
+def phones(count: int) -> list[PhoneEnv]:
+    return [PhoneEnv(f"sim-{i}", WIDTH, HEIGHT, 0.0) for i in range(count)]
+
+
+def demonstrate(tasks: Sequence[Task]) -> list[ExpertStep]:
+    return demonstrations(phones(1)[0], tasks)
+
+
+def with_mistakes(
+    steps: Sequence[ExpertStep], share: float, mistake: Callable[[ExpertStep, random.Random], Action], copies: int
+) -> list[ExpertStep]:
+    """`copies` of every step, of which `share` show something else than what the expert did."""
+    rng = random.Random(0)
+    return [
+        replace(step, action=mistake(step, rng)) if rng.random() < share else step
+        for step in steps for _ in range(copies)
+    ]  # fmt: skip
+
+
+def warm_up(folder: Path, agent: AgentSection, steps: Sequence[ExpertStep], epochs: float, hidden: int = 32,
+            learning_rate: float = 3e-3, batch_size: int = 16, seed: int = 0) -> Path:  # fmt: skip
+    """Trains a tiny model from nothing on `steps`; returns its checkpoint folder."""
+    base, final = folder / "base", folder / "policy"
+    context = make_context(agent)
+    texts = [t for s in steps for t in (s.task.instruction, s.screen.render("marks"), s.observation.app)]
+    torch.manual_seed(seed)
+    tiny.create(base, [*texts, GRAMMAR], hidden=hidden, layers=2, heads=2, vision_hidden=16, max_pixels=4 * 28 * 28)
+    codec, model = Codec.load(base), load_model(base)
+    samples = encode_all(steps, context, codec)
+    train(model, codec, samples, folder / "log", epochs, batch_size, learning_rate, 0.05, seed)
+    model.save_pretrained(final)
+    codec.save(final)
+    save_agent(agent, final)
+    return final
+
+
+def sampled(path: Path, agent: AgentSection, tasks: Sequence[Task], trials: int, temperature: float) -> list[Group]:
+    """The policy's episodes of `tasks`, `trials` each."""
+    torch.manual_seed(0)
+    policy = EnginePolicy(LocalEngine(path, LocalSettings()))
+    actor = ModelActor(policy, make_context(agent), Sampling(temperature, agent.max_new_tokens))
+
+    def connect(collector) -> None:
+        policy.expected = lambda: collector.playing
+
+    return play(phones(16), actor, tasks, trials, EpisodeSettings(agent.max_invalid), connect, policy.poke)
+
+
+def success_rate(groups: Sequence[Group]) -> float:
+    trajectories = [t for g in groups for t in g.trajectories]
+    return sum(t.success for t in trajectories) / len(trajectories)
