@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mobilerl.engines.codec import Codec
+from mobilerl.tiny import MARKS
 from sft.samples import Sample
 
 QUESTIONS = 6
@@ -24,9 +25,11 @@ class _Line:
     name: str
     detail: str
     state: str
+    mark: int
+    """Any number, not the line's own: where marks count up, a model counts lines instead of reading."""
 
-    def text(self, mark: int) -> str:
-        return f"{self.name}<{mark}>{' ' + self.detail if self.detail else ''}{self.state}\n"
+    def text(self) -> str:
+        return f"{self.name}<{self.mark}>{' ' + self.detail if self.detail else ''}{self.state}\n"
 
 
 def _phrase(words: Sequence[str], rng: random.Random, most: int = 3) -> str:
@@ -46,10 +49,10 @@ def _value(words: Sequence[str], rng: random.Random) -> str:
 
 def _screen(words: Sequence[str], rng: random.Random) -> list[_Line]:
     lines: dict[str, _Line] = {}
-    for _ in range(rng.randint(3, 9)):
+    for mark in rng.sample(range(1, MARKS + 1), rng.randint(3, 9)):
         name = _phrase(words, rng) if rng.random() < 0.85 else _value(words, rng)
         detail = _value(words, rng) if rng.random() < 0.5 else ""
-        lines.setdefault(name, _Line(name, detail, rng.choice(STATES)))
+        lines.setdefault(name, _Line(name, detail, rng.choice(STATES), mark))
     return list(lines.values())
 
 
@@ -58,8 +61,7 @@ def _exchange(lines: Sequence[_Line], words: Sequence[str], plain: bool, rng: ra
 
     Unless they are `plain`, some name it among other words.
     """
-    mark = rng.randint(1, len(lines))
-    line = lines[mark - 1]
+    line = rng.choice(lines)
     kind = rng.random()
     if kind < 0.25:
         text = _phrase(words, rng, 4) if rng.random() < 0.7 else _value(words, rng)
@@ -68,24 +70,24 @@ def _exchange(lines: Sequence[_Line], words: Sequence[str], plain: bool, rng: ra
         asked = f"what is {line.name}\n"
         return asked, f'<think>finish {line.detail}</think><answer>finish(message="{line.detail}")</answer>'
     if kind < 0.75 and not plain:
-        return _named_in_passing(lines, mark, words, rng)
+        return _named_in_passing(lines, line, words, rng)
     verb, action = ("tap", "Tap") if rng.random() < 0.8 else ("hold", "Long Press")
-    return f"{verb} {line.name}\n", _touch(verb, action, line.name, mark)
+    return f"{verb} {line.name}\n", _touch(verb, action, line)
 
 
 def _named_in_passing(
-    lines: Sequence[_Line], mark: int, words: Sequence[str], rng: random.Random
+    lines: Sequence[_Line], line: _Line, words: Sequence[str], rng: random.Random
 ) -> tuple[str, str]:
     """An instruction of other words in which one name of the screen occurs: that is what to tap."""
-    name = lines[mark - 1].name
     shown = {w for line in lines for w in line.name.split()}
     others = [w for w in rng.choices(words, k=12) if w not in shown]
     before, after = others[: rng.randint(1, 4)], others[4 : 4 + rng.randint(0, 3)]
-    return " ".join([*before, name, *after]) + "\n", _touch("tap", "Tap", name, mark)
+    return " ".join([*before, line.name, *after]) + "\n", _touch("tap", "Tap", line)
 
 
-def _touch(verb: str, action: str, name: str, mark: int) -> str:
-    return f'<think>{verb} {name}<{mark}></think><answer>do(action="{action}", element=<{mark}>)</answer>'
+def _touch(verb: str, action: str, line: _Line) -> str:
+    mark = f"<{line.mark}>"
+    return f'<think>{verb} {line.name}{mark}</think><answer>do(action="{action}", element={mark})</answer>'
 
 
 def _history(words: Sequence[str], rng: random.Random) -> str:
@@ -109,7 +111,7 @@ def lessons(
     made = []
     for _ in range(count):
         lines = _screen(words, rng)
-        screen = "".join(line.text(i) for i, line in enumerate(lines, 1))
+        screen = "".join(line.text() for line in lines)
         prompt = [user, *ids(f"app: {rng.choice(words)}\n{screen}history:\n{_history(words, rng)}")]
         tail: list[int] = []
         trained: list[bool] = []
