@@ -216,8 +216,10 @@ class SftSection(Section):
     """Two-stage warm-up. Stage 1 is reasoning-free; stage 2 learns to think before it acts."""
 
     demos_per_template: Positive = 40
-    lessons: Count = 16000
-    """Reading lessons for a model that starts from nothing; a pretrained checkpoint is not given any."""
+    recitals: Positive = 6000
+    """Screens to be recited in another order, the first lessons."""
+    lessons: Count = 12000
+    """Reading lessons for a model that starts from nothing (0: none); a pretrained checkpoint is not given any."""
     lesson_share: Share = 0.15
     """New lessons among the samples of the stages, as a share of them, so that reading is not forgotten."""
     lesson_batch: Positive = 16

@@ -4,6 +4,7 @@
 #   PYTHON   interpreter that makes the virtual environment (default: python3.11, python3.12 or python3)
 #   VENV     where it is made, or reused (default: .venv in the repository)
 #   ENGINE   what holds the weights, see engine.type (default: local)
+#   EVAL_FLAGS   further flags of `mobilerl eval sim`, such as "--instances 2 --split train" (default: none)
 
 set -euo pipefail
 
@@ -73,11 +74,13 @@ resume_flag() {
 
 # evaluate MODEL OUT [FLAG...]: results.json and a print-out in OUT; what is already there with equal settings is kept.
 evaluate() {
-    local model=$1 out=$2
+    local model=$1 out=$2 flags
     shift 2
+    read -ra flags <<<"${EVAL_FLAGS:-}"
     mkdir -p "$out"
     say "evaluating $model"
-    mobilerl eval sim --config "$RECIPES/adagrpo.toml" --model "$model" --out "$out" --reuse "$@" >"$out/print-out.txt"
+    mobilerl eval sim --config "$RECIPES/adagrpo.toml" --model "$model" --out "$out" --reuse "$@" "${flags[@]}" \
+        >"$out/print-out.txt"
 }
 
 # table NAME=RESULTS...: success rates side by side, and the difference paired by instance.

@@ -56,11 +56,8 @@ def _screen(words: Sequence[str], rng: random.Random) -> list[_Line]:
     return list(lines.values())
 
 
-def _exchange(lines: Sequence[_Line], words: Sequence[str], plain: bool, rng: random.Random) -> tuple[str, str]:
-    """An instruction and the reply to it: type a text, read a value, or touch what is named.
-
-    Unless they are `plain`, some name it among other words.
-    """
+def _exchange(lines: Sequence[_Line], words: Sequence[str], rng: random.Random) -> tuple[str, str]:
+    """An instruction and the reply to it: type a text, read a value, or touch what is named (in so many words)."""
     line = rng.choice(lines)
     kind = rng.random()
     if kind < 0.25:
@@ -69,7 +66,7 @@ def _exchange(lines: Sequence[_Line], words: Sequence[str], plain: bool, rng: ra
     if kind < 0.45 and line.detail:
         asked = f"what is {line.name}\n"
         return asked, f'<think>finish {line.detail}</think><answer>finish(message="{line.detail}")</answer>'
-    if kind < 0.75 and not plain:
+    if kind < 0.75:
         return _named_in_passing(lines, line, words, rng)
     verb, action = ("tap", "Tap") if rng.random() < 0.8 else ("hold", "Long Press")
     return f"{verb} {line.name}\n", _touch(verb, action, line)
@@ -95,13 +92,26 @@ def _history(words: Sequence[str], rng: random.Random) -> str:
     return "".join(f"{verb} {_phrase(words, rng, 2)}\n" for verb in verbs)
 
 
-def lessons(
-    words: Sequence[str], codec: Codec, count: int, rng: random.Random, plain: bool = False
-) -> list[Sample]:
-    """`count` lessons of one screen and `QUESTIONS` exchanges each; only the replies carry loss.
+def recitals(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> list[Sample]:
+    """`count` screens, each followed by its own lines in another order, twice.
 
-    Plain lessons say outright what to do ("tap Save"); a model learns to read from those far sooner.
+    Where a line is going can only be known by finding its beginning on the screen: distances and counts do not help.
+    That is the shortest way to a model that looks things up.
     """
+    tokenizer = codec.tokenizer
+    user, assistant = (tokenizer.convert_tokens_to_ids(t) for t in ("<|user|>", "<|assistant|>"))
+    made = []
+    for _ in range(count):
+        lines = _screen(words, rng)
+        told = [line.text() for again in range(2) for line in rng.sample(lines, len(lines))]
+        texts = ["".join(line.text() for line in lines), "".join(told)]
+        screen, reply = tokenizer(texts, add_special_tokens=False)["input_ids"]
+        made.append(Sample((user, *screen, assistant), (*reply, codec.eos_id), ()))
+    return made
+
+
+def lessons(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> list[Sample]:
+    """`count` lessons of one screen and `QUESTIONS` exchanges each; only the replies carry loss."""
     tokenizer = codec.tokenizer
     user, assistant = (tokenizer.convert_tokens_to_ids(t) for t in ("<|user|>", "<|assistant|>"))
 
@@ -116,7 +126,7 @@ def lessons(
         tail: list[int] = []
         trained: list[bool] = []
         for number in range(QUESTIONS):
-            asked, reply = _exchange(lines, words, plain, rng)
+            asked, reply = _exchange(lines, words, rng)
             # The first question ends the prompt, as an instruction does in the compact layout; the others follow up.
             question = [*([user] if number else []), *ids(asked), assistant]
             answer = [*ids(reply), codec.eos_id]

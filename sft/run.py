@@ -24,7 +24,7 @@ from mobilerl.engines.local import load_model
 from mobilerl.setup import check_checkpoint, make_context, make_engine, make_phones, save_agent
 from mobilerl.train.tracking import Tracker
 from sft.demonstrations import demonstrations, single_steps
-from sft.lessons import lessons
+from sft.lessons import lessons, recitals
 from sft.reasoning import PolicyProposer, Proposer, Reasoned, ThoughtWriter, bootstrap
 from sft.samples import ExpertStep, Sample, encode
 from sft.trainer import train
@@ -83,20 +83,18 @@ class WarmUp:
         if self.recipe.model or not settings.lessons:
             return base
         codec = Codec.load(base)
-        for name, plain in (("lessons-plain", True), ("lessons", False)):
-            samples = self._lessons(name, codec, settings.lessons // 2, plain)
+        for name, make, count in (("recitals", recitals, settings.recitals), ("lessons", lessons, settings.lessons)):
+            samples = make(self._words, codec, count, random.Random(f"{settings.seed}/{name}"))
             base = self._train(name, base, codec, samples, 1.0, settings.lesson_batch, settings.lesson_rate)
         return base
-
-    def _lessons(self, name: str, codec: Codec, count: int, plain: bool = False) -> list[Sample]:
-        return lessons(self._words, codec, count, random.Random(f"{self.recipe.sft.seed}/{name}"), plain)
 
     def _refreshed(self, name: str, codec: Codec, samples: list[Sample]) -> list[Sample]:
         """With some new lessons among the samples, so that a model that learned to read by them does not forget it."""
         settings = self.recipe.sft
         if self.recipe.model or not settings.lessons:
             return samples
-        return samples + self._lessons(name, codec, int(settings.lesson_share * len(samples)))
+        rng = random.Random(f"{settings.seed}/{name}")
+        return samples + lessons(self._words, codec, int(settings.lesson_share * len(samples)), rng)
 
     def stage1(self, steps: Sequence[ExpertStep], base: Path) -> Path:
         """Reasoning-free: the expert's action without a thought, and single-step instructions."""
@@ -112,10 +110,10 @@ class WarmUp:
         rng = random.Random(f"{settings.seed}/reasoning")
         for number in range(1, settings.stage2_rounds + 1):
             kept, share = bootstrap(steps, self._proposer(number, base), settings.candidates, rng)
-            if not kept:
-                raise ConfigError(f"stage 2, round {number}: no proposal was the expert's action; train stage 1 longer")
             self.say(f"round {number}: thoughts kept for {share:.0%} of {len(steps)} steps")
             kept += self._written(steps, kept)
+            if not kept:
+                raise ConfigError(f"stage 2, round {number}: no proposal was the expert's action; train stage 1 longer")
             codec = Codec.load(base, self.recipe.engine.max_pixels)
             samples = [encode(r.step, self.context, codec, r.thought) for r in kept]
             name = f"stage2-round{number}"

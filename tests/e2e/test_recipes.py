@@ -1,0 +1,146 @@
+"""recipes/sft.sh and recipes/adagrpo.sh from nothing to the report, at the smallest size that does it all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small_policies import HEIGHT, WIDTH
+
+from mobilerl.config import read_saved
+from mobilerl.train.tracking import read_metrics
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+SCREEN = ["--phone.width", str(WIDTH), "--phone.height", str(HEIGHT), "--phone.count", "8"]
+SHAPE = ["--tiny.hidden", "32", "--tiny.layers", "1", "--tiny.heads", "2", "--tiny.vision_hidden", "16"]
+WARM_UP = [*SCREEN, *SHAPE, "--sft.recitals", "64", "--sft.lessons", "64", "--sft.demos_per_template", "1",
+           "--sft.stage1_epochs", "1", "--sft.stage2_rounds", "2", "--sft.stage2_epochs", "1", "--sft.batch_size", "8",
+           "--agent.max_new_tokens", "12"]  # fmt: skip
+TRAIN = [*SCREEN, "--tasks.per_template", "1", "--collect.tasks_per_iteration", "4", "--collect.group_size", "2",
+         "--train.iterations", "2", "--train.mini_batch", "64", "--train.trajectories_every", "1",
+         "--tracking.tensorboard", "true"]  # fmt: skip
+EVAL = [*SCREEN, "--instances", "1", "--eval.pass_k_instances", "1", "--eval.pass_k", "2", "--template", "MusicPause",
+        "--template", "MusicAddToPlaylist"]  # fmt: skip
+METRICS = """iteration time_s rollout/success_rate rollout/trajectories_per_min rollout/env_utilization
+    rollout/episode_len rollout/invalid_rate rollout/infra_errors train/loss train/kl train/grad_norm train/clip_frac
+    train/rollout_prob_diff_max replay/size replay/fraction curriculum/active curriculum/cooling curriculum/removed
+    staleness/mean staleness/max time/rollout_s time/update_s time/publish_s""".split()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Holds an environment in which everything is installed already: the one of these tests."""
+    folder = tmp_path_factory.mktemp("recipes")
+    scripts = folder / "venv" / "bin"
+    scripts.mkdir(parents=True)
+    for name, words in (("python", ""), ("mobilerl", "-m mobilerl ")):
+        (scripts / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words}"$@"\n')
+        (scripts / name).chmod(0o755)
+    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + (ROOT / "constraints.txt").read_bytes())
+    (folder / "venv" / ".mobilerl-local,tracking").write_text(f"{wanted.hexdigest()}  -\n")
+    return folder
+
+
+def recipe(folder: Path, name: str, *flags: str) -> str:
+    env = {**os.environ, "VENV": str(folder / "venv"), "SFT_DIR": str(folder / "sft"), "RUN_DIR": str(folder / "run"),
+           "EVAL_FLAGS": " ".join(EVAL), "PYTHONPATH": str(ROOT)}  # fmt: skip
+    done = subprocess.run(["bash", str(ROOT / "recipes" / name), *flags], env=env, cwd=folder, capture_output=True,
+                          text=True, timeout=300)  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def warmed_up(folder) -> str:
+    return recipe(folder, "sft.sh", *WARM_UP)
+
+
+@pytest.fixture(scope="module")
+def trained(folder, warmed_up) -> str:
+    return recipe(folder, "adagrpo.sh", *TRAIN)
+
+
+def check_results(path: Path, trials: int, temperature: float) -> None:
+    results = json.loads(path.read_text())
+    assert results["suite"] == "sim" and results["protocol"]["temperature"] == temperature
+    low, high = results["ci95"]
+    assert 0 <= low <= results["success_rate"] <= high <= 1 and 0 <= results["success_rate_errors_as_zero"] <= 1
+    assert set(results["per_task"]) == {"MusicPause", "MusicAddToPlaylist"}
+    for task in results["per_task"].values():
+        assert set(task) == {"app", "feasible", "successes", "trials", "errors", "mean_steps"}
+        assert task["app"] == "Music" and task["feasible"] is True
+        assert task["trials"] == trials and task["errors"] == 0 and task["mean_steps"] >= 1
+    assert (path.parent / "print-out.txt").read_text().strip()
+
+
+def check_checkpoint(path: Path) -> None:
+    """Loads as any Hugging Face model does, with what this project keeps beside it."""
+    from transformers import AutoModelForImageTextToText, AutoTokenizer
+
+    model = AutoModelForImageTextToText.from_pretrained(path)
+    assert model.get_input_embeddings().num_embeddings == len(AutoTokenizer.from_pretrained(path))
+    assert json.loads((path / "agent.json").read_text())["max_new_tokens"] == 12
+
+
+def check_page(run_dir: Path) -> None:
+    page = (run_dir / "view" / "index.html").read_text()
+    assert page.lstrip().lower().startswith("<!doctype html")
+
+
+def test_the_warm_up_leaves_a_checkpoint_and_its_report(folder, warmed_up):
+    run_dir = folder / "sft"
+    saved = read_saved(run_dir / "config.json")
+    assert (saved.sft.lessons, saved.tiny.hidden) == (64, 32)
+    stages = [row["stage"] for row in read_metrics(run_dir / "metrics.jsonl")]
+    assert {"stage1", "stage2-round1", "stage2-round2"} <= set(stages)
+    check_checkpoint(run_dir / "final")
+    check_results(run_dir / "eval" / "sim" / "results.json", 1, 0.0)
+    check_page(run_dir)
+    assert f"checkpoint: {run_dir / 'final'}" in warmed_up and "SFT" in warmed_up
+
+
+def test_the_run_leaves_everything_the_design_names(folder, trained):
+    run_dir = folder / "run"
+    saved = read_saved(run_dir / "config.json")
+    assert saved.model == str(folder / "sft" / "final") and saved.agent.max_new_tokens == 12
+    rows = read_metrics(run_dir / "metrics.jsonl")
+    assert [row["iteration"] for row in rows] == [1, 2]
+    for row in rows:
+        assert [name for name in METRICS if name not in row] == []
+    check_checkpoint(run_dir / "checkpoints" / "iter-000002")
+    for number in (1, 2):
+        lines = (run_dir / "trajectories" / f"iter-{number:06d}.jsonl").read_text().splitlines()
+        shown = {s["observation"]["screenshot"] for line in lines for s in json.loads(line)["steps"]}
+        assert lines and all((run_dir / "screens" / f"{digest}.png").is_file() for digest in shown)
+    assert list((run_dir / "tensorboard").iterdir())
+
+
+def test_before_and_after_are_measured_in_the_same_way(folder, trained):
+    run_dir = folder / "run"
+    for name, trials, temperature in (("sim-before", 1, 0.0), ("sim-after", 1, 0.0), ("sft-pass-k", 2, 1.0),
+                                      ("adagrpo-pass-k", 2, 1.0)):  # fmt: skip
+        check_results(run_dir / "eval" / name / "results.json", trials, temperature)
+    before, after = (json.loads((run_dir / "eval" / f"sim-{n}" / "results.json").read_text())
+                     for n in ("before", "after"))  # fmt: skip
+    assert [e["task_id"] for e in before["instances"]] == [e["task_id"] for e in after["instances"]]
+    check_page(run_dir)
+    assert "AdaGRPO" in trained and str(run_dir / "view" / "index.html") in trained
+
+
+def test_called_again_it_goes_on_where_it_stopped(folder, trained):
+    metrics = (folder / "run" / "metrics.jsonl").read_bytes()
+    results = folder / "run" / "eval" / "sim-before" / "results.json"
+    made = results.stat().st_mtime_ns
+    more = list(TRAIN)
+    more[more.index("--train.iterations") + 1] = "3"
+    recipe(folder, "adagrpo.sh", *more)
+    assert (folder / "run" / "metrics.jsonl").read_bytes().startswith(metrics)
+    assert [row["iteration"] for row in read_metrics(folder / "run" / "metrics.jsonl")] == [1, 2, 3]
+    assert results.stat().st_mtime_ns == made
