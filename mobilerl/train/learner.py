@@ -25,7 +25,7 @@ def mini_batches(
     The fresh rows are cut into equal parts, so that no step is left with a handful of rows. The replayed part is at
     most gamma of its mini-batch, q = gamma p_B + (1 - gamma) p_on (MobileRL, AdaPR), whatever the fresh part's size.
     """
-    gamma = replay.gamma if replay else 0.0
+    gamma = replay.gamma if replay else 0.0  # an empty buffer is false as well: fresh rows take its share
     room = max(1, size - math.floor(gamma * size))
     steps = max(1, round(len(fresh) / room))
     order = list(fresh)

@@ -26,8 +26,8 @@ WARM_UP = [*SCREEN, *SHAPE, "--sft.recitals", "64", "--sft.lessons", "64", "--sf
 TRAIN = [*SCREEN, "--tasks.per_template", "1", "--collect.tasks_per_iteration", "4", "--collect.group_size", "2",
          "--train.iterations", "2", "--train.mini_batch", "64", "--train.trajectories_every", "1",
          "--tracking.tensorboard", "true"]  # fmt: skip
-EVAL = [*SCREEN, "--instances", "1", "--eval.pass_k_instances", "1", "--eval.pass_k", "2", "--template", "MusicPause",
-        "--template", "MusicAddToPlaylist"]  # fmt: skip
+EVAL = [*SCREEN, "--instances", "2", "--eval.pass_k_instances", "2", "--eval.pass_k", "2",
+        "--template", "MusicPause", "--template", "MusicAddToPlaylist"]  # fmt: skip
 METRICS = """iteration time_s rollout/success_rate rollout/trajectories_per_min rollout/env_utilization
     rollout/episode_len rollout/invalid_rate rollout/infra_errors train/loss train/kl train/grad_norm train/clip_frac
     train/rollout_prob_diff_max replay/size replay/fraction curriculum/active curriculum/cooling curriculum/removed
@@ -101,7 +101,7 @@ def test_the_warm_up_leaves_a_checkpoint_and_its_report(folder, warmed_up):
     stages = [row["stage"] for row in read_metrics(run_dir / "metrics.jsonl")]
     assert {"stage1", "stage2-round1", "stage2-round2"} <= set(stages)
     check_checkpoint(run_dir / "final")
-    check_results(run_dir / "eval" / "sim" / "results.json", 1, 0.0)
+    check_results(run_dir / "eval" / "sim" / "results.json", 2, 0.0)
     check_page(run_dir)
     assert f"checkpoint: {run_dir / 'final'}" in warmed_up and "SFT" in warmed_up
 
@@ -124,8 +124,8 @@ def test_the_run_leaves_everything_the_design_names(folder, trained):
 
 def test_before_and_after_are_measured_in_the_same_way(folder, trained):
     run_dir = folder / "run"
-    for name, trials, temperature in (("sim-before", 1, 0.0), ("sim-after", 1, 0.0), ("sft-pass-k", 2, 1.0),
-                                      ("adagrpo-pass-k", 2, 1.0)):  # fmt: skip
+    for name, trials, temperature in (("sim-before", 2, 0.0), ("sim-after", 2, 0.0), ("sft-pass-k", 4, 1.0),
+                                      ("adagrpo-pass-k", 4, 1.0)):  # fmt: skip
         check_results(run_dir / "eval" / name / "results.json", trials, temperature)
     before, after = (json.loads((run_dir / "eval" / f"sim-{n}" / "results.json").read_text())
                      for n in ("before", "after"))  # fmt: skip

@@ -45,7 +45,8 @@ def test_every_fresh_row_comes_once_and_replay_keeps_its_share(rows, size, gamma
         assert all(row.trajectory_id.startswith("old-") for row, _ in replayed)
     if rows:
         sizes = [len(part) for part, _ in made]
-        room = max(1, size - math.floor((gamma if with_replay else 0.0) * size))
+        # Without replay, or with an empty buffer, a mini-batch is all fresh.
+        room = max(1, size - math.floor((gamma if with_replay and buffered else 0.0) * size))
         assert max(sizes) - min(sizes) <= 1
         # The fresh parts are as near to what a full mini-batch leaves for them as an equal cut allows.
         assert len(sizes) == max(1, round(rows / room)) and max(sizes) < 1.5 * room + 1
