@@ -127,7 +127,7 @@ class OnlineTrainer:
         collector, source = self._make_collector()
         with self.tracker, ProgressView(train.iterations) as view:
             async with collector:
-                while self.iteration < train.iterations and not self._out_of_time():
+                while self.iteration < train.iterations and not self._out_of_time() and self.sampler.has_tasks:
                     view.status(f"iteration {self.iteration + 1}: collecting")
                     metrics = await self._iterate(collector, source)
                     view.update(metrics)
@@ -135,6 +135,8 @@ class OnlineTrainer:
                         self._save()
             if self.saved_iteration != self.iteration:
                 self._save()
+            if not self.sampler.has_tasks:
+                view.status("stopped: the curriculum removed every task (see algorithm.curriculum.revisit_every)")
 
     async def _iterate(self, collector: Collector, source: GroupSource) -> dict[str, float]:
         self.iteration += 1

@@ -52,6 +52,11 @@ class TaskSampler:
     def _key(self, task: Task) -> str:
         return task.template if self._by_template else task.id
 
+    @property
+    def has_tasks(self) -> bool:
+        """False when the curriculum has removed every task: there is nothing left to learn from."""
+        return bool(self.curriculum.weights())
+
     def sample(self, n: int, rng: random.Random) -> list[Task]:
         return [rng.choice(self._tasks[key]) for key in self.curriculum.sample(n, rng)]
 

@@ -39,6 +39,17 @@ def test_an_epoch_ends_with_its_last_group_and_then_the_curriculum_moves():
     assert {t.template for t in s.sample(50, random.Random(0))} == {"B"}
 
 
+def test_a_curriculum_that_removed_everything_has_no_tasks():
+    s = sampler(epoch_groups=2, patience=1, cooldown=0)
+    assert s.has_tasks
+    s.record([group(0, 0.0), group(3, 0.0)])
+    assert not s.has_tasks
+    kept = sampler(epoch_groups=2, patience=1, cooldown=0, revisit_every=1)
+    for _ in range(2):
+        kept.record([group(0, 0.0), group(3, 0.0)])
+    assert kept.has_tasks
+
+
 def test_one_record_may_hold_the_end_of_one_epoch_and_the_start_of_the_next():
     s = sampler(epoch_groups=2, patience=2, cooldown=3)
     s.record([group(0, 0.0), group(3, 1.0), group(0, 1.0)])
