@@ -20,6 +20,7 @@ from transformers import (
 )
 
 from mobilerl.engines.codec import Codec
+from mobilerl.lookup import start_looking_up
 
 SPECIAL = ("<|pad|>", "<|end|>", "<|unk|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>",
            "<|system|>", "<|user|>", "<|assistant|>")  # fmt: skip
@@ -30,6 +31,7 @@ GRAMMAR = ("<think>", "</think>", "<answer>", "</answer>", "</think><answer>", "
            '")')  # fmt: skip
 """Pieces of the reply format that are one token each."""
 MARKS = 40
+ROPE_THETA = 1e6
 WORD_MARK = "▁"
 SPACE = "␣"
 """Stands for a space that is not between two words."""
@@ -89,6 +91,8 @@ def build_model(vocab_size: int, tokenizer: PreTrainedTokenizerFast, hidden: int
                 vision_hidden: int, vision_layers: int) -> Qwen2_5_VLForConditionalGeneration:  # fmt: skip
     """Random weights scaled by 1 / sqrt(hidden): Hugging Face's 0.02 suits wide models, a narrow one starts slowly.
 
+    The first two layers start with the beginnings of a circuit that looks words up: see `mobilerl.lookup`.
+
     Head size `hidden / heads` must be a multiple of 8 (three rotary sections).
     """
     pairs = hidden // heads // 2
@@ -100,7 +104,7 @@ def build_model(vocab_size: int, tokenizer: PreTrainedTokenizerFast, hidden: int
             "initializer_range": hidden**-0.5,
             "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": heads,
             "max_position_embeddings": 4096, "tie_word_embeddings": True,
-            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": sections},
+            "rope_parameters": {"rope_type": "default", "rope_theta": ROPE_THETA, "mrope_section": sections},
             "bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id,
         },
         vision_config={
@@ -111,7 +115,9 @@ def build_model(vocab_size: int, tokenizer: PreTrainedTokenizerFast, hidden: int
         vision_start_token_id=ids("<|vision_start|>"), vision_end_token_id=ids("<|vision_end|>"),
         tie_word_embeddings=True,
     )  # fmt: skip
-    return Qwen2_5_VLForConditionalGeneration(config)
+    model = Qwen2_5_VLForConditionalGeneration(config)
+    start_looking_up(model)
+    return model
 
 
 def create(path: Path, corpus: Iterable[str], hidden: int = 128, layers: int = 4, heads: int = 4,

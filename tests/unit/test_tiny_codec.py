@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import random
 import string
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
@@ -224,3 +226,23 @@ def test_a_folder_without_an_image_processor_is_named(folder, tmp_path):
     AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path)
     with pytest.raises(FileNotFoundError, match="preprocessor_config.json"):
         codec_module.load_image_processor(tmp_path)
+
+
+def test_an_untrained_model_attends_to_what_stands_behind_an_earlier_word():
+    """Random words, each followed by a mark; the last word has occurred before: its mark is what to look at."""
+    torch.manual_seed(0)
+    words = [f"w{a}{b}" for a in string.ascii_lowercase for b in string.ascii_lowercase[:12]]
+    tokenizer = tiny.build_tokenizer(words)
+    model = tiny.build_model(len(tokenizer), tokenizer, 128, 2, 4, 16, 1)
+    model.set_attn_implementation("eager")
+    rng, right = random.Random(0), [0, 0]
+    for _ in range(50):
+        names, marks = rng.sample(words, 8), rng.sample(range(1, 41), 8)
+        lines = [f"{name}<{mark}>\n" for name, mark in zip(names, marks, strict=True)]
+        asked = rng.randrange(8)
+        ids = tokenizer("".join(lines) + lines[asked].split("<")[0], return_tensors="pt").input_ids
+        with torch.no_grad():
+            second = model(input_ids=ids, output_attentions=True).attentions[1][0]
+        for head in range(2):
+            right[head] += int(second[head, -1].argmax()) == 3 * asked + 1
+    assert min(right) >= 18, f"{right} of 50 each; chance is one in eight"
