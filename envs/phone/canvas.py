@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from bisect import bisect_left
 from functools import lru_cache
 
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
@@ -35,15 +36,16 @@ def text_width(text: str, size: int) -> float:
     return font(size).getlength(printable(text))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16384)
 def elided(text: str, size: int, room: int) -> str:
     """`text` cut to `room` px, with an ellipsis when something is missing."""
     if text_width(text, size) <= room:
         return text
-    keep = len(text)
-    while keep and text_width(text[:keep].rstrip() + "…", size) > room:
-        keep -= 1
-    return text[:keep].rstrip() + "…"
+    measure = font(size).getlength  # not through the cache: these beginnings of texts are not asked for again
+    too_long = bisect_left(
+        range(1, len(text)), True, key=lambda keep: measure(printable(text[:keep].rstrip() + "…")) > room
+    )
+    return text[:too_long].rstrip() + "…"
 
 
 @lru_cache(maxsize=4096)

@@ -21,7 +21,7 @@ from typing import Literal
 
 from envs.base import COORD_MAX, Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Swipe, Tap, Type, Wait
 from mobilerl.agent.grammar import Call, GrammarError, Mark, Value, excerpt, parse_call, quote
-from mobilerl.agent.screen import Screen
+from mobilerl.agent.screen import Screen, shortened
 
 Grounding = Literal["box", "point", "mark"]
 Direction = Literal["up", "down", "left", "right"]
@@ -34,6 +34,9 @@ OFFSETS: dict[str, tuple[float, float]] = {"up": (0, -2), "down": (0, 2), "left"
 """What the finger moves per unit, in units of a tenth of the screen's width."""
 
 MIDDLE = COORD_MAX // 2
+
+LONGEST_TOLD = 200
+"""Characters of a name or a typed text in a description."""
 
 _PLAIN: dict[str, type] = {"Back": Back, "Home": Home, "Enter": Enter, "Wait": Wait}
 _ALIASES = {"Press Back": "Back", "Press Home": "Home", "Press Enter": "Enter"}
@@ -280,9 +283,9 @@ def describe(action: Action, screen: Screen) -> str:
             element = screen.at(x, y)
             # A merged row reads "title|detail|detail": its title is name enough.
             name = (element.text.split("|")[0] or element.role) if element else "nothing"
-            return f"{'tap' if isinstance(action, Tap) else 'hold'} {name}"
+            return f"{'tap' if isinstance(action, Tap) else 'hold'} {shortened(name, LONGEST_TOLD)}"
         case Type(text):
-            return f"type {text}"
+            return f"type {shortened(text, LONGEST_TOLD)}"
         case Launch(app):
             return f"open {app}"
         case Swipe():

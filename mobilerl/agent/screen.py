@@ -24,6 +24,9 @@ UNREADABLE = "the list of screen elements could not be read"
 MIN_SIDE = 0.005
 """Nodes no wider (higher) than this share of the screen are dropped."""
 
+LONGEST_TEXT = 1000
+"""Characters of one element that are read. A text field can hold all that a stuck policy typed in an episode."""
+
 _BOUNDS = re.compile(r"\[(-?[0-9]{1,6}),(-?[0-9]{1,6})\]\[(-?[0-9]{1,6}),(-?[0-9]{1,6})\]")
 _EDIT_CLASSES = ("EditText", "AutoComplete", "AutoCompleteTextView")
 _ACTION_ATTRIBUTES = (("clickable", "click"), ("long-clickable", "long-click"), ("checkable", "check"))
@@ -189,7 +192,7 @@ class _Collector:
             mark += bool(n.actions)
             number = mark if n.actions else None
             elements.append(
-                Element(number, n.cls, tuple(n.actions), tuple(n.states), "|".join(n.texts), n.box, n.depth)
+                Element(number, n.cls, tuple(n.actions), tuple(n.states), shortened("|".join(n.texts)), n.box, n.depth)
             )
         return tuple(elements)
 
@@ -236,6 +239,11 @@ def _clean(text: str) -> str:
     if not text:
         return ""
     return _TOKEN_LIKE.sub("< ", " ".join(text.split()))
+
+
+def shortened(text: str, most: int = LONGEST_TEXT) -> str:
+    """`text`, or its first `most` characters and an ellipsis."""
+    return text if len(text) <= most else text[:most] + "..."
 
 
 def candidates(screen: Screen) -> list[Action]:

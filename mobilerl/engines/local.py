@@ -29,7 +29,8 @@ ADAPTER_FILE = "adapter_config.json"
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
-    """`micro_tokens` bounds rows x longest row of a micro-batch, `generate_batch` the rows that are sampled at once."""
+    """`micro_tokens` bounds rows x longest row of a micro-batch; `generate_batch` the rows that are sampled at once,
+    and `generate_tokens` rows x longest prompt."""
 
     learning_rate: float = 1e-4
     weight_decay: float = 0.0
@@ -37,6 +38,7 @@ class LocalSettings:
     grad_clip: float = 1.0
     micro_tokens: int = 16384
     generate_batch: int = 24
+    generate_tokens: int = 16384
     temperature: float = 1.0
     """Of the rollouts: the trainer's log-probabilities are taken at the same temperature."""
     max_pixels: int | None = None
@@ -80,7 +82,7 @@ class LocalEngine:
         if len({r.sampling for r in requests}) > 1:
             raise ValueError("requests of one call must share their sampling settings")
         done: dict[int, Completion] = {}
-        for part in length_batches(requests, self.settings.generate_batch):
+        for part in length_batches(requests, self.settings.generate_batch, self.settings.generate_tokens):
             with self._weights:
                 version = self.version
                 model = self.accelerator.unwrap_model(self.model)

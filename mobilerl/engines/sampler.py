@@ -26,13 +26,21 @@ class Sampled:
     logprobs: list[float] = field(default_factory=list)
 
 
-def length_batches(requests: Sequence[Request], size: int) -> Iterator[list[int]]:
-    """Indices in batches of at most `size`: prompts of similar length together, so that little is padding."""
+def length_batches(requests: Sequence[Request], rows: int, tokens: int) -> Iterator[list[int]]:
+    """Indices in batches of at most `rows`, and of at most `tokens` padded prompt tokens unless one prompt has more.
+
+    Prompts of similar length go together, so that little is padding; equal prompts stay side by side.
+    """
     first: dict[tuple[tuple[int, ...], tuple[bytes, ...]], int] = {}
     same = [first.setdefault((r.prompt_ids, r.images), i) for i, r in enumerate(requests)]
-    order = sorted(range(len(requests)), key=lambda i: (len(requests[i].prompt_ids), same[i]))
-    for start in range(0, len(order), size):
-        yield order[start : start + size]
+    part: list[int] = []
+    for i in sorted(range(len(requests)), key=lambda i: (len(requests[i].prompt_ids), same[i])):
+        if part and (len(part) == rows or (len(part) + 1) * len(requests[i].prompt_ids) > tokens):
+            yield part
+            part = []
+        part.append(i)
+    if part:
+        yield part
 
 
 @torch.no_grad()

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.base import Finish, Swipe, Tap, Type
+from mobilerl.agent.actions import describe
 from mobilerl.agent.screen import HEADER, UNREADABLE, candidates, parse_screen
 
 W, H = 999, 1998  # 0-999 boxes are then (x, y / 2)
@@ -45,6 +46,13 @@ def setting_row(title, checked, top, summary=""):
         clickable=True,
         long_clickable=True,
     )
+
+
+def test_a_field_full_of_text_does_not_fill_the_prompt():
+    """A policy that is stuck can type tags into a field for a whole episode, each of which is spelled out again."""
+    screen = parse(node(cls="android.widget.EditText", text="</think><answer>" * 500, clickable=True))
+    assert len(screen.render("marks")) < 1100 and len(screen.render("mobilerl")) < 1200
+    assert len(describe(Tap(500, 500), screen)) < 250 and len(describe(Type("x" * 5000), screen)) < 250
 
 
 SETTINGS = (

@@ -16,6 +16,7 @@ from mobilerl import tiny
 from mobilerl.algorithms.losses import clipped_policy_loss
 from mobilerl.engines.base import MicroBatch, Request, Sampling
 from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.engines.sampler import length_batches
 from mobilerl.records import Batch, Completion, Row
 
 CORPUS = ("Open the Settings app and turn on Wi-Fi", "notes alarm milk hello History app Tap")
@@ -175,6 +176,13 @@ def test_results_are_in_the_order_of_the_requests_and_the_batch_does_not_matter(
     assert largest_difference([c.logprobs for c in together], [c.logprobs for c in apart]) <= 1e-5
 
 
+def test_long_prompts_are_sampled_few_at_a_time():
+    """Attention over prompts grows with the square of the longest: a full batch of long ones would not fit."""
+    asked = [Request((1,) * n, (), Sampling(1.0, 4)) for n in (10, 900, 12, 11, 900, 5000, 10)]
+    parts = list(length_batches(asked, rows=3, tokens=1000))
+    assert parts == [[0, 6, 3], [2], [1], [4], [5]]
+
+
 def test_equal_prompts_are_sampled_independently(shared):
     torch.manual_seed(0)
     done = shared.generate([requests(shared, 3)[2]] * 8)
@@ -212,7 +220,7 @@ def test_an_update_does_not_depend_on_the_micro_batches(folder, agg):
 
 
 def test_advantages_push_log_probabilities_up_and_down(folder):
-    engine = LocalEngine(folder, LocalSettings(learning_rate=1e-3))
+    engine = LocalEngine(folder, LocalSettings(learning_rate=1e-4))
     rows = sample_rows(engine, 4)
     before = [sum(x) for x in engine.logprobs(rows)]
     metrics = engine.update(batch(rows, [1.0, -1.0, 1.0, -1.0]), policy_loss, "row-mean")
