@@ -9,7 +9,7 @@ from envs.device import Device
 from envs.phone.apps.catalogue import APPS
 from envs.phone.phone import Phone
 from envs.phone.tasks.base import Admin, Template
-from envs.phone.tasks.suite import template
+from envs.phone.tasks.suite import phone_seed, template
 from envs.phone.transport import InProcessTransport
 
 APP_NAMES: dict[str, str] = {app.label: app.package for app in APPS}
@@ -57,9 +57,9 @@ class PhoneEnv:
         return self._task
 
     async def reset(self, task: Task) -> Observation:
-        """A fresh phone from the task's seed, brought into the task's first state."""
+        """A fresh phone, the same for equal template and seed, brought into the task's first state."""
         cls = template(task.template)
-        result = self._transport.shell(("sim", "reset", "--seed", str(task.seed), "--popups", str(self._popup_rate)))
+        result = self._transport.shell(("sim", "reset", "--seed", str(phone_seed(task)), "--popups", str(self._popup_rate)))
         if result.exit_code != 0:
             raise InfraError(f"{self.device_id}: {result.stderr.strip()}")
         self._task, self._template = task, cls(task.params)

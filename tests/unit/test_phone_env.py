@@ -12,7 +12,7 @@ from envs.base import Action, Finish, InfraError, Invalid, Launch, MobileEnv, Ob
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks.expert import ExpertAgent
 from envs.phone.tasks.notes import NotesDelete
-from envs.phone.tasks.suite import make_task
+from envs.phone.tasks.suite import HELD_OUT_SEEDS, make_task, phone_seed
 
 
 def play(env: PhoneEnv, task: Task) -> tuple[list[Observation], list[Action], float]:
@@ -114,3 +114,11 @@ def test_popups_are_survived_and_seen():
     episodes = [play(PhoneEnv(popup_rate=1.0, screenshots=False), make_task("NotesDelete", s)) for s in range(8)]
     assert all(score == 1.0 for _, _, score in episodes)
     assert any(len(actions) > NotesDelete.steps for _, actions, _ in episodes)
+
+
+def test_instances_of_different_templates_meet_different_phones():
+    """Their seeds are equal: an evaluation of few instances would otherwise rest on as few phones."""
+    names = ("NotesDelete", "NotesCreate", "TodoAdd", "MapsSave")
+    trained = {phone_seed(make_task(n, s)) for n in names for s in range(50)}
+    tested = {phone_seed(make_task(n, HELD_OUT_SEEDS + s)) for n in names for s in range(50)}
+    assert len(trained) == len(tested) == 200 and not trained & tested

@@ -69,6 +69,16 @@ def make_task(name: str, seed: int) -> Task:
     )
 
 
+def phone_seed(task: Task) -> int:
+    """The seed of what the phone holds and of which pop-ups come, held-out instances in a range of their own.
+
+    It differs by template: instances of different templates have equal seeds, and if they met the same few phones, an
+    evaluation would rest on little.
+    """
+    drawn = int.from_bytes(hashlib.sha256(f"{task.template}/{task.seed}".encode()).digest()[:3], "big")
+    return drawn + (2**24 if task.seed >= HELD_OUT_SEEDS else 0)
+
+
 def train_tasks(per_template: int, demo: bool | None = None, first_seed: int = 0) -> list[Task]:
     """Training instances of the training templates."""
     names = [t.__name__ for t in templates("train", demo)]
