@@ -59,7 +59,8 @@ class PhoneEnv:
     async def reset(self, task: Task) -> Observation:
         """A fresh phone, the same for equal template and seed, brought into the task's first state."""
         cls = template(task.template)
-        result = self._transport.shell(("sim", "reset", "--seed", str(phone_seed(task)), "--popups", str(self._popup_rate)))
+        seed, popups = str(phone_seed(task)), str(self._popup_rate)
+        result = self._transport.shell(("sim", "reset", "--seed", seed, "--popups", popups))
         if result.exit_code != 0:
             raise InfraError(f"{self.device_id}: {result.stderr.strip()}")
         self._task, self._template = task, cls(task.params)

@@ -118,8 +118,8 @@ def test_demonstrations_show_only_templates_meant_for_it(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("rate", "disturbed"), [(1.0, True), (0.0, False)])
 def test_a_popup_costs_the_expert_a_step(rate, disturbed):
     phone = PhoneEnv("sim-0", 180, 360, rate)
-    lengths = [len(demonstrations(phone, [suite.make_task("MusicPause", seed)])) for seed in range(8)]
-    assert (sum(lengths) > 8 * 3) is disturbed
+    lengths = [len(demonstrations(phone, [suite.make_task("NotesDelete", seed)])) for seed in range(4)]
+    assert (min(lengths) > 5) is disturbed
 
 
 def test_recorded_demonstrations_show_no_popups(tmp_path):
