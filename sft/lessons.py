@@ -64,8 +64,8 @@ def _exchange(lines: Sequence[_Line], words: Sequence[str], rng: random.Random) 
         text = _phrase(words, rng, 4) if rng.random() < 0.7 else _value(words, rng)
         return f"type {text}\n", f'<think>type {text}</think><answer>do(action="Type", text="{text}")</answer>'
     if kind < 0.45 and line.detail:
-        asked = f"what is {line.name}\n"
-        return asked, f'<think>finish {line.detail}</think><answer>finish(message="{line.detail}")</answer>'
+        thought = f"read {line.name}<{line.mark}> finish {line.detail}"
+        return f"what is {line.name}\n", f'<think>{thought}</think><answer>finish(message="{line.detail}")</answer>'
     if kind < 0.75:
         return _named_in_passing(lines, line, words, rng)
     verb, action = ("tap", "Tap") if rng.random() < 0.8 else ("hold", "Long Press")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -44,12 +45,26 @@ class ThoughtWriter:
 
 
 def written_thought(step: ExpertStep) -> str:
-    """The action in words: "tap Save<2>"."""
+    """The action in words, after what it rests on: "tap Save<2>", "read Films.jpg<4> finish 27 kB"."""
     words = describe(step.action, step.screen)
     if isinstance(step.action, (Tap, LongPress)):
         element = step.screen.at(step.action.x, step.action.y, marked_only=True)
         return f"{words}<{element.mark}>" if element else words
+    if isinstance(step.action, Finish):
+        source = _source(step.action.message, step)
+        return f"read {source} {words}" if source else words
     return words
+
+
+def _source(message: str, step: ExpertStep) -> str:
+    """`name<mark>` of the element that the instruction names and whose details hold the answer; "" if none does."""
+    asked = step.task.instruction.casefold()
+    for element in step.screen.elements:
+        name, _, details = element.text.partition("|")
+        holds = re.search(rf"(?<!\w){re.escape(message)}(?!\w)", details) if message else None
+        if holds and element.mark is not None and name and name.casefold() in asked:
+            return f"{name}<{element.mark}>"
+    return ""
 
 
 class PolicyProposer:

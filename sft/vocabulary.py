@@ -12,8 +12,8 @@ from sft.demonstrations import demonstrate
 
 INSTANCES = 4
 ACTION_WORDS = (
-    "history app error tap hold type open swipe up down left right back home enter wait finish invalid nothing what is "
-    "short medium long infeasible field button checked unchecked selected focused"
+    "history app error tap hold type open swipe up down left right back home enter wait finish invalid nothing "
+    "what is read short medium long infeasible field button checked unchecked selected focused"
 )
 
 

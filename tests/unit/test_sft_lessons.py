@@ -22,7 +22,7 @@ LINE = re.compile(r"^(?P<name>.*?)<(?P<mark>\d+)>(?P<rest>.*)$")
 @pytest.fixture(scope="module")
 def codec(tmp_path_factory) -> Codec:
     folder = tmp_path_factory.mktemp("tiny")
-    corpus = [*WORDS, "app history open tap hold type what is finish checked unchecked selected"]
+    corpus = [*WORDS, "app history open tap hold type what is read finish checked unchecked selected"]
     tiny.create(folder, corpus, hidden=16, layers=1, heads=1, vision_hidden=16)
     return Codec.load(folder)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -96,6 +97,16 @@ def test_a_written_thought_names_the_action_and_the_mark_it_will_touch():
     assert written_thought(expert_step(LongPress(750, 125))) == "hold Delete<2>"
     assert written_thought(expert_step(Finish("17"))).startswith("finish 17")
     assert "<" not in written_thought(expert_step(Launch("Music")))
+
+
+def test_a_written_thought_names_what_an_answer_was_read_from():
+    row = '<node class="Row" text="{}" clickable="true" enabled="true" bounds="[0,{}][100,{}]"/>'
+    rows = [("Puzzle|9.00", 0), ("Lamp|27.00", 50), ("Chair|27.00", 100)]
+    xml = "<hierarchy>" + "".join(row.format(text, top, top + 50) for text, top in rows) + "</hierarchy>"
+    step = expert_step(Finish("27.00"))
+    step = replace(step, screen=parse_screen(xml, 100, 200), task=replace(step.task, instruction="Price of the lamp?"))
+    assert written_thought(step) == "read Lamp<2> finish 27.00"
+    assert written_thought(replace(step, action=Finish("0"))) == "finish 0", "a part of a price is no price"
 
 
 def test_the_thought_writers_proposals_always_match():
