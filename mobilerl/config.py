@@ -45,7 +45,7 @@ class PhoneSection(Section):
     width: Annotated[int, Field(ge=180, le=2160)] = 360
     height: Annotated[int, Field(ge=360, le=4320)] = 720
     """Screen size in pixels."""
-    popup_rate: Share = 0.2
+    popup_rate: Share = 0.5
     """Chance that an episode is disturbed by a pop-up."""
 
 

@@ -22,16 +22,26 @@ def mini_batches(
 ) -> Iterator[tuple[list[Sample], list[Sample]]]:
     """(fresh, replayed) parts of mini-batches of about `size` rows; every fresh row is in exactly one.
 
-    The fresh rows are cut into equal parts, so that no step is left with a handful of rows. The replayed part is at
-    most gamma of its mini-batch, q = gamma p_B + (1 - gamma) p_on (MobileRL, AdaPR), whatever the fresh part's size.
+    A trajectory's rows stay together: were they spread over mini-batches, `trajectory-mean` would count a long
+    trajectory in full in each of them, and failures are long. The fresh part is cut so that no step is left with a
+    handful of rows. The replayed part is at most gamma of its mini-batch, q = gamma p_B + (1 - gamma) p_on (MobileRL,
+    AdaPR), whatever the fresh part's size.
     """
     gamma = replay.gamma if replay else 0.0  # an empty buffer is false as well: fresh rows take its share
     room = max(1, size - math.floor(gamma * size))
     steps = max(1, round(len(fresh) / room))
-    order = list(fresh)
+    trajectories: dict[str, list[Sample]] = {}
+    for sample in fresh:
+        trajectories.setdefault(sample[0].trajectory_id, []).append(sample)
+    order = list(trajectories.values())
     rng.shuffle(order)
-    for i in range(steps):
-        part = order[i * len(order) // steps : (i + 1) * len(order) // steps]
+    parts: list[list[Sample]] = [[] for _ in range(steps)]
+    before = 0
+    for rows in order:
+        middle = before + len(rows) / 2
+        parts[min(steps - 1, int(middle * steps / len(fresh)))] += rows
+        before += len(rows)
+    for part in parts:
         if part:
             yield part, replay.draw(math.floor(len(part) / (1.0 - gamma)), rng) if replay else []
 

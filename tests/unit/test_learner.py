@@ -6,10 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from made_groups import make_group, make_trajectory
 
+from mobilerl.algorithms.losses import aggregation_weights
 from mobilerl.algorithms.replay import AdaptivePositiveReplay
 from mobilerl.config import AlgorithmSection, CreditSection, LossSection, TrainSection
 from mobilerl.records import Batch
@@ -24,44 +26,62 @@ def filled(gamma: float, trajectories: int, length: int = 3) -> AdaptivePositive
     return replay
 
 
+def fresh_samples(*lengths):
+    """The rows of one trajectory of each length, with advantage 0.5."""
+    return [(r, 0.5) for i, n in enumerate(lengths) for r in make_trajectory(f"new-{i}", 1.0, n).rows()]
+
+
 @given(
-    rows=st.integers(0, 300),
+    lengths=st.lists(st.integers(1, 12), max_size=40),
     size=st.integers(1, 64),
     gamma=st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.5, 0.75, 0.9]),
     buffered=st.integers(0, 12),
     with_replay=st.booleans(),
     seed=st.integers(0, 2**16),
 )
-def test_every_fresh_row_comes_once_and_replay_keeps_its_share(rows, size, gamma, buffered, with_replay, seed):
-    fresh = [(row, 0.5) for row in make_trajectory("new", 1.0, rows).rows()]
+def test_whole_trajectories_come_once_and_replay_keeps_its_share(lengths, size, gamma, buffered, with_replay, seed):
+    fresh = fresh_samples(*lengths)
     replay = filled(gamma, buffered) if with_replay else None
     made = list(mini_batches(fresh, replay, size, random.Random(seed)))
 
-    assert Counter(row.step for part, _ in made for row, _ in part) == Counter(range(rows))
+    trajectories = Counter(name for part, _ in made for name in {row.trajectory_id for row, _ in part})
+    assert trajectories == Counter({f"new-{i}": 1 for i in range(len(lengths))})
+    assert sorted(id(row) for part, _ in made for row, _ in part) == sorted(id(row) for row, _ in fresh)
     for part, replayed in made:
         assert part  # no step on replayed rows alone
         assert len(replayed) <= gamma * (len(part) + len(replayed)) + 1e-9
         assert with_replay or not replayed
         assert all(row.trajectory_id.startswith("old-") for row, _ in replayed)
-    if rows:
-        sizes = [len(part) for part, _ in made]
+    if fresh:
         # Without replay, or with an empty buffer, a mini-batch is all fresh.
         room = max(1, size - math.floor((gamma if with_replay and buffered else 0.0) * size))
-        assert max(sizes) - min(sizes) <= 1
-        # The fresh parts are as near to what a full mini-batch leaves for them as an equal cut allows.
-        assert len(sizes) == max(1, round(rows / room)) and max(sizes) < 1.5 * room + 1
+        steps = max(1, round(len(fresh) / room))
+        assert len(made) <= steps
+        # As near to an equal cut as whole trajectories allow.
+        assert all(abs(len(part) - len(fresh) / steps) <= max(lengths) for part, _ in made) or len(made) < steps
 
 
 def test_a_full_buffer_fills_the_whole_share():
     # 64 rows wanted, a quarter replayed: 48 fresh and 16 old; 100 fresh rows are cut in 2 x 50, which take 16 each.
-    fresh = [(row, 1.0) for row in make_trajectory("new", 1.0, 100).rows()]
-    made = list(mini_batches(fresh, filled(0.25, 20), 64, random.Random(0)))
+    made = list(mini_batches(fresh_samples(*[5] * 20), filled(0.25, 20), 64, random.Random(0)))
     assert [(len(part), len(old)) for part, old in made] == [(50, 16), (50, 16)]
 
 
+def test_a_long_trajectory_has_no_more_weight_than_a_short_one_in_whatever_mini_batches():
+    made = list(mini_batches(fresh_samples(*[2, 12] * 30), None, 40, random.Random(0)))
+    weight = Counter()
+    for part, _ in made:
+        names = [row.trajectory_id for row, _ in part]
+        ids = torch.tensor([list(dict.fromkeys(names)).index(name) for name in names])
+        share = aggregation_weights(torch.ones(len(part), 3), "trajectory-mean", ids).sum(1) * len(ids.unique())
+        for name, value in zip(names, share.tolist(), strict=True):
+            weight[name] += value
+    assert len(made) > 5
+    assert list(weight.values()) == pytest.approx([1.0] * 60)
+
+
 def test_the_order_is_drawn_and_repeatable():
-    fresh = [(row, 1.0) for row in make_trajectory("new", 1.0, 40).rows()]
-    made = [list(mini_batches(fresh, None, 10, random.Random(seed))) for seed in (1, 1, 2)]
+    made = [list(mini_batches(fresh_samples(*[2] * 20), None, 10, random.Random(seed))) for seed in (1, 1, 2)]
     assert made[0] == made[1] != made[2]
 
 

@@ -58,7 +58,6 @@ class CalculatorCompute(_Sum):
 class CalculatorRecall(_Sum):
     """The result is in the history already."""
 
-    demo = False
     instructions = ("Which result does the calculator history show for {sum}?",)
     steps = 3
 

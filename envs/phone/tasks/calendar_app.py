@@ -78,7 +78,6 @@ class CalendarAddToday(_Events):
 
 
 class CalendarAdd(_Events):
-    demo = False
     instructions = (
         "Add {title} to the calendar on {day} October at {time}",
         "Create an event {title} for {day} October at {time}",
@@ -118,7 +117,6 @@ class CalendarDelete(_OneEvent):
 class CalendarMove(_OneEvent):
     """`new` is the day the event moves to."""
 
-    demo = False
     instructions = ("Move the event {title} to {new} October", "Change the date of {title} to {new} October")
     steps = 7
 
@@ -156,7 +154,6 @@ class CalendarTime(_OneEvent):
 class CalendarOnDay(_OneEvent):
     """The day is over, so the agenda no longer shows its event: it is found in the month."""
 
-    demo = False
     instructions = ("Which event was on {day} October?", "What was in the calendar on {day} October?")
     steps = 4
 

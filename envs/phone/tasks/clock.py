@@ -95,7 +95,6 @@ class ClockAlarmAdd(_Alarms):
 
 
 class ClockAlarmLabelled(_Alarms):
-    demo = False
     instructions = ("Add an alarm for {time} with the label {label}", "Set an alarm labelled {label} for {time}")
     steps = 9
 

@@ -128,7 +128,6 @@ class ContactsDelete(_OneContact):
 
 
 class ContactsEditPhone(_OneContact):
-    demo = False
     instructions = ("Change the phone number of {name} to {new}",)
     steps = 7
 
@@ -191,7 +190,6 @@ class ContactsCreate(_NoContact):
 class ContactsReadMissing(_NoContact):
     """There is no such contact: the right answer is that it cannot be done."""
 
-    demo = False
     instructions = ("What is the phone number of {name}?",)
     steps = 2
     feasible = False

@@ -71,7 +71,6 @@ class FilesDelete(_OneFile):
 
 
 class FilesRename(_OneFile):
-    demo = False
     instructions = ("Rename the file {name} in {folder} to {new}",)
     steps = 7
 
@@ -149,7 +148,6 @@ class FilesFind(_OneFile):
 class FilesLargest(_OneFile):
     """The folder is too long for one screen: sorting by size brings the answer to the top."""
 
-    demo = False
     instructions = ("Which is the largest file in {folder}?", "Name the largest file in the folder {folder}")
     steps = 5
 

@@ -100,7 +100,6 @@ class MapsDistance(_OnePlace):
 
 
 class MapsWalkTime(_OnePlace):
-    demo = False
     instructions = ("How long is the walk to the {place}?", "How many minutes is the walk to {place}?")
     steps = 5
 
@@ -142,7 +141,6 @@ class MapsNavigate(_OnePlace):
 class MapsBus(_OnePlace):
     """There are directions by car and on foot only."""
 
-    demo = False
     instructions = ("Start a route by bus to the {place}", "Take the bus to {place}, start the route")
     steps = 4
     feasible = False

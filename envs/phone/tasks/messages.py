@@ -68,7 +68,6 @@ class MessagesReadLast(_Thread):
 
 
 class MessagesOpenUnread(_Thread):
-    demo = False
     read = 0
     instructions = ("Open and read the new message from {name}",)
     steps = 3
@@ -99,7 +98,6 @@ class MessagesDelete(_Thread):
 
 
 class MessagesReply(_Thread):
-    demo = False
     instructions = ("Answer {name} in Messages with {reply}",)
     steps = 6
 

@@ -100,7 +100,6 @@ class MusicNext(_OneSong):
 
 
 class MusicFavourite(_OneSong):
-    demo = False
     instructions = ("Make the song {song} a favourite", "Add the song {song} to the favourites in Music")
     steps = 5
 

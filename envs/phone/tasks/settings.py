@@ -200,7 +200,6 @@ class SettingsVolume(_Settings):
 
 
 class SettingsReadVolume(_Settings):
-    demo = False
     instructions = ("What is the {setting} of this phone?",)
     steps = 3
 

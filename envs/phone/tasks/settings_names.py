@@ -76,7 +76,6 @@ class SettingsConnectMissing(_Network):
 
 
 class SettingsWhichNetwork(_Network):
-    demo = False
     instructions = ("Which Wi-Fi network is this phone connected to?",)
     steps = 3
 
@@ -103,7 +102,6 @@ class _DeviceName(Template):
 
 
 class SettingsRename(_DeviceName):
-    demo = False
     instructions = ("Change the device name to {name}", "Name this device {name} in the settings")
     steps = 6
 

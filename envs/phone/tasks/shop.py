@@ -169,7 +169,6 @@ class ShopCartMore(_InCart):
 
 
 class ShopBuy(_OneProduct):
-    demo = False
     instructions = ("Buy the {product} in {category} and have it delivered to {address}",)
     steps = 11
 
@@ -215,7 +214,6 @@ class ShopBuySoldOut(_OneProduct):
 
 class ShopOrderTotal(Template):
     app = "Shop"
-    demo = False
     instructions = ("What was the total of order {number} in Shop?", "How much did order {number} cost?")
     steps = 3
 

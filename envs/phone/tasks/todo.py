@@ -97,7 +97,6 @@ class TodoAdd(_Tasks):
 
 
 class TodoAddDue(_Tasks):
-    demo = False
     instructions = (
         "Add the task {title} with {priority} priority for {due}",
         "Create a {priority} priority task {title} due on {due}",
