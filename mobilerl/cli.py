@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 
 from mobilerl import __version__
-from mobilerl.commands import bench, doctor, evaluate, sft, train, view
+from mobilerl.commands import bench, doctor, evaluate, phone, sft, train, view
 from mobilerl.train.checkpoint import CheckpointError
 
-COMMANDS = (sft, train, evaluate, view, doctor, bench)
+COMMANDS = (sft, train, evaluate, phone, view, doctor, bench)
 BAD_INPUT, STOPPED = 2, 130
 
 

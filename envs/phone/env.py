@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
-from envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task
+from envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task, Transport
 from envs.device import Device
 from envs.phone.apps.catalogue import APPS
 from envs.phone.phone import Phone
@@ -16,10 +19,14 @@ APP_NAMES: dict[str, str] = {app.label: app.package for app in APPS}
 """Name under the icon -> package."""
 
 
-class PhoneEnv:
-    """One embedded phone of this process. `popup_rate` is the chance that an episode is disturbed by a pop-up.
+T = TypeVar("T")
 
-    With `screenshots=False` observations carry no picture: several times faster, for models that read the XML only.
+
+class PhoneEnv:
+    """One embedded phone: of this process, or behind `transport` (adb), which the code below cannot tell apart.
+
+    `popup_rate` is the chance that an episode is disturbed by a pop-up. With `screenshots=False` observations carry no
+    picture: several times faster, for models that read the XML only.
     """
 
     def __init__(
@@ -29,11 +36,11 @@ class PhoneEnv:
         height: int = 720,
         popup_rate: float = 0.0,
         screenshots: bool = True,
-        phone: Phone | None = None,
+        transport: Transport | None = None,
     ) -> None:
         self.device_id = device_id
-        self.phone = phone or Phone(APPS, width, height)
-        self._transport = InProcessTransport(self.phone, device_id)
+        self._remote = transport is not None
+        self._transport = transport or InProcessTransport(Phone(APPS, width, height), device_id)
         self._device = Device(self._transport, APP_NAMES)
         self._admin = Admin(self._transport)
         self._popup_rate = popup_rate
@@ -58,6 +65,9 @@ class PhoneEnv:
 
     async def reset(self, task: Task) -> Observation:
         """A fresh phone, the same for equal template and seed, brought into the task's first state."""
+        return await self._call(lambda: self._reset(task))
+
+    def _reset(self, task: Task) -> Observation:
         cls = template(task.template)
         seed, popups = str(phone_seed(task)), str(self._popup_rate)
         result = self._transport.shell(("sim", "reset", "--seed", seed, "--popups", popups))
@@ -70,6 +80,9 @@ class PhoneEnv:
 
     async def step(self, action: Action) -> StepResult:
         """Plays one action. Finish ends the episode, and so does the last step of the task's budget."""
+        return await self._call(lambda: self._step(action))
+
+    def _step(self, action: Action) -> StepResult:
         task = self._task
         if task is None or self._done:
             raise RuntimeError(f"{self.device_id}: no episode is running; call reset(task)")
@@ -87,20 +100,25 @@ class PhoneEnv:
 
     async def score(self) -> float:
         """1.0 when the agent finished and the task is done, else 0.0."""
-        if self._answer is None:
+        answer = self._answer
+        if answer is None:
             return 0.0
-        return float(self.template.check(self._admin, self._answer))
+        return float(await self._call(lambda: self.template.check(self._admin, answer)))
 
     async def close(self) -> None:
-        """Nothing to give back: the phone is memory of this process."""
+        """Nothing to give back: who made the phone, or serves it, ends it."""
 
     async def health(self) -> Health:
         """Whether the phone answers."""
         try:
-            self._device.foreground_package()
+            await self._call(self._device.foreground_package)
         except InfraError as error:
             return Health(False, str(error))
         return Health(True)
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        """A phone of this process answers at once; one behind a wire must not hold up the others."""
+        return await asyncio.to_thread(work) if self._remote else work()
 
     def _observe(self) -> Observation:
         width, height = self._device.size()

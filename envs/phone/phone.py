@@ -86,6 +86,14 @@ class Phone:
         self._popup_plan = schedule(random.Random(f"{seed}/popups"), popup_rate)
         self._tree: Tree | None = None
 
+    def boot(self) -> None:
+        """After a reboot: the home screen, no app running, what was stored still there."""
+        self.popup = None
+        for app in self.apps.values():
+            app.stack, app.snack = [], ""
+        self._go_home()
+        self.changed()
+
     def changed(self) -> None:
         """Says that state was changed from outside (the shell): the screen is laid out anew."""
         self._tree = None

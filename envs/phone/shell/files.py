@@ -12,7 +12,8 @@ from envs.phone.phone import Phone
 from envs.phone.shell.command import Failure, Handler
 
 READ_ONLY = ("/system", "/proc", "/vendor", "/dev")
-ROOTS = {"/", "/sdcard", "/data", "/data/local", "/data/local/tmp", *READ_ONLY}
+STANDARD = ("Alarms", "DCIM", "Documents", "Download", "Movies", "Music", "Pictures", "Ringtones")
+ROOTS = {"/", "/sdcard", "/data", "/data/local", "/data/local/tmp", *READ_ONLY, *(f"/sdcard/{n}" for n in STANDARD)}
 """Folders that exist on every phone."""
 
 

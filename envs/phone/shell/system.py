@@ -15,7 +15,8 @@ UNIX_EPOCH = datetime(1970, 1, 1)
 
 def dumpsys(phone: Phone, words: list[str]) -> str:
     service = words[0] if words else ""
-    services = {"window": _window, "activity": _activity, "input": _input, "battery": _battery}
+    services = {"window": _window, "activity": _activity, "input": _input, "display": _display,
+                "battery": _battery}  # fmt: skip
     if service not in services:
         raise Failure(f"Can't find service: {service}", 20)
     return services[service](phone)
@@ -50,6 +51,13 @@ def _input(phone: Phone) -> str:
     return ("INPUT MANAGER (dumpsys input)\n  Viewport INTERNAL: displayId=0, uniqueId=local:0, port=0, orientation=0, "
             f"logicalFrame={frame}, physicalFrame={frame}, deviceSize=[{phone.width}, {phone.height}], "
             "isActive=[1]\n")  # fmt: skip
+
+
+def _display(phone: Phone) -> str:
+    frame = f"Rect(0, 0 - {phone.width}, {phone.height})"
+    return ("DISPLAY MANAGER (dumpsys display)\n  mViewports=[DisplayViewport{type=INTERNAL, valid=true, "
+            f"isActive=true, displayId=0, uniqueId='local:0', physicalPort=0, orientation=0, logicalFrame={frame}, "
+            f"physicalFrame={frame}, deviceWidth={phone.width}, deviceHeight={phone.height}}}]\n")  # fmt: skip
 
 
 def _battery(phone: Phone) -> str:

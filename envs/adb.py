@@ -1,0 +1,157 @@
+"""A `Transport` over a real adb server, for emulators, real phones and served embedded phones.
+
+adbutils speaks to the server; only the shell's answers are read here, because its own reader has no deadline for a
+device that goes on sending, and takes quadratic time for screenshots.
+"""
+
+from __future__ import annotations
+
+import io
+import shlex
+import socket
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from adbutils import AdbClient, AdbConnection, AdbError
+
+from envs.base import InfraError, ShellResult
+
+CONNECT_TIMEOUT_S = 10.0
+FILE_TIMEOUT_S = 60.0
+"""Longest silence of a device during push or pull."""
+_STDOUT, _STDERR, _EXIT = 1, 2, 3
+_PACKET = struct.Struct("<BI")
+_FAULTS = (AdbError, OSError, EOFError, AssertionError, RuntimeError)
+"""What adbutils raises when a server or a device is gone; AssertionError where it checks a reply."""
+
+
+class AdbTransport:
+    """One device of an adb server. `serial` is as `adb devices` prints it; `HOST:PORT` ones are connected on demand.
+
+    A server that is not running is started. Nothing here ever kills one: it may serve other people's devices.
+    """
+
+    def __init__(self, serial: str, host: str | None = None, port: int | None = None) -> None:
+        self.serial = serial
+        self._client = AdbClient(host, port, socket_timeout=FILE_TIMEOUT_S)
+        self._device = self._client.device(serial)
+
+    # --- connection ------------------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Makes sure that the device is online. A stale connection is dropped and made anew: adb mends those late."""
+        if self.state() == "device":
+            return
+        if ":" not in self.serial:
+            raise InfraError(f"{self.serial}: {self.state() or 'not attached'}")
+        with self._faults("connect"):
+            self._client.disconnect(self.serial)
+            said = self._client.connect(self.serial, timeout=CONNECT_TIMEOUT_S)
+        if self.state() != "device":
+            raise InfraError(f"{self.serial}: cannot connect: {said.strip()}")
+
+    def state(self) -> str:
+        """`device`, `offline`, `unauthorized`, or "" when the server does not know it."""
+        with self._faults("devices"):
+            found = {d.serial: d.state for d in self._client.list(extended=False)}
+        return found.get(self.serial, "")
+
+    # --- Transport -------------------------------------------------------------------------------------------
+
+    def shell(self, cmd: Sequence[str] | str, timeout: float = 10.0) -> ShellResult:
+        out: dict[int, list[bytes]] = {_STDOUT: [], _STDERR: []}
+        with self._service(f"shell,v2,raw:{_line(cmd)}", timeout) as answer:
+            while True:
+                kind, length = _PACKET.unpack(answer.exactly(_PACKET.size))
+                data = answer.exactly(length)
+                if kind == _EXIT:
+                    return ShellResult(_text(out[_STDOUT]), _text(out[_STDERR]), data[0] if data else 255)
+                if kind in out:
+                    out[kind].append(data)
+
+    def exec_out(self, cmd: Sequence[str] | str, timeout: float = 10.0) -> bytes:
+        """Standard output and standard error together, as bytes."""
+        with self._service(f"exec:{_line(cmd)}", timeout) as answer:
+            return answer.rest()
+
+    def push(self, data: bytes, path: str) -> None:
+        with self._faults(f"push to {path}"):
+            self._device.sync.push(io.BytesIO(data), path, check=True)
+
+    def pull(self, path: str) -> bytes:
+        with self._faults(f"pull {path}"):
+            return self._device.sync.read_bytes(path)
+
+    # --- parts -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _service(self, service: str, timeout: float) -> Iterator[_Answer]:
+        with self._faults(f"`{service.partition(':')[2][:40]}`"):
+            connection = self._device.open_transport(timeout=timeout)
+            try:
+                connection.send_command(service)
+                connection.check_okay()
+                yield _Answer(connection, timeout)
+            finally:
+                # Not AdbConnection.close: it sleeps 10 ms.
+                connection.conn.close()
+
+    @contextmanager
+    def _faults(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except InfraError:
+            raise
+        except _FAULTS as error:
+            raise InfraError(f"{self.serial}: {what} failed: {_reason(error)}") from error
+
+
+class _Answer:
+    """What a service sends, read until a deadline."""
+
+    def __init__(self, connection: AdbConnection, timeout: float) -> None:
+        self._socket: socket.socket = connection.conn
+        self._timeout, self._until = timeout, time.monotonic() + timeout
+
+    def exactly(self, size: int) -> bytes:
+        parts, missing = [], size
+        while missing:
+            part = self._receive(min(missing, 1 << 20))
+            if not part:
+                raise EOFError("the device closed the connection in mid-answer")
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts)
+
+    def rest(self) -> bytes:
+        parts = []
+        while part := self._receive(1 << 20):
+            parts.append(part)
+        return b"".join(parts)
+
+    def _receive(self, most: int) -> bytes:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"no end after {self._timeout:g} s")
+        self._socket.settimeout(left)
+        return self._socket.recv(most)
+
+
+def _line(cmd: Sequence[str] | str) -> str:
+    """Word lists are quoted word by word: text from a model can never become a command."""
+    if not isinstance(cmd, str):
+        cmd = shlex.join(cmd)
+    if "\0" in cmd:
+        raise ValueError("a command must not hold NUL characters")
+    return cmd
+
+
+def _text(parts: list[bytes]) -> str:
+    return b"".join(parts).decode(errors="replace")
+
+
+def _reason(error: Exception) -> str:
+    words = str(error) or type(error).__name__
+    return words.splitlines()[0][:200]

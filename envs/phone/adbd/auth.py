@@ -1,0 +1,72 @@
+"""Which hosts may connect: adb's RSA handshake.
+
+The device sends a random token, the host signs it with its key; a host whose keys are all unknown sends a public key,
+which on a real phone opens the "Allow USB debugging?" dialog.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+TOKEN_SIZE = 20
+MODULUS_BYTES = 256
+_KEY = struct.Struct(f"<II{MODULUS_BYTES}s{MODULUS_BYTES}sI")
+_SHA1 = bytes.fromhex("3021300906052b0e03021a05000414")
+"""What PKCS#1 v1.5 puts before a SHA-1 digest. The token stands in the digest's place."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    modulus: int
+    exponent: int
+
+    @classmethod
+    def parse(cls, line: str | bytes) -> PublicKey:
+        """A line of `adbkey.pub`: base64 of Android's key structure, then a comment. ValueError for anything else."""
+        text = line.encode() if isinstance(line, str) else line
+        words = text.rstrip(b"\0").split()
+        try:
+            raw = base64.b64decode(words[0] if words else b"", validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"not an adb public key: {error}") from None
+        if len(raw) != _KEY.size:
+            raise ValueError(f"not an adb public key: {len(raw)} bytes, not {_KEY.size}")
+        words32, _n0, modulus, _rr, exponent = _KEY.unpack(raw)
+        if words32 * 4 != MODULUS_BYTES:
+            raise ValueError(f"not an adb public key: a modulus of {words32 * 32} bits, not {MODULUS_BYTES * 8}")
+        return cls(int.from_bytes(modulus, "little"), exponent)
+
+    def signed(self, token: bytes, signature: bytes) -> bool:
+        """Whether `signature` is this key's, of `token`."""
+        if len(signature) != MODULUS_BYTES or len(token) != TOKEN_SIZE:
+            return False
+        opened = pow(int.from_bytes(signature, "big"), self.exponent, self.modulus).to_bytes(MODULUS_BYTES, "big")
+        padding = MODULUS_BYTES - 3 - len(_SHA1) - TOKEN_SIZE
+        return opened == b"\0\1" + b"\xff" * padding + b"\0" + _SHA1 + token
+
+
+@dataclass(frozen=True, slots=True)
+class Authorization:
+    """`keys` may connect at once. Other hosts are refused, or let in when `trust_new` (somebody taps Allow)."""
+
+    keys: tuple[PublicKey, ...] = ()
+    trust_new: bool = False
+
+    @classmethod
+    def from_lines(cls, lines: Iterable[str], trust_new: bool = False) -> Authorization:
+        return cls(tuple(PublicKey.parse(line) for line in lines if line.strip()), trust_new)
+
+    def accepts_signature(self, token: bytes, signature: bytes) -> bool:
+        return any(key.signed(token, signature) for key in self.keys)
+
+    def accepts_key(self, line: bytes) -> bool:
+        """Whether a host that presents a new public key is let in."""
+        try:
+            PublicKey.parse(line)
+        except ValueError:
+            return False
+        return self.trust_new

@@ -1,0 +1,89 @@
+"""One stream of an adb connection: a service's two-way byte channel, with adb's flow control.
+
+A side that has sent WRTE waits for OKAY before it sends the next; OKAY for received data goes out when the service has
+taken it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from envs.phone.adbd.wire import CLSE, MAX_PAYLOAD, OKAY, WRTE, Message
+
+Send = Callable[[Message], Awaitable[None]]
+
+
+class StreamClosed(Exception):
+    """The host closed the stream, or its connection is gone."""
+
+
+class Stream:
+    """`local` and `remote` are the device's and the host's numbers of the stream."""
+
+    def __init__(self, local: int, remote: int, send: Send, max_payload: int = MAX_PAYLOAD) -> None:
+        self.local, self.remote = local, remote
+        self._send, self._max = send, max_payload
+        self._received: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._rest = b""
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+        self.closed = False
+
+    # --- for the service -------------------------------------------------------------------------------------
+
+    async def read(self) -> bytes:
+        """The next bytes from the host, whatever their number; b"" once it has closed the stream."""
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            return rest
+        if self.closed and self._received.empty():
+            return b""
+        data = await self._received.get()
+        if data is None:
+            return b""
+        if not self.closed:
+            await self._send(Message(OKAY, self.local, self.remote))
+        return data
+
+    async def read_exactly(self, size: int) -> bytes:
+        """Exactly `size` bytes. Raises `StreamClosed` when there are fewer."""
+        parts, missing = [], size
+        while missing:
+            data = await self.read()
+            if not data:
+                raise StreamClosed
+            parts.append(data[:missing])
+            self._rest = data[missing:] + self._rest
+            missing -= len(parts[-1])
+        return b"".join(parts)
+
+    async def write(self, data: bytes) -> None:
+        """Sends all of `data`, in pieces the host has agreed to. Raises `StreamClosed`."""
+        for start in range(0, len(data), self._max):
+            await self._may_write.wait()
+            if self.closed:
+                raise StreamClosed
+            self._may_write.clear()
+            await self._send(Message(WRTE, self.local, self.remote, data[start : start + self._max]))
+
+    async def close(self) -> None:
+        """Closes from this side, once the host has taken what was written."""
+        if not self.closed:
+            await self._may_write.wait()
+        if not self.closed:
+            self.closed = True
+            await self._send(Message(CLSE, self.local, self.remote))
+
+    # --- for the connection ----------------------------------------------------------------------------------
+
+    def on_data(self, data: bytes) -> None:
+        self._received.put_nowait(data)
+
+    def on_okay(self) -> None:
+        self._may_write.set()
+
+    def on_close(self) -> None:
+        self.closed = True
+        self._may_write.set()
+        self._received.put_nowait(None)

@@ -1,0 +1,95 @@
+"""A real adb server of the tests' own, and embedded phones served to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import adbutils
+import pytest
+
+from envs.adb import AdbTransport
+from envs.phone.adbd import ServedPhone
+from envs.phone.adbd.auth import Authorization
+from envs.phone.apps.catalogue import APPS
+from envs.phone.phone import Phone
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@dataclass(frozen=True)
+class AdbServer:
+    """`adb(...)` runs the real program against the tests' server."""
+
+    port: int
+
+    def adb(self, *words: str, data: bytes | None = None, timeout: float = 30) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [adbutils.adb_path(), "-P", str(self.port), *words], input=data, capture_output=True, timeout=timeout
+        )
+
+    def transport(self, serial: str) -> AdbTransport:
+        return AdbTransport(serial, "127.0.0.1", self.port)
+
+
+@pytest.fixture(scope="session")
+def adb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
+    home = tmp_path_factory.mktemp("home")  # its own keys: nothing of the user's is read or written
+    port = free_port()
+    # --one-device with a name nobody has: emulators of this machine are left alone.
+    server = subprocess.Popen(
+        [adbutils.adb_path(), "-P", str(port), "--one-device", "none", "nodaemon", "server"],
+        env={**os.environ, "HOME": str(home)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        with socket.socket() as s:
+            if s.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.05)
+    yield AdbServer(port)
+    server.kill()
+    server.wait()
+
+
+class Phones:
+    """Serves phones from a thread of its own, as `mobilerl phone serve` does from a process of its own."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.served: list[ServedPhone] = []
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+
+    def __call__(self, width: int = 360, height: int = 720, port: int = 0,
+                 authorization: Authorization | None = None) -> ServedPhone:  # fmt: skip
+        phone = ServedPhone(Phone(APPS, width, height), port, authorization=authorization)
+        self.run(phone.start)
+        self.served.append(phone)
+        return phone
+
+    def run(self, call: Callable[[], object]) -> object:
+        future: Future[object] = asyncio.run_coroutine_threadsafe(call(), self.loop)  # type: ignore[arg-type]
+        return future.result(30)
+
+    def close(self) -> None:
+        for phone in self.served:
+            self.run(phone.stop)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+
+@pytest.fixture
+def phones() -> Iterator[Phones]:
+    made = Phones()
+    yield made
+    made.close()

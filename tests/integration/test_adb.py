@@ -1,0 +1,221 @@
+"""The real adb program, the real adb server and adbutils against served phones."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+
+import adbutils
+import pytest
+from PIL import Image
+
+from envs.base import Action, InfraError, Task
+from envs.phone.adbd import streams
+from envs.phone.adbd.auth import Authorization
+from envs.phone.env import PhoneEnv
+from envs.phone.phone import Phone
+from envs.phone.tasks import suite
+from envs.phone.tasks.expert import ExpertAgent
+
+HOSTILE = "quotes ' \" ; $(reboot) `id` && false | x > /sdcard/y \\ \t 😀 שלום مرحبا *?[a] #!~"
+
+
+@pytest.fixture
+def serial(adb, phones):
+    phone = phones()
+    assert b"connected to" in adb.adb("connect", phone.serial).stdout
+    yield phone.serial
+    adb.adb("disconnect", phone.serial)
+
+
+def test_the_adb_program_holds_a_session(adb, serial, tmp_path):
+    on = ("-s", serial)
+    listed = adb.adb("devices", "-l").stdout.decode()
+    assert f"{serial} " in listed and "model:sdk_gphone64_x86_64" in listed
+    assert adb.adb(*on, "get-state").stdout == b"device\n"
+    assert adb.adb(*on, "wait-for-device", "shell", "getprop", "sys.boot_completed").stdout == b"1\n"
+
+    # Exit codes and the two outputs arrive apart.
+    wrong = adb.adb(*on, "shell", "nosuch --flag")
+    assert (wrong.returncode, wrong.stdout, wrong.stderr) == (
+        127, b"", b"/system/bin/sh: nosuch: inaccessible or not found\n",
+    )  # fmt: skip
+    assert adb.adb(*on, "shell", "echo one; false").returncode == 1
+    typed = adb.adb(*on, "shell", data=b"wm size\necho two\nexit\n")
+    assert typed.stdout == b"Physical size: 360x720\ntwo\n"
+
+    picture = Image.open(io.BytesIO(adb.adb(*on, "exec-out", "screencap", "-p").stdout))
+    assert picture.size == (360, 720)
+
+    data = bytes(range(256)) * 3000  # several chunks, every byte value
+    (tmp_path / "a.bin").write_bytes(data)
+    assert b"1 file pushed" in adb.adb(*on, "push", str(tmp_path / "a.bin"), "/sdcard/Download/").stderr
+    assert adb.adb(*on, "shell", "ls /sdcard/Download").stdout == b"a.bin\n"
+    assert adb.adb(*on, "pull", "/sdcard/Download", str(tmp_path / "back")).returncode == 0
+    assert (tmp_path / "back" / "a.bin").read_bytes() == data
+    assert adb.adb(*on, "pull", "/sdcard/none", str(tmp_path)).returncode == 1
+    refused = adb.adb(*on, "push", str(tmp_path / "a.bin"), "/system/a.bin")
+    assert refused.returncode == 1 and b"Read-only file system" in refused.stdout + refused.stderr
+    assert adb.adb(*on, "root").stdout == b"adbd is already running as root\n"
+    assert adb.adb(*on, "forward", "tcp:0", "tcp:1").returncode == 0  # the server's own business
+
+
+def test_adbutils_holds_a_session(adb, serial):
+    device = adbutils.AdbClient("127.0.0.1", adb.port).device(serial)
+    assert device.shell("getprop ro.build.version.sdk") == "33"
+    assert device.shell2("false", v2=True).returncode == 1
+    assert device.window_size() == (360, 720)
+    assert device.screenshot().size == (360, 720)
+    device.sync.push(b"text", "/sdcard/Documents/a.txt")
+    assert device.sync.read_bytes("/sdcard/Documents/a.txt") == b"text"
+    assert [f.path for f in device.sync.list("/sdcard/Documents")] == ["a.txt"]
+    assert device.sync.stat("/sdcard/Documents/a.txt").size == 4
+
+
+def test_a_phone_that_reboots_comes_back(adb, phones):
+    phone = phones()
+    transport = adb.transport(phone.serial)
+    transport.connect()
+    transport.push(b"kept", "/sdcard/kept")
+    transport.shell(("monkey", "-p", "com.android.settings", "-c", "android.intent.category.LAUNCHER", "1"))
+    adb.adb("-s", phone.serial, "reboot")
+    until = time.monotonic() + 30
+    while phone.reboots == 0 or transport_is_down(transport):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    assert transport.pull("/sdcard/kept") == b"kept"
+    assert "com.android.launcher" in transport.shell(("dumpsys", "window")).stdout
+
+
+def transport_is_down(transport) -> bool:
+    try:
+        transport.connect()
+        return transport.shell(("echo", "up"), 5).exit_code != 0
+    except InfraError:
+        return True
+
+
+def test_only_known_keys_connect(adb, phones, tmp_path):
+    adb.adb("keygen", str(tmp_path / "other"))
+    other = (tmp_path / "other.pub").read_text()
+    closed = phones(authorization=Authorization.from_lines([other]))
+    adb.adb("connect", closed.serial)
+    assert adb.transport(closed.serial).state() == "unauthorized"
+    with pytest.raises(InfraError, match="authenticate|authorize"):
+        adb.transport(closed.serial).connect()
+
+    asking = phones(authorization=Authorization(trust_new=True))  # somebody taps Allow
+    adb.transport(asking.serial).connect()
+    assert adb.transport(asking.serial).shell(("echo", "in")).stdout == "in\n"
+
+
+def test_the_servers_own_key_connects_by_its_signature(phones, adb, tmp_path_factory):
+    # The key the session's server made for itself on its first start.
+    home = next(p for p in tmp_path_factory.getbasetemp().iterdir() if p.name.startswith("home"))
+    key = (home / ".android" / "adbkey.pub").read_text()
+    phone = phones(authorization=Authorization.from_lines([key]))
+    adb.transport(phone.serial).connect()
+    assert adb.transport(phone.serial).shell(("echo", "in")).stdout == "in\n"
+
+
+def test_text_reaches_the_phone_as_it_is_and_runs_nothing(adb, serial):
+    transport = adb.transport(serial)
+    assert transport.shell(("echo", HOSTILE)).stdout == HOSTILE + "\n"
+    assert transport.shell(("echo", "-n", "a\nb\r\n")).stdout == "a\nb\r\n"
+    assert transport.shell(("ls", "/sdcard/y")).exit_code == 1
+    with pytest.raises(ValueError, match="NUL"):
+        transport.shell(("echo", "a\0b"))
+
+
+def test_a_hung_command_ends_at_its_deadline(adb, phones, monkeypatch):
+    phone = phones()
+    transport = adb.transport(phone.serial)
+    transport.connect()
+
+    async def hang(line: str):
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(phone, "_run", hang)
+    start = time.monotonic()
+    adb.adb("disconnect", phone.serial)
+    transport.connect()
+    with pytest.raises(InfraError, match="timed out|no end after"):
+        transport.shell(("echo", "1"), 0.5)
+    assert time.monotonic() - start < 10
+
+
+def test_what_is_no_adb_leaves_the_phone_as_it_was(adb, phones):
+    phone = phones()
+    transport = adb.transport(phone.serial)
+    transport.connect()
+    import socket
+
+    for junk in (b"GET / HTTP/1.1\r\n\r\n" * 4, b"\0" * 24, b"CNXN" + b"\xff" * 20, b"CN"):
+        with socket.create_connection((phone.host, phone.port)) as s:
+            s.sendall(junk)
+            s.shutdown(socket.SHUT_WR)
+            s.settimeout(5)
+            assert s.recv(100) == b""
+    assert transport.shell(("echo", "well")).stdout == "well\n"
+
+
+def test_a_device_that_is_not_there_is_an_error_of_one_line(adb):
+    with pytest.raises(InfraError, match="Connection refused") as error:
+        adb.transport("127.0.0.1:1").connect()
+    assert "\n" not in str(error.value)
+    with pytest.raises(InfraError, match="not attached"):
+        adb.transport("emulator-9998").connect()
+
+
+async def play(env: PhoneEnv, task: Task) -> tuple[list[object], float]:
+    """Everything the agent sees in the expert's episode, and the reward."""
+    seen: list[object] = [await env.reset(task)]
+    expert = ExpertAgent(env.template)
+    done = False
+    while not done:
+        action: Action = expert.act(seen[-1])  # type: ignore[arg-type]
+        result = await env.step(action)
+        seen += [action, result.observation]
+        done = result.done
+    return seen, await env.score()
+
+
+def state(phone: Phone) -> object:
+    apps = {name: (app.db, app.prefs, app.stack) for name, app in phone.apps.items()}
+    return apps, phone.files, phone.settings, phone.now
+
+
+def test_over_adb_and_in_process_are_the_same(adb, phones):
+    served = phones()
+    transport = adb.transport(served.serial)
+    transport.connect()
+    remote = PhoneEnv("phone", popup_rate=0.5, transport=transport)
+    local = PhoneEnv("phone", popup_rate=0.5)
+    tasks = suite.train_tasks(1)[::8] + suite.test_tasks(1)[::12]
+    assert len(tasks) >= 15
+    for task in tasks:
+        seen_remote, reward_remote = asyncio.run(play(remote, task))
+        seen_local, reward_local = asyncio.run(play(local, task))
+        assert seen_remote == seen_local, task.id
+        assert reward_remote == reward_local == 1.0
+        assert state(served.phone) == state(local._transport.phone), task.id
+
+
+def test_streams_keep_what_was_not_read_yet():
+    async def run() -> None:
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        stream = streams.Stream(1, 2, send)
+        stream.on_data(b"abcdef")
+        stream.on_data(b"gh")
+        assert await stream.read_exactly(4) == b"abcd"
+        assert await stream.read_exactly(3) == b"efg"
+        stream.on_close()
+        with pytest.raises(streams.StreamClosed):
+            await stream.read_exactly(2)
+
+    asyncio.run(run())
