@@ -67,10 +67,10 @@ def test_adbutils_holds_a_session(adb, serial):
     assert device.shell2("false", v2=True).returncode == 1
     assert device.window_size() == (360, 720)
     assert device.screenshot().size == (360, 720)
-    device.sync.push(b"text", "/sdcard/Documents/a.txt")
-    assert device.sync.read_bytes("/sdcard/Documents/a.txt") == b"text"
-    assert [f.path for f in device.sync.list("/sdcard/Documents")] == ["a.txt"]
-    assert device.sync.stat("/sdcard/Documents/a.txt").size == 4
+    device.sync.push(b"text", "/sdcard/DCIM/a.txt")
+    assert device.sync.read_bytes("/sdcard/DCIM/a.txt") == b"text"
+    assert [f.path for f in device.sync.list("/sdcard/DCIM")] == ["a.txt"]
+    assert device.sync.stat("/sdcard/DCIM/a.txt").size == 4
 
 
 def test_a_phone_that_reboots_comes_back(adb, phones):

@@ -14,9 +14,10 @@ from PIL import Image
 
 from mobilerl import tiny
 from mobilerl.algorithms.losses import clipped_policy_loss
+from mobilerl.engines import local
 from mobilerl.engines.base import MicroBatch, Request, Sampling
 from mobilerl.engines.local import LocalEngine, LocalSettings
-from mobilerl.engines.sampler import length_batches
+from mobilerl.engines.sampler import length_batches, sample
 from mobilerl.records import Batch, Completion, Row
 
 CORPUS = ("Open the Settings app and turn on Wi-Fi", "notes alarm milk hello History app Tap")
@@ -181,6 +182,15 @@ def test_long_prompts_are_sampled_few_at_a_time():
     asked = [Request((1,) * n, (), Sampling(1.0, 4)) for n in (10, 900, 12, 11, 900, 5000, 10)]
     parts = list(length_batches(asked, rows=3, tokens=1000))
     assert parts == [[0, 6, 3], [2], [1], [4], [5]]
+
+
+def test_sampling_has_its_own_number_of_threads(folder, monkeypatch):
+    used = []
+    monkeypatch.setattr(local, "sample", lambda *args: (used.append(torch.get_num_threads()), sample(*args))[1])
+    engine = LocalEngine(folder, LocalSettings(generate_threads=2))
+    engine.generate(requests(engine, 1))
+    LocalEngine(folder, LocalSettings()).generate(requests(engine, 1))
+    assert used == [2, 1] and torch.get_num_threads() == 1
 
 
 def test_equal_prompts_are_sampled_independently(shared):
