@@ -98,6 +98,8 @@ class EngineSection(Section):
     lora_rank: Count = 0
     threads: Count = 0
     """CPU threads; 0 for all."""
+    generate_threads: Count = 0
+    """CPU threads while sampling; 0 for `threads`."""
 
 
 # --- the algorithm -----------------------------------------------------------------------------------------------

@@ -59,6 +59,7 @@ def make_engine(
         learning_rate=engine.learning_rate, weight_decay=engine.weight_decay, warmup_steps=engine.warmup_steps,
         grad_clip=engine.grad_clip, micro_tokens=engine.micro_tokens, temperature=temperature,
         max_pixels=engine.max_pixels, lora_rank=engine.lora_rank, reference=reference,
+        generate_threads=engine.generate_threads,
     )  # fmt: skip
     return _load(path, settings)
 

@@ -39,6 +39,8 @@ class LocalSettings:
     micro_tokens: int = 16384
     generate_batch: int = 24
     generate_tokens: int = 16384
+    generate_threads: int = 0
+    """CPU threads while sampling; 0: as many as for everything else."""
     temperature: float = 1.0
     """Of the rollouts: the trainer's log-probabilities are taken at the same temperature."""
     max_pixels: int | None = None
@@ -83,7 +85,7 @@ class LocalEngine:
             raise ValueError("requests of one call must share their sampling settings")
         done: dict[int, Completion] = {}
         for part in length_batches(requests, self.settings.generate_batch, self.settings.generate_tokens):
-            with self._weights:
+            with self._weights, _threads(self.settings.generate_threads):
                 version = self.version
                 model = self.accelerator.unwrap_model(self.model)
                 drawn = sample(model, self.codec, [requests[i] for i in part], self.device)
@@ -222,6 +224,17 @@ def _reading(name: str) -> Iterator[None]:
             SafetensorError, UnpicklingError) as error:  # fmt: skip
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(f"{name} cannot be read ({reason})") from error
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Steps of single tokens are too small to be worth waking a second thread; updates are not."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def load_model(path: Path) -> torch.nn.Module:
