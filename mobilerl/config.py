@@ -177,8 +177,16 @@ class CollectSection(Section):
     temperature: Rate = 1.0
     max_staleness: Count = 0
     """Versions a trajectory may be behind; 0 collects and learns in turns."""
+    workers: Count = 0
+    """Processes that collect, each on one CPU core with its share of the phones; 0: this process does it."""
     max_retries: Count = 3
     min_group: Share = 0.75
+
+    @model_validator(mode="after")
+    def _workers_collect_in_turns(self) -> CollectSection:
+        if self.workers and self.max_staleness:
+            raise ValueError("collect.workers collect in turns with learning: set collect.max_staleness = 0")
+        return self
 
 
 class TrainSection(Section):

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envs.base import MobileEnv
 from envs.phone.env import PhoneEnv
+from mobilerl.agent.actor import ModelActor
 from mobilerl.agent.context import ContextPolicy
-from mobilerl.config import AgentSection, ConfigError, EngineSection, PhoneSection, validate
+from mobilerl.agent.policy import EnginePolicy
+from mobilerl.config import AgentSection, ConfigError, EngineSection, PhoneSection, Recipe, validate
+from mobilerl.engines.base import Engine, Sampling
+from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings
 
 if TYPE_CHECKING:
-    from mobilerl.engines.base import Engine
     from mobilerl.engines.local import LocalSettings
 
+LATE_WAIT_S = 0.25
+"""With staleness allowed, a generation waits this long for more requests before it starts with those it has."""
 AGENT_FILE = "agent.json"
 """In a checkpoint folder: how the model was trained to see and act."""
 
@@ -31,11 +38,31 @@ def make_episode_settings(agent: AgentSection) -> EpisodeSettings:
     return EpisodeSettings(max_invalid=agent.max_invalid, deadline_s=agent.deadline_s)
 
 
-def make_phones(phone: PhoneSection, count: int | None = None, screenshots: bool = True) -> list[PhoneEnv]:
+def make_phones(
+    phone: PhoneSection, count: int | None = None, screenshots: bool = True, first: int = 0
+) -> list[PhoneEnv]:
+    """`count` phones (by default the section's), named by consecutive numbers from `first`."""
     return [
-        PhoneEnv(f"sim-{i}", phone.width, phone.height, phone.popup_rate, screenshots)
+        PhoneEnv(f"sim-{first + i}", phone.width, phone.height, phone.popup_rate, screenshots)
         for i in range(count or phone.count)
     ]
+
+
+def make_collector(recipe: Recipe, engine: Engine, envs: Sequence[MobileEnv]) -> Collector:
+    """Episodes of the recipe's kind on `envs`, with `engine` as the policy.
+
+    With no staleness allowed, requests are batched by episodes alone and never by the clock, which is repeatable.
+    """
+    policy = EnginePolicy(engine, None if recipe.collect.max_staleness == 0 else LATE_WAIT_S)
+    sampling = Sampling(recipe.collect.temperature, recipe.agent.max_new_tokens)
+    actor = ModelActor(policy, make_context(recipe.agent), sampling)
+    settings = CollectorSettings(
+        recipe.collect.group_size, recipe.collect.max_retries, recipe.collect.min_group,
+        make_episode_settings(recipe.agent),
+    )  # fmt: skip
+    collector = Collector(envs, actor, settings, policy.poke)
+    policy.expected = lambda: collector.playing
+    return collector
 
 
 def make_engine(

@@ -79,6 +79,12 @@ class Engine(Protocol):
     def publish(self) -> int:
         """Makes the current weights those that `generate` samples from; returns the new version."""
 
+    def weights(self) -> bytes:
+        """The trained weights as safetensors, for copies of this engine in other processes."""
+
+    def set_weights(self, data: bytes, version: int) -> None:
+        """Takes over the weights of the engine this one is a copy of."""
+
     def save(self, path: Path) -> None:
         """Writes a Hugging Face model folder with the optimiser's and the RNG's state beside it."""
 

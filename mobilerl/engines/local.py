@@ -14,6 +14,8 @@ from pickle import UnpicklingError
 import torch
 from accelerate import Accelerator
 from safetensors import SafetensorError
+from safetensors.torch import load as read_tensors
+from safetensors.torch import save as write_tensors
 from torch import Tensor
 from transformers import AutoModelForImageTextToText
 
@@ -186,6 +188,17 @@ class LocalEngine:
     def publish(self) -> int:
         self.version += 1
         return self.version
+
+    def weights(self) -> bytes:
+        trained = self.accelerator.unwrap_model(self.model).named_parameters()
+        return write_tensors({name: p.detach().cpu().contiguous() for name, p in trained if p.requires_grad})
+
+    def set_weights(self, data: bytes, version: int) -> None:
+        own = dict(self.accelerator.unwrap_model(self.model).named_parameters())
+        with torch.no_grad():
+            for name, value in read_tensors(data).items():
+                own[name].copy_(value)
+        self.version = version
 
     def save(self, path: Path) -> None:
         model = self.accelerator.unwrap_model(self.model)

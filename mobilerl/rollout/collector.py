@@ -109,6 +109,10 @@ class Collector:
     # --- dispatching -----------------------------------------------------------------------------------------
 
     @property
+    def devices(self) -> int:
+        return len(self.envs)
+
+    @property
     def unfinished(self) -> int:
         """Episodes dispatched that have not ended."""
         return sum(group.waiting for group in self._open.values())

@@ -15,14 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mobilerl.agent.actor import ModelActor
-from mobilerl.agent.policy import EnginePolicy
 from mobilerl.algorithms.replay import AdaptivePositiveReplay
 from mobilerl.config import ConfigError, Recipe, ReplaySection, read_saved, save_recipe
-from mobilerl.engines.base import Engine, Sampling
+from mobilerl.engines.base import Engine
 from mobilerl.records import Group
-from mobilerl.rollout.collector import Collector, CollectorSettings
-from mobilerl.setup import check_checkpoint, make_context, make_engine, make_episode_settings, make_phones, read_agent
+from mobilerl.rollout.collector import Collector
+from mobilerl.rollout.workers import RolloutWorkers
+from mobilerl.setup import check_checkpoint, make_collector, make_engine, make_phones, read_agent
 from mobilerl.train import checkpoint
 from mobilerl.train.credit import Credited, assign_credit
 from mobilerl.train.learner import Learner
@@ -35,8 +34,6 @@ from mobilerl.trajectory_files import save_trajectories
 CONFIG_FILE = "config.json"
 LEARNED = ("train/loss", "train/kl", "train/grad_norm", "train/clip_frac", "train/rollout_prob_diff_max")
 """Metrics that every iteration has; null where nothing was learned or the recipe has no KL term."""
-LATE_WAIT_S = 0.25
-"""With staleness allowed, a generation waits this long for more requests before it starts with those it has."""
 
 
 def train(recipe: Recipe, run_dir: Path, resume: bool) -> None:
@@ -138,7 +135,7 @@ class OnlineTrainer:
             if not self.sampler.has_tasks:
                 view.status("stopped: the curriculum removed every task (see algorithm.curriculum.revisit_every)")
 
-    async def _iterate(self, collector: Collector, source: GroupSource) -> dict[str, float]:
+    async def _iterate(self, collector: Collector | RolloutWorkers, source: GroupSource) -> dict[str, float]:
         self.iteration += 1
         before = collector.counts.copy()
         busy, began = collector.busy_s, time.monotonic()
@@ -158,7 +155,7 @@ class OnlineTrainer:
         metrics = {
             "iteration": self.iteration,
             "time_s": time.monotonic() - self._started,
-            **rollout_metrics(groups, version, times["rollout"], collector.busy_s - busy, len(collector.envs)),
+            **rollout_metrics(groups, version, times["rollout"], collector.busy_s - busy, collector.devices),
             **_counted(collector.counts - before),
             **dict.fromkeys(LEARNED),
             **learned,
@@ -191,18 +188,12 @@ class OnlineTrainer:
             return self.learner.learn(credited, self.replay, self.rng)
         return await asyncio.to_thread(self.learner.learn, credited, self.replay, self.rng)
 
-    def _make_collector(self) -> tuple[Collector, GroupSource]:
-        recipe = self.recipe
-        staleness = recipe.collect.max_staleness
-        policy = EnginePolicy(self.engine, None if staleness == 0 else LATE_WAIT_S)
-        sampling = Sampling(recipe.collect.temperature, recipe.agent.max_new_tokens)
-        actor = ModelActor(policy, make_context(recipe.agent), sampling)
-        settings = CollectorSettings(
-            recipe.collect.group_size, recipe.collect.max_retries, recipe.collect.min_group,
-            make_episode_settings(recipe.agent),
-        )  # fmt: skip
-        collector = Collector(make_phones(recipe.phone), actor, settings, policy.poke)
-        policy.expected = lambda: collector.playing
+    def _make_collector(self) -> tuple[Collector | RolloutWorkers, GroupSource]:
+        recipe, staleness = self.recipe, self.recipe.collect.max_staleness
+        if recipe.collect.workers:
+            workers = RolloutWorkers(recipe, self.engine)
+            return workers, InTurns(workers, self.sampler, self.rng)
+        collector = make_collector(recipe, self.engine, make_phones(recipe.phone))
         if staleness == 0:
             return collector, InTurns(collector, self.sampler, self.rng)
         return collector, Ahead(collector, self.sampler, self.rng, staleness, lambda: self.engine.version)

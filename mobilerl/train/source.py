@@ -8,6 +8,7 @@ from typing import Protocol
 
 from mobilerl.records import Group
 from mobilerl.rollout.collector import Collector
+from mobilerl.rollout.workers import RolloutWorkers
 from mobilerl.train.tasks import TaskSampler
 
 
@@ -19,7 +20,7 @@ class GroupSource(Protocol):
 class InTurns:
     """Collects exactly what is asked for, with the newest weights: max_staleness = 0, repeatable bit for bit."""
 
-    def __init__(self, collector: Collector, sampler: TaskSampler, rng: random.Random) -> None:
+    def __init__(self, collector: Collector | RolloutWorkers, sampler: TaskSampler, rng: random.Random) -> None:
         self.collector, self.sampler, self.rng = collector, sampler, rng
 
     async def take(self, n: int, label: str) -> list[Group]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -195,6 +196,63 @@ def test_killed_during_a_save(policy, straight, tmp_path, iteration, after):
     assert (found is not None) or iteration == 2
     finish(policy, run_dir, "--resume")
     assert_equal_runs(run_dir, straight)
+
+
+# --- with worker processes ---------------------------------------------------------------------------------------
+
+
+def children_of(process: int) -> list[int]:
+    """Processes that multiprocessing has spawned for `process`, but for its resource tracker."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            if parent == process and b"spawn_main" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.fixture(scope="session")
+def straight_with_workers(policy, tmp_path_factory) -> Path:
+    run_dir = tmp_path_factory.mktemp("workers") / "run"
+    finish(policy, run_dir, collect__workers=2)
+    return run_dir
+
+
+def test_a_run_with_workers_that_is_stopped_and_resumed_is_the_same_run(policy, straight_with_workers, tmp_path):
+    finish(policy, tmp_path / "run", collect__workers=2, train__iterations=4)
+    finish(policy, tmp_path / "run", "--resume", collect__workers=2)
+    assert_equal_runs(tmp_path / "run", straight_with_workers)
+    learned = [row["train/steps"] for row in read_metrics(tmp_path / "run" / "metrics.jsonl")]
+    assert sum(learned) >= ITERATIONS
+
+
+def test_a_killed_worker_changes_nothing_and_none_outlives_its_run(policy, straight_with_workers, tmp_path):
+    run_dir = tmp_path / "run"
+    run = subprocess.Popen(command(policy, run_dir, collect__workers=2), stdout=subprocess.DEVNULL)
+    killed: list[int] = []
+    limit = time.monotonic() + 180
+    while run.poll() is None:
+        assert time.monotonic() < limit
+        rows = len(read_metrics(run_dir / "metrics.jsonl")) if (run_dir / "metrics.jsonl").is_file() else 0
+        workers = children_of(run.pid)
+        if len(killed) < 2 and rows > len(killed) and len(workers) == 2:
+            os.kill(workers[len(killed)], signal.SIGKILL)
+            killed.append(workers[len(killed)])
+        time.sleep(0.02)
+    assert run.returncode == 0 and len(killed) == 2
+    assert_equal_runs(run_dir, straight_with_workers)
+
+    run = subprocess.Popen(command(policy, tmp_path / "other", collect__workers=2), stdout=subprocess.DEVNULL)
+    while len(workers := children_of(run.pid)) < 2:
+        assert run.poll() is None and time.monotonic() < limit
+        time.sleep(0.02)
+    run.kill()
+    run.wait()
+    until = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+        assert time.monotonic() < until, "a worker outlived the run"
+        time.sleep(0.05)
 
 
 # --- what a person can mend --------------------------------------------------------------------------------------

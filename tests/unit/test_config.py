@@ -42,6 +42,7 @@ def test_command_line_wins_over_file_and_file_over_default(tmp_path):
         (["--agent.screenshots", "two"], "agent.screenshots: Input should be a valid integer"),
         (["--phone.popup_rate", "1.5"], "phone.popup_rate: Input should be less than or equal to 1"),
         (["--agent.screen_style", "none"], 'agent.grounding = "mark" needs agent.screen_style = "marks"'),
+        (["--collect.workers", "2", "--collect.max_staleness", "1"], "set collect.max_staleness = 0"),
         (["--train.seed"], "--train.seed: expected one argument"),
         (["stray"], "stray"),
     ],

@@ -360,6 +360,18 @@ def test_without_a_reference_asking_for_it_says_what_to_do(shared):
         shared.logprobs(rows, reference=True)
 
 
+@pytest.mark.parametrize("lora_rank", [0, 4])
+def test_a_copy_takes_over_the_weights(folder, lora_rank):
+    engine, copy = (LocalEngine(folder, LocalSettings(lora_rank=lora_rank, learning_rate=1e-2)) for _ in range(2))
+    rows = sample_rows(engine, 4)
+    engine.update(batch(rows), policy_loss, "row-mean")
+    engine.publish()
+    assert copy.logprobs(rows) != engine.logprobs(rows)
+    copy.set_weights(engine.weights(), engine.version)
+    assert copy.version == engine.version == 1
+    assert copy.logprobs(rows) == engine.logprobs(rows)
+
+
 def test_with_lora_only_the_adapter_trains(folder):
     engine = LocalEngine(folder, LocalSettings(learning_rate=1e-2, lora_rank=4))
     before = weights(engine)

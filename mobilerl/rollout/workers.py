@@ -1,0 +1,212 @@
+"""Collection in worker processes, each with phones and a copy of the policy of its own, on a core of its own.
+
+What a worker plays is decided before it starts (which groups, which weights, which seed), so a run is repeatable bit
+for bit, and a worker that dies is replaced by one that plays the same again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+from envs.base import Task
+from mobilerl.config import Recipe, validate
+from mobilerl.records import Group
+
+if TYPE_CHECKING:
+    from mobilerl.engines.base import Engine
+
+MAX_RESTARTS = 3
+"""Deaths of one worker in one collection after which the run is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a worker is to play: `jobs` are (group id, task). `weights` is None when it has those of `version`."""
+
+    jobs: tuple[tuple[str, Task], ...]
+    seed: int
+    version: int
+    weights: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    groups: tuple[Group, ...]
+    counts: Counter[str]
+    busy_s: float
+
+
+class WorkerError(RuntimeError):
+    """A worker failed in a way that repeating does not mend."""
+
+
+class RolloutWorkers:
+    """`recipe.collect.workers` processes that collect for one learner. Use as an async context manager.
+
+    Offers what `train.source.InTurns` and the loop need of a `Collector`: `collect`, `counts`, `busy_s`, `devices`.
+    """
+
+    def __init__(self, recipe: Recipe, engine: Engine) -> None:
+        count = min(recipe.collect.workers, recipe.phone.count)
+        self.devices = recipe.phone.count
+        self.counts: Counter[str] = Counter()
+        self.busy_s = 0.0
+        self._engine, self._seed = engine, recipe.train.seed
+        self._workers = [_Worker(recipe, i, count) for i in range(count)]
+
+    async def __aenter__(self) -> RolloutWorkers:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.close()
+
+    async def collect(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
+        """One group per task, in the order of `tasks`; groups that were lost to failing devices are left out."""
+        jobs = [(f"{prefix}-{i:03d}", task) for i, task in enumerate(tasks)]
+        version, weights = self._engine.version, self._engine.weights()
+        orders = [
+            Order(tuple(jobs[i :: len(self._workers)]), _seed(self._seed, prefix, i), version, weights)
+            for i in range(len(self._workers))
+        ]
+        answers = await asyncio.gather(
+            *(asyncio.to_thread(w.play, o) for w, o in zip(self._workers, orders, strict=True) if o.jobs)
+        )
+        for answer in answers:
+            self.counts += answer.counts
+            self.busy_s += answer.busy_s
+        return sorted((g for a in answers for g in a.groups), key=_group_id)
+
+
+class _Worker:
+    """The learner's side of one process. It is started when it is first needed, and again when it has died."""
+
+    def __init__(self, recipe: Recipe, index: int, of: int) -> None:
+        self._recipe, self._index, self._of = recipe, index, of
+        self._process: multiprocessing.process.BaseProcess | None = None
+        self._pipe: Connection | None = None
+        self._version: int | None = None
+        self._closed = False
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def play(self, order: Order) -> Answer:
+        """Blocks until the order is played. WorkerError when it cannot be."""
+        for _ in range(MAX_RESTARTS + 1):
+            try:
+                answer = self._ask(order)
+            except (EOFError, OSError):  # killed: by the kernel for memory, say
+                self._end()
+                if self._closed:
+                    raise WorkerError("the run is over") from None
+                continue
+            if isinstance(answer, str):
+                raise WorkerError(f"rollout worker {self._index} failed:\n{answer}")
+            return answer
+        raise WorkerError(f"rollout worker {self._index} died {MAX_RESTARTS + 1} times; use fewer collect.workers")
+
+    def _ask(self, order: Order) -> Answer | str:
+        if self._pipe is None:
+            self._start()
+        assert self._pipe is not None
+        known = self._version == order.version
+        self._pipe.send(Order(order.jobs, order.seed, order.version, None) if known else order)
+        answer = self._pipe.recv()
+        self._version = order.version
+        return answer
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        arguments = (theirs, self._recipe.model_dump_json(), self._index, self._of)
+        self._process = context.Process(target=_main, args=arguments, daemon=True, name=f"rollout-{self._index}")
+        self._process.start()
+        theirs.close()  # so that the worker's end of the pipe closes with the worker
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+        if self._pipe is not None:
+            self._pipe.close()
+        self._process = self._pipe = self._version = None
+
+    def close(self) -> None:
+        self._closed = True
+        if self._process is not None:
+            self._process.kill()  # what it was playing is not needed any more
+
+
+def _seed(seed: int, prefix: str, index: int) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed}/{prefix}/{index}".encode()).digest()[:7], "big")
+
+
+def _group_id(group: Group) -> str:
+    return group.trajectories[0].id.rsplit("-", 1)[0]
+
+
+# --- in the worker ---------------------------------------------------------------------------------------------
+
+
+def _main(pipe: Connection, recipe_json: str, index: int, of: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the learner, which saves and then ends its workers
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    recipe = validate(Recipe, json.loads(recipe_json), "the run's recipe")
+    with asyncio.Runner() as runner:
+        crew = _Crew(recipe, index, of)
+        runner.run(crew.start())
+        while True:
+            try:
+                order = pipe.recv()
+            except EOFError:
+                return  # the learner is gone
+            try:
+                answer: Answer | str = runner.run(crew.play(order))
+            except Exception:  # handed on, never swallowed: the learner raises it
+                answer = traceback.format_exc()
+            pipe.send(answer)
+
+
+class _Crew:
+    """A worker's engine and collector."""
+
+    def __init__(self, recipe: Recipe, index: int, of: int) -> None:
+        import torch
+
+        from mobilerl.setup import make_collector, make_engine, make_phones
+
+        torch.set_num_threads(1)
+        count = recipe.phone.count
+        first, last = count * index // of, count * (index + 1) // of
+        settings = recipe.engine.model_copy(update={"threads": 1, "generate_threads": 1})
+        self.engine = make_engine(recipe.model, settings, recipe.collect.temperature)
+        self.collector = make_collector(recipe, self.engine, make_phones(recipe.phone, last - first, first=first))
+
+    async def start(self) -> None:
+        await self.collector.start()
+
+    async def play(self, order: Order) -> Answer:
+        import torch
+
+        if order.weights is not None:
+            self.engine.set_weights(order.weights, order.version)
+        torch.manual_seed(order.seed)
+        before, busy = self.collector.counts.copy(), self.collector.busy_s
+        for group_id, task in order.jobs:
+            await self.collector.dispatch(task, group_id)
+        groups = [group async for group in self.collector.ready(len(order.jobs))]
+        counts = self.collector.counts - before
+        return Answer(tuple(sorted(groups, key=_group_id)), counts, self.collector.busy_s - busy)
