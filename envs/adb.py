@@ -10,6 +10,7 @@ import io
 import shlex
 import socket
 import struct
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,14 +24,20 @@ FILE_TIMEOUT_S = 60.0
 """Longest silence of a device during push or pull."""
 _STDOUT, _STDERR, _EXIT = 1, 2, 3
 _PACKET = struct.Struct("<BI")
-_FAULTS = (AdbError, OSError, EOFError, AssertionError, RuntimeError)
-"""What adbutils raises when a server or a device is gone; AssertionError where it checks a reply."""
+MAX_ANSWER = 256 << 20
+"""Most bytes of one answer: a device that never stops sending must not fill this machine's memory."""
+MAX_LINE = 60_000
+"""A request's length is sent in four hexadecimal digits."""
+_FAULTS = (AdbError, OSError, EOFError, AssertionError, RuntimeError, ValueError, struct.error,
+           subprocess.SubprocessError)  # fmt: skip
+"""What adbutils raises when a server or a device is gone or stops in mid-reply, which it does not check everywhere."""
 
 
 class AdbTransport:
     """One device of an adb server. `serial` is as `adb devices` prints it; `HOST:PORT` ones are connected on demand.
 
-    A server that is not running is started. Nothing here ever kills one: it may serve other people's devices.
+    Without a server on this machine adbutils starts one, at the port of ANDROID_ADB_SERVER_PORT or adb's own. Nothing
+    here ever kills a server: it may serve other people's devices.
     """
 
     def __init__(self, serial: str, host: str | None = None, port: int | None = None) -> None:
@@ -89,14 +96,14 @@ class AdbTransport:
     @contextmanager
     def _service(self, service: str, timeout: float) -> Iterator[_Answer]:
         with self._faults(f"`{service.partition(':')[2][:40]}`"):
-            connection = self._device.open_transport(timeout=timeout)
+            # Not AdbDevice.open_transport: it asks for the server's version first, over a connection of its own.
+            answer = _Answer(self._client.make_connection(timeout=timeout), timeout)
             try:
-                connection.send_command(service)
-                connection.check_okay()
-                yield _Answer(connection, timeout)
+                for request in (f"host:transport:{self.serial}", service):
+                    answer.request(request)
+                yield answer
             finally:
-                # Not AdbConnection.close: it sleeps 10 ms.
-                connection.conn.close()
+                answer.close()
 
     @contextmanager
     def _faults(self, what: str) -> Iterator[None]:
@@ -109,11 +116,23 @@ class AdbTransport:
 
 
 class _Answer:
-    """What a service sends, read until a deadline."""
+    """One conversation with the server, until a deadline."""
 
     def __init__(self, connection: AdbConnection, timeout: float) -> None:
+        self._connection = connection
         self._socket: socket.socket = connection.conn
         self._timeout, self._until = timeout, time.monotonic() + timeout
+        self._room = MAX_ANSWER
+
+    def request(self, text: str) -> None:
+        self._connection.send_command(text)
+        if self.exactly(4) != b"OKAY":
+            reason = self.exactly(int(self.exactly(4), 16))
+            raise EOFError(reason.decode(errors="replace"))
+
+    def close(self) -> None:
+        """Not AdbConnection.close: it sleeps 10 ms."""
+        self._socket.close()
 
     def exactly(self, size: int) -> bytes:
         parts, missing = [], size
@@ -136,15 +155,19 @@ class _Answer:
         if left <= 0:
             raise TimeoutError(f"no end after {self._timeout:g} s")
         self._socket.settimeout(left)
-        return self._socket.recv(most)
+        part = self._socket.recv(most)
+        self._room -= len(part)
+        if self._room < 0:
+            raise EOFError(f"an answer of more than {MAX_ANSWER >> 20} MB")
+        return part
 
 
 def _line(cmd: Sequence[str] | str) -> str:
     """Word lists are quoted word by word: text from a model can never become a command."""
     if not isinstance(cmd, str):
         cmd = shlex.join(cmd)
-    if "\0" in cmd:
-        raise ValueError("a command must not hold NUL characters")
+    if "\0" in cmd or len(cmd.encode(errors="replace")) > MAX_LINE:
+        raise ValueError(f"a command must hold no NUL characters and at most {MAX_LINE} bytes")
     return cmd
 
 

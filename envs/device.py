@@ -24,6 +24,7 @@ from envs.base import (
 )
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+PNG_END = b"IEND\xaeB`\x82"
 LONG_PRESS_MS = 1000
 SWIPE_MS = 400
 MAX_WAIT_S = 10.0
@@ -65,6 +66,8 @@ class Device:
         start = data.find(PNG_SIGNATURE)
         if start < 0:
             raise InfraError(f"{self.transport.serial}: `screencap -p` gave no PNG but {data[:80]!r}")
+        if PNG_END not in data[-64:]:
+            raise InfraError(f"{self.transport.serial}: `screencap -p` stopped after {len(data)} bytes of a PNG")
         return data[start:]
 
     def dump_xml(self) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from mobilerl import __version__
 from mobilerl.commands import bench, doctor, evaluate, phone, sft, train, view
+from mobilerl.rollout.workers import WorkerError
 from mobilerl.train.checkpoint import CheckpointError
 
 COMMANDS = (sft, train, evaluate, phone, view, doctor, bench)
@@ -32,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nstopped; go on with --resume" if args.command == "train" else "\nstopped", file=sys.stderr)
         return STOPPED
-    except (CheckpointError, ValueError, KeyError, OSError) as error:
+    except (CheckpointError, WorkerError, ValueError, KeyError, OSError) as error:
         if args.debug:
             raise
         print(f"mobilerl: error: {_one_line(error)}", file=sys.stderr)

@@ -40,6 +40,7 @@ class PhoneEnv:
     ) -> None:
         self.device_id = device_id
         self._remote = transport is not None
+        self._turn = asyncio.Lock()
         self._transport = transport or InProcessTransport(Phone(APPS, width, height), device_id)
         self._device = Device(self._transport, APP_NAMES)
         self._admin = Admin(self._transport)
@@ -117,8 +118,15 @@ class PhoneEnv:
         return Health(True)
 
     async def _call(self, work: Callable[[], T]) -> T:
-        """A phone of this process answers at once; one behind a wire must not hold up the others."""
-        return await asyncio.to_thread(work) if self._remote else work()
+        """A phone of this process answers at once; one behind a wire must not hold up the others.
+
+        What an abandoned episode began is finished before the next one may touch the phone.
+        """
+        return await asyncio.shield(asyncio.ensure_future(self._alone(work))) if self._remote else work()
+
+    async def _alone(self, work: Callable[[], T]) -> T:
+        async with self._turn:
+            return await asyncio.to_thread(work)
 
     def _observe(self) -> Observation:
         width, height = self._device.size()

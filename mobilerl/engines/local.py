@@ -57,6 +57,7 @@ class LocalEngine:
 
     def __init__(self, path: Path, settings: LocalSettings) -> None:
         self.settings = settings
+        self._threads = torch.get_num_threads()
         self.version = 0
         self.steps = 0
         self.codec = Codec.load(path, settings.max_pixels)
@@ -87,7 +88,7 @@ class LocalEngine:
             raise ValueError("requests of one call must share their sampling settings")
         done: dict[int, Completion] = {}
         for part in length_batches(requests, self.settings.generate_batch, self.settings.generate_tokens):
-            with self._weights, _threads(self.settings.generate_threads):
+            with self._weights, self._few_threads():
                 version = self.version
                 model = self.accelerator.unwrap_model(self.model)
                 drawn = sample(model, self.codec, [requests[i] for i in part], self.device)
@@ -95,6 +96,15 @@ class LocalEngine:
                 text = self.codec.decode(s.ids)
                 done[i] = Completion(requests[i].prompt_ids, tuple(s.ids), tuple(s.logprobs), version, text)
         return [done[i] for i in range(len(requests))]
+
+    @contextmanager
+    def _few_threads(self) -> Iterator[None]:
+        """Steps of single tokens are too small to be worth waking a second thread; updates are not."""
+        torch.set_num_threads(self.settings.generate_threads or self._threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(self._threads)
 
     # --- scoring ---------------------------------------------------------------------------------------------
 
@@ -133,11 +143,14 @@ class LocalEngine:
     # --- learning --------------------------------------------------------------------------------------------
 
     def update(self, batch: Batch, objective: Objective, agg: str) -> dict[str, float]:
+        torch.set_num_threads(self._threads)  # a thread's own setting: this may be another one than sampled
         rows, device = batch.rows, self.device
         longest = max(len(r.response_ids) for r in rows)
         mask = _pad([[1.0] * len(r.response_ids) for r in rows], longest).to(device)
-        ids = {name: i for i, name in enumerate(dict.fromkeys(r.trajectory_id for r in rows))}
-        trajectory = torch.tensor([ids[r.trajectory_id] for r in rows], device=device)
+        # One that is replayed beside its fresh self is two: else chance would set its weight.
+        plays = [(r.trajectory_id, again) for r, again in zip(rows, batch.replayed, strict=True)]
+        ids = {play: i for i, play in enumerate(dict.fromkeys(plays))}
+        trajectory = torch.tensor([ids[play] for play in plays], device=device)
         weights = aggregation_weights(mask, agg, trajectory)
         rollout = _pad([r.rollout_logprobs for r in rows], longest).to(device)
         old = rollout if batch.old_logprobs is None else _pad(batch.old_logprobs, longest).to(device)
@@ -237,17 +250,6 @@ def _reading(name: str) -> Iterator[None]:
             SafetensorError, UnpicklingError) as error:  # fmt: skip
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(f"{name} cannot be read ({reason})") from error
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Steps of single tokens are too small to be worth waking a second thread; updates are not."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def load_model(path: Path) -> torch.nn.Module:

@@ -12,11 +12,12 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
 from envs.base import Task
@@ -26,15 +27,16 @@ from mobilerl.records import Group
 if TYPE_CHECKING:
     from mobilerl.engines.base import Engine
 
-MAX_RESTARTS = 3
+MAX_DEATHS = 4
 """Deaths of one worker in one collection after which the run is given up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a worker is to play: `jobs` are (group id, task). `weights` is None when it has those of `version`."""
+    """What a worker is to play. `weights` is None when it has those of `version`."""
 
     jobs: tuple[tuple[str, Task], ...]
+    """Group ids, unique within a run, and their tasks."""
     seed: int
     version: int
     weights: bytes | None
@@ -48,7 +50,7 @@ class Answer:
 
 
 class WorkerError(RuntimeError):
-    """A worker failed in a way that repeating does not mend."""
+    """A worker failed in a way that repeating does not mend. The first line says it; a traceback may follow."""
 
 
 class RolloutWorkers:
@@ -75,7 +77,8 @@ class RolloutWorkers:
     async def collect(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
         """One group per task, in the order of `tasks`; groups that were lost to failing devices are left out."""
         jobs = [(f"{prefix}-{i:03d}", task) for i, task in enumerate(tasks)]
-        version, weights = self._engine.version, self._engine.weights()
+        version = self._engine.version
+        weights = None if all(w.version == version for w in self._workers) else self._engine.weights()
         orders = [
             Order(tuple(jobs[i :: len(self._workers)]), _seed(self._seed, prefix, i), version, weights)
             for i in range(len(self._workers))
@@ -86,68 +89,71 @@ class RolloutWorkers:
         for answer in answers:
             self.counts += answer.counts
             self.busy_s += answer.busy_s
-        return sorted((g for a in answers for g in a.groups), key=_group_id)
+        order = {group_id: i for i, (group_id, _) in enumerate(jobs)}
+        return sorted((g for a in answers for g in a.groups), key=lambda g: order[_group_id(g)])
 
 
 class _Worker:
     """The learner's side of one process. It is started when it is first needed, and again when it has died."""
 
-    def __init__(self, recipe: Recipe, index: int, of: int) -> None:
-        self._recipe, self._index, self._of = recipe, index, of
+    def __init__(self, recipe: Recipe, index: int, count: int) -> None:
+        self._recipe, self._index, self._count = recipe, index, count
         self._process: multiprocessing.process.BaseProcess | None = None
         self._pipe: Connection | None = None
-        self._version: int | None = None
+        self.version: int | None = None
+        """Of the weights it has."""
         self._closed = False
-
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process else None
+        self._changing = threading.Lock()
 
     def play(self, order: Order) -> Answer:
         """Blocks until the order is played. WorkerError when it cannot be."""
-        for _ in range(MAX_RESTARTS + 1):
+        for _ in range(MAX_DEATHS):
             try:
                 answer = self._ask(order)
             except (EOFError, OSError):  # killed: by the kernel for memory, say
-                self._end()
-                if self._closed:
-                    raise WorkerError("the run is over") from None
+                self._bury()
                 continue
             if isinstance(answer, str):
-                raise WorkerError(f"rollout worker {self._index} failed:\n{answer}")
+                raise WorkerError(f"rollout worker {self._index}: {answer.splitlines()[-1]}\n{answer}")
             return answer
-        raise WorkerError(f"rollout worker {self._index} died {MAX_RESTARTS + 1} times; use fewer collect.workers")
+        raise WorkerError(f"rollout worker {self._index} died {MAX_DEATHS} times; use fewer collect.workers")
 
     def _ask(self, order: Order) -> Answer | str:
-        if self._pipe is None:
-            self._start()
-        assert self._pipe is not None
-        known = self._version == order.version
-        self._pipe.send(Order(order.jobs, order.seed, order.version, None) if known else order)
-        answer = self._pipe.recv()
-        self._version = order.version
+        pipe = self._pipe or self._start()
+        if self.version == order.version:
+            order = Order(order.jobs, order.seed, order.version, None)
+        pipe.send(order)
+        answer = pipe.recv()
+        self.version = order.version
         return answer
 
-    def _start(self) -> None:
+    def _start(self) -> Connection:
         context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        arguments = (theirs, self._recipe.model_dump_json(), self._index, self._of)
-        self._process = context.Process(target=_main, args=arguments, daemon=True, name=f"rollout-{self._index}")
-        self._process.start()
-        theirs.close()  # so that the worker's end of the pipe closes with the worker
+        with self._changing:
+            if self._closed:
+                raise WorkerError("the run is over")
+            ours, theirs = context.Pipe()
+            arguments = (theirs, self._recipe.model_dump_json(), self._index, self._count)
+            process = context.Process(target=_main, args=arguments, daemon=True, name=f"rollout-{self._index}")
+            process.start()
+            theirs.close()  # so that the worker's end of the pipe closes with the worker
+            self._process, self._pipe = process, ours
+        return ours
 
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-        if self._pipe is not None:
-            self._pipe.close()
-        self._process = self._pipe = self._version = None
+    def _bury(self) -> None:
+        with self._changing:
+            if self._process is not None:
+                self._process.kill()
+                self._process.join()
+            if self._pipe is not None:
+                self._pipe.close()
+            self._process = self._pipe = self.version = None
 
     def close(self) -> None:
-        self._closed = True
-        if self._process is not None:
-            self._process.kill()  # what it was playing is not needed any more
+        with self._changing:
+            self._closed = True
+            if self._process is not None:
+                self._process.kill()  # what it was playing is not needed any more
 
 
 def _seed(seed: int, prefix: str, index: int) -> int:
@@ -161,46 +167,53 @@ def _group_id(group: Group) -> str:
 # --- in the worker ---------------------------------------------------------------------------------------------
 
 
-def _main(pipe: Connection, recipe_json: str, index: int, of: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the learner, which saves and then ends its workers
+def _main(pipe: Connection, recipe_json: str, index: int, count: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the learner, which then ends its workers
+    threading.Thread(target=_end_with_the_learner, daemon=True).start()
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    recipe = validate(Recipe, json.loads(recipe_json), "the run's recipe")
+    crew: _Crew | None = None
     with asyncio.Runner() as runner:
-        crew = _Crew(recipe, index, of)
-        runner.run(crew.start())
         while True:
             try:
                 order = pipe.recv()
-            except EOFError:
+            except (EOFError, OSError):
                 return  # the learner is gone
             try:
+                if crew is None:
+                    crew = _Crew(validate(Recipe, json.loads(recipe_json), "the run's recipe"), index, count)
                 answer: Answer | str = runner.run(crew.play(order))
             except Exception:  # handed on, never swallowed: the learner raises it
                 answer = traceback.format_exc()
             pipe.send(answer)
 
 
+def _end_with_the_learner() -> None:
+    """Also in mid-play: a run that was killed must leave the cores to the one that resumes it."""
+    learner = multiprocessing.parent_process()
+    assert learner is not None
+    wait([learner.sentinel])
+    os._exit(1)
+
+
 class _Crew:
     """A worker's engine and collector."""
 
-    def __init__(self, recipe: Recipe, index: int, of: int) -> None:
-        import torch
-
+    def __init__(self, recipe: Recipe, index: int, count: int) -> None:
         from mobilerl.setup import make_collector, make_engine, make_phones
 
-        torch.set_num_threads(1)
-        count = recipe.phone.count
-        first, last = count * index // of, count * (index + 1) // of
+        phones = recipe.phone.count
+        first, last = phones * index // count, phones * (index + 1) // count
         settings = recipe.engine.model_copy(update={"threads": 1, "generate_threads": 1})
         self.engine = make_engine(recipe.model, settings, recipe.collect.temperature)
         self.collector = make_collector(recipe, self.engine, make_phones(recipe.phone, last - first, first=first))
-
-    async def start(self) -> None:
-        await self.collector.start()
+        self._started = False
 
     async def play(self, order: Order) -> Answer:
         import torch
 
+        if not self._started:
+            await self.collector.start()
+            self._started = True
         if order.weights is not None:
             self.engine.set_weights(order.weights, order.version)
         torch.manual_seed(order.seed)
@@ -208,5 +221,4 @@ class _Crew:
         for group_id, task in order.jobs:
             await self.collector.dispatch(task, group_id)
         groups = [group async for group in self.collector.ready(len(order.jobs))]
-        counts = self.collector.counts - before
-        return Answer(tuple(sorted(groups, key=_group_id)), counts, self.collector.busy_s - busy)
+        return Answer(tuple(groups), self.collector.counts - before, self.collector.busy_s - busy)

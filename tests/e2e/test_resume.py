@@ -202,14 +202,14 @@ def test_killed_during_a_save(policy, straight, tmp_path, iteration, after):
 
 
 def children_of(process: int) -> list[int]:
-    """Processes that multiprocessing has spawned for `process`, but for its resource tracker."""
+    """The workers of a run, the oldest first."""
     found = []
     for folder in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError):
-            parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            if parent == process and b"spawn_main" in (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
-    return found
+        if folder.name.isdecimal() and stat_of(int(folder.name))[1:2] == [str(process)]:
+            with contextlib.suppress(OSError):
+                if b"spawn_main" in (folder / "cmdline").read_bytes():
+                    found.append(int(folder.name))
+    return sorted(found)
 
 
 @pytest.fixture(scope="session")
@@ -227,32 +227,63 @@ def test_a_run_with_workers_that_is_stopped_and_resumed_is_the_same_run(policy, 
     assert sum(learned) >= ITERATIONS
 
 
-def test_a_killed_worker_changes_nothing_and_none_outlives_its_run(policy, straight_with_workers, tmp_path):
+def test_killed_workers_change_nothing(policy, straight_with_workers, tmp_path):
+    """Each of the first two is killed once, while an iteration is being collected."""
     run_dir = tmp_path / "run"
     run = subprocess.Popen(command(policy, run_dir, collect__workers=2), stdout=subprocess.DEVNULL)
-    killed: list[int] = []
+    first: list[int] = []
+    killed = 0
     limit = time.monotonic() + 180
-    while run.poll() is None:
-        assert time.monotonic() < limit
-        rows = len(read_metrics(run_dir / "metrics.jsonl")) if (run_dir / "metrics.jsonl").is_file() else 0
-        workers = children_of(run.pid)
-        if len(killed) < 2 and rows > len(killed) and len(workers) == 2:
-            os.kill(workers[len(killed)], signal.SIGKILL)
-            killed.append(workers[len(killed)])
-        time.sleep(0.02)
-    assert run.returncode == 0 and len(killed) == 2
+    try:
+        while run.poll() is None:
+            assert time.monotonic() < limit
+            if (run_dir / "metrics.jsonl").is_file():
+                first = first or children_of(run.pid)
+                if killed < 2 and len(read_metrics(run_dir / "metrics.jsonl")) > killed:
+                    os.kill(first[killed], signal.SIGKILL)
+                    killed += 1
+            time.sleep(0.01)
+    finally:
+        run.kill()
+    assert run.returncode == 0 and killed == 2
     assert_equal_runs(run_dir, straight_with_workers)
 
-    run = subprocess.Popen(command(policy, tmp_path / "other", collect__workers=2), stdout=subprocess.DEVNULL)
-    while len(workers := children_of(run.pid)) < 2:
-        assert run.poll() is None and time.monotonic() < limit
-        time.sleep(0.02)
-    run.kill()
-    run.wait()
-    until = time.monotonic() + 30
-    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+
+def test_workers_do_not_outlive_a_killed_run(policy, tmp_path):
+    run_dir = tmp_path / "run"
+    long = {"collect__tasks_per_iteration": 64, "collect__group_size": 16}  # still being collected when it is killed
+    run = subprocess.Popen(command(policy, run_dir, collect__workers=2, **long), stdout=subprocess.DEVNULL)
+    limit = time.monotonic() + 60
+    try:
+        while not all(seconds_used(pid) > 5 for pid in children_of(run.pid) or [0]):
+            assert run.poll() is None and time.monotonic() < limit
+            time.sleep(0.1)
+        workers = children_of(run.pid)
+        assert len(workers) == 2
+    finally:
+        run.kill()
+        run.wait()
+    until = time.monotonic() + 3
+    while any(map(runs, workers)):
         assert time.monotonic() < until, "a worker outlived the run"
         time.sleep(0.05)
+
+
+def stat_of(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state on; [] when there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return []
+
+
+def runs(pid: int) -> bool:
+    return stat_of(pid)[:1] not in ([], ["Z"])
+
+
+def seconds_used(pid: int) -> float:
+    fields = stat_of(pid)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
 
 
 # --- what a person can mend --------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 
 import adbutils
 import pytest
@@ -33,11 +34,14 @@ class AdbServer:
     """`adb(...)` runs the real program against the tests' server."""
 
     port: int
+    home: Path
+    """Where its keys are: nothing of the user's is read or written."""
 
     def adb(self, *words: str, data: bytes | None = None, timeout: float = 30) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
-            [adbutils.adb_path(), "-P", str(self.port), *words], input=data, capture_output=True, timeout=timeout
-        )
+            [adbutils.adb_path(), "-P", str(self.port), *words], input=data, capture_output=True, timeout=timeout,
+            env={**os.environ, "HOME": str(self.home)},
+        )  # fmt: skip
 
     def transport(self, serial: str) -> AdbTransport:
         return AdbTransport(serial, "127.0.0.1", self.port)
@@ -45,22 +49,27 @@ class AdbServer:
 
 @pytest.fixture(scope="session")
 def adb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
-    home = tmp_path_factory.mktemp("home")  # its own keys: nothing of the user's is read or written
+    home = tmp_path_factory.mktemp("home")
     port = free_port()
     # --one-device with a name nobody has: emulators of this machine are left alone.
     server = subprocess.Popen(
         [adbutils.adb_path(), "-P", str(port), "--one-device", "none", "nodaemon", "server"],
         env={**os.environ, "HOME": str(home)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
-        with socket.socket() as s:
-            if s.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        time.sleep(0.05)
-    yield AdbServer(port)
-    server.kill()
-    server.wait()
+    try:
+        until = time.monotonic() + 20
+        while not listens(port):
+            assert time.monotonic() < until and server.poll() is None, "the adb server does not start"
+            time.sleep(0.05)
+        yield AdbServer(port, home)
+    finally:
+        server.kill()
+        server.wait()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as s:
+        return s.connect_ex(("127.0.0.1", port)) == 0
 
 
 class Phones:

@@ -13,6 +13,7 @@ from PIL import Image
 from envs.base import Action, InfraError, Task
 from envs.phone.adbd import streams
 from envs.phone.adbd.auth import Authorization
+from envs.phone.adbd.wire import ProtocolError
 from envs.phone.env import PhoneEnv
 from envs.phone.phone import Phone
 from envs.phone.tasks import suite
@@ -110,10 +111,8 @@ def test_only_known_keys_connect(adb, phones, tmp_path):
     assert adb.transport(asking.serial).shell(("echo", "in")).stdout == "in\n"
 
 
-def test_the_servers_own_key_connects_by_its_signature(phones, adb, tmp_path_factory):
-    # The key the session's server made for itself on its first start.
-    home = next(p for p in tmp_path_factory.getbasetemp().iterdir() if p.name.startswith("home"))
-    key = (home / ".android" / "adbkey.pub").read_text()
+def test_the_servers_own_key_connects_by_its_signature(phones, adb):
+    key = (adb.home / ".android" / "adbkey.pub").read_text()  # which the server made on its first start
     phone = phones(authorization=Authorization.from_lines([key]))
     adb.transport(phone.serial).connect()
     assert adb.transport(phone.serial).shell(("echo", "in")).stdout == "in\n"
@@ -133,10 +132,10 @@ def test_a_hung_command_ends_at_its_deadline(adb, phones, monkeypatch):
     transport = adb.transport(phone.serial)
     transport.connect()
 
-    async def hang(line: str):
+    async def hang(work):
         await asyncio.sleep(60)
 
-    monkeypatch.setattr(phone, "_run", hang)
+    monkeypatch.setattr(phone, "exclusive", hang)
     start = time.monotonic()
     adb.adb("disconnect", phone.serial)
     transport.connect()
@@ -161,6 +160,10 @@ def test_what_is_no_adb_leaves_the_phone_as_it_was(adb, phones):
 
 
 def test_a_device_that_is_not_there_is_an_error_of_one_line(adb):
+    with pytest.raises(ValueError, match="at most"):
+        adb.transport("127.0.0.1:1").shell(("echo", "x" * 70_000))
+    with pytest.raises(InfraError, match="not found"):
+        adb.transport("127.0.0.1:1").shell(("echo", "1"))
     with pytest.raises(InfraError, match="Connection refused") as error:
         adb.transport("127.0.0.1:1").connect()
     assert "\n" not in str(error.value)
@@ -211,8 +214,10 @@ def test_streams_keep_what_was_not_read_yet():
 
         stream = streams.Stream(1, 2, send)
         stream.on_data(b"abcdef")
-        stream.on_data(b"gh")
+        with pytest.raises(ProtocolError, match="without waiting"):
+            stream.on_data(b"gh")
         assert await stream.read_exactly(4) == b"abcd"
+        stream.on_data(b"gh")
         assert await stream.read_exactly(3) == b"efg"
         stream.on_close()
         with pytest.raises(streams.StreamClosed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -238,6 +239,20 @@ def test_advantages_push_log_probabilities_up_and_down(folder):
     assert [a > b for a, b in zip(after, before, strict=True)] == [True, False, True, False]
     assert metrics["ratio_mean"] == pytest.approx(1.0, abs=1e-4) and metrics["clip_frac"] == 0.0
     assert metrics["grad_norm"] > 0
+
+
+def test_a_replayed_trajectory_beside_its_fresh_self_counts_as_another(folder):
+    engine = LocalEngine(folder, LocalSettings())
+    fresh, *_ = sample_rows(engine, 1)
+    seen = []
+
+    def look(micro: MicroBatch):
+        seen.append(sorted(micro.weights.sum(1).tolist()))
+        return policy_loss(micro)
+
+    other = replace(fresh, trajectory_id="other")
+    engine.update(Batch([fresh, fresh, other], [1.0] * 3, [False, True, False]), look, "trajectory-mean")
+    assert seen == [pytest.approx([1 / 3] * 3)]
 
 
 def test_rows_without_advantage_change_nothing(folder):

@@ -106,8 +106,13 @@ def test_size_prefers_the_override():
         Device(Wire(wm="error: closed")).size()
 
 
+def test_a_screenshot_that_was_cut_off_is_a_fault():
+    with pytest.raises(InfraError, match="stopped after 1003 bytes"):
+        Device(Wire(screencap=b"\x89PNG\r\n\x1a\n" + bytes(995))).screenshot()
+
+
 def test_screenshot_seeks_the_signature():
-    png = b"\x89PNG\r\n\x1a\nrest"
+    png = b"\x89PNG\r\n\x1a\nrest\0\0\0\0IEND\xaeB`\x82"
     assert Device(Wire(screencap=b"[Warning] Multiple displays were found\n" + png)).screenshot() == png
     with pytest.raises(InfraError, match="gave no PNG"):
         Device(Wire(screencap=b"error: device offline")).screenshot()

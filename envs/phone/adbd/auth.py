@@ -38,7 +38,10 @@ class PublicKey:
         words32, _n0, modulus, _rr, exponent = _KEY.unpack(raw)
         if words32 * 4 != MODULUS_BYTES:
             raise ValueError(f"not an adb public key: a modulus of {words32 * 32} bits, not {MODULUS_BYTES * 8}")
-        return cls(int.from_bytes(modulus, "little"), exponent)
+        key = cls(int.from_bytes(modulus, "little"), exponent)
+        if key.modulus < 1 << (MODULUS_BYTES * 8 - 1):
+            raise ValueError("not an adb public key: its modulus has leading zeros")
+        return key
 
     def signed(self, token: bytes, signature: bytes) -> bool:
         """Whether `signature` is this key's, of `token`."""

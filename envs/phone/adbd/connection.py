@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from envs.phone.adbd import shell_service
 from envs.phone.adbd.auth import TOKEN_SIZE, Authorization
 from envs.phone.adbd.streams import Stream, StreamClosed
-from envs.phone.adbd.sync import SyncService
+from envs.phone.adbd.sync import Exclusive, SyncService
 from envs.phone.adbd.wire import (
     AUTH,
     AUTH_PUBLIC_KEY,
@@ -26,11 +26,13 @@ from envs.phone.adbd.wire import (
     ProtocolError,
     read_message,
 )
-from envs.phone.phone import Phone
+from envs.phone.shell import Result, Shell
 
 FEATURES = "shell_v2,cmd,stat_v2,ls_v2,fixed_push_mkdir"
 """Only what is implemented: the host then uses plain SEND/RECV, and one WRTE at a time."""
 MAX_STREAMS = 256
+HELLO_TIMEOUT_S = 30.0
+"""For the first message of whatever has connected."""
 
 
 class Connection:
@@ -38,15 +40,15 @@ class Connection:
 
     def __init__(
         self,
-        phone: Phone,
-        run: shell_service.Run,
+        shell: Shell,
+        exclusive: Exclusive,
         authorization: Authorization | None,
         banner: str,
         reboot: Callable[[], None],
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        self.phone, self.run, self.authorization, self.banner = phone, run, authorization, banner
+        self.shell, self.exclusive, self.authorization, self.banner = shell, exclusive, authorization, banner
         self._reboot = reboot
         self._reader, self._writer = reader, writer
         self._streams: dict[int, Stream] = {}
@@ -59,7 +61,7 @@ class Connection:
             await self._handshake()
             while True:
                 await self._dispatch(await read_message(self._reader))
-        except (asyncio.IncompleteReadError, ConnectionError, ProtocolError):
+        except (asyncio.IncompleteReadError, OSError, ProtocolError):
             pass  # the host left, or is no adb: the phone waits for the next one
         finally:
             for stream in self._streams.values():
@@ -72,7 +74,8 @@ class Connection:
     # --- handshake -------------------------------------------------------------------------------------------
 
     async def _handshake(self) -> None:
-        hello = await read_message(self._reader)
+        async with asyncio.timeout(HELLO_TIMEOUT_S):
+            hello = await read_message(self._reader)
         if hello.command != CNXN:
             raise ProtocolError("the host did not start with CNXN")
         self._max = min(MAX_PAYLOAD, max(hello.arg1, 4096))
@@ -128,14 +131,14 @@ class Connection:
     async def _serve_stream(self, stream: Stream, service: str, handler: _Handler) -> None:
         try:
             await handler(self, stream, service)
-        except (StreamClosed, ConnectionError):
+        except (StreamClosed, OSError):
             pass
         except ProtocolError:
             self._writer.close()
         finally:
             try:
                 await stream.close()
-            except ConnectionError:
+            except OSError:
                 pass
             self._streams.pop(stream.local, None)
 
@@ -155,13 +158,16 @@ class Connection:
         }.get(kind)  # fmt: skip
 
     async def _shell(self, stream: Stream, service: str) -> None:
-        await shell_service.plain(stream, service.partition(":")[2], self.run)
+        await shell_service.plain(stream, service.partition(":")[2], self._run_line)
 
     async def _shell_v2(self, stream: Stream, service: str) -> None:
-        await shell_service.framed(stream, service.partition(":")[2], self.run)
+        await shell_service.framed(stream, service.partition(":")[2], self._run_line)
+
+    async def _run_line(self, line: str) -> Result:
+        return await self.exclusive(lambda: self.shell.run(line))
 
     async def _sync(self, stream: Stream, service: str) -> None:
-        await SyncService(self.phone, stream).run()
+        await SyncService(self.shell.phone, stream, self.exclusive).run()
 
     async def _root(self, stream: Stream, service: str) -> None:
         await stream.write(b"adbd is already running as root\n")
@@ -170,4 +176,4 @@ class Connection:
         self._reboot()
 
 
-_Handler = Callable[[Connection, Stream, str], "asyncio.Future[None]"]
+_Handler = Callable[[Connection, Stream, str], Awaitable[None]]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from envs.phone.adbd.auth import Authorization
 from envs.phone.adbd.connection import Connection
 from envs.phone.phone import Phone
-from envs.phone.shell import Result, Shell
+from envs.phone.shell import Shell
 from envs.phone.shell.system import PROPERTIES
 
+T = TypeVar("T")
 REBOOT_S = 1.0
 """How long a rebooting phone refuses connections."""
 
@@ -56,25 +59,33 @@ class ServedPhone:
     async def _reboot(self) -> None:
         await self.stop()
         self.reboots += 1
-        self.phone.boot()
+        await self.exclusive(self.phone.boot)
         await asyncio.sleep(REBOOT_S)
-        await self.start()
+        try:
+            await self.start()
+        except OSError as error:  # somebody took the port meanwhile
+            logging.getLogger(__name__).error("%s does not come back from its reboot: %s", self.serial, error)
+
+    async def exclusive(self, work: Callable[[], T]) -> T:
+        """Runs `work` when nothing else touches the phone. What began is finished, also when its host leaves."""
+        return await asyncio.shield(asyncio.ensure_future(self._alone(work)))
+
+    async def _alone(self, work: Callable[[], T]) -> T:
+        async with self._turn:
+            return await asyncio.to_thread(work)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
         names = "".join(f"ro.product.{n}={PROPERTIES[f'ro.product.{n}']};" for n in ("name", "model", "device"))
-        connection = Connection(
-            self.phone, self._run, self.authorization, f"device::{names}", self.reboot, reader, writer
-        )
-        with suppress(asyncio.CancelledError):
-            await connection.serve()
-        self._connections.discard(task)
-
-    async def _run(self, line: str) -> Result:
-        async with self._turn:
-            return await asyncio.to_thread(self._shell.run, line)
+        connection = Connection(self._shell, self.exclusive, self.authorization, f"device::{names}", self.reboot,
+                                reader, writer)  # fmt: skip
+        try:
+            with suppress(asyncio.CancelledError):
+                await connection.serve()
+        finally:
+            self._connections.discard(task)
 
 
 class PhoneServer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from envs.phone.adbd.wire import CLSE, MAX_PAYLOAD, OKAY, WRTE, Message
+from envs.phone.adbd.wire import CLSE, MAX_PAYLOAD, OKAY, WRTE, Message, ProtocolError
 
 Send = Callable[[Message], Awaitable[None]]
 
@@ -25,7 +25,8 @@ class Stream:
         self.local, self.remote = local, remote
         self._send, self._max = send, max_payload
         self._received: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._rest = b""
+        self._acknowledged = True
+        self._rest = memoryview(b"")
         self._may_write = asyncio.Event()
         self._may_write.set()
         self.closed = False
@@ -35,13 +36,14 @@ class Stream:
     async def read(self) -> bytes:
         """The next bytes from the host, whatever their number; b"" once it has closed the stream."""
         if self._rest:
-            rest, self._rest = self._rest, b""
+            rest, self._rest = bytes(self._rest), memoryview(b"")
             return rest
         if self.closed and self._received.empty():
             return b""
         data = await self._received.get()
         if data is None:
             return b""
+        self._acknowledged = True
         if not self.closed:
             await self._send(Message(OKAY, self.local, self.remote))
         return data
@@ -50,11 +52,12 @@ class Stream:
         """Exactly `size` bytes. Raises `StreamClosed` when there are fewer."""
         parts, missing = [], size
         while missing:
-            data = await self.read()
-            if not data:
+            if not self._rest:
+                self._rest = memoryview(await self.read())
+            if not self._rest:
                 raise StreamClosed
-            parts.append(data[:missing])
-            self._rest = data[missing:] + self._rest
+            parts.append(bytes(self._rest[:missing]))
+            self._rest = self._rest[missing:]
             missing -= len(parts[-1])
         return b"".join(parts)
 
@@ -78,6 +81,10 @@ class Stream:
     # --- for the connection ----------------------------------------------------------------------------------
 
     def on_data(self, data: bytes) -> None:
+        """ProtocolError when the data before was not acknowledged yet: adb sends one piece at a time."""
+        if not self._acknowledged:
+            raise ProtocolError("the host sent WRTE without waiting for OKAY")
+        self._acknowledged = False
         self._received.put_nowait(data)
 
     def on_okay(self) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import posixpath
 import stat
 import struct
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from envs.phone.adbd.streams import Stream
 from envs.phone.adbd.wire import ProtocolError
@@ -14,6 +16,8 @@ from envs.phone.shell import files
 from envs.phone.shell.command import Failure
 from envs.phone.shell.system import UNIX_EPOCH
 
+Exclusive = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a function when nothing else touches the phone, and gives its result."""
 CHUNK = 64 * 1024
 ENOENT = 2
 MAX_PATH = 1024
@@ -50,8 +54,8 @@ def file_stat(phone: Phone, path: str) -> FileStat | None:
 class SyncService:
     """Serves one `sync:` stream until the host says QUIT or closes it. `StreamClosed` at an end in mid-request."""
 
-    def __init__(self, phone: Phone, stream: Stream) -> None:
-        self.phone, self.stream = phone, stream
+    def __init__(self, phone: Phone, stream: Stream, exclusive: Exclusive) -> None:
+        self.phone, self.stream, self._exclusive = phone, stream, exclusive
 
     async def run(self) -> None:
         while True:
@@ -59,7 +63,8 @@ class SyncService:
             if name == b"QUIT":
                 return
             if length > MAX_PATH:
-                raise ProtocolError(f"sync: a path of {length} bytes")
+                await self._fail("path too long")
+                return
             path = (await self.stream.read_exactly(length)).decode(errors="replace")
             handler = self._HANDLERS.get(name)
             if handler is None:
@@ -68,25 +73,28 @@ class SyncService:
             await handler(self, path)
 
     async def _stat(self, path: str) -> None:
-        found = file_stat(self.phone, path)
+        found = await self._stat_of(path)
         values = (found.mode, found.size, found.mtime) if found else (0, 0, 0)
         await self.stream.write(_STAT1.pack(b"STAT", *values))
 
     async def _stat2(self, path: str, name: bytes = b"STA2") -> None:
-        found = file_stat(self.phone, path)
+        found = await self._stat_of(path)
         await self.stream.write(found.v2(name) if found else _STAT2.pack(name, ENOENT, *[0] * 10))
 
     async def _lstat2(self, path: str) -> None:
         await self._stat2(path, b"LST2")
 
+    async def _stat_of(self, path: str) -> FileStat | None:
+        return await self._exclusive(lambda: file_stat(self.phone, path))
+
     async def _list(self, path: str) -> None:
-        for name, found in self._entries(path):
+        for name, found in await self._exclusive(lambda: self._entries(path)):
             head = _DENT1.pack(b"DENT", found.mode, found.size, found.mtime, len(name))
             await self.stream.write(head + name)
         await self.stream.write(_DENT1.pack(b"DONE", 0, 0, 0, 0))
 
     async def _list2(self, path: str) -> None:
-        for name, found in self._entries(path):
+        for name, found in await self._exclusive(lambda: self._entries(path)):
             await self.stream.write(found.v2(b"DNT2") + struct.pack("<I", len(name)) + name)
         await self.stream.write(_DENT2.pack(b"DONE", *[0] * 12))
 
@@ -98,7 +106,7 @@ class SyncService:
     async def _receive(self, path: str) -> None:
         """The host pulls a file."""
         try:
-            data = files.read(self.phone, path)
+            data = await self._exclusive(lambda: files.read(self.phone, path))
         except Failure as failure:
             await self._fail(f"open failed: {failure}")
             return
@@ -125,7 +133,7 @@ class SyncService:
         try:
             if size > MAX_FILE:
                 raise Failure(f"{path}: No space left on device")
-            files.write(self.phone, path, b"".join(parts))
+            await self._exclusive(lambda: files.write(self.phone, path, b"".join(parts)))
         except Failure as failure:
             await self._fail(f"couldn't create file: {failure}")
             return
