@@ -4,7 +4,7 @@
 #   bash recipes/ablation.sh [--collect.tasks_per_iteration 16 ...]
 #
 # MINUTES of training per run (default 10), SEEDS to use (default "0 1"), VARIANTS to run (default: all below), JOBS
-# that run side by side (default 1; the tiny policy keeps little more than one core busy).
+# that run side by side (default 1; a run keeps collect.workers cores busy).
 # RUN_DIR is where they go (default: runs/ablation), SFT_DIR the warm-up's (default: runs/sft). More settings of the
 # environment: recipes/common.sh. Called again, it goes on where it stopped.
 

@@ -23,9 +23,9 @@ def mini_batches(
     """(fresh, replayed) parts of mini-batches of about `size` rows; every fresh row is in exactly one.
 
     A trajectory's rows stay together: were they spread over mini-batches, `trajectory-mean` would count a long
-    trajectory in full in each of them, and failures are long. The fresh part is cut so that no step is left with a
-    handful of rows. The replayed part is at most gamma of its mini-batch, q = gamma p_B + (1 - gamma) p_on (MobileRL,
-    AdaPR), whatever the fresh part's size.
+    trajectory in full in each of them, and failures are long. The fresh parts are as equal as whole trajectories allow.
+    The replayed part is at most gamma of its mini-batch, q = gamma p_B + (1 - gamma) p_on (MobileRL, AdaPR), whatever
+    the fresh part's size.
     """
     gamma = replay.gamma if replay else 0.0  # an empty buffer is false as well: fresh rows take its share
     room = max(1, size - math.floor(gamma * size))
