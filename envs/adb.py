@@ -59,6 +59,12 @@ class AdbTransport:
         if self.state() != "device":
             raise InfraError(f"{self.serial}: cannot connect: {said.strip()}")
 
+    def disconnect(self) -> None:
+        """Makes the server forget a HOST:PORT device, which it would otherwise try to reach for ever."""
+        if ":" in self.serial:
+            with self._faults("disconnect"):
+                self._client.disconnect(self.serial)
+
     def state(self) -> str:
         """`device`, `offline`, `unauthorized`, or "" when the server does not know it."""
         with self._faults("devices"):
@@ -96,14 +102,32 @@ class AdbTransport:
     @contextmanager
     def _service(self, service: str, timeout: float) -> Iterator[_Answer]:
         with self._faults(f"`{service.partition(':')[2][:40]}`"):
-            # Not AdbDevice.open_transport: it asks for the server's version first, over a connection of its own.
-            answer = _Answer(self._client.make_connection(timeout=timeout), timeout)
+            answer = self._open(timeout)
             try:
-                for request in (f"host:transport:{self.serial}", service):
-                    answer.request(request)
+                answer.request(service)
                 yield answer
             finally:
                 answer.close()
+
+    def _open(self, timeout: float) -> _Answer:
+        """A conversation with the device. One that is not connected is connected first: nothing was sent to it yet."""
+        try:
+            return self._switch(timeout)
+        except (EOFError, OSError) as fault:
+            if ":" not in self.serial or isinstance(fault, TimeoutError):
+                raise
+        self.connect()
+        return self._switch(timeout)
+
+    def _switch(self, timeout: float) -> _Answer:
+        # Not AdbDevice.open_transport: it asks for the server's version first, over a connection of its own.
+        answer = _Answer(self._client.make_connection(timeout=timeout), timeout)
+        try:
+            answer.request(f"host:transport:{self.serial}")
+        except BaseException:
+            answer.close()
+            raise
+        return answer
 
     @contextmanager
     def _faults(self, what: str) -> Iterator[None]:

@@ -6,7 +6,7 @@ Coordinates in an action are integers 0-999 relative to the screen; only `envs.d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -172,6 +172,37 @@ class MobileEnv(Protocol):
     async def score(self) -> float: ...
     async def close(self) -> None: ...
     async def health(self) -> Health: ...
+
+
+class Devices(Protocol):
+    """Where a collector gets its devices: a fixed set, or a pool that mends and replaces them.
+
+    Used from one event loop. Whoever takes devices sets `changed`, which is called when a device became ready by itself
+    (not by `give_back`), and when `failure` was set.
+    """
+
+    capacity: int
+    """Most episodes that are played at once."""
+    failure: Exception | None
+    """Why no device will ever be ready again; None while there is hope."""
+    changed: Callable[[], None]
+
+    async def start(self) -> None:
+        """Raises InfraError when not a single device can be made ready."""
+
+    async def close(self) -> None: ...
+
+    def take(self, avoid: Collection[str] = ()) -> MobileEnv | None:
+        """A device that is ready, and is nobody else's until it is given back; None while there is none.
+
+        `avoid` holds device ids that are not wanted while there are others, ready or not.
+        """
+
+    def give_back(self, env: MobileEnv, error: str = "") -> None:
+        """The episode is over; `error` says what failed on the device."""
+
+    def status(self) -> Mapping[str, float]:
+        """Counters and gauges by name, for the metrics."""
 
 
 # --- transports --------------------------------------------------------------------------------------------------

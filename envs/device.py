@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import io
 import re
 from collections.abc import Mapping
+
+from PIL import Image
 
 from envs.base import (
     COORD_MAX,
@@ -22,6 +25,7 @@ from envs.base import (
     Type,
     Wait,
 )
+from envs.retry import retried
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_END = b"IEND\xaeB`\x82"
@@ -32,6 +36,9 @@ MAX_WAIT_S = 10.0
 _SIZE = re.compile(r"^(Physical|Override) size: (\d+)x(\d+)", re.MULTILINE)
 _APP = re.compile(r"mFocusedApp=ActivityRecord\{\S+ u\d+ ([\w.]+)/")
 _WINDOW = re.compile(r"mCurrentFocus=Window\{\S+ u\d+ ([\w.]+)/")
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+BLACK = 8
+"""Largest channel value of a picture that shows nothing."""
 _PACKAGE = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+")
 
 
@@ -39,11 +46,17 @@ class Device:
     """One phone behind a transport.
 
     `apps` maps the names under the icons (any case) to packages. Every method raises `InfraError` when the device
-    does not answer as a working device does. Command lines are word lists, so no text of a model meets a shell.
+    does not answer as a working device does. Looking is tried again before that; acting never is, because a command
+    whose answer was lost may have been carried out. Command lines are word lists, so no text of a model meets a shell.
+
+    `timeout_s` is how long a command may take.
     """
 
-    def __init__(self, transport: Transport, apps: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, transport: Transport, apps: Mapping[str, str] | None = None, timeout_s: float = 10.0
+    ) -> None:
         self.transport = transport
+        self.timeout_s = timeout_s
         self._packages = {label.casefold(): package for label, package in (apps or {}).items()}
         self._labels = {package: label for label, package in (apps or {}).items()}
         self._size: tuple[int, int] | None = None
@@ -53,7 +66,8 @@ class Device:
     def size(self) -> tuple[int, int]:
         """Width and height in pixels. Asked once: a phone that is driven does not change its resolution."""
         if self._size is None:
-            found = {kind: (int(w), int(h)) for kind, w, h in _SIZE.findall(self._run("wm", "size").stdout)}
+            said = self.look("wm", "size")
+            found = {kind: (int(w), int(h)) for kind, w, h in _SIZE.findall(said)}
             size = found.get("Override") or found.get("Physical")
             if size is None:
                 raise InfraError(f"{self.transport.serial}: `wm size` does not say the size")
@@ -62,17 +76,30 @@ class Device:
 
     def screenshot(self) -> bytes:
         """The screen as PNG bytes; warnings that some devices print before the picture are dropped."""
-        data = self.transport.exec_out(("screencap", "-p"))
+        return retried(self._screenshot)
+
+    def _screenshot(self) -> bytes:
+        data = self.transport.exec_out(("screencap", "-p"), self.timeout_s)
         start = data.find(PNG_SIGNATURE)
         if start < 0:
             raise InfraError(f"{self.transport.serial}: `screencap -p` gave no PNG but {data[:80]!r}")
         if PNG_END not in data[-64:]:
             raise InfraError(f"{self.transport.serial}: `screencap -p` stopped after {len(data)} bytes of a PNG")
+        try:
+            black = is_black(data[start:])
+        except OSError as error:
+            what = f"`screencap -p` gave a PNG that cannot be read: {error}"
+            raise InfraError(f"{self.transport.serial}: {what}") from None
+        if black:
+            raise InfraError(f"{self.transport.serial}: the screen is black")
         return data[start:]
 
     def dump_xml(self) -> str:
         """The UI tree. An old dump is never taken for the new one: the tool may fail with exit code 0."""
-        data = self.transport.exec_out(("uiautomator", "dump", "/dev/tty")).decode(errors="replace")
+        return retried(self._dump_xml)
+
+    def _dump_xml(self) -> str:
+        data = self.transport.exec_out(("uiautomator", "dump", "/dev/tty"), self.timeout_s).decode(errors="replace")
         start, end = data.find("<?xml"), data.rfind("</hierarchy>")
         if start < 0 or end < start:
             raise InfraError(f"{self.transport.serial}: `uiautomator dump` gave no tree but {data[:80]!r}")
@@ -80,14 +107,22 @@ class Device:
 
     def foreground_package(self) -> str:
         """Package of the app in front, also while a system dialog covers it; "" while there is none."""
-        said = self._run("dumpsys", "window").stdout
+        said = self.look("dumpsys", "window")
         match = _APP.search(said) or _WINDOW.search(said)
         return match[1] if match else ""
+
+    def boot_id(self) -> str:
+        """Another one after every boot: how a device that rebooted unseen is told apart."""
+        return self.look("cat", BOOT_ID).strip()
 
     def foreground_app(self) -> str:
         """Name of the app in front, or its package when the name is not known."""
         package = self.foreground_package()
         return self._labels.get(package, package)
+
+    def look(self, *words: str) -> str:
+        """What a command says that changes nothing."""
+        return retried(lambda: self._run(*words)).stdout
 
     # --- acting ----------------------------------------------------------------------------------------------
 
@@ -108,10 +143,13 @@ class Device:
             self._input("keyevent", f"KEYCODE_{action.kind.upper()}")
         elif isinstance(action, Wait):
             seconds = min(max(action.seconds, 0.0), MAX_WAIT_S)
-            self._run("sleep", f"{seconds:g}", timeout=seconds + 10)
+            self._run("sleep", f"{seconds:g}", timeout=seconds + self.timeout_s)
         else:
             raise TypeError(f"{action.kind} is not an action of a device")
         return ""
+
+    def home(self) -> None:
+        self._input("keyevent", "KEYCODE_HOME")
 
     def _type(self, text: str) -> None:
         """Over the broadcasts of ADBKeyboard: `input text` knows ASCII only."""
@@ -124,7 +162,7 @@ class Device:
         if not _PACKAGE.fullmatch(package):
             return f"there is no app called {app!r}"
         launcher = "android.intent.category.LAUNCHER"
-        result = self.transport.shell(("monkey", "-p", package, "-c", launcher, "1"))
+        result = self.transport.shell(("monkey", "-p", package, "-c", launcher, "1"), self.timeout_s)
         if "Events injected" in result.stdout:
             return ""
         if "No activities found" in result.stdout + result.stderr:
@@ -139,9 +177,20 @@ class Device:
     def _input(self, *words: str | int) -> None:
         self._run("input", *(str(w) for w in words))
 
-    def _run(self, *words: str, timeout: float = 10.0) -> ShellResult:
-        result = self.transport.shell(words, timeout)
+    def _run(self, *words: str, timeout: float = 0.0) -> ShellResult:
+        result = self.transport.shell(words, timeout or self.timeout_s)
         if result.exit_code != 0:
             said = (result.stderr or result.stdout).strip()[:80]
             raise InfraError(f"{self.transport.serial}: `{words[0]}` failed with {result.exit_code}: {said}")
         return result
+
+
+def is_black(png: bytes) -> bool:
+    """Whether a PNG shows nothing; OSError when it is none.
+
+    Only pictures that compress as far as a single colour does are looked at.
+    """
+    picture = Image.open(io.BytesIO(png))
+    if len(png) > 1000 + picture.width * picture.height // 200:
+        return False
+    return max(high for _, high in picture.convert("RGB").getextrema()) <= BLACK

@@ -11,12 +11,13 @@ import os
 import sys
 from collections.abc import Sequence
 
+from envs.base import InfraError
 from mobilerl import __version__
-from mobilerl.commands import bench, doctor, evaluate, phone, sft, train, view
+from mobilerl.commands import bench, doctor, evaluate, fleet, phone, sft, train, view
 from mobilerl.rollout.workers import WorkerError
 from mobilerl.train.checkpoint import CheckpointError
 
-COMMANDS = (sft, train, evaluate, phone, view, doctor, bench)
+COMMANDS = (sft, train, evaluate, phone, fleet, view, doctor, bench)
 BAD_INPUT, STOPPED = 2, 130
 
 
@@ -33,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nstopped; go on with --resume" if args.command == "train" else "\nstopped", file=sys.stderr)
         return STOPPED
-    except (CheckpointError, WorkerError, ValueError, KeyError, OSError) as error:
+    except (CheckpointError, InfraError, WorkerError, ValueError, KeyError, OSError) as error:
         if args.debug:
             raise
         print(f"mobilerl: error: {_one_line(error)}", file=sys.stderr)
@@ -62,4 +63,6 @@ def _one_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    if isinstance(error, WorkerError):
+        text = text.partition("\n")[0]  # a traceback follows
     return " ".join(text.split()) or type(error).__name__

@@ -49,6 +49,59 @@ class PhoneSection(Section):
     """Chance that an episode is disturbed by a pop-up."""
 
 
+class FleetSection(Section):
+    """Where the devices come from, and what is done when they fail. Times in seconds."""
+
+    type: Literal["embedded", "docker", "adb"] = "embedded"
+    """`embedded`: phones of this process. `docker`: containers, started and removed by the run. `adb`: `serials`."""
+    name: str = "mobilerl"
+    """Of the fleet; containers are named after it."""
+    image: str = "mobilerl-phone"
+    """Docker image of a device."""
+    hosts: tuple[str, ...] = ("",)
+    """Docker engines, as `docker -H` takes them; "" is DOCKER_HOST's, or this machine's."""
+    publish: str = "127.0.0.1"
+    """Address of a Docker host at which its devices' ports are reached."""
+    kvm: bool = False
+    privileged: bool = False
+    memory_mb: Count = 512
+    cpus: Annotated[float, Field(ge=0.0)] = 1.0
+    """Limits of a container; 0: none."""
+    console: bool = False
+    """Whether a device has an emulator console (port 5554 of the container)."""
+    serials: tuple[str, ...] = ()
+    """For `adb`: as `adb devices` prints them, or HOST:PORT."""
+    adb_server: str = ""
+    """HOST:PORT of the adb server; empty for this machine's own."""
+    reset: Literal["keep", "app_data", "snapshot", "fresh"] = "keep"
+    """Between episodes: nothing but the suite's own set-up; clear every app; load `snapshot`; take a new container."""
+    snapshot: str = "default_boot"
+    spares: Count = 2
+    """Devices beyond `phone.count`, so that one is ready while another is made clean."""
+    boot_s: Rate = 120.0
+    refresh_s: Rate = 60.0
+    command_s: Rate = 10.0
+    """Longest time of one command on a device."""
+    check_every_s: Rate = 60.0
+    max_failures: Positive = 3
+    """In a row, after which a device is replaced and its place quarantined."""
+    quarantine_s: Rate = 10.0
+    give_up_s: Rate = 900.0
+    """Without a single working device for so long the run ends."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> FleetSection:
+        if self.type == "adb" and not self.serials:
+            raise ValueError('fleet.type = "adb" needs fleet.serials, as `adb devices` prints them')
+        if self.reset == "fresh" and self.type == "adb":
+            raise ValueError('fleet.reset = "fresh" needs containers: set fleet.type = "docker"')
+        if self.reset == "snapshot" and not self.console:
+            raise ValueError('fleet.reset = "snapshot" needs fleet.console = true')
+        if self.adb_server and not self.adb_server.rpartition(":")[2].isdecimal():
+            raise ValueError(f"fleet.adb_server is {self.adb_server!r}; give HOST:PORT")
+        return self
+
+
 class AgentSection(Section):
     """What the model reads and writes. Saved with every checkpoint, so that evaluation uses what training used."""
 
@@ -260,6 +313,7 @@ class Recipe(BaseSettings):
     """Checkpoint folder to start from; empty to make a tiny model."""
     tiny: TinySection = TinySection()
     phone: PhoneSection = PhoneSection()
+    fleet: FleetSection = FleetSection()
     agent: AgentSection = AgentSection()
     engine: EngineSection = EngineSection()
     sft: SftSection = SftSection()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.base import MobileEnv
+from envs.base import Devices, MobileEnv
 from envs.phone.env import PhoneEnv
 from mobilerl.agent.actor import ModelActor
 from mobilerl.agent.context import ContextPolicy
@@ -48,19 +48,21 @@ def make_phones(
     ]
 
 
-def make_collector(recipe: Recipe, engine: Engine, envs: Sequence[MobileEnv]) -> Collector:
-    """Episodes of the recipe's kind on `envs`, with `engine` as the policy.
+def make_collector(recipe: Recipe, engine: Engine, devices: Devices | Sequence[MobileEnv]) -> Collector:
+    """Episodes of the recipe's kind on `devices`, with `engine` as the policy.
 
-    With no staleness allowed, requests are batched by episodes alone and never by the clock, which is repeatable.
+    On embedded phones and with no staleness allowed, requests are batched by episodes alone and never by the clock,
+    which is repeatable. Devices behind a wire are never repeatable, and one that is slow must not hold up the others.
     """
-    policy = EnginePolicy(engine, None if recipe.collect.max_staleness == 0 else LATE_WAIT_S)
+    repeatable = recipe.collect.max_staleness == 0 and recipe.fleet.type == "embedded"
+    policy = EnginePolicy(engine, None if repeatable else LATE_WAIT_S)
     sampling = Sampling(recipe.collect.temperature, recipe.agent.max_new_tokens)
     actor = ModelActor(policy, make_context(recipe.agent), sampling)
     settings = CollectorSettings(
         recipe.collect.group_size, recipe.collect.max_retries, recipe.collect.min_group,
         make_episode_settings(recipe.agent),
     )  # fmt: skip
-    collector = Collector(envs, actor, settings, policy.poke)
+    collector = Collector(devices, actor, settings, policy.poke)
     policy.expected = lambda: collector.playing
     return collector
 

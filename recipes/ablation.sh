@@ -56,7 +56,7 @@ for seed in $SEEDS; do
     for variant in $VARIANTS; do
         if ((running == JOBS)); then
             wait -n || failed=1
-            ((running -= 1))
+            running=$((running - 1))  # not ((running -= 1)): what comes to 0 counts as a failure
         fi
         job "$variant" "$seed" "$@" &
         ((running += 1))
@@ -64,7 +64,7 @@ for seed in $SEEDS; do
 done
 while ((running > 0)); do
     wait -n || failed=1
-    ((running -= 1))
+    running=$((running - 1))
 done
 ((failed == 0)) || die "a run failed; see its print-out"
 

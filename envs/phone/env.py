@@ -14,6 +14,7 @@ from envs.phone.phone import Phone
 from envs.phone.tasks.base import Admin, Template
 from envs.phone.tasks.suite import phone_seed, template
 from envs.phone.transport import InProcessTransport
+from envs.retry import retried
 
 APP_NAMES: dict[str, str] = {app.label: app.package for app in APPS}
 """Name under the icon -> package."""
@@ -26,7 +27,7 @@ class PhoneEnv:
     """One embedded phone: of this process, or behind `transport` (adb), which the code below cannot tell apart.
 
     `popup_rate` is the chance that an episode is disturbed by a pop-up. With `screenshots=False` observations carry no
-    picture: several times faster, for models that read the XML only.
+    picture: several times faster, for models that read the XML only. `timeout_s` is for one command.
     """
 
     def __init__(
@@ -37,12 +38,13 @@ class PhoneEnv:
         popup_rate: float = 0.0,
         screenshots: bool = True,
         transport: Transport | None = None,
+        timeout_s: float = 10.0,
     ) -> None:
         self.device_id = device_id
         self._remote = transport is not None
         self._turn = asyncio.Lock()
         self._transport = transport or InProcessTransport(Phone(APPS, width, height), device_id)
-        self._device = Device(self._transport, APP_NAMES)
+        self._device = Device(self._transport, APP_NAMES, timeout_s)
         self._admin = Admin(self._transport)
         self._popup_rate = popup_rate
         self._screenshots = screenshots
@@ -51,6 +53,7 @@ class PhoneEnv:
         self._steps = 0
         self._answer: str | None = None
         self._done = False
+        self._boot_id = ""
 
     @property
     def template(self) -> Template:
@@ -66,7 +69,7 @@ class PhoneEnv:
 
     async def reset(self, task: Task) -> Observation:
         """A fresh phone, the same for equal template and seed, brought into the task's first state."""
-        return await self._call(lambda: self._reset(task))
+        return await self._call(lambda: retried(lambda: self._reset(task)))
 
     def _reset(self, task: Task) -> Observation:
         cls = template(task.template)
@@ -76,6 +79,7 @@ class PhoneEnv:
             raise InfraError(f"{self.device_id}: {result.stderr.strip()}")
         self._task, self._template = task, cls(task.params)
         self._template.setup(self._admin)
+        self._boot_id = self._device.boot_id()
         self._steps, self._answer, self._done = 0, None, False
         return self._observe()
 
@@ -101,10 +105,13 @@ class PhoneEnv:
 
     async def score(self) -> float:
         """1.0 when the agent finished and the task is done, else 0.0."""
+        return float(await self._call(self._score))
+
+    def _score(self) -> bool:
+        if self._device.boot_id() != self._boot_id:
+            raise InfraError(f"{self.device_id}: rebooted in the middle of an episode")
         answer = self._answer
-        if answer is None:
-            return 0.0
-        return float(await self._call(lambda: self.template.check(self._admin, answer)))
+        return answer is not None and retried(lambda: self.template.check(self._admin, answer))
 
     async def close(self) -> None:
         """Nothing to give back: who made the phone, or serves it, ends it."""

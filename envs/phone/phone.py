@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import re
+import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -19,6 +20,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 EPOCH = datetime(2023, 10, 15, 15, 34)
 """Device time at reset: the moment AndroidWorld sets, a Sunday."""
+
+LOCATION = (-122.084, 37.422)
+"""Longitude and latitude in degrees at which an emulator starts."""
 
 DEFAULT_SETTINGS: dict[str, dict[str, str]] = {
     "global": {"airplane_mode_on": "0", "bluetooth_on": "0", "wifi_on": "1", "mobile_data": "1", "zen_mode": "0",
@@ -44,6 +48,7 @@ class Phone:
         self.popup: Popup | None = None
         self._popup_plan: dict[int, Popup] = {}
         self._classes = tuple(apps)
+        self.boot_id = str(uuid.uuid4())
         self.reset(0)
 
     @property
@@ -77,6 +82,7 @@ class Phone:
         self.files = {}
         self.inputs = 0
         self._clock = EPOCH
+        self.location = LOCATION
         self.popup = None
         self.apps = {cls.package: cls(self) for cls in self._classes}
         for app in self.apps.values():
@@ -88,6 +94,7 @@ class Phone:
 
     def boot(self) -> None:
         """After a reboot: the home screen, no app running, what was stored still there."""
+        self.boot_id = str(uuid.uuid4())
         self.popup = None
         for app in self.apps.values():
             app.stack, app.snack = [], ""

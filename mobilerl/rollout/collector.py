@@ -1,25 +1,24 @@
 """Groups of episodes over a set of devices, asynchronously by trajectory.
 
-Every device has a worker that takes the next episode as soon as it is free: no batch barrier. Invariants: each
-dispatched episode ends exactly once, as a trajectory or as a failure after its retries; an infrastructure error is
-retried on another device and never becomes a reward; no await is without a deadline.
+Whenever a device is ready it gets the next episode: no batch barrier. Invariants: each dispatched episode ends exactly
+once, as a trajectory or as a failure after its retries; an infrastructure error is retried on another device and never
+becomes a reward; no await is without a deadline.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from envs.base import InfraError, MobileEnv, Task
+from envs.base import Devices, MobileEnv, Task
+from envs.pool import FixedDevices
 from mobilerl.agent.actor import Actor
 from mobilerl.records import Group, Status, Trajectory
 from mobilerl.rollout.episode import EpisodeSettings, run_episode
-
-CLOSE_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,48 +55,48 @@ class _OpenGroup:
 
 
 class Collector:
-    """Plays groups on `envs` with `actor`. Use as an async context manager, or call `start` and `close`.
+    """Plays groups on `devices` with `actor`. Use as an async context manager, or call `start` and `close`.
 
-    `counts` holds dispatched, finished, retried, failed (episodes given up), lost_groups; all only grow.
+    `counts` holds dispatched, finished, infra_errors, retried, failed (episodes given up), lost_groups; all only grow.
     """
 
     def __init__(
         self,
-        envs: Sequence[MobileEnv],
+        devices: Devices | Sequence[MobileEnv],
         actor: Actor,
         settings: CollectorSettings,
         poke: Callable[[], None] = lambda: None,
     ) -> None:
-        if not envs or len({env.device_id for env in envs}) < len(envs):
-            raise ValueError("a collector needs at least one device, and devices need different device_ids")
-        self.envs, self.actor, self.settings = list(envs), actor, settings
+        self.pool: Devices = FixedDevices(devices) if isinstance(devices, Sequence) else devices
+        self.pool.changed = self._pump
+        self.actor, self.settings = actor, settings
         self.counts: Counter[str] = Counter()
         self.busy_s = 0.0
         self._poke = poke
         self._jobs: list[_Job] = []
-        self._idle: dict[str, MobileEnv] = {env.device_id: env for env in self.envs}
+        self._playing: set[asyncio.Task[None]] = set()
         self._open: dict[str, _OpenGroup] = {}
         self._ready: asyncio.Queue[Group | None] = asyncio.Queue()
-        self._arrived = asyncio.Condition()
-        self._workers: list[asyncio.Task[None]] = []
+        self._failure: Exception | None = RuntimeError("the collector has not been started")
 
     # --- life cycle ------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        self._workers = [asyncio.create_task(self._work(env)) for env in self.envs]
+        # A device behind a wire blocks a thread, and asyncio's own executor has only a few more than there are cores.
+        threads = ThreadPoolExecutor(2 * self.devices + 8, "device")
+        asyncio.get_running_loop().set_default_executor(threads)
+        await self.pool.start()
+        self._failure = None
+        self._pump()
 
     async def close(self) -> None:
         """Stops at once; episodes that are being played are dropped."""
-        for worker in self._workers:
-            worker.cancel()
-        await asyncio.gather(*self._workers, return_exceptions=True)
-        await asyncio.gather(*(self._close_env(env) for env in self.envs))
-
-    async def _close_env(self, env: MobileEnv) -> None:
-        """A device that fails or hangs now is not needed any more, and must not keep the others open."""
-        with contextlib.suppress(InfraError, TimeoutError):
-            async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                await env.close()
+        self._fail(RuntimeError("the collector was closed while groups were being collected"))
+        playing = list(self._playing)
+        for episode in playing:
+            episode.cancel()
+        await asyncio.gather(*playing, return_exceptions=True)
+        await self.pool.close()
 
     async def __aenter__(self) -> Collector:
         await self.start()
@@ -106,11 +105,15 @@ class Collector:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def fleet_status(self) -> Mapping[str, float]:
+        """Of a pool: devices by state, and its counts. Nothing for devices that are simply there."""
+        return self.pool.status()
+
     # --- dispatching -----------------------------------------------------------------------------------------
 
     @property
     def devices(self) -> int:
-        return len(self.envs)
+        return self.pool.capacity
 
     @property
     def unfinished(self) -> int:
@@ -119,18 +122,8 @@ class Collector:
 
     @property
     def playing(self) -> int:
-        """Episodes that are, or are about to be, on a device: how many can ask the policy at once.
-
-        An idle device does not count when it has failed on all that is queued: a policy that waited for it would wait
-        until the deadlines of the others.
-        """
-        queued, taking = list(self._jobs), 0
-        for env in self._idle.values():
-            job = self._job_for(env, queued)
-            if job is not None:
-                queued.remove(job)
-                taking += 1
-        return len(self.envs) - len(self._idle) + taking
+        """Episodes that are on a device: how many can ask the policy at once."""
+        return len(self._playing)
 
     async def dispatch(self, task: Task, group_id: str, size: int | None = None) -> None:
         """Queues the episodes of one group. `group_id` must be new."""
@@ -140,8 +133,7 @@ class Collector:
         self._open[group_id] = _OpenGroup(task, size, size)
         self.counts["dispatched"] += size
         self._jobs.extend(_Job(task, group_id, slot) for slot in range(size))
-        async with self._arrived:
-            self._arrived.notify_all()
+        self._pump()
 
     async def collect(self, tasks: Sequence[Task], prefix: str, size: int | None = None) -> list[Group]:
         """One group per task, in the order of `tasks`; groups that were lost to failing devices are left out."""
@@ -160,52 +152,61 @@ class Collector:
                 yield group
 
     async def _next_ready(self) -> Group | None:
-        """Waits for a group, and raises what a worker died of instead of waiting for ever."""
-        if not self._workers:
-            raise RuntimeError("the collector has not been started")
-        getter = asyncio.create_task(self._ready.get())
-        try:
-            done, _ = await asyncio.wait([getter, *self._workers], return_when=asyncio.FIRST_COMPLETED)
-            if getter in done:
-                return getter.result()
-        finally:
-            getter.cancel()  # or, should the caller be cancelled, it would take a group that nobody sees
-        for worker in done:
-            if not worker.cancelled():
-                worker.result()
-        raise RuntimeError("the collector was closed while groups were being collected")
+        """Waits for a group, and raises what an episode died of instead of waiting for ever."""
+        if self._failure is None or not self._ready.empty():
+            group = await self._ready.get()
+            if group is not None or self._failure is None:
+                return group
+        assert self._failure is not None
+        raise self._failure
 
     # --- playing ---------------------------------------------------------------------------------------------
 
-    async def _work(self, env: MobileEnv) -> None:
-        while True:
-            job = await self._take(env)
-            started = asyncio.get_running_loop().time()
-            trajectory = await run_episode(env, self.actor, job.task, job.id, self.settings.episode)
-            self.busy_s += asyncio.get_running_loop().time() - started
-            self._idle[env.device_id] = env
-            await self._ended(job, trajectory)
-            self._poke()
-
-    async def _take(self, env: MobileEnv) -> _Job:
-        """Waits for a job this device may play, and leaves the queue and the idle devices in one step."""
-        async with self._arrived:
-            while (job := self._job_for(env, self._jobs)) is None:
-                await self._arrived.wait()
-            self._jobs.remove(job)
-            del self._idle[env.device_id]
+    def _pump(self) -> None:
+        """Gives every device that is ready the first episode it may play. All that changes `playing` happens here."""
+        if self.pool.failure is not None:
+            self._fail(self.pool.failure)
+        if self._failure is None:
+            for job in list(self._jobs):
+                env = self.pool.take(job.failed_on)
+                if env is not None:
+                    self._jobs.remove(job)
+                    episode = asyncio.get_running_loop().create_task(self._play(env, job))
+                    self._playing.add(episode)
+                    episode.add_done_callback(lambda done, env=env, job=job: self._ended(done, env, job))
+                elif not job.failed_on:
+                    break  # nothing is ready at all
         self._poke()
-        return job
 
-    def _job_for(self, env: MobileEnv, jobs: Sequence[_Job]) -> _Job | None:
-        """The first job this device has not failed on; one it has failed on only when no other device could."""
-        for job in jobs:
-            if env.device_id not in job.failed_on or len(job.failed_on) >= len(self.envs):
-                return job
-        return None
+    async def _play(self, env: MobileEnv, job: _Job) -> Trajectory:
+        started = asyncio.get_running_loop().time()
+        try:
+            return await run_episode(env, self.actor, job.task, job.id, self.settings.episode)
+        finally:
+            self.busy_s += asyncio.get_running_loop().time() - started
 
-    async def _ended(self, job: _Job, trajectory: Trajectory) -> None:
-        """Files a trajectory under its group, or sends a failed episode to another device."""
+    def _ended(self, episode: asyncio.Task[Trajectory], env: MobileEnv, job: _Job) -> None:
+        """Files an episode that is over, and gives its device back, in one step."""
+        self._playing.discard(episode)
+        if episode.cancelled():
+            return
+        if (error := episode.exception()) is not None:
+            self._fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            return
+        trajectory = episode.result()
+        self._file(job, trajectory)
+        self.pool.give_back(env, trajectory.error)
+        self._pump()
+
+    def _fail(self, error: Exception) -> None:
+        """No group will come any more; whoever waits for one is told why."""
+        if self._failure is None:
+            self._failure = error
+            self._ready.put_nowait(None)
+
+    def _file(self, job: _Job, trajectory: Trajectory) -> None:
+        """Puts a trajectory into its group, or a failed episode back into the queue."""
+        group = self._open[job.group]
         if trajectory.status is Status.INFRA_ERROR:
             self.counts["infra_errors"] += 1
             job.tries += 1
@@ -213,16 +214,12 @@ class Collector:
             if job.tries <= self.settings.max_retries:
                 self.counts["retried"] += 1
                 self._jobs.insert(0, job)
-                async with self._arrived:
-                    self._arrived.notify_all()
                 return
-        group = self._open[job.group]
-        group.waiting -= 1
-        if trajectory.status is Status.INFRA_ERROR:
             self.counts["failed"] += 1
         else:
             self.counts["finished"] += 1
             group.trajectories[job.slot] = trajectory
+        group.waiting -= 1
         if group.waiting == 0:
             self._close_group(job.group)
 

@@ -15,18 +15,22 @@ import signal
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
 from envs.base import Task
 from mobilerl.config import Recipe, validate
+from mobilerl.fleet import remove_orphans
 from mobilerl.records import Group
 
 if TYPE_CHECKING:
     from mobilerl.engines.base import Engine
 
+CLOSE_S = 60.0
+"""For a worker to give its devices back."""
 MAX_DEATHS = 4
 """Deaths of one worker in one collection after which the run is given up."""
 
@@ -47,6 +51,8 @@ class Answer:
     groups: tuple[Group, ...]
     counts: Counter[str]
     busy_s: float
+    fleet: Mapping[str, float]
+    """The status of the worker's devices afterwards."""
 
 
 class WorkerError(RuntimeError):
@@ -64,15 +70,20 @@ class RolloutWorkers:
         self.devices = recipe.phone.count
         self.counts: Counter[str] = Counter()
         self.busy_s = 0.0
-        self._engine, self._seed = engine, recipe.train.seed
+        self._recipe, self._engine, self._seed = recipe, engine, recipe.train.seed
+        self._fleet: Counter[str] = Counter()
         self._workers = [_Worker(recipe, i, count) for i in range(count)]
 
     async def __aenter__(self) -> RolloutWorkers:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for worker in self._workers:
-            worker.close()
+        await asyncio.gather(*(asyncio.to_thread(worker.close) for worker in self._workers))
+        await asyncio.to_thread(remove_orphans, self._recipe)
+
+    def fleet_status(self) -> Mapping[str, float]:
+        """Of all workers' devices, after the last collection."""
+        return self._fleet
 
     async def collect(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
         """One group per task, in the order of `tasks`; groups that were lost to failing devices are left out."""
@@ -86,9 +97,11 @@ class RolloutWorkers:
         answers = await asyncio.gather(
             *(asyncio.to_thread(w.play, o) for w, o in zip(self._workers, orders, strict=True) if o.jobs)
         )
+        self._fleet = Counter()
         for answer in answers:
             self.counts += answer.counts
             self.busy_s += answer.busy_s
+            self._fleet.update(answer.fleet)
         order = {group_id: i for i, (group_id, _) in enumerate(jobs)}
         return sorted((g for a in answers for g in a.groups), key=lambda g: order[_group_id(g)])
 
@@ -102,7 +115,7 @@ class _Worker:
         self._pipe: Connection | None = None
         self.version: int | None = None
         """Of the weights it has."""
-        self._closed = False
+        self._closed = self._playing = False
         self._changing = threading.Lock()
 
     def play(self, order: Order) -> Answer:
@@ -119,11 +132,13 @@ class _Worker:
         raise WorkerError(f"rollout worker {self._index} died {MAX_DEATHS} times; use fewer collect.workers")
 
     def _ask(self, order: Order) -> Answer | str:
+        self._playing = True
         pipe = self._pipe or self._start()
         if self.version == order.version:
             order = Order(order.jobs, order.seed, order.version, None)
         pipe.send(order)
         answer = pipe.recv()
+        self._playing = False
         self.version = order.version
         return answer
 
@@ -150,10 +165,17 @@ class _Worker:
             self._process = self._pipe = self.version = None
 
     def close(self) -> None:
+        """Lets an idle worker give its devices back. What one is playing is not needed any more: it is killed."""
         with self._changing:
             self._closed = True
-            if self._process is not None:
-                self._process.kill()  # what it was playing is not needed any more
+            if self._process is None:
+                return
+            if not self._playing and self._pipe is not None:
+                with suppress(OSError):
+                    self._pipe.send(None)
+                    self._process.join(CLOSE_S)
+            self._process.kill()
+            self._process.join()
 
 
 def _seed(seed: int, prefix: str, index: int) -> int:
@@ -171,20 +193,28 @@ def _main(pipe: Connection, recipe_json: str, index: int, count: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the learner, which then ends its workers
     threading.Thread(target=_end_with_the_learner, daemon=True).start()
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    asyncio.run(_serve(pipe, recipe_json, index, count))
+
+
+async def _serve(pipe: Connection, recipe_json: str, index: int, count: int) -> None:
+    """Plays orders until there are no more. Devices are looked after between them as well."""
     crew: _Crew | None = None
-    with asyncio.Runner() as runner:
-        while True:
-            try:
-                order = pipe.recv()
-            except (EOFError, OSError):
-                return  # the learner is gone
-            try:
-                if crew is None:
-                    crew = _Crew(validate(Recipe, json.loads(recipe_json), "the run's recipe"), index, count)
-                answer: Answer | str = runner.run(crew.play(order))
-            except Exception:  # handed on, never swallowed: the learner raises it
-                answer = traceback.format_exc()
-            pipe.send(answer)
+    while True:
+        try:
+            order = await asyncio.to_thread(pipe.recv)
+        except (EOFError, OSError):
+            return  # the learner is gone
+        if order is None:
+            if crew is not None:
+                await crew.collector.close()
+            return
+        try:
+            if crew is None:
+                crew = _Crew(validate(Recipe, json.loads(recipe_json), "the run's recipe"), index, count)
+            answer: Answer | str = await crew.play(order)
+        except Exception:  # handed on, never swallowed: the learner raises it
+            answer = traceback.format_exc()
+        pipe.send(answer)
 
 
 def _end_with_the_learner() -> None:
@@ -199,13 +229,14 @@ class _Crew:
     """A worker's engine and collector."""
 
     def __init__(self, recipe: Recipe, index: int, count: int) -> None:
-        from mobilerl.setup import make_collector, make_engine, make_phones
+        from mobilerl.fleet import make_devices
+        from mobilerl.setup import make_collector, make_engine
 
         phones = recipe.phone.count
         first, last = phones * index // count, phones * (index + 1) // count
         settings = recipe.engine.model_copy(update={"threads": 1, "generate_threads": 1})
         self.engine = make_engine(recipe.model, settings, recipe.collect.temperature)
-        self.collector = make_collector(recipe, self.engine, make_phones(recipe.phone, last - first, first=first))
+        self.collector = make_collector(recipe, self.engine, make_devices(recipe, first, last - first))
         self._started = False
 
     async def play(self, order: Order) -> Answer:
@@ -221,4 +252,5 @@ class _Crew:
         for group_id, task in order.jobs:
             await self.collector.dispatch(task, group_id)
         groups = [group async for group in self.collector.ready(len(order.jobs))]
-        return Answer(tuple(groups), self.collector.counts - before, self.collector.busy_s - busy)
+        return Answer(tuple(groups), self.collector.counts - before, self.collector.busy_s - busy,
+                      self.collector.fleet_status())  # fmt: skip

@@ -18,10 +18,11 @@ from typing import Any
 from mobilerl.algorithms.replay import AdaptivePositiveReplay
 from mobilerl.config import ConfigError, Recipe, ReplaySection, read_saved, save_recipe
 from mobilerl.engines.base import Engine
+from mobilerl.fleet import make_devices
 from mobilerl.records import Group
 from mobilerl.rollout.collector import Collector
 from mobilerl.rollout.workers import RolloutWorkers
-from mobilerl.setup import check_checkpoint, make_collector, make_engine, make_phones, read_agent
+from mobilerl.setup import check_checkpoint, make_collector, make_engine, read_agent
 from mobilerl.train import checkpoint
 from mobilerl.train.credit import Credited, assign_credit
 from mobilerl.train.learner import Learner
@@ -125,8 +126,8 @@ class OnlineTrainer:
         with self.tracker, ProgressView(train.iterations) as view:
             async with collector:
                 while self.iteration < train.iterations and not self._out_of_time() and self.sampler.has_tasks:
-                    view.status(f"iteration {self.iteration + 1}: collecting")
-                    metrics = await self._iterate(collector, source)
+                    with view.watching(lambda: self._doing(collector)):
+                        metrics = await self._iterate(collector, source)
                     view.update(metrics)
                     if self.iteration % train.checkpoint_every == 0:
                         self._save()
@@ -160,6 +161,7 @@ class OnlineTrainer:
             **dict.fromkeys(LEARNED),
             **learned,
             "rollout/informative": len(useful) / len(credited) if credited else None,
+            **{f"fleet/{k}": n for k, n in collector.fleet_status().items()},
             "replay/size": len(self.replay) if self.replay is not None else 0,
             **{f"curriculum/{k}": n for k, n in self.sampler.curriculum.counts().items()},
             **{f"time/{k}_s": v for k, v in times.items()},
@@ -193,10 +195,14 @@ class OnlineTrainer:
         if recipe.collect.workers:
             workers = RolloutWorkers(recipe, self.engine)
             return workers, InTurns(workers, self.sampler, self.rng)
-        collector = make_collector(recipe, self.engine, make_phones(recipe.phone))
+        collector = make_collector(recipe, self.engine, make_devices(recipe, run_dir=self.run_dir))
         if staleness == 0:
             return collector, InTurns(collector, self.sampler, self.rng)
         return collector, Ahead(collector, self.sampler, self.rng, staleness, lambda: self.engine.version)
+
+    def _doing(self, collector: Collector | RolloutWorkers) -> str:
+        fleet = ", ".join(f"{n:g} {state}" for state, n in collector.fleet_status().items() if n)
+        return f"iteration {self.iteration}" + (f"; devices: {fleet}" if fleet else "")
 
     def _out_of_time(self) -> bool:
         limit = self.recipe.train.max_minutes

@@ -5,11 +5,13 @@ metrics.jsonl is the record: one JSON object per iteration, on disk before `log`
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -194,6 +196,21 @@ class ProgressView:
             self._spinner.start()
         self._spinner.update(Text(text, style="dim"))
 
+    @contextmanager
+    def watching(self, doing: Callable[[], str]) -> Iterator[None]:
+        """Shows every second what `doing` says. Needs a running event loop."""
+
+        async def show() -> None:
+            while True:
+                self.status(doing())
+                await asyncio.sleep(1.0)
+
+        showing = asyncio.get_running_loop().create_task(show())
+        try:
+            yield
+        finally:
+            showing.cancel()
+
     def update(self, metrics: Mapping[str, Any]) -> None:
         """Prints the line of one iteration; a metric that is not there is left out."""
         self._console.print(self._line(metrics), soft_wrap=True)
@@ -214,6 +231,7 @@ class ProgressView:
             _part("kl", metrics.get("train/kl"), ".2g"),
             _replay(metrics),
             _curriculum(metrics),
+            _fleet(metrics),
             _times(metrics),
         ]
         for part in filter(None, parts):
@@ -244,6 +262,13 @@ def _curriculum(metrics: Mapping[str, Any]) -> str:
     counts = {name: metrics.get(f"curriculum/{name}") for name in ("active", "cooling", "removed")}
     shown = [f"{count:.0f} {name}" for name, count in counts.items() if count is not None]
     return "tasks " + ", ".join(shown) if shown else ""
+
+
+def _fleet(metrics: Mapping[str, Any]) -> str:
+    """What is wrong with the devices of a pool: "" when nothing is."""
+    counts = {name: metrics.get(f"fleet/{name}") for name in ("quarantined", "replaced", "failures")}
+    shown = [f"{count:.0f} {name}" for name, count in counts.items() if count]
+    return "devices " + ", ".join(shown) if shown else ""
 
 
 def _times(metrics: Mapping[str, Any]) -> str:

@@ -10,16 +10,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import adbutils
 import pytest
+from docker_engine import docker_engine  # noqa: F401 - a fixture
 
 from envs.adb import AdbTransport
 from envs.phone.adbd import ServedPhone
 from envs.phone.adbd.auth import Authorization
 from envs.phone.apps.catalogue import APPS
+from envs.phone.faults import FaultPlan
 from envs.phone.phone import Phone
 
 
@@ -29,13 +31,14 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-@dataclass(frozen=True)
+@dataclass
 class AdbServer:
     """`adb(...)` runs the real program against the tests' server."""
 
     port: int
     home: Path
     """Where its keys are: nothing of the user's is read or written."""
+    process: subprocess.Popen[bytes] = field(init=False)
 
     def adb(self, *words: str, data: bytes | None = None, timeout: float = 30) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
@@ -47,24 +50,28 @@ class AdbServer:
         return AdbTransport(serial, "127.0.0.1", self.port)
 
 
+    def start(self) -> None:
+        # --one-device with a name nobody has: emulators of this machine are left alone.
+        self.process = subprocess.Popen(
+            [adbutils.adb_path(), "-P", str(self.port), "--one-device", "none", "nodaemon", "server"],
+            env={**os.environ, "HOME": str(self.home)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        until = time.monotonic() + 20
+        while not listens(self.port):
+            assert time.monotonic() < until and self.process.poll() is None, "the adb server does not start"
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
 @pytest.fixture(scope="session")
 def adb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
-    home = tmp_path_factory.mktemp("home")
-    port = free_port()
-    # --one-device with a name nobody has: emulators of this machine are left alone.
-    server = subprocess.Popen(
-        [adbutils.adb_path(), "-P", str(port), "--one-device", "none", "nodaemon", "server"],
-        env={**os.environ, "HOME": str(home)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        until = time.monotonic() + 20
-        while not listens(port):
-            assert time.monotonic() < until and server.poll() is None, "the adb server does not start"
-            time.sleep(0.05)
-        yield AdbServer(port, home)
-    finally:
-        server.kill()
-        server.wait()
+    server = AdbServer(free_port(), tmp_path_factory.mktemp("home"))
+    server.start()
+    yield server
+    server.kill()
 
 
 def listens(port: int) -> bool:
@@ -80,9 +87,15 @@ class Phones:
         self.served: list[ServedPhone] = []
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
 
-    def __call__(self, width: int = 360, height: int = 720, port: int = 0,
-                 authorization: Authorization | None = None) -> ServedPhone:  # fmt: skip
-        phone = ServedPhone(Phone(APPS, width, height), port, authorization=authorization)
+    def __call__(
+        self,
+        width: int = 360,
+        height: int = 720,
+        port: int = 0,
+        authorization: Authorization | None = None,
+        faults: FaultPlan | None = None,
+    ) -> ServedPhone:
+        phone = ServedPhone(Phone(APPS, width, height), port, authorization=authorization, faults=faults)
         self.run(phone.start)
         self.served.append(phone)
         return phone

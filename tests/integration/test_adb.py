@@ -163,7 +163,9 @@ def test_a_device_that_is_not_there_is_an_error_of_one_line(adb):
     with pytest.raises(ValueError, match="at most"):
         adb.transport("127.0.0.1:1").shell(("echo", "x" * 70_000))
     with pytest.raises(InfraError, match="not found"):
-        adb.transport("127.0.0.1:1").shell(("echo", "1"))
+        adb.transport("emulator-9998").shell(("echo", "1"))
+    with pytest.raises(InfraError, match="Connection refused"):
+        adb.transport("127.0.0.1:1").shell(("echo", "1"))  # tries to connect first
     with pytest.raises(InfraError, match="Connection refused") as error:
         adb.transport("127.0.0.1:1").connect()
     assert "\n" not in str(error.value)

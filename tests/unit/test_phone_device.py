@@ -25,6 +25,9 @@ from envs.base import (
     Wait,
 )
 from envs.device import Device
+from envs.phone.apps.catalogue import APPS
+from envs.phone.phone import Phone
+from envs.phone.transport import InProcessTransport
 
 
 class Wire:
@@ -112,10 +115,12 @@ def test_a_screenshot_that_was_cut_off_is_a_fault():
 
 
 def test_screenshot_seeks_the_signature():
-    png = b"\x89PNG\r\n\x1a\nrest\0\0\0\0IEND\xaeB`\x82"
+    png = InProcessTransport(Phone(APPS)).exec_out(("screencap", "-p"))
     assert Device(Wire(screencap=b"[Warning] Multiple displays were found\n" + png)).screenshot() == png
     with pytest.raises(InfraError, match="gave no PNG"):
         Device(Wire(screencap=b"error: device offline")).screenshot()
+    with pytest.raises(InfraError, match="gave a PNG that cannot be read"):
+        Device(Wire(screencap=png[:8] + png[30:])).screenshot()
 
 
 def test_dump_keeps_the_tree_only():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from envs.phone.adbd import shell_service
 from envs.phone.adbd.auth import TOKEN_SIZE, Authorization
@@ -35,24 +36,27 @@ HELLO_TIMEOUT_S = 30.0
 """For the first message of whatever has connected."""
 
 
-class Connection:
-    """Serves a connected host until it leaves. `reboot` is called when the host asks for one."""
+class Host(Protocol):
+    """The phone, as its connections see it."""
 
-    def __init__(
-        self,
-        shell: Shell,
-        exclusive: Exclusive,
-        authorization: Authorization | None,
-        banner: str,
-        reboot: Callable[[], None],
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        self.shell, self.exclusive, self.authorization, self.banner = shell, exclusive, authorization, banner
-        self._reboot = reboot
+    shell: Shell
+    authorization: Authorization | None
+    banner: str
+    exclusive: Exclusive
+
+    async def run_line(self, line: str) -> Result: ...
+    async def before(self, what: str) -> object: ...
+    def reboot(self) -> None: ...
+
+
+class Connection:
+    """Serves a connected adb server until it leaves."""
+
+    def __init__(self, phone: Host, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._phone = phone
         self._reader, self._writer = reader, writer
         self._streams: dict[int, Stream] = {}
-        self._services: set[asyncio.Task[None]] = set()
+        self._services: dict[int, asyncio.Task[None]] = {}
         self._numbers = 0
         self._max = MAX_PAYLOAD
 
@@ -66,9 +70,10 @@ class Connection:
         finally:
             for stream in self._streams.values():
                 stream.on_close()
-            for service in self._services:
+            services = list(self._services.values())
+            for service in services:
                 service.cancel()
-            await asyncio.gather(*self._services, return_exceptions=True)
+            await asyncio.gather(*services, return_exceptions=True)
             self._writer.close()
 
     # --- handshake -------------------------------------------------------------------------------------------
@@ -79,9 +84,9 @@ class Connection:
         if hello.command != CNXN:
             raise ProtocolError("the host did not start with CNXN")
         self._max = min(MAX_PAYLOAD, max(hello.arg1, 4096))
-        if self.authorization is not None:
-            await self._authorize(self.authorization)
-        await self._send(Message(CNXN, VERSION, MAX_PAYLOAD, f"{self.banner}features={FEATURES}".encode()))
+        if self._phone.authorization is not None:
+            await self._authorize(self._phone.authorization)
+        await self._send(Message(CNXN, VERSION, MAX_PAYLOAD, f"{self._phone.banner}features={FEATURES}".encode()))
 
     async def _authorize(self, authorization: Authorization) -> None:
         """Returns once the host may connect; an unknown host is left waiting, as before a dialog nobody answers."""
@@ -114,6 +119,8 @@ class Connection:
             stream.on_okay()
         elif message.command == CLSE:
             stream.on_close()
+            if service := self._services.get(stream.local):
+                service.cancel()  # as a real shell hangs up; what began on the phone is finished
 
     async def _open(self, message: Message) -> None:
         service = message.data.rstrip(b"\0").decode(errors="replace")
@@ -124,9 +131,9 @@ class Connection:
         self._numbers += 1
         stream = self._streams[self._numbers] = Stream(self._numbers, message.arg0, self._send, self._max)
         await self._send(Message(OKAY, stream.local, stream.remote))
-        task = asyncio.create_task(self._serve_stream(stream, service, handler))
-        self._services.add(task)
-        task.add_done_callback(self._services.discard)
+        number = stream.local
+        self._services[number] = asyncio.create_task(self._serve_stream(stream, service, handler))
+        self._services[number].add_done_callback(lambda _: self._services.pop(number))
 
     async def _serve_stream(self, stream: Stream, service: str, handler: _Handler) -> None:
         try:
@@ -140,7 +147,8 @@ class Connection:
                 await stream.close()
             except OSError:
                 pass
-            self._streams.pop(stream.local, None)
+            finally:
+                self._streams.pop(stream.local, None)
 
     async def _send(self, message: Message) -> None:
         self._writer.write(message.encode())
@@ -158,22 +166,20 @@ class Connection:
         }.get(kind)  # fmt: skip
 
     async def _shell(self, stream: Stream, service: str) -> None:
-        await shell_service.plain(stream, service.partition(":")[2], self._run_line)
+        await shell_service.plain(stream, service.partition(":")[2], self._phone.run_line)
 
     async def _shell_v2(self, stream: Stream, service: str) -> None:
-        await shell_service.framed(stream, service.partition(":")[2], self._run_line)
-
-    async def _run_line(self, line: str) -> Result:
-        return await self.exclusive(lambda: self.shell.run(line))
+        await shell_service.framed(stream, service.partition(":")[2], self._phone.run_line)
 
     async def _sync(self, stream: Stream, service: str) -> None:
-        await SyncService(self.shell.phone, stream, self.exclusive).run()
+        await self._phone.before("sync")
+        await SyncService(self._phone.shell.phone, stream, self._phone.exclusive).run()
 
     async def _root(self, stream: Stream, service: str) -> None:
         await stream.write(b"adbd is already running as root\n")
 
     async def _reboot_service(self, stream: Stream, service: str) -> None:
-        self._reboot()
+        self._phone.reboot()
 
 
 _Handler = Callable[[Connection, Stream, str], Awaitable[None]]

@@ -10,31 +10,41 @@ from typing import TypeVar
 
 from envs.phone.adbd.auth import Authorization
 from envs.phone.adbd.connection import Connection
+from envs.phone.faults import Fault, FaultPlan, spoiled
 from envs.phone.phone import Phone
-from envs.phone.shell import Shell
+from envs.phone.shell import Result, Shell
 from envs.phone.shell.system import PROPERTIES
 
 T = TypeVar("T")
 REBOOT_S = 1.0
 """How long a rebooting phone refuses connections."""
+_NAMES = "".join(f"ro.product.{n}={PROPERTIES[f'ro.product.{n}']};" for n in ("name", "model", "device"))
 
 
 class ServedPhone:
-    """One phone and its port. Commands run one after the other, as on the phone of one process."""
+    """One phone and its port. Commands run one after the other, as on the phone of one process.
 
-    def __init__(self, phone: Phone, port: int, host: str = "127.0.0.1",
-                 authorization: Authorization | None = None) -> None:  # fmt: skip
-        self.phone, self.host, self.port, self.authorization = phone, host, port, authorization
+    With `faults` some of them fail by plan. A phone that crashed stays away, and `crashed` is set.
+    """
+
+    banner = f"device::{_NAMES}"
+
+    def __init__(self, phone: Phone, port: int, host: str = "127.0.0.1", authorization: Authorization | None = None,
+                 faults: FaultPlan | None = None) -> None:  # fmt: skip
+        self.phone, self.host, self.port, self.authorization, self.faults = phone, host, port, authorization, faults
         self.reboots = 0
-        self._shell = Shell(phone)
+        self.crashed = asyncio.Event()
+        self.shell = Shell(phone)
         self._turn = asyncio.Lock()
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
-        self._restart: asyncio.Task[None] | None = None
+        self._absence: asyncio.Task[None] | None = None
 
     @property
     def serial(self) -> str:
         return f"{self.host}:{self.port}"
+
+    # --- coming and going ------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Listens. OSError when the port is taken; port 0 takes any free one."""
@@ -43,8 +53,8 @@ class ServedPhone:
 
     async def stop(self) -> None:
         """Refuses new hosts and drops those that are connected. The phone's state stays."""
-        if self._restart is not None and self._restart is not asyncio.current_task():
-            self._restart.cancel()
+        if self._absence is not None and self._absence is not asyncio.current_task():
+            self._absence.cancel()
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -54,17 +64,68 @@ class ServedPhone:
 
     def reboot(self) -> None:
         """Off for `REBOOT_S`; then the home screen, with files and settings as they were."""
-        self._restart = asyncio.create_task(self._reboot())
-
-    async def _reboot(self) -> None:
-        await self.stop()
         self.reboots += 1
-        await self.exclusive(self.phone.boot)
-        await asyncio.sleep(REBOOT_S)
+        self._leave(REBOOT_S, boot=True)
+
+    def die(self) -> None:
+        """The phone's process ends, as far as anybody can tell from outside."""
+        self._leave(None)
+
+    def _leave(self, seconds: float | None, boot: bool = False) -> None:
+        """Drops everybody, and comes back after `seconds` (None: never)."""
+        if self._absence is None or self._absence.done():
+            self._absence = asyncio.create_task(self._be_away(seconds, boot))
+
+    async def _be_away(self, seconds: float | None, boot: bool) -> None:
+        await self.stop()
+        if seconds is None:
+            self.crashed.set()
+            return
+        if boot:
+            await self.exclusive(self.phone.boot)
+        await asyncio.sleep(seconds)
         try:
             await self.start()
         except OSError as error:  # somebody took the port meanwhile
-            logging.getLogger(__name__).error("%s does not come back from its reboot: %s", self.serial, error)
+            logging.getLogger(__name__).error("%s does not come back: %s", self.serial, error)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            with suppress(asyncio.CancelledError):
+                await Connection(self, reader, writer).serve()
+        finally:
+            self._connections.discard(task)
+
+    # --- commands --------------------------------------------------------------------------------------------
+
+    async def run_line(self, line: str) -> Result:
+        """A command line's result, if the fault plan has one."""
+        fault = await self.before(line)
+        result = await self.exclusive(lambda: self.shell.run(line))
+        if fault is Fault.HANG:
+            await _never()
+        return Result(spoiled(fault, result.stdout), result.stderr, result.exit_code)
+
+    async def before(self, what: str) -> Fault | None:
+        """Draws the fault of the next command and carries out what comes before it: it may never return."""
+        fault = self.faults.next(what) if self.faults is not None else None
+        if self.faults is None or fault is None:
+            return None
+        settings = self.faults.settings
+        if fault is Fault.SLOW:
+            await asyncio.sleep(settings.slow_s)
+        elif fault is Fault.REBOOT:
+            self.reboot()
+            await _never()
+        elif fault in (Fault.OFFLINE, Fault.CRASH):
+            self._leave(settings.offline_s if fault is Fault.OFFLINE else None)
+            await _never()
+        elif fault is Fault.HANG and not self.faults.carried_out():
+            await _never()
+        return fault
 
     async def exclusive(self, work: Callable[[], T]) -> T:
         """Runs `work` when nothing else touches the phone. What began is finished, also when its host leaves."""
@@ -74,18 +135,10 @@ class ServedPhone:
         async with self._turn:
             return await asyncio.to_thread(work)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
-        names = "".join(f"ro.product.{n}={PROPERTIES[f'ro.product.{n}']};" for n in ("name", "model", "device"))
-        connection = Connection(self._shell, self.exclusive, self.authorization, f"device::{names}", self.reboot,
-                                reader, writer)  # fmt: skip
-        try:
-            with suppress(asyncio.CancelledError):
-                await connection.serve()
-        finally:
-            self._connections.discard(task)
+
+async def _never() -> None:
+    """Until the host hangs up or the phone drops it."""
+    await asyncio.Event().wait()
 
 
 class PhoneServer:

@@ -1,4 +1,4 @@
-"""Files: `ls`, `cat`, `rm`, `mkdir`, `mv`, `cp`, `echo`, `test`, `stat`, `true`, `false`.
+"""Files: `ls`, `cat`, `rm`, `mkdir`, `mv`, `cp`, `echo`, `test`, `stat`, `df`, `true`, `false`.
 
 A phone's files are `path -> bytes`. A folder exists while something is in it, or after `mkdir`, which leaves a
 marker: the path with a trailing slash. `/storage/emulated/0` is `/sdcard`.
@@ -11,6 +11,8 @@ import posixpath
 from envs.phone.phone import Phone
 from envs.phone.shell.command import Failure, Handler
 
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+DISK_KB = 6 << 20
 READ_ONLY = ("/system", "/proc", "/vendor", "/dev")
 STANDARD = ("Alarms", "DCIM", "Documents", "Download", "Movies", "Music", "Pictures", "Ringtones")
 ROOTS = {"/", "/sdcard", "/data", "/data/local", "/data/local/tmp", *READ_ONLY, *(f"/sdcard/{n}" for n in STANDARD)}
@@ -44,6 +46,8 @@ def write(phone: Phone, path: str, data: bytes, append: bool = False) -> None:
 
 def read(phone: Phone, path: str) -> bytes:
     path = normal(path)
+    if path == BOOT_ID:
+        return f"{phone.boot_id}\n".encode()
     if path not in phone.files:
         raise Failure(f"{path}: {'Is a directory' if is_folder(phone, path) else 'No such file or directory'}")
     return phone.files[path]
@@ -198,6 +202,13 @@ def stat(phone: Phone, words: list[str]) -> str:
     return form.replace("%s", str(size)).replace("%F", kind).replace("%n", given) + "\n"
 
 
+def df(phone: Phone, words: list[str]) -> str:
+    used = sum(map(len, phone.files.values())) >> 10
+    share = -(-100 * used // DISK_KB)
+    return ("Filesystem       1K-blocks    Used Available Use% Mounted on\n"
+            f"/dev/block/dm-40 {DISK_KB:9} {used:7} {DISK_KB - used:9} {share:3}% /data\n")  # fmt: skip
+
+
 def true(phone: Phone, words: list[str]) -> str:
     return ""
 
@@ -213,5 +224,5 @@ def _flags(words: list[str]) -> tuple[str, list[str]]:
 
 COMMANDS: dict[str, Handler] = {
     "ls": ls, "cat": cat, "rm": rm, "mkdir": mkdir, "rmdir": rmdir, "mv": mv, "cp": cp, "echo": echo, "test": test,
-    "[": test, "stat": stat, "true": true, ":": true, "false": false, "sync": true,
+    "[": test, "stat": stat, "df": df, "true": true, ":": true, "false": false, "sync": true,
 }  # fmt: skip

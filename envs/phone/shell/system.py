@@ -16,7 +16,7 @@ UNIX_EPOCH = datetime(1970, 1, 1)
 def dumpsys(phone: Phone, words: list[str]) -> str:
     service = words[0] if words else ""
     services = {"window": _window, "activity": _activity, "input": _input, "display": _display,
-                "battery": _battery}  # fmt: skip
+                "battery": _battery, "location": _location}  # fmt: skip
     if service not in services:
         raise Failure(f"Can't find service: {service}", 20)
     return services[service](phone)
@@ -63,6 +63,11 @@ def _display(phone: Phone) -> str:
 def _battery(phone: Phone) -> str:
     return ("Current Battery Service state:\n  AC powered: false\n  USB powered: true\n  status: 2\n  health: 2\n"
             "  present: true\n  level: 85\n  scale: 100\n  temperature: 250\n")  # fmt: skip
+
+
+def _location(phone: Phone) -> str:
+    longitude, latitude = phone.location
+    return f"Location Manager State:\n  last location=Location[gps {latitude:.6f},{longitude:.6f} hAcc=5.0]\n"
 
 
 def wm(phone: Phone, words: list[str]) -> str:

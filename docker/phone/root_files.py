@@ -1,0 +1,71 @@
+"""Copies a Python interpreter with Pillow, and every shared library they need, into the root of a new file system."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+LEFT_OUT = ("test", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "site-packages", "dist-packages",
+            "__pycache__", "config-*", "pydoc_data")  # fmt: skip
+"""Of the standard library."""
+
+
+def copy_root(root: Path) -> None:
+    """Everything keeps its absolute path; `python3` is a link in /usr/local/bin."""
+    import PIL
+
+    interpreter = Path(sys.executable).resolve()
+    library = Path(sysconfig.get_path("stdlib")).resolve()
+    pillow = Path(PIL.__file__).resolve().parent
+    _copy_file(interpreter, root)
+    _copy_tree(library, root, LEFT_OUT)
+    packages = library / "site-packages"
+    _copy_tree(pillow, root, ("__pycache__",), packages / "PIL")
+    bundled = pillow.parent / "pillow.libs"
+    if bundled.is_dir():
+        _copy_tree(bundled, root, (), packages / "pillow.libs")
+    objects = [interpreter, *library.rglob("*.so"), *pillow.rglob("*.so"), *bundled.glob("*.so*")]
+    for needed in sorted(_libraries(objects)):
+        _copy_file(needed, root)
+    links = root / "usr/local/bin"
+    links.mkdir(parents=True, exist_ok=True)
+    (links / "python3").unlink(missing_ok=True)
+    (links / "python3").symlink_to(interpreter)
+    for folder in ("opt/mobilerl", "tmp", "proc", "dev", "etc"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    (root / "tmp").chmod(0o1777)
+    (root / "etc/passwd").write_text("root:x:0:0:root:/:/bin/false\nnobody:x:65534:65534:nobody:/:/bin/false\n")
+
+
+def _libraries(objects: list[Path]) -> set[Path]:
+    """Shared libraries outside the packages, as the dynamic linker finds them, and the linker itself."""
+    found: set[Path] = set()
+    for start in range(0, len(objects), 50):
+        batch = [str(p) for p in objects[start : start + 50]]
+        said = subprocess.run(["ldd", *batch], capture_output=True, text=True, check=False).stdout
+        found |= {Path(path) for path in re.findall(r"(?:=> )?(/\S+) \(0x", said)}
+    return {p for p in found if p.exists() and "site-packages" not in p.parts and p.name not in map(_name, objects)}
+
+
+def _name(path: Path) -> str:
+    return path.name
+
+
+def _copy_file(source: Path, root: Path) -> None:
+    """Follows links: the file stands under the name by which it is asked for."""
+    target = root / source.relative_to("/")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(source, target)
+
+
+def _copy_tree(source: Path, root: Path, left_out: tuple[str, ...], target: Path | None = None) -> None:
+    shutil.copytree(source, root / (target or source).relative_to("/"), symlinks=True, dirs_exist_ok=True,
+                    ignore=shutil.ignore_patterns(*left_out))  # fmt: skip
+
+
+if __name__ == "__main__":
+    copy_root(Path(sys.argv[1]))

@@ -1,0 +1,7 @@
+"""`python -m envs.phone` serves a phone with nothing but Pillow installed: what a phone's container runs."""
+
+import sys
+
+from envs.phone.serve import main
+
+sys.exit(main())

@@ -1,0 +1,110 @@
+"""A pool's devices over adb: whatever has a serial, be it an emulator, a phone on a cable or a container's port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from envs.adb import AdbTransport
+from envs.base import Health, InfraError, MobileEnv
+from envs.console import Console
+from envs.device import Device
+from envs.health import examine
+
+Reset = Literal["keep", "app_data", "snapshot", "fresh"]
+"""How a device is made clean between episodes. `keep`: the suite's own set-up starts every episode from a known state;
+`app_data`: the data of every app that was installed later is cleared; `snapshot`: the emulator goes back to a snapshot;
+`fresh`: another device takes its place."""
+MakeEnv = Callable[[str, AdbTransport], MobileEnv]
+"""(device id, transport) -> the environment that plays on it."""
+BOOT_POLL_S = 0.5
+COMMAND_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class AdbServer:
+    """Where the adb server listens; None for this machine's own, which is started when there is none."""
+
+    host: str | None = None
+    port: int | None = None
+
+    def transport(self, serial: str) -> AdbTransport:
+        return AdbTransport(serial, self.host, self.port)
+
+
+class AdbDevice:
+    """Implements `envs.pool.PooledDevice`. `console` is needed for the reset `snapshot`."""
+
+    def __init__(self, device_id: str, transport: AdbTransport, make_env: MakeEnv, reset: Reset = "keep",
+                 snapshot: str = "default_boot", console: Console | None = None) -> None:  # fmt: skip
+        self.transport, self.reset, self.snapshot, self.console = transport, reset, snapshot, console
+        self.env = make_env(device_id, transport)
+        self._device = Device(transport, timeout_s=COMMAND_S)
+
+    async def booted(self) -> None:
+        """Waits until adb reaches the device and its boot has completed. The caller sets the deadline."""
+        while not await asyncio.to_thread(self._has_booted):
+            await asyncio.sleep(BOOT_POLL_S)
+
+    def _has_booted(self) -> bool:
+        try:
+            self.transport.connect()
+            return self.transport.shell(("getprop", "sys.boot_completed"), COMMAND_S).stdout.strip() == "1"
+        except InfraError:
+            return False
+
+    async def refresh(self) -> bool:
+        if self.reset == "app_data":
+            await asyncio.to_thread(self._clear_apps)
+        elif self.reset == "snapshot":
+            if self.console is None:
+                raise InfraError(f"{self.transport.serial}: has no console to load a snapshot through")
+            await asyncio.to_thread(self.console.command, f"avd snapshot load {self.snapshot}")
+            await self.booted()
+        return self.reset != "fresh"
+
+    def _clear_apps(self) -> None:
+        for line in self._device.look("pm", "list", "packages", "-3").splitlines():
+            package = line.removeprefix("package:").strip()
+            if self._device.look("pm", "clear", package).strip() != "Success":
+                raise InfraError(f"{self.transport.serial}: cannot clear the data of {package}")
+
+    async def check(self) -> Health:
+        return await asyncio.to_thread(self._check)
+
+    def _check(self) -> Health:
+        try:
+            self.transport.connect()
+        except InfraError as error:
+            return Health(False, str(error))
+        return examine(self._device)
+
+    async def destroy(self) -> None:
+        await self.env.close()
+
+
+class AdbProvider:
+    """Devices that somebody else runs. They cannot be replaced, only connected to again."""
+
+    def __init__(self, serials: Sequence[str], make_env: MakeEnv, server: AdbServer, reset: Reset = "keep") -> None:
+        self.serials, self.make_env, self.server, self.reset = tuple(serials), make_env, server, reset
+
+    async def open(self) -> None:
+        """InfraError when there is no adb server and none can be started."""
+        await asyncio.to_thread(self.server.transport(self.serials[0]).state)
+
+    async def create(self, number: int, generation: int) -> AdbDevice:
+        serial = self.serials[number]
+        device_id = serial if generation == 0 else f"{serial}.{generation}"
+        device = AdbDevice(device_id, self.server.transport(serial), self.make_env, self.reset)
+        await asyncio.to_thread(device.transport.connect)
+        await device.booted()
+        return device
+
+    async def discard(self, number: int) -> None:
+        """The device stays."""
+
+    async def close(self) -> None:
+        """The devices stay."""

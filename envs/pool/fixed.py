@@ -1,0 +1,51 @@
+"""Devices that are simply there: embedded phones of this process. Nothing is mended or replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from envs.base import InfraError, MobileEnv
+
+CLOSE_TIMEOUT_S = 30.0
+
+
+class FixedDevices:
+    """Implements `envs.base.Devices`. A device that failed is used again at once, only not for the same episode."""
+
+    failure: Exception | None = None
+
+    def __init__(self, envs: Sequence[MobileEnv]) -> None:
+        if not envs or len({env.device_id for env in envs}) < len(envs):
+            raise ValueError("a collector needs at least one device, and devices need different device_ids")
+        self.envs = tuple(envs)
+        self.capacity = len(envs)
+        self.changed: Callable[[], None] = lambda: None
+        self._free = {env.device_id: env for env in envs}
+
+    async def start(self) -> None:
+        """There is nothing to start."""
+
+    async def close(self) -> None:
+        await asyncio.gather(*(self._close(env) for env in self.envs))
+
+    async def _close(self, env: MobileEnv) -> None:
+        """A device that fails or hangs now is not needed any more, and must not keep the others open."""
+        with contextlib.suppress(InfraError, TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await env.close()
+
+    def take(self, avoid: Collection[str] = ()) -> MobileEnv | None:
+        """The device that has been free for longest. One to be avoided only when there are no others at all."""
+        everywhere = all(env.device_id in avoid for env in self.envs)
+        for device_id in self._free:
+            if everywhere or device_id not in avoid:
+                return self._free.pop(device_id)
+        return None
+
+    def give_back(self, env: MobileEnv, error: str = "") -> None:
+        self._free[env.device_id] = env
+
+    def status(self) -> Mapping[str, float]:
+        return {}

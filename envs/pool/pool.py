@@ -1,0 +1,279 @@
+"""`DevicePool`: devices that fail as a matter of course, kept so that a collector always finds some that work.
+
+Each place of the pool is looked after by one task, which takes its device round this circle:
+
+    STARTING -> READY -> LEASED -> REFRESHING -> READY ...
+                  \\________ a failure ________/  -> (QUARANTINED ->) STARTING, with a new device
+
+Refreshing happens off the critical path: with `spares` more devices than leases, one that is ready is waiting.
+Invariants: a device is leased to one episode at a time; each lease ends, by `give_back` or by its deadline; whatever
+was created is destroyed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from envs.base import InfraError, MobileEnv
+from envs.pool.provider import PooledDevice, Provider
+
+log = logging.getLogger(__name__)
+
+
+class State(StrEnum):
+    STARTING = "starting"
+    READY = "ready"
+    LEASED = "leased"
+    REFRESHING = "refreshing"
+    QUARANTINED = "quarantined"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSettings:
+    """Times in seconds. `leases` episodes are played at once, on `leases + spares` devices."""
+
+    leases: int
+    spares: int = 0
+    boot_s: float = 300.0
+    refresh_s: float = 120.0
+    lease_s: float = 900.0
+    """A lease that is not given back by then is taken back, and its device replaced."""
+    check_every_s: float = 60.0
+    """How often a device that waits is looked at."""
+    max_failures: int = 3
+    """Failures in a row after which a device is replaced, and its place quarantined."""
+    quarantine_s: float = 10.0
+    """First quarantine of a place; it doubles with each further failure."""
+    quarantine_max_s: float = 600.0
+    give_up_s: float = 900.0
+    """Without a single working device for so long, the pool gives up."""
+
+
+@dataclass(slots=True)
+class _Place:
+    number: int
+    state: State = State.STARTING
+    device: PooledDevice | None = None
+    generation: int = 0
+    failures: int = 0
+    """In a row."""
+    reason: str = ""
+    """Of the last failure."""
+    since: float = 0.0
+    taken: asyncio.Event = field(default_factory=asyncio.Event)
+    returned: asyncio.Future[str] | None = None
+
+
+class DevicePool:
+    """Implements `envs.base.Devices`. `counts` only grow: created, replaced, failures, quarantines, lease_timeouts."""
+
+    def __init__(self, provider: Provider, settings: PoolSettings) -> None:
+        self.provider, self.settings = provider, settings
+        self.capacity = settings.leases
+        self.failure: Exception | None = None
+        self.changed: Callable[[], None] = lambda: None
+        self.counts: Counter[str] = Counter()
+        self._places = [_Place(i) for i in range(settings.leases + settings.spares)]
+        self._tending: list[asyncio.Task[None]] = []
+        self._worked = 0.0
+        """When a device was last known to work."""
+        self._settled = asyncio.Event()
+        """The first device is ready, or all have failed."""
+
+    # --- life cycle ------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Returns when the first device is ready; the others follow. What it began is gone when it raises."""
+        try:
+            await self.provider.open()
+            self._worked = _now()
+            self._tending = [asyncio.create_task(self._tend(place)) for place in self._places]
+            for tending in self._tending:
+                tending.add_done_callback(self._tender_died)
+            await self._settled.wait()
+            if self.failure is None and not self._in(State.READY):
+                self.failure = InfraError(f"no device of {len(self._places)} starts: {self._places[0].reason}")
+            if self.failure is not None:
+                raise self.failure
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        for tending in self._tending:
+            tending.cancel()
+        await asyncio.gather(*self._tending, return_exceptions=True)
+        await asyncio.gather(*(self._destroy(place) for place in self._places))
+        await self._bounded(self.provider.close(), "closing")
+
+    # --- leases ----------------------------------------------------------------------------------------------
+
+    def take(self, avoid: Collection[str] = ()) -> MobileEnv | None:
+        """The device that has been ready for longest."""
+        if self._in(State.LEASED) >= self.capacity:
+            return None
+        others = any(_id(p) not in avoid for p in self._places if p.state is not State.QUARANTINED)
+        ready = [p for p in self._places if p.state is State.READY and not (others and _id(p) in avoid)]
+        if not ready:
+            return None
+        place = min(ready, key=lambda p: p.since)
+        assert place.device is not None
+        place.state, place.returned = State.LEASED, asyncio.get_running_loop().create_future()
+        place.taken.set()
+        return place.device.env
+
+    def give_back(self, env: MobileEnv, error: str = "") -> None:
+        """Ends the lease. One that has missed its deadline has ended before, and nothing happens."""
+        for place in self._places:
+            if place.state is State.LEASED and place.device is not None and place.device.env is env:
+                assert place.returned is not None
+                place.state = State.REFRESHING
+                if not place.returned.done():
+                    place.returned.set_result(error)
+
+    # --- looking after one place -----------------------------------------------------------------------------
+
+    async def _tend(self, place: _Place) -> None:
+        while True:
+            try:
+                async with _deadline(self.settings.boot_s, "the boot"):
+                    place.device = await self.provider.create(place.number, place.generation)
+                    await self._check(place.device)
+                self.counts["created"] += 1
+                await self._serve(place, place.device)
+            except InfraError as error:
+                self._failed(place, str(error))
+            place.state = State.STARTING
+            self.counts["replaced"] += place.device is not None
+            place.generation += 1
+            await self._destroy(place)
+            if place.failures >= self.settings.max_failures:
+                await self._quarantine(place)
+                place.state = State.STARTING
+
+    async def _serve(self, place: _Place, device: PooledDevice) -> None:
+        """Leases out a device until it is used up, fails too often, or raises what it fails of."""
+        settings = self.settings
+        while True:
+            self._ready(place)
+            error = await self._lease(place, device)
+            place.state = State.REFRESHING
+            if error:
+                self._failed(place, error)
+                if place.failures >= settings.max_failures:
+                    return
+            async with _deadline(settings.refresh_s, "refreshing it"):
+                usable = await device.refresh()
+                if usable:
+                    await self._check(device)
+            if not error:
+                place.failures = 0
+            if not usable:
+                return
+
+    def _ready(self, place: _Place) -> None:
+        place.taken.clear()
+        place.state, place.since = State.READY, _now()
+        self._worked = place.since
+        self._settled.set()
+        self.changed()
+
+    async def _lease(self, place: _Place, device: PooledDevice) -> str:
+        """Waits for a lease and for its end. Returns what failed in the episode, or ""."""
+        while not place.taken.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.check_every_s):  # wait_for may swallow a cancellation
+                    await place.taken.wait()
+            if not place.taken.is_set():
+                place.state = State.REFRESHING
+                async with _deadline(self.settings.refresh_s, "a health check"):
+                    await self._check(device)
+                self._ready(place)
+        assert place.returned is not None
+        try:
+            async with asyncio.timeout(self.settings.lease_s):
+                return await place.returned
+        except TimeoutError:
+            self.counts["lease_timeouts"] += 1
+            raise InfraError(f"{_id(place)}: not given back after {self.settings.lease_s:g} s") from None
+
+    async def _check(self, device: PooledDevice) -> None:
+        health = await device.check()
+        if not health.ok:
+            raise InfraError(f"{device.env.device_id}: {health.reason}")
+
+    # --- failures --------------------------------------------------------------------------------------------
+
+    def _failed(self, place: _Place, reason: str) -> None:
+        place.failures += 1
+        place.reason = reason
+        self.counts["failures"] += 1
+        log.info("device %s: failure %d in a row: %s", _id(place) or place.number, place.failures, reason)
+        if all(p.failures for p in self._places):
+            self._settled.set()
+
+    async def _quarantine(self, place: _Place) -> None:
+        settings = self.settings
+        place.state = State.QUARANTINED
+        self.counts["quarantines"] += 1
+        working = self._in(State.READY) + self._in(State.LEASED) + self._in(State.REFRESHING)
+        if not working and _now() - self._worked > settings.give_up_s and self.failure is None:
+            said = f"no device has worked for {settings.give_up_s:g} s; the last said: {place.reason}"
+            self.failure = InfraError(said)
+            self.changed()
+        beyond = place.failures - settings.max_failures
+        await asyncio.sleep(min(settings.quarantine_s * 2**beyond, settings.quarantine_max_s))
+
+    async def _destroy(self, place: _Place) -> None:
+        device, place.device = place.device, None
+        work = device.destroy() if device is not None else self.provider.discard(place.number)
+        await self._bounded(work, f"destroying device {place.number}")
+
+    async def _bounded(self, work: Awaitable[None], what: str) -> None:
+        """Tidying up must neither hang nor raise: what it leaves is found by its label the next time."""
+        try:
+            async with _deadline(self.settings.refresh_s, what):
+                await work
+        except InfraError as error:
+            log.warning("%s: %s", what, error)
+
+    def _tender_died(self, tending: asyncio.Task[None]) -> None:
+        """A mistake in the code, not a fault of a device."""
+        if not tending.cancelled() and (error := tending.exception()) is not None:
+            self.failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
+            self._settled.set()
+            self.changed()
+
+    # --- figures ---------------------------------------------------------------------------------------------
+
+    def _in(self, state: State) -> int:
+        return sum(place.state is state for place in self._places)
+
+    def status(self) -> Mapping[str, float]:
+        """How many devices are in each state, and the counts."""
+        names = ("created", "replaced", "failures", "quarantines", "lease_timeouts")
+        return {str(s): self._in(s) for s in State} | {name: self.counts[name] for name in names}
+
+
+@asynccontextmanager
+async def _deadline(seconds: float, what: str) -> AsyncIterator[None]:
+    """`asyncio.timeout` whose expiry is the device's fault."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise InfraError(f"{what} took more than {seconds:g} s") from None
+
+
+def _id(place: _Place) -> str:
+    return place.device.env.device_id if place.device is not None else ""
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,23 @@
+"""Trying again what may be tried again: looking at a device, and work that begins from a known state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from envs.base import InfraError
+
+T = TypeVar("T")
+PAUSES_S = (0.1, 1.0)
+"""Before the second and the third try: a dropped connection is back at once, a rebooting phone after a while."""
+
+
+def retried(work: Callable[[], T], pauses_s: tuple[float, ...] = PAUSES_S) -> T:
+    """What `work` returns, at the latest on the last try; its last InfraError otherwise."""
+    for pause in pauses_s:
+        try:
+            return work()
+        except InfraError:
+            time.sleep(pause)
+    return work()

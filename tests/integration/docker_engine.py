@@ -1,0 +1,55 @@
+"""A real Docker Engine for the tests: the one that answers, or one of their own, started and stopped here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+IMAGE = "mobilerl-phone-test"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def answers() -> bool:
+    return subprocess.run(["docker", "version"], capture_output=True, timeout=60).returncode == 0
+
+
+@pytest.fixture(scope="session")
+def docker_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of an engine that has `IMAGE`, built from this machine's Python; DOCKER_HOST says it too."""
+    if shutil.which("docker") is None or shutil.which("dockerd") is None or shutil.which("ldd") is None:
+        pytest.skip("no Docker Engine here (apt-get install -y docker.io)")
+    before, daemon = os.environ.get("DOCKER_HOST"), None
+    if not answers():
+        if os.getuid() != 0:
+            pytest.skip("no Docker Engine answers, and only root can start one")
+        folder = tmp_path_factory.mktemp("docker")
+        os.environ["DOCKER_HOST"] = f"unix://{folder}/socket"
+        with open(folder / "log", "wb") as log:
+            daemon = subprocess.Popen(
+                ["dockerd", "--host", os.environ["DOCKER_HOST"], "--data-root", folder / "data", "--exec-root",
+                 folder / "exec", "--pidfile", folder / "pid"], stdout=log, stderr=log,
+            )  # fmt: skip
+        until = time.monotonic() + 90
+        while not answers():
+            if daemon.poll() is not None or time.monotonic() > until:
+                daemon.kill()
+                pytest.skip(f"dockerd does not start here: {(folder / 'log').read_text()[-300:]}")
+            time.sleep(0.5)
+    try:
+        subprocess.run(["bash", ROOT / "docker/phone/build-local.sh", IMAGE], check=True, timeout=300,
+                       env={**os.environ, "PYTHON": sys.executable})  # fmt: skip
+        yield os.environ.get("DOCKER_HOST", "")
+    finally:
+        subprocess.run(["docker", "image", "rm", "-f", IMAGE], capture_output=True)
+        if daemon is not None:
+            daemon.terminate()
+            daemon.wait(60)
+        if before is None:
+            os.environ.pop("DOCKER_HOST", None)

@@ -1,0 +1,253 @@
+"""The device pool: leases are exclusive and end, what fails is mended or replaced, and nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted_env import ScriptedActor, ScriptedEnv, make_task, run
+
+from envs.base import Health, InfraError
+from envs.pool import DevicePool, PoolSettings
+from mobilerl.rollout.collector import Collector, CollectorSettings
+from mobilerl.rollout.episode import EpisodeSettings
+
+
+class ScriptedDevice:
+    """Fails where `provider.fault(where, device_id)` says "infra" or "hang"; where is refresh, check or destroy."""
+
+    def __init__(self, provider: ScriptedProvider, device_id: str) -> None:
+        self.provider = provider
+        self.env = ScriptedEnv(device_id, fault=lambda where, episode: provider.fault(where, device_id))
+
+    async def refresh(self) -> bool:
+        await self.provider.suffer("refresh", self.env.device_id)
+        return self.provider.fault("used up", self.env.device_id) == "ok"
+
+    async def check(self) -> Health:
+        return Health(self.provider.fault("check", self.env.device_id) == "ok", "sick")
+
+    async def destroy(self) -> None:
+        self.provider.alive.discard(self.env.device_id)
+        await self.provider.suffer("destroy", self.env.device_id)
+
+
+class ScriptedProvider:
+    """Keeps account of what exists."""
+
+    def __init__(self, fault: Callable[[str, str], str] = lambda where, device: "ok") -> None:
+        self.fault = fault
+        self.alive: set[str] = set()
+        self.made: list[str] = []
+        self.most = 0
+
+    async def open(self) -> None:
+        await self.suffer("open", "")
+
+    async def create(self, number: int, generation: int) -> ScriptedDevice:
+        device_id = f"d{number}.{generation}"
+        self.made.append(device_id)
+        self.alive.add(device_id)
+        self.most = max(self.most, len(self.alive))
+        await self.suffer("create", device_id)
+        return ScriptedDevice(self, device_id)
+
+    async def discard(self, number: int) -> None:
+        self.alive = {d for d in self.alive if not d.startswith(f"d{number}.")}
+
+    async def close(self) -> None:
+        await self.suffer("close", "")
+
+    async def suffer(self, where: str, device: str) -> None:
+        kind = self.fault(where, device)
+        if kind == "infra":
+            raise InfraError(f"{device}: {where} failed")
+        await asyncio.sleep(3600.0 if kind == "hang" else 0.0)
+
+
+def options(leases: int = 2, **wanted) -> PoolSettings:
+    quick = {"boot_s": 0.05, "refresh_s": 0.05, "lease_s": 5.0, "quarantine_s": 0.01, "quarantine_max_s": 0.05}
+    return PoolSettings(leases, **(quick | wanted))
+
+
+async def until(true: Callable[[], object], seconds: float = 5.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not true():
+            await asyncio.sleep(0.001)
+
+
+def test_a_device_is_refreshed_between_leases_while_a_spare_stands_in():
+    provider = ScriptedProvider()
+    slow = asyncio.Event()
+
+    async def main():
+        pool = DevicePool(provider, options(1, spares=1))
+        await pool.start()
+        await until(lambda: pool.status()["ready"] == 2)
+        first = pool.take()
+        assert pool.take() is None, "one lease at a time, whatever the spares"
+        refreshed, ScriptedDevice.refresh = ScriptedDevice.refresh, lambda self: slow.wait()
+        try:
+            pool.give_back(first)
+            second = pool.take()  # at once, while the first is being refreshed
+            assert second is not None and second is not first
+            await asyncio.sleep(0)
+            assert pool.status()["refreshing"] == 1
+            slow.set()
+            await until(lambda: pool.status()["ready"] == 1)
+        finally:
+            ScriptedDevice.refresh = refreshed
+        await pool.close()
+
+    run(main())
+    assert not provider.alive and provider.made == ["d0.0", "d1.0"]
+
+
+def test_a_lease_that_is_not_given_back_ends_and_its_device_is_replaced():
+    provider = ScriptedProvider()
+
+    async def main():
+        pool = DevicePool(provider, options(1, lease_s=0.02))
+        await pool.start()
+        lost = pool.take()
+        await until(lambda: pool.status()["ready"] == 1)
+        assert pool.counts["lease_timeouts"] == 1
+        fresh = pool.take()
+        pool.give_back(lost, "too late")
+        assert pool.status()["leased"] == 1 and fresh.device_id == "d0.1"
+        pool.give_back(fresh)
+        await pool.close()
+
+    run(main())
+    assert not provider.alive
+
+
+def test_a_device_that_keeps_failing_is_replaced_and_its_place_quarantined_longer_each_time():
+    provider = ScriptedProvider(lambda where, device: "infra" if where == "step" and device[:2] == "d1" else "ok")
+
+    async def main():
+        pool = DevicePool(provider, options(2, max_failures=2))
+        collector = Collector(pool, ScriptedActor(), CollectorSettings(8, max_retries=20))
+        async with collector:
+            groups = await collector.collect([make_task(n) for n in "abcdefgh"], "i")
+            return groups, pool.counts
+
+    groups, counts = run(main())
+    assert len(groups) == 8 and all(len(g.trajectories) == 8 for g in groups)
+    assert {t.device_id for g in groups for t in g.trajectories} == {"d0.0"}
+    assert counts["failures"] >= 2 and counts["replaced"] == counts["quarantines"] == counts["failures"] - 1
+    assert not provider.alive
+
+
+def test_a_device_for_one_episode_is_replaced_without_counting_as_a_failure():
+    provider = ScriptedProvider(lambda where, device: "infra" if where == "used up" else "ok")
+
+    async def main():
+        pool = DevicePool(provider, options(2, spares=1))
+        async with Collector(pool, ScriptedActor(), CollectorSettings(4)) as collector:
+            groups = await collector.collect([make_task(n) for n in "abc"], "i")
+        return groups, pool.counts
+
+    groups, counts = run(main())
+    devices = [t.device_id for g in groups for t in g.trajectories]
+    assert len(devices) == len(set(devices)) == 12
+    assert counts["failures"] == 0 and not provider.alive
+
+
+def test_a_device_that_dies_while_it_waits_is_replaced_before_it_is_leased():
+    dead: set[str] = set()
+    provider = ScriptedProvider(lambda where, device: "infra" if device in dead else "ok")
+
+    async def main():
+        pool = DevicePool(provider, options(1, check_every_s=0.01))
+        await pool.start()
+        dead.add("d0.0")
+        await until(lambda: pool.take(["d0.0"]) is not None)
+        await pool.close()
+
+    run(main())
+    assert not provider.alive
+
+
+def test_what_cannot_start_is_said_at_once_and_leaves_nothing():
+    for where in ("open", "create", "check"):
+        provider = ScriptedProvider(lambda at, device, where=where: "infra" if at == where else "ok")
+
+        async def main(provider=provider):
+            pool = DevicePool(provider, options(3))
+            with pytest.raises(InfraError, match="open failed|no device of 3 starts"):
+                await pool.start()
+            return pool
+
+        run(main())
+        assert not provider.alive
+
+
+def test_a_pool_whose_devices_all_die_gives_up_instead_of_waiting_for_ever():
+    dead = False
+    provider = ScriptedProvider(lambda where, device: "infra" if dead else "ok")
+
+    async def main():
+        nonlocal dead
+        pool = DevicePool(provider, options(2, give_up_s=0.05))
+        async with Collector(pool, ScriptedActor(), CollectorSettings(2, max_retries=10**6)) as collector:
+            await collector.collect([make_task("a")], "i")
+            dead = True
+            with pytest.raises(InfraError, match="no device has worked for 0.05 s; the last said"):
+                await collector.collect([make_task("b")], "j")
+
+    run(main())
+
+
+def test_a_mistake_in_the_provider_is_raised_and_not_retried():
+    class Broken(ScriptedProvider):
+        async def create(self, number, generation):
+            raise KeyError("a mistake")
+
+    with pytest.raises(KeyError, match="a mistake"):
+        run(DevicePool(Broken(), options()).start())
+
+
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(0, 2), st.floats(0, 0.3))
+@settings(max_examples=40, deadline=None)
+def test_whatever_fails_leases_are_exclusive_and_every_device_is_destroyed(seed, leases, spares, rate):
+    rng = random.Random(seed)
+    places = ("create", "refresh", "check", "reset", "step", "score", "destroy")
+
+    def fault(where: str, device: str) -> str:
+        return rng.choice(("infra", "hang")) if where in places and rng.random() < rate else "ok"
+
+    provider = ScriptedProvider(fault)
+    held: set[str] = set()
+
+    class Watched(DevicePool):
+        def take(self, avoid=()):
+            env = super().take(avoid)
+            if env is not None:
+                assert env.device_id not in held and env.device_id in provider.alive
+                held.add(env.device_id)
+                assert len(held) <= leases
+            return env
+
+        def give_back(self, env, error=""):
+            held.discard(env.device_id)
+            super().give_back(env, error)
+
+    async def main():
+        pool = Watched(provider, options(leases, spares=spares))
+        episode = EpisodeSettings(deadline_s=0.03)
+        async with Collector(pool, ScriptedActor(), CollectorSettings(3, 10**6, episode=episode)) as collector:
+            groups = await collector.collect([make_task(n) for n in "abcd"], "i")
+            assert [len(g.trajectories) for g in groups] == [3] * 4
+            assert all(t.reward == 1.0 for g in groups for t in g.trajectories)
+
+    try:
+        run(main())
+    except InfraError as error:  # every device failed to start on its first try
+        assert "starts" in str(error)
+    assert not provider.alive
+    assert provider.most <= leases + spares
