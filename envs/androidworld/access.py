@@ -1,0 +1,159 @@
+"""Two ways to see and touch AndroidWorld's phone: over adb, or over AndroidWorld's own HTTP routes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+from envs.androidworld.apps import resolve
+from envs.androidworld.client import AndroidWorldClient
+from envs.androidworld.device import LiveDevice, Settle, png_size
+from envs.base import COORD_MAX, Action, Launch, LongPress, Observation, Swipe, Tap, Transport, Type, Wait
+from envs.device import MAX_WAIT_S
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class Access(Protocol):
+    """The phone of one server. `kind` is `adb` or `http`; `settle` says when a screen counts as settled."""
+
+    kind: str
+    settle: str
+
+    async def connect(self) -> None:
+        """Raises InfraError unless the phone can be used now."""
+
+    async def prepare(self) -> None:
+        """At the beginning of an episode."""
+
+    async def check(self) -> None:
+        """Raises InfraError when the phone is not the one that was prepared any more: it has rebooted."""
+
+    async def observe(self, step: int) -> Observation: ...
+
+    async def act(self, action: Action) -> None:
+        """An action that cannot be carried out, such as launching an app that is not there, does nothing."""
+
+
+class AdbAccess:
+    """Over adb: screenshot, UI tree and foreground app in about a second, text typed as it is."""
+
+    kind = "adb"
+
+    def __init__(self, transport: Transport, apps: Mapping[str, str], settle: Settle | None = None) -> None:
+        self.device = LiveDevice(transport, apps, settle)
+        self.settle = str(self.device.settle)
+        self._apps = apps
+        self._turn = asyncio.Lock()
+
+    async def connect(self) -> None:
+        await self._call(self._connect)
+
+    def _connect(self) -> None:
+        connect = getattr(self.device.transport, "connect", None)
+        if connect is not None:  # a phone of this process has nothing to connect
+            connect()
+        self.device.check()
+
+    async def prepare(self) -> None:
+        await self._call(self._prepare)
+
+    def _prepare(self) -> None:
+        self.device.prepare()
+        self.device.remember_boot()
+
+    async def observe(self, step: int) -> Observation:
+        return await self._call(lambda: self._observe(step))
+
+    def _observe(self, step: int) -> Observation:
+        screenshot, xml = self.device.observe()
+        return Observation(screenshot, *self.device.size(), xml, self.device.foreground_app(), step)
+
+    async def check(self) -> None:
+        await self._call(self.device.check_boot)
+
+    async def act(self, action: Action) -> None:
+        if isinstance(action, Launch) and (label := resolve(action.app, self._apps)):
+            action = Launch(self._apps[label])
+        if reason := await self._call(lambda: self.device.act(action)):
+            _log.info("%s: %s", self.device.transport.serial, reason)
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        """In a thread. What an abandoned episode began is finished before the next one touches the phone."""
+        return await asyncio.shield(asyncio.ensure_future(self._alone(work)))
+
+    async def _alone(self, work: Callable[[], T]) -> T:
+        async with self._turn:
+            return await asyncio.to_thread(work)
+
+
+class HttpAccess:
+    """Over `/screenshot` and `/execute_action`: no UI tree, no foreground app, 15 s and more for each screen.
+
+    AndroidWorld's actions are coarser than ours. A swipe becomes a scroll of the whole screen in its direction. Typing
+    needs a place to tap, which is where the last tap went; it drops what is not ASCII, so such text is not sent, and it
+    always ends with Enter.
+    """
+
+    kind = "http"
+    settle = "AndroidWorld's: 3 equal element lists 0.5 s apart, at most 6 s"
+
+    def __init__(self, client: AndroidWorldClient, apps: Mapping[str, str]) -> None:
+        self._client, self._apps = client, apps
+        self._size = (1, 1)
+        self._touched: tuple[int, int] | None = None
+
+    async def connect(self) -> None:
+        """The server's health says all there is to know."""
+
+    async def prepare(self) -> None:
+        self._touched = None
+
+    async def check(self) -> None:
+        """A reboot cannot be seen from here."""
+
+    async def observe(self, step: int) -> Observation:
+        png = await self._client.screenshot()
+        self._size = png_size(png)
+        return Observation(png, *self._size, xml="", app="", step=step)
+
+    async def act(self, action: Action) -> None:
+        if isinstance(action, Wait):
+            await asyncio.sleep(min(max(action.seconds, 0.0), MAX_WAIT_S))
+        elif fields := self._fields(action):
+            await self._client.execute(**fields)
+        else:
+            _log.info("%s: %s cannot be sent over HTTP", self._client.url, action)
+
+    def _fields(self, action: Action) -> dict[str, str | int | bool] | None:
+        """AndroidWorld's form of the action; None when it has none. What it would refuse brings its adb down."""
+        if isinstance(action, Tap | LongPress):
+            x, y = self._touched = self._pixels(action.x, action.y)
+            return {"action_type": "click" if isinstance(action, Tap) else "long_press", "x": x, "y": y}
+        if isinstance(action, Swipe):
+            return {"action_type": "scroll", "direction": scroll_direction(action)}
+        if isinstance(action, Type):
+            if self._touched is None or not action.text.isascii():
+                return None
+            x, y = self._touched
+            return {"action_type": "input_text", "text": action.text, "x": x, "y": y, "clear_text": True}
+        if isinstance(action, Launch):
+            label = resolve(action.app, self._apps)
+            return {"action_type": "open_app", "app_name": label.lower()} if label else None
+        names = {"back": "navigate_back", "home": "navigate_home", "enter": "keyboard_enter"}
+        return {"action_type": names[action.kind]}
+
+    def _pixels(self, x: int, y: int) -> tuple[int, int]:
+        width, height = self._size
+        return min(max(x * width // COORD_MAX, 0), width - 1), min(max(y * height // COORD_MAX, 0), height - 1)
+
+
+def scroll_direction(swipe: Swipe) -> str:
+    """AndroidWorld names a scroll by what comes into view: the finger moves the other way."""
+    dx, dy = swipe.x2 - swipe.x, swipe.y2 - swipe.y
+    if abs(dy) >= abs(dx):
+        return "down" if dy < 0 else "up"
+    return "right" if dx < 0 else "left"

@@ -1,0 +1,209 @@
+"""The routes of AndroidWorld's server.
+
+Three habits of that server shape this client. After each answer 500 it closes the connection without saying so, and a
+pooled client's next request dies: so every request has a connection of its own, and none is ever sent twice. It handles
+one request after the other, and one that was given up here goes on there: so every time limit exceeds the longest task
+set-up. All arguments are query parameters but those of an action.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import math
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import httpx
+
+from envs.androidworld.faults import EnvironmentFault, NanScore, ServerFault, Unreachable, WrongServer
+
+LONGEST_INIT_S = 600.0
+"""Longest set-up of a task that is waited for."""
+OWN_TIME_S = {
+    "/reset": 60.0,
+    "/screenshot": 120.0,
+    "/execute_action": 60.0,
+    "/suite/reinitialize": 120.0,
+    "/task/initialize": 0.0,
+    "/task/tear_down": 120.0,
+    "/task/score": 120.0,
+}
+"""Seconds a route may take beyond waiting for the longest set-up; `QUICK_S` where it is not listed."""
+QUICK_S = 30.0
+CONNECT_S = 10.0
+FAMILY = "android_world"
+ANSWER_FAMILY = "information_retrieval"
+
+T = TypeVar("T")
+
+
+class AndroidWorldClient:
+    """One server. Every method raises a `ServerFault`; what it says names the server and the route."""
+
+    def __init__(self, url: str, longest_init_s: float = LONGEST_INIT_S) -> None:
+        self.url = url.rstrip("/")
+        self._longest_init_s = longest_init_s
+        self._gives_png: bool | None = None
+        # Straight to the server: a proxy of the environment is for the world outside, and cuts long requests.
+        self._http = httpx.AsyncClient(
+            base_url=self.url,
+            trust_env=False,
+            verify=self.url.startswith("https:"),  # reading the certificates takes longer than many requests
+            limits=httpx.Limits(max_keepalive_connections=0),
+        )
+
+    async def close(self) -> None:
+        """Closes this client, not the server's environment."""
+        await self._http.aclose()
+
+    # --- the phone -------------------------------------------------------------------------------------------
+
+    async def health(self) -> None:
+        """Only says that HTTP answers: upstream reports success for a dead emulator too."""
+        if (await self._ask("GET", "/health")).get("status") != "success":
+            raise WrongServer(f"{self.url}: GET /health does not say success")
+
+    async def reset(self, go_home: bool = True) -> None:
+        """Also clears the answer: a score is read before this."""
+        await self._ask("POST", "/reset", go_home=go_home)
+
+    async def screenshot(self) -> bytes:
+        """The screen as PNG. Upstream's server sends all its pixels as JSON: 15 s and more at 1080x2400."""
+        if self._gives_png is None:
+            self._gives_png = (await self.info()).get("screenshots") == "png"
+        if self._gives_png:
+            return (await self._send("GET", "/screenshot.png")).content
+        data = await self._ask("GET", "/screenshot", wait_to_stabilize=True)
+        return await asyncio.to_thread(self._png, data.get("pixels"))
+
+    async def execute(self, **action: Any) -> None:
+        """One action, in AndroidWorld's fields and in pixels."""
+        await self._ask("POST", "/execute_action", body=action)
+
+    async def info(self) -> dict[str, Any]:
+        """What only the server of docker/androidworld tells: its commit and step budgets. Upstream's: nothing."""
+        try:
+            return await self._ask("GET", "/info")
+        except WrongServer:
+            return {}
+
+    # --- the suite -------------------------------------------------------------------------------------------
+
+    async def task_list(self) -> list[str]:
+        names = self._field("/suite/task_list", await self._ask("GET", "/suite/task_list", max_index=-1), "task_list",
+                            list)  # fmt: skip
+        if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+            raise WrongServer(f"{self.url}: GET /suite/task_list is not a list of different names: {_short(names)}")
+        return names
+
+    async def task_length(self, name: str) -> int:
+        """How many instances of a task the suite has."""
+        return self._field("/suite/task_length", await self._ask("GET", "/suite/task_length", task_type=name),
+                           "length", int)  # fmt: skip
+
+    async def reinitialize(self, combinations: int, seed: int, family: str = FAMILY) -> None:
+        """Replaces all instances; what was set up and not torn down can never be torn down after this."""
+        await self._ask("GET", "/suite/reinitialize", n_task_combinations=combinations, seed=seed, task_family=family)
+
+    # --- a task ----------------------------------------------------------------------------------------------
+
+    async def initialize(self, name: str, index: int) -> None:
+        """Sets the task up. Raises in the middle of it when it has been set up before: tear down first."""
+        await self._task("POST", "initialize", name, index)
+
+    async def tear_down(self, name: str, index: int) -> None:
+        """May be repeated, and may come before any set-up."""
+        await self._task("POST", "tear_down", name, index)
+
+    async def score(self, name: str, index: int) -> float:
+        """0 to 1, with fractions for composite tasks. Raises NanScore when it is no number."""
+        value = (await self._task("GET", "score", name, index)).get("score", "")
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            raise NanScore(f"{self.url}: the score of {name} {index} is not a number")
+        if not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise WrongServer(f"{self.url}: the score of {name} {index} is {_short(value)}, not within 0 and 1")
+        return float(value)
+
+    async def goal(self, name: str, index: int) -> str:
+        return self._field("/task/goal", await self._task("GET", "goal", name, index), "goal", str)
+
+    # --- parts -----------------------------------------------------------------------------------------------
+
+    async def _task(self, method: str, route: str, name: str, index: int) -> dict[str, Any]:
+        return await self._ask(method, f"/task/{route}", task_type=name, task_idx=index)
+
+    async def _ask(
+        self, method: str, route: str, body: Mapping[str, Any] | None = None, **query: Any
+    ) -> dict[str, Any]:
+        reply = await self._send(method, route, body, **query)
+        try:
+            data = reply.json()
+        except ValueError:
+            data = None
+        if not isinstance(data, dict):
+            raise WrongServer(f"{self.url}: {method} {route} answered no JSON object but {_said(reply)}")
+        return data
+
+    async def _send(
+        self, method: str, route: str, body: Mapping[str, Any] | None = None, **query: Any
+    ) -> httpx.Response:
+        """The answer 200 to one request, which is sent once."""
+        limit = self._longest_init_s + OWN_TIME_S.get(route, QUICK_S)
+        where = f"{self.url}: {method} {route}"
+        try:
+            async with asyncio.timeout(limit):
+                reply = await self._http.request(
+                    method, route, params=query or None, json=body, timeout=httpx.Timeout(limit, connect=CONNECT_S)
+                )
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise Unreachable(f"{self.url} cannot be reached: {_reason(error)}") from error
+        except (httpx.TimeoutException, TimeoutError) as error:
+            raise ServerFault(f"{where} did not answer within {limit:g} s") from error
+        except httpx.TransportError as error:
+            raise Unreachable(f"{where}: the connection was dropped: {_reason(error)}") from error
+        if reply.status_code != 200:
+            raise _fault_of(route, reply.status_code)(f"{where} answered {reply.status_code}: {_said(reply)}")
+        return reply
+
+    def _field(self, route: str, data: Mapping[str, Any], name: str, kind: type[T]) -> T:
+        value = data.get(name)
+        if not isinstance(value, kind):
+            raise WrongServer(f"{self.url}: {route} gives no {name} but {_short(dict(data))}")
+        return value
+
+    def _png(self, pixels: Any) -> bytes:
+        """(H, W, 3) nested lists of 0-255 -> PNG."""
+        import numpy as np
+        from PIL import Image
+
+        try:
+            array = np.asarray(pixels, dtype=np.uint8)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise WrongServer(f"{self.url}: GET /screenshot gives no pixels: {_reason(error)}") from None
+        if array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
+            raise WrongServer(f"{self.url}: GET /screenshot gives pixels of the shape {array.shape}, not (H, W, 3)")
+        png = io.BytesIO()
+        Image.fromarray(array).save(png, "PNG", compress_level=1)
+        return png.getvalue()
+
+
+def _fault_of(route: str, status: int) -> type[ServerFault]:
+    if status in (502, 503, 504):  # a server that is starting, or whatever stands before one
+        return Unreachable
+    if status >= 500:
+        return EnvironmentFault if route in ("/task/initialize", "/task/score") else ServerFault
+    return WrongServer
+
+
+def _said(reply: httpx.Response) -> str:
+    return _short(reply.text)
+
+
+def _short(value: object) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= 120 else f"{text[:120]}..."
+
+
+def _reason(error: Exception) -> str:
+    return _short(error) or type(error).__name__

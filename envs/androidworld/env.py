@@ -1,0 +1,193 @@
+"""`AndroidWorldEnv`: one AndroidWorld server and its phone as a `MobileEnv`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from envs.androidworld.access import Access
+from envs.androidworld.client import AndroidWorldClient
+from envs.androidworld.faults import EnvironmentFault, NanScore, ServerFault, WrongServer
+from envs.androidworld.tasks import ANSWER_TASKS, SENTINELS, WALL_CLOCK_GOALS
+from envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task
+
+BOOT_WAIT_S = 900.0
+"""A starting server downloads and installs some twenty apps before it opens its port: 5 to 10 minutes."""
+POLL_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """What AndroidWorld said of the episode that is being played, or was played last."""
+
+    goal: str
+    probe: float | None
+    """The score right after the set-up: above 0 the reward is free. None where it could not be asked that early."""
+    said_done: bool = False
+    raw_score: float | None = None
+    """The score at the end, whether or not the agent said that it was done."""
+
+    @property
+    def free(self) -> bool:
+        return self.probe is not None and self.probe > 0
+
+
+class AndroidWorldEnv:
+    """The order is AndroidWorld's: tear down, initialise, probe the score, home screen, play, score, tear down.
+
+    The score counts only if the agent said that it was done. `answers` are the tasks whose last message is the answer
+    that is scored. A server that was restarted, or that somebody gave another suite, is given its suite again.
+    """
+
+    def __init__(self, device_id: str, client: AndroidWorldClient, access: Access,
+                 answers: Collection[str] = ANSWER_TASKS, boot_wait_s: float = BOOT_WAIT_S) -> None:  # fmt: skip
+        self.device_id = device_id
+        self.client, self.access = client, access
+        self.episode: Episode | None = None
+        self._answers, self._boot_wait_s = answers, boot_wait_s
+        self._given_up = False
+        self._suite: tuple[int, int] | None = None
+        self._marks: tuple[str, ...] = ()
+        self._up: tuple[str, int] | None = None
+        self._task: Task | None = None
+        self._seen: Observation | None = None
+        self._steps = 0
+        self._done = False
+
+    # --- MobileEnv -------------------------------------------------------------------------------------------
+
+    async def reset(self, task: Task) -> Observation:
+        """Sets the task up, from whatever state the server is in. Waits while the server is starting."""
+        self._task = self.episode = None
+        await self._wait_until_up()
+        await self._give_suite(task.seed, task.params["combinations"])
+        name, index = task.template, task.params["index"]
+        goal = await self.client.goal(name, index)
+        if goal != task.instruction and name not in WALL_CLOCK_GOALS:
+            raise WrongServer(f"{self.device_id}: the goal of {task.id} is here {goal!r}, not {task.instruction!r}")
+        await self.client.tear_down(name, index)
+        self._up = (name, index)
+        await self.client.initialize(name, index)
+        probe = await self._probe(name, index)
+        await self.client.reset(go_home=True)
+        await self.access.prepare()
+        self._seen = await self.access.observe(0)
+        self._task, self._steps, self._done = task, 0, False
+        self.episode = Episode(goal, probe)
+        return self._seen
+
+    async def step(self, action: Action) -> StepResult:
+        """Plays one action. Finish ends the episode, and so does the last step of the task's budget."""
+        task, episode, seen = self._task, self.episode, self._seen
+        if task is None or episode is None or seen is None or self._done:
+            raise RuntimeError(f"{self.device_id}: no episode is running; call reset(task)")
+        start = time.perf_counter()
+        self._steps += 1
+        if isinstance(action, Finish):
+            await self._finish(action.message)
+            self._seen = replace(seen, step=self._steps)  # saying so changes nothing on the screen
+            return StepResult(self._seen, True, {"act": time.perf_counter() - start})
+        if not isinstance(action, Invalid):
+            await self.access.act(action)
+        acted = time.perf_counter()
+        self._seen = await self.access.observe(self._steps)
+        self._done = self._steps >= task.max_steps
+        timings = {"act": acted - start, "observe": time.perf_counter() - acted}
+        return StepResult(self._seen, self._done, timings)
+
+    async def score(self) -> float:
+        """AndroidWorld's score if the agent said that it was done, else 0. The episode is over after this."""
+        task, episode = self._task, self.episode
+        if task is None or episode is None:
+            raise RuntimeError(f"{self.device_id}: no episode to score; call reset(task)")
+        await self.access.check()
+        if not await self._has_marks():
+            raise ServerFault(f"{self.device_id}: the server was restarted, or given another suite, in mid-episode")
+        raw = await self.client.score(task.template, task.params["index"])
+        self._task = None
+        await self._tear_down()
+        self.episode = replace(episode, raw_score=raw)
+        return raw if episode.said_done else 0.0
+
+    async def close(self) -> None:
+        """Tears down what is set up, so that the next user of the server finds nothing in its way."""
+        try:
+            await self._tear_down()
+        finally:
+            await self.client.close()
+
+    async def health(self) -> Health:
+        """Whether the server answers and, over adb, the phone."""
+        try:
+            await self.client.health()
+            await self.access.connect()
+        except InfraError as error:
+            return Health(False, str(error))
+        return Health(True)
+
+    # --- parts -----------------------------------------------------------------------------------------------
+
+    async def _finish(self, message: str) -> None:
+        task, episode = self._task, self.episode
+        assert task is not None and episode is not None
+        self._done = True
+        if message and task.template in self._answers:
+            await self.client.execute(action_type="answer", text=message)
+        self.episode = replace(episode, said_done=True)
+
+    async def _wait_until_up(self) -> None:
+        """A server that has used up this time once is only knocked at afterwards, until it answers again."""
+        until = time.monotonic() + (0 if self._given_up else self._boot_wait_s)
+        while True:
+            try:
+                await self.client.health()
+                await self.access.connect()
+            except InfraError as fault:
+                if isinstance(fault, WrongServer) or time.monotonic() >= until:
+                    self._given_up = True
+                    raise
+                await asyncio.sleep(POLL_S)
+            else:
+                self._given_up = False
+                return
+
+    async def _give_suite(self, seed: int, combinations: int) -> None:
+        """Leaves nothing set up, and the suite of `seed` with `combinations` instances of each task in place."""
+        kept = self._suite is not None and await self._has_marks()
+        if kept:
+            kept = await self._tear_down()
+        self._up = None
+        if not kept or self._suite != (seed, combinations):
+            self._suite = None
+            await self.client.reinitialize(combinations, seed)
+            self._marks = await self._goals()
+            self._suite = (seed, combinations)
+
+    async def _has_marks(self) -> bool:
+        """Whether the server still has the suite it was given: none of its routes tells the seed."""
+        try:
+            return await self._goals() == self._marks
+        except ServerFault:  # of a suite without these tasks, say; a new one is tried, and fails if there is more to it
+            return False
+
+    async def _goals(self) -> tuple[str, ...]:
+        return tuple([await self.client.goal(name, 0) for name in SENTINELS])
+
+    async def _probe(self, name: str, index: int) -> float | None:
+        """Some checks raise until the agent has done something; that early it is no fault."""
+        try:
+            return await self.client.score(name, index)
+        except (EnvironmentFault, NanScore):
+            return None
+
+    async def _tear_down(self) -> bool:
+        """Tears down what is set up. False when that failed: then only a new suite helps."""
+        if self._up is None:
+            return True
+        with contextlib.suppress(ServerFault):
+            await self.client.tear_down(*self._up)
+            self._up = None
+        return self._up is None

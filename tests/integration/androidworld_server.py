@@ -1,0 +1,414 @@
+"""A stand-in for AndroidWorld's server: its routes, its answers and its bad habits, over one of our embedded phones.
+
+It is not AndroidWorld: behind each of the 116 names is a task of the embedded phone, so that whole evaluations can be
+played. What is true of it is how it talks: the shapes of answers and errors, the connection that is closed after every
+500, one request at a time, and when a call is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import numpy as np
+from PIL import Image
+
+from envs.androidworld.tasks import ANSWER_TASKS, FACTS, WALL_CLOCK_GOALS, instance_seed
+from envs.base import Finish, Observation, Task, Transport, Wait
+from envs.device import Device
+from envs.phone.apps.catalogue import APPS as PHONE_APPS
+from envs.phone.env import APP_NAMES
+from envs.phone.phone import Phone
+from envs.phone.tasks import suite
+from envs.phone.tasks.base import Admin, Template
+from envs.phone.tasks.expert import ExpertAgent
+from envs.phone.transport import InProcessTransport
+from mobilerl.agent.actor import Decision, scripted
+from mobilerl.agent.context import Turn
+from mobilerl.agent.screen import Screen
+
+READING = ("SettingsReadChoice", "SettingsReadVolume", "ContactsReadPhone", "MessagesReadLast", "NotesRead",
+           "CalendarTime", "ClockAlarmWhen", "TodoDue", "FilesSize", "ShopPrice", "MusicArtist")  # fmt: skip
+DOING = ("SettingsTurnOn", "SettingsVolume", "SettingsRename", "ContactsDelete", "MessagesReply", "NotesPin",
+         "CalendarDelete", "ClockAlarmAdd", "TodoAdd", "FilesDelete", "ShopAddToCart", "MusicPlay",
+         "MapsSave")  # fmt: skip
+CHOSEN = {"ContactsAddContact": "ContactsCreate", "MarkorCreateNote": "NotesCreate", "OsmAndMarker": "MapsNavigate",
+          "RetroCreatePlaylist": "MusicNewPlaylist", "SimpleSmsSend": "MessagesSend",
+          "RetroPlayingQueue": "MusicPlay"}  # fmt: skip
+FREE = {name for name in FACTS if name.startswith("System") and name.endswith("Verify")} | {
+    "RecipeDeleteMultipleRecipesWithConstraint"
+}
+FIELDS = {"action_type", "index", "x", "y", "text", "direction", "goal_status", "app_name", "keycode", "clear_text"}
+FAMILIES = {
+    "android_world": sorted(FACTS),
+    "android": sorted(FACTS.keys() - ANSWER_TASKS),
+    "information_retrieval": sorted(ANSWER_TASKS),
+}
+
+
+class Raised(Exception):
+    """AndroidWorld's code raised: the server answers 500."""
+
+
+class Refused(Exception):
+    """An answer of its own: (status, body)."""
+
+
+@dataclass
+class Instance:
+    goal: str
+    template: Template
+    phone_seed: int
+    initialized: bool = False
+
+
+@dataclass
+class StandIn:
+    """`requests` logs (method, route, arguments). `faults[route]` is what the next calls of a route do instead:
+    "500", "drop", ("hang", seconds), ("answer", body); `scores[name]` replaces a score.
+    """
+
+    transport: Transport
+    names: tuple[str, ...] = tuple(sorted(FACTS))
+    requests: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    faults: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    scores: dict[str, Any] = field(default_factory=dict)
+    init_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._http: ThreadingHTTPServer | None = None
+        self._serial = threading.Lock()
+        self._open: set[Any] = set()
+        self.port = 0
+
+    # --- life ------------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> StandIn:
+        """A server that has booted: the default suite, nothing set up. After `stop` it comes back at the same port."""
+        self.answer, self._scored = "", 0
+        self._make_suite("android_world", 2, 42)
+        stand_in = self
+
+        class Handler(_Handler):
+            server_of = stand_in
+
+        ThreadingHTTPServer.allow_reuse_address = True
+        self._http = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        self._http.daemon_threads = True
+        self.port = self._http.server_address[1]
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def stop(self) -> None:
+        """As when its container is killed: open connections end, new ones are refused."""
+        if self._http is not None:
+            self._http.shutdown()
+            self._http.server_close()
+            self._http = None
+        for connection in list(self._open):
+            connection.close()
+
+    # --- the suite -------------------------------------------------------------------------------------------
+
+    def _make_suite(self, family: str, combinations: int, seed: int) -> None:
+        if family not in FAMILIES:
+            raise Refused(400, {"detail": f"Invalid task family: {family}"})
+        wanted = [name for name in self.names if name not in FACTS or name in FAMILIES[family]]
+        self.suite = {name: [self._make(name, seed, i) for i in range(combinations)] for name in sorted(wanted)}
+        self.seed = seed
+
+    def _make(self, name: str, seed: int, index: int) -> Instance:
+        number = int(instance_seed(0, name, 0))
+        chosen = (
+            CHOSEN.get(name)
+            or (READING if name in ANSWER_TASKS else DOING)[number % len(READING if name in ANSWER_TASKS else DOING)]
+        )
+        task = suite.make_task(chosen, instance_seed(seed, name, index) % suite.HELD_OUT_SEEDS)
+        goal = task.instruction
+        if name in WALL_CLOCK_GOALS:
+            goal += f" ({time.time_ns()})"
+        return Instance(goal, suite.template(chosen)(task.params), suite.phone_seed(task))
+
+    def instance(self, name: str, index: int = 0) -> Instance:
+        try:
+            return self.suite[name][index]
+        except (KeyError, IndexError):
+            raise Raised from None
+
+    # --- routes ----------------------------------------------------------------------------------------------
+
+    def handle(self, method: str, route: str, query: dict[str, str], body: Any) -> dict[str, Any]:
+        kinds = ROUTES.get((method, route))
+        if kinds is None:
+            raise Refused(404, {"detail": "Not Found"})
+        arguments = _typed(kinds, query)
+        return getattr(self, "do_" + route.strip("/").replace("/", "_"))(
+            **({"action": body} if route == "/execute_action" else arguments)
+        )
+
+    def do_health(self) -> dict[str, Any]:
+        return {"status": "success"}
+
+    def do_close(self) -> dict[str, Any]:
+        return {"status": "success"}
+
+    def do_reset(self, go_home: bool) -> dict[str, Any]:
+        if go_home:
+            self._run("input", "keyevent", "KEYCODE_HOME")
+        self.answer = ""
+        return _message(f"Environment reset with go_home={go_home}.")
+
+    def do_screenshot(self, wait_to_stabilize: bool) -> dict[str, Any]:
+        png = self.transport.exec_out(("screencap", "-p"))
+        return {"pixels": np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).tolist()}
+
+    def do_suite_task_list(self, max_index: int) -> dict[str, Any]:
+        names = list(self.suite)
+        return {"task_list": names if max_index > len(names) or max_index < 0 else names[:max_index]}
+
+    def do_suite_task_length(self, task_type: str) -> dict[str, Any]:
+        self.instance(task_type)
+        return {"length": len(self.suite[task_type])}
+
+    def do_suite_reinitialize(
+        self, n_task_combinations: int = 2, seed: int = 42, task_family: str = "android_world"
+    ) -> dict[str, Any]:
+        self._make_suite(task_family, n_task_combinations, seed)
+        return _message(f"Task suite re-initialized with n_task_combinations={n_task_combinations}, seed={seed}.")
+
+    def do_task_initialize(self, task_type: str, task_idx: int) -> dict[str, Any]:
+        """Brings the phone into its state first, and only then finds that it may not."""
+        instance = self.instance(task_type, task_idx)
+        self.answer = ""
+        time.sleep(self.init_s)
+        self._run("sim", "reset", "--seed", str(instance.phone_seed), "--popups", "0")
+        instance.template.setup(Admin(self.transport))
+        if instance.initialized:
+            raise Raised
+        instance.initialized = True
+        return _message(f"Task {task_type} {task_idx} initialized.")
+
+    def do_task_tear_down(self, task_type: str, task_idx: int) -> dict[str, Any]:
+        self.instance(task_type, task_idx).initialized = False
+        return _message(f"Task {task_type} {task_idx} torn down.")
+
+    def do_task_score(self, task_type: str, task_idx: int) -> dict[str, Any]:
+        instance = self.instance(task_type, task_idx)
+        if not instance.initialized:
+            raise Raised
+        if task_type in self.scores:
+            return {"score": self.scores[task_type]}
+        if task_type == "RetroPlayingQueue" and "launcher" in Device(self.transport).foreground_package():
+            raise Raised  # its database is only there once the app was opened
+        done = task_type in FREE or instance.template.check(Admin(self.transport), self.answer)
+        self._scored += 1
+        return {"score": float(done) if self._scored % 2 else int(done)}
+
+    def do_task_goal(self, task_type: str, task_idx: int) -> dict[str, Any]:
+        return {"goal": self.instance(task_type, task_idx).goal}
+
+    def do_task_template(self, task_type: str, task_idx: int) -> dict[str, Any]:
+        self.instance(task_type, task_idx)
+        return {"template": ""}
+
+    def do_execute_action(self, action: dict[str, Any]) -> dict[str, Any]:
+        kind = action.get("action_type")
+        place = "x" in action or "y" in action
+        if action.keys() - FIELDS or (place and "index" in action) or kind not in ACTIONS:
+            raise Raised
+        self._act(kind, action)
+        said = ", ".join(f"{k}={v!r}" for k, v in action.items())
+        return _message(f"Action JSONAction({said}) executed.")
+
+    def _act(self, kind: str, action: dict[str, Any]) -> None:
+        x, y = action.get("x"), action.get("y")
+        if kind == "answer":
+            self.answer = action["text"]
+        elif kind in ("click", "long_press", "input_text") and (x is None or y is None):
+            raise Raised
+        elif kind == "click":
+            self._run("input", "tap", str(int(x)), str(int(y)))
+        elif kind == "long_press":
+            self._run("input", "swipe", str(x), str(y), str(x), str(y), "1000")
+        elif kind == "input_text" and action.get("text"):
+            self._run("input", "tap", str(x), str(y))
+            if action.get("clear_text"):
+                self._run("am", "broadcast", "-a", "ADB_CLEAR_TEXT")
+            self._run("input", "text", action["text"].encode("ascii", "ignore").decode().replace(" ", "%s"))
+            self._run("input", "keyevent", "KEYCODE_ENTER")
+        elif kind == "scroll" and action.get("direction"):
+            w, h = Device(self.transport).size()
+            end = {"down": (w // 2, 0), "up": (w // 2, h), "right": (0, h // 2), "left": (w, h // 2)}
+            self._run("input", "swipe", str(w // 2), str(h // 2), *(str(v) for v in end[action["direction"]]))
+        elif kind == "open_app":
+            packages = {label.lower(): package for label, package in APP_NAMES.items()}
+            if action.get("app_name") not in packages:
+                raise Raised
+            self._run("monkey", "-p", packages[action["app_name"]], "-c", "android.intent.category.LAUNCHER", "1")
+        elif kind in KEYS:
+            self._run("input", "keyevent", KEYS[kind])
+
+    def _run(self, *words: str) -> None:
+        assert self.transport.shell(words).exit_code == 0, words
+
+
+KEYS = {"keyboard_enter": "KEYCODE_ENTER", "navigate_home": "KEYCODE_HOME", "navigate_back": "KEYCODE_BACK"}
+ACTIONS = {"click", "double_tap", "long_press", "input_text", "scroll", "swipe", "open_app", "wait", "answer", "status",
+           "unknown", *KEYS}  # fmt: skip
+_ONE = {"task_type": (str, True), "task_idx": (int, True)}
+ROUTES: dict[tuple[str, str], dict[str, tuple[type, bool]]] = {
+    ("POST", "/reset"): {"go_home": (bool, True)},
+    ("GET", "/screenshot"): {"wait_to_stabilize": (bool, True)},
+    ("POST", "/execute_action"): {},
+    ("GET", "/suite/task_list"): {"max_index": (int, True)},
+    ("GET", "/suite/task_length"): {"task_type": (str, True)},
+    ("GET", "/suite/reinitialize"): {
+        "n_task_combinations": (int, False), "seed": (int, False), "task_family": (str, False),
+    },
+    ("POST", "/task/initialize"): _ONE, ("POST", "/task/tear_down"): _ONE, ("GET", "/task/score"): _ONE,
+    ("GET", "/task/goal"): _ONE, ("GET", "/task/template"): _ONE, ("POST", "/close"): {}, ("GET", "/health"): {},
+}  # fmt: skip
+
+
+def _typed(kinds: dict[str, tuple[type, bool]], query: dict[str, str]) -> dict[str, Any]:
+    """The query's values by type; what is missing or ill-typed is a 422."""
+    values: dict[str, Any] = {}
+    for name, (kind, needed) in kinds.items():
+        if name not in query:
+            if needed:
+                _refuse("missing", name, "Field required", None)
+            continue
+        text = query[name]
+        if kind is bool:
+            if text.lower() not in ("true", "false", "0", "1"):
+                _refuse("bool_parsing", name, "Input should be a valid boolean, unable to interpret input", text)
+            values[name] = text.lower() in ("true", "1")
+        elif kind is int:
+            if not text.removeprefix("-").isdecimal():
+                _refuse("int_parsing", name, "Input should be a valid integer, unable to parse string as an integer",
+                        text)  # fmt: skip
+            values[name] = int(text)
+        else:
+            values[name] = text
+    return values
+
+
+def _refuse(kind: str, name: str, message: str, given: str | None) -> None:
+    raise Refused(422, {"detail": [{"type": kind, "loc": ["query", name], "msg": message, "input": given}]})
+
+
+def _message(text: str) -> dict[str, Any]:
+    return {"status": "success", "message": text}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server_of: StandIn
+
+    def setup(self) -> None:
+        super().setup()
+        self.server_of._open.add(self.connection)
+
+    def finish(self) -> None:
+        self.server_of._open.discard(self.connection)
+        super().finish()
+
+    def do_GET(self) -> None:
+        self._answer("GET")
+
+    def do_POST(self) -> None:
+        self._answer("POST")
+
+    def _answer(self, method: str) -> None:
+        parts = urlsplit(self.path)
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        action = json.loads(body) if body else None
+        server = self.server_of
+        with server._serial:  # one event loop, and no handler that ever gives it up
+            server.requests.append((method, parts.path, {**query, **(action or {})}))
+            planned = server.faults.get(parts.path)
+            try:
+                self._suffer(planned.pop(0) if planned else None)
+                status, answer = 200, server.handle(method, parts.path, query, action)
+            except Refused as refused:
+                status, answer = refused.args
+            except Raised:
+                status, answer = 500, "Internal Server Error"
+            except _Drop:
+                self.close_connection = True
+                return
+        self._send(status, answer)
+
+    def _suffer(self, fault: Any) -> None:
+        if fault == "500":
+            raise Raised
+        if fault == "drop":
+            raise _Drop
+        if fault is not None:
+            what, value = fault
+            if what == "hang":
+                time.sleep(value)
+            else:
+                raise Refused(200, value)
+
+    def _send(self, status: int, answer: Any) -> None:
+        text = isinstance(answer, str)
+        data = (answer if text else json.dumps(answer)).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "text/plain; charset=utf-8" if text else "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+        if status == 500:  # closed without a `Connection: close` that would say so
+            self.close_connection = True
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class _Drop(Exception):
+    pass
+
+
+# --- playing on it -----------------------------------------------------------------------------------------------
+
+
+def in_process(width: int = 180, height: int = 360) -> InProcessTransport:
+    """A phone of this process, small so that its pixels make little JSON."""
+    return InProcessTransport(Phone(PHONE_APPS, width, height), "in-process")
+
+
+class ExpertActor:
+    """Plays the scripts of the embedded phone's tasks behind the names. `unfinished` never says that it is done."""
+
+    def __init__(self, stand_ins: Sequence[StandIn], unfinished: Sequence[str] = ()) -> None:
+        self._stand_ins, self._unfinished = stand_ins, unfinished
+        self._playing: dict[str, ExpertAgent | None] = {}
+
+    async def decide(
+        self, task: Task, turns: Sequence[Turn], observation: Observation, screen: Screen, key: str
+    ) -> Decision:
+        if not turns:
+            instances = [s.suite[task.template][task.params["index"]] for s in self._stand_ins]
+            # Equal tasks are set up equally, so any server that has this one will do.
+            instance = next(i for i in instances if i.initialized and i.goal == task.instruction)
+            self._playing[key] = ExpertAgent(instance.template)
+        expert = self._playing[key]
+        action = expert.act(observation) if expert else Wait()
+        if isinstance(action, Finish) and task.template in self._unfinished:
+            self._playing[key], action = None, Wait()
+        return scripted(action)

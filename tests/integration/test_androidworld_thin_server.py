@@ -1,0 +1,279 @@
+"""docker/androidworld/server.py as a process of its own, on a made-up package `android_world` and a made-up adb.
+
+The package here has the shape that the real one is documented to have; the real one has not been met.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from conftest import free_port, listens
+
+from envs.androidworld.client import AndroidWorldClient
+from envs.androidworld.faults import EnvironmentFault, NanScore, ServerFault, Unreachable, WrongServer
+
+SERVER = Path(__file__).parents[2] / "docker" / "androidworld" / "server.py"
+PACKAGE = {
+    "__init__.py": "",
+    "env/__init__.py": "",
+    "env/env_launcher.py": """
+import os, pathlib, time
+
+class Env:
+    interaction_cache = ""
+    def reset(self, go_home): self.interaction_cache = ""
+    def execute_action(self, action): self.interaction_cache = action.text
+
+def load_and_setup_env(console_port, emulator_setup, freeze_datetime, adb_path, grpc_port):
+    while not pathlib.Path(os.environ["BOOTED"]).exists():
+        time.sleep(0.02)
+    if pathlib.Path(os.environ["BOOTED"]).read_text() == "broken":
+        raise RuntimeError("no emulator at all")
+    assert (console_port, emulator_setup, freeze_datetime) == (5554, True, True)
+    return Env()
+""",
+    "env/json_action.py": """
+import dataclasses
+
+@dataclasses.dataclass
+class JSONAction:
+    action_type: str
+    text: str = ""
+""",
+    "registry.py": """
+import threading, time
+
+class Base:
+    complexity, template = 1.25, "Say {word}."
+    threads = set()
+    def __init__(self, word): self.goal, self.initialized = f"Say {word}.", False
+    def initialize_task(self, env):
+        env.interaction_cache = ""
+        Base.threads.add(threading.get_ident())
+        if self.initialized: raise RuntimeError("is already called")
+        self.initialized = True
+    def tear_down(self, env): self.initialized = False
+    def is_successful(self, env):
+        if not self.initialized: raise RuntimeError("must be called before")
+        return int(f"Say {env.interaction_cache}." == self.goal)
+
+class Echo(Base): pass
+class Nan(Base):
+    def is_successful(self, env): return float("nan")
+class Slow(Base):
+    def initialize_task(self, env):
+        time.sleep(1.0)
+        super().initialize_task(env)
+
+class TaskRegistry:
+    def get_registry(self, family):
+        if family != "android_world": raise ValueError(family)
+        return {"Echo": Echo, "Nan": Nan, "Slow": Slow}
+""",
+    "suite_utils.py": """
+def create_suite(task_registry, n_task_combinations, seed):
+    return {name: [kind(f"{name}{seed}{i}") for i in range(n_task_combinations)]
+            for name, kind in sorted(task_registry.items())}
+""",
+}
+ADB = """#!/bin/sh
+case "$3" in
+    get-state) [ -e "$BOOTED" ] && echo device || { echo "error: device offline" >&2; exit 1; } ;;
+    exec-out) printf '[Warning] Multiple displays\\n\\211PNG\\r\\n\\032\\nthe rest' ;;
+esac
+"""
+
+
+@pytest.fixture
+def server(tmp_path):
+    """(url, the file whose existence means that the emulator has booted, the adb port that is handed on)."""
+    for name, text in PACKAGE.items():
+        path = tmp_path / "android_world" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    adb = tmp_path / "adb"
+    adb.write_text(ADB)
+    adb.chmod(0o755)
+    booted, port, adb_port = tmp_path / "booted", free_port(), free_port()
+    process = subprocess.Popen(
+        [sys.executable, str(SERVER), "--port", str(port), "--adb", str(adb), "--adb-forward", str(adb_port)],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "BOOTED": str(booted), "ANDROIDWORLD_COMMIT": "d9c569f"},
+        stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until(lambda: listens(port))
+        yield f"http://127.0.0.1:{port}", booted, adb_port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def until(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def healthy(url) -> bool:
+    try:
+        return urllib.request.urlopen(f"{url}/health", timeout=5).status == 200
+    except urllib.error.HTTPError:
+        return False
+
+
+def ask(url, work):
+    async def main():
+        client = AndroidWorldClient(url, 20.0)
+        try:
+            return await work(client)
+        finally:
+            await client.close()
+
+    return asyncio.run(main())
+
+
+def test_it_says_that_it_is_starting_and_then_serves_the_documented_routes(server):
+    url, booted, _ = server
+
+    async def early(client):
+        with pytest.raises(Unreachable, match="503: .*starting: the emulator is being set up"):
+            await client.health()
+        with pytest.raises(Unreachable):
+            await client.task_list()
+
+    ask(url, early)
+    booted.touch()
+    until(lambda: healthy(url))
+
+    async def work(client):
+        assert await client.task_list() == ["Echo", "Nan", "Slow"] and await client.task_length("Echo") == 2
+        await client.reinitialize(1, 30)
+        assert await client.task_length("Echo") == 1 and await client.goal("Echo", 0) == "Say Echo300."
+        with pytest.raises(EnvironmentFault, match="500: .*must be called before"):
+            await client.score("Echo", 0)
+        await client.initialize("Echo", 0)
+        assert await client.score("Echo", 0) == 0.0
+        await client.execute(action_type="answer", text="Echo300")
+        assert await client.score("Echo", 0) == 1.0
+        await client.reset()
+        assert await client.score("Echo", 0) == 0.0
+        with pytest.raises(EnvironmentFault, match="already called"):
+            await client.initialize("Echo", 0)
+        await client.tear_down("Echo", 0)
+        await client.initialize("Echo", 0)
+        with pytest.raises(NanScore):
+            await client.score("Nan", 0)
+        assert await client.info() == {
+            "server": "mobilerl", "commit": "d9c569f", "budgets": {"Echo": 12, "Nan": 12, "Slow": 12},
+            "screenshots": "png",
+        }  # fmt: skip
+        assert await client.screenshot() == b"\x89PNG\r\n\x1a\nthe rest"
+
+    ask(url, work)
+
+
+def test_bad_requests(server):
+    url, booted, _ = server
+    booted.touch()
+    until(lambda: healthy(url))
+
+    async def work(client):
+        with pytest.raises(WrongServer, match="400: .*Invalid task family: nope"):
+            await client.reinitialize(1, 1, "nope")
+        with pytest.raises(ServerFault, match="500: .*TypeError"):
+            await client.execute(action_type="click", nonsense=1)
+        for method, route, query, said in (
+            ("GET", "/suite/task_list", {}, "422: .*max_index is missing"),
+            ("GET", "/task/goal", {"task_type": "Echo", "task_idx": "x"}, "422: .*task_idx is 'x', not int"),
+            ("POST", "/reset", {"go_home": "perhaps"}, "422: .*go_home"),
+            ("POST", "/execute_action", {}, "422: .*the body must be an action"),
+            ("GET", "/screenshot", {}, "404: .*Not Found"),
+        ):
+            with pytest.raises(WrongServer, match=said):
+                await client._send(method, route, **query)
+
+    ask(url, work)
+
+
+def test_health_does_not_wait_for_a_set_up(server):
+    url, booted, _ = server
+    booted.touch()
+    until(lambda: healthy(url))
+
+    async def work(client):
+        setting_up = asyncio.create_task(client.initialize("Slow", 0))
+        await asyncio.sleep(0.2)
+        await client.health()
+        assert not setting_up.done()
+        await setting_up
+
+    ask(url, work)
+
+
+def test_a_phone_that_is_gone_shows_in_its_health(server):
+    url, booted, _ = server
+    booted.touch()
+    until(lambda: healthy(url))
+    booted.unlink()
+
+    async def work(client):
+        with pytest.raises(Unreachable, match="503: .*device offline"):
+            await client.health()
+
+    ask(url, work)
+
+
+def test_an_emulator_that_cannot_start_is_told_of(server):
+    url, booted, _ = server
+    booted.write_text("broken")
+
+    async def work(client):
+        for _ in range(200):
+            try:
+                await client.health()
+            except Unreachable:
+                await asyncio.sleep(0.05)
+        raise AssertionError
+
+    with pytest.raises(ServerFault, match="500: .*could not start: RuntimeError: no emulator at all"):
+        ask(url, work)
+
+
+def test_the_adb_port_is_handed_on(server):
+    sys.path.insert(0, str(SERVER.parent))
+    from forward import forward
+
+    sys.path.pop(0)
+    echo = socket.create_server(("127.0.0.1", 0))
+
+    def answer():
+        connection, _ = echo.accept()
+        with connection:
+            while data := connection.recv(1 << 16):
+                connection.sendall(data.upper())
+
+    threading.Thread(target=answer, daemon=True).start()
+    port = forward("127.0.0.1", 0, *echo.getsockname())
+    with socket.create_connection(("127.0.0.1", port)) as near:
+        sent = b"abc" * 100_000
+        sender = threading.Thread(target=lambda: (near.sendall(sent), near.shutdown(socket.SHUT_WR)))
+        sender.start()
+        got = b""
+        while data := near.recv(1 << 16):
+            got += data
+    assert got == sent.upper()
+    assert listens(server[2])
+    dead = forward("127.0.0.1", 0, "127.0.0.1", free_port())
+    with socket.create_connection(("127.0.0.1", dead)) as near:
+        assert near.recv(1) == b""
