@@ -1,0 +1,166 @@
+"""From a trace to an outcome: AndroidLab's judges, run in a process of their own with a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envs.androidlab.checkout import REPOSITORY, Checkout, CheckoutError, LabTask
+from envs.androidlab.compress import compressed_tree
+
+CHILD = Path(__file__).with_name("judge_child.py")
+TIMEOUT_S = 120.0
+MAX_REPEATS = 5
+"""A trace is read until the same action has been repeated more often than this in a row."""
+MAX_ROUNDS = 5
+"""A judge is run again with the answers to what it asked, at most so often."""
+Ask = Callable[[str, str, str], Awaitable[bool]]
+"""(question, the agent's answer, the right answer) -> whether it is right. Raises JudgeFault when it cannot tell."""
+
+
+class JudgeFault(Exception):
+    """No outcome: the judge is broken, hangs or cannot be asked. Says nothing about the agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a judge found. `steps` are the indices of the trace's lines that it judged."""
+
+    complete: bool
+    sub_goals: Mapping[str, bool]
+    steps: tuple[int, ...]
+    errors: tuple[str, ...] = ()
+    """Steps at which the judge failed; AndroidLab leaves them out."""
+
+
+class Judges:
+    """The judges of a checkout. `python` is an interpreter that has what the checkout imports."""
+
+    def __init__(self, checkout: Checkout, python: str = sys.executable, timeout_s: float = TIMEOUT_S) -> None:
+        self.checkout, self.python, self.timeout_s = checkout, python, timeout_s
+        self.own_trees = False
+        """Whether the checkout compresses the screens itself; known after `check`."""
+
+    async def check(self, tasks: Sequence[LabTask]) -> None:
+        """Imports the judges of `tasks` and makes each of them. Raises CheckoutError for the first that is wrong."""
+        modules: dict[str, list[str]] = {}
+        for task in tasks:
+            modules.setdefault(task.module, []).append(task.id)
+        try:
+            found = await self._run({"check": modules})
+        except JudgeFault as fault:
+            raise CheckoutError(f"the judges of {self.checkout.path} cannot be loaded: {fault}") from None
+        if found["problems"]:
+            raise CheckoutError(f"{self.checkout.path}: {found['problems'][0]}; {self._cure(found['problems'][0])}")
+        if not found["asks"] and any(task.kind == "query_detect" for task in tasks):
+            raise CheckoutError(
+                f"{self.checkout.path}: evaluation/ has no function detect_answer, so its answers cannot be judged; "
+                f"use the code of {REPOSITORY}, or --kind operation"
+            )
+        self.own_trees = found["dump_xml"]
+
+    def _cure(self, problem: str) -> str:
+        if "ModuleNotFoundError" in problem or "ImportError" in problem:
+            return (f"install {self.checkout.path}/requirements.txt into a virtual environment and give its "
+                    "interpreter as --judge-python")  # fmt: skip
+        return f"check out {REPOSITORY} anew, or leave the task out"
+
+    async def judge(self, task: LabTask, folder: Path, lines: Sequence[Mapping[str, Any]], ask: Ask) -> Outcome:
+        """The outcome of a trace. Raises JudgeFault when there is none."""
+        read = read_lines(lines)
+        steps = [_step(line, folder, self.own_trees) for line in read if line["xml"]]
+        if not steps:
+            raise JudgeFault("the trace has no step with a UI tree")
+        answers: list[tuple[str, str, str, bool]] = []
+        for _ in range(MAX_ROUNDS):
+            found = await self._run({
+                "module": task.module, "task_id": task.id, "steps": steps, "own_trees": self.own_trees,
+                "answers": answers,
+            })  # fmt: skip
+            if not found["asked"]:
+                return _outcome(found, [step["line"]["index"] for step in steps])
+            answers += [(*question, await ask(*question)) for question in found["asked"]]
+        raise JudgeFault(f"the judge asks about ever new answers, such as {answers[-1][:3]}")
+
+    async def _run(self, request: dict[str, Any]) -> dict[str, Any]:
+        """One run of the child, with its answer."""
+        request = {"checkout": str(self.checkout.path), **request}
+        environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
+        with tempfile.TemporaryFile() as stderr:
+            try:
+                child = await asyncio.create_subprocess_exec(
+                    self.python, str(CHILD), cwd=self.checkout.path, env=environment, start_new_session=True,
+                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=stderr,
+                )  # fmt: skip
+            except OSError as error:
+                raise JudgeFault(f"{self.python} does not start: {error.strerror}") from None
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    out, _ = await child.communicate(json.dumps(request).encode())
+            except TimeoutError:
+                await _kill(child)
+                raise JudgeFault(f"no answer within {self.timeout_s:g} s") from None
+            except BaseException:
+                await _kill(child)
+                raise
+            try:
+                return json.loads(out)
+            except ValueError:
+                raise JudgeFault(f"exit code {child.returncode}: {_last_line(stderr)}") from None
+
+
+async def _kill(child: asyncio.subprocess.Process) -> None:
+    """Ends the child and everything it started, which is a process group of its own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    await child.wait()
+
+
+def read_lines(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The lines up to where one action has been repeated more than `MAX_REPEATS` times in a row."""
+    read: list[Mapping[str, Any]] = []
+    repeats = 0
+    for line in lines:
+        same = bool(read) and line["parsed_action"] == read[-1]["parsed_action"]
+        repeats = repeats + 1 if same else 0
+        if repeats > MAX_REPEATS:
+            break
+        read.append(line)
+    return read
+
+
+def _step(line: Mapping[str, Any], folder: Path, own_trees: bool) -> dict[str, Any]:
+    """A line with its paths made absolute, and its tree unless the checkout makes that itself."""
+    path = (folder / line["xml"]).resolve()
+    tree = None
+    if not own_trees:
+        with contextlib.suppress(ValueError):  # a judge is given no tree then, as in AndroidLab
+            tree = compressed_tree(path.read_text(encoding="utf-8"))
+    whole = {**line, "xml": str(path), "image": str((folder / line["image"]).resolve())}
+    return {"line": whole, "xml": str(path), "tree": tree}
+
+
+def _outcome(found: Mapping[str, Any], indices: Sequence[int]) -> Outcome:
+    errors = tuple(f"step {indices[i]}: {text}" for i, text in found["errors"])
+    if not found["judged"]:
+        raise JudgeFault(f"the judge fails at every step; {errors[0]}")
+    final = found["final"] or {}
+    goals = {key: value for key, value in final.items() if key != "complete"}
+    return Outcome(final.get("complete", False), goals, tuple(indices[i] for i in found["judged"]), errors)
+
+
+def _last_line(stderr: Any) -> str:
+    """What the child said last, from the end of its standard error."""
+    size = stderr.seek(0, os.SEEK_END)
+    stderr.seek(max(0, size - 4096))
+    lines = stderr.read().decode(errors="replace").strip().splitlines()
+    return lines[-1].strip()[:300] if lines else "no message"

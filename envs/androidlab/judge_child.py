@@ -1,0 +1,120 @@
+"""Runs judges of an AndroidLab checkout, in a process of its own: they are the checkout's code, whatever it does.
+
+A program on the standard library alone, for any Python from 3.9 that has what the checkout imports. One JSON request on
+standard input, one JSON answer on standard output:
+
+    {"checkout": PATH, "check": {MODULE: [TASK_ID, ...]}}
+        -> {"problems": [TEXT, ...], "dump_xml": BOOL, "asks": BOOL}
+    {"checkout": PATH, "module": MODULE, "task_id": ID, "steps": [{"line", "xml", "tree"}, ...], "own_trees": BOOL,
+     "answers": [[QUESTION, ANSWER, TRUTH, BOOL], ...]}
+        -> {"final": {...} | null, "judged": [INDEX, ...], "errors": [[INDEX, TEXT], ...], "asked": [[...], ...]}
+
+A judge that wants to know whether an answer is right gets what `answers` says; a question that is not there is listed
+in `asked`, and answered with no for now.
+"""
+
+import importlib
+import inspect
+import json
+import os
+import sys
+import types
+
+TASK_MODULE = "evaluation.task"
+ASK = "detect_answer"
+
+
+def check(request):
+    """What is wrong with the judges of some tasks."""
+    problems = []
+    for module, task_ids in request["check"].items():
+        try:
+            judges = _judges(module)
+        except Exception as error:
+            problems.append("cannot import " + module + ": " + _line(error))
+            continue
+        for task_id in task_ids:
+            cls = judges.get(task_id)
+            if cls is None:
+                problems.append(module + ".function_map has no judge for task " + task_id)
+            elif not callable(getattr(cls, "judge", None)):
+                problems.append(module + ": the judge of task " + task_id + " has no method judge(xml_tree, line)")
+            else:
+                try:
+                    _make(cls)
+                except Exception as error:
+                    problems.append(module + ": the judge of task " + task_id + " cannot be made: " + _line(error))
+    own = sys.modules.get(TASK_MODULE)
+    return {"problems": problems, "dump_xml": callable(getattr(own, "dump_xml", None)), "asks": bool(_askers())}
+
+
+def run(request):
+    """One task's judge over all steps: the last step whose page is to be judged decides."""
+    judge = _make(_judges(request["module"])[request["task_id"]])
+    asked = _answer_from(request["answers"])
+    takes_path = len(inspect.signature(judge.judge).parameters) > 2
+    dump_xml = sys.modules[TASK_MODULE].dump_xml if request["own_trees"] else None
+    final, judged, errors = None, [], []
+    for i, step in enumerate(request["steps"]):
+        try:
+            tree = dump_xml(step["xml"]) if dump_xml else step["tree"]
+            arguments = (tree, step["line"], step["xml"]) if takes_path else (tree, step["line"])
+            result = judge.judge(*arguments)
+        except Exception as error:  # AndroidLab leaves such a step out, too
+            errors.append([i, _line(error)])
+            continue
+        judged.append(i)
+        if not isinstance(result, dict):
+            errors.append([i, "judge() returned " + type(result).__name__ + " and not a dict"])
+        elif result.get("judge_page", True):
+            final = {str(key): value == True for key, value in result.items() if key == "complete"} | {  # noqa: E712
+                str(key): bool(value) for key, value in result.items() if key not in ("complete", "judge_page")
+            }
+    return {"final": final, "judged": judged, "errors": errors, "asked": asked}
+
+
+def _judges(module):
+    return importlib.import_module(module).function_map
+
+
+def _make(cls):
+    """Judges are made with a key or with the settings of the answer judge, which they are not to use."""
+    return cls(types.SimpleNamespace(judge_model="", api_key="", api_base=""))
+
+
+def _askers():
+    """Every module of the checkout that holds the function with which answers are judged."""
+    return [m for name, m in list(sys.modules.items()) if name.startswith("evaluation") and hasattr(m, ASK)]
+
+
+def _answer_from(answers):
+    known = {tuple(question): verdict for *question, verdict in answers}
+    asked = []
+
+    def detect_answer(question, model_answer, standard_answer, *_, **__):
+        key = (str(question), str(model_answer), str(standard_answer))
+        if key not in known and list(key) not in asked:
+            asked.append(list(key))
+        return known.get(key, False)
+
+    for module in _askers():
+        setattr(module, ASK, detect_answer)
+    return asked
+
+
+def _line(error):
+    return " ".join((type(error).__name__ + ": " + str(error)).split())[:300]
+
+
+def main():
+    answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what the checkout prints is no answer
+    request = json.load(sys.stdin)
+    sys.path[0] = request["checkout"]  # in place of this program's folder
+    json.dump(check(request) if "check" in request else run(request), answer)
+    answer.flush()
+    os._exit(0)  # threads and exit handlers of the checkout are none of ours
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""What an episode leaves on disk while it is played, in the shape AndroidLab's judges read.
+
+<folder>/trace.jsonl    one line per step, written when its action has been carried out
+<folder>/Screen/0.png   the screen before the action of step 0
+<folder>/xml/0.xml      its UI tree; not there when there was none to be had
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from envs.androidlab.phone import Seen
+from envs.base import COORD_MAX, Action, Finish, Invalid, Launch, LongPress, Swipe, Tap, Type
+
+TRACE = "trace.jsonl"
+_NAMES = {"tap": "Tap", "long_press": "Long Press", "swipe": "Swipe", "type": "Type", "launch": "Launch",
+          "back": "Press Back", "home": "Press Home", "enter": "Press Enter", "wait": "Wait"}  # fmt: skip
+
+
+class TraceWriter:
+    """One episode's folder. What an earlier try left there is removed first."""
+
+    def __init__(self, folder: Path, task_id: str, instruction: str) -> None:
+        self.folder, self._task_id, self._instruction = folder, task_id, instruction
+        self._line: dict[str, Any] = {}
+        if folder.exists():
+            shutil.rmtree(folder)
+        for part in ("Screen", "xml"):
+            (folder / part).mkdir(parents=True)
+
+    def seen(self, index: int, screen: Seen, command: dict[str, str]) -> None:
+        """A screen, and what the task's query said at it. Paths in the trace are relative to its folder."""
+        (self.folder / "Screen" / f"{index}.png").write_bytes(screen.screenshot)
+        if screen.xml:
+            (self.folder / "xml" / f"{index}.xml").write_text(screen.xml, encoding="utf-8", errors="replace")
+        self._line = {
+            "trace_id": self._task_id,
+            "index": index,
+            "target": self._instruction,
+            "image": f"Screen/{index}.png",
+            "xml": f"xml/{index}.xml" if screen.xml else None,
+            "ac_xml": None,
+            "current_activity": screen.package,
+            "window": [screen.width, screen.height],
+        }
+        if command:
+            self._line["command"] = command
+
+    def acted(self, action: Action, apps: dict[str, str]) -> None:
+        """The action taken on the screen seen last. `apps` maps names to packages."""
+        width, height = self._line["window"]
+        line = self._line | {"parsed_action": parsed_action(action, width, height, apps)}
+        with open(self.folder / TRACE, "a", encoding="ascii") as f:
+            f.write(json.dumps(line) + "\n")
+
+
+def parsed_action(action: Action, width: int, height: int, apps: dict[str, str]) -> dict[str, Any]:
+    """An action in AndroidLab's form, with points in pixels of a `width` x `height` screen."""
+
+    def point(x: int, y: int) -> list[int]:
+        return [x * width // COORD_MAX, y * height // COORD_MAX]
+
+    if isinstance(action, Finish):
+        return {"operation": "finish", "action": "finish", "kwargs": {"message": action.message}}
+    if isinstance(action, Invalid):
+        return {"operation": "invalid", "action": "invalid", "kwargs": {"reason": action.reason}}
+    said: dict[str, Any] = {"operation": "do", "action": _NAMES[action.kind]}
+    if isinstance(action, Tap | LongPress):
+        said["kwargs"] = {"element": point(action.x, action.y)}
+    elif isinstance(action, Swipe):
+        said["kwargs"] = {"element": point(action.x, action.y), "end": point(action.x2, action.y2)}
+    elif isinstance(action, Type):
+        said["kwargs"] = {"text": action.text}
+    elif isinstance(action, Launch):
+        said["kwargs"] = {"package": apps.get(action.app, action.app)}
+    return said
+
+
+def read_trace(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a trace; none where there is no file. A last line that was cut short is left out."""
+    path = folder / TRACE
+    if not path.is_file():
+        return []
+    whole = path.read_text(encoding="ascii").split("\n")[:-1]
+    return [json.loads(line) for line in whole]

@@ -1,0 +1,204 @@
+"""One AndroidLab evaluation, from a checkout and devices to results.json.
+
+An evaluation that was stopped goes on where it was; tasks that had errors are tried again. A task whose judge failed is
+judged again without being played again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from envs.androidlab.checkout import OPERATION, QUERY, TASKS, Checkout, LabTask
+from envs.androidlab.env import AndroidLabEnv, LabSettings
+from envs.androidlab.judge import Judges
+from envs.androidlab.phone import DATE, LOCATION
+from envs.base import InfraError, MobileEnv, Observation, Task
+from mobilerl import __version__
+from mobilerl.config import ConfigError
+from mobilerl.eval.androidlab_answers import AnswerJudge, NoAnswerJudge
+from mobilerl.eval.androidlab_devices import Address, OpenedPhone, open_phones
+from mobilerl.eval.androidlab_grader import Grader, graded, record_of
+from mobilerl.eval.androidlab_results import androidlab_results
+from mobilerl.eval.androidlab_store import Record, Store
+from mobilerl.eval.policies import Player
+from mobilerl.eval.report import write_results
+from mobilerl.eval.run import RESULTS
+from mobilerl.rollout.collector import Collector, CollectorSettings
+from mobilerl.rollout.episode import EpisodeSettings
+
+T = TypeVar("T")
+STEP_S, SETUP_S, JUDGING_S = 60.0, 240.0, 600.0
+"""What an episode's deadline allows for: every step beside its pause, the set-up, and the judge."""
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is played and how. `retries`: of an episode whose device failed, on another device if there is one."""
+
+    tasks: tuple[LabTask, ...]
+    mode: str
+    """`xml`: the model reads the screen's text; `screenshot`: it sees pictures as well."""
+    rounds: int = 25
+    settings: LabSettings = LabSettings()
+    snapshot: str = ""
+    retries: int = 3
+    max_invalid: int = 3
+
+    @property
+    def deadline_s(self) -> float:
+        return SETUP_S + self.settings.launch_wait_s + self.rounds * (self.settings.interval_s + STEP_S) + JUDGING_S
+
+
+def evaluate(checkout: Checkout, plan: Plan, player: Player, addresses: Sequence[Address], judges: Judges,
+             answers: AnswerJudge | None, out: Path, say: Say = print) -> dict[str, Any]:  # fmt: skip
+    """Plays and judges what `out` does not hold yet, and writes `out/results.json`; returns its content.
+
+    Raises ConfigError and CheckoutError (both ValueError) before anything is played for whatever cannot be used.
+    """
+    return asyncio.run(_evaluate(checkout, plan, player, addresses, judges, answers, out, say))
+
+
+async def _evaluate(checkout: Checkout, plan: Plan, player: Player, addresses: Sequence[Address], judges: Judges,
+                    answers: AnswerJudge | None, out: Path, say: Say) -> dict[str, Any]:  # fmt: skip
+    try:
+        await judges.check(plan.tasks)
+        await _check_answers(plan, answers)
+        packages = sorted({task.package for task in plan.tasks})
+        phones = await asyncio.to_thread(open_phones, addresses, checkout.apps, packages, plan.snapshot)
+        protocol = protocol_of(checkout, plan, player, phones, judges, answers)
+        store = Store(out)
+        store.begin(protocol)
+        grader = Grader(judges, plan.tasks, (answers or NoAnswerJudge()).ask)
+        records = await _gone_on_with(store, plan, grader, say)
+        left = [task for task in plan.tasks if task.id not in records]
+        run = _Run(plan, player, store, grader, say)
+        if left:
+            envs = [run.env(opened, checkout.apps) for opened in phones]
+            records |= await run.play(envs, left, len(records))
+    finally:
+        if answers is not None:
+            await answers.close()
+        if player.server is not None:
+            await player.server.close()
+    results = androidlab_results(protocol, plan.tasks, records, checkout.human_lengths, run.faults) | player.extras()
+    write_results(out / RESULTS, results)
+    return results
+
+
+async def _check_answers(plan: Plan, answers: AnswerJudge | None) -> None:
+    queries = sum(task.kind == QUERY for task in plan.tasks)
+    if answers is not None:
+        await answers.check()
+    elif queries:
+        raise ConfigError(f"{queries} of the tasks are queries whose answers a model judges: give --judge-url and "
+                          f"--judge-model, or leave them out with --kind {OPERATION}")  # fmt: skip
+
+
+async def _gone_on_with(store: Store, plan: Plan, grader: Grader, say: Say) -> dict[str, Record]:
+    """What an earlier start has played. Where the judge failed then, it is asked again."""
+    records = {task.id: record for task in plan.tasks if (record := store.read(task.id)) is not None}
+    if records:
+        say(f"going on: {len(records)} of {len(plan.tasks)} tasks have been played")
+    for task_id, record in records.items():
+        if record.fault:
+            records[task_id] = graded(record, await grader.grade(task_id, store.folder(task_id)))
+            store.write(records[task_id])
+    return records
+
+
+# --- playing -----------------------------------------------------------------------------------------------------
+
+
+class _Run:
+    """The episodes of one start. `faults` holds the last fault of each task that met one."""
+
+    def __init__(self, plan: Plan, player: Player, store: Store, grader: Grader, say: Say) -> None:
+        self.plan, self.player, self.store, self.grader, self.say = plan, player, store, grader, say
+        self.faults: dict[str, str] = {}
+
+    def env(self, opened: OpenedPhone, apps: Mapping[str, str]) -> MobileEnv:
+        return _NotingEnv(
+            self.faults, opened.device_id, opened.phone, apps, self.store.tasks, self.grader.score, self.plan.settings
+        )
+
+    async def play(self, envs: Sequence[MobileEnv], tasks: Sequence[LabTask], before: int) -> dict[str, Record]:
+        """The records of the tasks that were played to their end, each on disk before the next is waited for."""
+        plan, player, records = self.plan, self.player, {}
+        settings = CollectorSettings(
+            group_size=1, max_retries=plan.retries, min_group=0.0,
+            episode=EpisodeSettings(plan.max_invalid, plan.deadline_s),
+        )  # fmt: skip
+        async with Collector(envs, player.actor, settings, player.poke) as collector:
+            player.connect(collector)
+            for task in tasks:
+                await collector.dispatch(task.task(plan.rounds), task.id)
+            async for group in collector.ready(len(tasks)):
+                trajectory = group.trajectories[0]
+                record = record_of(trajectory, self.grader.grades[trajectory.task.id])
+                self.store.write(record)
+                records[record.task_id] = record
+                self.say(f"{before + len(records)}/{len(plan.tasks)} {record.task_id}: {_told(record)}")
+        return records
+
+
+class _NotingEnv(AndroidLabEnv):
+    """Notes which task met which fault: the collector keeps only that it was lost."""
+
+    def __init__(self, faults: dict[str, str], *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._faults, self._played = faults, ""
+
+    async def reset(self, task: Task) -> Observation:
+        self._played = task.id
+        return await super().reset(task)
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        try:
+            return await super()._call(work)
+        except InfraError as fault:
+            self._faults[self._played] = str(fault)
+            raise
+
+
+def _told(record: Record) -> str:
+    if record.fault:
+        return f"not judged: {record.fault}"
+    verdict = "completed" if record.complete else "not completed"
+    met = sum(record.sub_goals.values())
+    return f"{verdict}, {met} of {len(record.sub_goals)} sub-goals, {record.steps} steps ({record.status})"
+
+
+# --- protocol ----------------------------------------------------------------------------------------------------
+
+
+def protocol_of(checkout: Checkout, plan: Plan, player: Player, phones: Sequence[OpenedPhone], judges: Judges,
+                answers: AnswerJudge | None) -> dict[str, Any]:  # fmt: skip
+    """Everything that affects the score, in plain JSON values."""
+    located = all(opened.located for opened in phones)
+    return {
+        "mobilerl": __version__,
+        "androidlab_commit": checkout.commit,
+        "tasks": [task.id for task in plan.tasks],
+        "tasks_of_benchmark": f"{len(plan.tasks)} of {TASKS}",
+        "mode": plan.mode,
+        "rounds": plan.rounds,
+        "interval_s": plan.settings.interval_s,
+        "start": "in_app" if plan.settings.launch else "home",
+        "launch_wait_s": plan.settings.launch_wait_s if plan.settings.launch else 0.0,
+        "clean_state": f"snapshot {plan.snapshot}" if plan.snapshot else "none: tasks see what earlier ones left",
+        "date": f"{DATE} 12:00; the device's own for map.me",
+        "location": LOCATION if located else "the device's own",
+        "screen": sorted({opened.screen for opened in phones}),
+        "type_action": "replaces the text, no Enter",
+        "judge_trees": "of the checkout" if judges.own_trees else "mobilerl's version 1",
+        "deadline_s": plan.deadline_s,
+        "max_invalid": plan.max_invalid,
+        "retries": plan.retries,
+        **(answers.protocol() if answers else {"judge.model": None}),
+        **player.protocol,
+    }

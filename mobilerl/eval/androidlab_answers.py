@@ -1,0 +1,100 @@
+"""Whether an agent's answer to a query is right, by a language model behind any OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+from envs.androidlab.judge import JudgeFault
+from mobilerl.config import ConfigError, validate
+from mobilerl.judge.client import ChatClient, Refused, Unreachable
+from mobilerl.judge.settings import JudgeSection
+
+TRIES = 6
+"""Times a verdict is asked for before there is none."""
+MAX_TOKENS = 512
+PROMPT = """\
+Decide whether an answer to a question is right. The reference answer is known to be right. An answer that says the \
+same in other words, with more detail or in another notation is right; one that leaves out or contradicts something \
+in the reference answer is wrong.
+
+Question: {question}
+
+Answer: {answer}
+
+Reference answer: {truth}
+
+Reply with [True] if the answer is right and with [False] if it is wrong."""
+AGAIN = "Reply with exactly [True] or [False]."
+
+_BRACKETED = re.compile(r"\[\s*(true|false)\s*\]", re.IGNORECASE)
+_WORD = re.compile(r"\b(true|false)\b", re.IGNORECASE)
+
+
+class AnswerJudge:
+    """Belongs to the event loop in which it is first used. Counts what it asked in `client.usage`."""
+
+    def __init__(self, url: str, model: str, timeout_s: float = 120.0) -> None:
+        fields = {"url": url, "model": model, "max_tokens": MAX_TOKENS, "timeout_s": timeout_s}
+        self.client = ChatClient(validate(JudgeSection, fields, "--judge-url, --judge-model"))
+
+    async def ask(self, question: str, answer: str, truth: str) -> bool:
+        """Raises JudgeFault when the endpoint gives no verdict, ConfigError when it will never give one."""
+        messages: list[dict[str, str]] = [_message("user", _prompt(question, answer, truth))]
+        said = ""
+        for _ in range(TRIES):
+            try:
+                reply = await self.client.ask(messages)
+            except (Unreachable, Refused) as fault:
+                raise JudgeFault(f"the answer judge {fault}") from None
+            said = reply.text
+            if (verdict := read_verdict(said)) is not None:
+                return verdict
+            messages = [messages[0], _message("assistant", said or "..."), _message("user", AGAIN)]
+        raise JudgeFault(f"the answer judge gave no verdict in {TRIES} tries, but {' '.join(said.split())[:80]!r}")
+
+    async def check(self) -> None:
+        """One question with an obvious answer. Raises ConfigError with the cure when it is not answered rightly."""
+        s = self.client.settings
+        try:
+            right = await self.ask("What is the capital of France?", "It is Paris.", "Paris")
+        except JudgeFault as fault:
+            raise ConfigError(f"{fault}; start the server or correct --judge-url {s.url}") from None
+        if not right:
+            raise ConfigError(f"--judge-model {s.model} takes Paris for a wrong capital of France; use another model")
+
+    async def close(self) -> None:
+        await self.client.close()
+
+    def protocol(self) -> dict[str, Any]:
+        """Everything that affects a verdict."""
+        return {"judge.model": self.client.settings.model, "judge.prompt_hash": PROMPT_HASH, "judge.tries": TRIES,
+                "judge.sampling": dict(self.client.sampling)}  # fmt: skip
+
+
+class NoAnswerJudge:
+    """Stands in where no endpoint was given."""
+
+    async def ask(self, question: str, answer: str, truth: str) -> bool:
+        raise JudgeFault("the judge asks whether an answer is right; give --judge-url and --judge-model")
+
+
+PROMPT_HASH = hashlib.sha256((PROMPT + "\0" + AGAIN).encode()).hexdigest()[:16]
+
+
+def read_verdict(text: str) -> bool | None:
+    """The verdict of a reply; None when it names none or both. What stands in brackets counts first."""
+    for form in (_BRACKETED, _WORD):
+        said = {word.lower() for word in form.findall(text)}
+        if said:
+            return said == {"true"} if len(said) == 1 else None
+    return None
+
+
+def _prompt(question: str, answer: str, truth: str) -> str:
+    return PROMPT.format(question=question, answer=answer, truth=truth)
+
+
+def _message(role: str, text: str) -> dict[str, str]:
+    return {"role": role, "content": text}

@@ -1,0 +1,102 @@
+"""From `--serial` words to phones that are known to be fit for AndroidLab, before anything is played on them.
+
+Every check raises ConfigError with one line that says what to do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from envs.androidlab.phone import LabPhone, console_of
+from envs.base import InfraError
+from mobilerl.config import ConfigError
+
+_SERVER = re.compile(r"(.+):([0-9]{1,5})")
+_SNAPSHOT = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`SERIAL[@ADB_HOST:ADB_PORT]`: a device of this machine's adb server, or of another one."""
+
+    serial: str
+    host: str | None = None
+    port: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        serial, _, server = text.partition("@")
+        match = _SERVER.fullmatch(server)
+        if not serial or (server and match is None) or text.endswith("@"):
+            raise ConfigError(f"--serial {text!r} is not SERIAL[@ADB_HOST:ADB_PORT], as in emulator-5554")
+        return cls(serial, match[1], int(match[2])) if match else cls(serial)
+
+    def __str__(self) -> str:
+        return self.serial if self.host is None else f"{self.serial}@{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedPhone:
+    """`screen` is its size as WIDTHxHEIGHT; `located` says whether it can be given a location."""
+
+    device_id: str
+    phone: LabPhone
+    screen: str
+    located: bool
+
+
+def parse_addresses(texts: Sequence[str]) -> list[Address]:
+    addresses = [Address.parse(text) for text in texts]
+    if not addresses:
+        raise ConfigError("--serial ADB_SERIAL is missing: it says on which devices to play; `adb devices` lists them")
+    for i, address in enumerate(addresses):
+        if address in addresses[:i]:
+            raise ConfigError(f"--serial {address} is there twice; one device plays one episode at a time")
+    return addresses
+
+
+def open_phones(
+    addresses: Sequence[Address], apps: Mapping[str, str], packages: Sequence[str], snapshot: str = ""
+) -> list[OpenedPhone]:
+    """`packages` are the apps the chosen tasks use: a device without one of them is refused."""
+    try:
+        import envs.androidlab.adb  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(f"AndroidLab is played over adb ({error}): pip install 'mobilerl[androidlab]'") from None
+    if snapshot and not _SNAPSHOT.fullmatch(snapshot):
+        raise ConfigError(f"--snapshot {snapshot!r} is no name of a snapshot; `adb emu avd snapshot list` shows them")
+    return [_open(address, apps, packages, snapshot) for address in addresses]
+
+
+def _open(address: Address, apps: Mapping[str, str], packages: Sequence[str], snapshot: str) -> OpenedPhone:
+    from envs.androidlab.adb import LabTransport
+
+    console = console_of(address.serial, address.host)
+    if snapshot and console is None:
+        raise ConfigError(f"--snapshot: {address} is no emulator with a console (emulator-5554); leave --snapshot out")
+    transport = LabTransport(address.serial, address.host, address.port)
+    phone = LabPhone(transport, apps, transport.root, console, snapshot)
+    try:
+        phone.connect()
+    except InfraError as fault:
+        raise ConfigError(f"--serial {fault}; start the device, and see `adb devices`") from None
+    try:
+        phone.become_root()
+    except InfraError as fault:
+        raise ConfigError(f"--serial {fault}; use a device that can be root, such as AndroidLab's AVD") from None
+    try:
+        if console is not None and snapshot not in console.command("avd snapshot list"):
+            raise ConfigError(f"--snapshot: {address} has no snapshot {snapshot!r}; see `adb emu avd snapshot list`")
+    except InfraError as fault:
+        raise ConfigError(f"--serial {address}: {fault}; the emulator's console must be reachable, with its token in "
+                          "~/.emulator_console_auth_token") from None  # fmt: skip
+    try:
+        installed = set(phone.device.look("pm", "list", "packages").split())
+        width, height = phone.device.size()
+    except InfraError as fault:
+        raise ConfigError(f"--serial {fault}; restart the device") from None
+    if missing := next((p for p in packages if f"package:{p}" not in installed), None):
+        raise ConfigError(f"--serial {address} has no app {missing}; use AndroidLab's AVD, or other apps (--app)")
+    return OpenedPhone(str(address), phone, f"{width}x{height}", console is not None)

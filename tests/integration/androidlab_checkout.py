@@ -1,0 +1,156 @@
+"""A small checkout with AndroidLab's layout, task files and kinds of judges, for the embedded phone's apps."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+SETTINGS = """\
+APP: Settings
+package: com.android.settings
+tasks:
+  - task_id: setting_0
+    category: Network
+    task: Switch airplane mode on
+    metric_type: operation
+    metric_func: evaluation.tasks.setting
+    adb_query: adb shell settings get global airplane_mode_on
+  - task_id: setting_1
+    category: Network
+    task: Show the page about the network with Wi-Fi switched off
+    metric_type: operation
+    metric_func: evaluation.tasks.setting
+  - task_id: setting_2
+    category: Time
+    task: Which time zone is the phone in
+    metric_type: query_detect
+    metric_func: evaluation.tasks.setting
+    adb_query: adb shell 'getprop persist.sys.timezone'
+"""
+CLOCK = """\
+APP: Clock
+package: com.android.deskclock
+tasks:
+  - task_id: clock_1
+    task: Open the clock
+    metric_type: operation
+    metric_func: evaluation.clock
+"""
+TASK = '''\
+import json
+
+from evaluation.definition import *
+from evaluation.utils import *
+
+
+class SingleTask:
+    """What every judge is made from."""
+
+    def __init__(self, args):
+        self.args, self.truth = args, None
+
+    def check_answer(self, line):
+        action = line["parsed_action"]
+        if action["action"] != "finish" or self.truth is None:
+            return False
+        return bool(detect_answer(line["target"], action["kwargs"]["message"], self.truth, self.args))
+'''
+DETECT = """\
+def detect_answer(question, model_answer, standard_answer, args):
+    raise RuntimeError("the checkout's own answer judge must never be asked")
+"""
+UTILS = '''\
+def switch(tree, label):
+    """The name of the row with this label; None where there is none."""
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            if any(inner.endswith(";" + label + " ") for inner in value):
+                return name
+            if found := switch(value, label):
+                return found
+    return None
+'''
+SETTING_JUDGES = """\
+from evaluation.task import *
+
+
+class AirplaneMode(SingleTask):
+    def judge(self, tree, line):
+        on = line["command"]["adb shell settings get global airplane_mode_on"] == "1"
+        return {"judge_page": True, "1": on, "complete": on}
+
+
+class WifiOff(SingleTask):
+    def judge(self, tree, line):
+        row = switch(tree, "Wi-Fi")
+        if row is None:
+            return {"judge_page": False}
+        off = "unchecked" in row
+        return {"judge_page": True, "1": True, "2": off, "complete": off}
+
+
+class TimeZone(SingleTask):
+    def judge(self, tree, line):
+        self.truth = line["command"]["adb shell 'getprop persist.sys.timezone'"]
+        if line["parsed_action"]["action"] != "finish":
+            return {"judge_page": False}
+        right = self.check_answer(line)
+        return {"judge_page": True, "1": right, "complete": right}
+"""
+SETTING_MAP = """\
+from .setting import *
+
+print("the judges of the settings are loaded")  # noise, as many checkouts make
+function_map = {"setting_0": AirplaneMode, "setting_1": WifiOff, "setting_2": TimeZone}
+"""
+CLOCK_JUDGES = '''\
+from evaluation.task import *
+
+
+class Opened(SingleTask):
+    """Takes the path of the dump as well."""
+
+    def judge(self, tree, line, xml_path):
+        with open(xml_path, encoding="utf-8") as f:
+            opened = "com.android.deskclock" in f.read()
+        return {"judge_page": True, "1": opened, "complete": opened}
+
+
+function_map = {"clock_1": Opened}
+'''
+LENGTHS = {"setting_0": 3, "setting_1": 3, "setting_2": 1}
+
+
+def make_checkout(path: Path) -> Path:
+    """A checkout with four tasks, under git."""
+    files = {
+        "config/setting.yaml": SETTINGS,
+        "config/clock.yaml": CLOCK,
+        "definition.py": DETECT,
+        "task.py": TASK,
+        "utils.py": UTILS,
+        "tasks/setting/__init__.py": SETTING_MAP,
+        "tasks/setting/setting.py": SETTING_JUDGES,
+        "tasks/clock.py": CLOCK_JUDGES,
+        "tasks/human_lengths/ground_truth_length.json": json.dumps(LENGTHS),
+    }
+    for name, text in files.items():
+        file = path / "evaluation" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    for words in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "tasks")):
+        identity = ("-c", "user.name=tests", "-c", "user.email=tests@localhost")
+        subprocess.run(["git", *identity, "-C", str(path), *words], check=True)
+    return path
+
+
+def add_task(path: Path, task_id: str, judge: str, kind: str = "operation") -> None:
+    """One more task of the Clock app, whose judge is a class `Judge` in the source `judge`."""
+    folder = path / "evaluation"
+    (folder / "config" / f"{task_id}.yaml").write_text(
+        f"APP: Clock\npackage: com.android.deskclock\ntasks:\n  - task_id: {task_id}\n    task: Do {task_id}\n"
+        f"    metric_type: {kind}\n    metric_func: evaluation.tasks.{task_id}\n"
+    )
+    source = f"from evaluation.task import *\n\n\n{judge}\n\n\nfunction_map = {{'{task_id}': Judge}}\n"
+    (folder / "tasks" / f"{task_id}.py").write_text(source)

@@ -1,0 +1,358 @@
+"""`mobilerl eval androidlab`: whole evaluations over a real adb server, and what is refused at their start."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from androidlab_checkout import add_task, make_checkout
+
+from envs.androidlab.adb import LabTransport
+from envs.androidlab.phone import LabPhone
+from envs.base import InfraError
+from envs.console import Console
+from envs.phone.console import Console as EmulatorConsole
+from mobilerl.commands import evaluate_androidlab
+
+WORDS = ("--interval", "0", "--launch-wait", "0", "--retries", "1")
+JUDGE, AGENT = "judge-1", "agent-1"
+
+
+def run(*words):
+    """The command as `mobilerl eval` runs it; errors are raised."""
+    parser = argparse.ArgumentParser()
+    suites = parser.add_subparsers()
+    evaluate_androidlab.add(suites, argparse.ArgumentParser(add_help=False))
+    args, settings = parser.parse_known_args(["androidlab", *map(str, words)])
+    return args.run(args, settings)
+
+
+class Endpoint:
+    """An OpenAI-compatible server with a model that plays and one that judges. `said` holds what both were asked."""
+
+    def __init__(self):
+        self.said: dict[str, list[dict]] = {JUDGE: [], AGENT: []}
+        self.verdict = None
+        self.play = play
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.answer({"object": "list", "data": [{"id": name} for name in endpoint.said]})
+
+            def do_POST(self):
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                text = endpoint.reply(asked)
+                if text is None:
+                    return self.send_error(404)
+                message = {"role": "assistant", "content": text}
+                self.answer({"id": "1", "object": "chat.completion", "created": 1, "model": asked["model"],
+                             "choices": [{"index": 0, "finish_reason": "stop", "message": message}]})  # fmt: skip
+
+            def answer(self, body):
+                data = json.dumps(body).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def reply(self, asked):
+        """None refuses. A first question that is about no task is not counted."""
+        playing = asked["model"] == AGENT
+        if playing and len(asked["messages"]) == 1:
+            return "yes"
+        self.said[asked["model"]].append(asked)
+        return self.play(asked) if playing else self.judge(asked)
+
+    def judge(self, asked):
+        prompt = text_of(asked["messages"][0])
+        answer, truth = (re.search(rf"^{name}: (.*)$", prompt, re.M)[1] for name in ("Answer", "Reference answer"))
+        return f"[{truth in answer}]" if self.verdict is None or "France" in prompt else self.verdict
+
+
+def text_of(message):
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(p.get("text", "") for p in content)
+
+
+def play(asked):
+    """Knows its way: reads the goal and the listed elements, and answers with one action."""
+    goal, screen = text_of(asked["messages"][1]), text_of(asked["messages"][-1])
+    wanted = {"airplane": ("Airplane mode", "unchecked"), "Wi-Fi": ("Wi-Fi", " checked")}
+    for word, (label, state) in wanted.items():
+        if word not in goal:
+            continue
+        for name in (label, "Network & internet"):
+            line = next((x for x in screen.splitlines() if f";{name};" in x and "click" in x), None)
+            if line and (name != label or state in line):
+                return f'<think>{name}</think><answer>do(action="Tap", element={line.rpartition(";")[2]})</answer>'
+        return '<think>done</think><answer>finish(message="done")</answer>'
+    return '<think>I know</think><answer>finish(message="It is UTC.")</answer>'
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    return make_checkout(tmp_path_factory.mktemp("checkout") / "Android-Lab")
+
+
+@pytest.fixture
+def endpoint(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    endpoint = Endpoint()
+    yield endpoint
+    endpoint.server.shutdown()
+    endpoint.server.server_close()
+
+
+@pytest.fixture
+def serials(adb, phones):
+    """Words for two devices on the tests' adb server."""
+    return [f"{phones().serial}@127.0.0.1:{adb.port}" for _ in range(2)]
+
+
+def served(endpoint):
+    return ("--model", endpoint.url, "--model-name", AGENT, "--judge-url", endpoint.url, "--judge-model", JUDGE)
+
+
+def results(out):
+    return json.loads((out / "results.json").read_text())
+
+
+@pytest.mark.parametrize("mode, pictures", [("xml", 0), ("screenshot", 2)])
+def test_a_whole_evaluation(checkout, serials, endpoint, tmp_path, mode, pictures, capsys):
+    out = tmp_path / "out"
+    words = ("--android-lab", checkout, "--serial", *serials, "--mode", mode, "--out", out, *served(endpoint), *WORDS)
+    assert run(*words) == 0
+    found = results(out)
+    assert (found["trials"], found["successes"], found["errors"]) == (4, 4, 0), found["instances"]
+    by_id = {e["task_id"]: e for e in found["instances"]}
+    # Settings, Network & internet, switch, then a look at it: two taps and a finish.
+    assert [by_id[f"setting_{i}"]["judged_steps"] for i in range(3)] == [3, 3, 1]
+    assert by_id["setting_1"]["sub_goals"] == {"1": True, "2": True}
+    assert found["metrics"] == {"SR": 100.0, "Sub-SR": 100.0, "RRR": 100.0, "ROR": 100.0}
+    assert found["without_human_length"] == ["clock_1"]
+
+    protocol = found["protocol"]
+    assert re.fullmatch("[0-9a-f]{40}", protocol["androidlab_commit"])
+    assert (protocol["mode"], protocol["rounds"], protocol["interval_s"]) == (mode, 25, 0.0)
+    assert (protocol["judge.model"], protocol["model"]) == (JUDGE, AGENT)
+    assert protocol["max_pixels"] == 500_000 and protocol["agent.screenshots"] == pictures
+    assert protocol["tasks_of_benchmark"] == "4 of 138" and protocol["screen"] == ["360x720"]
+    assert protocol["judge_trees"] == "mobilerl's version 1" and protocol["temperature"] == 0.0
+    assert "prompt_hash" in protocol and "judge.prompt_hash" in protocol
+
+    shown = [sum(p["type"] == "image_url" for p in m["content"]) for a in endpoint.said[AGENT] for m in a["messages"]
+             if not isinstance(m["content"], str)]  # fmt: skip
+    assert (sum(shown) > 0) is (mode == "screenshot")
+    assert len(endpoint.said[JUDGE]) == 2  # one at the start, one about the only query
+    trace = (out / "tasks/setting_0/trace.jsonl").read_text().splitlines()
+    line = json.loads(trace[-1])
+    assert line["command"] == {"adb shell settings get global airplane_mode_on": "1"}
+    assert (out / "tasks/setting_0" / line["image"]).is_file() and (out / "tasks/setting_0" / line["xml"]).is_file()
+    episode = json.loads((out / "tasks/setting_2/episode.json").read_text())
+    assert episode["replies"] == ['<think>I know</think><answer>finish(message="It is UTC.")</answer>']
+    assert "SR 100.00" in capsys.readouterr().out
+
+    # Nothing is played twice, and another protocol is refused.
+    asked = len(endpoint.said[AGENT])
+    assert run(*words) == 0 and results(out) == found and len(endpoint.said[AGENT]) == asked
+    with pytest.raises(ValueError, match="was played with rounds = 25 and not 7; choose another --out"):
+        run(*words, "--rounds", "7")
+
+
+def test_an_interrupted_evaluation_goes_on(checkout, serials, endpoint, tmp_path):
+    out = tmp_path / "out"
+    words = (
+        "--android-lab",
+        checkout,
+        "--serial",
+        serials[0],
+        "--mode",
+        "xml",
+        "--out",
+        out,
+        *served(endpoint),
+        *WORDS,
+    )
+    asked = []
+
+    def stop(request):
+        asked.append(text_of(request["messages"][1]))
+        if len(asked) > 2:
+            return None  # refused, in mid-episode
+        return play(request)
+
+    endpoint.play = stop
+    with pytest.raises(ValueError, match=f"{endpoint.url}"):
+        run(*words)
+    played = sorted(p.parent.name for p in out.glob("tasks/*/episode.json"))
+    assert played == ["clock_1"] and not (out / "results.json").exists()
+    assert len((out / "tasks/setting_0/trace.jsonl").read_text().splitlines()) == 1  # what there is of it is on disk
+
+    endpoint.play = play
+    before = len(endpoint.said[AGENT])
+    run(*words)
+    assert results(out)["successes"] == 4
+    goals = {text_of(a["messages"][1]).splitlines()[0] for a in endpoint.said[AGENT][before:]}
+    assert len(goals) == 3 and not any("Clock" in goal for goal in goals)
+
+
+def test_errors_are_no_failures_and_are_tried_again(checkout, serials, endpoint, phones, tmp_path):
+    out = tmp_path / "out"
+    path = make_checkout(tmp_path / "lab")
+    add_task(path, "clock_2", "class Judge(SingleTask):\n    def judge(self, tree, line):\n        raise OSError('no')")
+    words = ("--android-lab", path, "--serial", serials[0], "--mode", "xml", "--out", out, *served(endpoint), *WORDS)
+    endpoint.verdict = "I would rather not say."
+    run(*words)
+    found = results(out)
+    assert (found["trials"], found["successes"], found["errors"]) == (3, 3, 2)
+    assert found["success_rate"] == 1.0 and found["success_rate_errors_as_zero"] == 3 / 5
+    assert found["errors_by_kind"] == {"device": 0, "judge": 2}
+    errors = {e["task_id"]: e["error"] for e in found["instances"] if e["error"]}
+    assert "gave no verdict in 6 tries, but 'I would rather not say.'" in errors["setting_2"]
+    assert "fails at every step; step 0: OSError: no" in errors["clock_2"]
+    assert len(endpoint.said[JUDGE]) == 1 + 6
+
+    # They are judged again, not played again.
+    endpoint.verdict = None
+    judge = path / "evaluation/tasks/clock_2.py"
+    judge.write_text(judge.read_text().replace("raise OSError('no')", "return {'complete': True}"))
+    asked = len(endpoint.said[AGENT])
+    run(*words)
+    assert results(out)["successes"] == 5 and len(endpoint.said[AGENT]) == asked
+
+
+def test_devices_that_die_are_errors_and_the_others_go_on(checkout, serials, endpoint, phones, tmp_path):
+    out = tmp_path / "out"
+    words = ("--android-lab", checkout, "--mode", "xml", "--out", out, *served(endpoint), *WORDS)
+    lost = phones.served[1]
+
+    def dying(request):
+        if lost in phones.served:
+            phones.served.remove(lost)
+            phones.run(lost.stop)
+        return play(request)
+
+    endpoint.play = dying
+    run(*words, "--serial", *serials)
+    found = results(out)
+    assert (found["successes"], found["errors"]) == (4, 0)  # what died with it was played on the other
+    phones.run(phones.served[0].stop)
+    with pytest.raises(ValueError, match="start the device, and see `adb devices`"):
+        run(*words, "--serial", *serials)
+
+
+@pytest.mark.parametrize("agent, steps", [("finish", 1), ("noop", 4)])
+def test_agents_that_do_nothing_fail(checkout, serials, endpoint, tmp_path, agent, steps):
+    out = tmp_path / "out"
+    run("--android-lab", checkout, "--serial", *serials, "--mode", "xml", "--out", out, "--agent", agent,
+        "--judge-url", endpoint.url, "--judge-model", JUDGE, "--app", "Settings", "--rounds", "4", *WORDS)  # fmt: skip
+    found = results(out)
+    assert (found["successes"], found["trials"], found["errors"]) == (0, 3, 0)
+    assert {e["steps"] for e in found["instances"]} == {steps}
+    # The noop agent sees the same screen four times; the last one does not count: 1 - 2/3.
+    assert found["metrics"]["ROR"] == pytest.approx(100.0 if agent == "finish" else 100 / 3)
+    assert found["metrics"]["RRR"] is None
+
+
+def test_a_snapshot_undoes_what_earlier_tasks_have_done(adb, phones, tmp_path):
+    served = phones()
+    emulator = EmulatorConsole(served.phone, served.exclusive, "secret")
+    port = phones.run(lambda: emulator.start(0))
+    transport = LabTransport(served.serial, "127.0.0.1", adb.port)
+    console = Console("127.0.0.1", port, "secret")
+    phone = LabPhone(transport, {}, transport.root, console, "default_boot")
+    phone.connect()
+    transport.shell(("settings", "put", "global", "airplane_mode_on", "1"))
+    phone.prepare("com.android.settings", set_date=True)
+    assert phone.query("adb shell settings get global airplane_mode_on") == "0"
+    assert served.phone.location == (-122.156, 37.438)
+    assert phone.query("adb shell date +%F") == "2024-05-10"
+    with pytest.raises(InfraError, match="Snapshot 'none' does not exist"):
+        LabPhone(transport, {}, transport.root, console, "none").prepare("com.android.settings", set_date=True)
+    emulator.stop()
+
+
+# --- bad input ---------------------------------------------------------------------------------------------------
+
+
+def test_what_is_missing_is_said_before_anything_is_played(checkout, serials, endpoint, adb, tmp_path):
+    out = tmp_path / "out"
+    good = {"--android-lab": checkout, "--serial": serials[0], "--mode": "xml", "--out": out, "--agent": "noop",
+            "--kind": "operation"}  # fmt: skip
+
+    def refused(said, **changes):
+        words = good | {
+            f"--{name if '.' in name else name.replace('_', '-')}": value for name, value in changes.items()
+        }
+        with pytest.raises(ValueError, match=said) as error:
+            run(*(w for name, value in words.items() if value is not None for w in (name, value)))
+        assert "\n" not in str(error.value)
+
+    refused("--android-lab PATH is missing", android_lab=None)
+    refused("there is no folder .*nix", android_lab=tmp_path / "nix")
+    refused("is no AndroidLab checkout", android_lab=tmp_path)
+    refused("--out DIR is missing", out=None)
+    refused("--mode is missing: xml or screenshot", mode=None)
+    refused("--serial ADB_SERIAL is missing", serial=None)
+    refused("is not SERIAL", serial="a@b")
+    refused(
+        "--serial 127.0.0.1:1: .*Connection refused.*; start the device", serial=f"127.0.0.1:1@127.0.0.1:{adb.port}"
+    )
+    refused("emulator-9998: not attached; start the device", serial=f"emulator-9998@127.0.0.1:{adb.port}")
+    refused("--rounds is 0", rounds="0")
+    refused("--interval is nan", interval="nan")
+    refused("--model is missing", agent="policy")
+    refused("cannot be reached", agent="policy", model="http://127.0.0.1:9/v1", model_name="x")
+    refused("has no model 'other'", agent="policy", model=endpoint.url, model_name="other")
+    refused("the checkout has no task 'x'", task="x")
+    refused("belong together", judge_url=endpoint.url)
+    refused("the answer judge cannot be reached: .*; start the server or correct --judge-url",
+            judge_url="http://127.0.0.1:9/v1", judge_model="x")  # fmt: skip
+    refused("must look like http://HOST:PORT/v1", judge_url="here", judge_model="x")
+    refused("1 of the tasks are queries .* give --judge-url and --judge-model, or .*--kind operation", kind=None)
+    refused("--snapshot: .* is no emulator with a console", snapshot="default_boot")
+    refused("--judge-python|does not start", judge_python="/none/python")
+    refused("--mode xml shows no pictures", **{"agent.screen_style": "none", "agent.grounding": "box"})
+    refused("--mode screenshot needs pictures", mode="screenshot", **{"agent.screenshots": "0"})
+    assert not out.exists()
+
+
+def test_a_wrong_checkout_is_said_before_anything_is_played(serials, tmp_path):
+    path = make_checkout(tmp_path / "lab")
+    words = ("--android-lab", path, "--serial", serials[0], "--mode", "xml", "--out", tmp_path / "out",
+             "--agent", "noop", "--kind", "operation")  # fmt: skip
+    config = path / "evaluation/config/clock.yaml"
+    text = config.read_text()
+    config.write_text(text.replace("com.android.deskclock", "com.not.there"))
+    with pytest.raises(ValueError, match="has no app com.not.there; use AndroidLab's AVD"):
+        run(*words)
+    config.write_text(text.replace("metric_type: operation", "metric_type: sometimes"))
+    with pytest.raises(
+        ValueError, match="evaluation/config/clock.yaml: task clock_1: field metric_type is 'sometimes'"
+    ):
+        run(*words)
+    config.write_text(text)
+    (path / "evaluation/tasks/clock.py").write_text("import zhipu_like")
+    with pytest.raises(ValueError, match="No module named 'zhipu_like'; install .*--judge-python"):
+        run(*words)
+
+
+def test_the_list_and_the_help_say_what_they_should(checkout, capsys):
+    assert run("--android-lab", checkout, "--list") == 0
+    assert "setting_2  Settings  query_detect  Which time zone is the phone in" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        run("--help")
+    assert "they are imported and run" in " ".join(capsys.readouterr().out.split())
