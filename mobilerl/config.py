@@ -16,12 +16,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
+from mobilerl.judge.settings import JudgeSection
 from mobilerl.trajectory_files import write_atomic
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Rate = Annotated[float, Field(gt=0.0)]
+
+
+ANDROIDWORLD_DEADLINE_S = 1800.0
+"""Below it, whole episodes of healthy servers would count as failures of the server."""
 
 
 class ConfigError(ValueError):
@@ -38,8 +43,8 @@ class Section(BaseModel):
 class PhoneSection(Section):
     """The phones episodes are played on."""
 
-    suite: Literal["sim"] = "sim"
-    """`sim`: the embedded phone and its tasks."""
+    suite: Literal["sim", "androidworld"] = "sim"
+    """`sim`: the embedded phone and its tasks. `androidworld`: the tasks of [androidworld], on its servers."""
     count: Positive = 64
     """Phones used at once, and so the largest batch of one generation call."""
     width: Annotated[int, Field(ge=180, le=2160)] = 360
@@ -47,6 +52,17 @@ class PhoneSection(Section):
     """Screen size in pixels."""
     popup_rate: Share = 0.5
     """Chance that an episode is disturbed by a pop-up."""
+
+
+class AndroidWorldSection(Section):
+    """AndroidWorld as a training suite: docs/androidworld.md."""
+
+    servers: tuple[str, ...] = ()
+    """http://HOST:PORT[,ADB_SERIAL], one device each."""
+    seed: Count = 1000
+    """Of the suite: 30 and 42 are kept for tests."""
+    step_cap: Positive | None = None
+    """No more steps than this, whatever a task's budget says."""
 
 
 class FleetSection(Section):
@@ -314,6 +330,7 @@ class Recipe(BaseSettings):
     tiny: TinySection = TinySection()
     phone: PhoneSection = PhoneSection()
     fleet: FleetSection = FleetSection()
+    androidworld: AndroidWorldSection = AndroidWorldSection()
     agent: AgentSection = AgentSection()
     engine: EngineSection = EngineSection()
     sft: SftSection = SftSection()
@@ -322,7 +339,20 @@ class Recipe(BaseSettings):
     algorithm: AlgorithmSection = AlgorithmSection()
     train: TrainSection = TrainSection()
     eval: EvalSection = EvalSection()
+    judge: JudgeSection = JudgeSection()
     tracking: TrackingSection = TrackingSection()
+
+    @model_validator(mode="after")
+    def _androidworld_can_be_played(self) -> Recipe:
+        if self.phone.suite == "androidworld":
+            if not self.androidworld.servers:
+                raise ValueError('phone.suite = "androidworld" needs androidworld.servers')
+            if self.collect.workers:
+                raise ValueError('phone.suite = "androidworld" is played by one process: set collect.workers = 0')
+            if self.agent.deadline_s < ANDROIDWORLD_DEADLINE_S:
+                wanted = f"set agent.deadline_s to at least {ANDROIDWORLD_DEADLINE_S:g}"
+                raise ValueError(f"episodes of AndroidWorld take long: {wanted}")
+        return self
 
     @classmethod
     def settings_customise_sources(

@@ -14,6 +14,7 @@ from mobilerl.agent.context import ContextPolicy
 from mobilerl.agent.policy import EnginePolicy
 from mobilerl.config import AgentSection, ConfigError, EngineSection, PhoneSection, Recipe, validate
 from mobilerl.engines.base import Engine, Sampling
+from mobilerl.judge.scorer import JudgeScorer
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings
 
@@ -48,13 +49,15 @@ def make_phones(
     ]
 
 
-def make_collector(recipe: Recipe, engine: Engine, devices: Devices | Sequence[MobileEnv]) -> Collector:
-    """Episodes of the recipe's kind on `devices`, with `engine` as the policy.
+def make_collector(
+    recipe: Recipe, engine: Engine, devices: Devices | Sequence[MobileEnv], processes: int = 1
+) -> Collector:
+    """Episodes of the recipe's kind on `devices`, with `engine` as the policy. `processes` collect at the same time.
 
     On embedded phones and with no staleness allowed, requests are batched by episodes alone and never by the clock,
     which is repeatable. Devices behind a wire are never repeatable, and one that is slow must not hold up the others.
     """
-    repeatable = recipe.collect.max_staleness == 0 and recipe.fleet.type == "embedded"
+    repeatable = recipe.collect.max_staleness == 0 and recipe.fleet.type == "embedded" and recipe.phone.suite == "sim"
     policy = EnginePolicy(engine, None if repeatable else LATE_WAIT_S)
     sampling = Sampling(recipe.collect.temperature, recipe.agent.max_new_tokens)
     actor = ModelActor(policy, make_context(recipe.agent), sampling)
@@ -62,9 +65,17 @@ def make_collector(recipe: Recipe, engine: Engine, devices: Devices | Sequence[M
         recipe.collect.group_size, recipe.collect.max_retries, recipe.collect.min_group,
         make_episode_settings(recipe.agent),
     )  # fmt: skip
-    collector = Collector(devices, actor, settings, policy.poke)
+    collector = Collector(devices, actor, settings, policy.poke, _scorer(recipe, processes))
     policy.expected = lambda: collector.playing
     return collector
+
+
+def _scorer(recipe: Recipe, processes: int) -> JudgeScorer | None:
+    if not recipe.judge.reward:
+        return None
+    from mobilerl.judge.judge import Judge
+
+    return JudgeScorer(Judge(recipe.judge.shared_by(processes)))
 
 
 def make_engine(

@@ -78,11 +78,11 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     _check(args)
     from envs.androidlab.env import LabSettings
     from envs.androidlab.judge import Judges
-    from mobilerl.eval.androidlab import Plan, evaluate
-    from mobilerl.eval.androidlab_answers import AnswerJudge
-    from mobilerl.eval.androidlab_devices import parse_addresses
-    from mobilerl.eval.androidlab_results import summary
-    from mobilerl.eval.androidworld_policy import make_player
+    from mobilerl.eval.androidlab.answers import AnswerJudge
+    from mobilerl.eval.androidlab.devices import parse_addresses
+    from mobilerl.eval.androidlab.results import summary
+    from mobilerl.eval.androidlab.run import Plan, evaluate
+    from mobilerl.eval.players import make_player
     from mobilerl.eval.report import print_results
     from mobilerl.eval.run import RESULTS
 

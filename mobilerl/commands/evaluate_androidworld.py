@@ -13,7 +13,7 @@ from envs.androidworld.tasks import EVAL_SEED, FACTS
 from mobilerl.config import ConfigError, Recipe, load_recipe
 
 if TYPE_CHECKING:
-    from mobilerl.eval.androidworld import Plan
+    from mobilerl.eval.androidworld.run import Plan
 
 
 def add(suites: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
@@ -57,8 +57,8 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
             console.print(f"{name}  {', '.join(facts.apps)}  {facts.budget} steps", highlight=False, soft_wrap=True)
         return 0
     from envs.androidworld.address import parse_addresses
-    from mobilerl.eval.androidworld import evaluate
-    from mobilerl.eval.androidworld_policy import make_player
+    from mobilerl.eval.androidworld.run import evaluate
+    from mobilerl.eval.players import make_player
     from mobilerl.eval.report import print_results
     from mobilerl.eval.run import RESULTS
 
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
 
 
 def _plan(args: argparse.Namespace, recipe: Recipe) -> Plan:
-    from mobilerl.eval.androidworld import Plan
+    from mobilerl.eval.androidworld.run import Plan
 
     return Plan(
         seed=args.seed, instances=args.instances, runs=args.runs, templates=tuple(args.template),

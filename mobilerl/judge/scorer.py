@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from envs.base import InfraError, Observation
@@ -21,6 +22,11 @@ class Scorer(Protocol):
     async def score(self, trajectory: Trajectory, final: Observation | None) -> float:
         """`trajectory.reward` means nothing yet; `final` is what was seen after its last step. May raise InfraError."""
 
+    def metrics(self) -> Mapping[str, float]:
+        """Counters for metrics.jsonl, by their full names."""
+
+    async def close(self) -> None: ...
+
 
 class JudgeScorer:
     """1.0 for a success, 0.0 for a failure, NoVerdict for neither."""
@@ -33,3 +39,9 @@ class JudgeScorer:
         if verdict.success is None:
             raise NoVerdict(f"no verdict from the judge: {verdict.reason}")
         return float(verdict.success)
+
+    def metrics(self) -> Mapping[str, float]:
+        return self.judge.metrics()
+
+    async def close(self) -> None:
+        await self.judge.close()

@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from envs.base import Devices, MobileEnv, Task
+from envs.base import Devices, InfraError, MobileEnv, Task
 from envs.pool import FixedDevices
 from mobilerl.agent.actor import Actor
+from mobilerl.judge.scorer import Scorer
 from mobilerl.records import Group, Status, Trajectory
-from mobilerl.rollout.episode import EpisodeSettings, run_episode
+from mobilerl.rollout.episode import EpisodeSettings, Played, play_episode
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class _OpenGroup:
 class Collector:
     """Plays groups on `devices` with `actor`. Use as an async context manager, or call `start` and `close`.
 
+    With a `scorer` (a judge) the rewards are its, in place of the tasks' own checks.
     `counts` holds dispatched, finished, infra_errors, retried, failed (episodes given up), lost_groups; all only grow.
     """
 
@@ -66,13 +69,15 @@ class Collector:
         actor: Actor,
         settings: CollectorSettings,
         poke: Callable[[], None] = lambda: None,
+        scorer: Scorer | None = None,
     ) -> None:
         self.pool: Devices = FixedDevices(devices) if isinstance(devices, Sequence) else devices
         self.pool.changed = self._pump
         self.actor, self.settings = actor, settings
         self.counts: Counter[str] = Counter()
         self.busy_s = 0.0
-        self._poke = poke
+        self._poke, self._scorer = poke, scorer
+        self._scoring: set[asyncio.Task[Trajectory]] = set()
         self._jobs: list[_Job] = []
         self._playing: set[asyncio.Task[None]] = set()
         self._open: dict[str, _OpenGroup] = {}
@@ -92,11 +97,13 @@ class Collector:
     async def close(self) -> None:
         """Stops at once; episodes that are being played are dropped."""
         self._fail(RuntimeError("the collector was closed while groups were being collected"))
-        playing = list(self._playing)
+        playing = [*self._playing, *self._scoring]
         for episode in playing:
             episode.cancel()
         await asyncio.gather(*playing, return_exceptions=True)
         await self.pool.close()
+        if self._scorer is not None:
+            await self._scorer.close()
 
     async def __aenter__(self) -> Collector:
         await self.start()
@@ -105,9 +112,10 @@ class Collector:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def fleet_status(self) -> Mapping[str, float]:
-        """Of a pool: devices by state, and its counts. Nothing for devices that are simply there."""
-        return self.pool.status()
+    def status(self) -> dict[str, float]:
+        """For metrics.jsonl: a pool's devices by state and its counts, and what a judge has used."""
+        judge = self._scorer.metrics() if self._scorer is not None else {}
+        return {f"fleet/{name}": value for name, value in self.pool.status().items()} | dict(judge)
 
     # --- dispatching -----------------------------------------------------------------------------------------
 
@@ -178,25 +186,50 @@ class Collector:
                     break  # nothing is ready at all
         self._poke()
 
-    async def _play(self, env: MobileEnv, job: _Job) -> Trajectory:
+    async def _play(self, env: MobileEnv, job: _Job) -> Played:
         started = asyncio.get_running_loop().time()
         try:
-            return await run_episode(env, self.actor, job.task, job.id, self.settings.episode)
+            return await play_episode(
+                env, self.actor, job.task, job.id, self.settings.episode, scored=self._scorer is None
+            )
         finally:
             self.busy_s += asyncio.get_running_loop().time() - started
 
-    def _ended(self, episode: asyncio.Task[Trajectory], env: MobileEnv, job: _Job) -> None:
-        """Files an episode that is over, and gives its device back, in one step."""
+    def _ended(self, episode: asyncio.Task[Played], env: MobileEnv, job: _Job) -> None:
+        """Files an episode that is over, or has it scored, and gives its device back, in one step."""
         self._playing.discard(episode)
-        if episode.cancelled():
+        if self._died(episode):
             return
-        if (error := episode.exception()) is not None:
-            self._fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
-            return
-        trajectory = episode.result()
-        self._file(job, trajectory)
-        self.pool.give_back(env, trajectory.error)
+        played = episode.result()
+        if self._scorer is None or played.trajectory.status is Status.INFRA_ERROR:
+            self._file(job, played.trajectory)
+        else:
+            # The device is not needed for it, and the policy must not wait for this episode to ask again.
+            scoring = asyncio.get_running_loop().create_task(self._score(self._scorer, played))
+            self._scoring.add(scoring)
+            scoring.add_done_callback(lambda done: self._scored(done, job))
+        self.pool.give_back(env, played.trajectory.error)
         self._pump()
+
+    async def _score(self, scorer: Scorer, played: Played) -> Trajectory:
+        try:
+            return replace(played.trajectory, reward=await scorer.score(played.trajectory, played.final))
+        except InfraError as fault:
+            return replace(played.trajectory, status=Status.INFRA_ERROR, error=str(fault))
+
+    def _scored(self, scoring: asyncio.Task[Trajectory], job: _Job) -> None:
+        self._scoring.discard(scoring)
+        if not self._died(scoring):
+            self._file(job, scoring.result(), blame=False)
+            self._pump()
+
+    def _died(self, task: asyncio.Task[Any]) -> bool:
+        """Whether it gave no result. What it raised reaches whoever waits for groups."""
+        if task.cancelled():
+            return True
+        if (error := task.exception()) is not None:
+            self._fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+        return error is not None
 
     def _fail(self, error: Exception) -> None:
         """No group will come any more; whoever waits for one is told why."""
@@ -204,13 +237,14 @@ class Collector:
             self._failure = error
             self._ready.put_nowait(None)
 
-    def _file(self, job: _Job, trajectory: Trajectory) -> None:
-        """Puts a trajectory into its group, or a failed episode back into the queue."""
+    def _file(self, job: _Job, trajectory: Trajectory, blame: bool = True) -> None:
+        """Puts a trajectory into its group, or a failed episode back into the queue. `blame`: the device failed."""
         group = self._open[job.group]
         if trajectory.status is Status.INFRA_ERROR:
             self.counts["infra_errors"] += 1
             job.tries += 1
-            job.failed_on.add(trajectory.device_id)
+            if blame:
+                job.failed_on.add(trajectory.device_id)
             if job.tries <= self.settings.max_retries:
                 self.counts["retried"] += 1
                 self._jobs.insert(0, job)

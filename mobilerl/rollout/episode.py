@@ -6,11 +6,19 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from envs.base import Finish, InfraError, Invalid, MobileEnv, Task
+from envs.base import Finish, InfraError, Invalid, MobileEnv, Observation, Task
 from mobilerl.agent.actor import Actor
 from mobilerl.agent.context import Turn
 from mobilerl.agent.screen import parse_screen
 from mobilerl.records import Status, Step, Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """An episode, and what was seen after its last step (None when a device failed before)."""
+
+    trajectory: Trajectory
+    final: Observation | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +32,24 @@ class EpisodeSettings:
 async def run_episode(
     env: MobileEnv, actor: Actor, task: Task, episode_id: str, settings: EpisodeSettings
 ) -> Trajectory:
-    """Plays `task` to its end. A device's failure or a missed deadline gives status INFRA_ERROR, never an exception."""
+    """`play_episode`, with the reward of the task's own check."""
+    return (await play_episode(env, actor, task, episode_id, settings)).trajectory
+
+
+async def play_episode(
+    env: MobileEnv, actor: Actor, task: Task, episode_id: str, settings: EpisodeSettings, scored: bool = True
+) -> Played:
+    """Plays `task` to its end. A device's failure or a missed deadline gives status INFRA_ERROR, never an exception.
+
+    Not `scored`, the reward is 0 and the task's own check is not asked: somebody else gives the reward.
+    """
     start = time.monotonic()
     steps: list[Step] = []
+    final: Observation | None = None
     try:
         async with asyncio.timeout(settings.deadline_s) as deadline:
-            status = await _play(env, actor, task, episode_id, settings, steps)
-            reward = await env.score()
+            status, final = await _play(env, actor, task, episode_id, settings, steps)
+            reward = await env.score() if scored else 0.0
         error = ""
     except InfraError as fault:
         status, reward, error = Status.INFRA_ERROR, 0.0, str(fault)
@@ -39,7 +58,7 @@ async def run_episode(
             raise
         status, reward = Status.INFRA_ERROR, 0.0
         error = f"{env.device_id}: the episode missed its deadline of {settings.deadline_s:g} s"
-    return Trajectory(
+    trajectory = Trajectory(
         id=episode_id,
         task=task,
         steps=tuple(steps),
@@ -49,12 +68,16 @@ async def run_episode(
         error=error,
         wall_s=time.monotonic() - start,
     )
+    return Played(trajectory, final)
 
 
 async def _play(
     env: MobileEnv, actor: Actor, task: Task, episode_id: str, settings: EpisodeSettings, steps: list[Step]
-) -> Status:
-    """Appends to `steps` as it goes, so that what was played before a fault is not lost."""
+) -> tuple[Status, Observation]:
+    """(how it ended, what was seen after the last step).
+
+    Appends to `steps` as it goes, so that what was played before a fault is not lost.
+    """
     turns: list[Turn] = []
     invalid = 0
     observation = await env.reset(task)
@@ -76,9 +99,9 @@ async def _play(
         turns.append(Turn.of(step, screen))
         invalid = invalid + 1 if isinstance(decision.action, Invalid) else 0
         if isinstance(decision.action, Finish):
-            return Status.FINISHED
+            return Status.FINISHED, result.observation
         if invalid >= settings.max_invalid:
-            return Status.INVALID
+            return Status.INVALID, result.observation
         if result.done:
-            return Status.TRUNCATED
+            return Status.TRUNCATED, result.observation
         observation = result.observation

@@ -51,8 +51,8 @@ class Answer:
     groups: tuple[Group, ...]
     counts: Counter[str]
     busy_s: float
-    fleet: Mapping[str, float]
-    """The status of the worker's devices afterwards."""
+    status: Mapping[str, float]
+    """The collector's, afterwards."""
 
 
 class WorkerError(RuntimeError):
@@ -71,7 +71,7 @@ class RolloutWorkers:
         self.counts: Counter[str] = Counter()
         self.busy_s = 0.0
         self._recipe, self._engine, self._seed = recipe, engine, recipe.train.seed
-        self._fleet: Counter[str] = Counter()
+        self._status: Counter[str] = Counter()
         self._workers = [_Worker(recipe, i, count) for i in range(count)]
 
     async def __aenter__(self) -> RolloutWorkers:
@@ -81,9 +81,9 @@ class RolloutWorkers:
         await asyncio.gather(*(asyncio.to_thread(worker.close) for worker in self._workers))
         await asyncio.to_thread(remove_orphans, self._recipe)
 
-    def fleet_status(self) -> Mapping[str, float]:
-        """Of all workers' devices, after the last collection."""
-        return self._fleet
+    def status(self) -> Mapping[str, float]:
+        """The sums of all workers', after the last collection."""
+        return self._status
 
     async def collect(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
         """One group per task, in the order of `tasks`; groups that were lost to failing devices are left out."""
@@ -97,11 +97,11 @@ class RolloutWorkers:
         answers = await asyncio.gather(
             *(asyncio.to_thread(w.play, o) for w, o in zip(self._workers, orders, strict=True) if o.jobs)
         )
-        self._fleet = Counter()
+        self._status = Counter()
         for answer in answers:
             self.counts += answer.counts
             self.busy_s += answer.busy_s
-            self._fleet.update(answer.fleet)
+            self._status.update(answer.status)
         order = {group_id: i for i, (group_id, _) in enumerate(jobs)}
         return sorted((g for a in answers for g in a.groups), key=lambda g: order[_group_id(g)])
 
@@ -236,7 +236,7 @@ class _Crew:
         first, last = phones * index // count, phones * (index + 1) // count
         settings = recipe.engine.model_copy(update={"threads": 1, "generate_threads": 1})
         self.engine = make_engine(recipe.model, settings, recipe.collect.temperature)
-        self.collector = make_collector(recipe, self.engine, make_devices(recipe, first, last - first))
+        self.collector = make_collector(recipe, self.engine, make_devices(recipe, first, last - first), count)
         self._started = False
 
     async def play(self, order: Order) -> Answer:
@@ -253,4 +253,4 @@ class _Crew:
             await self.collector.dispatch(task, group_id)
         groups = [group async for group in self.collector.ready(len(order.jobs))]
         return Answer(tuple(groups), self.collector.counts - before, self.collector.busy_s - busy,
-                      self.collector.fleet_status())  # fmt: skip
+                      self.collector.status())  # fmt: skip

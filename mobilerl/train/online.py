@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from envs.base import MobileEnv, Task
 from mobilerl.algorithms.replay import AdaptivePositiveReplay
 from mobilerl.config import ConfigError, Recipe, ReplaySection, read_saved, save_recipe
 from mobilerl.engines.base import Engine
@@ -28,7 +29,7 @@ from mobilerl.train.credit import Credited, assign_credit
 from mobilerl.train.learner import Learner
 from mobilerl.train.metrics import rollout_metrics
 from mobilerl.train.source import Ahead, GroupSource, InTurns
-from mobilerl.train.tasks import TaskSampler, training_tasks
+from mobilerl.train.tasks import TaskSampler, open_suite
 from mobilerl.train.tracking import ProgressView, Tracker
 from mobilerl.trajectory_files import save_trajectories
 
@@ -40,7 +41,12 @@ LEARNED = ("train/loss", "train/kl", "train/grad_norm", "train/clip_frac", "trai
 def train(recipe: Recipe, run_dir: Path, resume: bool) -> None:
     """Runs (or goes on with) a training run. Raises ConfigError or CheckpointError for what the user can mend."""
     recipe = _open_run(recipe, run_dir, resume)
-    asyncio.run(OnlineTrainer(recipe, run_dir, resume).run())
+    if recipe.judge.reward:
+        from mobilerl.judge.judge import check_judge
+
+        check_judge(recipe.judge)
+    tasks, envs = open_suite(recipe)
+    asyncio.run(OnlineTrainer(recipe, run_dir, resume, tasks, envs).run())
 
 
 def _open_run(recipe: Recipe, run_dir: Path, resume: bool) -> Recipe:
@@ -96,9 +102,11 @@ def make_replay(settings: ReplaySection) -> AdaptivePositiveReplay | None:
 class OnlineTrainer:
     """One run: its engine, curriculum, replay and random state, all of which a checkpoint holds."""
 
-    def __init__(self, recipe: Recipe, run_dir: Path, resume: bool) -> None:
-        self.recipe, self.run_dir = recipe, run_dir
-        self.sampler = TaskSampler(training_tasks(recipe.tasks), recipe.algorithm.curriculum)
+    def __init__(
+        self, recipe: Recipe, run_dir: Path, resume: bool, tasks: Sequence[Task], envs: Sequence[MobileEnv] | None
+    ) -> None:
+        self.recipe, self.run_dir, self.envs = recipe, run_dir, envs
+        self.sampler = TaskSampler(tasks, recipe.algorithm.curriculum)
         self.replay = make_replay(recipe.algorithm.replay)
         self.rng = random.Random(recipe.train.seed)
         self.iteration = 0
@@ -161,7 +169,7 @@ class OnlineTrainer:
             **dict.fromkeys(LEARNED),
             **learned,
             "rollout/informative": len(useful) / len(credited) if credited else None,
-            **{f"fleet/{k}": n for k, n in collector.fleet_status().items()},
+            **collector.status(),
             "replay/size": len(self.replay) if self.replay is not None else 0,
             **{f"curriculum/{k}": n for k, n in self.sampler.curriculum.counts().items()},
             **{f"time/{k}_s": v for k, v in times.items()},
@@ -195,13 +203,15 @@ class OnlineTrainer:
         if recipe.collect.workers:
             workers = RolloutWorkers(recipe, self.engine)
             return workers, InTurns(workers, self.sampler, self.rng)
-        collector = make_collector(recipe, self.engine, make_devices(recipe, run_dir=self.run_dir))
+        devices = self.envs or make_devices(recipe, run_dir=self.run_dir)
+        collector = make_collector(recipe, self.engine, devices)
         if staleness == 0:
             return collector, InTurns(collector, self.sampler, self.rng)
         return collector, Ahead(collector, self.sampler, self.rng, staleness, lambda: self.engine.version)
 
     def _doing(self, collector: Collector | RolloutWorkers) -> str:
-        fleet = ", ".join(f"{n:g} {state}" for state, n in collector.fleet_status().items() if n)
+        status = collector.status().items()
+        fleet = ", ".join(f"{n:g} {name.removeprefix('fleet/')}" for name, n in status if n and name[:5] == "fleet")
         return f"iteration {self.iteration}" + (f"; devices: {fleet}" if fleet else "")
 
     def _out_of_time(self) -> bool:

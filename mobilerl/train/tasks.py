@@ -8,11 +8,25 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from envs.base import Task
+from envs.base import MobileEnv, Task
 from envs.phone.tasks import suite
 from mobilerl.algorithms.curriculum import FailureCurriculum
-from mobilerl.config import ConfigError, CurriculumSection, TasksSection
+from mobilerl.config import ConfigError, CurriculumSection, Recipe, TasksSection
 from mobilerl.records import Group
+
+
+def open_suite(recipe: Recipe) -> tuple[list[Task], Sequence[MobileEnv] | None]:
+    """The training tasks, and the devices of a suite that brings its own.
+
+    Raises ConfigError. Not to be called from a running event loop.
+    """
+    if recipe.phone.suite == "sim":
+        return training_tasks(recipe.tasks), None
+    from envs.androidworld.training import open_training
+
+    world, tasks = recipe.androidworld, recipe.tasks
+    envs, found = open_training(world.servers, tasks.per_template, tasks.templates, world.seed, world.step_cap)
+    return found, envs
 
 
 def training_tasks(settings: TasksSection) -> list[Task]:

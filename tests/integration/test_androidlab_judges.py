@@ -12,7 +12,7 @@ from androidlab_checkout import add_task, make_checkout
 
 from envs.androidlab.checkout import CheckoutError, read_checkout
 from envs.androidlab.judge import JudgeFault, Judges
-from mobilerl.eval.androidlab_answers import NoAnswerJudge
+from mobilerl.eval.androidlab.answers import NoAnswerJudge
 
 NETWORK = (
     '<hierarchy rotation="0"><node class="a.ViewGroup" checkable="true" checked="{}" bounds="[0,0][90,50]">'

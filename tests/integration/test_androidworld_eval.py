@@ -29,8 +29,8 @@ from envs.phone.env import APP_NAMES
 from mobilerl.commands import evaluate_androidworld
 from mobilerl.config import ConfigError
 from mobilerl.eval.agents import FinishActor
-from mobilerl.eval.androidworld import HTTP_COST, Plan, evaluate
-from mobilerl.eval.androidworld_journal import read_journal
+from mobilerl.eval.androidworld.journal import read_journal
+from mobilerl.eval.androidworld.run import HTTP_COST, Plan, evaluate
 from mobilerl.eval.policies import Player
 from mobilerl.rollout.collector import Collector, CollectorSettings
 

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from envs.androidlab.checkout import LabTask
-from mobilerl.eval.androidlab_answers import read_verdict
-from mobilerl.eval.androidlab_metrics import (
+from mobilerl.eval.androidlab.answers import read_verdict
+from mobilerl.eval.androidlab.metrics import (
     Score,
     count_unchanged,
     metrics,
@@ -21,8 +21,8 @@ from mobilerl.eval.androidlab_metrics import (
     sub_success_rate,
     success_rate,
 )
-from mobilerl.eval.androidlab_results import androidlab_results, summary
-from mobilerl.eval.androidlab_store import Record
+from mobilerl.eval.androidlab.results import androidlab_results, summary
+from mobilerl.eval.androidlab.store import Record
 
 SCORES = [
     Score(True, {"1": True, "2": True}, steps=5, unchanged=0, human_steps=4),

@@ -9,9 +9,9 @@ import pytest
 from envs.androidworld.env import Episode
 from envs.androidworld.tasks import make_task
 from mobilerl.config import ConfigError
-from mobilerl.eval.androidworld import Plan
-from mobilerl.eval.androidworld_journal import Journal, read_journal
-from mobilerl.eval.androidworld_results import androidworld_results, record_of, t_interval
+from mobilerl.eval.androidworld.journal import Journal, read_journal
+from mobilerl.eval.androidworld.results import androidworld_results, record_of, t_interval
+from mobilerl.eval.androidworld.run import Plan
 from mobilerl.records import Status, Trajectory
 
 NAMES = ("CameraTakePhoto", "NotesIsTodo", "SystemWifiTurnOnVerify")

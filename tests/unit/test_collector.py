@@ -208,6 +208,63 @@ def test_batching_never_hangs_whatever_fails(schedule, size):
     assert collector.counts["finished"] + collector.counts["failed"] == 2 * size
 
 
+# --- a judge's rewards -------------------------------------------------------------------------------------------
+
+
+class ScriptedScorer:
+    """Fails with `error` for the first `failures` episodes, then gives every episode `reward`."""
+
+    def __init__(self, reward: float = 0.0, failures: int = 0, error: Exception | None = None) -> None:
+        self.reward, self.failures, self.error = reward, failures, error
+        self.asked: list[tuple[str, object]] = []
+        self.closed = False
+
+    async def score(self, trajectory, final):
+        self.asked.append((trajectory.id, final))
+        number = len(self.asked)
+        await asyncio.sleep(0.001)
+        if number <= self.failures:
+            raise self.error
+        return self.reward
+
+    def metrics(self):
+        return {"judge/verdicts": len(self.asked)}
+
+    async def close(self):
+        self.closed = True
+
+
+def collect_judged(envs, scorer, tasks=TASKS):
+    async def main():
+        options = CollectorSettings(group_size=4, episode=EpisodeSettings(deadline_s=5.0))
+        async with Collector(envs, ScriptedActor(), options, scorer=scorer) as collector:
+            return await collector.collect(tasks, "i0"), collector
+
+    return run(main())
+
+
+def test_a_scorer_gives_the_reward_in_place_of_the_env():
+    envs, scorer = fleet(2), ScriptedScorer(reward=0.25)
+    for env in envs:
+        env.fault = lambda where, episode: "infra" if where == "score" else "ok"  # must not be asked
+    groups, collector = collect_judged(envs, scorer)
+    assert {t.reward for g in groups for t in g.trajectories} == {0.25} and len(scorer.asked) == 20
+    assert all(final.step == 2 for _, final in scorer.asked)
+    assert collector.status() == {"judge/verdicts": 20} and scorer.closed
+
+
+def test_no_verdict_is_played_again_and_no_device_is_blamed():
+    scorer = ScriptedScorer(1.0, failures=3, error=InfraError("no verdict"))
+    groups, collector = collect_judged(fleet(1), scorer, TASKS[:1])
+    assert [t.reward for t in groups[0].trajectories] == [1.0] * 4
+    assert collector.counts["retried"] == collector.counts["infra_errors"] == 3
+
+
+def test_a_judge_that_cannot_be_used_ends_the_run():
+    with pytest.raises(ValueError, match="no money left"):
+        collect_judged(fleet(2), ScriptedScorer(failures=1, error=ValueError("no money left")))
+
+
 # --- life cycle --------------------------------------------------------------------------------------------------
 
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envs.androidlab.checkout import SUITE, LabTask
-from mobilerl.eval.androidlab_metrics import Score, metrics
-from mobilerl.eval.androidlab_store import Record
+from mobilerl.eval.androidlab.metrics import Score, metrics
+from mobilerl.eval.androidlab.store import Record
 from mobilerl.eval.policies import REFUSED
 from mobilerl.eval.report import EpisodeResult, build_results
 from mobilerl.records import Status

@@ -1,4 +1,4 @@
-"""Who plays an AndroidWorld evaluation: a model, or a script that needs none."""
+"""Who plays an evaluation on real phones: a model, or a script that needs none."""
 
 from __future__ import annotations
 

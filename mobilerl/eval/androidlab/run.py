@@ -19,11 +19,11 @@ from envs.androidlab.phone import DATE, LOCATION
 from envs.base import InfraError, MobileEnv, Observation, Task
 from mobilerl import __version__
 from mobilerl.config import ConfigError
-from mobilerl.eval.androidlab_answers import AnswerJudge, NoAnswerJudge
-from mobilerl.eval.androidlab_devices import Address, OpenedPhone, open_phones
-from mobilerl.eval.androidlab_grader import Grader, graded, record_of
-from mobilerl.eval.androidlab_results import androidlab_results
-from mobilerl.eval.androidlab_store import Record, Store
+from mobilerl.eval.androidlab.answers import AnswerJudge, NoAnswerJudge
+from mobilerl.eval.androidlab.devices import Address, OpenedPhone, open_phones
+from mobilerl.eval.androidlab.grader import Grader, graded, record_of
+from mobilerl.eval.androidlab.results import androidlab_results
+from mobilerl.eval.androidlab.store import Record, Store
 from mobilerl.eval.policies import Player
 from mobilerl.eval.report import write_results
 from mobilerl.eval.run import RESULTS

@@ -12,7 +12,7 @@ from envs.base import Action, Health, InfraError, Observation, StepResult, Task
 from mobilerl.agent.actor import Actor, Decision
 from mobilerl.agent.context import Turn
 from mobilerl.agent.screen import Screen
-from mobilerl.eval.androidworld_journal import Key
+from mobilerl.eval.androidworld.journal import Key
 
 T = TypeVar("T")
 LATE = "the episode missed its deadline"

@@ -40,7 +40,7 @@ class Record:
     sub_goals: Mapping[str, bool] = field(default_factory=dict)
     judged_steps: int = 0
     unchanged: int = 0
-    """Judged steps whose screen is that of the one before (`androidlab_metrics.count_unchanged`)."""
+    """Judged steps whose screen is that of the one before (`metrics.count_unchanged`)."""
     judge_errors: tuple[str, ...] = ()
     """Steps at which the judge failed, which AndroidLab leaves out."""
 

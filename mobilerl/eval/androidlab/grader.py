@@ -11,8 +11,8 @@ from envs.androidlab.checkout import LabTask
 from envs.androidlab.judge import Ask, JudgeFault, Judges, Outcome
 from envs.androidlab.trace import read_trace
 from envs.base import Task
-from mobilerl.eval.androidlab_metrics import count_unchanged
-from mobilerl.eval.androidlab_store import Record
+from mobilerl.eval.androidlab.metrics import count_unchanged
+from mobilerl.eval.androidlab.store import Record
 from mobilerl.records import Trajectory
 
 

@@ -15,9 +15,9 @@ from envs.androidworld.tasks import COMMIT, EVAL_SEED, FACTS, SUITE, budgets_has
 from envs.base import Task
 from mobilerl import __version__
 from mobilerl.config import ConfigError
-from mobilerl.eval.androidworld_journal import FILE, Journal, Key, Past, read_journal
-from mobilerl.eval.androidworld_results import androidworld_results, record_of
-from mobilerl.eval.androidworld_watch import GoalActor, Ledger, WatchedEnv, key_of
+from mobilerl.eval.androidworld.journal import FILE, Journal, Key, Past, read_journal
+from mobilerl.eval.androidworld.results import androidworld_results, record_of
+from mobilerl.eval.androidworld.watch import GoalActor, Ledger, WatchedEnv, key_of
 from mobilerl.eval.policies import Player
 from mobilerl.eval.report import write_results
 from mobilerl.eval.run import RESULTS

@@ -1,0 +1,1 @@
+"""The suite `androidlab`: docs/androidlab.md."""

@@ -1,0 +1,1 @@
+"""The suite `androidworld`: docs/androidworld.md."""
