@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 
 from envs.adb import AdbTransport
 from envs.base import Finish, Observation, Task
@@ -143,9 +143,9 @@ async def _kill(args: argparse.Namespace, killed: list[str]) -> None:
     rng = random.Random(0)
     while args.kill_every:
         await asyncio.sleep(rng.expovariate(1 / args.kill_every))
-        running = [c for c in await asyncio.to_thread(_containers) if c.status == "running"]
+        running = [name for name, status in await asyncio.to_thread(_containers) if status == "running"]
         if running:
-            killed.append(rng.choice(running).name)
+            killed.append(rng.choice(running))
             await asyncio.to_thread(_kill_one, killed[-1])
 
 
@@ -153,10 +153,12 @@ def _kill_one(name: str) -> None:
     subprocess.run(["docker", "kill", name], capture_output=True)
 
 
-def _containers() -> list:
+def _containers() -> list[tuple[str, str]]:
+    """Name and state of the soak's containers."""
     engine = Engine("", ContainerSettings("", FLEET))
     engine.connect()
-    return engine.containers({LABEL: FLEET})
+    with closing(engine):
+        return [(container.name, container.status) for container in engine.containers({LABEL: FLEET})]
 
 
 def _open_files() -> int:

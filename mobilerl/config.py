@@ -85,6 +85,8 @@ class FleetSection(Section):
     """Limits of a container; 0: none."""
     console: bool = False
     """Whether a device has an emulator console (port 5554 of the container)."""
+    environment: tuple[str, ...] = ()
+    """Of a container: `NAME=VALUE`, or `NAME` for this process's own value, which is then in no file of the run."""
     serials: tuple[str, ...] = ()
     """For `adb`: as `adb devices` prints them, or HOST:PORT."""
     adb_server: str = ""

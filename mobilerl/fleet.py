@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +34,8 @@ def make_devices(recipe: Recipe, first: int = 0, count: int | None = None, run_d
     count = count or recipe.phone.count
     if recipe.fleet.type == "embedded":
         return FixedDevices(make_phones(recipe.phone, count, first=first))
+    if find_spec("adbutils") is None:
+        raise ConfigError(f"adbutils is not installed: pip install 'mobilerl[{recipe.fleet.type}]'")
     return DevicePool(make_provider(recipe, first, count, run_dir), pool_settings(recipe, count))
 
 
@@ -78,7 +84,9 @@ def container_settings(recipe: Recipe, run_dir: Path | None = None) -> Container
         image=fleet.image, fleet=fleet.name, hosts=fleet.hosts, adb_port=ADB_PORT,
         console_port=CONSOLE_PORT if fleet.console else 0, publish=fleet.publish, kvm=fleet.kvm,
         privileged=fleet.privileged, memory_mb=fleet.memory_mb, cpus=fleet.cpus,
-        command=("--width", str(phone.width), "--height", str(phone.height)),
+        # An emulator's screen is its AVD's; what follows its image's name are options of the emulator.
+        command=() if fleet.kvm else ("--width", str(phone.width), "--height", str(phone.height)),
+        environment=tuple(map(_variable, fleet.environment)),
         log_dir=run_dir / "devices" if run_dir is not None else None,
     )  # fmt: skip
 
@@ -86,19 +94,31 @@ def container_settings(recipe: Recipe, run_dir: Path | None = None) -> Container
 def remove_orphans(recipe: Recipe) -> None:
     """Containers that processes of this machine left when they were killed. Nothing to do for other devices."""
     if recipe.fleet.type == "docker":
-        for engine in engines(recipe):
-            engine.remove_orphans()
+        with engines(recipe) as found:
+            for engine in found:
+                engine.remove_orphans()
 
 
-def engines(recipe: Recipe) -> list[Engine]:
+@contextmanager
+def engines(recipe: Recipe) -> Iterator[list[Engine]]:
     """The Docker engines of the fleet, connected. InfraError when one does not answer."""
     from envs.docker_avd import Engine
 
     settings = container_settings(recipe)
     found = [Engine(host, settings) for host in settings.hosts]
-    for engine in found:
-        engine.connect()
-    return found
+    with ExitStack() as stack:
+        for engine in found:
+            engine.connect()
+            stack.callback(engine.close)
+        yield found
+
+
+def _variable(given: str) -> tuple[str, str]:
+    """`NAME=VALUE`, or `NAME` with this process's own value. Raises ConfigError."""
+    name, sign, value = given.partition("=")
+    if not sign and name not in os.environ:
+        raise ConfigError(f"fleet.environment: {name} is not set here; write {name}=VALUE, or export it")
+    return name, value if sign else os.environ[name]
 
 
 def adb_server(fleet: FleetSection) -> AdbServer:

@@ -2,6 +2,7 @@
 # MobileRL from nothing: installs, warms up when there is no checkpoint, trains with AdaGRPO, evaluates before and after.
 #
 #   bash recipes/adagrpo.sh [--train.max_minutes 20 --algorithm.replay.gamma 0.25 ...]
+#   bash recipes/adagrpo.sh --fleet.type docker        on phones in containers (docs/devices.md)
 #
 # Settings given here go to `mobilerl train`. Called again, it goes on where it stopped.
 # RUN_DIR is where the run goes (default: runs/adagrpo), SFT_DIR the warm-up's (default: runs/sft). More settings of the
@@ -12,7 +13,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 SFT_DIR=${SFT_DIR:-$ROOT/runs/sft}
 RUN_DIR=${RUN_DIR:-$ROOT/runs/adagrpo}
 
-ensure_installed local,tracking
+case " $* " in
+    *" --fleet.type"[=\ ]docker*) ensure_installed local,tracking,docker ;;
+    *" --fleet.type"[=\ ]adb*) ensure_installed local,tracking,adb ;;
+    *) ensure_installed local,tracking ;;
+esac
 if [[ ! -d $SFT_DIR/final ]]; then
     say "no checkpoint in $SFT_DIR: warming up first"
     SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh"

@@ -88,6 +88,9 @@ class Engine:
         """InfraError with the cure when no engine answers."""
         self.client = connect(self.host)
 
+    def close(self) -> None:
+        self.client.close()
+
     def open(self) -> None:
         """Connects, and checks what every container will need."""
         self.connect()

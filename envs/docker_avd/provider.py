@@ -54,9 +54,10 @@ class DockerProvider:
         await asyncio.to_thread(engine.remove, {OWNER: self.owner, PLACE: str(number)})
 
     async def close(self) -> None:
-        if self.owner != DETACHED:
-            for engine in self._engines:
+        for engine in self._engines:
+            if self.owner != DETACHED:
                 await asyncio.to_thread(engine.remove, {OWNER: self.owner})
+            engine.close()
 
 
 class ContainerDevice(AdbDevice):

@@ -88,7 +88,8 @@ def status(recipe: Recipe, console: Console) -> int:
 def down(recipe: Recipe, console: Console) -> int:
     from mobilerl.fleet import engines
 
-    removed = sum(engine.remove({}) for engine in engines(recipe))
+    with engines(recipe) as found:
+        removed = sum(engine.remove({}) for engine in found)
     console.print(f"{removed} containers of the fleet {recipe.fleet.name} removed", highlight=False)
     return 0
 
@@ -100,4 +101,5 @@ def _serials(recipe: Recipe) -> list[str]:
 def _containers(recipe: Recipe, everything: bool = False) -> list[Listed]:
     from mobilerl.fleet import engines
 
-    return [c for engine in engines(recipe) for c in engine.listed(everything)]
+    with engines(recipe) as found:
+        return [c for engine in found for c in engine.listed(everything)]

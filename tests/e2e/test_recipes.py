@@ -48,8 +48,8 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-def recipe(folder: Path, name: str, *flags: str) -> str:
-    env = {**os.environ, "VENV": str(folder / "venv"), "SFT_DIR": str(folder / "sft"), "RUN_DIR": str(folder / "run"),
+def recipe(folder: Path, name: str, *flags: str, run: str = "run") -> str:
+    env = {**os.environ, "VENV": str(folder / "venv"), "SFT_DIR": str(folder / "sft"), "RUN_DIR": str(folder / run),
            "EVAL_FLAGS": " ".join(EVAL), "PYTHONPATH": str(ROOT)}  # fmt: skip
     done = subprocess.run(["bash", str(ROOT / "recipes" / name), *flags], env=env, cwd=folder, capture_output=True,
                           text=True, timeout=300)  # fmt: skip
@@ -144,3 +144,15 @@ def test_called_again_it_goes_on_where_it_stopped(folder, trained):
     assert (folder / "run" / "metrics.jsonl").read_bytes().startswith(metrics)
     assert [row["iteration"] for row in read_metrics(folder / "run" / "metrics.jsonl")] == [1, 2, 3]
     assert results.stat().st_mtime_ns == made
+
+
+def test_the_ablations_make_their_table(folder, warmed_up, monkeypatch):
+    for name, value in (("VARIANTS", "full no-spa"), ("SEEDS", "0"), ("MINUTES", "5")):
+        monkeypatch.setenv(name, value)
+    said = recipe(folder, "ablation.sh", *TRAIN, "--train.iterations", "1", run="ablation")
+    table = (folder / "ablation" / "ablation.md").read_text()
+    assert table.strip() in said
+    rows = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")][2:]
+    assert rows == ["SFT only", "AdaGRPO", "w/o SPA"]
+    spa = [read_saved(folder / "ablation" / v / "seed-0/config.json").algorithm.credit.spa for v in ("full", "no-spa")]
+    assert spa == [True, False]

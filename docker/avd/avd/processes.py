@@ -1,0 +1,79 @@
+"""What runs in the container beside this program, and how all of it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from avd import CHILD_FAILED, Failure
+from avd.adb import Adb
+
+ASKED_S, ENDING_S, TERMINATED_S = 1.5, 1.5, 1.0
+"""How long `adb emu kill` may take, the emulator's end after it, and every process's end after SIGTERM: less than 5 s
+in all."""
+EMULATOR = "the emulator"
+
+
+class Processes:
+    """Each in a process group of its own, so that a signal from a terminal reaches only this program."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str, words: Sequence[str]) -> None:
+        """Its output is the container's. Raises Failure."""
+        try:
+            self._running[name] = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+        except OSError as error:
+            raise Failure(f"{name} cannot be started: {error}") from None
+
+    def watch(self) -> None:
+        """Raises Failure as soon as one has ended: with the emulator's own exit code when it was the emulator."""
+        for name, process in self._running.items():
+            if (status := process.poll()) is not None:
+                code = 128 - status if status < 0 else status
+                raise Failure(f"{name} has ended with exit code {code}", code if name == EMULATOR else CHILD_FAILED)
+
+    def cause(self, failure: Failure) -> Failure:
+        """Where a process has ended, that is why: adb's complaint that the phone is gone came of it."""
+        try:
+            self.watch()
+        except Failure as ended:
+            return ended
+        return failure
+
+    def stop(self, adb: Adb) -> None:
+        """The emulator is asked first, so that it leaves its disks whole; then all are ended."""
+        emulator = self._running.get(EMULATOR)
+        if emulator is not None and emulator.poll() is None:
+            with contextlib.suppress(Failure):
+                adb.kill_emulator(ASKED_S)
+            _wait([emulator], ENDING_S)
+        left = [p for p in self._running.values() if p.poll() is None]
+        _signal(left, signal.SIGTERM)
+        _signal(_wait(left, TERMINATED_S), signal.SIGKILL)
+
+
+def _wait(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> list[subprocess.Popen[bytes]]:
+    """Those that have not ended by then."""
+    until = time.monotonic() + seconds
+    while left := [p for p in processes if p.poll() is None]:
+        if time.monotonic() > until:
+            break
+        time.sleep(0.02)
+    return left
+
+
+def _signal(processes: Sequence[subprocess.Popen[bytes]], number: signal.Signals) -> None:
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+
+
+def say(text: str) -> None:
+    print(f"avd: {text}", file=sys.stderr, flush=True)

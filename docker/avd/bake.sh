@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Boots an image of docker/avd/Dockerfile once, installs the apps, and keeps the snapshot that its containers start from.
+#
+#   bash docker/avd/bake.sh [--apks FOLDER] [--adb-key FILE.pub]... BASE-IMAGE IMAGE
+#
+# --apks      installs every *.apk of a folder. Where the image has AndroidWorld (build argument ANDROIDWORLD_COMMIT), its
+#             own set-up runs as well: it downloads the apps and needs the internet.
+# --adb-key   lets the owner of this key in, without the container being told. Default: ~/.android/adbkey.pub, if it is
+#             there. None: --adb-key ''.
+#
+# MEMORY_MB, CORES and GPU of the environment hold for the image: another value later means a cold boot. The engine is
+# DOCKER_HOST's, or this machine's; it needs /dev/kvm and the kind of CPU that the containers will run on.
+set -euo pipefail
+
+fail() {
+    printf 'bake.sh: %s\n' "$1" >&2
+    exit "${2:-1}"
+}
+
+apks='' keys=() keys_given=''
+while [[ ${1:-} == --* ]]; do
+    [[ $# -ge 2 ]] || fail "$1 needs a value" 2
+    case $1 in
+        --apks) apks=$2 ;;
+        --adb-key) keys_given=yes; [[ -z $2 ]] || keys+=("$2") ;;
+        *) fail "there is no option $1; see the head of this file" 2 ;;
+    esac
+    shift 2
+done
+[[ $# == 2 ]] || fail "usage: bake.sh [--apks FOLDER] [--adb-key FILE.pub]... BASE-IMAGE IMAGE" 2
+base=$1 image=$2
+own=${HOME:-/root}/.android/adbkey.pub
+[[ -n $keys_given || ! -f $own ]] || keys=("$own")
+
+command -v docker >/dev/null || fail "docker is not installed: apt-get install -y docker.io" 2
+docker version >/dev/null 2>&1 || fail "no Docker engine answers; start it: systemctl start docker" 2
+docker image inspect "$base" >/dev/null 2>&1 ||
+    fail "there is no image $base: docker build -t $base -f docker/avd/Dockerfile ." 2
+files=$(mktemp -d)
+mkdir "$files/apks" "$files/keys"
+container=''
+trap '[[ -z $container ]] || docker rm -f -v "$container" >/dev/null; rm -rf "$files"' EXIT
+if [[ -n $apks ]]; then
+    shopt -s nullglob
+    found=("$apks"/*.apk)
+    [[ ${#found[@]} -gt 0 ]] || fail "--apks: there is no *.apk in $apks" 2
+    cp -- "${found[@]}" "$files/apks/"
+fi
+for i in "${!keys[@]}"; do
+    [[ -f ${keys[i]} && $(wc -l <"${keys[i]}") -le 1 && $(<"${keys[i]}") == QAAAA* ]] ||
+        fail "--adb-key: ${keys[i]} is no public key of adb (adb makes ~/.android/adbkey.pub)" 2
+    cp -- "${keys[i]}" "$files/keys/$i.pub"
+done
+
+container=$(docker create --init --device /dev/kvm -e MEMORY_MB -e CORES -e GPU "$base")
+docker cp "$files/." "$container:/tmp/bake" >/dev/null
+docker start "$container" >/dev/null || fail "the container does not start: does this engine's host have /dev/kvm?"
+echo "booting $base for the first time; this takes minutes"
+until docker exec "$container" python3 -m avd.health >/dev/null 2>&1; do
+    if [[ $(docker inspect -f '{{.State.Running}}' "$container") != true ]]; then
+        docker logs --tail 20 "$container" >&2
+        fail "the emulator did not boot: see above"
+    fi
+    sleep 2
+done
+docker exec "$container" python3 -m avd.bake /tmp/bake || fail "nothing was kept: see above"
+docker stop -t 30 "$container" >/dev/null
+code=$(docker inspect -f '{{.State.ExitCode}}' "$container")
+[[ $code == 0 ]] || fail "the emulator did not end in order (exit code $code): nothing was kept"
+docker commit "$container" "$image" >/dev/null
+echo "baked $image"

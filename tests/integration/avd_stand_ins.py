@@ -1,0 +1,195 @@
+"""Programs that stand in for emulator, adb and socat, and the emulator container's real entry point over them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from docker_engine import ROOT
+
+PACKAGE = ROOT / "docker/avd"
+KEY = "-----BEGIN PRIVATE KEY-----\nZm9yIHRlc3Rz\n-----END PRIVATE KEY-----\n"
+"""The adb that stands in takes it; the real one would not."""
+
+PROGRAM = r'''
+import json, os, select, signal, socket, sys, threading, time
+from pathlib import Path
+
+state, name, words = Path(os.environ["STAND_IN"]), Path(sys.argv[0]).name, sys.argv[1:]
+plan = json.loads((state / "plan.json").read_text())
+with open(state / "calls.jsonl", "a") as log:
+    log.write(json.dumps({"program": name, "words": words, "pid": os.getpid()}) + "\n")
+
+
+def put(**properties):
+    (state / "new").write_text(json.dumps(properties))
+    (state / "new").rename(state / "properties.json")
+
+
+def emulator():
+    if plan["deaf"]:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    began = time.monotonic()
+    while True:
+        passed = time.monotonic() - began
+        if plan["dies_after"] is not None and passed > plan["dies_after"]:
+            if plan["dies_with"] < 0:
+                os.kill(os.getpid(), -plan["dies_with"])
+            sys.exit(plan["dies_with"])
+        if plan["boots"]:
+            put(**{"sys.boot_completed": "1", "init.svc.bootanim": "stopped" if passed > plan["boots"] else "running"})
+        if (state / "kill").exists() and not plan["deaf"]:
+            sys.exit(0)
+        time.sleep(0.02)
+
+
+def adb():
+    while words[0] in plan["hangs"] or words[2:3] and words[2] in plan["hangs"]:
+        time.sleep(1)
+    if set(words) & set(plan["fails"]):
+        sys.exit("error: device not found")
+    if words[0] == "pubkey":
+        if "Zm9yIHRlc3Rz" not in Path(words[1]).read_text():
+            sys.exit("adb: failed to read private key")
+        print("QAAAAstandin someone@somewhere")
+    elif words[2:4] == ["shell", "getprop"]:
+        properties = state / "properties.json"
+        if not properties.exists():
+            sys.exit("error: device not found")
+        print(json.loads(properties.read_text()).get(words[4], ""))
+    elif words[2:] == ["get-state"]:
+        print("device" if (state / "properties.json").exists() else "offline")
+    elif words[2:] == ["emu", "kill"]:
+        (state / "kill").touch()
+    elif words[2:4] == ["push", words[3] if len(words) > 3 else ""]:
+        (state / "pushed").write_text(Path(words[3]).read_text())
+    elif words[2:3] == ["install"]:
+        print("Performing Streamed Install\n" + ("Failure [NO_MATCHING_ABIS]" if "bad" in words[-1] else "Success"))
+    elif words[2:5] == ["emu", "avd", "snapshot"] and plan["snapshots"]:
+        print("KO: disk full" if plan["snapshots"] == "KO" else "--  default_boot  75M 2023-10-15 00:00:01\nOK")
+
+
+def socat():
+    """Hands on for good when asked to, as the real one would with these words."""
+    listen, target = words[0].split(","), words[1].split(",")[0]
+    if not plan["forwards"]:
+        while not (state / "socat-ends").exists():
+            time.sleep(0.02)
+        sys.exit(1)
+    server = socket.create_server((listen[1].removeprefix("bind="), int(listen[0].split(":")[1])))
+    while True:
+        threading.Thread(target=join, args=(server.accept()[0], int(target.split(":")[2])), daemon=True).start()
+
+
+def join(near, port):
+    far = socket.create_connection(("127.0.0.1", port))
+    sides = {near: far, far: near}
+    while True:
+        for side in select.select(list(sides), [], [])[0]:
+            data = side.recv(1 << 16)
+            if not data:
+                near.close(), far.close()
+                return
+            sides[side].sendall(data)
+
+
+{"emulator": emulator, "adb": adb, "socat": socat}[name]()
+'''
+
+
+class Container:
+    """A folder with all that a container would have, and the entry point run in it as a process of this machine."""
+
+    def __init__(self, folder: Path, snapshot: bool = True, **plan: object) -> None:
+        self.folder, self.state, self.home = folder, folder / "state", folder / "home"
+        self.ready, self.avd = self.state / "ready", folder / "avds" / "Pixel_6_API_33.avd"
+        for made in (self.state, self.home, self.avd, folder / "bin"):
+            made.mkdir(parents=True)
+        if snapshot:
+            (self.avd / "snapshots" / "default_boot").mkdir(parents=True)
+        (folder / "kvm").touch()
+        self.plan(**plan)
+        for name in ("emulator", "adb", "socat"):
+            self.program(name, PROGRAM)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def plan(self, **plan: object) -> None:
+        """`boots`: seconds until the phone has booted, 0 for never. `hangs`, `fails`: adb's commands that do."""
+        known = {"boots": 0.3, "dies_after": None, "dies_with": 0, "deaf": False, "hangs": [], "fails": [],
+                 "forwards": False, "snapshots": "OK"}  # fmt: skip
+        assert plan.keys() <= known.keys()
+        (self.state / "plan.json").write_text(json.dumps(known | plan))
+
+    def program(self, name: str, text: str) -> None:
+        file = self.folder / "bin" / name
+        file.write_text(f"#!{sys.executable}\n{text}")
+        file.chmod(0o755)
+
+    def environment(self, **wanted: str) -> dict[str, str]:
+        given = {
+            "PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", "HOME": str(self.home), "STAND_IN": str(self.state),
+            "PYTHONPATH": str(PACKAGE), "ANDROID_AVD_HOME": str(self.avd.parent), "READY_FILE": str(self.ready),
+            "KVM_DEVICE": str(self.folder / "kvm"), "FORWARD_ADDRESS": "127.0.0.2",
+        }  # fmt: skip
+        return given | wanted
+
+    def start(self, *options: str, **wanted: str) -> None:
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "avd", *options], env=self.environment(**wanted), stdout=log, stderr=log,
+                cwd=self.folder,
+            )  # fmt: skip
+
+    def module(self, name: str, *words: str, **wanted: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", name, *words], env=self.environment(**wanted), text=True,
+                              capture_output=True, timeout=60, cwd=self.folder)  # fmt: skip
+
+    def wait_ready(self, seconds: float = 15.0) -> None:
+        until = time.monotonic() + seconds
+        while not self.ready.exists():
+            assert self.process.poll() is None and time.monotonic() < until, self.log()
+            time.sleep(0.02)
+
+    def ended(self, seconds: float = 15.0) -> int:
+        return self.process.wait(seconds)
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, float]:
+        """(exit code, seconds it took)."""
+        began = time.monotonic()
+        self.process.send_signal(number)
+        return self.ended(), time.monotonic() - began
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def listening(self, count: int) -> list[str]:
+        """What `count` socats were told, by port."""
+        until = time.monotonic() + 10
+        while len(found := self.calls("socat")) < count and time.monotonic() < until:
+            time.sleep(0.02)
+        return sorted(" ".join(words) for words in found)
+
+    def calls(self, program: str) -> list[list[str]]:
+        return [call["words"] for call in self.all_calls() if call["program"] == program]
+
+    def all_calls(self) -> list[dict]:
+        file = self.state / "calls.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def alive(self) -> list[str]:
+        """Stand-ins that still run."""
+        return [call["program"] for call in self.all_calls() if Path(f"/proc/{call['pid']}/cmdline").exists()
+                and str(self.folder).encode() in Path(f"/proc/{call['pid']}/cmdline").read_bytes()]  # fmt: skip
+
+    def close(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(15)
+        for call in self.all_calls():
+            if Path(f"/proc/{call['pid']}").exists() and call["program"] in self.alive():
+                os.kill(call["pid"], signal.SIGKILL)

@@ -1,0 +1,169 @@
+"""Containers of the emulator's image on a real engine, with an embedded phone in the emulator's place.
+
+The entry point, adb, Docker's network, the health check and bake.sh are the real ones; socat's stand-in hands on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+
+import adbutils
+import pytest
+from avd_stand_ins import PACKAGE, PROGRAM
+from docker_engine import IMAGE
+
+from envs.docker_avd import ContainerSettings, DockerProvider
+from envs.phone.env import PhoneEnv
+from envs.pool.adb import AdbServer
+
+pytestmark = pytest.mark.slow
+PUBLIC = "QAAAA" + "A" * 695 + " someone@somewhere\n"
+
+EMULATOR = """#!/usr/local/bin/python3
+import os, socket, sys
+if os.fork() == 0:  # as an emulator does, it makes itself known to adb's server once it listens
+    import time
+    while socket.socket().connect_ex(("127.0.0.1", 5555)):
+        time.sleep(0.05)
+    with socket.create_connection(("127.0.0.1", 5037)) as server:
+        server.sendall(b"0012host:emulator:5555")
+    os._exit(0)
+os.execv("/usr/local/bin/python3", ["python3", "-m", "envs.phone", "--port", "5555", "--console-port", "5554",
+         "--console-token", "s3cret", "--width", "360", "--height", "720"])
+"""
+KILL = r"""
+import glob, os
+for file in glob.glob("/proc/[0-9]*/cmdline"):
+    if b"\0envs.phone\0" in open(file, "rb").read():
+        os.kill(int(file.split("/")[2]), 9)
+"""
+BASE, BAKED = "mobilerl-avd-test-base", "mobilerl-avd-test"
+
+
+def run(*words: object, **wanted: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(w) for w in words], text=True, capture_output=True, timeout=120, **wanted)
+
+
+def engine(*words: object, check: bool = True) -> str:
+    done = run("docker", *words)
+    assert not check or done.returncode == 0, done.stderr
+    return (done.stdout + done.stderr).strip()
+
+
+@pytest.fixture(scope="module")
+def base(docker_engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An image with the real entry point and real adb, and with an embedded phone in the emulator's place."""
+    if not os.path.exists("/dev/kvm"):
+        pytest.skip("no /dev/kvm here: Docker refuses to start the container")
+    folder = tmp_path_factory.mktemp("image")
+    programs = folder / "opt/bin"
+    programs.mkdir(parents=True)
+    (programs / "emulator").write_text(EMULATOR)
+    (programs / "socat").write_text(f"#!/usr/local/bin/python3\n{PROGRAM}")
+    shutil.copy(adbutils.adb_path(), programs / "adb")
+    for program in programs.iterdir():
+        program.chmod(0o755)
+    for library in re.findall(r"=> (/\S+)", run("ldd", adbutils.adb_path()).stdout):
+        target = folder / library.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, target)
+    shutil.copytree(PACKAGE / "avd", folder / "opt/mobilerl/avd", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "opt/avd/Pixel_6_API_33.avd").mkdir(parents=True)
+    (folder / "opt/state").mkdir()
+    plan = {"forwards": True}
+    (folder / "opt/state/plan.json").write_text(json.dumps(plan))
+    (folder / "root").mkdir()
+    container = engine("create", IMAGE)
+    engine("cp", f"{folder}/.", f"{container}:/")
+    changes = [
+        "USER 0",
+        "ENV PATH=/opt/bin:/usr/local/bin HOME=/root STAND_IN=/opt/state PYTHONPATH=/opt/mobilerl "
+        "ANDROID_AVD_HOME=/opt/avd TOKEN=s3cret",
+        'ENTRYPOINT ["python3", "-m", "avd"]',
+        'HEALTHCHECK --interval=1s --timeout=10s CMD ["python3", "-m", "avd.health"]',
+    ]
+    engine("commit", *(word for change in changes for word in ("--change", change)), container, BASE)
+    engine("rm", container)
+    yield BASE
+    engine("image", "rm", "-f", BASE, BAKED, check=False)
+
+
+def test_bake_sh_and_containers_of_what_it_made_with_an_embedded_phone_in_the_emulators_place(base, adb, tmp_path):
+    (tmp_path / "adbkey.pub").write_text(PUBLIC)
+    done = run("bash", PACKAGE / "bake.sh", "--adb-key", tmp_path / "adbkey.pub", base, BAKED,
+               env={**os.environ, "MEMORY_MB": "1024"})  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "saving the snapshot default_boot" in done.stderr and f"baked {BAKED}" in done.stdout
+    assert "MEMORY_MB=1024" in engine("inspect", "-f", "{{.Config.Env}}", BAKED)
+
+    container = engine("run", "-d", "--init", "--device", "/dev/kvm", "-p", "127.0.0.1::5555", BAKED)
+    try:
+        until = time.monotonic() + 60
+        while engine("inspect", "-f", "{{.State.Health.Status}}", container) != "healthy":
+            assert time.monotonic() < until, engine("logs", container)
+            time.sleep(0.3)
+        assert engine("exec", container, "python3", "-c", "import os; print(os.path.exists('/tmp/bake'))") == "False"
+        assert not json.loads(engine("inspect", container))[0]["HostConfig"]["Privileged"]
+        serial = engine("port", container, "5555")
+        assert b"connected to" in adb.adb("connect", serial).stdout
+        assert adb.transport(serial).shell(("getprop", "sys.boot_completed")).stdout == "1\n"
+        adb.adb("disconnect", serial)
+        began = time.monotonic()
+        engine("stop", "-t", "20", container)
+        assert time.monotonic() - began < 7, "5 s, and what the engine needs"
+        assert engine("inspect", "-f", "{{.State.ExitCode}}", container) == "0"
+
+        engine("start", container)  # again, in the same container
+        until = time.monotonic() + 60
+        while run("docker", "exec", container, "python3", "-m", "avd.health").returncode:
+            assert time.monotonic() < until, engine("logs", container)
+            time.sleep(0.3)
+        engine("exec", container, "python3", "-c", KILL)
+        assert engine("wait", container) == "137"
+        assert "the emulator has ended with exit code 137" in engine("logs", container)
+    finally:
+        engine("rm", "-f", "-v", container)
+
+
+def test_a_fleet_runs_on_it_and_resets_by_snapshot_with_an_embedded_phone_in_the_emulators_place(
+    base, adb, tmp_path, monkeypatch
+):
+    (tmp_path / "token").write_text("s3cret")
+    monkeypatch.setattr("envs.console.TOKEN_FILE", tmp_path / "token")
+    settings = ContainerSettings(base, "avd-test", console_port=5554, kvm=True, memory_mb=3500)
+
+    def make(device_id, transport):
+        return PhoneEnv(device_id, screenshots=False, transport=transport)
+
+    async def play():
+        provider = DockerProvider(settings, make, AdbServer("127.0.0.1", adb.port), "snapshot")
+        await provider.open()
+        try:
+            async with asyncio.timeout(90):
+                device = await provider.create(0, 0)
+            device.transport.shell(("settings", "put", "system", "pointer_location", "1"))
+            kept = await device.refresh()
+            said = device.transport.shell(("settings", "get", "system", "pointer_location")).stdout
+            return await device.check(), kept, said
+        finally:
+            await provider.close()
+
+    health, kept, said = asyncio.run(play())
+    assert health.ok, health.reason
+    assert kept and said == "0\n", "the snapshot was not loaded"
+    assert not engine("ps", "-aq", "--filter", "label=mobilerl.fleet=avd-test")
+
+
+def test_a_container_without_kvm_or_memory_ends_with_the_cure(base):
+    without = run("docker", "run", "--rm", base)
+    assert without.returncode == 2
+    assert "there is no /dev/kvm: start the container with --device /dev/kvm" in without.stderr
+    low = run("docker", "run", "--rm", "--device", "/dev/kvm", "--memory", "512m", base)
+    assert low.returncode == 2 and "may use 512 MB of memory, the emulator needs about 3072" in low.stderr
