@@ -8,18 +8,20 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes/common.sh"
 cd "$ROOT" || exit
 
-install_chromium() {
-    local name
-    for name in chromium chromium-browser google-chrome; do
+# install_program PACKAGE WITHOUT-IT COMMAND...: Debian's package, unless one of the commands is there.
+install_program() {
+    local package=$1 without=$2 name
+    shift 2
+    for name in "$@"; do
         command -v "$name" >/dev/null && return
     done
     if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
-        say "no chromium here: the viewer's browser tests are skipped (sudo apt-get install -y chromium)"
+        say "no $package here: $without (sudo apt-get install -y $package)"
         return
     fi
-    say "installing chromium"
+    say "installing $package"
     apt-get update -qq >/dev/null
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null
 }
 
 ensure_installed dev
@@ -28,7 +30,8 @@ if [[ ${1:-} == fast ]]; then
     shift
     tests=(tests/unit -m "not slow")
 else
-    install_chromium
+    install_program chromium "the viewer's browser tests are skipped" chromium chromium-browser google-chrome
+    install_program docker.io "the tests of containers are skipped" dockerd
 fi
 
 # A fault in style fails the run but does not keep the tests from being run.
