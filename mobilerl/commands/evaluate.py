@@ -10,11 +10,16 @@ from rich.console import Console
 from rich.table import Table
 
 from envs.phone.tasks import suite
+from mobilerl.commands import evaluate_androidlab, evaluate_androidworld
 from mobilerl.config import AgentSection, ConfigError, Recipe, load_recipe
+from mobilerl.eval.policies import MOBILERL_SETTINGS, REFUSED, find_model, is_server
 from mobilerl.eval.report import compare, percent, print_results, read_results
-from mobilerl.eval.run import AGENTS, RESULTS, evaluate, find_model
+from mobilerl.eval.run import AGENTS, RESULTS, evaluate
 from mobilerl.eval.sim import UNSEEN
 from mobilerl.setup import read_agent
+
+SLOW = "--agent.deadline_s=3600"
+"""Large models think for seconds at every step; an episode of theirs is not a device that hangs."""
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
@@ -25,7 +30,9 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         epilog="settings of the recipe can be given as well: --phone.popup_rate 0",
     )  # fmt: skip
     sim.add_argument("--agent", choices=AGENTS, default="policy")
-    sim.add_argument("--model", type=Path, metavar="DIR", help="checkpoint folder, or a run directory for its newest")
+    sim.add_argument("--model", metavar="DIR|URL", help="checkpoint folder, a run directory for its newest, or "
+                     "http://HOST:PORT/v1")  # fmt: skip
+    sim.add_argument("--model-name", metavar="NAME", help="what a model server calls the model")
     sim.add_argument("--split", choices=("train", "test", "all"), default="test",
                      help="test (default): held-out instances of every template; train: training ones")  # fmt: skip
     sim.add_argument("--template", action="append", default=[], metavar="NAME", help="only this one; can be repeated")
@@ -40,6 +47,8 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
     sim.add_argument("--config", type=Path, metavar="RECIPE.toml")
     sim.add_argument("--list", action="store_true", help="list the task templates and stop")
     sim.set_defaults(run=run, takes_settings=True)
+    evaluate_androidworld.add(suites, common)
+    evaluate_androidlab.add(suites, common)
 
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
@@ -57,7 +66,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     with console.status("playing"):
         results = evaluate(
             recipe, args.agent, args.model, args.split, trials, instances, temperature, args.out,
-            templates=args.template, reuse=args.reuse,
+            templates=args.template, reuse=args.reuse, model_name=args.model_name,
         )  # fmt: skip
     print_results(results, console)
     if unseen := results.get(UNSEEN):
@@ -66,6 +75,9 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
             f"templates never trained on: {percent(unseen['success_rate'])}  95% interval {percent(low)} to "
             f"{percent(high)}  ({unseen['successes']}/{unseen['trials']} trials)"
         )
+    if refused := results.get(REFUSED):
+        say = f"{refused['count']} prompts were refused by the model server, the first with: {refused['first']}"
+        console.print(say, markup=False, highlight=False, soft_wrap=True)
     console.print(f"written to {args.out / RESULTS}", markup=False, highlight=False, soft_wrap=True)
     if args.compare:
         compare(args.compare, args.out / RESULTS, console)
@@ -88,8 +100,17 @@ def _amounts(args: argparse.Namespace, recipe: Recipe) -> tuple[int, int, float]
 
 
 def _recipe(args: argparse.Namespace, settings: Sequence[str], console: Console) -> Recipe:
-    """The recipe, with the agent settings the checkpoint was trained with. The command line wins over both."""
-    saved = read_agent(find_model(args.model)) if args.model and args.agent == "policy" else None
+    """The recipe, with the agent settings the checkpoint was trained with. The command line wins over both.
+
+    A server brings no settings: without a recipe they are MobileRL's, which large models can follow.
+    """
+    if args.config is None and is_server(args.model):
+        given = {word.split("=")[0] for word in settings}
+        base = [flag for flag in (*MOBILERL_SETTINGS, SLOW) if flag.split("=")[0] not in given]
+        return load_recipe(None, [*base, *settings])
+    saved = None
+    if args.model and args.agent == "policy" and not is_server(args.model):
+        saved = read_agent(find_model(args.model))
     if saved is None:
         return load_recipe(args.config, settings)
     given = sorted({word.split("=")[0] for word in settings if word.startswith("--agent.")})

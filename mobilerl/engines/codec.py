@@ -1,8 +1,10 @@
-"""Chat messages and screenshots <-> token ids and pixels, for any Qwen-VL-like checkpoint.
+"""Chat messages and screenshots <-> token ids and pixels, for Qwen2.5-VL, Qwen3-VL and GLM-4.1V checkpoints.
 
 The tokenizer writes one placeholder per image; `encode` expands it to as many as the image has patches after merging,
 so that the ids it returns are exactly what the model reads, in rollout and in training. Pixels are made from PNG bytes
 only when a batch is built; a bounded cache keeps those of screens that were just used.
+
+What the model families differ in is read from the checkpoint: placeholder ids, chat template, patches, end tokens.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import io
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,16 @@ import transformers
 from PIL import Image
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
+from mobilerl.config import ConfigError
+
 PIXEL_CACHE_BYTES = 256 * 1024 * 1024
-VISION_TOKEN_FIELDS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
+VISION_TOKEN_FIELDS = (
+    "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id",  # Qwen
+    "image_start_token_id", "image_end_token_id", "video_start_token_id", "video_end_token_id",  # GLM
+)  # fmt: skip
+REPLY_TAGS = frozenset({"<think>", "</think>", "<answer>", "</answer>"})
+"""Part of a reply's text even where a tokenizer has them as special tokens."""
+CURE = "take the tokenizer, chat template and preprocessor_config.json of the model the weights are from"
 
 
 def load_image_processor(path: Path) -> Any:
@@ -31,28 +41,36 @@ def load_image_processor(path: Path) -> Any:
         if (path / name).is_file():
             settings = json.loads((path / name).read_text())
             settings = settings.get("image_processor", settings)
-            kind = settings["image_processor_type"].removesuffix("Fast").removesuffix("Pil") + "Pil"
-            return getattr(transformers, kind).from_pretrained(path)
+            name = settings["image_processor_type"].removesuffix("Fast").removesuffix("Pil")
+            kind = getattr(transformers, f"{name}Pil")
+            # Published Qwen2.5-VL folders give min_pixels and max_pixels alone, which the class would write into its
+            # own default size: for the whole process.
+            return kind.from_pretrained(path, **({} if "size" in settings else {"size": dict(kind.size)}))
     raise FileNotFoundError(f"{path} holds no preprocessor_config.json: it is not a vision-language checkpoint")
 
 
 class Codec:
     """Tokenizer and image processor of one checkpoint.
 
-    `max_pixels` caps an image before it is cut into patches; None leaves the checkpoint's own limit.
+    `max_pixels` caps an image before it is cut into patches; None leaves the checkpoint's own limit. `end_ids` end a
+    reply beside the tokenizer's own end token: GLM ends a turn with the token that begins the next one.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, image_processor: Any, config: Any,
-                 max_pixels: int | None = None) -> None:  # fmt: skip
+                 max_pixels: int | None = None, end_ids: Iterable[int] = ()) -> None:  # fmt: skip
         self.tokenizer = tokenizer
         self.image_processor = image_processor
         self.image_token_id: int = config.image_token_id
         self.merge = image_processor.merge_size**2
         self.max_pixels = max_pixels
-        self.pad_id: int = tokenizer.pad_token_id
         self.eos_id: int = tokenizer.eos_token_id
+        self.end_ids = frozenset({self.eos_id, *end_ids})
+        self.pad_id: int = self.eos_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
         self.banned_ids = tuple(
             sorted({getattr(config, name) for name in VISION_TOKEN_FIELDS if getattr(config, name, None) is not None})
+        )
+        self._silent_ids = frozenset(
+            id_ for id_, t in tokenizer.added_tokens_decoder.items() if t.special and t.content not in REPLY_TAGS
         )
         self._pixels: OrderedDict[bytes, tuple[np.ndarray, np.ndarray]] = OrderedDict()
         self._cached_bytes = 0
@@ -61,13 +79,21 @@ class Codec:
 
     @classmethod
     def load(cls, path: str | Path, max_pixels: int | None = None) -> Codec:
-        """Reads a Hugging Face model folder. Needs no torchvision: the processor's video half is not used."""
-        return cls(
-            AutoTokenizer.from_pretrained(path),
-            load_image_processor(Path(path)),
-            AutoConfig.from_pretrained(path),
-            max_pixels,
-        )
+        """Reads a Hugging Face model folder. Needs no torchvision: the processor's video half is not used.
+
+        Raises ConfigError when its parts cannot be read or do not belong together.
+        """
+        try:
+            config = AutoConfig.from_pretrained(path)
+            tokenizer = AutoTokenizer.from_pretrained(path)
+            processor = load_image_processor(Path(path))
+            ends = _generation_ends(Path(path))
+        except (OSError, LookupError, AttributeError, TypeError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            raise ConfigError(f"{path} cannot be read as a vision-language checkpoint ({reason}); {CURE}") from error
+        if problem := mismatch(tokenizer, processor, config):
+            raise ConfigError(f"{path}: {problem}; {CURE}")
+        return cls(tokenizer, processor, config, max_pixels, ends)
 
     def save(self, path: str | Path) -> None:
         self.tokenizer.save_pretrained(path)
@@ -77,8 +103,7 @@ class Codec:
 
     def encode(self, messages: Sequence[Mapping[str, Any]], images: Sequence[bytes]) -> tuple[int, ...]:
         """Prompt ids up to where the assistant's turn begins. Raises ValueError when images and places differ."""
-        text = self.tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
-        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        ids = _template_ids(self.tokenizer, messages)
         places = ids.count(self.image_token_id)
         if places != len(images):
             raise ValueError(f"the prompt has {places} image placeholders but {len(images)} images were given")
@@ -92,11 +117,12 @@ class Codec:
 
     def encode_reply(self, text: str) -> tuple[int, ...]:
         """Ids of an assistant's reply, with the token that ends it."""
-        return (*self.tokenizer(text, add_special_tokens=False)["input_ids"], self.eos_id)
+        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return tuple(ids) if ids and ids[-1] in self.end_ids else (*ids, self.eos_id)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of a reply, without special tokens."""
-        return self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        return self.tokenizer.decode([i for i in ids if i not in self._silent_ids])
 
     # --- images ----------------------------------------------------------------------------------------------
 
@@ -107,15 +133,24 @@ class Codec:
                 self._pixels.move_to_end(png)
                 return hit
         image = Image.open(io.BytesIO(png)).convert("RGB")
-        size = {"min_pixels": 4 * 28 * 28, "max_pixels": self.max_pixels} if self.max_pixels else {}
         if self.max_pixels:
             # Cheap box reduction first: the processor's bicubic resize of a full screen is what costs.
             factor = int((image.width * image.height / self.max_pixels) ** 0.5)
             image = image.reduce(factor) if factor > 1 else image
-        out = self.image_processor(images=[image], return_tensors="np", **size)
+        out = self.image_processor(images=[image], return_tensors="np", **self._size())
         entry = (out["pixel_values"].astype(np.float32, copy=False), out["image_grid_thw"][0])
         self._remember(png, entry)
         return entry
+
+    def _size(self) -> dict[str, Any]:
+        """How `max_pixels` is said to the image processor, whose two limits are called edges but are areas."""
+        if not self.max_pixels:
+            return {}
+        processor = self.image_processor
+        # GLM's limits count the pixels of all the frames that make a patch, and it repeats a still image.
+        frames = processor.temporal_patch_size if type(processor).__name__.startswith("Glm") else 1
+        most = self.max_pixels * frames
+        return {"size": {"shortest_edge": min(processor.size["shortest_edge"], most), "longest_edge": most}}
 
     def _remember(self, png: bytes, entry: tuple[np.ndarray, np.ndarray]) -> None:
         with self._cache_lock:
@@ -149,3 +184,53 @@ class Codec:
             inputs["pixel_values"] = torch.from_numpy(np.concatenate([p for p, _ in parts]))
             inputs["image_grid_thw"] = torch.from_numpy(np.stack([g for _, g in parts]).astype(np.int64))
         return {name: tensor.to(device) for name, tensor in inputs.items()}
+
+
+# --- does it belong together -------------------------------------------------------------------------------------
+
+
+def mismatch(tokenizer: PreTrainedTokenizerBase, image_processor: Any, config: Any) -> str:
+    """Why these parts cannot work together; "" if they do. Found here, else in the middle of the first episode."""
+    vision = getattr(config, "vision_config", None)
+    if vision is None or getattr(config, "image_token_id", None) is None:
+        return f"a model of type {config.model_type!r} reads no images the way Qwen-VL and GLM-V do"
+    for name, of_model in (("patch_size", "patch_size"), ("merge_size", "spatial_merge_size"),
+                           ("temporal_patch_size", "temporal_patch_size")):  # fmt: skip
+        have, want = getattr(image_processor, name, None), getattr(vision, of_model, None)
+        if have != want:
+            return f"the image processor's {name} is {have}, but the model's {of_model} is {want}"
+    if tokenizer.eos_token_id is None:
+        return "the tokenizer has no end token (eos_token)"
+    if not tokenizer.chat_template:
+        return "the tokenizer has no chat template"
+    embeddings = config.get_text_config().vocab_size
+    if len(tokenizer) > embeddings:
+        return f"the tokenizer has {len(tokenizer)} tokens, but the model only {embeddings}"
+    one = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "x"}]}]
+    if (places := _template_ids(tokenizer, one).count(config.image_token_id)) != 1:
+        return (f"for one image the chat template and the tokenizer write {places} placeholders with the model's id "
+                f"for them, {config.image_token_id}")  # fmt: skip
+    return ""
+
+
+def _template_ids(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Ids as the template writes them: one placeholder per image.
+
+    A message without images goes in as a string: GLM's template would print a list of parts the way Python does.
+    """
+    said = [m if isinstance(m["content"], str) else {**m, "content": _plain(m["content"])} for m in messages]
+    text = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def _plain(parts: Sequence[Mapping[str, Any]]) -> Any:
+    if any(part["type"] == "image" for part in parts):
+        return parts
+    return "".join(part["text"] for part in parts)
+
+
+def _generation_ends(path: Path) -> tuple[int, ...]:
+    """The tokens with which the checkpoint ends a reply, as its generation_config.json lists them."""
+    file = path / "generation_config.json"
+    ends = json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None
+    return tuple(ends) if isinstance(ends, list) else () if ends is None else (ends,)

@@ -53,7 +53,10 @@ class LocalSettings:
 
 
 class LocalEngine:
-    """Holds a checkpoint of any Qwen-VL-like class. Trainer and sampler share the weights: publishing costs nothing."""
+    """Holds a checkpoint of the class of Qwen2.5-VL, Qwen3-VL or GLM-4.1V.
+
+    Trainer and sampler share the weights: publishing costs nothing.
+    """
 
     def __init__(self, path: Path, settings: LocalSettings) -> None:
         self.settings = settings
@@ -216,7 +219,9 @@ class LocalEngine:
     def save(self, path: Path) -> None:
         model = self.accelerator.unwrap_model(self.model)
         model.save_pretrained(path)
-        model.config.save_pretrained(path)  # an adapter's folder would have none, and the codec needs it
+        # An adapter's folder would have neither, and the codec reads both.
+        model.config.save_pretrained(path)
+        model.generation_config.save_pretrained(path)
         self.codec.save(path)
         state = {
             "optimizer": self.optimizer.state_dict(),
@@ -266,7 +271,7 @@ def add_lora(model: torch.nn.Module, rank: int) -> torch.nn.Module:
     """Adapters on every linear layer of the language model; the vision tower stays frozen."""
     from peft import LoraConfig, get_peft_model
 
-    targets = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
+    targets = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|gate_up_proj|down_proj)"
     return get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=targets))
 
 

@@ -20,7 +20,7 @@ from mobilerl.engines.codec import Codec
 
 @dataclass(slots=True)
 class Sampled:
-    """Token ids, the end token included, and their log-probabilities under the distribution they were drawn from."""
+    """Token ids, the one that ended them included, and their log-probabilities as they were drawn."""
 
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -57,7 +57,7 @@ def sample(model: Any, codec: Codec, requests: Sequence[Request], device: torch.
         for i, token, logp in zip(alive, values, logps.tolist(), strict=True):
             done[i].ids.append(token)
             done[i].logprobs.append(logp)
-        going = [k for k, token in enumerate(values) if token != codec.eos_id]
+        going = [k for k, token in enumerate(values) if token not in codec.end_ids]
         if not going or drawn == sampling.max_new_tokens:
             break
         if len(going) < len(alive):

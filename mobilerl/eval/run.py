@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from envs.base import Task
-from envs.phone.env import PhoneEnv
 from envs.phone.tasks import suite
 from mobilerl import __version__
-from mobilerl.agent.actor import ModelActor
 from mobilerl.agent.context import prompt_hash
-from mobilerl.agent.policy import EnginePolicy
 from mobilerl.config import ConfigError, Recipe
-from mobilerl.engines.base import Sampling
 from mobilerl.eval.agents import SCRIPTED, scripted_actor
+from mobilerl.eval.policies import Player, check_model, checkpoint_protocol, find_model, is_server, model_player
+from mobilerl.eval.policies import weights_digest as weights_digest  # other suites look for it here
 from mobilerl.eval.report import read_results, write_results
 from mobilerl.eval.sim import eval_tasks, play, results_of
-from mobilerl.records import Group
-from mobilerl.rollout.collector import Collector
-from mobilerl.setup import check_checkpoint, make_context, make_engine, make_episode_settings, make_phones
-from mobilerl.train.checkpoint import latest
+from mobilerl.setup import make_context, make_episode_settings, make_phones
 
 POLICY = "policy"
 AGENTS = (POLICY, *SCRIPTED)
@@ -32,43 +26,40 @@ STEP_BUDGET = "2 x steps of the expert + 2"
 
 def evaluate(
     recipe: Recipe, agent: str, model: str | Path | None, split: str, trials: int, instances: int, temperature: float,
-    out: Path, templates: Sequence[str] = (), reuse: bool = False,
+    out: Path, templates: Sequence[str] = (), reuse: bool = False, model_name: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Plays every task of the split `trials` times and writes `out/results.json`; returns its content.
 
-    `model` is a checkpoint folder or a run directory, and belongs to the agent "policy" alone. `temperature` 0 is
-    greedy. `templates` keeps only those. With `reuse`, results that are already there with the very same protocol
-    are returned instead of played again. Raises ConfigError for settings that cannot be used, ValueError when tasks
-    to be tested on are trained on.
+    `model` is a checkpoint folder, a run directory, or the address of a model server that has `model_name`; it belongs
+    to the agent "policy" alone. `temperature` 0 is greedy. `templates` keeps only those. With `reuse`, results that
+    are already there with the very same protocol are returned instead of played again. Raises ConfigError for settings
+    that cannot be used, ValueError when tasks to be tested on are trained on.
     """
     _check(agent, model, trials, instances, temperature)
-    folder = find_model(model) if model is not None else None
+    if reuse and is_server(model):
+        raise ConfigError("--reuse cannot tell whether a server has still the same weights; leave it out")
+    check_model(model, model_name)
+    seed = recipe.eval.seed
+    player = model_player(recipe, model, model_name, temperature, seed) if is_server(model) else None
+    who = player.protocol if player else checkpoint_protocol(find_model(model)) if model is not None else {}
     tasks = choose_tasks(split, instances, templates)
-    protocol = protocol_of(recipe, agent, folder, split, trials, instances, temperature, templates)
+    protocol = protocol_of(recipe, agent, who, split, trials, instances, temperature, templates)
     if reuse and (before := _results_with(protocol, out / RESULTS)) is not None:
         return before
     out.mkdir(parents=True, exist_ok=True)  # before playing: a folder that cannot be written to costs nothing then
     envs = make_phones(
         recipe.phone,
         count=min(recipe.phone.count, len(tasks) * trials),
-        screenshots=folder is not None and recipe.agent.screenshots > 0,
+        screenshots=model is not None and recipe.agent.screenshots > 0,
     )
-    if folder is None:
-        groups = _play_script(recipe, agent, envs, tasks, trials)
-    else:
-        groups = _play_policy(recipe, folder, temperature, envs, tasks, trials)
-    results = results_of(groups, tasks, trials, protocol)
+    if model is None:
+        player = Player(scripted_actor(agent, seed, envs), {})
+    elif player is None:  # a checkpoint is loaded only when it is going to play
+        player = model_player(recipe, model, None, temperature, seed)
+    groups = play(envs, player.actor, tasks, trials, make_episode_settings(recipe.agent), player.connect, player.poke)
+    results = results_of(groups, tasks, trials, protocol) | player.extras()
     write_results(out / RESULTS, results)
     return results
-
-
-def find_model(model: str | Path) -> Path:
-    """The checkpoint folder itself, or the newest one of a run directory. Raises ConfigError when there is none."""
-    run = Path(model)
-    is_run = (run / "final").is_dir() or (run / "checkpoints").is_dir()
-    folder = latest(run) or run / "final" if is_run else run
-    check_checkpoint(folder)
-    return folder
 
 
 def choose_tasks(split: str, instances: int, templates: Sequence[str] = ()) -> list[Task]:
@@ -83,10 +74,13 @@ def choose_tasks(split: str, instances: int, templates: Sequence[str] = ()) -> l
 
 
 def protocol_of(
-    recipe: Recipe, agent: str, folder: Path | None, split: str, trials: int, instances: int, temperature: float,
+    recipe: Recipe, agent: str, who: Mapping[str, Any], split: str, trials: int, instances: int, temperature: float,
     templates: Sequence[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Everything that affects the score, in plain JSON values. Raises ValueError when the splits leak."""
+    """Everything that affects the score, in plain JSON values; `who` is what the model adds to it, if one plays.
+
+    Raises ValueError when the splits leak.
+    """
     protocol: dict[str, Any] = {
         "mobilerl": __version__,
         "agent": agent,
@@ -103,11 +97,10 @@ def protocol_of(
         "deadline_s": recipe.agent.deadline_s,
         "seed": recipe.eval.seed,
     }
-    if folder is None:
+    if not who:
         return protocol
     return protocol | {
-        "model": str(folder),
-        "weights_sha256": weights_digest(folder),
+        **who,
         "temperature": temperature,
         "prompt_hash": prompt_hash(make_context(recipe.agent)),
         **{f"agent.{name}": value for name, value in recipe.agent.model_dump().items() if name != "deadline_s"},
@@ -124,22 +117,12 @@ def leak_verdict(recipe: Recipe, instances: int) -> str:
     return f"passed: {len(tested)} held-out instances share no parameters or seeds with {len(trained)} training ones"
 
 
-def weights_digest(folder: Path) -> str:
-    """SHA-256 over the names and contents of a checkpoint's *.safetensors files, in the order of their names."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.safetensors")):
-        digest.update(path.name.encode() + b"\0")
-        with open(path, "rb") as f:
-            while block := f.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()
-
-
 def _check(agent: str, model: str | Path | None, trials: int, instances: int, temperature: float) -> None:
     if agent not in AGENTS:
         raise ConfigError(f"no agent is called {agent!r}; choose one of {', '.join(AGENTS)}")
     if (agent == POLICY) != (model is not None):
-        wrong = "needs a checkpoint: --model DIR" if agent == POLICY else "plays without a model; leave --model out"
+        wrong = "needs a checkpoint or a server: --model DIR, --model http://HOST:PORT/v1"
+        wrong = wrong if agent == POLICY else "plays without a model; leave --model out"
         raise ConfigError(f"--agent {agent} {wrong}")
     for name, value in (("--trials", trials), ("--instances", instances)):
         if value < 1:
@@ -151,24 +134,3 @@ def _check(agent: str, model: str | Path | None, trials: int, instances: int, te
 def _results_with(protocol: dict[str, Any], path: Path) -> dict[str, Any] | None:
     results = read_results(path) if path.is_file() else None
     return results if results and results["protocol"] == protocol else None
-
-
-def _play_script(
-    recipe: Recipe, agent: str, envs: Sequence[PhoneEnv], tasks: Sequence[Task], trials: int
-) -> list[Group]:
-    actor = scripted_actor(agent, recipe.eval.seed, envs)
-    return play(envs, actor, tasks, trials, make_episode_settings(recipe.agent))
-
-
-def _play_policy(
-    recipe: Recipe, folder: Path, temperature: float, envs: Sequence[PhoneEnv], tasks: Sequence[Task], trials: int
-) -> list[Group]:
-    # Log-probabilities of greedy replies are taken at temperature 1.
-    engine = make_engine(folder, recipe.engine, temperature or 1.0, seed=recipe.eval.seed)
-    policy = EnginePolicy(engine)
-    actor = ModelActor(policy, make_context(recipe.agent), Sampling(temperature, recipe.agent.max_new_tokens))
-
-    def connect(collector: Collector) -> None:
-        policy.expected = lambda: collector.playing
-
-    return play(envs, actor, tasks, trials, make_episode_settings(recipe.agent), connect, policy.poke)

@@ -1,0 +1,50 @@
+"""Screenshots in the messages of an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from PIL import Image
+
+from mobilerl.agent.policy import Messages
+
+
+def with_images(messages: Messages, images: Sequence[bytes], max_pixels: int | None = None) -> list[dict[str, Any]]:
+    """Messages in OpenAI's form: each image part becomes a data URL of the next PNG, byte for byte unless it has more
+    than `max_pixels`. A message without images becomes a string, which every server takes in every role."""
+    left = iter(images)
+    return [{**m, "content": _content(m["content"], left, max_pixels)} for m in messages]
+
+
+def _content(parts: Sequence[dict[str, Any]], left: Iterator[bytes], max_pixels: int | None) -> Any:
+    if not any(part["type"] == "image" for part in parts):
+        return "".join(part["text"] for part in parts)
+    return [_image(next(left), max_pixels) if part["type"] == "image" else part for part in parts]
+
+
+def _image(png: bytes, max_pixels: int | None) -> dict[str, Any]:
+    data = base64.b64encode(png if max_pixels is None else shrunk(png, max_pixels)).decode("ascii")
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+
+
+def shrunk(png: bytes, max_pixels: int) -> bytes:
+    """The picture with at most `max_pixels`, its proportions kept; itself when it is small enough."""
+    picture = Image.open(io.BytesIO(png))
+    scale = math.sqrt(max_pixels / (picture.width * picture.height))
+    if scale >= 1:
+        return png
+    size = (max(1, int(picture.width * scale)), max(1, int(picture.height * scale)))
+    data = io.BytesIO()
+    picture.convert("RGB").resize(size, Image.Resampling.LANCZOS).save(data, "PNG", compress_level=1)
+    return data.getvalue()
+
+
+def blank(side: int = 64) -> bytes:
+    """A grey square, to find out whether pictures are taken."""
+    data = io.BytesIO()
+    Image.new("RGB", (side, side), "grey").save(data, "PNG")
+    return data.getvalue()

@@ -1,0 +1,127 @@
+"""Finds out, once and at the start, whether a model server can be used and what it accepts.
+
+Everything that is wrong is then one line, before an episode is played: nobody answers, what answers is no such server,
+it wants a key, has no such model, or does not take as many pictures as the prompts will have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from json import JSONDecodeError
+
+from openai import (
+    APIConnectionError,
+    APIError,
+    APIStatusError,
+    BadRequestError,
+    NotFoundError,
+    OpenAI,
+    UnprocessableEntityError,
+)
+
+from mobilerl.agent.pictures import blank, with_images
+from mobilerl.agent.server import (
+    TIMEOUT_S,
+    Dialect,
+    ServerPolicy,
+    Transient,
+    api_key,
+    completion_of,
+    one_line,
+    said_by,
+)
+from mobilerl.config import ConfigError
+from mobilerl.engines.base import Sampling
+
+MODELS_TIMEOUT_S = 30.0
+PROBE_TOKENS = 16
+CURE = "the address usually ends in /v1"
+DIALECTS = tuple(
+    Dialect(limit, logprobs, token_ids)
+    for limit in ("max_tokens", "max_completion_tokens")
+    for logprobs, token_ids in ((True, True), (True, False), (False, False))
+)
+"""In the order in which they are tried."""
+
+
+def connect(url: str, model: str | None, images: int = 0, max_pixels: int | None = None,
+            timeout_s: float = TIMEOUT_S) -> ServerPolicy:  # fmt: skip
+    """A policy that has been tried: one small request with as many pictures as a prompt has at most.
+
+    Raises ConfigError when nothing answers, what answers is no such server, it wants a key, has no such model, or does
+    not take the request.
+    """
+    with OpenAI(base_url=url, api_key=api_key(), timeout=MODELS_TIMEOUT_S, max_retries=2) as client:
+        check_model(client, url, model)
+        assert model is not None
+        dialect = negotiate(client.with_options(timeout=timeout_s), url, model, images)
+    return ServerPolicy(url, model, dialect, max_pixels, timeout_s)
+
+
+def check_model(client: OpenAI, url: str, model: str | None) -> None:
+    """Raises ConfigError unless the server has a model of this name, or tells nobody which it has."""
+    try:
+        names = _names(client, url)
+    except ConfigError:
+        if model is not None:
+            raise
+        names = []
+    if model is None:
+        there = f"; {url} has {_listed(names)}" if names else ": the name under which the server has the model"
+        raise ConfigError(f"--model-name is missing{there}")
+    if names is not None and model not in names:
+        raise ConfigError(f"{url} has no model {model!r}; it has {_listed(names)}")
+
+
+def _names(client: OpenAI, url: str) -> list[str] | None:
+    """The models a server lists; None when it has no list."""
+    try:
+        page = client.models.list()
+        return [str(entry.id) for entry in page.data]
+    except NotFoundError:
+        return None  # whether it is a model server at all shows at the first request
+    except APIStatusError as error:
+        raise _explained(error, url) from None
+    except APIConnectionError as error:
+        raise ConfigError(f"{url} cannot be reached ({one_line(error.__cause__ or error)}); start the model server, or "
+                          "correct the address") from None  # fmt: skip
+    except (APIError, JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError):
+        raise ConfigError(f"{url} is no OpenAI-compatible server: its list of models is none; {CURE}") from None
+
+
+def negotiate(client: OpenAI, url: str, model: str, images: int) -> Dialect:
+    """The richest dialect in which the server answers. Raises ConfigError when it answers in none."""
+    parts = [{"type": "image"}] * images + [{"type": "text", "text": "Answer with one word."}]
+    messages = with_images([{"role": "user", "content": parts}], [blank()] * images)
+    said = ""
+    for dialect in DIALECTS:
+        fields = dialect.fields(Sampling(0.0, PROBE_TOKENS))
+        try:
+            completion_of(client.chat.completions.create(model=model, messages=messages, **fields))
+        except (BadRequestError, UnprocessableEntityError) as error:
+            said = said_by(error)
+        except APIStatusError as error:
+            raise _explained(error, url) from None
+        except APIConnectionError as error:
+            reason = one_line(error.__cause__ or error)
+            raise ConfigError(f"{url} gave no answer to a first request ({reason}); see the server's log") from None
+        except (APIError, JSONDecodeError, UnicodeDecodeError, Transient) as error:
+            raise ConfigError(f"{url} is no OpenAI-compatible server: it {one_line(error)}; {CURE}") from None
+        else:
+            return dialect
+    asked = f"a prompt with {images} pictures" if images else "a prompt"
+    cure = "; serve a vision-language model (vLLM: --limit-mm-per-prompt), or set --agent.screenshots" if images else ""
+    raise ConfigError(f"{url} does not take {asked} for the model {model!r}: {said}{cure}")
+
+
+def _explained(error: APIStatusError, url: str) -> ConfigError:
+    code, said = error.status_code, said_by(error)
+    if code in (401, 403):
+        return ConfigError(f"{url} wants a key ({code}: {said}); set OPENAI_API_KEY to one that it takes")
+    if code in (404, 405):
+        return ConfigError(f"{url} is no OpenAI-compatible server ({code}: {said}); {CURE}")
+    return ConfigError(f"{url} cannot be used: it answered {code}: {said}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (" and others" if len(names) > 5 else "") or "none"

@@ -1,0 +1,222 @@
+"""Tiny random checkpoints of the model families, in the shape in which they are published.
+
+Real classes and image processors, the families' special tokens, placeholder layout and end tokens; few weights, and a
+small byte-level tokenizer of the tests' own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    GenerationConfig,
+    Glm4vConfig,
+    Glm4vForConditionalGeneration,
+    PreTrainedTokenizerFast,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+)
+
+HIDDEN, HEADS, VISION = 64, 2, 16
+QWEN_SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|box_start|>",
+                "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>")  # fmt: skip
+GLM_SPECIAL = ("<|endoftext|>", "[MASK]", "[gMASK]", "[sMASK]", "<sop>", "<eop>", "<|system|>", "<|user|>",
+               "<|assistant|>", "<|observation|>", "<|begin_of_image|>", "<|end_of_image|>", "<|begin_of_video|>",
+               "<|end_of_video|>", "<|image|>", "<|video|>")  # fmt: skip
+_PARTS = (
+    "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}"
+    "{% if p.type == 'image' %}IMAGE{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}"
+)
+_QWEN_PARTS = _PARTS.replace("IMAGE", "<|vision_start|><|image_pad|><|vision_end|>")
+QWEN3_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n" + _QWEN_PARTS + "<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+QWEN2_TEMPLATE = (
+    "{% if messages[0].role != 'system' %}<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{% endif %}"
+    + QWEN3_TEMPLATE
+)
+GLM_TEMPLATE = (
+    "[gMASK]<sop>{% for m in messages %}<|{{ m.role }}|>\n{% if m.role == 'user' %}"
+    + _PARTS.replace("IMAGE", "<|begin_of_image|><|image|><|end_of_image|>")
+    + "{% else %}{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+)
+"""As GLM publishes it, only a user's message is looked into: other roles are printed as they are."""
+_QWEN_PREPROCESSOR = {"temporal_patch_size": 2, "merge_size": 2}
+
+
+@dataclass(frozen=True)
+class Family:
+    """What is published of a family beside its weights."""
+
+    name: str
+    special: tuple[str, ...]
+    template: str
+    eos: str
+    pad: str
+    ends: tuple[str, ...]
+    image: str
+    banned: tuple[str, ...]
+    """Tokens that stand for pictures and videos, or for where they begin and end."""
+    preprocessor: dict[str, Any]
+    generation: dict[str, Any]
+    build: Callable[[PreTrainedTokenizerFast], torch.nn.Module]
+    tokenizer_class: str
+    user_opens: str
+    assistant_opens: str
+
+    @property
+    def factor(self) -> int:
+        """Side of what becomes one token, in pixels."""
+        return self.preprocessor["patch_size"] * self.preprocessor["merge_size"]
+
+
+def tokenizer_of(family: Family, corpus: Iterable[str], size: int = 700) -> PreTrainedTokenizerFast:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(corpus, trainer)
+    tokenizer.add_special_tokens([AddedToken(t, normalized=False) for t in family.special])
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token=family.eos, pad_token=family.pad, clean_up_tokenization_spaces=False
+    )
+    fast.add_tokens([AddedToken(t, normalized=False) for t in ("<think>", "</think>")])
+    fast.chat_template = family.template
+    return fast
+
+
+def create(family: Family, path: Path, corpus: Iterable[str], seed: int = 0) -> None:
+    """Writes a checkpoint folder."""
+    tokenizer = tokenizer_of(family, corpus)
+    torch.manual_seed(seed)
+    model = family.build(tokenizer)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(5.0)  # Hugging Face's scale suits wide models: here every token would be as likely
+    ids = tokenizer.convert_tokens_to_ids
+    model.generation_config = GenerationConfig(
+        eos_token_id=[ids(t) for t in family.ends], pad_token_id=ids(family.pad), **family.generation
+    )
+    model.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    _change(path / "tokenizer_config.json", tokenizer_class=family.tokenizer_class)
+    (path / "preprocessor_config.json").write_text(json.dumps(family.preprocessor))
+
+
+def as_of_transformers_4(path: Path) -> None:
+    """Rewrites config.json the way the published folders have it: rotary settings apart, Qwen2.5-VL's text flat."""
+    config = json.loads((path / "config.json").read_text())
+    text = config["text_config"]
+    rope = text.pop("rope_parameters")
+    text["rope_theta"] = rope.pop("rope_theta")
+    if "partial_rotary_factor" in rope:
+        text["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
+    text["rope_scaling"] = rope
+    if config["model_type"] == "qwen2_5_vl":
+        rope["type"] = rope["rope_type"] = "mrope"
+        config = {**text, **config}
+        del config["text_config"]
+    (path / "config.json").write_text(json.dumps(config))
+
+
+def _change(path: Path, **values: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def _text(tokenizer: PreTrainedTokenizerFast, **more: Any) -> dict[str, Any]:
+    return {
+        "vocab_size": len(tokenizer), "hidden_size": HIDDEN, "intermediate_size": 2 * HIDDEN, "num_hidden_layers": 2,
+        "num_attention_heads": HEADS, "num_key_value_heads": 1, "max_position_embeddings": 8192,
+        "bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, **more,
+    }  # fmt: skip
+
+
+def _qwen_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
+    names = {"image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>",
+             "vision_start_token_id": "<|vision_start|>", "vision_end_token_id": "<|vision_end|>"}  # fmt: skip
+    return {name: tokenizer.convert_tokens_to_ids(token) for name, token in names.items()}
+
+
+def _qwen2_5(tokenizer: PreTrainedTokenizerFast) -> torch.nn.Module:
+    rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [8, 4, 4]}
+    config = Qwen2_5_VLConfig(
+        text_config=_text(tokenizer, rope_parameters=rope),
+        vision_config={
+            "depth": 2, "hidden_size": VISION, "intermediate_size": 2 * VISION, "num_heads": 2,
+            "out_hidden_size": HIDDEN, "fullatt_block_indexes": [1],
+        },
+        tie_word_embeddings=False, **_qwen_ids(tokenizer),
+    )  # fmt: skip
+    return Qwen2_5_VLForConditionalGeneration(config)
+
+
+def _qwen3(tokenizer: PreTrainedTokenizerFast) -> torch.nn.Module:
+    rope = {"rope_type": "default", "rope_theta": 5e6, "mrope_section": [8, 4, 4], "mrope_interleaved": True}
+    config = Qwen3VLConfig(
+        text_config=_text(tokenizer, rope_parameters=rope, head_dim=HIDDEN // HEADS),
+        vision_config={
+            "depth": 2, "hidden_size": VISION, "intermediate_size": 2 * VISION, "num_heads": 2,
+            "out_hidden_size": HIDDEN, "deepstack_visual_indexes": [0, 1], "num_position_embeddings": 64,
+        },
+        tie_word_embeddings=False, **_qwen_ids(tokenizer),
+    )  # fmt: skip
+    return Qwen3VLForConditionalGeneration(config)
+
+
+def _glm(tokenizer: PreTrainedTokenizerFast) -> torch.nn.Module:
+    ids = tokenizer.convert_tokens_to_ids
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 2, 2], "partial_rotary_factor": 0.5}
+    config = Glm4vConfig(
+        text_config=_text(tokenizer, rope_parameters=rope),
+        vision_config={
+            "depth": 2, "hidden_size": VISION, "intermediate_size": 2 * VISION, "num_heads": 2,
+            "out_hidden_size": HIDDEN,
+        },
+        image_token_id=ids("<|image|>"), video_token_id=ids("<|video|>"),
+        image_start_token_id=ids("<|begin_of_image|>"), image_end_token_id=ids("<|end_of_image|>"),
+        video_start_token_id=ids("<|begin_of_video|>"), video_end_token_id=ids("<|end_of_video|>"),
+    )  # fmt: skip
+    return Glm4vForConditionalGeneration(config)
+
+
+_QWEN = {
+    "special": QWEN_SPECIAL, "eos": "<|im_end|>", "pad": "<|endoftext|>", "ends": ("<|im_end|>", "<|endoftext|>"),
+    "image": "<|image_pad|>", "banned": ("<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"),
+    "tokenizer_class": "Qwen2Tokenizer",
+    "user_opens": "<|im_start|>user\n", "assistant_opens": "<|im_start|>assistant\n",
+}  # fmt: skip
+FAMILIES = {
+    "Qwen2.5-VL": Family(
+        name="Qwen2.5-VL", template=QWEN2_TEMPLATE, build=_qwen2_5,
+        preprocessor={"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 14, "min_pixels": 3136,
+                      "max_pixels": 12845056, **_QWEN_PREPROCESSOR},
+        generation={"do_sample": True, "repetition_penalty": 1.05, "temperature": 1e-6}, **_QWEN,
+    ),
+    "Qwen3-VL": Family(
+        name="Qwen3-VL", template=QWEN3_TEMPLATE, build=_qwen3,
+        preprocessor={"image_processor_type": "Qwen2VLImageProcessorFast", "patch_size": 16,
+                      "size": {"shortest_edge": 65536, "longest_edge": 16777216}, **_QWEN_PREPROCESSOR},
+        generation={"do_sample": True, "top_k": 20, "top_p": 0.8, "temperature": 0.7}, **_QWEN,
+    ),
+    "GLM-4.1V": Family(
+        name="GLM-4.1V", special=GLM_SPECIAL, template=GLM_TEMPLATE, build=_glm, eos="<|endoftext|>",
+        pad="<|endoftext|>", ends=("<|endoftext|>", "<|user|>", "<|observation|>"), image="<|image|>",
+        banned=("<|image|>", "<|video|>", "<|begin_of_image|>", "<|end_of_image|>", "<|begin_of_video|>",
+                "<|end_of_video|>"),
+        preprocessor={"image_processor_type": "Glm4vImageProcessor", "patch_size": 14, "temporal_patch_size": 2,
+                      "merge_size": 2, "size": {"shortest_edge": 12544, "longest_edge": 9633792}},
+        generation={"do_sample": True, "top_k": 2, "top_p": 0.6, "temperature": 0.8},
+        tokenizer_class="PreTrainedTokenizerFast", user_opens="<|user|>\n", assistant_opens="<|assistant|>\n",
+    ),
+}  # fmt: skip
