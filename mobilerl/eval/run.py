@@ -34,6 +34,8 @@ def evaluate(
     to the agent "policy" alone. `temperature` 0 is greedy. `templates` keeps only those. With `reuse`, results that
     are already there with the very same protocol are returned instead of played again. Raises ConfigError for settings
     that cannot be used, ValueError when tasks to be tested on are trained on.
+
+    With a judge (`recipe.judge.url`) the results say how far it agrees with the tasks' own checks.
     """
     _check(agent, model, trials, instances, temperature)
     if reuse and is_server(model):
@@ -44,13 +46,15 @@ def evaluate(
     who = player.protocol if player else checkpoint_protocol(find_model(model)) if model is not None else {}
     tasks = choose_tasks(split, instances, templates)
     protocol = protocol_of(recipe, agent, who, split, trials, instances, temperature, templates)
+    if recipe.judge.url:
+        protocol |= _judge(recipe)
     if reuse and (before := _results_with(protocol, out / RESULTS)) is not None:
         return before
     out.mkdir(parents=True, exist_ok=True)  # before playing: a folder that cannot be written to costs nothing then
     envs = make_phones(
         recipe.phone,
         count=min(recipe.phone.count, len(tasks) * trials),
-        screenshots=model is not None and recipe.agent.screenshots > 0,
+        screenshots=(model is not None and recipe.agent.screenshots > 0) or bool(recipe.judge.url),
     )
     if model is None:
         player = Player(scripted_actor(agent, seed, envs), {})
@@ -58,8 +62,20 @@ def evaluate(
         player = model_player(recipe, model, None, temperature, seed)
     groups = play(envs, player.actor, tasks, trials, make_episode_settings(recipe.agent), player.connect, player.poke)
     results = results_of(groups, tasks, trials, protocol) | player.extras()
+    if recipe.judge.url:
+        from mobilerl.judge.audit import audit
+
+        results["judge"] = audit(recipe.judge, [t for g in groups for t in g.trajectories])
     write_results(out / RESULTS, results)
     return results
+
+
+def _judge(recipe: Recipe) -> dict[str, Any]:
+    """Tries the judge out, at start rather than after the episodes; returns what decides its verdicts."""
+    from mobilerl.judge.judge import Judge, check_judge
+
+    check_judge(recipe.judge)
+    return Judge(recipe.judge).protocol()
 
 
 def choose_tasks(split: str, instances: int, templates: Sequence[str] = ()) -> list[Task]:

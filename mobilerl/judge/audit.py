@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mobilerl.eval.statistics import Interval, wilson_interval
+from mobilerl.judge.settings import JudgeSection
 from mobilerl.records import Status, Trajectory
 
 if TYPE_CHECKING:
@@ -105,6 +106,18 @@ async def judge_all(judge: Judge, trajectories: Sequence[Trajectory]) -> list[Ve
             return await judge.verdict(trajectory)
 
     return await asyncio.gather(*(one(t) for t in trajectories))
+
+
+def audit(settings: JudgeSection, trajectories: Sequence[Trajectory]) -> dict[str, Any]:
+    """Has a suite's episodes judged beside its own check: the agreement's report and what it cost, for results.json."""
+    from mobilerl.judge.judge import Judge
+
+    async def work() -> dict[str, Any]:
+        async with Judge(settings) as judge:
+            pairs = audit_pairs(trajectories, await judge_all(judge, trajectories))
+            return agreement(pairs).report() | {k.removeprefix("judge/"): v for k, v in judge.metrics().items()}
+
+    return asyncio.run(work())
 
 
 def _ratio(part: float, whole: float) -> float | None:
