@@ -123,4 +123,5 @@ def test_the_success_rate_is_that_of_phones_without_faults():
     played = [t for g in groups for t in g.trajectories]
     assert len(played) == 2 * len(TASKS) and counts["failed"] == 0 and counts["lost_groups"] == 0
     assert all(t.reward == 1.0 for t in played), [t.task.id for t in played if t.reward < 1]
-    assert counts["infra_errors"] > 5
+    struck = sum(sum(env._transport.plan.counts.values()) for env in envs)
+    assert counts["infra_errors"] >= 1 and struck > 20
