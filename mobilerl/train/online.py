@@ -76,9 +76,14 @@ def _open_run(recipe: Recipe, run_dir: Path, resume: bool) -> Recipe:
 
 
 def _with_checkpoints_agent(recipe: Recipe) -> Recipe:
-    """A policy must go on seeing and acting as it was trained to: its checkpoint's agent settings win."""
+    """A policy must go on seeing and acting as it was trained to: its checkpoint's agent settings win.
+
+    How long an episode may take is the devices' affair and not the policy's, so that stays the recipe's.
+    """
     agent = read_agent(recipe.model) if recipe.model else None
-    return recipe.model_copy(update={"agent": agent}) if agent else recipe
+    if agent is None:
+        return recipe
+    return recipe.model_copy(update={"agent": agent.model_copy(update={"deadline_s": recipe.agent.deadline_s})})
 
 
 def _differences(a: dict[str, Any], b: dict[str, Any], prefix: str = "") -> list[str]:
