@@ -112,6 +112,8 @@ def _load(path: str | Path, settings: LocalSettings) -> Engine:
 
     try:
         return LocalEngine(Path(path), settings)
+    except ConfigError:
+        raise  # it names the folder and the cure
     except (SafetensorError, OSError, RuntimeError, ValueError, KeyError, AttributeError) as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ConfigError(

@@ -139,9 +139,11 @@ class WarmUp:
             policy: Policy = EnginePolicy(engine, max_wait_s=0.05)
             return PolicyProposer(policy, self.context, sampling)
         if settings.proposer_url:
-            from mobilerl.agent.server import ServerPolicy
+            from mobilerl.agent.server_check import connect
 
-            return PolicyProposer(ServerPolicy(settings.proposer_url, settings.proposer_model), self.context, sampling)
+            pixels = self.recipe.engine.max_pixels
+            served = connect(settings.proposer_url, settings.proposer_model, agent.screenshots, pixels)
+            return PolicyProposer(served, self.context, sampling)
         return ThoughtWriter()
 
     def _train(self, name: str, base: Path, codec: Codec, samples: Sequence[Sample], epochs: float,

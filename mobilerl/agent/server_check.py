@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from json import JSONDecodeError
+from typing import Any
 
 from openai import (
     APIConnectionError,
@@ -32,6 +33,7 @@ from mobilerl.agent.server import (
 )
 from mobilerl.config import ConfigError
 from mobilerl.engines.base import Sampling
+from mobilerl.records import Completion
 
 MODELS_TIMEOUT_S = 30.0
 PROBE_TOKENS = 16
@@ -54,7 +56,9 @@ def connect(url: str, model: str | None, images: int = 0, max_pixels: int | None
     with OpenAI(base_url=url, api_key=api_key(), timeout=MODELS_TIMEOUT_S, max_retries=2) as client:
         check_model(client, url, model)
         assert model is not None
-        dialect = negotiate(client.with_options(timeout=timeout_s), url, model, images)
+        dialect, reply = negotiate(client.with_options(timeout=timeout_s), url, model, images)
+        if reply.token_ids:  # it is vLLM
+            check_template(client, url, model)
     return ServerPolicy(url, model, dialect, max_pixels, timeout_s)
 
 
@@ -89,15 +93,15 @@ def _names(client: OpenAI, url: str) -> list[str] | None:
         raise ConfigError(f"{url} is no OpenAI-compatible server: its list of models is none; {CURE}") from None
 
 
-def negotiate(client: OpenAI, url: str, model: str, images: int) -> Dialect:
-    """The richest dialect in which the server answers. Raises ConfigError when it answers in none."""
+def negotiate(client: OpenAI, url: str, model: str, images: int) -> tuple[Dialect, Completion]:
+    """The richest dialect in which the server answers, and the answer. Raises ConfigError when it answers in none."""
     parts = [{"type": "image"}] * images + [{"type": "text", "text": "Answer with one word."}]
     messages = with_images([{"role": "user", "content": parts}], [blank()] * images)
     said = ""
     for dialect in DIALECTS:
         fields = dialect.fields(Sampling(0.0, PROBE_TOKENS))
         try:
-            completion_of(client.chat.completions.create(model=model, messages=messages, **fields))
+            return dialect, completion_of(client.chat.completions.create(model=model, messages=messages, **fields))
         except (BadRequestError, UnprocessableEntityError) as error:
             said = said_by(error)
         except APIStatusError as error:
@@ -107,11 +111,27 @@ def negotiate(client: OpenAI, url: str, model: str, images: int) -> Dialect:
             raise ConfigError(f"{url} gave no answer to a first request ({reason}); see the server's log") from None
         except (APIError, JSONDecodeError, UnicodeDecodeError, Transient) as error:
             raise ConfigError(f"{url} is no OpenAI-compatible server: it {one_line(error)}; {CURE}") from None
-        else:
-            return dialect
     asked = f"a prompt with {images} pictures" if images else "a prompt"
     cure = "; serve a vision-language model (vLLM: --limit-mm-per-prompt), or set --agent.screenshots" if images else ""
     raise ConfigError(f"{url} does not take {asked} for the model {model!r}: {said}{cure}")
+
+
+def check_template(client: OpenAI, url: str, model: str) -> None:
+    """Raises ConfigError when vLLM prints a system message as a list of parts, the way Python writes one.
+
+    vLLM hands every message to the model's template as such a list as soon as the template looks into one message's
+    parts; GLM-4.1V's looks into those of users alone.
+    """
+    messages = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
+    body = {"model": model, "messages": messages, "return_token_strs": True}
+    try:
+        said: Any = client.post(f"{url.rstrip('/').removesuffix('/v1')}/tokenize", cast_to=object, body=body)
+        prompt = "".join(said["token_strs"])
+    except (APIError, JSONDecodeError, UnicodeDecodeError, LookupError, TypeError):
+        return  # it cannot be asked
+    if "[{'type'" in prompt:
+        raise ConfigError(f"{url} shows the model {model!r} Python lists in place of its system prompt and its earlier "
+                          "replies; start vLLM with --chat-template-content-format string")  # fmt: skip
 
 
 def _explained(error: APIStatusError, url: str) -> ConfigError:

@@ -13,7 +13,6 @@ from mobilerl.agent.context import prompt_hash
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.eval.agents import SCRIPTED, scripted_actor
 from mobilerl.eval.policies import Player, check_model, checkpoint_protocol, find_model, is_server, model_player
-from mobilerl.eval.policies import weights_digest as weights_digest  # other suites look for it here
 from mobilerl.eval.report import read_results, write_results
 from mobilerl.eval.sim import eval_tasks, play, results_of
 from mobilerl.setup import make_context, make_episode_settings, make_phones

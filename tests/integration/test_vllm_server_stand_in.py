@@ -99,7 +99,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._send({"object": "list", "data": [{"id": self.server.name, "object": "model"}]})
 
     def do_POST(self) -> None:
-        self._send(self.server.answer(json.loads(self.rfile.read(int(self.headers["content-length"])))))
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.path == "/tokenize":
+            codec = self.server.engine.codec
+            tokens = codec.tokenizer.convert_ids_to_tokens(codec.encode(body["messages"], ()))
+            return self._send({"count": len(tokens), "token_strs": tokens})
+        return self._send(self.server.answer(body))
 
     def _send(self, content: dict[str, Any]) -> None:
         data = json.dumps(content).encode()

@@ -39,6 +39,8 @@ class StandIn(ThreadingHTTPServer):
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str] = []
         self.headers: dict[str, str] = {}
+        self.prompt: list[str] | None = None
+        """What /tokenize says of a prompt; None: there is no such page."""
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
@@ -61,6 +63,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.path == "/tokenize" and self.server.prompt is not None:
+            return self._send(200, {"count": 1, "token_strs": self.server.prompt})
+        if self.path == "/tokenize":
+            return self._send(404, {"detail": "Not Found"})
         self.server.bodies.append(body)
         self.server.keys.append(self.headers["authorization"])
         if self.path != "/v1/chat/completions":
@@ -322,6 +328,15 @@ def test_a_model_that_takes_no_pictures_or_fewer(stand_in):
     assert connect(server.url, "vlm", images=1).dialect.token_ids
 
 
+def test_a_template_that_prints_lists(stand_in):
+    """Token strings as vLLM's /tokenize gave them for GLM-4.1V's published template, and for one that is right."""
+    server = stand_in()
+    server.prompt = ["[gMASK]", "<|system|>", "Ċ", "[", "{", "'", "t", "ype", "'", ":", "Ġ'", "text", "'", "<|user|>"]
+    assert "--chat-template-content-format string" in one_line(server.url, "vlm")
+    server.prompt = ["[gMASK]", "<|system|>", "Ċ", "a", "<|user|>", "Ċ", "b"]
+    assert connect(server.url, "vlm").dialect.token_ids
+
+
 def test_a_server_that_breaks_at_the_first_request(stand_in, monkeypatch):
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     assert "answered 500" in one_line(stand_in(lambda body: 500).url, "vlm")
@@ -362,7 +377,7 @@ def test_a_server_that_stays_away_ends_the_run_in_one_line(stand_in, waits):
     assert len(waits) == 4
 
 
-def test_a_request_has_a_time_limit_however_slowly_the_server_sends(stand_in, waits):
+def test_a_request_has_a_time_limit(stand_in, waits):
     server = stand_in(lambda body: time.sleep(0.3) or like_vllm(body))
     with pytest.raises(ConfigError, match="gave no answer within 0.05 s"):
         act(ServerPolicy(server.url, "vlm", timeout_s=0.05, retries=1))

