@@ -139,8 +139,10 @@ COLLECTORS: dict[str, Callable[[Devices, FixedLatency], Awaitable[None]]] = {
 def measure(sizes: Sequence[int], load: Load) -> list[dict[str, float | str]]:
     """One row per size and collector, the collectors of a size one after the other in the same process.
 
-    `trajectories_per_min` is at real times, that is, divided by `scale`. `utilisation`: the share of device time that
-    steps and the policy's answers needed. `lost_ms_per_step`: the rest of it, on this machine's clock.
+    `*_per_min` are at real times, that is, times `scale`. Collectors with a barrier end episodes in batches, so that
+    in a short time their steps say more. `utilisation`: the share of device time that steps and the policy's answers
+    needed.
+    `lost_ms_per_step`: the rest of it, on this machine's clock.
     """
     return [asyncio.run(_measure(name, size, load)) for size in sizes for name in COLLECTORS]
 
@@ -159,6 +161,7 @@ async def _measure(name: str, size: int, load: Load) -> dict[str, float | str]:
         "devices": size,
         "collector": name,
         "trajectories_per_min": 60 * episodes / seconds * load.scale,
+        "steps_per_min": 60 * steps / seconds * load.scale,
         "utilisation": needed / (seconds * size),
         "lost_ms_per_step": 1000 * max(0.0, seconds * size - needed) / steps if steps else math.inf,
         "cpu_ms_per_step": 1000 * used / steps if steps else math.inf,
