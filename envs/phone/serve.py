@@ -66,11 +66,17 @@ async def serve(args: argparse.Namespace) -> int:
         last = f" to {phones[-1].serial}" if args.count > 1 else ""
         print(f"{args.count} phone{'s' if args.count > 1 else ''} on {phones[0].serial}{last}", flush=True)
         print(f"adb connect {phones[0].serial}", flush=True)
-        stopped = asyncio.create_task(stop.wait())
-        crashed = asyncio.gather(*(phone.crashed.wait() for phone in phones))
-        await asyncio.wait([stopped, crashed], return_when=asyncio.FIRST_COMPLETED)
-        crashed.cancel()
+        ends = [asyncio.create_task(stop.wait()), asyncio.create_task(_all_crashed(phones))]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        await asyncio.gather(*ends, return_exceptions=True)
         return 0 if stop.is_set() else CRASHED
+
+
+async def _all_crashed(phones: Sequence[ServedPhone]) -> None:
+    for phone in phones:
+        await phone.crashed.wait()
 
 
 @asynccontextmanager
