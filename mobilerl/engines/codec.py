@@ -91,6 +91,9 @@ class Codec:
         except (OSError, LookupError, AttributeError, TypeError, ValueError) as error:
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise ConfigError(f"{path} cannot be read as a vision-language checkpoint ({reason}); {CURE}") from error
+        if getattr(config, "vision_config", None) is None or getattr(config, "image_token_id", None) is None:
+            what = f"a model of type {config.model_type!r} reads no images the way Qwen-VL and GLM-V do"
+            raise ConfigError(f"{path}: {what}; use a checkpoint of Qwen2.5-VL, Qwen3-VL or GLM-4.1V")
         if problem := mismatch(tokenizer, processor, config):
             raise ConfigError(f"{path}: {problem}; {CURE}")
         return cls(tokenizer, processor, config, max_pixels, ends)
@@ -191,9 +194,7 @@ class Codec:
 
 def mismatch(tokenizer: PreTrainedTokenizerBase, image_processor: Any, config: Any) -> str:
     """Why these parts cannot work together; "" if they do. Found here, else in the middle of the first episode."""
-    vision = getattr(config, "vision_config", None)
-    if vision is None or getattr(config, "image_token_id", None) is None:
-        return f"a model of type {config.model_type!r} reads no images the way Qwen-VL and GLM-V do"
+    vision = config.vision_config
     for name, of_model in (("patch_size", "patch_size"), ("merge_size", "spatial_merge_size"),
                            ("temporal_patch_size", "temporal_patch_size")):  # fmt: skip
         have, want = getattr(image_processor, name, None), getattr(vision, of_model, None)

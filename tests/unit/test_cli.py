@@ -78,7 +78,8 @@ def test_foreign_checkpoint(checkpoint, tmp_path, capsys):
     foreign = tmp_path / "foreign"
     shutil.copytree(checkpoint, foreign)
     (foreign / "config.json").write_text(json.dumps({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}))
-    assert "cannot be loaded" in error_of(capsys, "eval", "sim", "--model", str(foreign), "--out", str(tmp_path / "o"))
+    said = error_of(capsys, "eval", "sim", "--model", str(foreign), "--out", str(tmp_path / "o"))
+    assert "'gpt2' reads no images" in said and "use a checkpoint of Qwen2.5-VL" in said
 
 
 def test_damaged_agent_settings(checkpoint, tmp_path, capsys):
