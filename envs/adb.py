@@ -21,9 +21,10 @@ from envs.base import InfraError, ShellResult
 
 CONNECT_TIMEOUT_S = 10.0
 FILE_TIMEOUT_S = 60.0
-"""Longest silence of a device during push or pull."""
+"""Longest silence of a device during a push, and longest time of a pull."""
 _STDOUT, _STDERR, _EXIT = 1, 2, 3
 _PACKET = struct.Struct("<BI")
+_SYNC = struct.Struct("<4sI")
 MAX_ANSWER = 256 << 20
 """Most bytes of one answer: a device that never stops sending must not fill this machine's memory."""
 MAX_LINE = 60_000
@@ -94,14 +95,24 @@ class AdbTransport:
             self._device.sync.push(io.BytesIO(data), path, check=True)
 
     def pull(self, path: str) -> bytes:
-        with self._faults(f"pull {path}"):
-            return self._device.sync.read_bytes(path)
+        # Not adbutils' own: a device that goes on sending would fill this machine's memory.
+        name, parts = path.encode(errors="replace"), []
+        with self._service("sync:", FILE_TIMEOUT_S, f"pull {path}") as answer:
+            answer.send(_SYNC.pack(b"RECV", len(name)) + name)
+            while True:
+                kind, length = _SYNC.unpack(answer.exactly(_SYNC.size))
+                if kind == b"DONE":
+                    return b"".join(parts)
+                data = answer.exactly(length)
+                if kind != b"DATA":
+                    raise EOFError(data.decode(errors="replace"))
+                parts.append(data)
 
     # --- parts -----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _service(self, service: str, timeout: float) -> Iterator[_Answer]:
-        with self._faults(f"`{service.partition(':')[2][:40]}`"):
+    def _service(self, service: str, timeout: float, what: str = "") -> Iterator[_Answer]:
+        with self._faults(what or f"`{service.partition(':')[2][:40]}`"):
             answer = self._open(timeout)
             try:
                 answer.request(service)
@@ -153,6 +164,9 @@ class _Answer:
         if self.exactly(4) != b"OKAY":
             reason = self.exactly(int(self.exactly(4), 16))
             raise EOFError(reason.decode(errors="replace"))
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
 
     def close(self) -> None:
         """Not AdbConnection.close: it sleeps 10 ms."""

@@ -149,6 +149,8 @@ class StepResult:
     done: bool
     timings: Mapping[str, float] = field(default_factory=dict)
     """Seconds by phase: `act`, `settle`, `observe`."""
+    note: str = ""
+    """Why the action was not carried out, for the model to read; "" when it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,20 @@ class MobileEnv(Protocol):
     async def score(self) -> float: ...
     async def close(self) -> None: ...
     async def health(self) -> Health: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReport:
+    """One place of a fleet, as it is now. `seconds` (by state) and `faults` grow while the process runs."""
+
+    place: str
+    """Stays when the device in it is replaced."""
+    device_id: str
+    state: str
+    seconds: Mapping[str, float]
+    faults: int
+    reason: str
+    """Of the last fault."""
 
 
 class Devices(Protocol):
@@ -203,6 +219,9 @@ class Devices(Protocol):
 
     def status(self) -> Mapping[str, float]:
         """Counters and gauges by name, for the metrics."""
+
+    def report(self) -> list[DeviceReport]:
+        """Every place, whether there is a device in it or not."""
 
 
 # --- transports --------------------------------------------------------------------------------------------------

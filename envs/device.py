@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import re
+import struct
+import zlib
 from collections.abc import Mapping
 
 from PIL import Image
@@ -33,12 +35,19 @@ LONG_PRESS_MS = 1000
 SWIPE_MS = 400
 MAX_WAIT_S = 10.0
 
-_SIZE = re.compile(r"^(Physical|Override) size: (\d+)x(\d+)", re.MULTILINE)
+_SIZE = re.compile(r"^(Physical|Override) size: (\d{1,9})x(\d{1,9})", re.MULTILINE)
 _APP = re.compile(r"mFocusedApp=ActivityRecord\{\S+ u\d+ ([\w.]+)/")
 _WINDOW = re.compile(r"mCurrentFocus=Window\{\S+ u\d+ ([\w.]+)/")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 BLACK = 8
 """Largest channel value of a picture that shows nothing."""
+LONGEST_SIDE = 16_384
+"""Of a screen, in pixels."""
+MOST_PIXELS = 32_000_000
+"""Of a screenshot: a few kB of PNG can claim any number, and unpacked they are bytes of this machine's memory."""
+_BROKEN = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error,
+           Image.DecompressionBombError)  # fmt: skip
+"""What Pillow raises on damaged images."""
 _PACKAGE = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+")
 
 
@@ -69,8 +78,8 @@ class Device:
             said = self.look("wm", "size")
             found = {kind: (int(w), int(h)) for kind, w, h in _SIZE.findall(said)}
             size = found.get("Override") or found.get("Physical")
-            if size is None:
-                raise InfraError(f"{self.transport.serial}: `wm size` does not say the size")
+            if size is None or not all(0 < side <= LONGEST_SIDE for side in size):
+                raise InfraError(f"{self.transport.serial}: `wm size` does not say a size but {said[:80]!r}")
             self._size = size
         return self._size
 
@@ -87,7 +96,7 @@ class Device:
             raise InfraError(f"{self.transport.serial}: `screencap -p` stopped after {len(data)} bytes of a PNG")
         try:
             black = is_black(data[start:])
-        except OSError as error:
+        except ValueError as error:
             what = f"`screencap -p` gave a PNG that cannot be read: {error}"
             raise InfraError(f"{self.transport.serial}: {what}") from None
         if black:
@@ -160,13 +169,13 @@ class Device:
     def _launch(self, app: str) -> str:
         package = self._packages.get(app.strip().casefold(), app.strip())
         if not _PACKAGE.fullmatch(package):
-            return f"there is no app called {app!r}"
+            return no_app(app)
         launcher = "android.intent.category.LAUNCHER"
         result = self.transport.shell(("monkey", "-p", package, "-c", launcher, "1"), self.timeout_s)
         if "Events injected" in result.stdout:
             return ""
         if "No activities found" in result.stdout + result.stderr:
-            return f"there is no app called {app!r}"
+            return no_app(app)
         raise InfraError(f"{self.transport.serial}: `monkey` failed: {(result.stderr or result.stdout).strip()[:80]}")
 
     def _pixels(self, x: int, y: int) -> tuple[int, int]:
@@ -185,12 +194,32 @@ class Device:
         return result
 
 
+def no_app(name: str) -> str:
+    """Cut short: it goes back to the model, which may have written anything."""
+    return f"there is no app called {name[:60]!r}"
+
+
 def is_black(png: bytes) -> bool:
-    """Whether a PNG shows nothing; OSError when it is none.
+    """Whether a PNG shows nothing. ValueError as `open_picture` does.
 
     Only pictures that compress as far as a single colour does are looked at.
     """
-    picture = Image.open(io.BytesIO(png))
+    picture = open_picture(png)
     if len(png) > 1000 + picture.width * picture.height // 200:
         return False
     return max(high for _, high in picture.convert("RGB").getextrema()) <= BLACK
+
+
+def open_picture(png: bytes) -> Image.Image:
+    """The picture, all of it read: what is damaged must fail where the device is asked, and not in a model's batch.
+
+    Raises ValueError for what is no whole PNG, or has more than `MOST_PIXELS`.
+    """
+    try:
+        picture = Image.open(io.BytesIO(png), formats=("PNG",))
+        if picture.width * picture.height <= MOST_PIXELS:
+            picture.load()
+            return picture
+    except _BROKEN as error:
+        raise ValueError(" ".join(str(error).split())[:200] or type(error).__name__) from None
+    raise ValueError(f"{picture.width}x{picture.height} pixels")

@@ -1,23 +1,29 @@
 """The command `mobilerl`: finds the command, and turns every expected error into one line and an exit code.
 
-Exit codes: 0 done, 1 `doctor` found something missing, 2 bad input, 130 stopped by Ctrl-C.
+Exit codes: 0 done, 1 `doctor` found something missing, or `bench report` or `bench compare` a regression, 2 bad input,
+130 stopped by Ctrl-C, 143 by SIGTERM.
 """
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import errno
 import os
+import re
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from envs.base import InfraError
 from mobilerl import __version__
-from mobilerl.commands import bench, doctor, evaluate, fleet, phone, sft, train, view
+from mobilerl.commands import bench, completion, doctor, evaluate, fleet, pages, phone, settings, sft, train, view
+from mobilerl.engines.base import EngineError
 from mobilerl.rollout.workers import WorkerError
 from mobilerl.train.checkpoint import CheckpointError
+from mobilerl.train.interrupt import Stopped
 
-COMMANDS = (sft, train, evaluate, phone, fleet, view, doctor, bench)
+COMMANDS = (sft, train, pages, evaluate, phone, fleet, view, doctor, bench, settings, completion)
 BAD_INPUT, STOPPED = 2, 130
 
 
@@ -25,16 +31,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    parser = _parser()
-    args, rest = parser.parse_known_args(argv)
+    parser = make_parser()
+    words = list(sys.argv[1:] if argv is None else argv)
+    args, rest = parser.parse_known_args(words)
+    args.command_line = words
     if rest and not args.takes_settings:
-        parser.error(f"{args.command} does not know {rest[0]!r}; see mobilerl {args.command} --help")
+        parser.error(f"{args.command} does not know {rest[0]!r}")
     try:
         return args.run(args, rest)
+    except Stopped as stop:
+        print(f"\n{stop}", file=sys.stderr)
+        return stop.exit_code
     except KeyboardInterrupt:
-        print("\nstopped; go on with --resume" if args.command == "train" else "\nstopped", file=sys.stderr)
+        print("\nstopped", file=sys.stderr)
         return STOPPED
-    except (CheckpointError, InfraError, WorkerError, ValueError, KeyError, OSError) as error:
+    except (CheckpointError, EngineError, InfraError, WorkerError, ValueError, KeyError, OSError) as error:
         if args.debug:
             raise
         print(f"mobilerl: error: {_one_line(error)}", file=sys.stderr)
@@ -46,8 +57,8 @@ def run() -> None:
     sys.exit(main())
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="mobilerl", description="Trains agents that use phones.", allow_abbrev=False)
+def make_parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="mobilerl", description="Trains agents that use phones.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"mobilerl {__version__}")
     common = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -55,6 +66,22 @@ def _parser() -> argparse.ArgumentParser:
     for module in COMMANDS:
         module.add(commands, common)
     return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as every other error is said."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(
+            BAD_INPUT, f"{self.prog}: error: {' '.join(message.split())}{_near(message)}; see {self.prog} --help\n"
+        )
+
+
+def _near(message: str) -> str:
+    """Of the choices that argparse lists, the one that was probably meant."""
+    said = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+    near = difflib.get_close_matches(said[1], re.findall(r"[\w-]+", said[2]), n=1) if said else []
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _one_line(error: BaseException) -> str:

@@ -48,6 +48,8 @@ class Step:
     action: Action
     timings: Mapping[str, float] = field(default_factory=dict)
     """Seconds by phase: `policy`, `act`, `settle`, `observe`."""
+    note: str = ""
+    """Why the device did not carry the action out; "" when it did. The prompts of later steps say it."""
 
 
 @dataclass(frozen=True, slots=True)

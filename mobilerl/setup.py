@@ -11,14 +11,15 @@ from envs.base import Devices, MobileEnv
 from envs.phone.env import PhoneEnv
 from mobilerl.agent.actor import ModelActor
 from mobilerl.agent.context import ContextPolicy
-from mobilerl.agent.policy import EnginePolicy
-from mobilerl.config import AgentSection, ConfigError, EngineSection, PhoneSection, Recipe, validate
-from mobilerl.engines.base import Engine, Sampling
+from mobilerl.agent.policy import EnginePolicy, StreamPolicy
+from mobilerl.config import AgentSection, ConfigError, EngineSection, PhoneSection, Recipe, ReplaySection, validate
+from mobilerl.engines.base import CopiedEngine, Engine, Sampling, StreamingEngine
 from mobilerl.judge.scorer import JudgeScorer
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings
 
 if TYPE_CHECKING:
+    from mobilerl.algorithms.replay import Replay
     from mobilerl.engines.local import LocalSettings
 
 LATE_WAIT_S = 0.25
@@ -56,15 +57,19 @@ def make_collector(
 
     On embedded phones and with no staleness allowed, requests are batched by episodes alone and never by the clock,
     which is repeatable. Devices behind a wire are never repeatable, and one that is slow must not hold up the others.
+    An engine that streams gets each request as it comes.
     """
     repeatable = recipe.collect.max_staleness == 0 and recipe.fleet.type == "embedded" and recipe.phone.suite == "sim"
-    policy = EnginePolicy(engine, None if repeatable else LATE_WAIT_S)
+    streams = isinstance(engine, StreamingEngine)
+    policy = StreamPolicy(engine) if streams else EnginePolicy(engine, None if repeatable else LATE_WAIT_S)
     sampling = Sampling(recipe.collect.temperature, recipe.agent.max_new_tokens)
     actor = ModelActor(policy, make_context(recipe.agent), sampling)
     settings = CollectorSettings(
         recipe.collect.group_size, recipe.collect.max_retries, recipe.collect.min_group,
         make_episode_settings(recipe.agent),
     )  # fmt: skip
+    if isinstance(policy, StreamPolicy):
+        return Collector(devices, actor, settings, scorer=_scorer(recipe, processes))
     collector = Collector(devices, actor, settings, policy.poke, _scorer(recipe, processes))
     policy.expected = lambda: collector.playing
     return collector
@@ -78,33 +83,77 @@ def _scorer(recipe: Recipe, processes: int) -> JudgeScorer | None:
     return JudgeScorer(Judge(recipe.judge.shared_by(processes)))
 
 
+def make_trainer_engine(recipe: Recipe) -> Engine:
+    """The engine the recipe trains with. Raises ConfigError when it cannot be had here."""
+    reference = recipe.algorithm.loss.kl_coef > 0
+    if recipe.engine.type == "local":
+        beside = recipe.engine.sampler == "vllm"
+        if beside:
+            from mobilerl.engines.vllm.installed import check_installed
+
+            check_installed()  # before anything is loaded
+        local = make_engine(recipe.model, recipe.engine, recipe.collect.temperature, reference, recipe.train.seed)
+        if not beside:
+            return local
+        from mobilerl.engines.vllm.engine import make_vllm_engine
+
+        return make_vllm_engine(recipe, local)
+    check_checkpoint(recipe.model)
+    from mobilerl.engines.verl.packages import check_packages
+
+    check_packages()
+    from mobilerl.engines.verl.engine import VerlEngine
+
+    return VerlEngine(Path(recipe.model), recipe, reference)
+
+
+def make_replay(settings: ReplaySection) -> Replay | None:
+    """The buffer of past trajectories that the recipe names."""
+    from mobilerl.algorithms.replay import AdaptivePositiveReplay, CircularReplay, PrioritizedReplay
+
+    if settings.type == "none":
+        return None
+    if settings.type == "circular":
+        return CircularReplay(settings.capacity, settings.gamma)
+    if settings.type == "prioritized":
+        return PrioritizedReplay(settings.capacity, settings.alpha, settings.priority_weights, settings.gamma)
+    return AdaptivePositiveReplay(
+        settings.capacity, settings.kappa, settings.gamma, settings.max_age, order=settings.order
+    )
+
+
+def use_threads(engine: EngineSection) -> None:
+    """As many of torch's threads as the recipe names. What trains or samples in this process calls it first."""
+    if engine.threads:
+        import torch
+
+        torch.set_num_threads(engine.threads)
+
+
 def make_engine(
     path: str | Path, engine: EngineSection, temperature: float, reference: bool = False, seed: int = 0
-) -> Engine:
-    """The engine the recipe names, with the checkpoint at `path`. Raises ConfigError when there is none.
+) -> CopiedEngine:
+    """A local engine with the checkpoint at `path`. Raises ConfigError when there is none.
 
-    `seed` starts torch's random numbers, from which the local engine samples.
+    `seed` starts torch's random numbers, from which it samples.
     """
     check_checkpoint(path)
-    if engine.type == "verl":
-        raise ConfigError('engine.type = "verl" runs on GPUs with the extra mobilerl[verl]; use "local" here')
     import torch
 
     from mobilerl.engines.local import LocalSettings
 
     torch.manual_seed(seed)
-    if engine.threads:
-        torch.set_num_threads(engine.threads)
+    use_threads(engine)
     settings = LocalSettings(
         learning_rate=engine.learning_rate, weight_decay=engine.weight_decay, warmup_steps=engine.warmup_steps,
         grad_clip=engine.grad_clip, micro_tokens=engine.micro_tokens, temperature=temperature,
         max_pixels=engine.max_pixels, lora_rank=engine.lora_rank, reference=reference,
-        generate_threads=engine.generate_threads,
+        generate_threads=engine.generate_threads, recompute=engine.recompute,
     )  # fmt: skip
     return _load(path, settings)
 
 
-def _load(path: str | Path, settings: LocalSettings) -> Engine:
+def _load(path: str | Path, settings: LocalSettings) -> CopiedEngine:
     """A folder that is damaged or of another kind of model is a ConfigError."""
     from safetensors import SafetensorError
 

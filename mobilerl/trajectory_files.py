@@ -12,6 +12,7 @@ One line per trajectory, a JSON object in ASCII; docs/files.md shows one in full
         thought       text
         action        {kind, ...}, the fields of `envs.base.ACTION_TYPES[kind]`
         timings       {phase: seconds}
+        note          why the action was not carried out; "" when it was, and in files older than the field
 
 A screen is the SHA-256 of its PNG in lower-case hex, or "" where there was no screenshot. What is read back equals what
 was written, bit for bit. Every file appears whole or not at all, and a PNG that is already there is not written again.
@@ -19,95 +20,18 @@ was written, bit for bit. Every file appears whole or not at all, and a PNG that
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import re
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from envs.base import ACTION_TYPES, Action, Observation, Task
+from mobilerl.atomic_files import write_atomic
 from mobilerl.records import Completion, Status, Step, Trajectory
+from mobilerl.screen_files import ScreenFolder, ScreenStore
 
 SCHEMA = 1
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """Puts `data` at `path` so that a crash at any moment leaves the old file or the new one, never a mixture."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        with open(temporary, "xb") as f:
-            f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the rename itself survives a power cut only once the folder is on disk
-    finally:
-        os.close(folder)
-
-
-# --- screens -----------------------------------------------------------------------------------------------------
-
-
-class ScreenStore(Protocol):
-    """Where PNGs live while a trajectory is a dict: `get(put(png)) == png`, and equal PNGs share one name."""
-
-    def put(self, png: bytes) -> str: ...
-    def get(self, digest: str) -> bytes: ...
-
-
-class MemoryScreens:
-    """Screens in a dict {sha256: PNG}, for state that is saved in one piece."""
-
-    def __init__(self, screens: dict[str, bytes] | None = None) -> None:
-        self.screens = {} if screens is None else screens
-
-    def put(self, png: bytes) -> str:
-        digest = hashlib.sha256(png).hexdigest()
-        self.screens.setdefault(digest, png)
-        return digest
-
-    def get(self, digest: str) -> bytes:
-        if digest not in self.screens:
-            raise ValueError(f"screen {digest!r} is not in the store")
-        return self.screens[digest]
-
-
-class ScreenFolder:
-    """Screens as `<folder>/<sha256>.png`. Within one store equal screens come back as one `bytes` object."""
-
-    def __init__(self, folder: Path | str) -> None:
-        self.folder = Path(folder)
-        self._read: dict[str, bytes] = {}
-
-    def put(self, png: bytes) -> str:
-        digest = hashlib.sha256(png).hexdigest()
-        path = self.folder / f"{digest}.png"
-        if not path.exists():
-            write_atomic(path, png)
-        return digest
-
-    def get(self, digest: str) -> bytes:
-        if digest not in self._read:
-            if not _DIGEST.fullmatch(digest):  # the name becomes a path: it must not leave the folder
-                raise ValueError(f"{digest!r} is not the name of a screen (64 hex digits)")
-            path = self.folder / f"{digest}.png"
-            if not path.exists():
-                raise ValueError(f"screen {path} is missing; copy the run's screens/ folder along with trajectories/")
-            png = path.read_bytes()
-            if hashlib.sha256(png).hexdigest() != digest:
-                raise ValueError(f"screen {path} is damaged: its content does not match its name")
-            self._read[digest] = png
-        return self._read[digest]
 
 
 # --- dicts -------------------------------------------------------------------------------------------------------
@@ -164,6 +88,7 @@ def _step_to_dict(step: Step, screens: ScreenStore) -> dict[str, Any]:
         "thought": step.thought,
         "action": asdict(step.action),
         "timings": dict(step.timings),
+        "note": step.note,
     }
 
 
@@ -185,6 +110,7 @@ def _step_from_dict(record: Mapping[str, Any], screens: ScreenStore) -> Step:
         thought=record["thought"],
         action=_action_from_dict(record["action"]),
         timings=record["timings"],
+        note=record.get("note", ""),
     )
 
 
@@ -216,13 +142,25 @@ def load_trajectories(path: Path | str) -> list[Trajectory]:
     return trajectories
 
 
+def stored_trajectories(run_dir: Path) -> list[Trajectory]:
+    """All that another run has written, oldest first, but those a device spoiled. ValueError names what cannot be read.
+
+    Their ids get a prefix: every run counts its iterations from 1, and ids must not meet in one buffer.
+    """
+    files = sorted((run_dir / "trajectories").glob("iter-*.jsonl"))
+    if not files:
+        raise ValueError(f"{run_dir} holds no trajectories/iter-*.jsonl: name the directory of a run that wrote them")
+    read = (t for file in files for t in load_trajectories(file))
+    return [replace(t, id=f"stored-{t.id}") for t in read if t.status is not Status.INFRA_ERROR]
+
+
 def read_records(path: Path | str) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, object) of each line, without its screens. Raises ValueError naming file and line."""
-    with open(path, encoding="utf-8") as f:
+    with open(path, "rb") as f:
         for number, line in enumerate(f, start=1):
             try:
                 record = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:  # what is not UTF-8 is a ValueError, too
                 raise ValueError(f"{path}, line {number}: not a JSON object: {error}") from error
             if not isinstance(record, dict) or record.get("schema") != SCHEMA:
                 found = record.get("schema") if isinstance(record, dict) else type(record).__name__

@@ -3,15 +3,17 @@
 #
 #   PYTHON   interpreter that makes the virtual environment (default: python3.11, python3.12 or python3)
 #   VENV     where it is made, or reused (default: .venv in the repository)
-#   ENGINE   what holds the weights, see engine.type (default: local)
+#   CONFIG   the recipe (default: adagrpo.toml)
+#   ENGINE   what holds the weights, see engine.type (default: what CONFIG says, else local)
 #   EVAL_FLAGS   further flags of `mobilerl eval sim`, such as "--instances 2 --split train" (default: none)
+#   SKIP_INSTALL   when it is not empty nothing is installed: VENV has it all
 
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 RECIPES=$ROOT/recipes
 VENV=${VENV:-$ROOT/.venv}
-ENGINE=${ENGINE:-local}
+CONFIG=${CONFIG:-$RECIPES/adagrpo.toml}
 TORCH=torch==2.13.0
 
 say() { printf '== %s\n' "$*"; }
@@ -20,6 +22,34 @@ die() {
     printf '%s: error: %s\n' "$(basename "$0")" "$*" >&2
     exit 2
 }
+
+# toml_value FILE SECTION KEY: a plain value without its quotes; nothing when it is not there.
+toml_value() {
+    awk -v section="[$2]" -v key="$3=" '
+        { sub(/#.*/, ""); gsub(/[[:space:]"]/, "") }
+        /^\[/ { here = $0 == section; next }
+        here && index($0, key) == 1 { print substr($0, length(key) + 1); exit }
+    ' "$1"
+}
+
+# setting SECTION.KEY [FLAG...]: the value the flags give, the last one winning, or else the one in CONFIG.
+setting() {
+    local name=$1 found=0 value=""
+    shift
+    while (($# > 0)); do
+        case $1 in
+            "--$name") found=1 value=${2:-} ;;
+            "--$name="*) found=1 value=${1#*=} ;;
+        esac
+        shift
+    done
+    ((found)) || value=$(toml_value "$CONFIG" "${name%.*}" "${name##*.}")
+    printf '%s\n' "$value"
+}
+
+[[ -f $CONFIG ]] || die "there is no recipe $CONFIG"
+ENGINE=${ENGINE:-$(setting engine.type)}
+ENGINE=${ENGINE:-local}
 
 find_python() {
     local name
@@ -44,22 +74,41 @@ make_venv() {
     fi
 }
 
+# wants_verl EXTRAS; has_verl: whether VENV has both verl and mobilerl, wherever they came from.
+wants_verl() { [[ ,$1, == *,verl,* ]]; }
+
+has_verl() {
+    [[ -x $VENV/bin/mobilerl ]] && "$VENV/bin/python" -c \
+        'import importlib.util, sys; sys.exit(importlib.util.find_spec("verl") is None)' 2>/dev/null
+}
+
 # ensure_installed EXTRAS: the package with these extras, unless exactly that was done before.
 ensure_installed() {
-    local extras=$1 stamp=$VENV/.mobilerl-$1 wanted
+    local extras=$1 stamp=$VENV/.mobilerl-$1 wanted versions=(-c "$ROOT/constraints.txt")
+    [[ -z ${SKIP_INSTALL:-} ]] || return 0
+    if wants_verl "$extras" && has_verl; then
+        return
+    fi
     wanted=$(cat "$ROOT/pyproject.toml" "$ROOT/constraints.txt" | sha256sum)
     [[ -x $VENV/bin/python ]] || make_venv
     if [[ -f $stamp && $(<"$stamp") == "$wanted" ]]; then
         return
     fi
     local pip=("$VENV/bin/python" -m pip install -qq --disable-pip-version-check)
-    # torch comes first and alone, so that nothing else decides which build of it is taken.
-    if ! "$VENV/bin/python" -c 'import torch' 2>/dev/null; then
+    # torch comes first and alone, so that nothing else decides which build of it is taken. vLLM is built for one
+    # version of it, with CUDA.
+    if wants_verl "$extras"; then
+        versions+=(-c "$ROOT/recipes/cluster/constraints.txt")
+        say "installing torch with CUDA (once, some minutes)"
+        "${pip[@]}" "${versions[@]}" torch
+        "$VENV/bin/python" -c 'import sys, torch; sys.exit(torch.version.cuda is None)' ||
+            die "torch in $VENV is built without CUDA: leave PIP_EXTRA_INDEX_URL unset and give verl a new VENV"
+    elif ! "$VENV/bin/python" -c 'import torch' 2>/dev/null; then
         say "installing $TORCH (once, some minutes)"
         "${pip[@]}" "$TORCH"
     fi
     say "installing mobilerl[$extras]"
-    "${pip[@]}" -c "$ROOT/constraints.txt" -e "${ROOT}[$extras]"
+    "${pip[@]}" "${versions[@]}" -e "${ROOT}[$extras]"
     printf '%s\n' "$wanted" >"$stamp"
 }
 
@@ -79,7 +128,7 @@ evaluate() {
     read -ra flags <<<"${EVAL_FLAGS:-}"
     mkdir -p "$out"
     say "evaluating $model"
-    mobilerl eval sim --config "$RECIPES/adagrpo.toml" --model "$model" --out "$out" --reuse "$@" "${flags[@]}" \
+    mobilerl eval sim --config "$CONFIG" --model "$model" --out "$out" --reuse "$@" "${flags[@]}" \
         >"$out/print-out.txt"
 }
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from envs.base import Action, Finish, Launch, LongPress, Swipe, Tap, Type
-from mobilerl.agent.actions import describe, nearest_swipe, parse_reply
+from mobilerl.agent.actions import describe, parse_reply
 from mobilerl.agent.context import ContextPolicy
 from mobilerl.agent.policy import Policy
 from mobilerl.agent.screen import Screen
+from mobilerl.agent.swipes import nearest_swipe
 from mobilerl.engines.base import Sampling
 from sft.samples import ExpertStep
 

@@ -6,31 +6,33 @@ import random
 import shutil
 import time
 from collections.abc import Sequence
-from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
-import torch
 from rich.console import Console
-from transformers import TrainerCallback
 
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks import suite
-from mobilerl import tiny
 from mobilerl.agent.policy import EnginePolicy, Policy
-from mobilerl.config import ConfigError, Recipe, read_saved, save_recipe
+from mobilerl.config import ConfigError, Recipe
+from mobilerl.config.reading import claim
 from mobilerl.engines.base import Sampling
 from mobilerl.engines.codec import Codec
-from mobilerl.engines.local import load_model
-from mobilerl.setup import check_checkpoint, make_context, make_engine, make_phones, save_agent
-from mobilerl.train.tracking import Tracker
-from sft.demonstrations import demonstrations, single_steps
+from mobilerl.setup import make_context, make_engine, save_agent, use_threads
+from mobilerl.train.tracking import Tracker, read_metrics
+from sft.data import Data
+from sft.demonstrations import single_steps
+from sft.distributed import Cluster, fit, follow
+from sft.folders import put_final, remove_unfinished
 from sft.lessons import lessons, recitals
+from sft.placement import check, deepspeed_file
+from sft.rank import Job
 from sft.reasoning import PolicyProposer, Proposer, Reasoned, ThoughtWriter, bootstrap
+from sft.reporting import Report
 from sft.samples import ExpertStep, Sample, encode
-from sft.trainer import train
-from sft.vocabulary import corpus
+from sft.trainer import Spread, save_model, train, trainable_model
 
 STAGES = (1, 2)
+PLACEMENT = ("sft.processes", "sft.nodes", "sft.node_rank", "sft.rendezvous")
+"""Settings that say where a run goes, not what it is: a run may go on elsewhere."""
 
 
 class WarmUp:
@@ -38,42 +40,13 @@ class WarmUp:
 
     def __init__(self, recipe: Recipe, run_dir: Path) -> None:
         self.recipe, self.run_dir = recipe, run_dir
+        self.cluster = Cluster(recipe.sft)
         self.context = make_context(recipe.agent)
         self.console = Console()
-        self.phone = undisturbed_phone(recipe)
-        self.steps_done = 0
+        self.data = Data(recipe, run_dir, self.context, self.say)
 
     def say(self, text: str) -> None:
         self.console.print(text, highlight=False)
-
-    # --- data ------------------------------------------------------------------------------------------------
-
-    def base(self) -> Path:
-        """The checkpoint to start from; a tiny untrained one when the recipe names none."""
-        if self.recipe.model:
-            check_checkpoint(self.recipe.model)
-            return Path(self.recipe.model)
-        path = self.run_dir / "init"
-        if not path.is_dir():
-            shape = self.recipe.tiny
-            torch.manual_seed(self.recipe.sft.seed)
-            temporary = self.run_dir / ".init.tmp"
-            tiny.create(temporary, corpus(self.phone), shape.hidden, shape.layers, shape.heads, shape.vision_hidden,
-                        shape.vision_layers, shape.max_pixels)  # fmt: skip
-            temporary.rename(path)
-        return path
-
-    def expert_steps(self) -> list[ExpertStep]:
-        tasks = suite.train_tasks(self.recipe.sft.demos_per_template, demo=True)
-        suite.check_no_leak(tasks, suite.test_tasks(1))
-        steps = demonstrations(self.phone, tasks)
-        self.say(f"{len(tasks)} demonstrations, {len(steps)} steps, of {len(suite.templates('train', True))} templates")
-        return steps
-
-    @cached_property
-    def _words(self) -> list[str]:
-        """Words the lessons are made of: all that the phone shows."""
-        return sorted({w for text in corpus(self.phone) for w in tiny.words_of(text) if w.isalpha()})
 
     # --- stages ----------------------------------------------------------------------------------------------
 
@@ -84,7 +57,7 @@ class WarmUp:
             return base
         codec = Codec.load(base)
         for name, make, count in (("recitals", recitals, settings.recitals), ("lessons", lessons, settings.lessons)):
-            samples = make(self._words, codec, count, random.Random(f"{settings.seed}/{name}"))
+            samples = make(self.data.words, codec, count, random.Random(f"{settings.seed}/{name}"))
             base = self._train(name, base, codec, samples, 1.0, settings.lesson_batch, settings.lesson_rate)
         return base
 
@@ -94,14 +67,14 @@ class WarmUp:
         if self.recipe.model or not settings.lessons:
             return samples
         rng = random.Random(f"{settings.seed}/{name}")
-        return samples + lessons(self._words, codec, int(settings.lesson_share * len(samples)), rng)
+        return samples + lessons(self.data.words, codec, int(settings.lesson_share * len(samples)), rng)
 
     def stage1(self, steps: Sequence[ExpertStep], base: Path) -> Path:
         """Reasoning-free: the expert's action without a thought, and single-step instructions."""
         settings = self.recipe.sft
         extra = single_steps(steps, settings.single_steps, random.Random(settings.seed))
         codec = Codec.load(base, self.recipe.engine.max_pixels)
-        samples = [encode(s, self.context, codec) for s in [*steps, *extra]]
+        samples = [encode(s, self.context, codec) for s in chain(steps, extra, self.data.recorded())]
         return self._train("stage1", base, codec, self._refreshed("stage1", codec, samples), settings.stage1_epochs)
 
     def stage2(self, steps: Sequence[ExpertStep], base: Path) -> Path:
@@ -126,10 +99,7 @@ class WarmUp:
             return []
         solved = {id(r.step) for r in kept}
         rest = [s for s in steps if id(s) not in solved]
-        return [
-            Reasoned(s, p[0].thought)
-            for s, p in zip(rest, ThoughtWriter().propose(rest, 1), strict=True)
-        ]
+        return [Reasoned(s, p[0].thought) for s, p in zip(rest, ThoughtWriter().propose(rest, 1), strict=True)]
 
     def _proposer(self, number: int, base: Path) -> Proposer:
         settings, agent = self.recipe.sft, self.recipe.agent
@@ -153,72 +123,74 @@ class WarmUp:
             self.say(f"{name}: already there")
             return out
         settings = self.recipe.sft
-        self.say(f"{name}: {len(samples)} samples, {epochs:g} epochs")
-        model = load_model(base)
+        ranks = f", {settings.nodes * settings.processes} processes ({settings.deepspeed or 'plain DDP'})"
+        self.say(f"{name}: {len(samples)} samples, {epochs:g} epochs{ranks if settings.processes else ''}")
+        temporary = self.run_dir / f".{name}.tmp"
+        shutil.rmtree(temporary, ignore_errors=True)
+        job = self._job(base, codec, epochs, batch_size, learning_rate)
         began = time.monotonic()
         with Tracker(self.run_dir, self.recipe.tracking.wandb, self.recipe.tracking.tensorboard,
                      self.recipe.tracking.project, f"{self.run_dir.name}") as tracker:  # fmt: skip
-            report = Report(tracker, name, self.steps_done, self.console)
-            train(model, codec, samples, self.run_dir, epochs, batch_size or settings.batch_size,
-                  learning_rate or settings.learning_rate, settings.warmup, settings.seed, [report])  # fmt: skip
-            self.steps_done = report.last
-        temporary = self.run_dir / f".{name}.tmp"
-        shutil.rmtree(temporary, ignore_errors=True)
-        model.save_pretrained(temporary)
-        codec.save(temporary)
+            done = self.steps_done()
+            tracker.truncate_after(done)
+            report = Report(tracker, name, done, self.console)
+            if settings.processes:
+                folder = self.run_dir / f".{name}.job"
+                fit(job, samples, folder, self.cluster, lambda said: report.add(**said)).rename(temporary)
+                shutil.rmtree(folder)
+            else:
+                self._train_here(job, codec, samples, temporary, report)
         save_agent(self.recipe.agent, temporary)
         temporary.rename(out)
         self.say(f"{name}: {time.monotonic() - began:.0f} s")
         return out
 
+    def steps_done(self) -> int:
+        """The last iteration in metrics.jsonl of a stage that is there; what comes after it, a killed one wrote."""
+        rows = read_metrics(self.run_dir / "metrics.jsonl")
+        return max((row["iteration"] for row in rows if (self.run_dir / str(row.get("stage"))).is_dir()), default=0)
 
-class Report(TrainerCallback):
-    """Passes the Trainer's logs on to metrics.jsonl and to the screen."""
+    def _job(self, base: Path, codec: Codec, epochs: float, batch_size: int | None, learning_rate: float | None) -> Job:
+        settings = self.recipe.sft
+        deepspeed = str(deepspeed_file(settings.deepspeed)) if settings.deepspeed else ""
+        return Job(
+            base=str(base), epochs=epochs, batch_size=batch_size or settings.batch_size,
+            learning_rate=learning_rate or settings.learning_rate, warmup=settings.warmup, seed=settings.seed,
+            max_pixels=codec.max_pixels, lora_rank=self.recipe.engine.lora_rank, attention=settings.attention,
+            spread=Spread(settings.micro_batch, settings.packing, settings.gradient_checkpointing, deepspeed),
+        )  # fmt: skip
 
-    def __init__(self, tracker: Tracker, stage: str, offset: int, console: Console) -> None:
-        self.tracker, self.stage, self.offset, self.console = tracker, stage, offset, console
-        self.last = offset
-
-    def on_log(self, args, state, control, logs=None, **_) -> None:  # noqa: ANN001 - the Trainer's own signature
-        if not logs or "loss" not in logs:
-            return
-        self.last = self.offset + state.global_step
-        loss, rate = float(logs["loss"]), float(logs["learning_rate"])
-        self.tracker.log({"iteration": self.last, "stage": self.stage, "sft/loss": loss, "sft/learning_rate": rate})
-        if state.global_step % 100 == 0:
-            self.console.print(f"  {self.stage} step {state.global_step}/{state.max_steps}  loss {loss:.3f}")
-
-
-def _claim(recipe: Recipe, run_dir: Path) -> None:
-    """Finished stages are taken over, so they must be of the same recipe. Raises ConfigError."""
-    saved = run_dir / "config.json"
-    if saved.is_file() and read_saved(saved) != recipe:
-        raise ConfigError(f"{run_dir} belongs to another recipe: choose another --run-dir, or delete it")
-    run_dir.mkdir(parents=True, exist_ok=True)
-    save_recipe(recipe, saved)
-
-
-def undisturbed_phone(recipe: Recipe) -> PhoneEnv:
-    """One phone without pop-ups: recorded demonstrations do not show them."""
-    return make_phones(recipe.phone.model_copy(update={"popup_rate": 0.0}), count=1)[0]
+    def _train_here(self, job: Job, codec: Codec, samples: Sequence[Sample], out: Path, report: Report) -> None:
+        use_threads(self.recipe.engine)
+        model = trainable_model(Path(job.base), job.lora_rank, job.attention, job.seed)
+        train(model, codec, samples, self.run_dir, job.epochs, job.batch_size, job.learning_rate, job.warmup, job.seed,
+              [report], job.spread)  # fmt: skip
+        save_model(model, codec, out)
 
 
 def run(recipe: Recipe, run_dir: Path, stages: Sequence[int] = STAGES) -> Path:
-    """Runs the stages; returns the last one's checkpoint, which is also copied to `final/`. Raises ConfigError."""
-    _claim(recipe, run_dir)
+    """Runs the stages; returns the last one's checkpoint, which is also copied to `final/`. Raises ConfigError.
+
+    On any node but the first it trains along until that is done.
+    """
+    check(recipe)
+    if recipe.sft.node_rank:
+        follow(recipe.sft)
+        return run_dir / "final"
+    claim(recipe, run_dir, PLACEMENT)
+    remove_unfinished(run_dir)
     warm_up = WarmUp(recipe, run_dir)
-    checkpoint = warm_up.read(warm_up.base())
-    steps = warm_up.expert_steps()
+    if warm_up.data.sources:
+        warm_up.say(f"sources: {', '.join(source.spec.name for source in warm_up.data.sources)}")
+    checkpoint = warm_up.read(warm_up.data.base())
+    steps = warm_up.data.expert_steps()
     if 1 in stages:
         checkpoint = warm_up.stage1(steps, checkpoint)
     elif (run_dir / "stage1").is_dir():
         checkpoint = run_dir / "stage1"
     if 2 in stages:
         checkpoint = warm_up.stage2(steps, checkpoint)
-    final, temporary = run_dir / "final", run_dir / ".final.tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
-    shutil.copytree(checkpoint, temporary)
-    shutil.rmtree(final, ignore_errors=True)
-    temporary.rename(final)
+    final = put_final(checkpoint, run_dir)
+    warm_up.cluster.close()
     warm_up.say(f"warm-up done: {final}")
     return final

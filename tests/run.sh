@@ -24,20 +24,43 @@ install_program() {
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null
 }
 
+# test_adapter NAME PACKAGE: in an environment of its own, since these libraries' needs contradict vLLM's.
+test_adapter() {
+    local venv=$VENV-$1
+    if [[ ! -e $venv/.installed-$2 ]]; then
+        say "installing $2 in $venv"
+        if ! { "$VENV/bin/python" -m venv "$venv" && "$venv/bin/pip" install -qq --disable-pip-version-check \
+            -e . "$2" adbutils docker pytest pytest-asyncio hypothesis; }; then
+            say "the tests of the adapter for $1 are skipped"
+            return
+        fi
+        touch "$venv/.installed-$2"
+    fi
+    "$venv/bin/python" -m pytest -q "tests/integration/test_adapter_$1.py"
+}
+
 ensure_installed dev
-tests=(tests)
+# Two at a time: tests are slow because they wait for one thread, an emulated device or a server.
+side_by_side=(-n 2 --dist loadfile --no-loadscope-reorder)
+tests=(tests "${side_by_side[@]}")
 if [[ ${1:-} == fast ]]; then
     shift
-    tests=(tests/unit -m "not slow")
+    tests=(tests/unit -m "not slow" "${side_by_side[@]}")
 else
     install_program chromium "the viewer's browser tests are skipped" chromium chromium-browser google-chrome
     install_program docker.io "the tests of containers are skipped" dockerd
+    say "installing verl, vLLM and DeepSpeed for CPUs (once, some minutes)"
+    bash tests/install_verl_cpu.sh "$VENV" || say "the tests of verl, vLLM and DeepSpeed are skipped"
 fi
 
 # A fault in style fails the run but does not keep the tests from being run.
 lint=0
 "$VENV/bin/ruff" check --quiet . || lint=1
-"$VENV/bin/shellcheck" -x recipes/*.sh docker/*/*.sh tests/run.sh .ci/run || lint=1
+"$VENV/bin/shellcheck" -x recipes/*.sh recipes/cluster/{ray-node.sh,slurm.sbatch} docker/*/*.sh tests/*.sh .ci/run || lint=1
 [[ $lint == 0 ]] || say "ruff or shellcheck found faults: see above"
 "$VENV/bin/python" -m pytest -q "${tests[@]}" "$@"
+if [[ ${tests[0]} == tests && $# == 0 ]]; then
+    test_adapter openenv openenv==0.10.0
+    test_adapter verifiers verifiers==0.4.0
+fi
 exit "$lint"

@@ -25,7 +25,7 @@ tar -C "$files" --owner=0 --group=0 -c . | docker import \
     --change 'USER 65534' \
     --change 'EXPOSE 5554 5555' \
     --change 'ENV PATH=/usr/local/bin:/usr/bin:/bin PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1' \
-    --change 'HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 CMD ["python3", "-c", "import socket; socket.create_connection((\"127.0.0.1\", 5555), 3)"]' \
+    --change 'HEALTHCHECK --interval=60s --timeout=5s --start-period=5s --retries=3 CMD ["python3", "-c", "import socket; socket.create_connection((\"127.0.0.1\", 5555), 3)"]' \
     --change 'ENTRYPOINT ["python3", "-m", "envs.phone", "--host", "0.0.0.0", "--port", "5555", "--console-port", "5554"]' \
     - "$TAG" >/dev/null
 echo "built $TAG"

@@ -57,9 +57,12 @@ def compressed_tree(xml: str) -> dict[str, Any]:
     except (ET.ParseError, ValueError) as fault:
         raise ValueError(f"unreadable UI dump: {fault}") from None
     root = _Node({}, None)
-    _keep(dump, root)
-    _uncover(root)
-    return {ROOT: _entries(root, [0])}
+    try:
+        _keep(dump, root)
+        _uncover(root)
+        return {ROOT: _entries(root, [0])}
+    except RecursionError:
+        raise ValueError("unreadable UI dump: its nodes lie deeper in each other than those of any screen") from None
 
 
 # --- which nodes are kept ----------------------------------------------------------------------------------------

@@ -71,21 +71,21 @@ class AndroidLabEnv:
         task, trace, seen = self._task, self._trace, self._seen
         if task is None or trace is None or seen is None or self._done:
             raise RuntimeError(f"{self.device_id}: no episode is running; call reset(task)")
-        start = time.perf_counter()
+        start, note = time.perf_counter(), ""
         if not isinstance(action, Finish | Invalid):
-            await self._call(lambda: self.phone.act(action))
+            note = await self._call(lambda: self.phone.act(action))
         trace.acted(action, self._apps)
         acted = time.perf_counter()
         steps = seen.step + 1
         self._done = isinstance(action, Finish) or steps >= task.max_steps
         if self._done:  # what comes after the last action is in no line of the trace
             self._seen = replace(seen, step=steps)
-            return StepResult(self._seen, True, {"act": acted - start})
+            return StepResult(self._seen, True, {"act": acted - start}, note)
         await asyncio.sleep(self.settings.interval_s)
         settled = time.perf_counter()
         observation = await self._look(task, steps)
         timings = {"act": acted - start, "settle": settled - acted, "observe": time.perf_counter() - settled}
-        return StepResult(observation, False, timings)
+        return StepResult(observation, False, timings, note)
 
     async def score(self) -> float:
         """What the judge makes of the trace."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
@@ -11,10 +10,9 @@ from envs.androidworld.apps import resolve
 from envs.androidworld.client import AndroidWorldClient
 from envs.androidworld.device import LiveDevice, Settle, png_size
 from envs.base import COORD_MAX, Action, Launch, LongPress, Observation, Swipe, Tap, Transport, Type, Wait
-from envs.device import MAX_WAIT_S
+from envs.device import MAX_WAIT_S, no_app
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
 
 
 class Access(Protocol):
@@ -34,8 +32,8 @@ class Access(Protocol):
 
     async def observe(self, step: int) -> Observation: ...
 
-    async def act(self, action: Action) -> None:
-        """An action that cannot be carried out, such as launching an app that is not there, does nothing."""
+    async def act(self, action: Action) -> str:
+        """Why the action was not carried out (launching an app that is not there, say), or ""."""
 
 
 class AdbAccess:
@@ -75,11 +73,10 @@ class AdbAccess:
     async def check(self) -> None:
         await self._call(self.device.check_boot)
 
-    async def act(self, action: Action) -> None:
+    async def act(self, action: Action) -> str:
         if isinstance(action, Launch) and (label := resolve(action.app, self._apps)):
             action = Launch(self._apps[label])
-        if reason := await self._call(lambda: self.device.act(action)):
-            _log.info("%s: %s", self.device.transport.serial, reason)
+        return await self._call(lambda: self.device.act(action))
 
     async def _call(self, work: Callable[[], T]) -> T:
         """In a thread. What an abandoned episode began is finished before the next one touches the phone."""
@@ -120,29 +117,35 @@ class HttpAccess:
         self._size = png_size(png)
         return Observation(png, *self._size, xml="", app="", step=step)
 
-    async def act(self, action: Action) -> None:
+    async def act(self, action: Action) -> str:
         if isinstance(action, Wait):
             await asyncio.sleep(min(max(action.seconds, 0.0), MAX_WAIT_S))
-        elif fields := self._fields(action):
-            await self._client.execute(**fields)
-        else:
-            _log.info("%s: %s cannot be sent over HTTP", self._client.url, action)
+            return ""
+        fields = self._fields(action)
+        if isinstance(fields, str):
+            return fields
+        await self._client.execute(**fields)
+        return ""
 
-    def _fields(self, action: Action) -> dict[str, str | int | bool] | None:
-        """AndroidWorld's form of the action; None when it has none. What it would refuse brings its adb down."""
+    def _fields(self, action: Action) -> dict[str, str | int | bool] | str:
+        """AndroidWorld's form of the action, or why it has none. What it would refuse brings its adb down."""
         if isinstance(action, Tap | LongPress):
             x, y = self._touched = self._pixels(action.x, action.y)
             return {"action_type": "click" if isinstance(action, Tap) else "long_press", "x": x, "y": y}
         if isinstance(action, Swipe):
             return {"action_type": "scroll", "direction": scroll_direction(action)}
         if isinstance(action, Type):
-            if self._touched is None or not action.text.isascii():
-                return None
+            if not action.text.isascii():
+                return "this phone can only be sent ASCII text"
+            if self._touched is None:
+                return "no text field was tapped before"
             x, y = self._touched
             return {"action_type": "input_text", "text": action.text, "x": x, "y": y, "clear_text": True}
         if isinstance(action, Launch):
             label = resolve(action.app, self._apps)
-            return {"action_type": "open_app", "app_name": label.lower()} if label else None
+            if label is None:
+                return no_app(action.app)
+            return {"action_type": "open_app", "app_name": label.lower()}
         names = {"back": "navigate_back", "home": "navigate_home", "enter": "keyboard_enter"}
         return {"action_type": names[action.kind]}
 

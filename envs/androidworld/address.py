@@ -48,7 +48,8 @@ def parse_addresses(texts: Sequence[str]) -> list[Address]:
     """Raises StartupError for none, for one that is there twice, and for phones of which only some are on adb."""
     addresses = [Address.parse(text) for text in texts]
     if not addresses:
-        raise StartupError("--server http://HOST:PORT[,ADB_SERIAL] is missing: it says where AndroidWorld runs")
+        raise StartupError("--server http://HOST:PORT[,ADB_SERIAL] is missing: it says where AndroidWorld runs "
+                           "(or --fleet N: it starts N containers)")  # fmt: skip
     _refuse_twins("server", [a.url for a in addresses])
     _refuse_twins("phone", [f"{a.serial}@{a.adb_host}:{a.adb_port}" for a in addresses if a.serial])
     if len({bool(a.serial) for a in addresses}) > 1:

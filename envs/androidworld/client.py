@@ -12,11 +12,13 @@ import asyncio
 import io
 import math
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
 import httpx
 
 from envs.androidworld.faults import EnvironmentFault, NanScore, ServerFault, Unreachable, WrongServer
+from envs.device import open_picture
 
 LONGEST_INIT_S = 600.0
 """Longest set-up of a task that is waited for."""
@@ -32,6 +34,8 @@ OWN_TIME_S = {
 """Seconds a route may take beyond waiting for the longest set-up; `QUICK_S` where it is not listed."""
 QUICK_S = 30.0
 CONNECT_S = 10.0
+MAX_ANSWER = 256 << 20
+"""Bytes of an answer. All pixels of a screen of 1440x3120 as JSON are 70 MB."""
 FAMILY = "android_world"
 ANSWER_FAMILY = "information_retrieval"
 
@@ -73,7 +77,12 @@ class AndroidWorldClient:
         if self._gives_png is None:
             self._gives_png = (await self.info()).get("screenshots") == "png"
         if self._gives_png:
-            return (await self._send("GET", "/screenshot.png")).content
+            png = (await self._send("GET", "/screenshot.png")).content
+            try:
+                await asyncio.to_thread(open_picture, png)
+            except ValueError as error:
+                raise WrongServer(f"{self.url}: GET /screenshot.png gives no PNG: {_reason(error)}") from None
+            return png
         data = await self._ask("GET", "/screenshot", wait_to_stabilize=True)
         return await asyncio.to_thread(self._png, data.get("pixels"))
 
@@ -139,7 +148,7 @@ class AndroidWorldClient:
         reply = await self._send(method, route, body, **query)
         try:
             data = reply.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):
             raise WrongServer(f"{self.url}: {method} {route} answered no JSON object but {_said(reply)}")
@@ -153,9 +162,9 @@ class AndroidWorldClient:
         where = f"{self.url}: {method} {route}"
         try:
             async with asyncio.timeout(limit):
-                reply = await self._http.request(
+                reply = await self._whole(where, self._http.stream(
                     method, route, params=query or None, json=body, timeout=httpx.Timeout(limit, connect=CONNECT_S)
-                )
+                ))  # fmt: skip
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise Unreachable(f"{self.url} cannot be reached: {_reason(error)}") from error
         except (httpx.TimeoutException, TimeoutError) as error:
@@ -165,6 +174,16 @@ class AndroidWorldClient:
         if reply.status_code != 200:
             raise _fault_of(route, reply.status_code)(f"{where} answered {reply.status_code}: {_said(reply)}")
         return reply
+
+    async def _whole(self, where: str, asked: AbstractAsyncContextManager[httpx.Response]) -> httpx.Response:
+        """The answer with its body, which must not fill this machine's memory, packed or not."""
+        body = bytearray()
+        async with asked as reply:
+            async for part in reply.aiter_bytes():
+                body += part
+                if len(body) > MAX_ANSWER:
+                    raise WrongServer(f"{where} answered with more than {MAX_ANSWER >> 20} MB")
+        return httpx.Response(reply.status_code, content=bytes(body))
 
     def _field(self, route: str, data: Mapping[str, Any], name: str, kind: type[T]) -> T:
         value = data.get(name)

@@ -90,13 +90,12 @@ class AndroidWorldEnv:
             await self._finish(action.message)
             self._seen = replace(seen, step=self._steps)  # saying so changes nothing on the screen
             return StepResult(self._seen, True, {"act": time.perf_counter() - start})
-        if not isinstance(action, Invalid):
-            await self.access.act(action)
+        note = "" if isinstance(action, Invalid) else await self.access.act(action)
         acted = time.perf_counter()
         self._seen = await self.access.observe(self._steps)
         self._done = self._steps >= task.max_steps
         timings = {"act": acted - start, "observe": time.perf_counter() - acted}
-        return StepResult(self._seen, self._done, timings)
+        return StepResult(self._seen, self._done, timings, note)
 
     async def score(self) -> float:
         """AndroidWorld's score if the agent said that it was done, else 0. The episode is over after this."""

@@ -65,23 +65,17 @@ async def open_servers(addresses: Sequence[Address], suite: Suite, boot_wait_s: 
     """
 
     async def opened(address: Address) -> Server:
-        client = AndroidWorldClient(address.url)
+        left = (leftovers or {}).get(address.device_id)
         try:
-            access = make_access(address, client, apps, settle)
-            left = (leftovers or {}).get(address.device_id)
-            return await _open(address, client, access, suite, boot_wait_s, say, left)
+            return await open_server(address, suite, boot_wait_s, say, left, apps, settle)
         except InfraError as fault:
-            await client.close()
             raise StartupError(_cure(address, fault)) from fault
-        except BaseException:
-            await client.close()
-            raise
 
     opening = [asyncio.create_task(opened(address)) for address in addresses]
     try:
         await asyncio.wait(opening, return_when=asyncio.FIRST_EXCEPTION)
         servers = [task.result() for task in opening if task.done()]  # raises what the first to fail has raised
-        _compare(servers)
+        compare(servers)
     except BaseException:
         for task in opening:
             task.cancel()
@@ -89,6 +83,19 @@ async def open_servers(addresses: Sequence[Address], suite: Suite, boot_wait_s: 
         await asyncio.gather(*(server.client.close() for server in ended if isinstance(server, Server)))
         raise
     return servers
+
+
+async def open_server(address: Address, suite: Suite, boot_wait_s: float, say: Say,
+                      left: tuple[str, int] | None = None, apps: Mapping[str, str] = APPS,
+                      settle: Settle | None = None) -> Server:  # fmt: skip
+    """Checks one server and gives it the suite. Raises InfraError. `left` is an instance that is still set up."""
+    client = AndroidWorldClient(address.url)
+    try:
+        access = make_access(address, client, apps, settle)
+        return await _open(address, client, access, suite, boot_wait_s, say, left)
+    except BaseException:
+        await client.close()
+        raise
 
 
 def make_access(address: Address, client: AndroidWorldClient, apps: Mapping[str, str] = APPS,
@@ -208,8 +215,11 @@ async def _check_pair(client: AndroidWorldClient, access: Access) -> None:
     raise ServerFault(f"{client.url} opened Settings, but {serial} shows {package or 'nothing'}: that is another phone")
 
 
-def _compare(servers: Sequence[Server]) -> None:
-    """Equal seeds give equal goals everywhere; and screens of different sizes are different tests."""
+def compare(servers: Sequence[Server]) -> None:
+    """Equal seeds give equal goals everywhere; and screens of different sizes are different tests.
+
+    Raises StartupError.
+    """
     first = servers[0]
     for other in servers[1:]:
         for (name, index), goal in first.goals.items():

@@ -22,9 +22,14 @@ def open_training(servers: Sequence[str], per_template: int, templates: Sequence
     All instances are of one suite seed, so that servers are given their suite once. Not to be called from a running
     event loop. Raises ValueError, in one line, for servers that cannot be used and for a seed that is kept for tests.
     """
-    check_names(templates)
-    check_training_seed(seed)
-    suite = Suite(seed, per_template, sorted(set(templates)) or sorted(FACTS))
+    suite = training_suite(per_template, templates, seed)
     opened = asyncio.run(open_servers(parse_addresses(servers), suite, boot_wait_s, say))
     tasks = training_tasks(opened[0].goals, seed, per_template, step_cap)
     return [server.env(boot_wait_s) for server in opened], tasks
+
+
+def training_suite(per_template: int, templates: Sequence[str] = (), seed: int = TRAIN_SEED) -> Suite:
+    """`per_template` instances of `templates`, by default of all. ValueError for a seed that is kept for tests."""
+    check_names(templates)
+    check_training_seed(seed)
+    return Suite(seed, per_template, sorted(set(templates)) or sorted(FACTS))

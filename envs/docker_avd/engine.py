@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from envs.base import InfraError
-from envs.docker_avd.owner import DETACHED, is_dead
+from envs.docker_avd.owner import DETACHED, is_dead, shown
+from envs.docker_avd.settings import ContainerSettings
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -28,34 +29,9 @@ LOG_LINES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerSettings:
-    """What each container is. Ports are the container's own; the engine chooses the host's, so they never collide."""
-
-    image: str
-    fleet: str = "mobilerl"
-    hosts: tuple[str, ...] = ("",)
-    """Engines, as `docker -H` takes them; "" is what DOCKER_HOST says, or this machine's."""
-    adb_port: int = 5555
-    console_port: int = 0
-    """0: it has none."""
-    http_port: int = 0
-    """Of a server for tasks within the container; 0: it has none."""
-    publish: str = "127.0.0.1"
-    """Address of the host at which ports are published; on remote engines one that this machine reaches."""
-    kvm: bool = False
-    privileged: bool = False
-    memory_mb: int = 0
-    cpus: float = 0.0
-    """Limits; 0: none."""
-    environment: tuple[tuple[str, str], ...] = ()
-    command: tuple[str, ...] = ()
-    log_dir: Path | None = None
-    """Where the last lines of a container that failed go."""
-
-
-@dataclass(frozen=True, slots=True)
 class Listed:
-    """A container as `mobilerl fleet status` shows it. `serial` is where adb reaches it, "" while it is nowhere."""
+    """A container as `mobilerl fleet status` shows it. `serial` is where adb reaches it, "" while it is nowhere;
+    `owner` is cut short."""
 
     fleet: str
     place: int
@@ -92,15 +68,33 @@ class Engine:
         self.client.close()
 
     def open(self) -> None:
-        """Connects, and checks what every container will need."""
+        """Connects, checks what every container will need, and removes what dead owners have left. Nothing stays open
+        when it raises."""
         self.connect()
+        try:
+            self._check_needs()
+            self.remove_orphans()
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_needs(self) -> None:
         image, where = self.settings.image, self.host or "this machine's engine"
-        if not self._asked(lambda: self.client.images.list(name=image)):
+        found = self._asked(lambda: self.client.images.list(name=image))
+        if not found:
             raise InfraError(f"{where} has no image {image!r}; docker/README.md says how to build it")
+        self._check_ports(found[0].attrs)
         if self.settings.kvm and self.address == "127.0.0.1" and not os.path.exists("/dev/kvm"):
             cure = "`modprobe kvm_intel` or `kvm_amd` makes it"
             raise InfraError(f"fleet.kvm is on, but this machine has no /dev/kvm; {cure}")
-        self.remove_orphans()
+
+    def _check_ports(self, image: Mapping[str, Any]) -> None:
+        """A wrong port would only be noticed by a boot that never ends. Images need not declare any."""
+        declared = {int(name.partition("/")[0]) for name in image["Config"].get("ExposedPorts") or {}}
+        for setting, port in (("adb_port", self.settings.adb_port), ("http_port", self.settings.http_port)):
+            if port and declared and port not in declared:
+                ports = ", ".join(map(str, sorted(declared)))
+                raise InfraError(f"the image {self.settings.image!r} has ports {ports}, but fleet.{setting} is {port}")
 
     def run(self, owner: str, place: int) -> Container:
         s = self.settings
@@ -120,34 +114,43 @@ class Engine:
         found = (container.attrs["NetworkSettings"]["Ports"] or {}).items()
         bound = {int(name.partition("/")[0]): int(hosts[0]["HostPort"]) for name, hosts in found if hosts}
         if self.settings.adb_port not in bound:
-            said = self._log(container)[-200:]
-            raise InfraError(f"container {container.name} stopped as soon as it started: {said}")
+            raise self._stopped(container)
         return bound
 
-    def end(self, container: Container, name: str, failed: bool) -> None:
-        """Removes a container; keeps its last words when it failed."""
-        from docker.errors import NotFound
+    def check_running(self, container: Container) -> None:
+        """Raises InfraError, with its last words, when it has ended."""
+        self._asked(container.reload)
+        if container.status != "running":
+            raise self._stopped(container)
 
-        with suppress(NotFound):
-            container.reload()
-            folder = self.settings.log_dir
-            if folder is not None and (failed or container.status != "running"):
-                folder.mkdir(parents=True, exist_ok=True)
-                (folder / f"{name}.log").write_text(self._log(container))
-        self._removed(container)
+    def _stopped(self, container: Container) -> InfraError:
+        said = " ".join(self._log(container)[-200:].split())
+        return InfraError(f"container {container.name} stopped as soon as it started: {said}")
+
+    def end(self, container: Container, name: str, failed: bool) -> None:
+        """Removes a container; keeps its last words when it failed and they can be had."""
+        try:
+            with suppress(InfraError):  # it may be gone already
+                self._keep_log(container, name, failed)
+        finally:
+            self._removed([container])
+
+    def _keep_log(self, container: Container, name: str, failed: bool) -> None:
+        self._asked(container.reload)
+        folder = self.settings.log_dir
+        if folder is not None and (failed or container.status != "running"):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{name}.log").write_text(self._log(container))
 
     def remove(self, labels: dict[str, str]) -> int:
         """Removes every container of this fleet with these labels, running or not. Returns how many."""
         found = self.containers({LABEL: self.settings.fleet} | labels)
-        for container in found:
-            self._removed(container)
+        self._removed(found)
         return len(found)
 
     def remove_orphans(self) -> None:
-        """Containers whose owner was a process of this machine that is no more."""
-        for container in self.containers({LABEL: ""}):
-            if is_dead(container.labels.get(OWNER, DETACHED)):
-                self._removed(container)
+        """Containers whose owner was a process that this one could see, and is no more."""
+        self._removed([c for c in self.containers({LABEL: ""}) if is_dead(c.labels.get(OWNER, DETACHED))])
 
     def containers(self, labels: dict[str, str]) -> list[Container]:
         """Those that have all `labels`; an empty value stands for any."""
@@ -165,21 +168,23 @@ class Engine:
         health = state.get("Health", {}).get("Status", "")
         bound = (container.attrs["NetworkSettings"]["Ports"] or {}).get(f"{self.settings.adb_port}/tcp")
         return Listed(
-            fleet=labels[LABEL], place=int(labels.get(PLACE, -1)), owner=labels.get(OWNER, ""),
+            fleet=labels[LABEL], place=int(labels.get(PLACE, -1)), owner=shown(labels.get(OWNER, "")),
             state=state["Status"] + (f" ({health})" if health else ""), engine=self.host,
             serial=f"{self.address}:{bound[0]['HostPort']}" if bound else "", image=container.attrs["Config"]["Image"],
         )  # fmt: skip
 
-    def _removed(self, container: Container) -> None:
-        from docker.errors import APIError, NotFound
-
-        if LABEL not in container.labels:
-            raise ValueError(f"container {container.name} is not ours")
-        try:
-            container.remove(force=True, v=True)
-        except APIError as error:
-            if not isinstance(error, NotFound) and error.status_code != 409:  # 409: it is being removed already
-                raise InfraError(f"cannot remove container {container.name}: {error.explanation}") from None
+    def _removed(self, containers: Sequence[Container]) -> None:
+        """Goes on to the others when one cannot be removed; raises the first failure then."""
+        failures = []
+        for container in containers:
+            if LABEL not in container.labels:
+                raise ValueError(f"container {container.name} is not ours")
+            try:
+                self._asked(partial(_remove, container))
+            except InfraError as error:
+                failures.append(InfraError(f"cannot remove container {container.name}: {error}"))
+        if failures:
+            raise failures[0]
 
     def _log(self, container: Container) -> str:
         return self._asked(lambda: container.logs(tail=LOG_LINES)).decode(errors="replace")
@@ -196,16 +201,29 @@ class Engine:
             raise InfraError(f"{where}: {' '.join(str(said).split())[:300]}") from None
 
 
+def _remove(container: Container) -> None:
+    from docker.errors import APIError, NotFound
+
+    try:
+        container.remove(force=True, v=True)
+    except APIError as error:
+        if not isinstance(error, NotFound) and error.status_code != 409:  # 409: it is being removed already
+            raise
+
+
 def connect(host: str) -> DockerClient:
     """Raises InfraError with the cure when the package or the engine is not there."""
     try:
         import docker
     except ImportError:
         raise InfraError("the Docker SDK is not installed: pip install 'mobilerl[docker]'") from None
+    client = None
     try:
         client = docker.DockerClient(base_url=host) if host else docker.from_env()
         client.ping()
     except (docker.errors.DockerException, OSError) as error:
+        if client is not None:
+            client.close()
         where = host or os.environ.get("DOCKER_HOST") or "this machine"
         reason = " ".join(str(error).split())[:160]
         raise InfraError(

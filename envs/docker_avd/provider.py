@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
-from envs.base import Health, InfraError
+from envs.base import Health, InfraError, MobileEnv
 from envs.console import Console
-from envs.docker_avd.engine import OWNER, PLACE, ContainerSettings, Engine, Listed
+from envs.docker_avd.engine import OWNER, PLACE, Engine, Listed
 from envs.docker_avd.owner import DETACHED, this_process
-from envs.pool.adb import AdbDevice, AdbServer, MakeEnv, Reset
+from envs.docker_avd.settings import ContainerSettings
+from envs.pool.adb import BOOT_POLL_S, AdbDevice, AdbServer, Reset
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -19,67 +22,119 @@ if TYPE_CHECKING:
 class DockerProvider:
     """Implements `envs.pool.Provider`: one container for each place, on the engines in turn.
 
-    Devices are named by consecutive numbers from `first`.
+    `numbers` gives the places of a pool that has only a part of the fleet their numbers in the whole. `make_env` is
+    given a device's id and its transport, and, with `settings.http_port`, its server's address as `url`.
     """
 
-    def __init__(self, settings: ContainerSettings, make_env: MakeEnv, adb: AdbServer, reset: Reset = "keep",
-                 snapshot: str = "default_boot", owner: str | None = None, first: int = 0) -> None:  # fmt: skip
+    def __init__(self, settings: ContainerSettings, make_env: Callable[..., MobileEnv], adb: AdbServer,
+                 reset: Reset = "keep", snapshot: str = "default_boot", owner: str | None = None,
+                 numbers: Sequence[int] = ()) -> None:  # fmt: skip
         self.settings, self.make_env, self.adb = settings, make_env, adb
-        self.reset, self.snapshot, self.first = reset, snapshot, first
+        self.reset, self.snapshot, self.numbers = reset, snapshot, numbers
         self.owner = owner or this_process()
         self._engines: list[Engine] = []
+        self._runs: dict[int, asyncio.Future[Container]] = {}
+        """By number, while they go on: a call to the engine outlives a `create` that is abandoned, and has to be waited
+        for. What was begun in one event loop may be ended in another, so none that is over stays here."""
 
     async def open(self) -> None:
         """Connects to every engine, checks the image and KVM, and removes what dead owners have left."""
-        self._engines = [Engine(host, self.settings) for host in self.settings.hosts]
-        for engine in self._engines:
-            await asyncio.to_thread(engine.open)
+        engines: list[Engine] = []
+        try:
+            for host in self.settings.hosts:
+                engine = Engine(host, self.settings)
+                await asyncio.to_thread(engine.open)
+                engines.append(engine)
+        except BaseException:
+            for engine in engines:
+                engine.close()
+            raise
+        self._engines = engines
 
     async def create(self, number: int, generation: int) -> ContainerDevice:
+        number = self._in_the_fleet(number)
         engine = self._engines[number % len(self._engines)]
-        name = f"{self.settings.fleet}-{self.first + number}" + (f".{generation}" if generation else "")
+        name = f"{self.settings.fleet}-{number}" + (f".{generation}" if generation else "")
         async with engine.starting:
-            container = await asyncio.to_thread(engine.run, self.owner, number)
+            run = self._runs[number] = asyncio.ensure_future(asyncio.to_thread(engine.run, self.owner, number))
+            run.add_done_callback(lambda _: self._runs.pop(number, None))
+            container = await asyncio.shield(run)
         ports = await asyncio.to_thread(engine.ports, container)
         device = ContainerDevice(name, engine, container, ports, self)
-        await device.booted()
+        try:
+            await device.booted()
+        except InfraError:
+            device.failed = True
+            await device.destroy()
+            raise
         return device
+
+    def _in_the_fleet(self, number: int) -> int:
+        return self.numbers[number] if self.numbers else number
 
     def listed(self) -> list[Listed]:
         """The fleet's containers. Blocks."""
         return [container for engine in self._engines for container in engine.listed()]
 
     async def discard(self, number: int) -> None:
+        number = self._in_the_fleet(number)
         engine = self._engines[number % len(self._engines)]
+        if number in self._runs:
+            await asyncio.gather(self._runs[number], return_exceptions=True)
         await asyncio.to_thread(engine.remove, {OWNER: self.owner, PLACE: str(number)})
 
     async def close(self) -> None:
-        for engine in self._engines:
+        """Tidies up every engine, at the same time: one that fails or hangs keeps no other from it. Raises the first
+        failure."""
+        engines, self._engines = self._engines, []
+        runs = [[run for place, run in self._runs.items() if place % len(engines) == i] for i in range(len(engines))]
+        ends = await asyncio.gather(*map(self._close, engines, runs), return_exceptions=True)
+        if failures := [end for end in ends if end is not None]:
+            raise failures[0]
+
+    async def _close(self, engine: Engine, runs: Sequence[asyncio.Future[Container]]) -> None:
+        try:
+            await asyncio.gather(*runs, return_exceptions=True)
             if self.owner != DETACHED:
                 await asyncio.to_thread(engine.remove, {OWNER: self.owner})
+        finally:
             engine.close()
 
 
 class ContainerDevice(AdbDevice):
-    """A container, and the device in it."""
+    """A container, and the device in it. `http` is the address of its server; "" when it has none."""
 
     def __init__(self, device_id: str, engine: Engine, container: Container, ports: dict[int, int],
                  provider: DockerProvider) -> None:  # fmt: skip
         settings = provider.settings
         console = Console(engine.address, ports[settings.console_port]) if settings.console_port else None
         transport = provider.adb.transport(f"{engine.address}:{ports[settings.adb_port]}")
-        super().__init__(device_id, transport, provider.make_env, provider.reset, provider.snapshot, console)
-        self.engine, self.container = engine, container
         self.http = f"http://{engine.address}:{ports[settings.http_port]}" if settings.http_port else ""
-        self._failed = False
+        make_env = partial(provider.make_env, url=self.http) if self.http else provider.make_env
+        super().__init__(device_id, transport, make_env, provider.reset, provider.snapshot, console)
+        self.engine, self.container = engine, container
+        self.failed = False
+        """Then the container's last words are kept."""
+
+    async def booted(self) -> None:
+        """Raises InfraError when the container ends instead."""
+        while not await asyncio.to_thread(self._has_booted):
+            await asyncio.to_thread(self.engine.check_running, self.container)
+            await asyncio.sleep(BOOT_POLL_S)
 
     async def check(self) -> Health:
+        """With a server, both it and the device must answer."""
         health = await super().check()
-        self._failed = not health.ok
+        if health.ok and self.http:
+            health = await self.env.health()
+        self.failed = not health.ok
         return health
 
     async def destroy(self) -> None:
-        await super().destroy()
-        await asyncio.to_thread(self.engine.end, self.container, self.env.device_id, self._failed)
-        with suppress(InfraError):
-            await asyncio.to_thread(self.transport.disconnect)
+        try:
+            await asyncio.to_thread(self.engine.end, self.container, self.env.device_id, self.failed)
+        finally:
+            # After the container: what hangs in it can hang no longer.
+            await super().destroy()
+            with suppress(InfraError):
+                await asyncio.to_thread(self.transport.disconnect)

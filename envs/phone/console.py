@@ -19,6 +19,8 @@ GREETING = "Android Console: type 'help' for a list of commands"
 LOCKED = "Android Console: Authentication required\r\nAndroid Console: type 'auth <auth_token>' to authenticate"
 UNKNOWN = "unknown command, try 'help'"
 MAX_LINE = 4096
+MAX_SNAPSHOTS = 16
+"""A snapshot is a copy of the whole phone, in memory."""
 STORED = "ID        TAG                 VM SIZE                DATE       VM CLOCK"
 SAVED = "2023-10-15 15:34:00   00:00:01.000"
 
@@ -106,6 +108,8 @@ class Console:
                 rows = "".join(f"--        {name:15}         75M {SAVED}\n" for name in self._snapshots)
                 return f"List of snapshots present on all disks:\n{STORED}\n{rows}"
             case ["save", name]:
+                if name not in self._snapshots and len(self._snapshots) >= MAX_SNAPSHOTS:
+                    raise Ko(f"no room for snapshot '{name}': {MAX_SNAPSHOTS} are stored, delete one of them first")
                 self._save(name)
                 return ""
             case ["load", name]:

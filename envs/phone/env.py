@@ -91,17 +91,17 @@ class PhoneEnv:
         task = self._task
         if task is None or self._done:
             raise RuntimeError(f"{self.device_id}: no episode is running; call reset(task)")
-        start = time.perf_counter()
+        start, note = time.perf_counter(), ""
         if isinstance(action, Finish):
             self._answer, self._done = action.message, True
         elif not isinstance(action, Invalid):
-            self._device.act(action)
+            note = self._device.act(action)
         acted = time.perf_counter()
         self._steps += 1
         self._done |= self._steps >= task.max_steps
         observation = self._observe()
         timings = {"act": acted - start, "settle": 0.0, "observe": time.perf_counter() - acted}
-        return StepResult(observation, self._done, timings)
+        return StepResult(observation, self._done, timings, note)
 
     async def score(self) -> float:
         """1.0 when the agent finished and the task is done, else 0.0."""
@@ -129,7 +129,11 @@ class PhoneEnv:
 
         What an abandoned episode began is finished before the next one may touch the phone.
         """
-        return await asyncio.shield(asyncio.ensure_future(self._alone(work))) if self._remote else work()
+        if not self._remote:
+            return work()
+        begun = asyncio.ensure_future(self._alone(work))
+        begun.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may be left to hear of it
+        return await asyncio.shield(begun)
 
     async def _alone(self, work: Callable[[], T]) -> T:
         async with self._turn:

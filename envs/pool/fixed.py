@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from envs.base import InfraError, MobileEnv
+from envs.base import DeviceReport, InfraError, MobileEnv
+from envs.pool.watch import Watch
 
 CLOSE_TIMEOUT_S = 30.0
 
@@ -23,6 +25,10 @@ class FixedDevices:
         self.capacity = len(envs)
         self.changed: Callable[[], None] = lambda: None
         self._free = {env.device_id: env for env in envs}
+        self._watches = {env.device_id: Watch("ready") for env in envs}
+        self._faults: Counter[str] = Counter()
+        self._reasons: dict[str, str] = {}
+        """Of each device's last fault."""
 
     async def start(self) -> None:
         """There is nothing to start."""
@@ -41,11 +47,22 @@ class FixedDevices:
         everywhere = all(env.device_id in avoid for env in self.envs)
         for device_id in self._free:
             if everywhere or device_id not in avoid:
+                self._watches[device_id].enter("leased")
                 return self._free.pop(device_id)
         return None
 
     def give_back(self, env: MobileEnv, error: str = "") -> None:
         self._free[env.device_id] = env
+        self._watches[env.device_id].enter("ready")
+        if error:
+            self._faults[env.device_id] += 1
+            self._reasons[env.device_id] = error
+
+    def report(self) -> list[DeviceReport]:
+        return [
+            DeviceReport(name, name, watch.state, watch.seconds(), self._faults[name], self._reasons.get(name, ""))
+            for name, watch in self._watches.items()
+        ]
 
     def status(self) -> Mapping[str, float]:
         return {}

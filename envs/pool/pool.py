@@ -17,21 +17,13 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 
-from envs.base import InfraError, MobileEnv
+from envs.base import DeviceReport, InfraError, MobileEnv
+from envs.pool.place import Place, State
 from envs.pool.provider import PooledDevice, Provider
 
 log = logging.getLogger(__name__)
-
-
-class State(StrEnum):
-    STARTING = "starting"
-    READY = "ready"
-    LEASED = "leased"
-    REFRESHING = "refreshing"
-    QUARANTINED = "quarantined"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +47,12 @@ class PoolSettings:
     """Without a single working device for so long, the pool gives up."""
 
 
-@dataclass(slots=True)
-class _Place:
-    number: int
-    state: State = State.STARTING
-    device: PooledDevice | None = None
-    generation: int = 0
-    failures: int = 0
-    """In a row."""
-    reason: str = ""
-    """Of the last failure."""
-    since: float = 0.0
-    taken: asyncio.Event = field(default_factory=asyncio.Event)
-    returned: asyncio.Future[str] | None = None
+COUNTS = ("created", "renewed", "replaced", "failures", "quarantines", "lease_timeouts")
+"""`renewed`: devices that were used up, as their reset wants it; `replaced`: devices that failed."""
 
 
 class DevicePool:
-    """Implements `envs.base.Devices`. `counts` only grow: created, replaced, failures, quarantines, lease_timeouts."""
+    """Implements `envs.base.Devices`. `counts` only grow: those of `COUNTS`."""
 
     def __init__(self, provider: Provider, settings: PoolSettings) -> None:
         self.provider, self.settings = provider, settings
@@ -79,7 +60,7 @@ class DevicePool:
         self.failure: Exception | None = None
         self.changed: Callable[[], None] = lambda: None
         self.counts: Counter[str] = Counter()
-        self._places = [_Place(i) for i in range(settings.leases + settings.spares)]
+        self._places = [Place(i) for i in range(settings.leases + settings.spares)]
         self._tending: list[asyncio.Task[None]] = []
         self._worked = 0.0
         """When a device was last known to work."""
@@ -90,8 +71,8 @@ class DevicePool:
 
     async def start(self) -> None:
         """Returns when the first device is ready; the others follow. What it began is gone when it raises."""
+        await self.provider.open()
         try:
-            await self.provider.open()
             self._worked = _now()
             self._tending = [asyncio.create_task(self._tend(place)) for place in self._places]
             for tending in self._tending:
@@ -106,10 +87,13 @@ class DevicePool:
             raise
 
     async def close(self) -> None:
+        """May be called again, and without a start: the provider may hold what was begun before."""
         for tending in self._tending:
             tending.cancel()
         await asyncio.gather(*self._tending, return_exceptions=True)
-        await asyncio.gather(*(self._destroy(place) for place in self._places))
+        if self._tending:
+            await asyncio.gather(*(self._destroy(place) for place in self._places))
+            self._tending = []
         await self._bounded(self.provider.close(), "closing")
 
     # --- leases ----------------------------------------------------------------------------------------------
@@ -118,8 +102,8 @@ class DevicePool:
         """The device that has been ready for longest."""
         if self._in(State.LEASED) >= self.capacity:
             return None
-        others = any(_id(p) not in avoid for p in self._places if p.state is not State.QUARANTINED)
-        ready = [p for p in self._places if p.state is State.READY and not (others and _id(p) in avoid)]
+        others = any(p.device_id not in avoid for p in self._places if p.state is not State.QUARANTINED)
+        ready = [p for p in self._places if p.state is State.READY and not (others and p.device_id in avoid)]
         if not ready:
             return None
         place = min(ready, key=lambda p: p.since)
@@ -139,26 +123,28 @@ class DevicePool:
 
     # --- looking after one place -----------------------------------------------------------------------------
 
-    async def _tend(self, place: _Place) -> None:
+    async def _tend(self, place: Place) -> None:
         while True:
+            ending = "replaced"
             try:
                 async with _deadline(self.settings.boot_s, "the boot"):
                     place.device = await self.provider.create(place.number, place.generation)
                     await self._check(place.device)
                 self.counts["created"] += 1
-                await self._serve(place, place.device)
+                ending = await self._serve(place, place.device)
             except InfraError as error:
                 self._failed(place, str(error))
             place.state = State.STARTING
-            self.counts["replaced"] += place.device is not None
+            self.counts[ending] += place.device is not None
             place.generation += 1
             await self._destroy(place)
             if place.failures >= self.settings.max_failures:
                 await self._quarantine(place)
                 place.state = State.STARTING
 
-    async def _serve(self, place: _Place, device: PooledDevice) -> None:
-        """Leases out a device until it is used up, fails too often, or raises what it fails of."""
+    async def _serve(self, place: Place, device: PooledDevice) -> str:
+        """Leases out a device until it has to go: "renewed" when it is used up, "replaced" when it failed too often,
+        or in the episode that used it up. Raises what it fails of between episodes."""
         settings = self.settings
         while True:
             self._ready(place)
@@ -167,7 +153,7 @@ class DevicePool:
             if error:
                 self._failed(place, error)
                 if place.failures >= settings.max_failures:
-                    return
+                    return "replaced"
             async with _deadline(settings.refresh_s, "refreshing it"):
                 usable = await device.refresh()
                 if usable:
@@ -175,16 +161,16 @@ class DevicePool:
             if not error:
                 place.failures = 0
             if not usable:
-                return
+                return "replaced" if error else "renewed"
 
-    def _ready(self, place: _Place) -> None:
+    def _ready(self, place: Place) -> None:
         place.taken.clear()
         place.state, place.since = State.READY, _now()
         self._worked = place.since
         self._settled.set()
         self.changed()
 
-    async def _lease(self, place: _Place, device: PooledDevice) -> str:
+    async def _lease(self, place: Place, device: PooledDevice) -> str:
         """Waits for a lease and for its end. Returns what failed in the episode, or ""."""
         while not place.taken.is_set():
             with suppress(TimeoutError):
@@ -201,7 +187,7 @@ class DevicePool:
                 return await place.returned
         except TimeoutError:
             self.counts["lease_timeouts"] += 1
-            raise InfraError(f"{_id(place)}: not given back after {self.settings.lease_s:g} s") from None
+            raise InfraError(f"{place.device_id}: not given back after {self.settings.lease_s:g} s") from None
 
     async def _check(self, device: PooledDevice) -> None:
         health = await device.check()
@@ -210,15 +196,16 @@ class DevicePool:
 
     # --- failures --------------------------------------------------------------------------------------------
 
-    def _failed(self, place: _Place, reason: str) -> None:
+    def _failed(self, place: Place, reason: str) -> None:
         place.failures += 1
+        place.faults += 1
         place.reason = reason
         self.counts["failures"] += 1
-        log.info("device %s: failure %d in a row: %s", _id(place) or place.number, place.failures, reason)
+        log.info("device %s: failure %d in a row: %s", place.device_id or place.number, place.failures, reason)
         if all(p.failures for p in self._places):
             self._settled.set()
 
-    async def _quarantine(self, place: _Place) -> None:
+    async def _quarantine(self, place: Place) -> None:
         settings = self.settings
         place.state = State.QUARANTINED
         self.counts["quarantines"] += 1
@@ -230,7 +217,7 @@ class DevicePool:
         beyond = place.failures - settings.max_failures
         await asyncio.sleep(min(settings.quarantine_s * 2**beyond, settings.quarantine_max_s))
 
-    async def _destroy(self, place: _Place) -> None:
+    async def _destroy(self, place: Place) -> None:
         device, place.device = place.device, None
         work = device.destroy() if device is not None else self.provider.discard(place.number)
         await self._bounded(work, f"destroying device {place.number}")
@@ -257,8 +244,10 @@ class DevicePool:
 
     def status(self) -> Mapping[str, float]:
         """How many devices are in each state, and the counts."""
-        names = ("created", "replaced", "failures", "quarantines", "lease_timeouts")
-        return {str(s): self._in(s) for s in State} | {name: self.counts[name] for name in names}
+        return {str(s): self._in(s) for s in State} | {name: self.counts[name] for name in COUNTS}
+
+    def report(self) -> list[DeviceReport]:
+        return [place.report() for place in self._places]
 
 
 @asynccontextmanager
@@ -269,10 +258,6 @@ async def _deadline(seconds: float, what: str) -> AsyncIterator[None]:
             yield
     except TimeoutError:
         raise InfraError(f"{what} took more than {seconds:g} s") from None
-
-
-def _id(place: _Place) -> str:
-    return place.device.env.device_id if place.device is not None else ""
 
 
 def _now() -> float:

@@ -27,7 +27,8 @@ class Provider(Protocol):
     """Makes devices. `create` may be abandoned at any moment: what it began must be gone after `discard`."""
 
     async def open(self) -> None:
-        """Checks what all devices need. Raises InfraError with the cure, at start rather than after an hour."""
+        """Checks what all devices need. Raises InfraError with the cure, at start rather than after an hour, and
+        leaves nothing open then."""
 
     async def create(self, number: int, generation: int) -> PooledDevice:
         """A device that has booted, for place `number` of the pool; `generation` counts those it had before."""
@@ -36,4 +37,4 @@ class Provider(Protocol):
         """Removes whatever an unfinished `create` for this place has left."""
 
     async def close(self) -> None:
-        """Removes whatever is left of all places."""
+        """Removes whatever is left of all places. Does nothing when it was not opened, or is closed already."""

@@ -16,27 +16,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import product
-from typing import Literal
 
 from envs.base import COORD_MAX, Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Swipe, Tap, Type, Wait
-from mobilerl.agent.grammar import Call, GrammarError, Mark, Value, excerpt, parse_call, quote
-from mobilerl.agent.screen import Screen, shortened
+from mobilerl.agent.grammar import Call, GrammarError, Mark, Value, excerpt, parse_call
+from mobilerl.agent.screen import Screen
+from mobilerl.agent.swipes import DISTANCES, MIDDLE, OFFSETS, swipe_from
+from mobilerl.agent.writing import Grounding, describe, format_reply
 
-Grounding = Literal["box", "point", "mark"]
-Direction = Literal["up", "down", "left", "right"]
-Distance = Literal["short", "medium", "long"]
-
-DISTANCES: dict[str, int] = {"short": 1, "medium": 2, "long": 10}
-"""How many units of a tenth of the screen's width a swipe is made of."""
-
-OFFSETS: dict[str, tuple[float, float]] = {"up": (0, -2), "down": (0, 2), "left": (-2.5, 0), "right": (2.5, 0)}
-"""What the finger moves per unit, in units of a tenth of the screen's width."""
-
-MIDDLE = COORD_MAX // 2
-
-LONGEST_TOLD = 200
-"""Characters of a name or a typed text in a description."""
+__all__ = ["Grounding", "Reply", "describe", "format_reply", "parse_reply", "split_reply"]
 
 _PLAIN: dict[str, type] = {"Back": Back, "Home": Home, "Enter": Enter, "Wait": Wait}
 _ALIASES = {"Press Back": "Back", "Press Home": "Home", "Press Enter": "Enter"}
@@ -69,9 +56,6 @@ class _View:
     grounding: Grounding
     width: int
     height: int
-
-
-# --- reading -----------------------------------------------------------------------------------------------------
 
 
 def parse_reply(text: str, screen: Screen | None, grounding: Grounding, width: int, height: int) -> Reply:
@@ -187,109 +171,3 @@ def _point(value: Value, view: _View) -> tuple[int, int]:
     if not all(0 <= v <= COORD_MAX for v in value):
         raise GrammarError(f"a coordinate is not within 0-{COORD_MAX}")
     return (value[0] + value[-2]) // 2, (value[1] + value[-1]) // 2
-
-
-def swipe_from(x: int, y: int, direction: Direction, distance: Distance, width: int, height: int) -> Swipe:
-    """MobileRL's swipe: the finger goes down at (x, y) in 0-999 and moves in `direction`, at most to the edge.
-
-    With unit = int(width / 10) px, x10 (long), x2 (medium) or x1 (short), it moves 2 units up or down, or 2.5 units
-    sideways. `width` and `height` are the screen's, in px.
-    """
-    length = width // 10 * DISTANCES[distance]
-    dx, dy = OFFSETS[direction]
-    x2 = x + round(dx * length * COORD_MAX / width)
-    y2 = y + round(dy * length * COORD_MAX / height)
-    return Swipe(x, y, min(max(x2, 0), COORD_MAX), min(max(y2, 0), COORD_MAX))
-
-
-# --- writing -----------------------------------------------------------------------------------------------------
-
-
-def format_reply(action: Action, screen: Screen, grounding: Grounding, thought: str | None = None) -> str:
-    """The reply that `parse_reply` reads as `action`, moved to the centre of the element it hits.
-
-    A box is that of the smallest element around the point (a box without extent where there is none). Raises
-    ValueError for an action that cannot be written: Invalid, or a point on no marked element with mark grounding.
-    """
-    think = ""
-    if thought is not None:
-        if "</think>" in thought:
-            raise ValueError("format_reply: the thought contains </think>; remove it")
-        think = f"<think>{thought}</think>"
-    return f"{think}<answer>{format_action(action, screen, grounding)}</answer>"
-
-
-def format_action(action: Action, screen: Screen, grounding: Grounding) -> str:
-    """The call alone. Raises as `format_reply` does."""
-    match action:
-        case Tap(x, y):
-            return f'do(action="Tap", element={_element(x, y, screen, grounding)})'
-        case LongPress(x, y):
-            return f'do(action="Long Press", element={_element(x, y, screen, grounding)})'
-        case Type(text):
-            return f'do(action="Type", text={quote(text)})'
-        case Launch(app):
-            return f'do(action="Launch", app={quote(app)})'
-        case Swipe(x, y, x2, y2) if grounding == "point":
-            return f'do(action="Swipe", start=[{x},{y}], end=[{x2},{y2}])'
-        case Swipe():
-            return _format_swipe(action, screen, grounding)
-        case Finish(message):
-            return f"finish(message={quote(message)})"
-        case Invalid(reason):
-            raise ValueError(f"format_action: an Invalid action ({reason}) has no written form")
-    return f'do(action="{type(action).__name__}")'
-
-
-def _element(x: int, y: int, screen: Screen, grounding: Grounding) -> str:
-    if grounding == "point":
-        return f"[{x},{y}]"
-    element = screen.at(x, y, marked_only=grounding == "mark")
-    if grounding == "box":
-        x1, y1, x2, y2 = element.box if element else (x, y, x, y)
-        return f"[{x1},{y1},{x2},{y2}]"
-    if element is None:
-        raise ValueError(f"format_action: no marked element at ({x}, {y}); use box or point grounding")
-    return f"<{element.mark}>"
-
-
-def _format_swipe(swipe: Swipe, screen: Screen, grounding: Grounding) -> str:
-    """The direction and distance whose movement comes nearest, on the element with this centre or around this point."""
-    direction, distance = nearest_swipe(swipe, screen.width, screen.height)
-    call = f'do(action="Swipe", direction="{direction}", dist="{distance}"'
-    if max(abs(swipe.x - MIDDLE), abs(swipe.y - MIDDLE)) <= 1:
-        return call + ")"
-    for e in screen.elements:
-        if e.mark is not None and e.centre == (swipe.x, swipe.y):
-            written = f"<{e.mark}>" if grounding == "mark" else "[{},{},{},{}]".format(*e.box)
-            return f"{call}, element={written})"
-    return f"{call}, element={_element(swipe.x, swipe.y, screen, grounding)})"
-
-
-def nearest_swipe(swipe: Swipe, width: int, height: int) -> tuple[Direction, Distance]:
-    """Direction and distance of the swipe from the same start that ends nearest to where this one ends."""
-
-    def miss(choice: tuple[str, str]) -> float:
-        other = swipe_from(swipe.x, swipe.y, *choice, width, height)
-        return ((other.x2 - swipe.x2) * width) ** 2 + ((other.y2 - swipe.y2) * height) ** 2
-
-    return min(product(OFFSETS, DISTANCES), key=miss)
-
-
-def describe(action: Action, screen: Screen) -> str:
-    """An action in words, naming the element it touches: what a history line or a person can use."""
-    match action:
-        case Tap(x, y) | LongPress(x, y):
-            element = screen.at(x, y)
-            # A merged row reads "title|detail|detail": its title is name enough.
-            name = (element.text.split("|")[0] or element.role) if element else "nothing"
-            return f"{'tap' if isinstance(action, Tap) else 'hold'} {shortened(name, LONGEST_TOLD)}"
-        case Type(text):
-            return f"type {shortened(text, LONGEST_TOLD)}"
-        case Launch(app):
-            return f"open {app}"
-        case Swipe():
-            return f"swipe {nearest_swipe(action, screen.width, screen.height)[0]}"
-        case Finish(message):
-            return f"finish {message}".strip()
-    return action.kind

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from envs.base import Action, Invalid, Observation, Task
 from mobilerl.agent.actions import Grounding, describe, split_reply
+from mobilerl.agent.defuse import without_tokens
 from mobilerl.agent.prompts import DEFAULT_SYSTEM_PROMPTS
 from mobilerl.agent.screen import Screen, ScreenStyle
 from mobilerl.records import Step
@@ -30,11 +31,14 @@ class Turn:
     action: Action
     summary: str = ""
     """The action in words (`actions.describe`), with which the compact layout tells it."""
+    note: str = ""
+    """Why the action was not carried out; "" when it was."""
 
     @classmethod
     def of(cls, step: Step, screen: Screen) -> Turn:
         """`screen` is the parsed screen of the step's observation."""
-        return cls(step.observation, step.completion.text, step.thought, step.action, describe(step.action, screen))
+        done = describe(step.action, screen)
+        return cls(step.observation, step.completion.text, step.thought, step.action, done, step.note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +116,10 @@ def _chat(
         app = history[i].observation.app if i < now else observation.app
         head = task.instruction if i <= first else "** Screen Info **"
         text = f"{head}\n\n{json.dumps({'current_app': app}, ensure_ascii=False)}"
-        reason = _invalid_reason(history, i)
-        return f"{text}\n\n** Your last reply was not understood **\n{reason}" if reason else text
+        if reason := _invalid_reason(history, i):
+            return f"{text}\n\n** Your last reply was not understood **\n{reason}"
+        note = history[i - 1].note if i else ""
+        return f"{text}\n\n(not done: {note})" if note else text
 
     messages = []
     for i in range(first, now):
@@ -157,7 +163,8 @@ def _told(turn: Turn, policy: ContextPolicy) -> str:
 def _history_line(turn: Turn, policy: ContextPolicy) -> str:
     """The action in words: marks of an earlier screen mean nothing on this one. Thoughts go before it if kept."""
     thought = turn.thought if policy.history_thoughts else ""
-    return _line(f"{thought} {turn.summary}")
+    note = f"(not done: {turn.note})" if turn.note else ""
+    return _line(f"{thought} {turn.summary} {note}")
 
 
 def _invalid_reason(history: Sequence[Turn], i: int) -> str:
@@ -175,12 +182,7 @@ def _taken(images: list[bytes], observations: Sequence[Observation]) -> int:
 
 def _message(role: str, text: str, images: int = 0) -> Message:
     parts = [{"type": "image"} for _ in range(images)]
-    return {"role": role, "content": [*parts, {"type": "text", "text": _defused(text)}]}
-
-
-def _defused(text: str) -> str:
-    """Keeps written-out control tokens from becoming tokens: a false image token makes a processor miscount images."""
-    return text.replace("<|", "< |").replace("<image>", "< image>")
+    return {"role": role, "content": [*parts, {"type": "text", "text": without_tokens(text)}]}
 
 
 def _line(text: str) -> str:

@@ -6,11 +6,12 @@ import base64
 import io
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from mobilerl.agent.policy import Messages
+if TYPE_CHECKING:
+    from mobilerl.agent.policy import Messages
 
 
 def with_images(messages: Messages, images: Sequence[bytes], max_pixels: int | None = None) -> list[dict[str, Any]]:
@@ -23,10 +24,11 @@ def with_images(messages: Messages, images: Sequence[bytes], max_pixels: int | N
 def _content(parts: Sequence[dict[str, Any]], left: Iterator[bytes], max_pixels: int | None) -> Any:
     if not any(part["type"] == "image" for part in parts):
         return "".join(part["text"] for part in parts)
-    return [_image(next(left), max_pixels) if part["type"] == "image" else part for part in parts]
+    return [image_part(next(left), max_pixels) if part["type"] == "image" else part for part in parts]
 
 
-def _image(png: bytes, max_pixels: int | None) -> dict[str, Any]:
+def image_part(png: bytes, max_pixels: int | None = None) -> dict[str, Any]:
+    """One picture of a message, as a data URL."""
     data = base64.b64encode(png if max_pixels is None else shrunk(png, max_pixels)).decode("ascii")
     return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mobilerl.engines.base import Engine, Request, Sampling
+from mobilerl.engines.base import Engine, Request, Sampling, StreamingEngine
 from mobilerl.records import Completion
 
 Messages = Sequence[dict[str, Any]]
@@ -93,3 +93,19 @@ class EnginePolicy:
             for waiting, completion in pairs:
                 if not waiting.future.done():
                     waiting.future.set_result(completion)
+
+
+class StreamPolicy:
+    """Gives every request at once to an engine that batches by itself; no episode waits for another.
+
+    Which requests share a batch depends on the clock, so that a run is not repeatable bit for bit.
+    """
+
+    def __init__(self, engine: StreamingEngine) -> None:
+        self.engine = engine
+
+    async def act(self, messages: Messages, images: Sequence[bytes], sampling: Sampling, key: str = "") -> Completion:
+        # Resizing a full screen takes long enough to hold up hundreds of other episodes.
+        ids = await asyncio.to_thread(self.engine.codec.encode, messages, images)
+        request = Request(ids, tuple(images), sampling)
+        return await asyncio.wrap_future(await asyncio.to_thread(self.engine.submit, request))

@@ -1,4 +1,4 @@
-"""UI dump (XML) -> the short screen text a model reads, and the actions the screen offers.
+"""UI dump (XML) -> the short screen text a model reads.
 
 The compression is the one MobileRL calls v4: texts inside a clickable node are joined into it with `|`, nodes that
 neither say nor do anything are dropped, and so are nodes no larger than 0.5 % of the screen's width or height.
@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from envs.base import COORD_MAX, Action, Finish, Swipe, Tap, Type
+from envs.base import COORD_MAX
+from mobilerl.agent.defuse import without_tokens_and_tags
 
 ScreenStyle = Literal["mobilerl", "marks", "none"]
 
@@ -32,10 +33,6 @@ _EDIT_CLASSES = ("EditText", "AutoComplete", "AutoCompleteTextView")
 _ACTION_ATTRIBUTES = (("clickable", "click"), ("long-clickable", "long-click"), ("checkable", "check"))
 _V4_ACTIONS = frozenset({"click", "long-click", "check"})
 _V4_STATES = frozenset({"checked", "unchecked", "password", "selected"})
-
-# What looks like a mark, a tag of the reply grammar or a tokenizer's control token must not reach a prompt from a
-# screen: a message reading "<|image_pad|>" would otherwise become a token, and "<7>" a mark.
-_TOKEN_LIKE = re.compile(r"<(?=\||/?\w+>)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +198,7 @@ class _Collector:
         box = self._box(get("bounds", ""))
         if box is None:
             return None
-        cls = get("class", "").rpartition(".")[2]
+        cls = _clean(get("class", "").rpartition(".")[2])
         actions = []
         if get("enabled") != "false":  # a disabled node does nothing, whatever it claims
             actions = [word for name, word in _ACTION_ATTRIBUTES if get(name) == "true"]
@@ -236,34 +233,9 @@ class _Collector:
 
 
 def _clean(text: str) -> str:
-    if not text:
-        return ""
-    return _TOKEN_LIKE.sub("< ", " ".join(text.split()))
+    return without_tokens_and_tags(" ".join(text.split())) if text else ""
 
 
 def shortened(text: str, most: int = LONGEST_TEXT) -> str:
     """`text`, or its first `most` characters and an ellipsis."""
     return text if len(text) <= most else text[:most] + "..."
-
-
-def candidates(screen: Screen) -> list[Action]:
-    """The action space A(P) of ReachAgent 4.2: taps and typing at element centres, scrolls, and completion.
-
-    A scroll starts at the element's centre and covers a quarter of its width or height. `Type("")` stands for typing
-    any text, and `Finish("")` for finishing with any message.
-    """
-    actions: list[Action] = []
-    for e in screen.elements:
-        x, y = e.centre
-        if "click" in e.actions or "edit" in e.actions:
-            actions.append(Tap(x, y))
-        if "edit" in e.actions:
-            actions.append(Type(""))
-        if "scroll" in e.actions:
-            x1, y1, x2, y2 = e.box
-            dx, dy = (x2 - x1) // 4, (y2 - y1) // 4
-            start = Swipe(x, y, x, y)
-            actions += [replace(start, y2=y - dy), replace(start, y2=y + dy)]
-            actions += [replace(start, x2=x - dx), replace(start, x2=x + dx)]
-    actions.append(Finish(""))
-    return list(dict.fromkeys(actions))

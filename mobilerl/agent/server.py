@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI
 
 from mobilerl.agent.pictures import with_images
 from mobilerl.agent.policy import Messages
+from mobilerl.bounded_http import bounded_client
 from mobilerl.config import ConfigError
 from mobilerl.engines.base import Sampling
 from mobilerl.records import Completion
@@ -105,7 +107,7 @@ class ServerPolicy:
             return self._refused(error)
         except APIConnectionError as error:
             raise Transient(f"cannot be reached: {one_line(error.__cause__ or error)}") from None
-        except (APIError, JSONDecodeError, UnicodeDecodeError) as error:
+        except (APIError, JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Transient(f"sent something that is not a chat completion: {one_line(error)}") from None
         self.answered += 1
         return completion
@@ -130,7 +132,9 @@ class ServerPolicy:
         if self._client is None or self._loop is not loop:
             # Retries and time limits are ours: the library's limit is one for each read, which a server that sends a
             # byte a minute never reaches.
-            self._client = AsyncOpenAI(base_url=self.url, api_key=api_key(), timeout=None, max_retries=0)
+            self._client = AsyncOpenAI(
+                base_url=self.url, api_key=api_key(), timeout=None, max_retries=0, http_client=bounded_client()
+            )
             self._loop = loop
         return self._client
 
@@ -153,18 +157,25 @@ def completion_of(reply: Any) -> Completion:
     if message is None:
         raise Transient(f"sent something that is not a chat completion: {one_line(reply)}")
     choice = choices[0]
-    ids = tuple(getattr(choice, "token_ids", None) or ())
-    content = getattr(getattr(choice, "logprobs", None), "content", None) or ()
-    logprobs = tuple(token.logprob for token in content)
-    if len(ids) != len(logprobs):
-        ids, logprobs = (), ()
-    return Completion(tuple(getattr(reply, "prompt_token_ids", None) or ()), ids, logprobs, 0, _text(choice))
+    ids = _ids(getattr(choice, "token_ids", None))
+    content = getattr(getattr(choice, "logprobs", None), "content", None)
+    logprobs = [getattr(token, "logprob", None) for token in content] if isinstance(content, list) else []
+    if len(ids) != len(logprobs) or not all(type(p) in (int, float) and math.isfinite(p) for p in logprobs):
+        ids, logprobs = (), []
+    prompt = _ids(getattr(reply, "prompt_token_ids", None))
+    return Completion(prompt, ids, tuple(map(float, logprobs)), 0, _text(choice))
+
+
+def _ids(said: Any) -> tuple[int, ...]:
+    """Token ids; none where the server says something else."""
+    return tuple(said) if isinstance(said, list) and all(type(i) is int and i >= 0 for i in said) else ()
 
 
 def _text(choice: Any) -> str:
     """The reply as the model wrote it: with the thought that a server took out, and the stop string it ended with."""
     message = choice.message
-    text = message.content if isinstance(message.content, str) else ""
+    content = getattr(message, "content", None)
+    text = content if isinstance(content, str) else ""
     thought = getattr(message, "reasoning", None) or getattr(message, "reasoning_content", None)
     if isinstance(thought, str) and "</think>" not in text:
         text = f"<think>{thought}</think>{text}"

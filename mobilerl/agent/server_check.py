@@ -6,17 +6,18 @@ it wants a key, has no such model, or does not take as many pictures as the prom
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 from json import JSONDecodeError
-from typing import Any
+from typing import Any, TypeVar
 
 from openai import (
     APIConnectionError,
     APIError,
     APIStatusError,
+    AsyncOpenAI,
     BadRequestError,
     NotFoundError,
-    OpenAI,
     UnprocessableEntityError,
 )
 
@@ -31,11 +32,14 @@ from mobilerl.agent.server import (
     one_line,
     said_by,
 )
+from mobilerl.bounded_http import bounded_client
 from mobilerl.config import ConfigError
 from mobilerl.engines.base import Sampling
 from mobilerl.records import Completion
 
+T = TypeVar("T")
 MODELS_TIMEOUT_S = 30.0
+RETRIES = 2
 PROBE_TOKENS = 16
 CURE = "the address usually ends in /v1"
 DIALECTS = tuple(
@@ -50,22 +54,41 @@ def connect(url: str, model: str | None, images: int = 0, max_pixels: int | None
             timeout_s: float = TIMEOUT_S) -> ServerPolicy:  # fmt: skip
     """A policy that has been tried: one small request with as many pictures as a prompt has at most.
 
-    Raises ConfigError when nothing answers, what answers is no such server, it wants a key, has no such model, or does
-    not take the request.
+    `timeout_s` is for each request with all its tries and its whole answer, here and later. Not to be called in a
+    running event loop. Raises ConfigError when nothing answers, what answers is no such server, it wants a key, has no
+    such model, or does not take the request.
     """
-    with OpenAI(base_url=url, api_key=api_key(), timeout=MODELS_TIMEOUT_S, max_retries=2) as client:
-        check_model(client, url, model)
-        assert model is not None
-        dialect, reply = negotiate(client.with_options(timeout=timeout_s), url, model, images)
-        if reply.token_ids:  # it is vLLM
-            check_template(client, url, model)
+    dialect = asyncio.run(_tried(url, model, images, timeout_s))
+    assert model is not None
     return ServerPolicy(url, model, dialect, max_pixels, timeout_s)
 
 
-def check_model(client: OpenAI, url: str, model: str | None) -> None:
+async def _tried(url: str, model: str | None, images: int, timeout_s: float) -> Dialect:
+    # The time limits are ours: the library's is one for each read, which a server that sends a byte a minute never
+    # reaches.
+    async with AsyncOpenAI(base_url=url, api_key=api_key(), timeout=None, max_retries=RETRIES,
+                           http_client=bounded_client()) as client:  # fmt: skip
+        await check_model(client, url, model)
+        assert model is not None
+        dialect, reply = await negotiate(client, url, model, images, timeout_s)
+        if reply.token_ids:  # it is vLLM
+            await check_template(client, url, model)
+    return dialect
+
+
+async def _within(seconds: float, answer: Awaitable[T]) -> T:
+    """The answer. Raises TimeoutError, which says how long it was waited for."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await answer
+    except TimeoutError:
+        raise TimeoutError(f"no answer within {seconds:g} s") from None
+
+
+async def check_model(client: AsyncOpenAI, url: str, model: str | None) -> None:
     """Raises ConfigError unless the server has a model of this name, or tells nobody which it has."""
     try:
-        names = _names(client, url)
+        names = await _names(client, url)
     except ConfigError:
         if model is not None:
             raise
@@ -77,23 +100,24 @@ def check_model(client: OpenAI, url: str, model: str | None) -> None:
         raise ConfigError(f"{url} has no model {model!r}; it has {_listed(names)}")
 
 
-def _names(client: OpenAI, url: str) -> list[str] | None:
+async def _names(client: AsyncOpenAI, url: str) -> list[str] | None:
     """The models a server lists; None when it has no list."""
     try:
-        page = client.models.list()
+        page = await _within(MODELS_TIMEOUT_S, client.models.list())
         return [str(entry.id) for entry in page.data]
     except NotFoundError:
         return None  # whether it is a model server at all shows at the first request
     except APIStatusError as error:
         raise _explained(error, url) from None
-    except APIConnectionError as error:
+    except (APIConnectionError, TimeoutError) as error:
         raise ConfigError(f"{url} cannot be reached ({one_line(error.__cause__ or error)}); start the model server, or "
                           "correct the address") from None  # fmt: skip
-    except (APIError, JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError):
+    except (APIError, JSONDecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError):
         raise ConfigError(f"{url} is no OpenAI-compatible server: its list of models is none; {CURE}") from None
 
 
-def negotiate(client: OpenAI, url: str, model: str, images: int) -> tuple[Dialect, Completion]:
+async def negotiate(client: AsyncOpenAI, url: str, model: str, images: int,
+                    timeout_s: float = TIMEOUT_S) -> tuple[Dialect, Completion]:  # fmt: skip
     """The richest dialect in which the server answers, and the answer. Raises ConfigError when it answers in none."""
     parts = [{"type": "image"}] * images + [{"type": "text", "text": "Answer with one word."}]
     messages = with_images([{"role": "user", "content": parts}], [blank()] * images)
@@ -101,22 +125,23 @@ def negotiate(client: OpenAI, url: str, model: str, images: int) -> tuple[Dialec
     for dialect in DIALECTS:
         fields = dialect.fields(Sampling(0.0, PROBE_TOKENS))
         try:
-            return dialect, completion_of(client.chat.completions.create(model=model, messages=messages, **fields))
+            asked = client.chat.completions.create(model=model, messages=messages, **fields)
+            return dialect, completion_of(await _within(timeout_s, asked))
         except (BadRequestError, UnprocessableEntityError) as error:
             said = said_by(error)
         except APIStatusError as error:
             raise _explained(error, url) from None
-        except APIConnectionError as error:
+        except (APIConnectionError, TimeoutError) as error:
             reason = one_line(error.__cause__ or error)
             raise ConfigError(f"{url} gave no answer to a first request ({reason}); see the server's log") from None
-        except (APIError, JSONDecodeError, UnicodeDecodeError, Transient) as error:
+        except (APIError, JSONDecodeError, UnicodeDecodeError, RecursionError, Transient) as error:
             raise ConfigError(f"{url} is no OpenAI-compatible server: it {one_line(error)}; {CURE}") from None
-    asked = f"a prompt with {images} pictures" if images else "a prompt"
+    prompt = f"a prompt with {images} pictures" if images else "a prompt"
     cure = "; serve a vision-language model (vLLM: --limit-mm-per-prompt), or set --agent.screenshots" if images else ""
-    raise ConfigError(f"{url} does not take {asked} for the model {model!r}: {said}{cure}")
+    raise ConfigError(f"{url} does not take {prompt} for the model {model!r}: {said}{cure}")
 
 
-def check_template(client: OpenAI, url: str, model: str) -> None:
+async def check_template(client: AsyncOpenAI, url: str, model: str) -> None:
     """Raises ConfigError when vLLM prints a system message as a list of parts, the way Python writes one.
 
     vLLM hands every message to the model's template as such a list as soon as the template looks into one message's
@@ -125,9 +150,10 @@ def check_template(client: OpenAI, url: str, model: str) -> None:
     messages = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
     body = {"model": model, "messages": messages, "return_token_strs": True}
     try:
-        said: Any = client.post(f"{url.rstrip('/').removesuffix('/v1')}/tokenize", cast_to=object, body=body)
+        path = f"{url.rstrip('/').removesuffix('/v1')}/tokenize"
+        said: Any = await _within(MODELS_TIMEOUT_S, client.post(path, cast_to=object, body=body))
         prompt = "".join(said["token_strs"])
-    except (APIError, JSONDecodeError, UnicodeDecodeError, LookupError, TypeError):
+    except (APIError, JSONDecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError, TimeoutError):
         return  # it cannot be asked
     if "[{'type'" in prompt:
         raise ConfigError(f"{url} shows the model {model!r} Python lists in place of its system prompt and its earlier "
@@ -144,4 +170,4 @@ def _explained(error: APIStatusError, url: str) -> ConfigError:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (" and others" if len(names) > 5 else "") or "none"
+    return ", ".join(map(one_line, names[:5])) + (" and others" if len(names) > 5 else "") or "none"

@@ -77,3 +77,24 @@ def repetition_penalty(action_keys: Sequence[str], per_repeat: float, cap: float
         repeats = repeats + 1 if i and key == action_keys[i - 1] else 0
         penalties.append(0.0 - min(repeats * per_repeat, cap))
     return penalties
+
+
+def step_penalties(
+    action_keys: Sequence[str], invalid: Sequence[bool], per_repeat: float, repeat_cap: float, per_invalid: float
+) -> list[float]:
+    """DistRL's penalties of one episode's steps: for repeating an action, and for one that could not be carried out.
+
+    `repetition_penalty(action_keys, per_repeat, repeat_cap)`, less `per_invalid` where an action is invalid. The sizes
+    are not published; the released code has 0.4 per repeat without a cap, and 1 per invalid action (typing nothing
+    counts as one); it compares with the last valid action only, so that an invalid one is never a repeat. Penalties are
+    kept apart from the task's own rewards, so that labels made of returns know nothing of them.
+
+    Returns:
+        one number <= 0 per action, in units of reward.
+    """
+    if len(action_keys) != len(invalid):
+        raise ValueError(f"{len(action_keys)} actions but {len(invalid)} marks of invalid ones")
+    if per_invalid < 0:
+        raise ValueError(f"per_invalid must not be negative, got {per_invalid}")
+    repeats = repetition_penalty(action_keys, per_repeat, repeat_cap)
+    return [repeat - per_invalid * bad for repeat, bad in zip(repeats, invalid, strict=True)]

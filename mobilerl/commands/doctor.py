@@ -1,140 +1,60 @@
-"""`mobilerl doctor`: what is missing on this machine, and the command that mends it."""
+"""`mobilerl doctor`: what a recipe lacks on this machine, and the command that mends it."""
 
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import os
-import shutil
-import sys
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-DISK_GB = 2.0
-"""What a run of the recipes at their defaults fills with room to spare."""
+from mobilerl.config import load_recipe
+from mobilerl.doctor.check import Check
 
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """`cure` is the command that mends it; "" when nothing is missing. `needed`: the local run cannot do without."""
-
-    name: str
-    ok: bool
-    needed: bool
-    detail: str
-    cure: str = ""
+STYLES = {"ok": "green", "warning": "yellow", "failed": "red", "not needed": "dim"}
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("doctor", parents=[common], allow_abbrev=False, help="what is missing here")
-    parser.set_defaults(run=run, takes_settings=False)
+    parser = commands.add_parser(
+        "doctor", parents=[common], allow_abbrev=False, help="what is missing here, and the command that mends it",
+        epilog="without --config: for training a small model on embedded phones. Settings of the recipe can be given "
+        "as well: --engine.type verl. Exits with 1 when something failed that the recipe needs.",
+    )  # fmt: skip
+    parser.add_argument("--config", type=Path, metavar="RECIPE.toml", help="the recipe that is to run here")
+    parser.add_argument("--run-dir", type=Path, default=Path("runs"), metavar="DIR",
+                        help="where its files are to go (default: runs)")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="as JSON, for programs")
+    parser.set_defaults(run=run, takes_settings=True)
 
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
-    found = examine()
-    table = Table("", "what", "found", "to mend it")
-    for f in found:
-        sign = "[green]ok[/green]" if f.ok else "[red]missing[/red]" if f.needed else "[yellow]optional[/yellow]"
-        table.add_row(sign, f.name, escape(f.detail), "" if f.ok else escape(f.cure))
-    console = Console()
-    console.print(table)
-    missing = [f.name for f in found if f.needed and not f.ok]
-    if missing:
-        console.print(f"[red]missing for training on this machine: {', '.join(missing)}[/red]")
-        return 1
-    console.print("training on this machine (engine local, embedded phone) has all it needs")
-    return 0
+    recipe = load_recipe(args.config, settings)
+    from mobilerl.doctor.examine import examine
+
+    found = examine(recipe, args.run_dir)
+    failed = [check for check in found if check.state == "failed"]
+    if args.json:
+        print(json.dumps({"ok": not failed, "checks": [asdict(check) for check in found]}, indent=2))
+    else:
+        _print(found)
+    return 1 if failed else 0
 
 
-def examine() -> list[Finding]:
-    return [
-        _python(),
-        _package("torch", "2.11", "pip install torch==2.13.0"),
-        _gpu(),
-        *(_package(name, low, "pip install 'mobilerl[local]'") for name, low in _LOCAL),
-        _disk(Path.cwd()),
-        _program("chromium", ("chromium", "chromium-browser", "google-chrome"), "apt-get install -y chromium",
-                 "for the viewer's tests"),
-        _package("tensorboard", "2.20", "pip install 'mobilerl[tracking]'", needed=False),
-        _wandb(),
-        _program("adb", ("adb",), "apt-get install -y adb", "for real devices and emulators"),
-        _program("docker", ("docker",), "apt-get install -y docker.io", "for emulators in containers"),
-        _kvm(),
-    ]  # fmt: skip
-
-
-_LOCAL = (("transformers", "5.5.3"), ("accelerate", "1.15"), ("peft", "0.21"), ("datasets", "4.0"))
-
-
-def _python() -> Finding:
-    version = ".".join(map(str, sys.version_info[:3]))
-    fits = (3, 11) <= sys.version_info[:2] <= (3, 12)
-    return Finding("Python", fits, True, version, "apt-get install -y python3.11 python3.11-venv")
-
-
-def _package(name: str, lowest: str, cure: str, needed: bool = True) -> Finding:
-    """An installed distribution of at least the version `lowest`, without importing it."""
-    try:
-        version = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return Finding(name, False, needed, "not installed", cure)
-    if _numbers(version) < _numbers(lowest):
-        return Finding(name, False, needed, f"{version} is older than {lowest}", cure)
-    return Finding(name, True, needed, version)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version: 2.13.0+cpu -> (2, 13, 0)."""
-    parts = []
-    for part in version.split("+")[0].split("."):
-        if not part.isdecimal():
-            break
-        parts.append(int(part))
-    return tuple(parts)
-
-
-def _gpu() -> Finding:
-    cure = "with an NVIDIA card: apt-get install -y nvidia-driver; the tiny model needs none"
-    try:
-        import torch
-    except (ImportError, OSError) as error:
-        return Finding("GPU", False, False, f"torch cannot be loaded: {str(error).splitlines()[0]}", cure)
-    if not torch.cuda.is_available():
-        return Finding("GPU", False, False, f"none; {os.cpu_count()} CPU cores", cure)
-    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return Finding("GPU", True, False, ", ".join(names))
-
-
-def _disk(folder: Path) -> Finding:
-    free = shutil.disk_usage(folder).free / 1e9
-    cure = f"make room: {DISK_GB:g} GB are needed, or give a --run-dir on another disk"
-    return Finding("disk", free >= DISK_GB, True, f"{free:.1f} GB free in {folder}", cure)
-
-
-def _program(name: str, commands: Sequence[str], cure: str, purpose: str) -> Finding:
-    path = next(filter(None, map(shutil.which, commands)), None)
-    return Finding(name, path is not None, False, path or f"not found ({purpose})", cure)
-
-
-def _wandb() -> Finding:
-    package = _package("wandb", "0.27", "pip install 'mobilerl[tracking]'", needed=False)
-    if not package.ok:
-        return package
-    netrc = Path(os.environ.get("NETRC", Path.home() / ".netrc"))
-    key = bool(os.environ.get("WANDB_API_KEY")) or (netrc.is_file() and "api.wandb.ai" in netrc.read_text())
-    detail = f"{package.detail}, {'with a key' if key else 'no key: runs are kept offline'}"
-    return Finding("wandb", key, False, detail, "wandb login")
-
-
-def _kvm() -> Finding:
-    device = Path("/dev/kvm")
-    if not device.exists():
-        cure = "modprobe kvm_intel || modprobe kvm_amd"
-        return Finding("KVM", False, False, "no /dev/kvm (for Android emulators)", cure)
-    usable = os.access(device, os.R_OK | os.W_OK)
-    return Finding("KVM", usable, False, "/dev/kvm" if usable else "no access to /dev/kvm", "usermod -aG kvm $USER")
+def _print(found: Sequence[Check]) -> None:
+    console = Console(highlight=False)
+    width = max(len(check.name) for check in found)
+    for check in found:
+        state = f"[{STYLES[check.state]}]{check.state:<10}[/]"
+        console.print(f"{state} {escape(check.name):<{width}}  {escape(check.detail)}", soft_wrap=True)
+        if check.cure and check.state in ("warning", "failed"):
+            console.print(f"{'':<{width + 13}}mend it: {escape(check.cure)}", soft_wrap=True)
+    counts = {state: sum(check.state == state for check in found) for state in ("failed", "warning")}
+    if counts["failed"]:
+        console.print(
+            f"[red]{counts['failed']} failed[/], {counts['warning']} warnings: the recipe cannot run here yet"
+        )
+    else:
+        console.print(f"the recipe can run here ({counts['warning']} warnings)")

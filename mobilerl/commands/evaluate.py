@@ -11,12 +11,12 @@ from rich.table import Table
 
 from envs.phone.tasks import suite
 from mobilerl.commands import evaluate_androidlab, evaluate_androidworld
-from mobilerl.config import AgentSection, ConfigError, Recipe, load_recipe
-from mobilerl.eval.policies import MOBILERL_SETTINGS, REFUSED, find_model, is_server
+from mobilerl.commands.evaluate_recipe import evaluation_recipe
+from mobilerl.config import ConfigError, Recipe, load_recipe
+from mobilerl.eval.policies import MOBILERL_SETTINGS, REFUSED, is_server
 from mobilerl.eval.report import compare, percent, print_results, read_results
 from mobilerl.eval.run import AGENTS, RESULTS, evaluate
 from mobilerl.eval.sim import UNSEEN
-from mobilerl.setup import read_agent
 
 SLOW = "--agent.deadline_s=3600"
 """Large models think for seconds at every step; an episode of theirs is not a device that hangs."""
@@ -53,6 +53,10 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     console = Console()
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     if args.list:
         recipe = load_recipe(args.config, settings)
         _list(console)
@@ -61,7 +65,9 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
         raise ConfigError("--out DIR is missing: it says where results.json goes")
     if args.compare:
         read_results(args.compare)  # a wrong path is better found before the episodes than after
-    recipe = _recipe(args, settings, console)
+    # A server brings no settings: without a recipe they are MobileRL's, which large models can follow.
+    otherwise = (*MOBILERL_SETTINGS, SLOW) if is_server(args.model) else ()
+    recipe = evaluation_recipe(args, settings, otherwise, say)
     trials, instances, temperature = _amounts(args, recipe)
     with console.status("playing"):
         results = evaluate(
@@ -76,9 +82,8 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
             f"{percent(high)}  ({unseen['successes']}/{unseen['trials']} trials)"
         )
     if refused := results.get(REFUSED):
-        say = f"{refused['count']} prompts were refused by the model server, the first with: {refused['first']}"
-        console.print(say, markup=False, highlight=False, soft_wrap=True)
-    console.print(f"written to {args.out / RESULTS}", markup=False, highlight=False, soft_wrap=True)
+        say(f"{refused['count']} prompts were refused by the model server, the first with: {refused['first']}")
+    say(f"written to {args.out / RESULTS}")
     if args.compare:
         compare(args.compare, args.out / RESULTS, console)
     return 0
@@ -97,32 +102,6 @@ def _amounts(args: argparse.Namespace, recipe: Recipe) -> tuple[int, int, float]
         instances if args.instances is None else args.instances,
         temperature if args.temperature is None else args.temperature,
     )
-
-
-def _recipe(args: argparse.Namespace, settings: Sequence[str], console: Console) -> Recipe:
-    """The recipe, with the agent settings the checkpoint was trained with. The command line wins over both.
-
-    A server brings no settings: without a recipe they are MobileRL's, which large models can follow.
-    """
-    if args.config is None and is_server(args.model):
-        given = {word.split("=")[0] for word in settings}
-        base = [flag for flag in (*MOBILERL_SETTINGS, SLOW) if flag.split("=")[0] not in given]
-        return load_recipe(None, [*base, *settings])
-    saved = None
-    if args.model and args.agent == "policy" and not is_server(args.model):
-        saved = read_agent(find_model(args.model))
-    if saved is None:
-        return load_recipe(args.config, settings)
-    given = sorted({word.split("=")[0] for word in settings if word.startswith("--agent.")})
-    says = f"; from the command line: {', '.join(given)}" if given else ""
-    console.print(f"agent settings from the checkpoint{says}", markup=False, highlight=False, soft_wrap=True)
-    return load_recipe(args.config, [*saved_flags(saved, given), *settings])
-
-
-def saved_flags(agent: AgentSection, given: Sequence[str] = ()) -> list[str]:
-    """A checkpoint's agent settings as command-line words, without those that are `given` there anyway."""
-    values = {f"--agent.{name}": value for name, value in agent.model_dump().items()}
-    return [f"{flag}={'null' if value is None else value}" for flag, value in values.items() if flag not in given]
 
 
 def _list(console: Console) -> None:

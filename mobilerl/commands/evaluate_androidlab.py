@@ -9,7 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from mobilerl.config import ConfigError, Recipe, load_recipe
+from mobilerl.commands.evaluate_recipe import evaluation_recipe
+from mobilerl.config import ConfigError, Recipe
 
 DESCRIPTION = """\
 Plays AndroidLab's tasks on devices over adb and judges them with AndroidLab's own judges. Tasks and judges are read
@@ -83,11 +84,12 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     from mobilerl.eval.androidlab.results import summary
     from mobilerl.eval.androidlab.run import Plan, evaluate
     from mobilerl.eval.players import make_player
+    from mobilerl.eval.policies import MOBILERL_SETTINGS
     from mobilerl.eval.report import print_results
     from mobilerl.eval.run import RESULTS
 
     addresses = parse_addresses(args.serial)
-    recipe = _recipe(args, settings)
+    recipe = _in_mode(evaluation_recipe(args, settings, MOBILERL_SETTINGS, say), args.mode)
     player = make_player(recipe, args.agent, args.model, args.model_name, args.temperature, recipe.eval.seed)
     plan = Plan(
         tasks=tuple(tasks), mode=args.mode, rounds=args.rounds,
@@ -116,24 +118,6 @@ def _check(args: argparse.Namespace) -> None:
             raise ConfigError(f"{name} is {value:g}; it must be at least {least}")
     if bool(args.judge_url) != bool(args.judge_model):
         raise ConfigError("--judge-url and --judge-model belong together: the endpoint, and the model it is asked for")
-
-
-def _recipe(args: argparse.Namespace, settings: Sequence[str]) -> Recipe:
-    """The recipe, with the agent settings of the checkpoint, else MobileRL's when no recipe is named; in the mode."""
-    from mobilerl.commands.evaluate import saved_flags
-    from mobilerl.eval.policies import MOBILERL_SETTINGS, find_model, is_server
-    from mobilerl.setup import read_agent
-
-    given = {word.split("=")[0] for word in settings}
-    saved = None
-    if args.agent == "policy" and args.model and not is_server(args.model):
-        saved = read_agent(find_model(args.model))
-    if saved is not None:
-        base = saved_flags(saved, sorted(given))
-    else:
-        base = [] if args.config else [flag for flag in MOBILERL_SETTINGS if flag.split("=")[0] not in given]
-    recipe = load_recipe(args.config, [*base, *settings])
-    return _in_mode(recipe, args.mode)
 
 
 def _in_mode(recipe: Recipe, mode: str) -> Recipe:

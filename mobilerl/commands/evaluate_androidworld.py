@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from envs.androidworld.tasks import EVAL_SEED, FACTS
-from mobilerl.config import ConfigError, Recipe, load_recipe
+from mobilerl.commands.evaluate_recipe import evaluation_recipe
+from mobilerl.config import ConfigError, Recipe
 
 if TYPE_CHECKING:
+    from mobilerl.eval.androidworld.places import Places
     from mobilerl.eval.androidworld.run import Plan
 
 
@@ -24,6 +26,8 @@ def add(suites: argparse._SubParsersAction, common: argparse.ArgumentParser) -> 
     parser.add_argument("--server", action="append", default=[], metavar="URL[,ADB_SERIAL]",
                         help="a server and its phone, as in http://127.0.0.1:5000,emulator-5554 (SERIAL@HOST:PORT for "
                         "another adb server); once for each server")  # fmt: skip
+    parser.add_argument("--fleet", type=int, metavar="N", help="start N containers of fleet.image, and remove them "
+                        "afterwards; instead of --server")  # fmt: skip
     parser.add_argument("--agent", choices=("policy", "noop", "finish", "random"), default="policy")
     parser.add_argument("--model", metavar="DIR|URL", help="checkpoint folder, run directory, or http://HOST:PORT/v1")
     parser.add_argument("--model-name", metavar="NAME", help="what a model server calls the model")
@@ -56,30 +60,42 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
         for name, facts in FACTS.items():
             console.print(f"{name}  {', '.join(facts.apps)}  {facts.budget} steps", highlight=False, soft_wrap=True)
         return 0
-    from envs.androidworld.address import parse_addresses
     from mobilerl.eval.androidworld.run import evaluate
     from mobilerl.eval.players import make_player
+    from mobilerl.eval.policies import MOBILERL_SETTINGS
     from mobilerl.eval.report import print_results
     from mobilerl.eval.run import RESULTS
-
-    addresses = parse_addresses(args.server)
-    if args.out is None:
-        raise ConfigError("--out DIR is missing: it says where episodes.jsonl and results.json go")
-    if args.temperature < 0:
-        raise ConfigError(f"--temperature is {args.temperature:g}; it must be 0 (greedy) or more")
-    recipe = _recipe(args, settings)
-    plan = _plan(args, recipe)
-    player = make_player(recipe, args.agent, args.model, args.model_name, args.temperature, plan.seed)
 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    results = evaluate(addresses, plan, player, args.out, say)
+    recipe = evaluation_recipe(args, settings, MOBILERL_SETTINGS, say)
+    places = _places(args, recipe)
+    if args.out is None:
+        raise ConfigError("--out DIR is missing: it says where episodes.jsonl and results.json go")
+    if args.temperature < 0:
+        raise ConfigError(f"--temperature is {args.temperature:g}; it must be 0 (greedy) or more")
+    plan = _plan(args, recipe)
+    player = make_player(recipe, args.agent, args.model, args.model_name, args.temperature, plan.seed)
+    results = evaluate(places, plan, player, args.out, say)
     print_results(results, console)
     for line in summary(results):
         say(line)
     say(f"written to {args.out / RESULTS}")
     return 0
+
+
+def _places(args: argparse.Namespace, recipe: Recipe) -> Places:
+    """Servers that run already, else containers: `--fleet` of them, or as the recipe has it."""
+    from envs.androidworld.address import parse_addresses
+    from mobilerl.eval.androidworld.places import RunningServers, make_containers
+
+    if args.server and args.fleet is not None:
+        raise ConfigError("--server names servers that run, and --fleet starts its own: leave one of them out")
+    if args.fleet is None and (args.server or recipe.fleet.type != "docker"):
+        return RunningServers(parse_addresses(args.server))
+    count = recipe.phone.count if args.fleet is None else args.fleet
+    return make_containers(recipe, count, args.boot_wait, args.deadline, args.out)
 
 
 def _plan(args: argparse.Namespace, recipe: Recipe) -> Plan:
@@ -90,22 +106,6 @@ def _plan(args: argparse.Namespace, recipe: Recipe) -> Plan:
         step_cap=args.step_cap, max_invalid=recipe.agent.max_invalid, deadline_s=args.deadline,
         max_retries=args.retries, boot_wait_s=args.boot_wait, commit=args.androidworld_commit,
     )  # fmt: skip
-
-
-def _recipe(args: argparse.Namespace, settings: Sequence[str]) -> Recipe:
-    """The recipe, with the agent settings the checkpoint was trained with, else MobileRL's when no recipe is named."""
-    from mobilerl.commands.evaluate import saved_flags
-    from mobilerl.eval.policies import MOBILERL_SETTINGS, find_model, is_server
-    from mobilerl.setup import read_agent
-
-    given = {word.split("=")[0] for word in settings}
-    saved = None
-    if args.agent == "policy" and args.model and not is_server(args.model):
-        saved = read_agent(find_model(args.model))
-    if saved is not None:
-        return load_recipe(args.config, [*saved_flags(saved, sorted(given)), *settings])
-    base = [] if args.config else [flag for flag in MOBILERL_SETTINGS if flag.split("=")[0] not in given]
-    return load_recipe(args.config, [*base, *settings])
 
 
 def summary(results: dict[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from rich.table import Table
 from mobilerl.config import ConfigError, Recipe, load_recipe
 
 if TYPE_CHECKING:
-    from envs.docker_avd import Listed
+    from envs.docker_avd import DockerProvider, Listed
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
@@ -52,12 +52,21 @@ def up(recipe: Recipe, console: Console) -> int:
 
 
 async def _start_missing(recipe: Recipe) -> tuple[int, list[str]]:
-    from envs.base import InfraError
+    """How many were started, and a line for each that did not start."""
     from envs.docker_avd import DETACHED
     from mobilerl.fleet import docker_provider
 
     provider = docker_provider(recipe, owner=DETACHED)
     await provider.open()
+    try:
+        return await _started(recipe, provider)
+    finally:
+        await provider.close()  # the connections: the containers stay
+
+
+async def _started(recipe: Recipe, provider: DockerProvider) -> tuple[int, list[str]]:
+    from envs.base import InfraError
+
     there = {container.place for container in await asyncio.to_thread(provider.listed) if container.running}
     missing = [place for place in range(recipe.phone.count) if place not in there]
 

@@ -6,23 +6,48 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from mobilerl.config import load_recipe
+from mobilerl.commands.settings import add_help
+from mobilerl.config import ConfigError, Recipe, load_recipe
+from mobilerl.train.interrupt import Stopped, going_on, interrupts_as_stopped
+
+NOT_OURS = {"tiny", "sft", "pages", "dpo"}
+"""Sections of other commands."""
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
-        "train", parents=[common], allow_abbrev=False, help="online reinforcement learning",
+        "train", parents=[common], allow_abbrev=False, add_help=False, help="online reinforcement learning",
         epilog="every setting of the recipe can be given as well: --algorithm.replay.gamma 0.25",
     )  # fmt: skip
-    parser.add_argument("--config", type=Path, metavar="RECIPE.toml")
-    parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR")
+    add_help(parser, set(Recipe.model_fields) - NOT_OURS)
+    parser.add_argument(
+        "--config", type=Path, metavar="RECIPE.toml", help="the recipe; settings given here win over it"
+    )
+    parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="where the run's files go")
     parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint of the run directory")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="check everything, print the resolved recipe and what it will cost, and train nothing",
+    )
     parser.set_defaults(run=run, takes_settings=True)
 
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     recipe = load_recipe(args.config, settings)
+    if not recipe.model:
+        raise ConfigError("--model is missing, the checkpoint to start from; make one with `bash recipes/sft.sh`")
+    from mobilerl.train.dry_run import check, dry_run
+
+    if args.dry_run:
+        return dry_run(recipe, args.run_dir, args.resume)
+    check(recipe, args.run_dir)
     from mobilerl.train.online import train
 
-    train(recipe, args.run_dir, args.resume)
+    try:
+        with interrupts_as_stopped():
+            train(recipe, args.run_dir, args.resume)
+    except Stopped as stop:
+        begun = (args.run_dir / "config.json").is_file()
+        raise Stopped(stop.number, f"{stop}; go on with\n  {going_on(args.command_line, begun)}") from None
     return 0

@@ -7,14 +7,17 @@ a formula; they give every objective the same tensors.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mobilerl.records import Batch, Completion, Row
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from mobilerl.engines.codec import Codec
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +65,17 @@ Objective = Callable[[MicroBatch], tuple["Tensor", Mapping[str, "Tensor"]]]
 """(loss, metrics). Metrics add up over micro-batches, except those ending in `_max`, of which the largest is kept."""
 
 
+class EngineError(RuntimeError):
+    """An engine's processes failed or stopped answering. The run ends; its last checkpoint is whole."""
+
+
 class Engine(Protocol):
-    """Weights, their optimiser and a sampler. `version` counts published updates."""
+    """Weights, their optimiser and a sampler."""
 
     version: int
+    """Counts published updates."""
+    codec: Codec
+    """Turns messages and screenshots into the prompts this engine takes; any thread may use it."""
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Samples every request. Placeholder ids of images can never come out."""
@@ -79,14 +89,31 @@ class Engine(Protocol):
     def publish(self) -> int:
         """Makes the current weights those that `generate` samples from; returns the new version."""
 
-    def weights(self) -> bytes:
-        """The trained weights as safetensors, for copies of this engine in other processes."""
-
-    def set_weights(self, data: bytes, version: int) -> None:
-        """Takes over the weights of the engine this one is a copy of."""
-
     def save(self, path: Path) -> None:
         """Writes a Hugging Face model folder with the optimiser's and the RNG's state beside it."""
 
     def load(self, path: Path) -> None:
         """Restores what `save` wrote, bit for bit. OSError or ValueError name the file that cannot be used."""
+
+    def close(self) -> None:
+        """Ends the processes the engine started. It is of no use afterwards."""
+
+
+class CopiedEngine(Engine, Protocol):
+    """One that worker processes can have copies of, to sample with."""
+
+    def weights(self) -> bytes:
+        """The trained weights as safetensors."""
+
+    def set_weights(self, data: bytes, version: int) -> None:
+        """Takes over the weights of the engine this one is a copy of."""
+
+
+@runtime_checkable
+class StreamingEngine(Engine, Protocol):
+    """One whose sampler batches by itself: requests are given to it as they come."""
+
+    def submit(self, request: Request) -> Future[Completion]:
+        """Starts sampling. Any thread may call it but an event loop's, since it may block: pictures are made, or
+        weights sent first. When the sampler is lost, it or the future raises EngineError. A future may be cancelled.
+        """

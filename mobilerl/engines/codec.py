@@ -9,8 +9,7 @@ What the model families differ in is read from the checkpoint: placeholder ids, 
 
 from __future__ import annotations
 
-import io
-import json
+import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,13 +18,14 @@ from typing import Any
 
 import numpy as np
 import torch
-import transformers
 from PIL import Image
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
+from envs.device import open_picture
 from mobilerl.config import ConfigError
+from mobilerl.engines.checkpoint_parts import generation_ends, load_image_processor, mismatch, template_ids
+from mobilerl.engines.defaults import PIXEL_CACHE_BYTES
 
-PIXEL_CACHE_BYTES = 256 * 1024 * 1024
 VISION_TOKEN_FIELDS = (
     "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id",  # Qwen
     "image_start_token_id", "image_end_token_id", "video_start_token_id", "video_end_token_id",  # GLM
@@ -33,20 +33,6 @@ VISION_TOKEN_FIELDS = (
 REPLY_TAGS = frozenset({"<think>", "</think>", "<answer>", "</answer>"})
 """Part of a reply's text even where a tokenizer has them as special tokens."""
 CURE = "take the tokenizer, chat template and preprocessor_config.json of the model the weights are from"
-
-
-def load_image_processor(path: Path) -> Any:
-    """The Pillow variant of a checkpoint's image processor: `AutoImageProcessor` insists on torchvision."""
-    for name in ("preprocessor_config.json", "processor_config.json"):
-        if (path / name).is_file():
-            settings = json.loads((path / name).read_text())
-            settings = settings.get("image_processor", settings)
-            name = settings["image_processor_type"].removesuffix("Fast").removesuffix("Pil")
-            kind = getattr(transformers, f"{name}Pil")
-            # Published Qwen2.5-VL folders give min_pixels and max_pixels alone, which the class would write into its
-            # own default size: for the whole process.
-            return kind.from_pretrained(path, **({} if "size" in settings else {"size": dict(kind.size)}))
-    raise FileNotFoundError(f"{path} holds no preprocessor_config.json: it is not a vision-language checkpoint")
 
 
 class Codec:
@@ -66,9 +52,12 @@ class Codec:
         self.eos_id: int = tokenizer.eos_token_id
         self.end_ids = frozenset({self.eos_id, *end_ids})
         self.pad_id: int = self.eos_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-        self.banned_ids = tuple(
-            sorted({getattr(config, name) for name in VISION_TOKEN_FIELDS if getattr(config, name, None) is not None})
-        )
+        placeholders = {getattr(config, name, None) for name in VISION_TOKEN_FIELDS} - {None}
+        # Embeddings are often padded: what stands behind the last token has weights but no meaning.
+        padding = range(len(tokenizer), config.get_text_config().vocab_size)
+        self.placeholder_ids = tuple(sorted(placeholders))
+        self.banned_ids = tuple(sorted({*placeholders, *padding}))
+        """Can never come out of sampling, and have no share in a log-probability."""
         self._silent_ids = frozenset(
             id_ for id_, t in tokenizer.added_tokens_decoder.items() if t.special and t.content not in REPLY_TAGS
         )
@@ -87,7 +76,7 @@ class Codec:
             config = AutoConfig.from_pretrained(path)
             tokenizer = AutoTokenizer.from_pretrained(path)
             processor = load_image_processor(Path(path))
-            ends = _generation_ends(Path(path))
+            ends = generation_ends(Path(path))
         except (OSError, LookupError, AttributeError, TypeError, ValueError) as error:
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise ConfigError(f"{path} cannot be read as a vision-language checkpoint ({reason}); {CURE}") from error
@@ -106,7 +95,7 @@ class Codec:
 
     def encode(self, messages: Sequence[Mapping[str, Any]], images: Sequence[bytes]) -> tuple[int, ...]:
         """Prompt ids up to where the assistant's turn begins. Raises ValueError when images and places differ."""
-        ids = _template_ids(self.tokenizer, messages)
+        ids = template_ids(self.tokenizer, messages)
         places = ids.count(self.image_token_id)
         if places != len(images):
             raise ValueError(f"the prompt has {places} image placeholders but {len(images)} images were given")
@@ -131,19 +120,32 @@ class Codec:
 
     def pixels(self, png: bytes) -> tuple[np.ndarray, np.ndarray]:
         """(patches (N, D) float32, grid (3,) = time, height, width in patches) of a PNG."""
+        name = hashlib.sha256(png).digest()  # a whole PNG as the key would outlive its trajectory
         with self._cache_lock:
-            if (hit := self._pixels.get(png)) is not None:
-                self._pixels.move_to_end(png)
+            if (hit := self._pixels.get(name)) is not None:
+                self._pixels.move_to_end(name)
                 return hit
-        image = Image.open(io.BytesIO(png)).convert("RGB")
-        if self.max_pixels:
-            # Cheap box reduction first: the processor's bicubic resize of a full screen is what costs.
-            factor = int((image.width * image.height / self.max_pixels) ** 0.5)
-            image = image.reduce(factor) if factor > 1 else image
-        out = self.image_processor(images=[image], return_tensors="np", **self._size())
+        out = self.image_processor(images=[self._reduced(png)], return_tensors="np", **self._size())
         entry = (out["pixel_values"].astype(np.float32, copy=False), out["image_grid_thw"][0])
-        self._remember(png, entry)
+        self._remember(name, entry)
         return entry
+
+    def picture(self, png: bytes) -> Image.Image:
+        """The image at the size at which the model sees it.
+
+        For samplers with an image processor of their own: it has nothing left to resize, in which such processors
+        differ, and its placeholders are as many as `encode` wrote.
+        """
+        _, height, width = (int(n) * self.image_processor.patch_size for n in self.pixels(png)[1])
+        return self._reduced(png).resize((width, height), self.image_processor.resample)
+
+    def _reduced(self, png: bytes) -> Image.Image:
+        image = open_picture(png).convert("RGB")
+        if not self.max_pixels:
+            return image
+        # Cheap box reduction first: the processor's bicubic resize of a full screen is what costs.
+        factor = int((image.width * image.height / self.max_pixels) ** 0.5)
+        return image.reduce(factor) if factor > 1 else image
 
     def _size(self) -> dict[str, Any]:
         """How `max_pixels` is said to the image processor, whose two limits are called edges but are areas."""
@@ -155,15 +157,14 @@ class Codec:
         most = self.max_pixels * frames
         return {"size": {"shortest_edge": min(processor.size["shortest_edge"], most), "longest_edge": most}}
 
-    def _remember(self, png: bytes, entry: tuple[np.ndarray, np.ndarray]) -> None:
+    def _remember(self, name: bytes, entry: tuple[np.ndarray, np.ndarray]) -> None:
         with self._cache_lock:
-            if png in self._pixels:  # made by two threads at once
+            if name in self._pixels:  # made by two threads at once
                 return
-            self._pixels[png] = entry
-            self._cached_bytes += entry[0].nbytes
+            self._pixels[name] = entry
+            self._cached_bytes += _held(name, entry)
             while self._cached_bytes > PIXEL_CACHE_BYTES and len(self._pixels) > 1:
-                _, old = self._pixels.popitem(last=False)
-                self._cached_bytes -= old[0].nbytes
+                self._cached_bytes -= _held(*self._pixels.popitem(last=False))
 
     # --- batches ---------------------------------------------------------------------------------------------
 
@@ -189,49 +190,6 @@ class Codec:
         return {name: tensor.to(device) for name, tensor in inputs.items()}
 
 
-# --- does it belong together -------------------------------------------------------------------------------------
-
-
-def mismatch(tokenizer: PreTrainedTokenizerBase, image_processor: Any, config: Any) -> str:
-    """Why these parts cannot work together; "" if they do. Found here, else in the middle of the first episode."""
-    vision = config.vision_config
-    for name, of_model in (("patch_size", "patch_size"), ("merge_size", "spatial_merge_size"),
-                           ("temporal_patch_size", "temporal_patch_size")):  # fmt: skip
-        have, want = getattr(image_processor, name, None), getattr(vision, of_model, None)
-        if have != want:
-            return f"the image processor's {name} is {have}, but the model's {of_model} is {want}"
-    if tokenizer.eos_token_id is None:
-        return "the tokenizer has no end token (eos_token)"
-    if not tokenizer.chat_template:
-        return "the tokenizer has no chat template"
-    embeddings = config.get_text_config().vocab_size
-    if len(tokenizer) > embeddings:
-        return f"the tokenizer has {len(tokenizer)} tokens, but the model only {embeddings}"
-    one = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "x"}]}]
-    if (places := _template_ids(tokenizer, one).count(config.image_token_id)) != 1:
-        return (f"for one image the chat template and the tokenizer write {places} placeholders with the model's id "
-                f"for them, {config.image_token_id}")  # fmt: skip
-    return ""
-
-
-def _template_ids(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Ids as the template writes them: one placeholder per image.
-
-    A message without images goes in as a string: GLM's template would print a list of parts the way Python does.
-    """
-    said = [m if isinstance(m["content"], str) else {**m, "content": _plain(m["content"])} for m in messages]
-    text = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
-    return tokenizer(text, add_special_tokens=False)["input_ids"]
-
-
-def _plain(parts: Sequence[Mapping[str, Any]]) -> Any:
-    if any(part["type"] == "image" for part in parts):
-        return parts
-    return "".join(part["text"] for part in parts)
-
-
-def _generation_ends(path: Path) -> tuple[int, ...]:
-    """The tokens with which the checkpoint ends a reply, as its generation_config.json lists them."""
-    file = path / "generation_config.json"
-    ends = json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None
-    return tuple(ends) if isinstance(ends, list) else () if ends is None else (ends,)
+def _held(name: bytes, entry: tuple[np.ndarray, np.ndarray]) -> int:
+    """Bytes that the cache holds of a picture."""
+    return len(name) + entry[0].nbytes + entry[1].nbytes

@@ -9,8 +9,9 @@ from envs.base import Finish, Observation, Task, Wait
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks.expert import ExpertAgent
 from mobilerl.agent.actor import Actor, Decision, scripted
+from mobilerl.agent.candidates import candidates
 from mobilerl.agent.context import Turn
-from mobilerl.agent.screen import Screen, candidates
+from mobilerl.agent.screen import Screen
 
 SCRIPTED = ("expert", "noop", "finish", "random")
 

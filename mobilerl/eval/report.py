@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mobilerl.atomic_files import write_atomic
 from mobilerl.eval.statistics import (
     PairedDifference,
     cluster_bootstrap_interval,
@@ -34,7 +35,6 @@ from mobilerl.eval.statistics import (
     wilson_interval,
 )
 from mobilerl.records import Status
-from mobilerl.trajectory_files import write_atomic
 
 SCHEMA = 1
 

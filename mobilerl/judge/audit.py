@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mobilerl.config import JudgeSection
 from mobilerl.eval.statistics import Interval, wilson_interval
-from mobilerl.judge.settings import JudgeSection
 from mobilerl.records import Status, Trajectory
 
 if TYPE_CHECKING:

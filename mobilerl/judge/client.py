@@ -12,9 +12,9 @@ from typing import Any
 
 from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI
 
-from mobilerl.config import ConfigError
+from mobilerl.bounded_http import bounded_client
+from mobilerl.config import ConfigError, JudgeSection
 from mobilerl.judge.pace import Pace, retry_after
-from mobilerl.judge.settings import JudgeSection
 
 BACKOFF_S = 1.0
 """Wait before the first retry; each further one waits twice as long, and all vary by a half."""
@@ -62,7 +62,7 @@ class Usage:
         """Adds one reply, with what the server said of its tokens."""
         self.replies += 1
         tokens = [getattr(said, name, None) for name in ("prompt_tokens", "completion_tokens")]
-        if not all(isinstance(n, int) for n in tokens):
+        if not all(isinstance(n, int) and n >= 0 for n in tokens):
             self.unmetered += 1
             return
         self.prompt_tokens += tokens[0]
@@ -83,7 +83,9 @@ class ChatClient:
         key = os.environ.get(settings.api_key_env) or "none"  # a server without keys takes any
         # Retries and time limits are ours: the library's retries would not wait for their turn, and its time limit is
         # one for each read, which a server that sends a byte a minute never reaches.
-        self._client = AsyncOpenAI(base_url=settings.url, api_key=key, timeout=None, max_retries=0)
+        self._client = AsyncOpenAI(
+            base_url=settings.url, api_key=key, timeout=None, max_retries=0, http_client=bounded_client()
+        )
 
     async def close(self) -> None:
         await self._client.close()
@@ -130,7 +132,7 @@ class ChatClient:
                 raise self._explained(error) from None
             except APIConnectionError as error:
                 raise _Transient(f"cannot be reached: {_line(error.__cause__ or error)}") from None
-            except (APIError, JSONDecodeError, UnicodeDecodeError) as error:
+            except (APIError, JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise _Transient(f"sent something that is not a chat completion: {_line(error)}") from None
         return self._read(completion)
 

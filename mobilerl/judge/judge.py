@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from envs.base import Finish, Observation
-from mobilerl.config import ConfigError
+from mobilerl.config import ConfigError, JudgeSection
 from mobilerl.judge.cache import ReplyCache, reply_key
 from mobilerl.judge.client import ChatClient, Refused, Reply, Unreachable
 from mobilerl.judge.examples import EXAMPLES, PROBE
@@ -21,7 +21,6 @@ from mobilerl.judge.prompt import (
     example_case,
     prompt_hash,
 )
-from mobilerl.judge.settings import JudgeSection
 from mobilerl.judge.verdict import read_verdict
 from mobilerl.judge.votes import Verdict, Vote, tally
 from mobilerl.records import Status, Trajectory

@@ -8,10 +8,8 @@ is in no step, and the rollout has to hand it over.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +17,8 @@ from typing import Any, Literal
 
 from envs.base import Finish, Invalid, Observation
 from mobilerl.agent.actions import describe
+from mobilerl.agent.defuse import without_tokens_and_tags
+from mobilerl.agent.pictures import image_part
 from mobilerl.agent.screen import parse_screen, shortened
 from mobilerl.config import ConfigError
 from mobilerl.judge.examples import EXAMPLES, Example
@@ -53,10 +53,6 @@ REMINDER = (
 LONGEST_ACTION = 300
 LONGEST_ANSWER = 1000
 """Characters. An agent can type and answer as much as it likes; the judge need not read it all."""
-
-# What looks like a tokenizer's control token or a tag must not become one: text of the task, and above all of the agent
-# that is being judged, reaches the prompt.
-_TOKEN_LIKE = re.compile(r"<(?=\||/?\w+>)")
 
 
 class NotJudgeable(ValueError):
@@ -150,7 +146,7 @@ def _example_messages(style: ExampleStyle) -> tuple[Message, ...]:
 def _question(case: Case, told: str = "") -> Message:
     """`told` stands in for the picture."""
     text = {"type": "text", "text": told + _text(case)}
-    return {"role": "user", "content": [text] if told else [_image(case.screenshot), text]}
+    return {"role": "user", "content": [text] if told else [image_part(case.screenshot), text]}
 
 
 def _text(case: Case) -> str:
@@ -170,11 +166,6 @@ def _text(case: Case) -> str:
     return "\n".join(lines)
 
 
-def _image(png: bytes) -> Message:
-    data = base64.b64encode(png).decode("ascii")
-    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
-
-
 def _quoted(text: str) -> str:
     """On one line and in quotes, so that no text can pass for a part of the prompt."""
     return json.dumps(_harmless(text), ensure_ascii=False)
@@ -182,4 +173,4 @@ def _quoted(text: str) -> str:
 
 def _harmless(text: str) -> str:
     """Text that UTF-8 can carry (a lone surrogate it cannot) and that holds no control tokens."""
-    return _TOKEN_LIKE.sub("< ", text.encode("utf-8", "replace").decode())
+    return without_tokens_and_tags(text.encode("utf-8", "replace").decode())

@@ -44,7 +44,8 @@ def read_verdict(text: str) -> Reading:
 
 
 def _plain(line: str) -> str:
-    return _DECORATION.sub("", line).strip().removesuffix(".").strip().lower()
+    """What decorates a word goes; what stands in the middle of one cuts it in two."""
+    return " ".join(_DECORATION.sub(" ", line).split()).removesuffix(".").strip().lower()
 
 
 def _quoted(text: str) -> str:

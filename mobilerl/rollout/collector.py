@@ -10,17 +10,23 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from envs.base import Devices, InfraError, MobileEnv, Task
+from envs.base import DeviceReport, Devices, InfraError, MobileEnv, Task
 from envs.pool import FixedDevices
 from mobilerl.agent.actor import Actor
 from mobilerl.judge.scorer import Scorer
 from mobilerl.records import Group, Status, Trajectory
 from mobilerl.rollout.episode import EpisodeSettings, Played, play_episode
+
+JUDGED = {
+    "requests": "judge/requests", "prompt_tokens": "judge/prompt_tokens",
+    "completion_tokens": "judge/completion_tokens", "money": "judge/cost",
+}  # fmt: skip
+"""What is spent on a judge, and where a scorer's metrics say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,8 @@ class Collector:
     """Plays groups on `devices` with `actor`. Use as an async context manager, or call `start` and `close`.
 
     With a `scorer` (a judge) the rewards are its, in place of the tasks' own checks.
-    `counts` holds dispatched, finished, infra_errors, retried, failed (episodes given up), lost_groups; all only grow.
+    `counts` holds dispatched, finished, infra_errors, retried, failed (episodes given up), lost_groups; all only grow,
+    and so does `busy_s`, the seconds in which devices played, of all of them together.
     """
 
     def __init__(
@@ -117,11 +124,26 @@ class Collector:
         judge = self._scorer.metrics() if self._scorer is not None else {}
         return {f"fleet/{name}": value for name, value in self.pool.status().items()} | dict(judge)
 
+    def report(self) -> list[DeviceReport]:
+        return self.pool.report()
+
+    def judged(self) -> Mapping[str, float]:
+        """What has been spent on a judge so far: requests, tokens and money; all only grow. {} without one."""
+        if self._scorer is None:
+            return {}
+        said = self._scorer.metrics()
+        return {name: said.get(key, 0) for name, key in JUDGED.items()}
+
     # --- dispatching -----------------------------------------------------------------------------------------
 
     @property
     def devices(self) -> int:
         return self.pool.capacity
+
+    @property
+    def held(self) -> int:
+        """Devices that the fleet holds: `devices` and the spares."""
+        return len(self.pool.report())
 
     @property
     def unfinished(self) -> int:

@@ -94,6 +94,7 @@ async def _play(
             thought=decision.thought,
             action=decision.action,
             timings={"policy": thought_s, **result.timings},
+            note=result.note,
         )
         steps.append(step)
         turns.append(Turn.of(step, screen))

@@ -8,51 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import multiprocessing
-import os
 import signal
 import threading
-import traceback
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.base import Task
-from mobilerl.config import Recipe, validate
-from mobilerl.fleet import remove_orphans
+from envs.base import DeviceReport, Task
+from mobilerl.config import Recipe
+from mobilerl.fleet import Part, remove_orphans, spare_devices
 from mobilerl.records import Group
+from mobilerl.rollout import worker_process
+from mobilerl.rollout.worker_process import Answer, Order
 
 if TYPE_CHECKING:
-    from mobilerl.engines.base import Engine
+    from mobilerl.engines.base import CopiedEngine
 
 CLOSE_S = 60.0
 """For a worker to give its devices back."""
 MAX_DEATHS = 4
 """Deaths of one worker in one collection after which the run is given up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What a worker is to play. `weights` is None when it has those of `version`."""
-
-    jobs: tuple[tuple[str, Task], ...]
-    """Group ids, unique within a run, and their tasks."""
-    seed: int
-    version: int
-    weights: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    groups: tuple[Group, ...]
-    counts: Counter[str]
-    busy_s: float
-    status: Mapping[str, float]
-    """The collector's, afterwards."""
 
 
 class WorkerError(RuntimeError):
@@ -63,16 +43,21 @@ class RolloutWorkers:
     """`recipe.collect.workers` processes that collect for one learner. Use as an async context manager.
 
     Offers what `train.source.InTurns` and the loop need of a `Collector`: `collect`, `counts`, `busy_s`, `devices`.
+    What a worker counted of an order that it did not finish is lost with it.
     """
 
-    def __init__(self, recipe: Recipe, engine: Engine) -> None:
+    def __init__(self, recipe: Recipe, engine: CopiedEngine, run_dir: Path | None = None) -> None:
         count = min(recipe.collect.workers, recipe.phone.count)
         self.devices = recipe.phone.count
+        self.held = self.devices + spare_devices(recipe)
+        """Devices of all workers, their spares included."""
         self.counts: Counter[str] = Counter()
         self.busy_s = 0.0
         self._recipe, self._engine, self._seed = recipe, engine, recipe.train.seed
         self._status: Counter[str] = Counter()
-        self._workers = [_Worker(recipe, i, count) for i in range(count)]
+        self._judged: Counter[str] = Counter()
+        self._devices: dict[str, DeviceReport] = {}
+        self._workers = [_Worker(recipe, Part(i, count), run_dir) for i in range(count)]
 
     async def __aenter__(self) -> RolloutWorkers:
         return self
@@ -84,6 +69,14 @@ class RolloutWorkers:
     def status(self) -> Mapping[str, float]:
         """The sums of all workers', after the last collection."""
         return self._status
+
+    def report(self) -> list[DeviceReport]:
+        """The devices of every worker that has played, after its last collection."""
+        return list(self._devices.values())
+
+    def judged(self) -> Mapping[str, float]:
+        """As a `Collector`'s: the sums of all workers', over all collections."""
+        return self._judged
 
     async def collect(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
         """One group per task, in the order of `tasks`; groups that were lost to failing devices are left out."""
@@ -101,7 +94,9 @@ class RolloutWorkers:
         for answer in answers:
             self.counts += answer.counts
             self.busy_s += answer.busy_s
+            self._judged.update(answer.judged)
             self._status.update(answer.status)
+            self._devices |= {d.place: d for d in answer.devices}
         order = {group_id: i for i, (group_id, _) in enumerate(jobs)}
         return sorted((g for a in answers for g in a.groups), key=lambda g: order[_group_id(g)])
 
@@ -109,8 +104,8 @@ class RolloutWorkers:
 class _Worker:
     """The learner's side of one process. It is started when it is first needed, and again when it has died."""
 
-    def __init__(self, recipe: Recipe, index: int, count: int) -> None:
-        self._recipe, self._index, self._count = recipe, index, count
+    def __init__(self, recipe: Recipe, part: Part, run_dir: Path | None) -> None:
+        self._recipe, self._part, self._run_dir = recipe, part, run_dir
         self._process: multiprocessing.process.BaseProcess | None = None
         self._pipe: Connection | None = None
         self.version: int | None = None
@@ -127,9 +122,9 @@ class _Worker:
                 self._bury()
                 continue
             if isinstance(answer, str):
-                raise WorkerError(f"rollout worker {self._index}: {answer.splitlines()[-1]}\n{answer}")
+                raise WorkerError(f"rollout worker {self._part.index}: {answer.splitlines()[-1]}\n{answer}")
             return answer
-        raise WorkerError(f"rollout worker {self._index} died {MAX_DEATHS} times; use fewer collect.workers")
+        raise WorkerError(f"rollout worker {self._part.index} died {MAX_DEATHS} times; use fewer collect.workers")
 
     def _ask(self, order: Order) -> Answer | str:
         self._playing = True
@@ -148,9 +143,11 @@ class _Worker:
             if self._closed:
                 raise WorkerError("the run is over")
             ours, theirs = context.Pipe()
-            arguments = (theirs, self._recipe.model_dump_json(), self._index, self._count)
-            process = context.Process(target=_main, args=arguments, daemon=True, name=f"rollout-{self._index}")
-            process.start()
+            arguments = (theirs, self._recipe.model_dump_json(), self._part, self._run_dir)
+            name = f"rollout-{self._part.index}"
+            process = context.Process(target=worker_process.main, args=arguments, daemon=True, name=name)
+            with _interrupts_held():
+                process.start()
             theirs.close()  # so that the worker's end of the pipe closes with the worker
             self._process, self._pipe = process, ours
         return ours
@@ -178,79 +175,23 @@ class _Worker:
             self._process.join()
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C on a terminal reaches children as well. What is started here does not hear it until the worker ignores it.
+
+    Else a worker that is still importing would end with a traceback.
+    """
+    resource_tracker.ensure_running()  # beside the first child, which would let the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _seed(seed: int, prefix: str, index: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{prefix}/{index}".encode()).digest()[:7], "big")
 
 
 def _group_id(group: Group) -> str:
     return group.trajectories[0].id.rsplit("-", 1)[0]
-
-
-# --- in the worker ---------------------------------------------------------------------------------------------
-
-
-def _main(pipe: Connection, recipe_json: str, index: int, count: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the learner, which then ends its workers
-    threading.Thread(target=_end_with_the_learner, daemon=True).start()
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    asyncio.run(_serve(pipe, recipe_json, index, count))
-
-
-async def _serve(pipe: Connection, recipe_json: str, index: int, count: int) -> None:
-    """Plays orders until there are no more. Devices are looked after between them as well."""
-    crew: _Crew | None = None
-    while True:
-        try:
-            order = await asyncio.to_thread(pipe.recv)
-        except (EOFError, OSError):
-            return  # the learner is gone
-        if order is None:
-            if crew is not None:
-                await crew.collector.close()
-            return
-        try:
-            if crew is None:
-                crew = _Crew(validate(Recipe, json.loads(recipe_json), "the run's recipe"), index, count)
-            answer: Answer | str = await crew.play(order)
-        except Exception:  # handed on, never swallowed: the learner raises it
-            answer = traceback.format_exc()
-        pipe.send(answer)
-
-
-def _end_with_the_learner() -> None:
-    """Also in mid-play: a run that was killed must leave the cores to the one that resumes it."""
-    learner = multiprocessing.parent_process()
-    assert learner is not None
-    wait([learner.sentinel])
-    os._exit(1)
-
-
-class _Crew:
-    """A worker's engine and collector."""
-
-    def __init__(self, recipe: Recipe, index: int, count: int) -> None:
-        from mobilerl.fleet import make_devices
-        from mobilerl.setup import make_collector, make_engine
-
-        phones = recipe.phone.count
-        first, last = phones * index // count, phones * (index + 1) // count
-        settings = recipe.engine.model_copy(update={"threads": 1, "generate_threads": 1})
-        self.engine = make_engine(recipe.model, settings, recipe.collect.temperature)
-        self.collector = make_collector(recipe, self.engine, make_devices(recipe, first, last - first), count)
-        self._started = False
-
-    async def play(self, order: Order) -> Answer:
-        import torch
-
-        if not self._started:
-            await self.collector.start()
-            self._started = True
-        if order.weights is not None:
-            self.engine.set_weights(order.weights, order.version)
-        torch.manual_seed(order.seed)
-        before, busy = self.collector.counts.copy(), self.collector.busy_s
-        for group_id, task in order.jobs:
-            await self.collector.dispatch(task, group_id)
-        groups = [group async for group in self.collector.ready(len(order.jobs))]
-        return Answer(tuple(groups), self.collector.counts - before, self.collector.busy_s - busy,
-                      self.collector.status())  # fmt: skip

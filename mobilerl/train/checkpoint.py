@@ -4,6 +4,7 @@
         config.json, model.safetensors, tokenizer..., preprocessor_config.json, agent.json
         trainer.pt       optimiser, version and torch RNG (the engine's)
         state.json       iteration, curriculum, Python RNG, counters, replay's order
+        critic.pt        value functions and their optimisers, where the recipe has some
         replay.jsonl     replayed trajectories; their screens in screens/
 
 A folder that lacks `state.json`, which is written last, or whose name starts with a dot was never finished.
@@ -18,19 +19,26 @@ import random
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from pickle import UnpicklingError
+from typing import TYPE_CHECKING, Any
 
-from mobilerl.algorithms.replay import AdaptivePositiveReplay
+from mobilerl.algorithms.replay import Replay
+from mobilerl.atomic_files import remove_leftovers, sync_folder, sync_path
 from mobilerl.config import AgentSection
-from mobilerl.engines.base import Engine
+from mobilerl.engines.base import Engine, EngineError
+from mobilerl.screen_files import ScreenFolder
 from mobilerl.setup import save_agent
-from mobilerl.trajectory_files import ScreenFolder, read_records, trajectory_from_dict, trajectory_to_dict
+from mobilerl.trajectory_files import read_records, trajectory_from_dict, trajectory_to_dict
+
+if TYPE_CHECKING:
+    from mobilerl.train.critics import Critic
 
 SCHEMA = 1
 STATE_FILE = "state.json"
 REPLAY_FILE = "replay.jsonl"
+CRITIC_FILE = "critic.pt"
 SCREENS = "screens"
-NEEDED = frozenset({"iteration", "files", "replay", "elapsed_s", "sampler", "rng"})
+NEEDED = frozenset({"iteration", "files", "replay", "elapsed_s", "env_steps", "sampler", "rng"})
 """Fields of state.json, beside its schema."""
 
 
@@ -48,12 +56,12 @@ def latest(run_dir: Path) -> Path | None:
     return max(done, default=None)
 
 
-def save(run_dir: Path, iteration: int, engine: Engine, agent: AgentSection, replay: AdaptivePositiveReplay | None,
-         state: Mapping[str, Any], keep: int) -> Path:  # fmt: skip
+def save(run_dir: Path, iteration: int, engine: Engine, agent: AgentSection, replay: Replay | None,
+         critic: Critic | None, state: Mapping[str, Any], keep: int) -> Path:  # fmt: skip
     """Writes everything beside its final place, syncs it, and renames; then drops all but the newest `keep`.
 
-    `state`: `elapsed_s`, `sampler` and `rng`. Whatever goes wrong before the rename (a full disk, a kill) leaves the
-    earlier checkpoints as they were.
+    `state`: `elapsed_s`, `env_steps`, `sampler` and `rng`. Whatever goes wrong before the rename (a full disk, a kill)
+    leaves the earlier checkpoints as they were.
     """
     parent = run_dir / "checkpoints"
     final, temporary = parent / folder_name(iteration), parent / f".{folder_name(iteration)}.tmp"
@@ -63,16 +71,20 @@ def save(run_dir: Path, iteration: int, engine: Engine, agent: AgentSection, rep
         engine.save(temporary)
         save_agent(agent, temporary)
         entries = _write_replay(temporary, replay) if replay is not None else None
+        if critic is not None:
+            import torch
+
+            torch.save(critic.state_dict(), temporary / CRITIC_FILE)
         content = {"schema": SCHEMA, "iteration": iteration, "files": _sizes(temporary), "replay": entries, **state}
         (temporary / STATE_FILE).write_text(json.dumps(content))
-        _sync(temporary)
+        sync_folder(temporary)
         if final.exists():
             _discard(final)
         os.rename(temporary, final)
-        _sync_one(parent)
+        sync_path(parent)
     except Exception as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        if not _is_disks(error):
+        if isinstance(error, EngineError) or not _is_disks(error):
             raise
         last = latest(run_dir)
         raise CheckpointError(
@@ -109,24 +121,25 @@ def _discard(folder: Path) -> None:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    """Bytes of every file but the screens, which carry their own checksums as names."""
-    return {p.name: p.stat().st_size for p in sorted(folder.iterdir()) if p.is_file()}
+    """Bytes of every file, by its path in the folder, but the screens, which carry their own checksums as names."""
+    files = (p for p in sorted(folder.rglob("*")) if p.is_file() and SCREENS not in p.relative_to(folder).parts)
+    return {str(p.relative_to(folder)): p.stat().st_size for p in files}
 
 
 def clean(run_dir: Path) -> None:
-    """Removes what a killed save left behind."""
+    """Removes what a killed process left half-written: checkpoints and the run's own files."""
     for rest in (run_dir / "checkpoints").glob(".iter-*.tmp"):
         shutil.rmtree(rest)
+    for name in ("", "trajectories", "advantages", SCREENS):
+        remove_leftovers(run_dir / name)
 
 
 def read_state(folder: Path) -> dict[str, Any]:
     """Raises CheckpointError when the folder is not a whole checkpoint of this version."""
     try:
         state = json.loads((folder / STATE_FILE).read_text())
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"{folder / STATE_FILE} cannot be read ({error}); {_cure(folder)}"
-        ) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{folder / STATE_FILE} cannot be read ({error}); {_cure(folder)}") from None
     if not isinstance(state, dict) or state.get("schema") != SCHEMA:
         raise CheckpointError(
             f"{folder / STATE_FILE} was written by another version of mobilerl (schema is not {SCHEMA}): "
@@ -134,6 +147,8 @@ def read_state(folder: Path) -> dict[str, Any]:
         )
     if missing := sorted(NEEDED - state.keys()):
         raise CheckpointError(f"{folder / STATE_FILE} lacks {', '.join(missing)}; {_cure(folder)}")
+    if not isinstance(state["files"], dict) or any(len(name) > 255 for name in state["files"]):
+        raise CheckpointError(f"{folder / STATE_FILE} does not list files and their sizes; {_cure(folder)}")
     for name, size in state["files"].items():
         path = folder / name
         if not path.is_file() or path.stat().st_size != size:
@@ -154,10 +169,10 @@ def load_engine(folder: Path, engine: Engine) -> None:
         raise CheckpointError(f"{folder} is damaged or foreign: {_reason(error)}; {_cure(folder)}") from error
 
 
-def _write_replay(folder: Path, replay: AdaptivePositiveReplay) -> dict[str, Any]:
+def _write_replay(folder: Path, replay: Replay) -> dict[str, Any]:
     """Trajectories to replay.jsonl; returns the rest of the replay's state."""
     state = replay.state_dict()
-    screens = ScreenFolder(folder / SCREENS)
+    screens = ScreenFolder(folder / SCREENS, sync=False)  # `save` syncs the whole checkpoint
     with open(folder / REPLAY_FILE, "w") as f:
         for entry in state["entries"]:
             f.write(json.dumps(trajectory_to_dict(entry["trajectory"], screens)) + "\n")
@@ -165,7 +180,7 @@ def _write_replay(folder: Path, replay: AdaptivePositiveReplay) -> dict[str, Any
     return {**state, "entries": rest}
 
 
-def load_replay(folder: Path, state: Mapping[str, Any], replay: AdaptivePositiveReplay) -> None:
+def load_replay(folder: Path, state: Mapping[str, Any], replay: Replay) -> None:
     """Fills `replay` from a checkpoint whose state.json is `state`."""
     saved = state["replay"]
     if saved is None:
@@ -180,6 +195,18 @@ def load_replay(folder: Path, state: Mapping[str, Any], replay: AdaptivePositive
     replay.load_state_dict({**saved, "entries": entries})
 
 
+def load_critic(folder: Path, critic: Critic) -> None:
+    """Raises CheckpointError when its file is missing, damaged or of another shape."""
+    import torch
+
+    try:
+        critic.load_state_dict(torch.load(folder / CRITIC_FILE, weights_only=True))
+    except (OSError, KeyError, ValueError, RuntimeError, EOFError, UnpicklingError) as error:
+        raise CheckpointError(
+            f"{folder / CRITIC_FILE} is damaged or foreign: {_reason(error)}; {_cure(folder)}"
+        ) from error
+
+
 def rng_to_json(rng: random.Random) -> list[Any]:
     version, words, gauss = rng.getstate()
     return [version, list(words), gauss]
@@ -187,17 +214,3 @@ def rng_to_json(rng: random.Random) -> list[Any]:
 
 def rng_from_json(rng: random.Random, saved: list[Any]) -> None:
     rng.setstate((saved[0], tuple(saved[1]), saved[2]))
-
-
-def _sync(folder: Path) -> None:
-    for path in [*folder.rglob("*"), folder]:
-        _sync_one(path)
-
-
-def _sync_one(path: Path) -> None:
-    """fsync of a file's content, or of a folder's entries."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

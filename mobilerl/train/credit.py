@@ -20,14 +20,23 @@ class Credited:
     trajectory: Trajectory
     advantage: float
     informative: bool
-    """False in a group whose shaped rewards are all equal."""
+    """Whether there is something to learn from it: not in a group whose shaped rewards are all equal."""
 
 
 def assign_credit(groups: Sequence[Group], settings: CreditSection) -> list[Credited]:
-    """Group-relative advantages of the (shortest-path adjusted) rewards: one value per trajectory."""
+    """One advantage per trajectory, by the recipe's choice."""
     trajectories = [t for g in groups for t in g.trajectories]
-    if not trajectories:
-        return []
+    if settings.type == "values":  # a critic gives every row of the replay its own
+        return [Credited(t, 0.0, True) for t in trajectories]
+    if settings.type == "success":
+        return [Credited(t, float(t.success), t.success) for t in trajectories]
+    return _group_relative(groups, trajectories, settings) if trajectories else []
+
+
+def _group_relative(
+    groups: Sequence[Group], trajectories: Sequence[Trajectory], settings: CreditSection
+) -> list[Credited]:
+    """Of the (shortest-path adjusted) rewards."""
     group = torch.tensor([i for i, g in enumerate(groups) for _ in g.trajectories])
     reward = torch.tensor([t.reward for t in trajectories], dtype=torch.float64)
     if settings.spa:

@@ -6,19 +6,20 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 
-from mobilerl.algorithms.replay import AdaptivePositiveReplay
+from mobilerl.algorithms.replay import Replay
 from mobilerl.config import AlgorithmSection, TrainSection
 from mobilerl.engines.base import Engine
 from mobilerl.records import Batch, Row
 from mobilerl.train.credit import Credited
-from mobilerl.train.objectives import PROB_DIFF, clipped, with_prob_diff
+from mobilerl.train.critics import Critic
+from mobilerl.train.objectives import make_objective, with_prob_diff
 
 Sample = tuple[Row, float]
 """A row and its trajectory's advantage."""
 
 
 def mini_batches(
-    fresh: Sequence[Sample], replay: AdaptivePositiveReplay | None, size: int, rng: random.Random
+    fresh: Sequence[Sample], replay: Replay | None, size: int, rng: random.Random
 ) -> Iterator[tuple[list[Sample], list[Sample]]]:
     """(fresh, replayed) parts of mini-batches of about `size` rows; every fresh row is in exactly one.
 
@@ -47,16 +48,19 @@ def mini_batches(
 
 
 class Learner:
-    """Updates an engine from an iteration's trajectories. Holds no state: that is the engine's and the replay's."""
+    """Updates an engine from an iteration's trajectories. Holds no state: that is the engine's, the replay's and the
+    critic's."""
 
-    def __init__(self, engine: Engine, algorithm: AlgorithmSection, settings: TrainSection) -> None:
-        self.engine, self.algorithm, self.settings = engine, algorithm, settings
-        self.objective = clipped(algorithm.loss)
+    def __init__(
+        self, engine: Engine, algorithm: AlgorithmSection, settings: TrainSection, critic: Critic | None = None
+    ) -> None:
+        self.engine, self.algorithm, self.settings, self.critic = engine, algorithm, settings, critic
+        self.objective = make_objective(algorithm.loss)
 
-    def learn(
-        self, credited: Sequence[Credited], replay: AdaptivePositiveReplay | None, rng: random.Random
-    ) -> dict[str, float]:
+    def learn(self, credited: Sequence[Credited], replay: Replay | None, rng: random.Random) -> dict[str, float]:
         """All optimiser steps of an iteration; returns their mean metrics (maxima of those that end in `_max`)."""
+        if self.settings.updates:
+            return self.learn_from_replay(replay, self.settings.updates, rng)
         fresh = [(row, c.advantage) for c in credited for row in c.trajectory.rows()]
         old = self._old_logprobs([row for row, _ in fresh])
         history: list[dict[str, float]] = []
@@ -74,6 +78,23 @@ class Learner:
         metrics["train/rows"] = float(total_rows)
         metrics["train/steps"] = float(len(history))
         return metrics
+
+    def learn_from_replay(
+        self, replay: Replay, updates: int, rng: random.Random, offline: bool = False
+    ) -> dict[str, float]:
+        """`updates` optimiser steps on mini-batches drawn from the buffer; none when it has nothing to give.
+
+        With a critic the whole buffer is judged anew first. `offline`: on stored trajectories alone.
+        """
+        judged = self.critic.judge(replay, rng, offline) if self.critic is not None else {}
+        history, rows = [], 0
+        for _ in range(updates):
+            if not (drawn := replay.draw(self.settings.mini_batch, rng)):
+                break
+            history.append(self.engine.update(self._batch([], drawn, None), self.objective, self.algorithm.loss.agg))
+            rows += len(drawn)
+        counted = {"train/rows": float(rows), "train/steps": float(len(history))}
+        return {**_summary(history), **counted, "replay/fraction": 1.0 if rows else 0.0, **judged}
 
     def _old_logprobs(self, rows: Sequence[Row]) -> dict[tuple[str, int], tuple[float, ...]] | None:
         """Recomputed log-probabilities of fresh rows, if the recipe clips against those."""
@@ -102,6 +123,5 @@ def _summary(history: Sequence[dict[str, float]]) -> dict[str, float]:
     result: dict[str, float] = {}
     for name in dict.fromkeys(n for step in history for n in step):
         values = [step[name] for step in history if name in step]
-        largest = name.endswith("_max") or name == PROB_DIFF
-        result[f"train/{name}"] = max(values) if largest else sum(values) / len(values)
+        result[f"train/{name}"] = max(values) if name.endswith("_max") else sum(values) / len(values)
     return result

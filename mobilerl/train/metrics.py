@@ -1,12 +1,53 @@
-"""What an iteration's episodes say, per trajectory (long episodes do not count more)."""
+"""What metrics.jsonl says of an iteration. Of its episodes: per trajectory (long episodes do not count more)."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from statistics import fmean
 
 from envs.base import Invalid
 from mobilerl.records import Group, Status
+from mobilerl.train.players import Players
+
+LEARNED = ("train/loss", "train/kl", "train/grad_norm", "train/clip_frac", "train/rollout_prob_diff_max")
+"""Metrics that every iteration has; null where nothing was learned or the recipe has no KL term."""
+COUNTED = ("infra_errors", "retried", "lost_groups", "stale_groups")
+
+
+class IterationWatch:
+    """Where an iteration's time goes, and what the collector does meanwhile."""
+
+    def __init__(self, collector: Players, ahead: bool) -> None:
+        """`ahead`: devices play on while weights are learned, so their rate is that of whole iterations."""
+        self._collector, self._ahead = collector, ahead
+        self._collected = time.monotonic()
+        self.begin()
+
+    def begin(self) -> None:
+        """A new iteration."""
+        self._last = self._began = time.monotonic()
+        self._parts: dict[str, float] = {}
+        self._counts, self._busy_s = self._collector.counts.copy(), self._collector.busy_s
+
+    def ended(self, part: str) -> None:
+        """`rollout`, `update` or `publish` is over, and took the time since the one before it."""
+        now = time.monotonic()
+        self._parts[part], self._last = now - self._last, now
+        if part == "rollout":
+            self._playing_s = now - (self._collected if self._ahead else self._began)
+            self._collected = now
+
+    def metrics(self, groups: Sequence[Group], version: int) -> dict[str, float | None]:
+        """Once the iteration's parts have ended. `version`: the learner's when the episodes of `groups` were used."""
+        collector = self._collector
+        counts, busy_s = collector.counts - self._counts, collector.busy_s - self._busy_s
+        return {
+            **rollout_metrics(groups, version, self._playing_s, busy_s, collector.devices),
+            **{f"rollout/{name}": counts.get(name, 0) for name in COUNTED},
+            **collector.status(),
+            **{f"time/{part}_s": seconds for part, seconds in self._parts.items()},
+        }
 
 
 def rollout_metrics(

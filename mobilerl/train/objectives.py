@@ -7,11 +7,35 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from mobilerl.algorithms.losses import clipped_policy_loss, kl_k3
+from mobilerl.algorithms.losses import aride_loss, clipped_policy_loss, imitation_loss, kl_k3
 from mobilerl.config import LossSection
 from mobilerl.engines.base import MicroBatch, Objective
 
 PROB_DIFF = "rollout_prob_diff_max"
+
+
+def make_objective(settings: LossSection) -> Objective:
+    """The loss the recipe names."""
+    if settings.type == "imitation":
+        return imitation
+    return aride(settings) if settings.type == "aride" else clipped(settings)
+
+
+def imitation(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
+    """Maximum likelihood, every row with its advantage as its weight (Filtered BC, DigiRL, AWR)."""
+    return imitation_loss(micro.logp, micro.mask, micro.advantage, weights=micro.weights)
+
+
+def aride(settings: LossSection) -> Objective:
+    """The policy loss of A-RIDE (DistRL). Penalties are part of the advantage already."""
+
+    def objective(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
+        return aride_loss(
+            micro.logp, micro.rollout_logp, micro.advantage, micro.mask, settings.ratio_cap, settings.entropy_coef,
+            weights=micro.weights,
+        )  # fmt: skip
+
+    return objective
 
 
 def clipped(settings: LossSection) -> Objective:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from typing import Protocol
@@ -65,3 +66,28 @@ class Ahead:
     def _too_old(self, group: Group) -> bool:
         oldest = min((s.completion.version for t in group.trajectories for s in t.steps), default=self.version())
         return self.version() - oldest > self.max_staleness
+
+
+class OneAhead:
+    """Worker processes play one iteration while the one before it is learned from.
+
+    What they play is decided when it is dispatched, right before learning begins: a run is repeatable bit for bit, and
+    trajectories are one version behind when they are used. The first iteration after a start is not.
+    """
+
+    def __init__(self, workers: RolloutWorkers, sampler: TaskSampler, rng: random.Random) -> None:
+        self.workers, self.sampler, self.rng = workers, sampler, rng
+        self._next: asyncio.Task[list[Group]] | None = None
+
+    async def take(self, n: int, label: str) -> list[Group]:
+        groups = await (self._next or self._dispatch(n, label))
+        self._next = self._dispatch(n, f"{label}-ahead")
+        # Let it start before learning does: the weights to play with are copied in its first moments.
+        await asyncio.sleep(0)
+        return groups
+
+    def _dispatch(self, n: int, label: str) -> asyncio.Task[list[Group]]:
+        task = asyncio.create_task(self.workers.collect(self.sampler.sample(n, self.rng), label))
+        # The last one of a run is not waited for: that its workers were ended is no error then.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task

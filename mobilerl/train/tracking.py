@@ -1,25 +1,21 @@
-"""What a run says about itself: metrics.jsonl (always), wandb and TensorBoard (on request), and a line on the screen.
+"""What a run says about itself: metrics.jsonl (always), wandb and TensorBoard (on request).
 
 metrics.jsonl is the record: one JSON object per iteration, on disk before `log` returns. The other two mirror it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
-from rich.status import Status as Spinner
-from rich.text import Text
 
-from mobilerl.trajectory_files import write_atomic
+from mobilerl.atomic_files import write_atomic
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
@@ -167,116 +163,3 @@ class Tracker:
             if isinstance(value, (int, float)) and key != "iteration":
                 self._writer.add_scalar(key, value, row["iteration"])
         self._writer.flush()
-
-
-# --- on the screen -----------------------------------------------------------------------------------------------
-
-
-class ProgressView:
-    """One line per iteration, for a person. On a terminal a spinner below it says what is going on now."""
-
-    def __init__(self, iterations: int | None = None, console: Console | None = None) -> None:
-        self._iterations = iterations
-        self._console = console or Console()
-        self._last_success: float | None = None
-        self._spinner: Spinner | None = None
-
-    def __enter__(self) -> ProgressView:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def status(self, text: str) -> None:
-        """Shows what the run is doing. Says nothing where the output is not a terminal."""
-        if not self._console.is_terminal:
-            return
-        if self._spinner is None:
-            self._spinner = self._console.status("")
-            self._spinner.start()
-        self._spinner.update(Text(text, style="dim"))
-
-    @contextmanager
-    def watching(self, doing: Callable[[], str]) -> Iterator[None]:
-        """Shows every second what `doing` says. Needs a running event loop."""
-
-        async def show() -> None:
-            while True:
-                self.status(doing())
-                await asyncio.sleep(1.0)
-
-        showing = asyncio.get_running_loop().create_task(show())
-        try:
-            yield
-        finally:
-            showing.cancel()
-
-    def update(self, metrics: Mapping[str, Any]) -> None:
-        """Prints the line of one iteration; a metric that is not there is left out."""
-        self._console.print(self._line(metrics), soft_wrap=True)
-
-    def close(self) -> None:
-        if self._spinner is not None:
-            self._spinner.stop()
-            self._spinner = None
-
-    def _line(self, metrics: Mapping[str, Any]) -> Text:
-        total = f"/{self._iterations}" if self._iterations else ""
-        line = Text(f"iter {metrics['iteration']:>4}{total}", style="bold")
-        line.append("  ").append_text(self._success(metrics.get("rollout/success_rate")))
-        parts = [
-            _part("ep/min", metrics.get("rollout/trajectories_per_min"), ".0f"),
-            _part("len", metrics.get("rollout/episode_len"), ".1f"),
-            _part("reward", metrics.get("rollout/reward"), ".3f"),
-            _part("kl", metrics.get("train/kl"), ".2g"),
-            _replay(metrics),
-            _curriculum(metrics),
-            _fleet(metrics),
-            _times(metrics),
-        ]
-        for part in filter(None, parts):
-            line.append("  ").append(part, style="not bold")
-        return line
-
-    def _success(self, rate: float | None) -> Text:
-        if rate is None:
-            return Text("success    --  ", style="dim")
-        change = 0.0 if self._last_success is None else rate - self._last_success
-        self._last_success = rate
-        arrow, style = ("↑", "green") if change > 0.0005 else ("↓", "red") if change < -0.0005 else ("→", "dim")
-        return Text(f"success {100 * rate:5.1f}% ", style="not bold").append(arrow, style=style)
-
-
-def _part(label: str, value: float | None, form: str) -> str:
-    return "" if value is None else f"{label} {value:{form}}"
-
-
-def _replay(metrics: Mapping[str, Any]) -> str:
-    size, fraction = metrics.get("replay/size"), metrics.get("replay/fraction")
-    if size is None:
-        return ""
-    return f"replay {size:.0f}" + ("" if fraction is None else f" ({100 * fraction:.0f}% of batch)")
-
-
-def _curriculum(metrics: Mapping[str, Any]) -> str:
-    counts = {name: metrics.get(f"curriculum/{name}") for name in ("active", "cooling", "removed")}
-    shown = [f"{count:.0f} {name}" for name, count in counts.items() if count is not None]
-    return "tasks " + ", ".join(shown) if shown else ""
-
-
-def _fleet(metrics: Mapping[str, Any]) -> str:
-    """What is wrong with the devices of a pool: "" when nothing is."""
-    counts = {name: metrics.get(f"fleet/{name}") for name in ("quarantined", "replaced", "failures")}
-    shown = [f"{count:.0f} {name}" for name, count in counts.items() if count]
-    return "devices " + ", ".join(shown) if shown else ""
-
-
-def _times(metrics: Mapping[str, Any]) -> str:
-    """`12.3s (rollout 71%, update 26%, publish 3%)`: the iteration's seconds and where they went."""
-    names = ("rollout", "update", "publish")
-    seconds = {name: metrics.get(f"time/{name}_s") for name in names}
-    shown = {name: value for name, value in seconds.items() if value is not None}
-    total = sum(shown.values())
-    if total <= 0:
-        return ""
-    return f"{total:.1f}s (" + ", ".join(f"{name} {100 * value / total:.0f}%" for name, value in shown.items()) + ")"

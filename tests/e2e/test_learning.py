@@ -14,7 +14,7 @@ from small_policies import HEIGHT, WIDTH, demonstrate, sampled, success_rate, wa
 from envs.base import Action, Finish
 from envs.phone.tasks import suite
 from envs.phone.tasks.base import INFEASIBLE
-from mobilerl.agent.screen import candidates
+from mobilerl.agent.candidates import candidates
 from mobilerl.config import AgentSection, load_recipe
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.online import train

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from installed import pretend_installed
 from small_policies import HEIGHT, WIDTH
 
 from mobilerl.config import read_saved
@@ -38,13 +37,7 @@ METRICS = """iteration time_s rollout/success_rate rollout/trajectories_per_min 
 def folder(tmp_path_factory) -> Path:
     """Holds an environment in which everything is installed already: the one of these tests."""
     folder = tmp_path_factory.mktemp("recipes")
-    scripts = folder / "venv" / "bin"
-    scripts.mkdir(parents=True)
-    for name, words in (("python", ""), ("mobilerl", "-m mobilerl ")):
-        (scripts / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words}"$@"\n')
-        (scripts / name).chmod(0o755)
-    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + (ROOT / "constraints.txt").read_bytes())
-    (folder / "venv" / ".mobilerl-local,tracking").write_text(f"{wanted.hexdigest()}  -\n")
+    pretend_installed(folder / "venv")
     return folder
 
 
@@ -146,13 +139,70 @@ def test_called_again_it_goes_on_where_it_stopped(folder, trained):
     assert results.stat().st_mtime_ns == made
 
 
-def test_the_ablations_make_their_table(folder, warmed_up, monkeypatch):
-    for name, value in (("VARIANTS", "full no-spa"), ("SEEDS", "0"), ("MINUTES", "5")):
+def test_variants_are_compared_on_one_budget(folder, warmed_up, monkeypatch):
+    docs = folder / "docs"
+    for name, value in (("VARIANTS", "adagrpo no-spa"), ("SEEDS", "0"), ("STEPS", "10"), ("JOBS", "1"),
+                        ("DOCS", str(docs)), ("SKIP_INSTALL", "yes")):  # fmt: skip
         monkeypatch.setenv(name, value)
-    said = recipe(folder, "ablation.sh", *TRAIN, "--train.iterations", "1", run="ablation")
-    table = (folder / "ablation" / "ablation.md").read_text()
-    assert table.strip() in said
-    rows = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")][2:]
-    assert rows == ["SFT only", "AdaGRPO", "w/o SPA"]
-    spa = [read_saved(folder / "ablation" / v / "seed-0/config.json").algorithm.credit.spa for v in ("full", "no-spa")]
-    assert spa == [True, False]
+    said = recipe(folder, "compare.sh", *TRAIN, run="compare")
+    runs = [folder / "compare" / variant / "seed-0" for variant in ("adagrpo", "no-spa")]
+    saved = [read_saved(run / "config.json") for run in runs]
+    assert [s.algorithm.credit.spa for s in saved] == [True, False]
+    assert {(s.model, s.train.max_env_steps, s.train.max_minutes) for s in saved} == {
+        (str(folder / "sft" / "final"), 10, None)
+    }
+    for run in runs:
+        (row,) = read_metrics(run / "metrics.jsonl")
+        assert row["rollout/env_steps"] >= 10, "the budget ends a run"
+        check_results(run / "eval" / "sim" / "results.json", 2, 0.0)
+    page = (docs / "results.md").read_text()
+    assert "Left out" not in page and "| w/o SPA | 1 |" in page and "| w/o SPA | 1 |" in said
+    assert (docs / "images" / "learning-curves.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((docs / "comparison.json").read_text())["left_out"] == []
+
+    metrics = [(run / "metrics.jsonl").read_bytes() for run in runs]
+    made = [(run / "eval" / "sim" / "results.json").stat().st_mtime_ns for run in runs]
+    recipe(folder, "compare.sh", *TRAIN, run="compare")
+    assert metrics == [(run / "metrics.jsonl").read_bytes() for run in runs]
+    assert made == [(run / "eval" / "sim" / "results.json").stat().st_mtime_ns for run in runs]
+    assert (docs / "results.md").read_text() == page
+
+
+def test_filtered_bc_begins_with_what_another_run_collected(folder, trained):
+    offline = ["--offline.trajectories", str(folder / "run"), "--offline.updates", "3", "--train.updates", "4"]
+    recipe(folder, "filtered_bc.sh", *TRAIN, *offline, run="filtered")
+    metrics = list(read_metrics(folder / "filtered" / "metrics.jsonl"))
+    assert [m["iteration"] for m in metrics] == [0, 1, 2]
+    assert 0 < metrics[0]["replay/size"] < metrics[1]["replay/size"]
+    assert (folder / "filtered" / "eval" / "sim-after" / "results.json").is_file()
+    assert (folder / "filtered" / "view" / "index.html").is_file()
+
+
+VALUES = ["--collect.tasks_per_iteration", "8", "--train.updates", "2", "--algorithm.critic.updates", "5",
+          "--train.checkpoint_every", "1"]  # fmt: skip
+
+
+def test_digirl_resumes_bit_for_bit_with_its_critic(folder, trained, monkeypatch):
+    monkeypatch.setenv("EVALUATE", "no")
+    offline = ["--offline.trajectories", str(folder / "run"), "--offline.updates", "2"]
+    for iterations in ("1", "2"):
+        recipe(folder, "digirl.sh", *TRAIN, *VALUES, *offline, "--train.iterations", iterations, run="digirl")
+    recipe(folder, "digirl.sh", *TRAIN, *VALUES, *offline, run="digirl-at-once")
+    runs = [folder / "digirl", folder / "digirl-at-once"]
+    resumed, at_once = ([{k: v for k, v in row.items() if k.startswith(("train/", "critic/", "rollout/success"))}
+                         for row in read_metrics(run / "metrics.jsonl")] for run in runs)  # fmt: skip
+    assert resumed == at_once and len(resumed) == 3
+    assert all(0 <= row["critic/kept"] <= 1 and row["critic/step_loss"] > 0 for row in resumed)
+    first, second = ((run / "checkpoints/iter-000002/model.safetensors").read_bytes() for run in runs)
+    assert first == second
+
+
+def test_distrl_plays_while_it_learns_and_resumes(folder, warmed_up, monkeypatch):
+    monkeypatch.setenv("EVALUATE", "no")
+    for iterations in ("2", "3"):
+        recipe(folder, "distrl.sh", *TRAIN, *VALUES, "--train.iterations", iterations, run="distrl")
+    rows = list(read_metrics(folder / "distrl" / "metrics.jsonl"))
+    assert [row["staleness/max"] for row in rows] == [0, 1, 0], "the first one after a start has the newest weights"
+    assert all(0 < row["train/ratio_mean"] <= 1 and row["critic/state_loss"] > 0 for row in rows)
+    assert [row["rollout/env_steps"] for row in rows] == sorted(row["rollout/env_steps"] for row in rows)
+    assert [row["replay/size"] for row in rows] == [16, 32, 48]

@@ -1,39 +1,34 @@
 """A stand-in for AndroidWorld's server: its routes, its answers and its bad habits, over one of our embedded phones.
 
 It is not AndroidWorld: behind each of the 116 names is a task of the embedded phone, so that whole evaluations can be
-played. What is true of it is how it talks: the shapes of answers and errors, the connection that is closed after every
-500, one request at a time, and when a call is refused.
+played (`androidworld_expert` plays them). What is true of it is how it talks: the shapes of answers and errors, the
+connection that is closed after every 500, one request at a time, and when a call is refused.
+
+It runs in containers too, on `envs` and Pillow alone.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import numpy as np
+from http_stand_in import Handler, Server
 from PIL import Image
 
 from envs.androidworld.tasks import ANSWER_TASKS, FACTS, WALL_CLOCK_GOALS, instance_seed
-from envs.base import Finish, Observation, Task, Transport, Wait
+from envs.base import Transport
 from envs.device import Device
 from envs.phone.apps.catalogue import APPS as PHONE_APPS
 from envs.phone.env import APP_NAMES
 from envs.phone.phone import Phone
 from envs.phone.tasks import suite
 from envs.phone.tasks.base import Admin, Template
-from envs.phone.tasks.expert import ExpertAgent
 from envs.phone.transport import InProcessTransport
-from mobilerl.agent.actor import Decision, scripted
-from mobilerl.agent.context import Turn
-from mobilerl.agent.screen import Screen
 
 READING = ("SettingsReadChoice", "SettingsReadVolume", "ContactsReadPhone", "MessagesReadLast", "NotesRead",
            "CalendarTime", "ClockAlarmWhen", "TodoDue", "FilesSize", "ShopPrice", "MusicArtist")  # fmt: skip
@@ -82,9 +77,10 @@ class StandIn:
     faults: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     scores: dict[str, Any] = field(default_factory=dict)
     init_s: float = 0.0
+    host: str = "127.0.0.1"
 
     def __post_init__(self) -> None:
-        self._http: ThreadingHTTPServer | None = None
+        self._http: Server | None = None
         self._serial = threading.Lock()
         self._open: set[Any] = set()
         self.port = 0
@@ -98,31 +94,27 @@ class StandIn:
     def start(self) -> StandIn:
         """A server that has booted: the default suite, nothing set up. After `stop` it comes back at the same port."""
         self.answer, self._scored = "", 0
-        self._make_suite("android_world", 2, 42)
+        self.make_suite("android_world", 2, 42)
         stand_in = self
 
-        class Handler(_Handler):
+        class Connection(_Handler):
             server_of = stand_in
 
-        ThreadingHTTPServer.allow_reuse_address = True
-        self._http = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
-        self._http.daemon_threads = True
-        self.port = self._http.server_address[1]
-        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+        self._http = Server(Connection, self.port, self.host)
+        self.port = self._http.server_port
         return self
 
     def stop(self) -> None:
         """As when its container is killed: open connections end, new ones are refused."""
         if self._http is not None:
-            self._http.shutdown()
-            self._http.server_close()
+            self._http.stop()
             self._http = None
         for connection in list(self._open):
             connection.close()
 
     # --- the suite -------------------------------------------------------------------------------------------
 
-    def _make_suite(self, family: str, combinations: int, seed: int) -> None:
+    def make_suite(self, family: str, combinations: int, seed: int) -> None:
         if family not in FAMILIES:
             raise Refused(400, {"detail": f"Invalid task family: {family}"})
         wanted = [name for name in self.names if name not in FACTS or name in FAMILIES[family]]
@@ -171,8 +163,10 @@ class StandIn:
         return _message(f"Environment reset with go_home={go_home}.")
 
     def do_screenshot(self, wait_to_stabilize: bool) -> dict[str, Any]:
-        png = self.transport.exec_out(("screencap", "-p"))
-        return {"pixels": np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).tolist()}
+        picture = Image.open(io.BytesIO(self.transport.exec_out(("screencap", "-p")))).convert("RGB")
+        row, data = 3 * picture.width, list(picture.tobytes())
+        rows = [data[i : i + row] for i in range(0, len(data), row)]
+        return {"pixels": [[line[i : i + 3] for i in range(0, row, 3)] for line in rows]}
 
     def do_suite_task_list(self, max_index: int) -> dict[str, Any]:
         names = list(self.suite)
@@ -185,7 +179,7 @@ class StandIn:
     def do_suite_reinitialize(
         self, n_task_combinations: int = 2, seed: int = 42, task_family: str = "android_world"
     ) -> dict[str, Any]:
-        self._make_suite(task_family, n_task_combinations, seed)
+        self.make_suite(task_family, n_task_combinations, seed)
         return _message(f"Task suite re-initialized with n_task_combinations={n_task_combinations}, seed={seed}.")
 
     def do_task_initialize(self, task_type: str, task_idx: int) -> dict[str, Any]:
@@ -313,9 +307,7 @@ def _message(text: str) -> dict[str, Any]:
     return {"status": "success", "message": text}
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Handler(Handler):
     server_of: StandIn
 
     def setup(self) -> None:
@@ -335,8 +327,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, method: str) -> None:
         parts = urlsplit(self.path)
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        action = json.loads(body) if body else None
+        action = self.body()
         server = self.server_of
         with server._serial:  # one event loop, and no handler that ever gives it up
             server.requests.append((method, parts.path, {**query, **(action or {})}))
@@ -351,7 +342,9 @@ class _Handler(BaseHTTPRequestHandler):
             except _Drop:
                 self.close_connection = True
                 return
-        self._send(status, answer)
+        self.reply(answer, status)
+        if status == 500:  # closed without a `Connection: close` that would say so
+            self.close_connection = True
 
     def _suffer(self, fault: Any) -> None:
         if fault == "500":
@@ -365,50 +358,11 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 raise Refused(200, value)
 
-    def _send(self, status: int, answer: Any) -> None:
-        text = isinstance(answer, str)
-        data = (answer if text else json.dumps(answer)).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "text/plain; charset=utf-8" if text else "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-        if status == 500:  # closed without a `Connection: close` that would say so
-            self.close_connection = True
-
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 class _Drop(Exception):
     pass
 
 
-# --- playing on it -----------------------------------------------------------------------------------------------
-
-
 def in_process(width: int = 180, height: int = 360) -> InProcessTransport:
     """A phone of this process, small so that its pixels make little JSON."""
     return InProcessTransport(Phone(PHONE_APPS, width, height), "in-process")
-
-
-class ExpertActor:
-    """Plays the scripts of the embedded phone's tasks behind the names. `unfinished` never says that it is done."""
-
-    def __init__(self, stand_ins: Sequence[StandIn], unfinished: Sequence[str] = ()) -> None:
-        self._stand_ins, self._unfinished = stand_ins, unfinished
-        self._playing: dict[str, ExpertAgent | None] = {}
-
-    async def decide(
-        self, task: Task, turns: Sequence[Turn], observation: Observation, screen: Screen, key: str
-    ) -> Decision:
-        if not turns:
-            instances = [s.suite[task.template][task.params["index"]] for s in self._stand_ins]
-            # Equal tasks are set up equally, so any server that has this one will do.
-            instance = next(i for i in instances if i.initialized and i.goal == task.instruction)
-            self._playing[key] = ExpertAgent(instance.template)
-        expert = self._playing[key]
-        action = expert.act(observation) if expert else Wait()
-        if isinstance(action, Finish) and task.template in self._unfinished:
-            self._playing[key], action = None, Wait()
-        return scripted(action)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import subprocess
 import threading
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 import adbutils
 import pytest
 from docker_engine import docker_engine  # noqa: F401 - a fixture
+from ports import free_port, listens
 
 from envs.adb import AdbTransport
 from envs.phone.adbd import ServedPhone
@@ -23,12 +23,6 @@ from envs.phone.adbd.auth import Authorization
 from envs.phone.apps.catalogue import APPS
 from envs.phone.faults import FaultPlan
 from envs.phone.phone import Phone
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 @dataclass
@@ -72,11 +66,6 @@ def adb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
     server.start()
     yield server
     server.kill()
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as s:
-        return s.connect_ex(("127.0.0.1", port)) == 0
 
 
 class Phones:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,9 +22,18 @@ def answers() -> bool:
     return subprocess.run(["docker", "version"], capture_output=True, timeout=60).returncode == 0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def docker_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of an engine that has `IMAGE`, built from this machine's Python; DOCKER_HOST says it too."""
+    """Address of an engine that has `IMAGE`, built from this machine's Python; DOCKER_HOST says it too.
+
+    One at a time on a machine, whatever tests run beside these: two would take each other's routes away.
+    """
+    with open(Path(tempfile.gettempdir()) / "mobilerl-tests-docker.lock", "w") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        yield from _engine(tmp_path_factory)
+
+
+def _engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if shutil.which("docker") is None or shutil.which("dockerd") is None or shutil.which("ldd") is None:
         pytest.skip("no Docker Engine here (apt-get install -y docker.io)")
     before, daemon = os.environ.get("DOCKER_HOST"), None

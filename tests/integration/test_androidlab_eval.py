@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from androidlab_checkout import add_task, make_checkout
+from http_stand_in import Handler, Server, completion
 
 from envs.androidlab.adb import LabTransport
 from envs.androidlab.phone import LabPhone
@@ -40,33 +39,19 @@ class Endpoint:
         self.play = play
         endpoint = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Connection(Handler):
             def do_GET(self):
-                self.answer({"object": "list", "data": [{"id": name} for name in endpoint.said]})
+                self.reply({"object": "list", "data": [{"id": name} for name in endpoint.said]})
 
             def do_POST(self):
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                asked = self.body()
                 text = endpoint.reply(asked)
                 if text is None:
                     return self.send_error(404)
-                message = {"role": "assistant", "content": text}
-                self.answer({"id": "1", "object": "chat.completion", "created": 1, "model": asked["model"],
-                             "choices": [{"index": 0, "finish_reason": "stop", "message": message}]})  # fmt: skip
+                return self.reply(completion(text, asked["model"]))
 
-            def answer(self, body):
-                data = json.dumps(body).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.server = Server(Connection)
+        self.url = f"{self.server.url}/v1"
 
     def reply(self, asked):
         """None refuses. A first question that is about no task is not counted."""
@@ -112,8 +97,7 @@ def endpoint(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     endpoint = Endpoint()
     yield endpoint
-    endpoint.server.shutdown()
-    endpoint.server.server_close()
+    endpoint.server.stop()
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import threading
 import time
 
 import pytest
-from androidworld_server import ExpertActor, StandIn, in_process
+from androidworld_expert import ExpertActor
+from androidworld_server import StandIn, in_process
 
 from envs.androidworld.access import AdbAccess, HttpAccess
 from envs.androidworld.client import AndroidWorldClient
@@ -263,7 +264,7 @@ def test_somebody_elses_suite_is_replaced(stand_in):
     async def main():
         env = make_env(stand_in)
         assert (await play(env, stand_in, task_of(stand_in, DOING))).reward == 1.0
-        stand_in._make_suite("information_retrieval", 1, 30)
+        stand_in.make_suite("information_retrieval", 1, 30)
         assert (await play(env, stand_in, task_of(stand_in, DOING))).reward == 1.0
 
     asyncio.run(main())
@@ -335,8 +336,10 @@ def test_over_http_only(stand_in):
         assert (seen.width, seen.height, seen.xml, seen.app) == (180, 360, "", "")
         since = len(stand_in.requests)
         for action in (Launch("contacts"), Tap(500, 500), LongPress(0, 999), Swipe(500, 700, 500, 300), Type("a b"),
-                       Back(), Home(), Enter(), Wait(0.0), Launch("Nonesuch"), Type("smörgås")):  # fmt: skip
-            await env.access.act(action)
+                       Back(), Home(), Enter(), Wait(0.0)):  # fmt: skip
+            assert (await env.step(action)).note == ""
+        refused = [(await env.step(action)).note for action in (Launch("Nonesuch"), Type("smörgås"))]
+        assert refused == ["there is no app called 'Nonesuch'", "this phone can only be sent ASCII text"]
         sent = [query for _, route, query in stand_in.requests[since:] if route == "/execute_action"]
         assert sent == [
             {"action_type": "open_app", "app_name": "contacts"},

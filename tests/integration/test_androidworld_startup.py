@@ -8,7 +8,7 @@ import time
 
 import pytest
 from androidworld_server import StandIn, in_process
-from conftest import free_port
+from ports import free_port
 
 from envs.androidworld import startup
 from envs.androidworld.access import AdbAccess

@@ -17,7 +17,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from conftest import free_port, listens
+from PIL import Image
+from ports import free_port, listens
 
 from envs.androidworld.client import AndroidWorldClient
 from envs.androidworld.faults import EnvironmentFault, NanScore, ServerFault, Unreachable, WrongServer
@@ -89,7 +90,7 @@ def create_suite(task_registry, n_task_combinations, seed):
 ADB = """#!/bin/sh
 case "$3" in
     get-state) [ -e "$BOOTED" ] && echo device || { echo "error: device offline" >&2; exit 1; } ;;
-    exec-out) printf '[Warning] Multiple displays\\n\\211PNG\\r\\n\\032\\nthe rest' ;;
+    exec-out) printf '[Warning] Multiple displays\\n'; cat "$SCREEN" ;;
 esac
 """
 
@@ -104,10 +105,12 @@ def server(tmp_path):
     adb = tmp_path / "adb"
     adb.write_text(ADB)
     adb.chmod(0o755)
+    Image.new("RGB", (90, 180), "teal").save(tmp_path / "screen.png")
     booted, port, adb_port = tmp_path / "booted", free_port(), free_port()
     process = subprocess.Popen(
         [sys.executable, str(SERVER), "--port", str(port), "--adb", str(adb), "--adb-forward", str(adb_port)],
-        env={**os.environ, "PYTHONPATH": str(tmp_path), "BOOTED": str(booted), "ANDROIDWORLD_COMMIT": "d9c569f"},
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "BOOTED": str(booted), "ANDROIDWORLD_COMMIT": "d9c569f",
+             "SCREEN": str(tmp_path / "screen.png")},
         stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     try:
@@ -178,7 +181,8 @@ def test_it_says_that_it_is_starting_and_then_serves_the_documented_routes(serve
             "server": "mobilerl", "commit": "d9c569f", "budgets": {"Echo": 12, "Nan": 12, "Slow": 12},
             "screenshots": "png",
         }  # fmt: skip
-        assert await client.screenshot() == b"\x89PNG\r\n\x1a\nthe rest"
+        shown = booted.with_name("screen.png").read_bytes()
+        assert await client.screenshot() == shown, "what adb said before the picture is cut off"
 
     ask(url, work)
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import adbutils
 import pytest
 from avd_stand_ins import KEY, PACKAGE, Container
-from conftest import free_port
 from docker_engine import ROOT
+from ports import free_port
 
 BAD_SETTINGS, BOOT_FAILED, CHILD_FAILED = 2, 3, 4
 ODD = "a b; touch pwned $(touch pwned) '\" &"

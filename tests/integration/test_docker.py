@@ -123,9 +123,9 @@ asyncio.run(main())
 """
 
 
-def start_owner(adb, fleet: str) -> subprocess.Popen[str]:
-    owner = subprocess.Popen([sys.executable, "-c", OWNER, IMAGE, fleet, str(adb.port)], stdout=subprocess.PIPE,
-                             text=True)  # fmt: skip
+def start_owner(adb, fleet: str, *under: str) -> subprocess.Popen[str]:
+    owner = subprocess.Popen([*under, sys.executable, "-c", OWNER, IMAGE, fleet, str(adb.port)],
+                             stdout=subprocess.PIPE, text=True)  # fmt: skip
     assert owner.stdout.readline() == "up\n"
     return owner
 
@@ -144,6 +144,22 @@ def test_what_a_killed_owner_left_is_removed_and_what_a_living_one_has_is_not(ad
         alive.wait()
         Engine("", settings("other")).open()
     assert not containers()
+
+
+def test_what_another_pid_namespace_left_is_for_fleet_down_alone(adb, docker_engine):
+    """As from a trainer that is a container itself: its process numbers mean nothing here."""
+    owner = start_owner(adb, "inside", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+    try:
+        assert len(containers("inside")) == 1
+        Engine("", settings("other")).open()
+        assert len(containers("inside")) == 1, "its owner is alive"
+    finally:
+        owner.kill()
+        owner.wait()
+    Engine("", settings("other")).open()
+    assert len(containers("inside")) == 1, "nobody can know here that its owner is dead"
+    assert main(["fleet", "down", "--fleet.name", "inside"]) == 0
+    assert not containers("inside")
 
 
 def test_limits_and_isolation(foreign):
@@ -207,6 +223,25 @@ def test_two_pools_on_one_host_do_not_collide(adb, docker_engine):
 
     assert len(asyncio.run(both())) == 4
     assert not containers() and os.getpid()
+
+
+def test_training_without_an_engine_ends_with_one_line(tmp_path):
+    """The fleet belongs to a worker's process: its error has to come through, and closing must add none."""
+    import torch
+
+    from mobilerl import tiny
+
+    torch.manual_seed(0)
+    tiny.create(tmp_path / "model", ["a word"], hidden=32, layers=2, heads=2, vision_hidden=16)
+    run = subprocess.run(
+        [sys.executable, "-m", "mobilerl", "train", "--config", "recipes/adagrpo.toml", "--run-dir",
+         str(tmp_path / "run"), "--model", str(tmp_path / "model"), "--fleet.type", "docker", "--fleet.hosts",
+         '["unix:///nonexistent/docker.sock"]', "--collect.workers", "2", "--phone.count", "2", "--engine.threads",
+         "1"], text=True, capture_output=True, timeout=300,
+    )  # fmt: skip
+    assert run.returncode == 2
+    said = r"mobilerl: error: .*no Docker engine answers at unix:///nonexistent/docker.sock .*set fleet.hosts\n"
+    assert re.fullmatch(said, run.stderr) and "Traceback" not in run.stdout
 
 
 def test_training_goes_on_while_containers_are_killed(adb, docker_engine, tmp_path):

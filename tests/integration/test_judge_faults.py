@@ -7,11 +7,10 @@ import time
 import pytest
 from test_judge_stand_in import FAILURE, NONSENSE, SUCCESS, Raw, completion, error, stand_in  # noqa: F401
 
-from mobilerl.config import ConfigError
+from mobilerl.config import ConfigError, JudgeSection
 from mobilerl.judge import client
 from mobilerl.judge.judge import Judge, check_judge
 from mobilerl.judge.prompt import Case
-from mobilerl.judge.settings import JudgeSection
 
 CASE = Case("set an alarm", b"png bytes", ("tap OK",), "")
 BUSY = error(503, "overloaded")

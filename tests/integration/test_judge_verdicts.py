@@ -12,13 +12,13 @@ from envs.base import Finish, InfraError, Observation, Tap, Wait
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks.suite import make_task
 from mobilerl.agent.actor import scripted
+from mobilerl.config import JudgeSection
 from mobilerl.eval.agents import ExpertActor
 from mobilerl.judge.audit import agreement, audit_pairs, judge_all
 from mobilerl.judge.examples import EXAMPLES
 from mobilerl.judge.judge import Judge
 from mobilerl.judge.prompt import REMINDER, Case
 from mobilerl.judge.scorer import JudgeScorer, NoVerdict
-from mobilerl.judge.settings import JudgeSection
 from mobilerl.records import Status
 from mobilerl.rollout.episode import EpisodeSettings, run_episode
 

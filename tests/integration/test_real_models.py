@@ -7,67 +7,27 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from model_families import FAMILIES, Family, as_of_transformers_4, create, tokenizer_of
+from family_fixtures import corpus_fixture, family_fixture, folder_fixture, steps_fixture  # noqa: F401 - fixtures
+from model_families import as_of_transformers_4, tokenizer_of
 from PIL import Image
 
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks import suite
 from mobilerl.agent.actions import format_reply, parse_reply
 from mobilerl.agent.context import ContextPolicy
-from mobilerl.agent.prompts import DEFAULT_SYSTEM_PROMPTS
 from mobilerl.algorithms.losses import clipped_policy_loss
-from mobilerl.config import ConfigError
 from mobilerl.engines.base import MicroBatch, Request, Sampling
 from mobilerl.engines.codec import Codec
 from mobilerl.engines.local import LocalEngine, LocalSettings, load_model
 from mobilerl.records import Batch, Row
-from sft.demonstrations import demonstrations
-from sft.samples import ExpertStep
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 CHAT = ContextPolicy()
 SMALL = 28 * 28 * 24
 """Pixels: enough to tell screens of different sizes apart, and quick."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def steps() -> list[ExpertStep]:
-    """Demonstrations on a phone with the proportions of a real one."""
-    tasks = [suite.make_task(name, suite.HELD_OUT_SEEDS) for name in ("TodoDue", "MapsNoteDistance")]
-    return demonstrations(PhoneEnv("sim-0", 270, 600, 0.0), tasks)
-
-
-@pytest.fixture(scope="module", params=FAMILIES)
-def family(request) -> Family:
-    return FAMILIES[request.param]
-
-
-@pytest.fixture(scope="module")
-def corpus(steps) -> list[str]:
-    return [DEFAULT_SYSTEM_PROMPTS["box"], *(s.screen.render("mobilerl") for s in steps)]
-
-
-@pytest.fixture(scope="module")
-def folder(family, corpus, tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp(family.name)
-    create(family, path, corpus)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -348,61 +308,3 @@ def test_an_answer_tag_that_is_a_special_token_stays_in_the_text(family, corpus)
     reply = '<think>so</think><answer>do(action="Back")</answer>'
     assert codec.encode_reply(reply)[-1] == end
     assert codec.decode(codec.encode_reply(reply)) == reply
-
-
-# --- parts that do not belong together ---------------------------------------------------------------------------
-
-
-def edit(name: str, **values: object) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        path = folder / name
-        path.write_text(json.dumps(json.loads(path.read_text()) | values))
-
-    return change
-
-
-def remove(*names: str) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        for name in names:
-            (folder / name).unlink()
-
-    return change
-
-
-BROKEN = {
-    "patch size": (edit("preprocessor_config.json", patch_size=8), "patch_size is 8, but the model's patch_size is"),
-    "merging": (edit("preprocessor_config.json", merge_size=4), "merge_size is 4, but the model's spatial_merge_size"),
-    "frames": (edit("preprocessor_config.json", temporal_patch_size=1), "temporal_patch_size is 1, but"),
-    "placeholder": (edit("config.json", image_token_id=3), "write 0 placeholders with the model's id for them, 3"),
-    "template": (remove("chat_template.jinja"), "no chat template"),
-    "processor": (remove("preprocessor_config.json"), "holds no preprocessor_config.json"),
-    "kind of processor": (
-        edit("preprocessor_config.json", image_processor_type="NobodysImageProcessor"), "NobodysImageProcessor",
-    ),
-    "damage": (lambda folder: (folder / "preprocessor_config.json").write_text("{"), "cannot be read"),
-    "no tokenizer": (remove("tokenizer.json", "tokenizer_config.json"), "take the tokenizer"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", BROKEN)
-def test_parts_that_do_not_belong_together_are_one_line_with_the_cure(folder, tmp_path, kind):
-    broken = tmp_path / "copy"
-    shutil.copytree(folder, broken)
-    change, says = BROKEN[kind]
-    change(broken)
-    with pytest.raises(ConfigError) as error:
-        Codec.load(broken)
-    said = str(error.value)
-    assert says in said and str(broken) in said and "of the model the weights are from" in said and "\n" not in said
-
-
-def test_a_tokenizer_of_another_family_is_refused(family, folder, corpus, tmp_path):
-    other = FAMILIES["GLM-4.1V" if family.name != "GLM-4.1V" else "Qwen3-VL"]
-    broken = tmp_path / "copy"
-    shutil.copytree(folder, broken)
-    tokenizer_of(other, corpus, size=650).save_pretrained(broken)
-    with pytest.raises(ConfigError, match="write 0 placeholders"):
-        Codec.load(broken)
-    tokenizer_of(family, corpus, size=900).save_pretrained(broken)
-    with pytest.raises(ConfigError, match="the tokenizer has .* tokens, but the model only"):
-        Codec.load(broken)

@@ -11,20 +11,22 @@ import importlib.util
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from conftest import free_port
 from model_families import FAMILIES, create
 from PIL import Image
+from ports import free_port
 
 from mobilerl.agent.prompts import DEFAULT_SYSTEM_PROMPTS
 from mobilerl.agent.server_check import connect
@@ -41,6 +43,8 @@ pytestmark = [
     pytest.mark.skipif(not PYTHON, reason="no vLLM: set MOBILERL_VLLM_PYTHON to an interpreter that has it"),
 ]
 START_S = 600
+TRIES = 2
+"""vLLM takes a port that is free and binds it later: beside other tests, another may have it by then."""
 STRINGS = ("--chat-template-content-format", "string")
 SETTINGS = {
     "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1",
@@ -50,37 +54,55 @@ SETTINGS = {
 
 @contextmanager
 def served(folder: Path, log: Path, *options: str) -> Iterator[str]:
-    port = free_port()
+    for _ in range(TRIES):
+        port = free_port()
+        process = _started(folder, port, log, options)
+        try:
+            if _answers(f"http://127.0.0.1:{port}/health", process):
+                yield f"http://127.0.0.1:{port}/v1"
+                return
+        finally:
+            _end(process)
+    pytest.fail(f"vLLM does not start: {_reason(log)}")
+
+
+def _started(folder: Path, port: int, log: Path, options: tuple[str, ...]) -> subprocess.Popen[bytes]:
     command = [
         PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--served-model-name", "tiny",
         "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager", "--max-model-len", "4096",
         "--max-num-seqs", "4", "--limit-mm-per-prompt", '{"image":2,"video":0}', "--skip-mm-profiling", *options,
     ]  # fmt: skip
-    with open(log, "wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, env=os.environ | SETTINGS)
-    try:
-        _wait(f"http://127.0.0.1:{port}/health", process, log)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.terminate()
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
+    with open(log, "ab") as out:
+        return subprocess.Popen(command, stdout=out, stderr=out, env=os.environ | SETTINGS, start_new_session=True)
 
 
-def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    import urllib.error
-    import urllib.request
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Its engine's process too, which an API server that is killed leaves behind."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(60)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
+
+def _answers(url: str, process: subprocess.Popen[bytes]) -> bool:
     until = time.monotonic() + START_S
     while time.monotonic() < until and process.poll() is None:
         try:
             urllib.request.urlopen(url, timeout=5).close()
-            return
-        except (urllib.error.URLError, OSError):
+            return True
+        except OSError:
             time.sleep(1)
-    pytest.fail(f"vLLM does not start: {log.read_text(errors='replace')[-2000:]}")
+    return False
+
+
+def _reason(log: Path) -> str:
+    """The end of what each of the server's processes wrote: the engine's reason stands far above the server's."""
+    lines: dict[str, list[str]] = {}
+    for line in log.read_text(errors="replace").splitlines():
+        lines.setdefault(line.partition(")")[0], []).append(line)
+    return "\n".join(line for of_one in lines.values() for line in of_one[-30:])
 
 
 @pytest.fixture(scope="module")

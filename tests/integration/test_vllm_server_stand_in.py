@@ -7,12 +7,12 @@ import base64
 import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from http_stand_in import Handler, Server
 
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks import suite
@@ -28,7 +28,7 @@ from mobilerl.setup import make_context, save_agent
 from sft.demonstrations import demonstrations
 from sft.samples import encode
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 NAMES = ("TodoDue", "ClockAlarmMissing", "MapsNoteDistance")
 AGENT = AgentSection(max_new_tokens=24)
 FLAGS = [f"--agent.{name}={'null' if value is None else value}" for name, value in AGENT.model_dump().items()]
@@ -36,24 +36,21 @@ SCREEN = ["--phone.width", "180", "--phone.height", "360"]
 STOP = "</answer>"
 
 
-class StandIn(ThreadingHTTPServer):
+class StandIn(Server):
     """Answers chat completions as vLLM documents them: greedy or sampled, with token ids and log-probabilities.
 
     The stop string ends a reply and is not in its text; the ids that came before it was complete are all there.
     """
 
-    daemon_threads = True
-
     def __init__(self, engine: LocalEngine, name: str) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
         self.engine, self.name = engine, name
         self.sent: list[dict[str, Any]] = []
         self.lock = threading.Lock()
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+        super().__init__(_Handler)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+        return f"{super().url}/v1"
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         images: list[bytes] = []
@@ -91,39 +88,19 @@ def _parts(content: Any, images: list[bytes]) -> Any:
     return made
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(Handler):
     server: StandIn
 
     def do_GET(self) -> None:
-        self._send({"object": "list", "data": [{"id": self.server.name, "object": "model"}]})
+        self.reply({"object": "list", "data": [{"id": self.server.name, "object": "model"}]})
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = self.body()
         if self.path == "/tokenize":
             codec = self.server.engine.codec
             tokens = codec.tokenizer.convert_ids_to_tokens(codec.encode(body["messages"], ()))
-            return self._send({"count": len(tokens), "token_strs": tokens})
-        return self._send(self.server.answer(body))
-
-    def _send(self, content: dict[str, Any]) -> None:
-        data = json.dumps(content).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+            return self.reply({"count": len(tokens), "token_strs": tokens})
+        return self.reply(self.server.answer(body))
 
 
 @pytest.fixture(scope="module")

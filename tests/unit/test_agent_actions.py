@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.base import Back, Enter, Finish, Home, Invalid, Launch, LongPress, Swipe, Tap, Type, Wait
-from mobilerl.agent.actions import format_reply, parse_reply, split_reply, swipe_from
+from mobilerl.agent.actions import format_reply, parse_reply, split_reply
 from mobilerl.agent.grammar import GrammarError, Mark, parse_call, quote
 from mobilerl.agent.screen import Element, Screen
+from mobilerl.agent.swipes import swipe_from
 
 W, H = 1080, 2400
 BUTTON = (100, 200, 301, 260)  # centre (200, 230)

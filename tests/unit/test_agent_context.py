@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -147,8 +148,23 @@ def test_text_cannot_forge_image_placeholders(layout):
 
 
 def test_a_turn_is_made_of_a_step():
-    step = Step(seen(0), Completion((1,), (2,), (-0.1,), 3, "reply"), (), "thought", Tap(1, 2))
-    assert Turn.of(step, SCREEN) == Turn(seen(0), "reply", "thought", Tap(1, 2), "tap Wi-Fi")
+    step = Step(seen(0), Completion((1,), (2,), (-0.1,), 3, "reply"), (), "thought", Tap(1, 2), note="no")
+    assert Turn.of(step, SCREEN) == Turn(seen(0), "reply", "thought", Tap(1, 2), "tap Wi-Fi", "no")
+
+
+@pytest.mark.parametrize("policy", [ContextPolicy(), ContextPolicy(**MARKS)])
+def test_an_action_that_was_not_carried_out_is_told_once_and_other_prompts_stay_as_they_are(policy):
+    note = "(not done: there is no app called 'X')"
+    plain = [turn(0), turn(1), turn(2)]
+    noted = [turn(0), replace(turn(1), note="there is no app called 'X'"), turn(2)]
+    (before, _), (after, _) = build(3, policy, history=plain), build(3, policy, history=noted)
+    assert len(before) == len(after)
+    changed = [(a, b) for a, b in zip(told(before), told(after), strict=True) if a != b]
+    # The chat layout tells of turn 2 twice: as text, and again with its screenshot.
+    assert len(changed) == (2 if policy.layout == "chat" else 1)
+    for (_, a), (_, b) in changed:
+        assert b.count(note) == 1 and b.replace(f"\n\n{note}", "").replace(f" {note}", "") == a
+    assert note not in str(build(2, policy, history=noted[:1])[0])
 
 
 @pytest.mark.parametrize("grounding", ["box", "point", "mark"])

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from envs.base import Finish, Swipe, Tap, Type
 from mobilerl.agent.actions import describe
-from mobilerl.agent.screen import HEADER, UNREADABLE, candidates, parse_screen
+from mobilerl.agent.candidates import candidates
+from mobilerl.agent.screen import HEADER, UNREADABLE, parse_screen
 
 W, H = 999, 1998  # 0-999 boxes are then (x, y / 2)
 

@@ -128,6 +128,16 @@ def test_the_last_round_ends_the_episode(tmp_path):
     assert len(read_trace(tmp_path / "t_1")) == 2
 
 
+def test_an_app_that_is_not_there_is_noted(tmp_path):
+    env = make(tmp_path)
+
+    async def play():
+        await env.reset(task(rounds=2))
+        return [(await env.step(Launch(name))).note for name in ("Settings", "Nonesuch")]
+
+    assert asyncio.run(play()) == ["", "there is no app called 'Nonesuch'"]
+
+
 def test_another_try_starts_from_an_empty_folder(tmp_path):
     env = make(tmp_path)
 

@@ -8,7 +8,10 @@ import json
 import os
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,13 +20,24 @@ from safetensors import SafetensorError
 
 from mobilerl import tiny
 from mobilerl.algorithms.replay import AdaptivePositiveReplay
-from mobilerl.config import AgentSection
+from mobilerl.config import AgentSection, CriticSection, DigirlSection
+from mobilerl.engines.base import EngineError
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.setup import read_agent
 from mobilerl.train import checkpoint
-from mobilerl.train.checkpoint import CheckpointError, latest, load_engine, load_replay, read_state, save
+from mobilerl.train.checkpoint import (
+    CheckpointError,
+    latest,
+    load_critic,
+    load_engine,
+    load_replay,
+    read_state,
+    save,
+)
+from mobilerl.train.critics.digirl import DigirlCritic
+from mobilerl.train.critics.features import Encoder
 
-STATE = {"elapsed_s": 1.5, "sampler": {"seen": 3}, "rng": checkpoint.rng_to_json(random.Random(3))}
+STATE = {"elapsed_s": 1.5, "env_steps": 7, "sampler": {"seen": 3}, "rng": checkpoint.rng_to_json(random.Random(3))}
 
 
 class FileEngine:
@@ -51,7 +65,7 @@ def make_replay(entries: int = 2) -> AdaptivePositiveReplay:
 
 def save_at(run_dir: Path, iteration: int, keep: int = 2, engine=None, replay=None) -> Path:
     engine = engine or FileEngine(iteration)
-    return save(run_dir, iteration, engine, AgentSection(), replay or make_replay(), STATE, keep)
+    return save(run_dir, iteration, engine, AgentSection(), replay or make_replay(), None, STATE, keep)
 
 
 def assert_whole(folder: Path, version: int) -> None:
@@ -80,7 +94,7 @@ def test_what_was_saved_comes_back(tmp_path):
 
 
 def test_a_run_without_replay_has_none_to_load(tmp_path):
-    folder = save(tmp_path, 1, FileEngine(1), AgentSection(), None, STATE, 2)
+    folder = save(tmp_path, 1, FileEngine(1), AgentSection(), None, None, STATE, 2)
     replay = AdaptivePositiveReplay(8, 8, 0.25)
     load_replay(folder, read_state(folder), replay)
     assert len(replay) == 0 and not (folder / checkpoint.REPLAY_FILE).exists()
@@ -142,6 +156,21 @@ def test_a_fault_at_any_write_leaves_the_checkpoint_before(tmp_path, monkeypatch
     assert failed > 15
 
 
+def test_every_file_is_put_on_disk_once_and_before_the_rename(tmp_path, monkeypatch):
+    synced: list[str] = []
+    real = os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")) or real(handle)
+    )
+    folder = save_at(tmp_path, 2)
+    *before, last = synced
+    assert last == str(folder.parent)
+    being_written = str(folder.with_name(f".{folder.name}.tmp"))
+    content = [folder, *folder.rglob("*")]
+    assert len(list((folder / "screens").iterdir())) == 2
+    assert sorted(before) == sorted(str(p).replace(str(folder), being_written) for p in content)
+
+
 @pytest.mark.parametrize(
     "fault",
     [
@@ -166,9 +195,10 @@ def test_what_the_system_said_is_dug_out_of_a_librarys_error(tmp_path):
         save_at(tmp_path, 2, engine=FileEngine(2, fault))
 
 
-def test_a_bug_is_not_taken_for_a_full_disk(tmp_path):
-    with pytest.raises(TypeError):
-        save_at(tmp_path, 2, engine=FileEngine(2, TypeError("not a disk's")))
+@pytest.mark.parametrize("fault", [TypeError("not a disk's"), EngineError("a worker of the engine ended")])
+def test_a_bug_or_a_dead_engine_is_not_taken_for_a_full_disk(tmp_path, fault):
+    with pytest.raises(type(fault), match=str(fault)):
+        save_at(tmp_path, 2, engine=FileEngine(2, fault))
     assert not list((tmp_path / "checkpoints").iterdir())
 
 
@@ -180,6 +210,18 @@ def test_the_newest_are_kept_and_leftovers_of_a_kill_go(tmp_path):
     assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["iter-000006", "iter-000008"]
     save_at(tmp_path, 10, keep=1)
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["iter-000010"]
+
+
+def test_a_file_that_a_killed_process_had_half_written_goes(tmp_path):
+    began = "import os\nos.replace = lambda *_: os._exit(9)\n"
+    for name in ("config.json", "trajectories/iter-000002.jsonl", "advantages/iter-000002.json", "screens/a.png"):
+        write = f"from pathlib import Path\nfrom mobilerl import atomic_files\n{began}"
+        write += f"atomic_files.write_atomic(Path({str(tmp_path / name)!r}), b'half')"
+        assert subprocess.run([sys.executable, "-c", write]).returncode == 9
+    (tmp_path / ".note.tmp").write_text("the user's")
+    assert len([p for p in tmp_path.rglob("*") if p.is_file()]) == 5
+    checkpoint.clean(tmp_path)
+    assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == [".note.tmp"]
 
 
 def test_unfinished_folders_are_no_checkpoints(tmp_path):
@@ -206,7 +248,17 @@ def real(tmp_path_factory):
     for p in engine.model.parameters():
         p.grad = torch.ones_like(p)
     engine.optimizer.step()
-    return base, save(run_dir, 2, engine, AgentSection(), make_replay(), STATE, 2)
+    return base, save(run_dir, 2, engine, AgentSection(), make_replay(), make_critic(), STATE, 2)
+
+
+def make_critic(hidden: int = 4) -> DigirlCritic:
+    """Its features are asked for nothing: only what it has learned is saved."""
+    return DigirlCritic(Encoder(SimpleNamespace(size=3)), CriticSection(hidden=hidden), DigirlSection())
+
+
+def test_a_critic_of_another_shape_is_refused(real):
+    with pytest.raises(CheckpointError, match=r"critic\.pt is damaged or foreign.*another shape"):
+        load_critic(real[1], make_critic(hidden=5))
 
 
 def cut(path: Path) -> None:
@@ -223,6 +275,7 @@ def load_all(base: Path, folder: Path) -> None:
     state = read_state(folder)
     load_engine(folder, LocalEngine(base, LocalSettings()))
     load_replay(folder, state, AdaptivePositiveReplay(8, 8, 0.25))
+    load_critic(folder, make_critic())
 
 
 DAMAGED = {
@@ -230,6 +283,7 @@ DAMAGED = {
     "config.json": "config.json|the model's files",
     "trainer.pt": "trainer.pt",
     "replay.jsonl": "replay.jsonl",
+    "critic.pt": "critic.pt",
     "state.json": "state.json",
 }
 
@@ -283,7 +337,7 @@ def test_trainer_state_is_never_unpickled(real, tmp_path):
     [
         ("[1, 2]", "another version of mobilerl"),
         ('{"schema": 99}', "another version of mobilerl"),
-        ('{"schema": 1, "iteration": 2}', "lacks elapsed_s, files, replay, rng, sampler"),
+        ('{"schema": 1, "iteration": 2}', "lacks elapsed_s, env_steps, files, replay, rng, sampler"),
         ('{"schema": 1, "iter', "cannot be read"),
         ("", "cannot be read"),
     ],

@@ -1,14 +1,16 @@
 import errno
 import json
 import shutil
+import signal
+import socket
 
 import pytest
 
 from mobilerl import cli
 from mobilerl.cli import main
-from mobilerl.commands import doctor
 from mobilerl.eval.run import evaluate
 from mobilerl.setup import save_agent
+from mobilerl.train.interrupt import Stopped
 
 
 def error_of(capsys, *words) -> str:
@@ -35,7 +37,11 @@ def checkpoint(tmp_path_factory):
         (("train", "--run-dir", "{dir}/r", "--collect.group_size", "1"), "collect.group_size"),
         (("train", "--run-dir", "{dir}/r", "--model", "{dir}/nix"), "there is no checkpoint folder"),
         (("train", "--run-dir", "{dir}/r", "--config", "{dir}/nix.toml"), "there is no recipe"),
-        (("train", "--run-dir", "{dir}/r", "--resume"), "no run to resume"),
+        (("train", "--run-dir", "{dir}/r"), "--model is missing"),
+        (("train", "--run-dir", "/proc/version", "--model", "m"), "is a file; choose another --run-dir"),
+        (("sft", "--run-dir", "/proc/version/r"), "is a file; choose another --run-dir"),
+        (("train", "--run-dir", "{dir}/r", "--model", "m", "--tasks.templates", "Nix"), "no training template 'Nix'"),
+        (("train", "--run-dir", "{dir}/r", "--model", "m", "--resume"), "no run to resume"),
         (("sft", "--run-dir", "{dir}/r", "--sft.learning_rate", "-1"), "sft.learning_rate"),
         (("eval", "sim", "--out", "{dir}"), "--model DIR"),
         (("eval", "sim", "--agent", "expert"), "--out DIR is missing"),
@@ -46,11 +52,21 @@ def checkpoint(tmp_path_factory):
         (("eval", "sim", "--agent", "noop", "--trials", "0", "--out", "{dir}"), "--trials is 0"),
         (("eval", "sim", "--agent", "noop", "--compare", "{dir}/x.json", "--out", "{dir}"), "no such results.json"),
         (("view", "{dir}/nix"), "no such run directory"),
+        (("phone", "serve", "--authorized-keys", "{dir}/nix"), "nix: No such file or directory"),
         (("bench", "phone", "--steps", "0"), "--steps is 0"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(words, says, tmp_path, capsys):
     assert says in error_of(capsys, *(w.format(dir=tmp_path) for w in words))
+
+
+def test_a_port_that_is_taken_is_named_with_the_flag_that_mends_it(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = error_of(capsys, "phone", "serve", "--port", str(port), "--count", "2")
+        assert f"{port})" in said and f"choose another --port (2 phones take {port} to {port + 1})" in said
+        said = error_of(capsys, "phone", "serve", "--port", str(port - 9), "--console-port", str(port))
+        assert said.strip().endswith("choose another --port or --console-port")
 
 
 @pytest.mark.parametrize("words", [(), ("fly",), ("eval", "sim", "--agent", "ghost"), ("view", "x", "--stray")])
@@ -104,8 +120,36 @@ def test_agent_settings_come_from_the_checkpoint_and_the_command_line_wins(check
     assert (protocol["agent.max_new_tokens"], protocol["agent.max_invalid"]) == (3, 1)
 
 
-def _fail(error):
-    def run(args, settings):
+@pytest.mark.parametrize(
+    "words", [("fly",), ("train",), ("train", "--run-dir"), ("view", "x", "--stray"), ("sft", "--stage", "3")]
+)
+def test_usage_errors_are_one_line_with_the_way_to_help(words, capsys):
+    with pytest.raises(SystemExit):
+        main(words)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("mobilerl") and lines[0].endswith("--help")
+
+
+def test_a_misspelt_command_or_choice_is_guessed(capsys):
+    for words, says in ((("tarin",), "did you mean 'train'?"), (("fleet", "statsu"), "did you mean 'status'?")):
+        with pytest.raises(SystemExit):
+            main(words)
+        assert says in capsys.readouterr().err
+
+
+def test_a_mistake_that_can_be_known_leaves_no_run_behind(tmp_path, checkpoint, capsys):
+    """Else the same command without the mistake would be told that the directory already holds a run."""
+    run = tmp_path / "run"
+    words = ["train", "--run-dir", str(run), "--model", str(checkpoint)]
+    for wrong in (["--tasks.templates", "Nix"], ["--fleet.type", "adb", "--fleet.serials", '["a b"]']):
+        assert main([*words, *wrong]) == 2
+        assert not run.exists()
+    capsys.readouterr()
+
+
+def _fail(error, arguments=2):
+    def run(*given):
+        assert len(given) == arguments
         raise error
 
     return run
@@ -114,7 +158,8 @@ def _fail(error):
 @pytest.mark.parametrize(
     ("error", "code", "says"),
     [
-        (KeyboardInterrupt(), 130, "stopped; go on with --resume"),
+        (KeyboardInterrupt(), 130, "stopped"),
+        (Stopped(signal.SIGTERM, "iteration 3 is saved"), 143, "iteration 3 is saved"),
         (OSError(errno.ENOSPC, "No space left on device", "/runs/a"), 2, "the disk is full (/runs/a); make room"),
         (KeyError("no task template is called 'Nix'"), 2, "mobilerl: error: no task template is called 'Nix'"),
         (ValueError("two\nlines"), 2, "mobilerl: error: two lines"),
@@ -135,23 +180,32 @@ def test_debug_shows_the_traceback_and_bugs_always_do(monkeypatch, tmp_path):
         main(["train", "--run-dir", str(tmp_path)])
 
 
-def test_doctor_fails_only_for_what_the_local_run_needs(monkeypatch, capsys):
-    ok = doctor.Finding("torch", True, True, "2.13.0")
-    optional = doctor.Finding("adb", False, False, "not found", "apt-get install -y adb")
-    needed = doctor.Finding("transformers", False, True, "not installed", "pip install 'mobilerl[local]'")
-    monkeypatch.setattr(doctor, "examine", lambda: [ok, optional])
-    assert main(["doctor"]) == 0
-    monkeypatch.setattr(doctor, "examine", lambda: [ok, optional, needed])
-    assert main(["doctor"]) == 1
-    said = capsys.readouterr().out
-    assert "pip install 'mobilerl[local]'" in said and "missing for training on this machine: transformers" in said
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (KeyboardInterrupt(), 130, "stopped"),
+        (Stopped(signal.SIGTERM, "iteration 3 is saved"), 143, "iteration 3 is saved"),
+    ],
+)
+def test_a_stopped_run_says_the_command_that_goes_on(monkeypatch, capsys, tmp_path, error, code, says, begun):
+    """Before the run directory is claimed there is nothing to resume."""
+    run = tmp_path / "my run"
+    monkeypatch.setattr("mobilerl.train.online.train", _fail(error, 3))
+    if begun:
+        run.mkdir()
+        (run / "config.json").touch()
+    assert main(["train", "--run-dir", str(run), "--model", "m"]) == code
+    resume = " --resume" if begun else ""
+    wanted = f"{says}; go on with\n  mobilerl train --run-dir '{run}' --model m{resume}"
+    assert capsys.readouterr().err.strip() == wanted
 
 
-def test_doctor_compares_versions_by_number():
-    assert doctor._package("pytest", "8.4", "cure").ok
-    old = doctor._package("pytest", "1000.0", "cure")
-    assert not old.ok and "older than 1000.0" in old.detail and old.cure == "cure"
-    assert not doctor._package("no-such-package", "1", "cure").ok
+def test_a_stopped_warm_up_says_what_is_kept(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("sft.run.run", _fail(KeyboardInterrupt(), 3))
+    assert main(["sft", "--run-dir", str(tmp_path)]) == 130
+    said = capsys.readouterr().err
+    assert "finished stages are kept" in said and f"go on with\n  mobilerl sft --run-dir {tmp_path}" in said
 
 
 def test_view_and_bench(tmp_path, capsys):

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from mobilerl.config import ConfigError, Recipe, load_recipe, read_saved, save_recipe
+from mobilerl.config.reading import claim
 
 RECIPES = ("recipes/sft.toml", "recipes/adagrpo.toml")
 
@@ -38,11 +39,13 @@ def test_command_line_wins_over_file_and_file_over_default(tmp_path):
     ("flags", "says"),
     [
         (["--train.sede", "1"], "did you mean 'train.seed'"),
-        (["--collect.group_size", "1"], "collect.group_size: Input should be greater than or equal to 2"),
+        (["--collect.group_size", "1"], "at least two episodes: set collect.group_size"),
         (["--agent.screenshots", "two"], "agent.screenshots: Input should be a valid integer"),
         (["--phone.popup_rate", "1.5"], "phone.popup_rate: Input should be less than or equal to 1"),
         (["--agent.screen_style", "none"], 'agent.grounding = "mark" needs agent.screen_style = "marks"'),
-        (["--collect.workers", "2", "--collect.max_staleness", "1"], "set collect.max_staleness = 0"),
+        (["--collect.workers", "2", "--collect.max_staleness", "1"], "set algorithm.credit.max_refills = 0"),
+        (["--algorithm.critic.type", "digirl"], 'algorithm.credit.type = "values" and algorithm.critic.type belong'),
+        (["--algorithm.replay.type", "prioritized"], 'set it'),
         (["--train.seed"], "--train.seed: expected one argument"),
         (["stray"], "stray"),
     ],
@@ -78,6 +81,20 @@ def test_saved_recipe_reads_back_equal(tmp_path):
     recipe = load_recipe(None, ["--train.seed", "5", "--agent.history_steps", "4"])
     save_recipe(recipe, tmp_path / "config.json")
     assert read_saved(tmp_path / "config.json") == recipe
+
+
+def test_a_run_directory_belongs_to_its_recipe(tmp_path):
+    run_dir = tmp_path / "runs" / "mine"
+    claim(load_recipe(None), run_dir)
+    claim(load_recipe(None, ["--train.iterations", "9"]), run_dir, may_change=["train.iterations"])
+    assert read_saved(run_dir / "config.json").train.iterations == 9
+    other = load_recipe(None, ["--algorithm.replay.gamma", "0.5", "--train.iterations", "8", "--model", "elsewhere"])
+    with pytest.raises(ConfigError, match=r"another recipe \(model, algorithm.replay.gamma differ\): .*mine/config"):
+        claim(other, run_dir, may_change=["train.iterations"])
+    many = [w for name in ("seed", "passes", "mini_batch", "iterations") for w in (f"--train.{name}", "3")]
+    with pytest.raises(ConfigError, match=r"\(model, sft.seed, train.iterations, train.mini_batch and 2 more differ\)"):
+        claim(load_recipe(None, [*many, "--model", "elsewhere", "--sft.seed", "4"]), run_dir)
+    assert read_saved(run_dir / "config.json").model == "", "a refused recipe claims nothing"
 
 
 def test_damaged_or_foreign_saved_recipe(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from scripted_env import ScriptedActor, ScriptedEnv, make_task, run
 
@@ -35,6 +37,25 @@ def test_finish_ends_an_episode():
     assert (trajectory.id, trajectory.device_id, trajectory.error) == ("e-00", "d0", "")
     assert set(trajectory.steps[0].timings) == {"policy", "act"}
     assert trajectory.wall_s > 0
+
+
+def test_what_a_device_did_not_do_is_kept_and_told_at_the_next_step_only():
+    class Refusing(ScriptedEnv):
+        async def step(self, action):
+            result = await super().step(action)
+            return replace(result, note="no such app" if isinstance(action, Back) else "")
+
+    told = []
+
+    class Reading(ScriptedActor):
+        async def decide(self, task, turns, *rest):
+            told.append([turn.note for turn in turns])
+            return await super().decide(task, turns, *rest)
+
+    actions = (Tap(1, 1), Back(), Finish("done"))
+    trajectory = play(env=Refusing(), actor=Reading(actions))
+    assert [s.note for s in trajectory.steps] == ["", "no such app", ""]
+    assert told == [[], [""], ["", "no such app"]]
 
 
 def test_the_budget_ends_an_episode():

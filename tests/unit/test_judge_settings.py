@@ -5,11 +5,10 @@ from email.utils import format_datetime
 
 import pytest
 
-from mobilerl.config import ConfigError, validate
+from mobilerl.config import ConfigError, JudgeSection, validate
 from mobilerl.judge.cache import ReplyCache, reply_key
 from mobilerl.judge.judge import Judge
 from mobilerl.judge.pace import retry_after
-from mobilerl.judge.settings import JudgeSection
 
 URL = {"url": "http://127.0.0.1:1/v1", "model": "m"}
 
@@ -49,7 +48,7 @@ def test_processes_share_the_limits():
 
 
 def test_settings_and_scorer_load_without_the_client_library():
-    code = "import sys, mobilerl.judge.settings, mobilerl.judge.scorer; print({'openai', 'torch'} & set(sys.modules))"
+    code = "import sys, mobilerl.config.judge, mobilerl.judge.scorer; print({'openai', 'torch'} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
 
 

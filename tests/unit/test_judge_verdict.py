@@ -99,3 +99,8 @@ def test_votes_that_cannot_change_the_verdict_are_not_asked_for():
     assert poll([True, True, True, False, False], 5, "majority") == (True, 3)
     assert poll([False, False, True], 3, "majority") == (False, 2)
     assert poll([None, None, True], 3, "majority") == (None, 2)
+
+
+@pytest.mark.parametrize("reply", ["Status: s</answer>uccess", "Status: suc*cess", "Sta`tus: success"])
+def test_a_word_cut_in_two_is_no_verdict(reply):
+    assert read_verdict(reply).success is None

@@ -21,16 +21,9 @@ from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.sampler import length_batches, sample
 from mobilerl.records import Batch, Completion, Row
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 CORPUS = ("Open the Settings app and turn on Wi-Fi", "notes alarm milk hello History app Tap")
 TEXTS = ("Open Settings", "turn on Wi-Fi and open the notes app", "milk", "hello 12 345 milk milk notes", "Tap <3>")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mobilerl.algorithms.losses import aggregation_weights, clipped_policy_loss, kl_k3, merge_metrics
+from mobilerl.algorithms.losses import aggregation_weights, clipped_policy_loss, kl_k3
+from mobilerl.engines.scoring import add_metrics
 
 torch.set_num_threads(1)
 
@@ -32,6 +33,10 @@ def random_batch(seed, n_rows=6, length=5):
         "mask": (torch.rand(n_rows, length, generator=g) < 0.7).index_fill(1, torch.tensor([0]), True),
         "trajectory": torch.randint(-1, 2, (n_rows,), generator=g),
     }
+
+
+def numbers(metrics):
+    return {name: value.item() for name, value in metrics.items()}
 
 
 # --- aggregation ---------------------------------------------------------------------------------------------------
@@ -146,16 +151,16 @@ def test_micro_batches_add_up_exactly(agg, sizes):
 
     weights = aggregation_weights(b["mask"], agg, b["trajectory"])
     logp = whole_logp.detach().clone().requires_grad_()
-    total, parts = 0.0, []
+    total, added = 0.0, {}
     for chunk in torch.arange(6).split(sizes):
         part = {name: column[chunk] for name, column in b.items()}
         loss, metrics = clipped_policy_loss(logp[chunk], **part, is_cap=1.3, weights=weights[chunk])
         loss.backward()
         total += loss.item()
-        parts.append(metrics)
+        add_metrics(added, metrics)
     assert total == pytest.approx(whole.item(), rel=1e-12)
     torch.testing.assert_close(logp.grad, whole_logp.grad, rtol=1e-12, atol=0)
-    assert merge_metrics(parts) == pytest.approx({name: value.item() for name, value in whole_metrics.items()})
+    assert added == pytest.approx(numbers(whole_metrics))
 
 
 def test_a_replayed_row_beyond_the_clip_has_no_gradient():
@@ -188,7 +193,7 @@ def test_padding_may_hold_anything():
         b[name] = b[name].masked_fill(~b["mask"], garbage)
     b["logp"].requires_grad_()
     loss, metrics = clipped_policy_loss(**b, is_cap=2.0)
-    assert (loss.item(), merge_metrics([metrics])) == (clean.item(), merge_metrics([clean_metrics]))
+    assert (loss.item(), numbers(metrics)) == (clean.item(), numbers(clean_metrics))
     loss.backward()
     assert torch.isfinite(b["logp"].grad).all()
     assert not b["logp"].grad[~b["mask"]].any()
@@ -208,7 +213,7 @@ def test_an_absurd_log_ratio_stays_finite():
     loss, metrics = clipped_policy_loss(logp, old, torch.zeros(1), torch.ones(1, 2), rollout_logp=logp, is_cap=2.0)
     loss.backward()
     assert loss.item() == 0.0
-    assert all(math.isfinite(value) for value in merge_metrics([metrics]).values())
+    assert all(math.isfinite(value) for value in numbers(metrics).values())
     assert torch.isfinite(logp.grad).all()
 
 
@@ -217,7 +222,7 @@ def test_an_empty_micro_batch_costs_nothing():
     loss, metrics = clipped_policy_loss(logp, old, torch.ones(1), mask * 0, weights=torch.zeros(1, 2))
     loss.backward()
     assert loss.item() == 0.0
-    assert set(merge_metrics([metrics]).values()) == {0.0}
+    assert set(numbers(metrics).values()) == {0.0}
 
 
 def test_bad_input_names_the_argument():

@@ -7,7 +7,7 @@ import torch
 
 from mobilerl.config import LossSection
 from mobilerl.engines.base import MicroBatch
-from mobilerl.train.objectives import PROB_DIFF, clipped, with_prob_diff
+from mobilerl.train.objectives import PROB_DIFF, clipped, make_objective, with_prob_diff
 
 
 def micro(logp, old=None, rollout=None, ref=None, advantage=(1.0, -1.0), replayed=(False, False)) -> MicroBatch:
@@ -66,3 +66,16 @@ def test_the_gap_to_the_rollout_counts_fresh_tokens_only():
     for replayed, wanted in (((False, False), gaps[1]), ((False, True), gaps[0]), ((True, True), 0.0)):
         _, metrics = objective(micro(**numbers, replayed=replayed))
         assert metrics[PROB_DIFF].item() == pytest.approx(wanted, abs=1e-7)
+
+
+def test_aride_weighs_an_action_by_its_whole_ratio():
+    # Row 1: log ratio 0.5 + 0.5 - 1.2 = -0.2 of two tokens; row 2: 0.3, capped at 1. Advantages 2 and -1, weights 1/3.
+    batch = micro([[-1.0, -2.0], [0.0, -0.5]], rollout=[[-1.5, -1.3], [0.0, -0.8]], advantage=(2.0, -1.0))
+    loss, metrics = make_objective(LossSection(type="aride", entropy_coef=0.3))(batch)
+    rho = math.exp(-0.2)
+    assert loss.item() == pytest.approx((2 * rho * 3.0 - 0.5 - 0.3 * (3.0 + 0.5)) / 3)
+    assert metrics["ratio_max"].item() == pytest.approx(math.exp(0.3))
+    loss.backward()
+    bonus = 0.3
+    assert batch.logp.grad[0].tolist() == pytest.approx([(-2 * rho + bonus) / 3] * 2)
+    assert batch.logp.grad[1, 1].item() == pytest.approx((1 + bonus) / 3)

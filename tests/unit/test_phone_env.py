@@ -78,14 +78,17 @@ def test_the_right_state_without_finish_earns_nothing():
 
 
 def test_invalid_and_unknown_apps_cost_a_step_and_change_nothing():
-    async def run() -> list[Observation]:
+    async def run() -> tuple[list[Observation], list[str]]:
         env = PhoneEnv(screenshots=False)
-        seen = [await env.reset(make_task("NotesRead", 1))]
-        for action in (Invalid("no call"), Launch("Nothing")):
-            seen.append((await env.step(action)).observation)
-        return seen
+        seen, notes = [await env.reset(make_task("NotesRead", 1))], []
+        for action in (Invalid("no call"), Launch("Nothing"), Launch("Notes")):
+            result = await env.step(action)
+            seen.append(result.observation)
+            notes.append(result.note)
+        return seen[:-1], notes
 
-    first, *others = asyncio.run(run())
+    (first, *others), notes = asyncio.run(run())
+    assert notes == ["", "there is no app called 'Nothing'", ""]
     assert [replace(o, step=0) for o in others] == [first, first]
     assert [o.step for o in others] == [1, 2]
 
@@ -107,7 +110,7 @@ def test_a_failing_setup_is_an_infrastructure_error(monkeypatch):
 
 def test_the_benchmark_measures_all_ways():
     rates = measure(steps=5)
-    assert len(rates) == 3 and all(rate > 0 for rate in rates.values())
+    assert len(rates) == 6 and all(rate > 0 for rate in rates.values())
 
 
 def test_popups_are_survived_and_seen():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scripted_env import ScriptedActor, ScriptedEnv, make_task, run
 
 from envs.base import Health, InfraError
-from envs.pool import DevicePool, PoolSettings
+from envs.pool import DevicePool, FixedDevices, PoolSettings
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings
 
@@ -155,7 +155,25 @@ def test_a_device_for_one_episode_is_replaced_without_counting_as_a_failure():
     groups, counts = run(main())
     devices = [t.device_id for g in groups for t in g.trajectories]
     assert len(devices) == len(set(devices)) == 12
-    assert counts["failures"] == 0 and not provider.alive
+    assert counts["failures"] == counts["replaced"] == 0 and counts["renewed"] >= 12 - 3 and not provider.alive
+
+
+def test_a_device_for_one_episode_that_failed_in_it_counts_as_replaced():
+    provider = ScriptedProvider(lambda where, device: "infra" if where == "used up" else "ok")
+
+    async def main():
+        pool = DevicePool(provider, options(1))
+        await pool.start()
+        for error in ("", "black screen", ""):
+            await until(lambda: pool.status()["ready"] == 1)
+            pool.give_back(pool.take(), error)
+        await until(lambda: pool.status()["ready"] == 1)
+        status = pool.status()
+        await pool.close()
+        return status
+
+    status = run(main())
+    assert (status["created"], status["renewed"], status["replaced"], status["failures"]) == (4, 2, 1, 1)
 
 
 def test_a_device_that_dies_while_it_waits_is_replaced_before_it_is_leased():
@@ -181,7 +199,7 @@ def test_what_cannot_start_is_said_at_once_and_leaves_nothing():
             pool = DevicePool(provider, options(3))
             with pytest.raises(InfraError, match="open failed|no device of 3 starts"):
                 await pool.start()
-            return pool
+            await pool.close()  # as a collector does once more
 
         run(main())
         assert not provider.alive
@@ -251,3 +269,39 @@ def test_whatever_fails_leases_are_exclusive_and_every_device_is_destroyed(seed,
         assert "starts" in str(error)
     assert not provider.alive
     assert provider.most <= leases + spares
+
+
+def test_a_report_says_where_the_time_of_every_place_went_and_what_failed():
+    sick = {"d1.0"}
+    provider = ScriptedProvider(lambda where, device: "infra" if where == "refresh" and device in sick else "ok")
+
+    async def main():
+        pool = DevicePool(provider, options(2, quarantine_s=0.01))
+        await pool.start()
+        await until(lambda: pool.status()["ready"] == 2)
+        for env in (pool.take(), pool.take()):
+            await asyncio.sleep(0.02)
+            pool.give_back(env)
+        await until(lambda: pool.status()["ready"] == 2)
+        zero, one = pool.report()
+        await pool.close()
+        return zero, one
+
+    zero, one = run(main())
+    assert (zero.place, zero.device_id, zero.state, zero.faults, zero.reason) == ("0", "d0.0", "ready", 0, "")
+    assert (one.place, one.device_id, one.faults, one.reason) == ("1", "d1.1", 1, "d1.0: refresh failed")
+    assert zero.seconds["leased"] >= 0.02 and one.seconds["leased"] >= 0.02
+    assert set(one.seconds) >= {"starting", "ready", "leased", "refreshing"}
+
+
+def test_fixed_devices_report_their_leases_and_faults():
+    devices = FixedDevices([ScriptedEnv("a"), ScriptedEnv("b")])
+    env = devices.take()
+    before = {report.place: report for report in devices.report()}
+    devices.give_back(env, "black screen")
+    devices.give_back(devices.take(["b"]), "offline")
+    after = {report.place: report for report in devices.report()}
+    assert (before["a"].state, after["a"].state, after["b"].state) == ("leased", "ready", "ready")
+    assert (after["a"].faults, after["a"].reason) == (2, "offline")
+    assert (after["b"].faults, after["b"].reason) == (0, "")
+    assert after["a"].seconds["leased"] > 0 and "leased" not in after["b"].seconds

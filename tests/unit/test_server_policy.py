@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
-import json
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from model_server import (  # noqa: F401 - a fixture among them
+    ASKED,
+    REPLY,
+    VLLM_FIELDS,
+    act,
+    completion,
+    like_vllm,
+    stand_in_fixture,
+    strict,
+)
 from PIL import Image
 
 from mobilerl.agent import server as server_module
@@ -21,116 +27,6 @@ from mobilerl.agent.server import Dialect, ServerPolicy
 from mobilerl.agent.server_check import connect
 from mobilerl.config import ConfigError
 from mobilerl.engines.base import Sampling
-
-OPENAI_FIELDS = {"model", "messages", "temperature", "max_tokens", "max_completion_tokens", "stop", "logprobs", "top_p"}
-VLLM_FIELDS = {"return_token_ids", "top_k", "min_p", "repetition_penalty"}
-REPLY = '<think>so</think><answer>do(action="Back")'
-ASKED = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
-
-
-class StandIn(ThreadingHTTPServer):
-    """Answers as `answer(body)` says: a dict is a chat completion, a number a status, a str a body as it is."""
-
-    daemon_threads = True
-
-    def __init__(self, answer: Callable[[dict[str, Any]], Any], models: Any = ("vlm",)) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.answer, self.models = answer, models
-        self.bodies: list[dict[str, Any]] = []
-        self.keys: list[str] = []
-        self.headers: dict[str, str] = {}
-        self.prompt: list[str] | None = None
-        """What /tokenize says of a prompt; None: there is no such page."""
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: StandIn
-
-    def do_GET(self) -> None:
-        models = self.server.models
-        if self.path != "/v1/models" or isinstance(models, int):
-            self._send(models if isinstance(models, int) else 404, {"error": {"message": "no such page"}})
-        elif isinstance(models, str):
-            self._send(200, models)
-        else:
-            self._send(200, {"object": "list", "data": [{"id": name, "object": "model"} for name in models]})
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if self.path == "/tokenize" and self.server.prompt is not None:
-            return self._send(200, {"count": 1, "token_strs": self.server.prompt})
-        if self.path == "/tokenize":
-            return self._send(404, {"detail": "Not Found"})
-        self.server.bodies.append(body)
-        self.server.keys.append(self.headers["authorization"])
-        if self.path != "/v1/chat/completions":
-            return self._send(404, {"error": {"message": "no such page"}})
-        answer = self.server.answer(body)
-        if isinstance(answer, int):
-            return self._send(answer, {"error": {"message": f"status {answer}"}})
-        if isinstance(answer, tuple):
-            return self._send(answer[0], {"error": {"message": answer[1]}})
-        return self._send(200, answer)
-
-    def _send(self, status: int, content: Any) -> None:
-        data = (content if isinstance(content, str) else json.dumps(content)).encode()
-        self.send_response(status)
-        self.send_header("content-type", "text/html" if isinstance(content, str) else "application/json")
-        self.send_header("content-length", str(len(data)))
-        for name, value in self.server.headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-def completion(text: str | None = REPLY, ids: tuple[int, ...] = (), logprobs: tuple[float, ...] = (), **message: Any):
-    choice: dict[str, Any] = {"index": 0, "finish_reason": message.pop("finish_reason", "stop"),
-                              "message": {"role": "assistant", "content": text, **message}}  # fmt: skip
-    if ids:
-        choice["token_ids"] = list(ids)
-    if logprobs:
-        choice["logprobs"] = {"content": [{"token": "x", "logprob": p, "top_logprobs": []} for p in logprobs]}
-    reply = {"id": "1", "object": "chat.completion", "created": 0, "model": "vlm", "choices": [choice]}
-    return reply | ({"prompt_token_ids": [7, 8, 9]} if ids else {})
-
-
-def like_vllm(body: dict[str, Any]) -> Any:
-    if body.get("return_token_ids"):
-        return completion(ids=(5, 6), logprobs=(-0.5, -0.25) if body.get("logprobs") else ())
-    return completion(logprobs=(-0.5, -0.25) if body.get("logprobs") else ())
-
-
-def strict(*refused: str) -> Callable[[dict[str, Any]], Any]:
-    """As OpenAI's own endpoint: a field it does not know is an error; so are those named."""
-
-    def answer(body: dict[str, Any]) -> Any:
-        wrong = [name for name in body if name not in OPENAI_FIELDS or name in refused]
-        return (400, f"Unrecognized request argument supplied: {wrong[0]}") if wrong else like_vllm(body)
-
-    return answer
-
-
-@pytest.fixture
-def stand_in() -> Iterator[Callable[..., StandIn]]:
-    made: list[StandIn] = []
-
-    def make(answer: Callable[[dict[str, Any]], Any] = like_vllm, **options: Any) -> StandIn:
-        made.append(StandIn(answer, **options))
-        return made[-1]
-
-    yield make
-    for server in made:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.fixture(autouse=True)
@@ -148,16 +44,6 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(server_module.asyncio, "sleep", sleep)
     return taken
-
-
-def act(policy: ServerPolicy, messages=ASKED, images=(), temperature: float = 1.0):
-    async def once():
-        try:
-            return await policy.act(messages, images, Sampling(temperature, 32))
-        finally:
-            await policy.close()
-
-    return asyncio.run(once())
 
 
 def png(width: int = 40, height: int = 90, shade: int = 100) -> bytes:
@@ -271,75 +157,6 @@ def test_pictures_that_are_too_large_are_made_smaller():
     assert shrunk(png(40, 90), 3600) == png(40, 90)
     (sent,) = with_images([{"role": "user", "content": [{"type": "image"}]}], [png(400, 900)], 10_000)
     assert base64.b64decode(sent["content"][0]["image_url"]["url"].split(",")[1]) == small
-
-
-# --- at the start ------------------------------------------------------------------------------------------------
-
-
-def one_line(*arguments: Any, **options: Any) -> str:
-    with pytest.raises(ConfigError) as error:
-        connect(*arguments, **options)
-    assert "\n" not in str(error.value)
-    return str(error.value)
-
-
-def test_an_address_where_nobody_answers(monkeypatch):
-    said = one_line("http://127.0.0.1:9/v1", "vlm")
-    assert said.startswith("http://127.0.0.1:9/v1 cannot be reached") and "start the model server" in said
-
-
-def test_a_model_the_server_does_not_have(stand_in):
-    server = stand_in(models=("a", "b"))
-    assert one_line(server.url, "vlm") == f"{server.url} has no model 'vlm'; it has a, b"
-    assert one_line(server.url, None) == f"--model-name is missing; {server.url} has a, b"
-    assert "--model-name is missing" in one_line("http://127.0.0.1:9/v1", None)
-    assert not server.bodies
-
-
-@pytest.mark.parametrize("models", ["<html>hello</html>", '{"data": 3}', 404])
-def test_a_server_that_is_no_model_server(stand_in, models):
-    said = one_line(stand_in(lambda body: 404, models=models).url, "vlm")
-    assert "is no OpenAI-compatible server" in said and "/v1" in said
-
-
-def test_a_page_instead_of_a_completion(stand_in):
-    said = one_line(stand_in(lambda body: "<html>hello</html>").url, "vlm")
-    assert "is no OpenAI-compatible server" in said and "not a chat completion" in said
-
-
-def test_a_server_that_lists_no_models_is_tried(stand_in):
-    assert act(connect(stand_in(models=404).url, "vlm")).token_ids == (5, 6)
-
-
-@pytest.mark.parametrize("status", [401, 403])
-def test_a_server_that_wants_a_key(stand_in, status):
-    assert "OPENAI_API_KEY" in one_line(stand_in(models=status).url, "vlm")
-    assert "OPENAI_API_KEY" in one_line(stand_in(lambda body: status).url, "vlm")
-
-
-def test_a_model_that_takes_no_pictures_or_fewer(stand_in):
-    def one_at_most(body: dict[str, Any]) -> Any:
-        count = sum(part["type"] == "image_url" for part in body["messages"][0]["content"])
-        return (400, "At most 1 image(s) may be provided in one prompt.") if count > 1 else like_vllm(body)
-
-    server = stand_in(one_at_most)
-    said = one_line(server.url, "vlm", images=2)
-    assert "a prompt with 2 pictures" in said and "At most 1 image(s)" in said and "--limit-mm-per-prompt" in said
-    assert connect(server.url, "vlm", images=1).dialect.token_ids
-
-
-def test_a_template_that_prints_lists(stand_in):
-    """Token strings as vLLM's /tokenize gave them for GLM-4.1V's published template, and for one that is right."""
-    server = stand_in()
-    server.prompt = ["[gMASK]", "<|system|>", "Ċ", "[", "{", "'", "t", "ype", "'", ":", "Ġ'", "text", "'", "<|user|>"]
-    assert "--chat-template-content-format string" in one_line(server.url, "vlm")
-    server.prompt = ["[gMASK]", "<|system|>", "Ċ", "a", "<|user|>", "Ċ", "b"]
-    assert connect(server.url, "vlm").dialect.token_ids
-
-
-def test_a_server_that_breaks_at_the_first_request(stand_in, monkeypatch):
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
-    assert "answered 500" in one_line(stand_in(lambda body: 500).url, "vlm")
 
 
 # --- while playing -----------------------------------------------------------------------------------------------

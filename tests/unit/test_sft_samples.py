@@ -19,9 +19,9 @@ from mobilerl.agent.actions import parse_reply
 from mobilerl.agent.context import ContextPolicy
 from mobilerl.config import Recipe
 from mobilerl.engines.codec import Codec
+from sft.data import Data, undisturbed_phone
 from sft.demonstrations import demonstrate, demonstrations, single_steps
 from sft.reasoning import same_action
-from sft.run import WarmUp
 from sft.samples import Sample, encode, encode_all
 from sft.trainer import IGNORE, LengthBatches, collate
 
@@ -99,18 +99,18 @@ def test_single_steps_name_one_element_and_mean_it(steps):
     [("MusicPause", suite.HELD_OUT_SEEDS), ("MusicAddToPlaylist", 0)],
 )
 def test_a_held_out_instance_cannot_get_into_the_demonstrations(tmp_path, monkeypatch, name, seed):
-    warm_up = WarmUp(Recipe(phone={"width": 180, "height": 360}), tmp_path)
+    data = Data(Recipe(phone={"width": 180, "height": 360}), tmp_path, CONTEXT, print)
     leaked = [suite.make_task("TodoDue", 0), suite.make_task(name, seed)]
     monkeypatch.setattr(suite, "train_tasks", lambda *args, **kwargs: leaked)
     with pytest.raises(ValueError, match="leak"):
-        warm_up.expert_steps()
+        data.expert_steps()
 
 
 def test_demonstrations_show_only_templates_meant_for_it(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("sft.run.demonstrations", lambda phone, tasks: asked.extend(tasks) or [])
+    monkeypatch.setattr("sft.data.demonstrations", lambda phone, tasks: asked.extend(tasks) or [])
     recipe = Recipe(sft={"demos_per_template": 2})
-    WarmUp(recipe, tmp_path).expert_steps()
+    Data(recipe, tmp_path, CONTEXT, print).expert_steps()
     assert Counter(t.template for t in asked) == {t.__name__: 2 for t in suite.templates("train", demo=True)}
     assert not any(suite.held_out(t.template, dict(t.params)) for t in asked)
 
@@ -122,8 +122,8 @@ def test_a_popup_costs_the_expert_a_step(rate, disturbed):
     assert (min(lengths) > 5) is disturbed
 
 
-def test_recorded_demonstrations_show_no_popups(tmp_path):
-    phone = WarmUp(Recipe(phone={"popup_rate": 1.0, "width": 180, "height": 360}), tmp_path).phone
+def test_recorded_demonstrations_show_no_popups():
+    phone = undisturbed_phone(Recipe(phone={"popup_rate": 1.0, "width": 180, "height": 360}))
     assert [len(demonstrations(phone, [suite.make_task("MusicPause", seed)])) for seed in range(4)] == [3] * 4
 
 

@@ -10,7 +10,7 @@ from made_groups import make_task, make_trajectory
 
 from mobilerl.config import CurriculumSection
 from mobilerl.records import Group
-from mobilerl.train.source import Ahead, InTurns
+from mobilerl.train.source import Ahead, InTurns, OneAhead
 from mobilerl.train.tasks import TaskSampler
 
 
@@ -114,3 +114,34 @@ def test_in_turns_dispatches_exactly_what_is_asked_for():
     groups = asyncio.run(InTurns(collector, make_sampler(), random.Random(0)).take(5, "000001-0"))
     assert len(groups) == 5 and not collector.open
     assert collector.labels == [f"000001-0-{i:03d}" for i in range(5)]
+
+
+class FakeWorkers:
+    """Notes what is asked for, and the version that the learner had then."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.asked: list[tuple[str, int]] = []
+
+    async def collect(self, tasks, prefix):
+        self.asked.append((prefix, self.version))
+        version = self.version
+        await asyncio.sleep(0.01)
+        return [Group(task, (make_trajectory(f"{prefix}-{i}", 1.0, 2, task, version),)) for i, task in enumerate(tasks)]
+
+
+def test_workers_play_the_next_iteration_while_one_is_learned():
+    workers = FakeWorkers()
+    source = OneAhead(workers, make_sampler(), random.Random(0))
+
+    async def iterate():
+        ages = []
+        for i in range(1, 5):
+            groups = await source.take(3, f"{i}")
+            assert len(workers.asked) == i + 1, "the next iteration is played already"
+            ages.append({workers.version - s.completion.version for g in groups for s in g.trajectories[0].steps})
+            workers.version += 1  # what learning does
+        return ages
+
+    assert asyncio.run(iterate()) == [{0}, {1}, {1}, {1}]
+    assert workers.asked == [("1", 0), ("1-ahead", 0), ("2-ahead", 1), ("3-ahead", 2), ("4-ahead", 3)]

@@ -19,6 +19,7 @@ from mobilerl import tiny
 from mobilerl.agent.actions import format_reply, parse_reply
 from mobilerl.agent.screen import Element, Screen
 from mobilerl.engines import codec as codec_module
+from mobilerl.engines.checkpoint_parts import load_image_processor
 from mobilerl.engines.codec import Codec
 
 CORPUS = ("Open the Settings app and turn on Wi-Fi", "notes alarm milk hello History app Tap typed_text")
@@ -159,7 +160,7 @@ def test_max_pixels_caps_the_patches(folder):
 def test_the_pixel_cache_is_bounded_and_keeps_what_was_used_last(folder, monkeypatch):
     codec = Codec.load(folder)
     shots = [png(56, 112, shade) for shade in range(6)]
-    each = codec.pixels(shots[0])[0].nbytes
+    each = sum(part.nbytes for part in codec.pixels(shots[0])) + 32  # and the SHA-256 it is found by
     monkeypatch.setattr(codec_module, "PIXEL_CACHE_BYTES", 3 * each)
     for shot in shots[1:3]:
         codec.pixels(shot)
@@ -168,7 +169,7 @@ def test_the_pixel_cache_is_bounded_and_keeps_what_was_used_last(folder, monkeyp
     assert codec.pixels(shots[0]) is kept
     for shot in shots * 2:
         codec.pixels(shot)
-        assert sum(p.nbytes for p, _ in codec._pixels.values()) <= 3 * each
+        assert sum(32 + p.nbytes + g.nbytes for p, g in codec._pixels.values()) <= 3 * each
     assert len(codec._pixels) == 3
 
 
@@ -225,7 +226,7 @@ def test_creating_a_folder_changes_no_default_of_transformers(folder):
 def test_a_folder_without_an_image_processor_is_named(folder, tmp_path):
     AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path)
     with pytest.raises(FileNotFoundError, match="preprocessor_config.json"):
-        codec_module.load_image_processor(tmp_path)
+        load_image_processor(tmp_path)
 
 
 def test_an_untrained_model_attends_to_what_stands_behind_an_earlier_word():

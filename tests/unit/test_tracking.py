@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mobilerl.train.tracking import ProgressView, Tracker, read_metrics
+from mobilerl.config import load_recipe
+from mobilerl.train.progress import ProgressView
+from mobilerl.train.run_log import RunLog
+from mobilerl.train.tracking import Tracker, read_metrics
 
 
 def test_log_appends_one_object_and_writes_non_finite_as_null(tmp_path):
@@ -94,6 +97,17 @@ def test_wandb_without_a_key_stays_offline(tmp_path, monkeypatch, capsys):
     assert fake.logged == [{"iteration": 0, "a": 1.0}]
     assert fake.finished
     assert "offline" in capsys.readouterr().err
+
+
+def test_a_runs_recipe_goes_to_wandb_with_it(tmp_path, monkeypatch):
+    fake = FakeWandb(key=None)
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    recipe = load_recipe(None, ["--tracking.wandb", "offline", "--algorithm.replay.gamma", "0.125"])
+    with RunLog(recipe, tmp_path) as log:
+        log.metrics({"iteration": 1})
+    (options,) = fake.init_options
+    assert options["mode"] == "offline" and options["config"] == json.loads(recipe.model_dump_json())
+    assert options["config"]["algorithm"]["replay"]["gamma"] == 0.125
 
 
 def test_a_resumed_run_goes_on_in_the_same_wandb_run(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 import io
 import json
+import os
 
 import pytest
 from hypothesis import given, settings
@@ -22,16 +23,10 @@ from envs.base import (
     Type,
     Wait,
 )
-from mobilerl import trajectory_files
+from mobilerl.atomic_files import write_atomic
 from mobilerl.records import Completion, Status, Step, Trajectory
-from mobilerl.trajectory_files import (
-    MemoryScreens,
-    load_trajectories,
-    save_trajectories,
-    trajectory_from_dict,
-    trajectory_to_dict,
-    write_atomic,
-)
+from mobilerl.screen_files import MemoryScreens
+from mobilerl.trajectory_files import load_trajectories, save_trajectories, trajectory_from_dict, trajectory_to_dict
 
 ACTIONS = (
     Tap(0, 999),
@@ -62,6 +57,7 @@ def step(index: int, action=ACTIONS[0], screenshot: bytes = b"", images=(), logp
         thought="look",
         action=action,
         timings={"policy": 0.25, "act": 1 / 3},
+        note="there is no app called 'Clok'" if index else "",
     )
 
 
@@ -103,6 +99,13 @@ def test_equal_screens_are_one_object_after_loading(tmp_path):
     assert loaded.steps[0].observation.screenshot is loaded.steps[0].images[0]
 
 
+def test_files_from_before_there_were_notes_are_read():
+    store = MemoryScreens()
+    old = trajectory_to_dict(trajectory(steps=[step(1)]), store)
+    assert old["steps"][0].pop("note")
+    assert [s.note for s in trajectory_from_dict(old, store).steps] == [""]
+
+
 def test_a_screen_is_written_once(tmp_path):
     one = [trajectory(steps=[step(0, screenshot=png(1))])]
     save_trajectories(tmp_path, 0, one)
@@ -119,7 +122,7 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
     def crash(*_):
         raise OSError("power cut")
 
-    monkeypatch.setattr(trajectory_files.os, "replace", crash)
+    monkeypatch.setattr(os, "replace", crash)
     with pytest.raises(OSError, match="power cut"):
         write_atomic(path, b"new")
     assert [p.name for p in tmp_path.iterdir()] == ["a.jsonl"]

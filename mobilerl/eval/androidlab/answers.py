@@ -7,9 +7,8 @@ import re
 from typing import Any
 
 from envs.androidlab.judge import JudgeFault
-from mobilerl.config import ConfigError, validate
+from mobilerl.config import ConfigError, JudgeSection, validate
 from mobilerl.judge.client import ChatClient, Refused, Unreachable
-from mobilerl.judge.settings import JudgeSection
 
 TRIES = 6
 """Times a verdict is asked for before there is none."""

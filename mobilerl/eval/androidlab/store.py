@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from mobilerl.atomic_files import write_atomic
 from mobilerl.config import ConfigError
-from mobilerl.trajectory_files import write_atomic
+from mobilerl.eval.protocol import check_protocol
 
 SCHEMA = 1
 PROTOCOL = "protocol.json"
@@ -56,12 +57,7 @@ class Store:
         path = self.out / PROTOCOL
         if path.is_file():
             before = _read(path)
-            for name in [*protocol, *(before.keys() - protocol.keys())]:
-                if name not in NOT_COMPARED and before.get(name) != protocol.get(name):
-                    raise ConfigError(
-                        f"{path} was played with {name} = {_short(before.get(name))} and not "
-                        f"{_short(protocol.get(name))}; choose another --out, or go on with the settings of that one"
-                    )
+            check_protocol(before, dict.fromkeys(before) | dict(protocol), NOT_COMPARED, path)
         write_atomic(path, _dump(protocol))
 
     def folder(self, task_id: str) -> Path:
@@ -98,8 +94,3 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _dump(data: Mapping[str, Any]) -> bytes:
     return (json.dumps(data, indent=2, allow_nan=False) + "\n").encode()
-
-
-def _short(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mobilerl.config import ConfigError
+from mobilerl.eval.protocol import check_protocol
 
 SCHEMA = 1
 FILE = "episodes.jsonl"
@@ -42,13 +43,8 @@ class Past:
 
     def check(self, protocol: Mapping[str, Any], path: Path) -> None:
         """Raises ConfigError when the episodes were played by another protocol than (this part of) `protocol`."""
-        if self.protocol is None:
-            return
-        for name, now in protocol.items():
-            before = self.protocol.get(name)
-            if name not in NOT_COMPARED and before != now:
-                raise ConfigError(f"{path} was played with {name} = {_short(before)} and not {_short(now)}; "
-                                  "choose another --out, or go on with the settings of that one")  # fmt: skip
+        if self.protocol is not None:
+            check_protocol(self.protocol, protocol, NOT_COMPARED, path)
 
 
 def read_journal(path: Path) -> Past:
@@ -114,8 +110,3 @@ class Journal:
         self._file.write((json.dumps(record, allow_nan=False) + "\n").encode())
         self._file.flush()
         os.fsync(self._file.fileno())
-
-
-def _short(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envs.androidworld.address import Address
 from envs.androidworld.env import BOOT_WAIT_S
-from envs.androidworld.startup import Server, Suite, open_servers
+from envs.androidworld.startup import Suite
 from envs.androidworld.tasks import COMMIT, EVAL_SEED, FACTS, SUITE, budgets_hash, check_names, make_task
 from envs.base import Task
 from mobilerl import __version__
 from mobilerl.config import ConfigError
 from mobilerl.eval.androidworld.journal import FILE, Journal, Key, Past, read_journal
+from mobilerl.eval.androidworld.places import Places
 from mobilerl.eval.androidworld.results import androidworld_results, record_of
 from mobilerl.eval.androidworld.watch import GoalActor, Ledger, WatchedEnv, key_of
 from mobilerl.eval.policies import Player
@@ -103,14 +103,14 @@ class Plan:
         }
 
 
-def evaluate(addresses: Sequence[Address], plan: Plan, player: Player, out: Path, say: Say = print) -> dict[str, Any]:
+def evaluate(places: Places, plan: Plan, player: Player, out: Path, say: Say = print) -> dict[str, Any]:
     """Plays what `out` does not hold yet, and writes `out/results.json`; returns its content.
 
     Raises ConfigError or ValueError, in one line, for servers that cannot be used and for an `out` of other settings.
     """
     path = out / FILE
     past = read_journal(path)
-    protocol = plan.protocol(bool(addresses[0].serial)) | player.protocol
+    protocol = plan.protocol(places.over_adb) | player.protocol
     past.check(protocol, path)
     ledger = Ledger()
     missing = [key for key in plan.keys if key not in past.episodes]
@@ -118,51 +118,51 @@ def evaluate(addresses: Sequence[Address], plan: Plan, player: Player, out: Path
         out.mkdir(parents=True, exist_ok=True)  # before playing: a folder that cannot be written to costs nothing then
         if past.episodes:
             say(f"{len(plan.keys) - len(missing)} episodes are done; {len(missing)} are left")
-        if not addresses[0].serial:
+        if not places.over_adb:
             say(HTTP_COST)
-        asyncio.run(_sitting(addresses, plan, player, path, past, protocol, ledger, say))
+        asyncio.run(_sitting(places, plan, player, path, past, protocol, ledger, say))
         past = read_journal(path)
     assert past.protocol is not None
-    protocol = past.protocol | {"servers": len(addresses)}
+    protocol = past.protocol | {"servers": places.count}
     results = androidworld_results(protocol, _records(plan, past, ledger)) | player.extras()
     write_results(out / RESULTS, results)
     return results
 
 
-async def _sitting(addresses: Sequence[Address], plan: Plan, player: Player, path: Path, past: Past,
+async def _sitting(places: Places, plan: Plan, player: Player, path: Path, past: Past,
                    protocol: dict[str, Any], ledger: Ledger, say: Say) -> None:  # fmt: skip
     suite = Suite(plan.seed, plan.instances, plan.names)
-    servers = await open_servers(addresses, suite, plan.boot_wait_s, say, past.leftovers)
+    server = await places.open(suite, plan.boot_wait_s, say, past.leftovers)
     protocol = protocol | {
-        "androidworld_commit": servers[0].commit or plan.commit or ASSUMED,
-        "screen": servers[0].screen,
-        "settle": servers[0].access.settle,
-        "servers": len(servers),
+        "androidworld_commit": server.commit or plan.commit or ASSUMED,
+        "screen": server.screen,
+        "settle": server.access.settle,
+        "servers": places.count,
     }
     try:
         past.check(protocol, path)
         with Journal(path, past, protocol) as journal:
             todo = [
-                task for task in plan.tasks(lambda name, index: servers[0].goals[name, index])
+                task for task in plan.tasks(lambda name, index: server.goals[name, index])
                 if key_of(task) not in past.episodes
             ]  # fmt: skip
-            say(f"{len(todo)} episodes on {len(servers)} server{'s' if len(servers) > 1 else ''}")
-            await _play(servers, plan, player, todo, journal, ledger, say)
+            say(f"{len(todo)} episodes on {places.count} server{'s' if places.count > 1 else ''}")
+            await _play(places, plan, player, todo, journal, ledger, say)
     finally:
-        await asyncio.gather(*(server.client.close() for server in servers))
+        await places.close()
 
 
-async def _play(servers: Sequence[Server], plan: Plan, player: Player, todo: Sequence[Task], journal: Journal,
-                ledger: Ledger, say: Say) -> None:  # fmt: skip
+async def _play(places: Places, plan: Plan, player: Player, todo: list[Task], journal: Journal, ledger: Ledger,
+                say: Say) -> None:  # fmt: skip
     """One group for each episode, so that each is journalled as soon as it ends."""
 
     def started(server: str, task: Task) -> None:
         journal.start(server, task.template, task.params["index"])
 
-    envs = [WatchedEnv(server.env(plan.boot_wait_s), ledger, started) for server in servers]
+    devices = places.devices(lambda env: WatchedEnv(env, ledger, started))
     episode = EpisodeSettings(plan.max_invalid, plan.deadline_s)
     settings = CollectorSettings(group_size=1, max_retries=plan.max_retries, min_group=0.0, episode=episode)
-    async with Collector(envs, GoalActor(player.actor, ledger), settings, player.poke) as collector:
+    async with Collector(devices, GoalActor(player.actor, ledger), settings, player.poke) as collector:
         player.connect(collector)
         for number, task in enumerate(todo):
             await collector.dispatch(task, f"{SUITE}-{number:05d}", 1)

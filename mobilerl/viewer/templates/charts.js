@@ -1,36 +1,6 @@
-// Small multiples over iterations. Pointing at one chart shows the same iteration in all of them.
+// Line charts over iterations. Pointing at one of a set shows the same iteration in all of them.
 
-const CHARTS = [
-  { title: "Success rate", format: percent, domain: [0, 1], series: [
-    { key: "rollout/success_rate", name: "iteration", faint: true, color: 0 },
-    { key: "rollout/success_rate", name: "smoothed", smooth: true, color: 0 }] },
-  { title: "Reward", series: [{ key: "rollout/reward", name: "mean" }] },
-  { title: "Episode length", series: [{ key: "rollout/episode_len", name: "steps" }], zero: true },
-  { title: "Loss", series: [{ key: "train/loss", name: "loss" }] },
-  { title: "KL to reference", series: [{ key: "train/kl", name: "kl" }] },
-  { title: "Gradient norm", series: [{ key: "train/grad_norm", name: "norm" }], zero: true },
-  { title: "Clipped tokens", format: percent, series: [{ key: "train/clip_frac", name: "share" }], zero: true },
-  { title: "Rollout against trainer probability", zero: true, series: [
-    { key: "train/rollout_prob_diff_max", name: "largest difference" }] },
-  { title: "Replay size", series: [{ key: "replay/size", name: "trajectories" }], zero: true },
-  { title: "Replayed share of batch", format: percent, zero: true, series: [
-    { key: "replay/fraction", name: "share" }] },
-  { title: "Curriculum", zero: true, series: [
-    { key: "curriculum/active", name: "active" }, { key: "curriculum/cooling", name: "cooling" },
-    { key: "curriculum/removed", name: "removed" }] },
-  { title: "Staleness", zero: true, series: [
-    { key: "staleness/mean", name: "mean" }, { key: "staleness/max", name: "max" }] },
-  { title: "Time per iteration (s)", stacked: true, zero: true, series: [
-    { key: "time/rollout_s", name: "rollout" }, { key: "time/update_s", name: "update" },
-    { key: "time/publish_s", name: "publish" }] },
-  { title: "Throughput", zero: true, series: [{ key: "rollout/trajectories_per_min", name: "episodes/min" }] },
-  { title: "Device utilization", format: percent, domain: [0, 1], series: [
-    { key: "rollout/env_utilization", name: "busy" }] },
-  { title: "Unreadable actions", format: percent, zero: true, series: [
-    { key: "rollout/invalid_rate", name: "share" }] },
-  { title: "Infra errors", zero: true, series: [{ key: "rollout/infra_errors", name: "episodes" }] },
-];
-const BOX = { width: 360, height: 150, left: 38, right: 8, top: 8, bottom: 20 };
+const BOX = { height: 150, left: 38, right: 8, top: 8, bottom: 20 };
 const SMOOTHING = 0.8;
 
 /** Exponential moving average, corrected for its start; gaps stay gaps. */
@@ -44,14 +14,15 @@ function smoothed(values) {
   });
 }
 
-function column(rows, key) {
-  return rows.map((row) => (typeof row[key] === "number" ? row[key] : null));
+/** The values of a metric, null where it is not a number; [] where the run never had it. */
+function column(metrics, key) {
+  return (metrics[key] || []).map((value) => (typeof value === "number" ? value : null));
 }
 
 /** About `count` round numbers that cover [low, high]. */
 function ticks(low, high, count) {
   const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 5, 10].find((m) => m * power >= rough);
+  const step = power * [1, 2, 5, 10].find((m) => m * power >= rough * (1 - 1e-9));
   const found = [];
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) found.push(i * step);
   return found.map((value) => Number(value.toPrecision(12)));
@@ -90,94 +61,97 @@ function areaPath(xs, tops, bottoms) {
   return "M" + up.concat(back).join("L") + "Z";
 }
 
-/** Returns {node, show(index or null)}; `point(index or null)` is called when the pointer moves. */
-function chart(spec, rows, point) {
-  const format = spec.format || short;
-  const series = spec.series.map((s, i) => {
-    const raw = column(rows, s.key);
-    return { ...s, values: s.smooth ? smoothed(raw) : raw, color: SERIES[s.color ?? i] };
-  }).filter((s) => s.values.some((v) => v !== null));
-  let floor = rows.map(() => 0);
-  for (const s of series) {
-    s.floor = floor;
-    s.top = spec.stacked ? s.values.map((v, i) => (v ?? 0) + floor[i]) : s.values;
+/** The place in a rising list whose value is nearest. */
+function nearest(values, wanted) {
+  let low = 0, high = values.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (values[middle] <= wanted) low = middle; else high = middle;
+  }
+  return wanted - values[low] <= values[high] - wanted ? low : high;
+}
+
+/** The drawn series of a chart: {name, color, faint, at: iterations, values, floor, top}. */
+function seriesOf(spec, runs) {
+  const found = [], compared = runs.length > 1, several = spec.series.filter((s) => !s.faint).length > 1;
+  runs.forEach((run, r) => spec.series.forEach((s, i) => {
+    const raw = column(run.metrics, s.key);
+    if (!raw.some((v) => v !== null)) return;
+    found.push({ name: !compared ? s.name : s.faint ? null : several ? `${run.name}, ${s.name}` : run.name,
+      faint: s.faint, at: run.metrics.iteration, values: s.smooth ? smoothed(raw) : raw,
+      dashed: compared && several && r === 1, color: SERIES[compared && !several ? r : s.color ?? i] });
+  }));
+  let floor = null;
+  for (const s of found) {
+    s.floor = floor || s.values.map(() => 0);
+    s.top = spec.stacked ? s.values.map((v, i) => (v ?? 0) + s.floor[i]) : s.values;
     if (spec.stacked) floor = s.top;
   }
-  const iterations = rows.map((row) => row.iteration);
-  const [low, high] = range(series.flatMap((s) => s.top), spec);
-  const first = iterations[0], last = Math.max(first + 1, iterations[iterations.length - 1]);
-  const x = (n) => BOX.left + ((n - first) / (last - first)) * (BOX.width - BOX.left - BOX.right);
-  const y = (v) => (v === null ? null : BOX.height - BOX.bottom - ((v - low) / (high - low)) * (BOX.height - BOX.bottom - BOX.top));
-  const xs = iterations.map(x);
+  return found;
+}
 
-  const plot = svg("svg", { viewBox: `0 0 ${BOX.width} ${BOX.height}`, role: "img", "aria-label": spec.title });
+/** Returns {node, show(iteration or null)}, or null when no run has the metric. `point(iteration or null)` is called
+ * when the pointer moves. */
+function chart(spec, runs, point) {
+  const series = seriesOf(runs.length > 1 ? { ...spec, stacked: false } : spec, runs);
+  if (!series.length) return null;
+  const format = spec.format || short, width = spec.wide ? 740 : 360;
+  const [low, high] = range(series.flatMap((s) => s.top), spec);
+  const first = Math.min(...series.map((s) => s.at[0]));
+  const last = Math.max(first + 1, ...series.map((s) => s.at[s.at.length - 1]));
+  const x = (n) => BOX.left + ((n - first) / (last - first)) * (width - BOX.left - BOX.right);
+  const y = (v) => (v === null ? null : BOX.height - BOX.bottom - ((v - low) / (high - low)) * (BOX.height - BOX.bottom - BOX.top));
+
+  const plot = svg("svg", { viewBox: `0 0 ${width} ${BOX.height}`, role: "img", "aria-label": spec.title });
   for (const tick of ticks(low, high, 3)) {
-    plot.append(svg("line", { class: "grid", x1: BOX.left, x2: BOX.width - BOX.right, y1: y(tick), y2: y(tick) }));
+    plot.append(svg("line", { class: "grid", x1: BOX.left, x2: width - BOX.right, y1: y(tick), y2: y(tick) }));
     const label = spec.format === percent ? short(Number((tick * 100).toPrecision(6))) + "%" : short(tick);
     plot.append(svg("text", { x: BOX.left - 6, y: y(tick) + 3.5, "text-anchor": "end" }, label));
   }
-  for (const tick of ticks(first, last, 5).filter(Number.isInteger)) {
+  for (const tick of ticks(first, last, spec.wide ? 9 : 5).filter(Number.isInteger)) {
     plot.append(svg("text", { x: x(tick), y: BOX.height - 6, "text-anchor": "middle" }, String(tick)));
   }
   for (const s of series) {
-    plot.append(spec.stacked
+    const xs = s.at.map(x);
+    plot.append(spec.stacked && runs.length === 1
       ? svg("path", { class: "area", d: areaPath(xs, s.top.map(y), s.floor.map(y)), style: { fill: s.color } })
-      : svg("path", { class: s.faint ? "faint" : "", d: linePath(xs, s.top.map(y)), style: { stroke: s.color } }));
+      : svg("path", { class: s.faint ? "faint" : s.dashed ? "dashed" : "", d: linePath(xs, s.top.map(y)), style: { stroke: s.color } }));
   }
   const cross = svg("line", { class: "cross", y1: BOX.top, y2: BOX.height - BOX.bottom, visibility: "hidden" });
   const dots = series.map((s) => svg("circle", { r: 3, visibility: "hidden", style: { fill: s.color } }));
   plot.append(cross, ...dots);
   plot.addEventListener("pointermove", (event) => {
-    const box = plot.getBoundingClientRect();
-    const at = ((event.clientX - box.left) / box.width) * BOX.width;
-    point(xs.reduce((best, value, i) => (Math.abs(value - at) < Math.abs(xs[best] - at) ? i : best), 0));
+    const box = plot.getBoundingClientRect(), share = ((event.clientX - box.left) / box.width * width - BOX.left) / (width - BOX.left - BOX.right);
+    point(Math.round(Math.min(1, Math.max(0, share)) * (last - first) + first));
   });
   plot.addEventListener("pointerleave", () => point(null));
 
   const numbers = series.map(() => el("b"));
-  const keys = series.map((s, i) => el("span", { class: "key" },
-    el("i", { style: { background: s.color, opacity: s.faint ? "0.4" : "1" } }), s.name + " ", numbers[i]));
+  const keys = series.map((s, i) => (s.name === null ? null : el("span", { class: "key" },
+    el("i", { style: { background: s.color, opacity: s.faint ? "0.4" : "1" } }), s.name + " ", numbers[i])));
   const where = el("span", { class: "key" });
 
-  function show(index) {
-    const at = index ?? rows.length - 1;
-    where.textContent = index === null ? "" : "at " + iterations[at];
-    cross.setAttribute("visibility", index === null ? "hidden" : "visible");
-    cross.setAttribute("x1", xs[at]);
-    cross.setAttribute("x2", xs[at]);
+  function show(iteration) {
+    const seen = iteration !== null && iteration >= first && iteration <= last;
+    where.textContent = seen ? "at " + iteration : "";
+    cross.setAttribute("visibility", seen ? "visible" : "hidden");
+    if (seen) { cross.setAttribute("x1", x(iteration)); cross.setAttribute("x2", x(iteration)); }
     series.forEach((s, i) => {
-      numbers[i].textContent = format(s.values[at]);
-      const seen = index !== null && s.values[at] !== null;
-      dots[i].setAttribute("visibility", seen ? "visible" : "hidden");
-      if (seen) { dots[i].setAttribute("cx", xs[at]); dots[i].setAttribute("cy", y(s.top[at])); }
+      const at = seen ? nearest(s.at, iteration) : s.at.length - 1, there = seen && s.at[at] === iteration && s.values[at] !== null;
+      numbers[i].textContent = seen && s.at[at] !== iteration ? "–" : format(s.values[at]);
+      dots[i].setAttribute("visibility", there ? "visible" : "hidden");
+      if (there) { dots[i].setAttribute("cx", x(iteration)); dots[i].setAttribute("cy", y(s.top[at])); }
     });
   }
   show(null);
   const head = el("figcaption", {}, el("span", { class: "title" }, spec.title, where), keys);
-  return { node: el("figure", { class: "chart card" }, head, plot), show };
+  return { node: el("figure", { class: "chart card" + (spec.wide ? " wide" : "") }, head, plot), show };
 }
 
-function drawCharts(section, rows) {
-  const grid = section.querySelector(".charts");
-  if (!rows.length) {
-    grid.replaceWith(el("p", { class: "empty" }, "No iteration is finished yet: metrics.jsonl has no lines."));
-    return;
-  }
-  const all = [];
-  const point = (index) => all.forEach((c) => c.show(index));
-  const has = (key) => rows.some((row) => typeof row[key] === "number");
-  const add = (spec, target) => {
-    if (!spec.series.some((s) => has(s.key))) return;
-    const made = chart(spec, rows, point);
-    all.push(made);
-    target.append(made.node);
-  };
-  CHARTS.forEach((spec) => add(spec, grid));
-  const known = new Set(["iteration", ...CHARTS.flatMap((c) => c.series.map((s) => s.key))]);
-  const others = [...new Set(rows.flatMap(Object.keys))].filter((key) => !known.has(key) && has(key)).sort();
-  if (others.length) {
-    const more = el("div", { class: "charts" });
-    others.forEach((key) => add({ title: key, series: [{ key, name: "" }] }, more));
-    section.append(el("details", { class: "more" }, el("summary", {}, `${others.length} more metrics`), more));
-  }
+/** Charts of the specs that any of the runs has numbers for, pointing together; null when there are none. */
+function chartGrid(specs, runs, linked = []) {
+  const point = (iteration) => linked.forEach((c) => c.show(iteration));
+  const made = specs.map((spec) => chart(spec, runs, point)).filter(Boolean);
+  linked.push(...made);
+  return made.length ? el("div", { class: "charts" }, made.map((c) => c.node)) : null;
 }

@@ -1,23 +1,33 @@
 // Evaluations of one suite side by side: rates with their intervals, the paired difference, and every task.
 
-function drawEvaluations(section) {
-  const body = section.querySelector(".body");
-  if (!DATA.evaluations.length) {
-    body.append(el("p", { class: "empty" }, "No evaluation yet: eval/*/results.json will be shown here."));
-  }
-  for (const suite of new Set(DATA.evaluations.map((e) => e.suite))) {
-    const evaluations = DATA.evaluations.filter((e) => e.suite === suite);
-    body.append(el("div", { class: "suite card" }, el("h3", {}, suite), forest(evaluations),
-      verdict(DATA.differences.find((d) => d.suite === suite)), taskTable(evaluations), protocolTable(evaluations)));
-  }
+function suitesOf(run) {
+  return [...new Set(run.evaluations.map((e) => e.suite))].map((suite) => [suite, run.evaluations.filter((e) => e.suite === suite)]);
 }
+
+function evaluationSummary(run) {
+  return suitesOf(run).map(([suite, found]) => el("div", { class: "suite card" }, el("h3", {}, suite), forest(found),
+    verdict(DATA.pairs.within.find((d) => d.suite === suite))));
+}
+
+const evaluationsView = {
+  title: "Evaluations",
+  draw(target) {
+    const run = RUNS[0];
+    if (!run.evaluations.length) put(target, empty("No evaluation yet: eval/*/results.json will be shown here."));
+    for (const [suite, found] of suitesOf(run)) {
+      const place = DATA.pairs.within.findIndex((d) => d.suite === suite);
+      target.append(el("div", { class: "suite card" }, el("h3", {}, suite), forest(found), verdict(DATA.pairs.within[place]),
+        place < 0 ? null : pairPanel("within", place, [run, run]), taskTable(found), protocolTable(found)));
+    }
+  },
+};
 
 function forest(evaluations) {
   const cells = evaluations.map((e, i) => {
     const [low, high] = e.ci95, color = SERIES[i % SERIES.length];
     const at = (value) => (100 * value).toFixed(2) + "%";
     return [
-      el("span", {}, e.name),
+      el("span", { class: "name" }, e.name),
       el("div", { class: "track" },
         el("div", { class: "span", style: { left: at(low), width: at(high - low), background: color } }),
         e.success_rate === null ? null : el("div", { class: "dot", style: { left: at(e.success_rate), background: color } })),
@@ -26,13 +36,12 @@ function forest(evaluations) {
           (e.errors ? ` · ${e.errors} infra errors` : ""))),
     ];
   });
-  return el("div", { class: "forest" }, cells.flat());
+  return el("div", { class: "forest" }, cells);
 }
 
 function verdict(found) {
   if (!found) return null;
   if (found.reason) return el("p", { class: "verdict muted" }, `${found.before} and ${found.after} cannot be paired: ${found.reason}`);
-  const points = (value) => (value >= 0 ? "+" : "−") + Math.abs(100 * value).toFixed(1);
   const [low, high] = found.interval;
   return el("p", { class: "verdict" }, `${found.after} against ${found.before}: `,
     el("b", { class: low > 0 ? "up" : high < 0 ? "down" : "" }, `${points(found.difference)} points`),
@@ -61,7 +70,7 @@ function taskTable(evaluations) {
         change === null ? "–" : sign + (100 * Math.abs(change)).toFixed(0)) : null,
       el("td", { class: "num" }, tasks.map((t) => (t && t.mean_steps !== null ? t.mean_steps.toFixed(1) : "–")).join(" → ")));
   });
-  return el("details", { open: names.length <= 25 ? "" : null }, el("summary", {}, `${names.length} tasks`),
+  return el("details", { open: names.length <= 25 ? "" : null }, el("summary", {}, plural(names.length, "task")),
     el("div", { class: "scroll" }, el("table", {}, el("thead", {}, head), el("tbody", {}, rows))));
 }
 

@@ -1,26 +1,64 @@
-function drawTiles(target) {
-  const rows = DATA.metrics;
-  const tile = (label, value, note) => el("div", { class: "tile card" }, el("div", { class: "label" }, label),
-    el("div", { class: "value" }, value), el("div", { class: "note" }, note || "\u00a0"));
-  if (rows.length) {
-    const last = rows[rows.length - 1];
-    const rates = smoothed(column(rows, "rollout/success_rate")).filter((v) => v !== null);
-    const speed = column(rows, "rollout/trajectories_per_min").filter((v) => v !== null);
-    target.append(tile("Iteration", String(last.iteration), `${rows.length} recorded`));
-    if (rates.length) {
-      target.append(tile("Success rate, smoothed", percent(rates[rates.length - 1]), `from ${percent(rates[0])} · best ${percent(Math.max(...rates))}`));
-    }
-    if (speed.length) target.append(tile("Episodes per minute", short(speed[speed.length - 1]), "last iteration"));
-  }
-  for (const d of DATA.differences.filter((d) => !d.reason)) {
-    const before = DATA.evaluations.find((e) => e.name === d.before), after = DATA.evaluations.find((e) => e.name === d.after);
-    target.append(tile(`Evaluation: ${d.suite}`, `${percent(before.success_rate)} → ${percent(after.success_rate)}`, `${d.before} → ${d.after}`));
-  }
-  const saved = DATA.iterations.reduce((sum, it) => sum + it.total, 0);
-  if (saved) target.append(tile("Saved trajectories", String(saved), `of ${DATA.iterations.length} iterations`));
+// From the address to a view. Links of older pages (#iter-000080/0/4, #curves) lead where they led.
+
+const TABS = [["overview", overviewView], ["tasks", tasksView], ["fleet", fleetView], ["groups", groupsView],
+  ["trajectories", trajectoriesView], ["evaluations", evaluationsView], ...(RUNS.length > 1 ? [["diff", diffView]] : [])];
+const sections = new Map(); // name -> {node, ready: promise of its first drawing}
+let currentName = "";
+let moves = 0; // from view to view, that have not ended
+
+/** `#iter-000080/0/4` or `#b:iter-000080/0/4` (the run compared with), and `#group/iter-000080/3`. */
+function linkedTrajectory(hash) {
+  const found = hash.match(/^(b:)?((?:iter|eval)-\d+)\/(\d+)(?:\/(\d+))?$/);
+  if (!found || (found[1] && RUNS.length < 2)) return null;
+  return { run: found[1] ? RUNS[1] : RUNS[0], source: found[2], index: Number(found[3]), step: Number(found[4] || 0) };
 }
 
-drawTiles(byId("tiles"));
-drawCharts(byId("curves"), DATA.metrics);
-drawEvaluations(byId("evaluations"));
-drawTrajectories(byId("trajectories"));
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return "";
+  }
+}
+
+function place(hash) {
+  const [path, query] = hash.split("?");
+  const [name, ...rest] = path.split("/");
+  if (name === "group") return { name: "groups", linked: linkedTrajectory(rest.join("/")) };
+  if (linkedTrajectory(path)) return { name: "trajectories", linked: linkedTrajectory(path) };
+  const known = TABS.some(([tab]) => tab === name) ? name : "overview";
+  return { name: known, rest: decoded(rest.join("/")), params: query === undefined ? null : new URLSearchParams(query) };
+}
+
+/** Says on the page whether a view is still being drawn: to screen readers, and to whoever presses keys by program. */
+async function arrive() {
+  moves += 1;
+  byId("main").setAttribute("aria-busy", "true");
+  await go();
+  moves -= 1;
+  if (!moves) byId("main").setAttribute("aria-busy", "false");
+}
+
+async function go() {
+  const { name, rest, params, linked } = place(location.hash.slice(1));
+  const view = TABS.find(([tab]) => tab === name)[1];
+  currentName = name;
+  if (!sections.has(name)) {
+    const node = el("section", { class: "view", id: "view-" + name });
+    byId("main").append(node);
+    const ready = Promise.resolve(view.draw(node)).catch((error) => failure(node, error));
+    sections.set(name, { node, ready });
+  }
+  for (const [other, { node }] of sections) node.hidden = other !== name;
+  for (const [i, link] of [...byId("nav").children].entries()) link.setAttribute("aria-current", TABS[i][0] === name ? "page" : "false");
+  document.title = `${view.title} · ${RUNS[0].name} · mobilerl`;
+  await sections.get(name).ready;
+  if (view.enter && currentName === name) await view.enter(rest, params, linked);
+}
+
+put(byId("nav"), TABS.map(([name, view], i) => el("a", { href: "#" + name, title: `${view.title} (${i + 1})` }, view.title)));
+if (RUNS.length > 1) byId("run").textContent = `${RUNS[0].name} against ${RUNS[1].name}`;
+drawShortcuts();
+listen(() => TABS.find(([tab]) => tab === currentName)[1]);
+window.addEventListener("hashchange", () => arrive().then(() => scrollTo(0, 0)));
+arrive();

@@ -1,105 +1,90 @@
-// The list of trajectories with its filters. The steps of an iteration are a script that is loaded when needed.
+// The list of trajectories with its filters, beside the one that is played.
 
-const PAGE = 100;
-const loaded = new Map(); // iteration name -> promise of its trajectories
-const waiting = new Map(); // iteration name -> how to keep that promise
-
-/** Called by each view/data/*.js. */
-function receiveTrajectories(name, bodies) {
-  waiting.get(name)(bodies);
-}
-
-function load(iteration) {
-  if (!loaded.has(iteration.name)) {
-    loaded.set(iteration.name, new Promise((resolve, reject) => {
-      waiting.set(iteration.name, resolve);
-      document.head.append(el("script", { src: `data/${iteration.name}.js`, onerror: () => reject(new Error(`view/data/${iteration.name}.js cannot be read`)) }));
-    }));
-  }
-  return loaded.get(iteration.name);
-}
-
-function drawTrajectories(section) {
-  const body = section.querySelector(".body");
-  if (!DATA.rows.length) {
-    body.append(el("p", { class: "empty" }, "No trajectory was saved yet: trajectories/*.jsonl will be shown here."));
-    return;
-  }
-  const rows = DATA.rows.map(([iteration, index, task, outcome, reward, steps]) => ({
-    iteration: DATA.iterations[iteration], index, task: DATA.tasks[task], outcome, reward, steps }));
-  const list = el("div", { class: "list card" });
-  const pane = el("div", { class: "player card" });
-  const count = el("span", { class: "muted" });
-  let shown = rows, page = PAGE, current = null, playing = null;
-
-  const choice = (label, options) => el("select", { "aria-label": label, onchange: () => refresh() },
-    options.map(([value, text]) => el("option", { value }, text)));
-  const iteration = choice("Iteration", [["", "every iteration"], ...DATA.iterations.map((it) => [it.name, `iteration ${it.number}`])]);
-  const templates = [...new Set(DATA.tasks.map((t) => t.template))].sort();
-  const template = choice("Task", [["", "every task"], ...templates.map((t) => [t, t])]);
-  const outcome = choice("Outcome", [["", "every outcome"], ["failure", "any failure"], ...Object.entries(LABELS)]);
-  const words = el("input", { type: "search", placeholder: "words of the instruction", "aria-label": "Search", oninput: () => refresh() });
-
-  function matches(row) {
-    const failed = row.outcome !== "success" && row.outcome !== "infra_error";
-    return (!iteration.value || row.iteration.name === iteration.value)
-      && (!template.value || row.task.template === template.value)
-      && (!outcome.value || row.outcome === outcome.value || (outcome.value === "failure" && failed))
-      && row.task.instruction.toLowerCase().includes(words.value.toLowerCase());
-  }
-  function refresh() {
-    shown = rows.filter(matches);
-    page = PAGE;
-    drawList();
-  }
-  function drawList() {
-    count.textContent = `${shown.length} of ${rows.length}`;
-    const nodes = shown.slice(0, page).map((row) => el("button",
-      { type: "button", class: "row", "aria-current": String(row === current), onclick: () => open(row, 0) },
-      el("span", { class: "task" }, row.task.template), el("span", { class: "pill " + row.outcome }, LABELS[row.outcome]),
-      el("span", { class: "say" }, row.task.instruction),
-      el("span", { class: "meta" }, `iteration ${row.iteration.number}`),
-      el("span", { class: "meta" }, `${row.steps} steps · reward ${short(row.reward)}`)));
-    if (shown.length > page) {
-      nodes.push(el("button", { type: "button", class: "row", onclick: () => { page += PAGE; drawList(); } }, `Show more (${shown.length - page})`));
+const trajectoriesView = {
+  title: "Trajectories",
+  async draw(target) {
+    const run = RUNS[0], index = await indexOf(run);
+    if (!index.rows.length) {
+      this.enter = () => {};
+      return void put(target, empty("No trajectory was saved yet: trajectories/*.jsonl will be shown here."));
     }
-    if (!nodes.length) nodes.push(el("p", { class: "empty" }, "Nothing matches these filters."));
-    list.replaceChildren(...nodes);
-  }
-  async function open(row, step) {
-    current = row;
-    for (const [i, node] of [...list.children].entries()) node.setAttribute("aria-current", String(shown[i] === row && i < page));
-    let bodies;
-    try {
-      bodies = await load(row.iteration);
-    } catch (error) {
-      pane.replaceChildren(el("p", { class: "error" }, `${error.message}; build the page again.`));
-      return;
-    }
-    if (row !== current) return; // another one was chosen while this loaded
-    playing = player(pane, row, row.task, row.iteration, bodies[row.index], step, (at) => {
-      history.replaceState(null, "", `#${row.iteration.name}/${row.index}/${at}`);
-    });
-  }
+    const pane = el("div", { class: "player card" }, el("p", { class: "muted" },
+      "Choose a trajectory. ← and → step through it; j and k go to the next and the previous one; ? shows every key."));
+    const count = el("span", { class: "muted count" });
+    let all = index.rows, shown = all, current = null, playing = null, device = "";
+    const list = virtualList(66, (i) => trajectoryRow(shown[i], shown[i] === current, () => open(shown[i], 0)), "Trajectories");
 
-  const cut = DATA.iterations.reduce((sum, it) => sum + it.total, 0) - rows.length;
-  body.append(el("div", { class: "filters" }, iteration, template, outcome, words, count),
-    el("div", { class: "browser" }, list, pane));
-  if (cut) body.append(el("p", { class: "muted" }, `${cut} more trajectories are in trajectories/ but not on this page.`));
-  drawList();
-  document.addEventListener("keydown", (event) => {
-    if (!playing || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
-    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    const other = { j: 1, k: -1 }[event.key];
-    if (by) playing.move(by);
-    if (other && shown[shown.indexOf(current) + other]) open(shown[shown.indexOf(current) + other], 0);
-    if (by || other) event.preventDefault();
-  });
-  const wanted = location.hash.match(/^#(iter-\d+)\/(\d+)\/(\d+)$/);
-  const linked = wanted && rows.find((row) => row.iteration.name === wanted[1] && row.index === Number(wanted[2]));
-  if (linked) {
-    open(linked, Number(wanted[3])).then(() => section.scrollIntoView());
-  } else {
-    pane.append(el("p", { class: "muted" }, "Choose a trajectory. ← and → step through it; j and k go to the next and the previous one."));
-  }
+    const source = choice("Iteration", [["", "every iteration"], ...index.sources.map((s) => [s.name, s.label])], () => refresh());
+    const templates = [...new Set(index.tasks.map((t) => t.template))].sort();
+    const template = choice("Task", [["", "every task"], ...templates.map((t) => [t, t])], () => refresh());
+    const outcome = choice("Outcome", [["", "every outcome"], ["failure", "any failure"], ...Object.entries(LABELS)], () => refresh());
+    const words = el("input", { type: "search", placeholder: "words of the instruction, or a task's id", "aria-label": "Search", oninput: () => refresh() });
+    const only = el("button", { type: "button", class: "chip", hidden: "", title: "show every device", onclick: () => { device = ""; refresh(); } });
+
+    function refresh() {
+      const wanted = words.value.toLowerCase();
+      shown = all.filter((row) => (!source.value || row.source.name === source.value)
+        && (!template.value || row.task.template === template.value)
+        && (!outcome.value || row.outcome === outcome.value
+          || (outcome.value === "failure" && row.outcome !== "success" && row.outcome !== "infra_error"))
+        && (!device || row.device === device)
+        && `${row.task.instruction} ${row.task.id}`.toLowerCase().includes(wanted));
+      count.textContent = `${shown.length.toLocaleString("en")} of ${all.length.toLocaleString("en")}`;
+      only.hidden = !device;
+      only.textContent = `device ${device} ×`;
+      list.set(shown.length);
+    }
+    async function open(row, step) {
+      current = row;
+      if (shown.includes(row)) list.show(shown.indexOf(row));
+      try {
+        const body = await bodyOf(row);
+        if (row !== current) return; // another one was chosen while this loaded
+        playing = player(pane, row, body, step, (at) => history.replaceState(null, "", linkTo(row, at)));
+      } catch (error) {
+        failure(pane, error);
+      }
+    }
+    put(target, el("div", { class: "filters" }, source, template, outcome, words, only, count),
+      el("div", { class: "browser" }, el("div", { class: "card fill" }, list.node), pane));
+    refresh();
+
+    this.enter = async (rest, params, linked) => {
+      if (params) {
+        const task = params.get("task") || "";
+        source.value = "";
+        template.value = templates.includes(task) ? task : "";
+        words.value = template.value ? "" : task;
+        outcome.value = params.get("outcome") || "";
+        device = params.get("device") || "";
+        refresh();
+      }
+      if (!linked) return list.redraw();
+      const wanted = linked.run === run ? index : await indexOf(linked.run);
+      const row = wanted.rows.find((r) => r.source.name === linked.source && r.index === linked.index);
+      if (!row) return void put(pane, empty(`There is no trajectory ${linked.index} in ${linked.source} (any more).`));
+      if (!shown.includes(row) && row.run === run) {
+        for (const field of [source, template, outcome, words]) field.value = "";
+        device = "";
+        refresh();
+      }
+      return open(row, linked.step);
+    };
+    this.move = (by) => {
+      const next = shown[Math.min(shown.length - 1, Math.max(0, shown.indexOf(current) + by))];
+      if (next && next !== current) open(next, 0);
+    };
+    this.step = (by) => playing && playing.move(by);
+    this.toggle = () => playing && playing.toggle();
+    this.search = words;
+    this.up = () => { if (current) location.hash = groupLink({ rows: [current], source: current.source, number: current.group }); };
+  },
+};
+
+function trajectoryRow(row, current, open) {
+  return el("button", { type: "button", class: "row", "aria-current": String(current), onclick: open },
+    el("span", { class: "task" }, row.task.template), outcomePill(row.outcome),
+    el("span", { class: "say" }, row.task.instruction),
+    el("span", { class: "meta" }, row.source.label),
+    el("span", { class: "meta" }, `${plural(row.steps, "step")} · reward ${short(row.reward)}`));
 }

@@ -17,9 +17,9 @@ function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "style") for (const [k, v] of Object.entries(value)) node.style.setProperty(k, v);
-    else if (value !== null && value !== false) node.setAttribute(name, value);
+    else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return node;
 }
 
@@ -27,22 +27,36 @@ function byId(id) {
   return document.getElementById(id);
 }
 
-/** A number as short as it can be read: 0.00312, 4.2, 1200, 1.2e-7. */
-function short(value) {
-  if (value === null || value === undefined) return "–";
-  if (value === 0 || Number.isInteger(value)) return String(value);
-  const size = Math.abs(value);
-  if (size >= 1000) return value.toFixed(0);
-  if (size < 0.0001) return value.toExponential(1);
-  return String(Number(value.toPrecision(3)));
+/** Leaves out null and false, which `replaceChildren` would show as words. */
+function put(target, ...children) {
+  target.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return target;
 }
 
-function percent(value) {
-  return value === null || value === undefined ? "–" : (100 * value).toFixed(1) + "%";
+function choice(label, options, changed) {
+  return el("select", { "aria-label": label, onchange: () => changed() },
+    options.map(([value, text]) => el("option", { value }, text)));
 }
 
-function duration(seconds) {
-  if (seconds < 90) return short(Number(seconds.toFixed(1))) + " s";
-  if (seconds < 5400) return (seconds / 60).toFixed(1) + " min";
-  return (seconds / 3600).toFixed(1) + " h";
+/** Buttons of which one is pressed; `options` are [value, label, count]. Returns {node, value, set(value)}. */
+function chips(label, options, changed) {
+  const buttons = options.map(([value, text, count]) => el("button",
+    { type: "button", class: "chip " + (value || ""), onclick: () => { set(value); changed(); } },
+    text, count === undefined ? null : el("span", { class: "count" }, String(count))));
+  const made = { node: el("div", { class: "chips", role: "group", "aria-label": label }, buttons), value: "", set };
+  function set(value) {
+    made.value = value;
+    buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(options[i][0] === value)));
+  }
+  set(options[0][0]);
+  return made;
+}
+
+function empty(text) {
+  return el("p", { class: "empty" }, text);
+}
+
+/** What the run did not record, as one quiet line each. */
+function notes(lines) {
+  return lines.map((line) => el("p", { class: "note" }, line));
 }

@@ -1,0 +1,1 @@
+"""Every algorithm and ablation on one budget: what `recipes/compare.sh` runs and reports."""

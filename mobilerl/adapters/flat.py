@@ -1,0 +1,22 @@
+"""An action as one flat record, for libraries whose actions are of one shape: a kind, two places, a text."""
+
+from __future__ import annotations
+
+from envs.base import ACTION_TYPES, COORD_MAX, Action
+
+KINDS: tuple[str, ...] = tuple(kind for kind in ACTION_TYPES if kind != "invalid")
+PLACES = ("x", "y", "x2", "y2")
+
+
+def flat_action(kind: str, x: int = 0, y: int = 0, x2: int = 0, y2: int = 0, text: str = "") -> Action:
+    """The action of `kind` with those of the fields that it has; `text` is what is typed, opened or answered.
+
+    Raises ValueError for an unknown kind or a coordinate that is not within 0-999.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"action kind is {kind!r}; choose one of {', '.join(KINDS)}")
+    if not all(0 <= v <= COORD_MAX for v in (x, y, x2, y2)):
+        raise ValueError(f"action coordinates are {(x, y, x2, y2)}; each must be within 0-{COORD_MAX}")
+    given = {"x": x, "y": y, "x2": x2, "y2": y2, "text": text, "app": text, "message": text}
+    cls = ACTION_TYPES[kind]
+    return cls(**{name: value for name, value in given.items() if name in cls.__dataclass_fields__})

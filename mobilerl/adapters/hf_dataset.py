@@ -1,0 +1,60 @@
+"""A run's trajectories as a Hugging Face dataset, one row per step in stored order, and back.
+
+`load_run` streams. To store or upload: `Dataset.from_generator(rows, FEATURES, gen_kwargs={"files": [...]})`."""
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, Features, Image, IterableDataset, List, Value
+
+from mobilerl.records import Trajectory
+from mobilerl.screen_files import MemoryScreens, ScreenFolder
+from mobilerl.trajectory_files import read_records, trajectory_from_dict
+
+TEXT, WHOLE, REAL, IDS = Value("string"), Value("int64"), Value("float64"), List(Value("int64"))
+COMPLETION = {"prompt_ids": IDS, "token_ids": IDS, "logprobs": List(REAL), "version": WHOLE, "text": TEXT}
+FEATURES = Features(
+    {"id": TEXT, "step": WHOLE, "instruction": TEXT, "template": TEXT, "reward": REAL, "status": TEXT}
+    | {"screenshot": Image(), "xml": TEXT, "app": TEXT, "thought": TEXT, "action": TEXT}
+    | COMPLETION
+    | {"images": List(TEXT), "rest": TEXT, "trajectory": TEXT}
+)
+"""`action`, `rest` and `trajectory` are JSON; the last two hold what has no column. `images` are the SHA-256 of the
+prompt's pictures, each of them the screenshot of this or an earlier row of the trajectory."""
+
+
+def load_run(run_dir: Path | str) -> IterableDataset:
+    """Every iteration's file is a shard. Raises ValueError where a run has none, or a file cannot be read exactly."""
+    if not (files := sorted(str(f) for f in Path(run_dir).glob("trajectories/iter-*.jsonl"))):
+        raise ValueError(f"{run_dir} holds no trajectories/iter-*.jsonl: name the directory of a run that wrote them")
+    return IterableDataset.from_generator(rows, features=FEATURES, gen_kwargs={"files": files})
+
+
+def rows(files: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for file in map(Path, files):
+        for _, whole in read_records(file):
+            screens, steps, task = ScreenFolder(file.parent.parent / "screens"), whole.pop("steps"), whole["task"]
+            about = {name: task[name] for name in ("instruction", "template")} | {"trajectory": json.dumps(whole)}
+            about |= {name: whole[name] for name in ("id", "reward", "status")}
+            for i, step in enumerate(steps):
+                shot, seen = step["observation"]["screenshot"], step.pop("observation")
+                picture = {"path": None, "bytes": screens.get(shot)} if shot else None
+                row = {"step": i, "screenshot": picture, "xml": seen.pop("xml"), "app": seen["app"]}
+                row |= {"action": json.dumps(step.pop("action")), "thought": step["thought"]}
+                row |= {"images": step.pop("images"), **step.pop("completion")}
+                yield about | row | {"rest": json.dumps([seen, step])}
+
+
+def to_trajectories(dataset: Dataset | IterableDataset) -> Iterator[Trajectory]:
+    """The inverse, in stored order. Episodes that ended before their first step have no rows to come from."""
+    for _, group in groupby(dataset.cast_column("screenshot", Image(decode=False)), lambda row: row["id"]):
+        screens, steps, row = MemoryScreens(), [], {}
+        for row in group:
+            seen, step = json.loads(row["rest"])
+            screens.put(row["screenshot"]["bytes"] if row["screenshot"] else b"")
+            step |= {"observation": seen | {"xml": row["xml"]}, "action": json.loads(row["action"])}
+            steps.append(step | {"images": row["images"], "completion": {name: row[name] for name in COMPLETION}})
+        yield trajectory_from_dict(json.loads(row["trajectory"]) | {"steps": steps}, screens)

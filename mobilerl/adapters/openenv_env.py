@@ -1,0 +1,60 @@
+"""Phones behind an OpenEnv server: `uvicorn mobilerl.adapters.openenv_env:app --factory --host 127.0.0.1`.
+
+Every session has a phone of its own; `reset(split="train" | "test", index=N)` chooses the task, or `seed=N` does.
+`screenshot` is a PNG in base64; `metadata` holds task_id, and as note why an action was not carried out. A failing
+device is an error of the server (EXECUTION_ERROR), never a reward."""
+
+import asyncio
+import base64
+from typing import Literal
+
+from fastapi import FastAPI
+from openenv.core import Action, Environment, Observation, State, create_fastapi_app
+
+from envs.base import StepResult
+from envs.phone.env import PhoneEnv
+from envs.phone.tasks.suite import test_tasks, train_tasks
+from mobilerl.adapters.flat import KINDS, flat_action
+
+SPLITS = {"train": tuple(train_tasks(1)), "test": tuple(test_tasks(1))}
+
+
+class PhoneAction(Action):
+    # `at` and `to` are (x, y) in thousandths of the screen, 0-999; `text` is what is typed, opened or answered.
+    kind: Literal[KINDS]
+    at: tuple[int, int] = (0, 0)
+    to: tuple[int, int] = (0, 0)
+    text: str = ""
+
+
+class PhoneObservation(Observation):
+    instruction: str
+    screenshot: str
+    xml: str
+    app: str
+
+
+class PhoneEnvironment(Environment[PhoneAction, PhoneObservation, State]):
+    SUPPORTS_CONCURRENT_SESSIONS = True
+    state = State()
+
+    def reset(self, seed: int | None = None, episode_id: str | None = None, split: str = "train",
+              index: int | None = None) -> PhoneObservation:  # fmt: skip
+        tasks, self.env, self.state = SPLITS[split], PhoneEnv(), State(episode_id=episode_id)
+        self.task = tasks[(seed or 0) % len(tasks) if index is None else index]
+        return self._seen(StepResult(asyncio.run(self.env.reset(self.task)), done=False))
+
+    def step(self, action: PhoneAction, timeout_s: float | None = None, **_: object) -> PhoneObservation:
+        return self._seen(asyncio.run(self.env.step(flat_action(action.kind, *action.at, *action.to, action.text))))
+
+    def _seen(self, result: StepResult) -> PhoneObservation:
+        seen, reward = result.observation, asyncio.run(self.env.score()) if result.done else 0.0
+        self.state.step_count = seen.step
+        return PhoneObservation(
+            instruction=self.task.instruction, screenshot=base64.b64encode(seen.screenshot).decode(), xml=seen.xml,
+            app=seen.app, done=result.done, reward=reward, metadata={"task_id": self.task.id, "note": result.note},
+        )  # fmt: skip
+
+
+def app() -> FastAPI:
+    return create_fastapi_app(PhoneEnvironment, PhoneAction, PhoneObservation, max_concurrent_envs=64)

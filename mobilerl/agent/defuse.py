@@ -1,0 +1,22 @@
+"""Spells apart what a tokenizer or the reply grammar would take for more than text.
+
+There are two rules, for a message as a whole holds tags and marks that belong there: an earlier reply its `<answer>`,
+a screen its `name<7>`. Text of others, from an app or from an agent that is judged, is cleaned of these as well before
+it becomes part of a message.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TOKEN_OR_TAG = re.compile(r"<(?=\||/?\w+>)")
+
+
+def without_tokens_and_tags(text: str) -> str:
+    """Text of others: a label reading "<|image_pad|>" would otherwise become a token, and "<7>" a mark."""
+    return _TOKEN_OR_TAG.sub("< ", text)
+
+
+def without_tokens(text: str) -> str:
+    """A whole message, whose tags stay. A false image token makes a processor miscount the images."""
+    return text.replace("<|", "< |").replace("<image>", "< image>")

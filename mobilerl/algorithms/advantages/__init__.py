@@ -1,0 +1,36 @@
+"""From rewards and values to advantages: MobileRL's group-relative ones, DigiRL's filters, DistRL's returns."""
+
+from mobilerl.algorithms.advantages.digirl import (
+    doubly_robust_step,
+    instruction_advantage,
+    keep_steps,
+    keep_trajectories,
+    soft_weight,
+)
+from mobilerl.algorithms.advantages.group import group_relative, informative
+from mobilerl.algorithms.advantages.returns import (
+    RewardMode,
+    distrl_reward,
+    keep_highest,
+    monte_carlo_return,
+    retrace_delta,
+    retrace_target,
+    td_error,
+)
+
+__all__ = [
+    "RewardMode",
+    "distrl_reward",
+    "doubly_robust_step",
+    "group_relative",
+    "informative",
+    "instruction_advantage",
+    "keep_highest",
+    "keep_steps",
+    "keep_trajectories",
+    "monte_carlo_return",
+    "retrace_delta",
+    "retrace_target",
+    "soft_weight",
+    "td_error",
+]

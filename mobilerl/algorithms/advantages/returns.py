@@ -1,0 +1,125 @@
+"""Returns and corrected values of one trajectory (DistRL, arXiv 2410.14803).
+
+All tensors are (T,), one value per step in order; r_t is the reward of action a_t, so a success's reward is the last
+one. Results are in float64 if the values are, and carry no gradient: they are targets.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from mobilerl.algorithms.checks import same_length
+from mobilerl.algorithms.shares import share_of
+
+RewardMode = Literal["mc", "td"]
+
+
+def monte_carlo_return(reward: Tensor, gamma: float) -> Tensor:
+    """G_t = sum_{k >= t} gamma^(k - t) r_k. DistRL's labels for its state value are 1[G_t > 0]."""
+    _check_share("gamma", gamma)
+    same_length(reward=reward)
+    return _discounted_sum(reward, torch.full_like(reward, gamma))
+
+
+def td_error(value: Tensor, next_value: Tensor, reward: Tensor, gamma: float) -> Tensor:
+    """delta_t = r_t + gamma V(s_{t+1}) - V(s_t): DistRL's one-step advantage, and the delta of Retrace and DPER.
+
+    `next_value` is the value of the state after the step; for the last step 0 if the episode ended, the value of the
+    state it was cut off in if it ran out of steps. For the advantage, `reward` is that of `distrl_reward`.
+    """
+    _check_share("gamma", gamma)
+    same_length(value=value, next_value=next_value, reward=reward)
+    return (reward + gamma * next_value - value).detach()
+
+
+def distrl_reward(step_reward: Tensor, penalty: Tensor, gamma: float, mode: RewardMode = "mc") -> Tensor:
+    """The reward of DistRL's one-step advantage: a success signal and the penalties of the step itself.
+
+        mc:  G_t + penalty_t        the paper's
+        td:  r_t + penalty_t        the ordinary one
+
+    In the paper's reading the return to the end stands in the place of the reward of one step. As the advantage also
+    bootstraps from V(s_{t+1}), it counts a success twice; `td` does not. The paper lets the return begin at t + 1,
+    since its rewards belong to the state that an action leads to; here they belong to the action. The released code
+    adds r_t and G_t both, and subtracts 0.05 per step.
+
+    Penalties (<= 0, `rewards.step_penalties`) are not discounted backwards: they stay with their step.
+    """
+    if mode not in get_args(RewardMode):
+        raise ValueError(f"unknown reward mode {mode!r}: use mc or td")
+    same_length(step_reward=step_reward, penalty=penalty)
+    signal = monte_carlo_return(step_reward, gamma) if mode == "mc" else step_reward
+    return signal + penalty
+
+
+def retrace_delta(value: Tensor, next_value: Tensor, reward: Tensor, ratio: Tensor, gamma: float, lam: float) -> Tensor:
+    """The correction that Retrace(lam) adds to the value of every step (Munos et al. 2016; DistRL section 4).
+
+        D_t = sum_{k >= t} gamma^(k - t) (prod_{i = t+1..k} c_i) (r_k + gamma V(s_{k+1}) - V(s_k))
+            = delta_t + gamma c_{t+1} D_{t+1},    c_i = lam min(1, rho_i)
+
+    The first step's ratio is not used: an empty product is 1. With all ratios 1 and lam 1, V + D is the Monte-Carlo
+    return (plus gamma^(T - t) times the value that a cut-off episode bootstraps from); with lam 0, D is `td_error`.
+    `reward` holds the plain step rewards; penalties and the return of `distrl_reward` belong to the advantage.
+
+    The released code has no lam and multiplies every delta by min(1, rho_k) as well, which is V-trace with both caps 1.
+
+    Args:
+        value: (T,) V(s_t).
+        next_value: (T,) V(s_{t+1}); the last one as in `td_error`.
+        reward: (T,) r_t.
+        ratio: (T,) rho_t = pi(a_t|s_t) / mu(a_t|s_t) >= 0, of whole actions.
+        gamma, lam: in [0, 1].
+
+    Returns:
+        (T,) D_t.
+    """
+    _check_share("lam", lam)
+    delta = td_error(value, next_value, reward, gamma)
+    same_length(value=value, ratio=ratio)
+    if (ratio < 0).any():
+        raise ValueError(f"ratio must not be negative, got {ratio.min().item():g}")
+    return _discounted_sum(delta, gamma * lam * ratio.clamp(max=1.0))
+
+
+def retrace_target(
+    value: Tensor, next_value: Tensor, reward: Tensor, ratio: Tensor, gamma: float, lam: float
+) -> Tensor:
+    """The corrected values V(s_t) + D_t, arguments as in `retrace_delta`; (T,).
+
+    Values that are far off can leave [0, 1]: clamp before `losses.value_bce`.
+    """
+    return value.detach() + retrace_delta(value, next_value, reward, ratio, gamma, lam)
+
+
+def keep_highest(value: Tensor, top_p: float) -> Tensor:
+    """DistRL's trajectory filter: (N,) bool, True for the ceil(top_p * N) largest trajectory values, and ties of them.
+
+    The paper keeps "high-value trajectories" in the buffer and publishes no share. `value` is (N,) V_traj of the last
+    state, or its logit; top_p in (0, 1], 1 keeps all.
+    """
+    if not 0.0 < top_p <= 1.0:
+        raise ValueError(f"top_p must be in (0, 1], got {top_p}")
+    same_length(value=value)
+    if not len(value):
+        return torch.zeros(0, dtype=torch.bool)
+    return value >= value.sort(descending=True).values[share_of(len(value), top_p) - 1]
+
+
+def _discounted_sum(terms: Tensor, factor: Tensor) -> Tensor:
+    """x_t = terms_t + factor_{t+1} x_{t+1}, from the end."""
+    total = torch.empty_like(terms)
+    carried = terms.new_zeros(())
+    for t in reversed(range(len(terms))):
+        carried = terms[t].detach() + carried
+        total[t] = carried
+        carried = factor[t].detach() * carried
+    return total
+
+
+def _check_share(name: str, number: float) -> None:
+    if not 0.0 <= number <= 1.0:
+        raise ValueError(f"{name} must be in [0, 1], got {number}")

@@ -1,0 +1,34 @@
+"""Drawing tasks by weight."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
+
+
+def distinct(task_ids: Iterable[str]) -> list[str]:
+    """The ids as a list. ValueError if there are none, or one comes twice."""
+    ids = list(task_ids)
+    if not ids:
+        raise ValueError("curriculum: no tasks")
+    if len(set(ids)) != len(ids):
+        twice = next(task for i, task in enumerate(ids) if task in ids[:i])
+        raise ValueError(f"curriculum: task {twice!r} is listed twice")
+    return ids
+
+
+def systematic_sample(weights: Mapping[str, float], n: int, rng: random.Random) -> list[str]:
+    """n keys in random order; key i comes n * w_i / sum(w) times, rounded up or down at random to be exact on average.
+
+    Systematic sampling: n evenly spaced marks from a random start, on the weights laid end to end.
+    """
+    tasks = list(weights)
+    rng.shuffle(tasks)
+    ends = list(accumulate(weights[task] for task in tasks))
+    start = rng.random()
+    marks = [(start + k) * ends[-1] / n for k in range(n)]
+    sampled = [tasks[min(bisect_right(ends, mark), len(tasks) - 1)] for mark in marks]
+    rng.shuffle(sampled)
+    return sampled

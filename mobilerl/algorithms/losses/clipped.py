@@ -1,0 +1,98 @@
+"""The clipped policy loss and the divergence from a reference."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mobilerl.algorithms.losses.aggregation import Aggregation, aggregation_weights
+from mobilerl.algorithms.losses.tokens import at_tokens, check_shapes, clamp_ratio, per_token, safe_exp
+
+
+def clipped_policy_loss(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantage: Tensor,
+    mask: Tensor,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+    rollout_logp: Tensor | None = None,
+    is_cap: float | None = None,
+    agg: Aggregation = "token-mean",
+    *,
+    trajectory: Tensor | None = None,
+    weights: Tensor | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Clipped-ratio policy loss (PPO eq. 7, as in GRPO), with clip-higher (DAPO) and truncated importance weights.
+
+        rho   = exp(logp - old_logp)
+        w     = min(exp(old_logp - rollout_logp), is_cap), without gradient; 1 unless both are given
+        loss  = -sum over tokens of weight * w * min(rho * A, clip(rho, 1 - clip_low, 1 + clip_high) * A)
+
+    w corrects the gap between the engine that sampled and the trainer's recomputed `old_logp`. For a replayed row the
+    stored behaviour log-probabilities are `old_logp` (and `rollout_logp`, so w = 1): the clip itself bounds how far off
+    policy it may pull. Padded positions (mask 0) may hold anything, NaN included: they reach neither loss nor gradient
+    nor metric.
+
+    Args:
+        logp: (R, L) log-probabilities of the response tokens under the weights being trained; carries the gradient.
+        old_logp: (R, L) of the policy the ratio is taken against; no gradient flows into it.
+        advantage: (R,) one per row, or (R, L).
+        mask: (R, L) 1 for response tokens.
+        clip_low, clip_high: widths of the clip below and above 1; clip_high > clip_low is clip-higher.
+        rollout_logp: (R, L) as recorded when the tokens were sampled.
+        is_cap: largest importance weight (2.0 is usual). None switches the weights off.
+        agg, trajectory: as in `aggregation_weights`; not used if `weights` is given.
+        weights: (R, L) this micro-batch's rows of the optimiser step's `aggregation_weights`.
+
+    Returns:
+        The loss, and detached 0-d metrics, weighted like it: `clip_frac` (tokens whose gradient the clip removed),
+        `ratio_mean`, `approx_kl` (k3 estimate of KL(old || new)), `is_weight_mean`, `is_cap_frac` (tokens whose w was
+        cut) and `ratio_max`. With `weights`, losses and metrics of micro-batches add up to the whole batch's, except
+        `ratio_max`: of metrics whose names end in `_max`, the largest counts (`engines.scoring.add_metrics`).
+    """
+    if not 0.0 <= clip_low <= 1.0 or clip_high < 0.0:
+        raise ValueError(f"clip_low must be in [0, 1] and clip_high >= 0, got {clip_low} and {clip_high}")
+    if is_cap is not None and (rollout_logp is None or is_cap <= 0):
+        raise ValueError(f"is_cap must be > 0 and needs rollout_logp, got is_cap={is_cap}")
+    check_shapes(logp, old_logp=old_logp, mask=mask, rollout_logp=rollout_logp, weights=weights)
+    if weights is None:
+        weights = aggregation_weights(mask, agg, trajectory)
+
+    mask = mask.bool()
+    logp, old_logp = at_tokens(logp, mask), at_tokens(old_logp, mask).detach()
+    advantage = per_token(advantage, mask)
+    ratio = safe_exp(logp - old_logp)
+    clipped_ratio = ratio.clamp(1 - clip_low, 1 + clip_high)
+    objective = torch.minimum(ratio * advantage, clipped_ratio * advantage)
+
+    importance = torch.ones_like(old_logp)
+    capped = torch.zeros_like(mask)
+    if rollout_logp is not None and is_cap is not None:
+        importance = safe_exp(old_logp - at_tokens(rollout_logp, mask).detach())
+        capped = importance > is_cap
+        importance = importance.clamp(max=is_cap)
+
+    with torch.no_grad():
+        clipped = ((advantage > 0) & (ratio > 1 + clip_high)) | ((advantage < 0) & (ratio < 1 - clip_low))
+        metrics = {
+            "clip_frac": (weights * clipped).sum(),
+            "ratio_mean": (weights * ratio).sum(),
+            "ratio_max": ratio.masked_fill(~mask, 0.0).max(),
+            "approx_kl": (weights * kl_k3(old_logp, logp)).sum(),
+            "is_weight_mean": (weights * importance).sum(),
+            "is_cap_frac": (weights * capped).sum(),
+        }
+    return -(weights * importance * objective).sum(), metrics
+
+
+def kl_k3(logp: Tensor, ref_logp: Tensor) -> Tensor:
+    """Per-token estimate of KL(policy || reference) on tokens drawn from the policy; unbiased and never negative.
+
+        k3 = exp(ref_logp - logp) - (ref_logp - logp) - 1        (Schulman 2020; GRPO eq. 4)
+
+    Same shape as the inputs, in nats. Both must be finite, padding included; to aggregate, multiply by
+    `aggregation_weights` and sum.
+    """
+    log_ratio = clamp_ratio(ref_logp - logp)
+    return log_ratio.exp() - log_ratio - 1

@@ -1,0 +1,39 @@
+"""Padded (rows, tokens) tensors: checks, masking, ratios that stay finite."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+MAX_LOG_RATIO = 20.0
+"""Log-ratios are clamped to +-this before exp, so that one absurd token cannot turn a batch into inf or NaN."""
+
+
+def check_shapes(logp: Tensor, **others: Tensor | None) -> None:
+    if logp.dim() != 2:
+        raise ValueError(f"logp must be (rows, tokens), got shape {tuple(logp.shape)}")
+    for name, tensor in others.items():
+        if tensor is not None and tensor.shape != logp.shape:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, but logp has {tuple(logp.shape)}")
+
+
+def at_tokens(values: Tensor, mask: Tensor) -> Tensor:
+    """At least float32 (exp of a bfloat16 difference is too coarse for a ratio), and 0 where there is no token."""
+    return values.to(torch.promote_types(values.dtype, torch.float32)).masked_fill(~mask, 0.0)
+
+
+def per_token(values: Tensor, mask: Tensor, name: str = "advantage") -> Tensor:
+    """(R,) or (R, L) to (R, L), without gradient."""
+    if values.shape == mask.shape[:1]:
+        values = values.unsqueeze(1).expand(mask.shape)
+    if values.shape != mask.shape:
+        raise ValueError(f"{name} must be (rows,) or (rows, tokens), got shape {tuple(values.shape)}")
+    return at_tokens(values, mask).detach()
+
+
+def clamp_ratio(log_ratio: Tensor) -> Tensor:
+    return log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+
+
+def safe_exp(log_ratio: Tensor) -> Tensor:
+    return clamp_ratio(log_ratio).exp()

@@ -1,0 +1,154 @@
+"""Replay of hard-won successes (MobileRL)."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mobilerl.records import Row, Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    trajectory: Trajectory
+    advantage: float
+    iteration: int
+
+
+class AdaptivePositiveReplay:
+    """Adaptive positive replay, AdaPR (MobileRL): hard-won successes are shown again.
+
+    Each iteration the `kappa` best successes enter a buffer ordered by advantage; a mini-batch of M rows then takes at
+    most `gamma * M` of them, so that its distribution is q = gamma * p_buffer + (1 - gamma) * p_fresh. Replayed rows
+    keep the log-probabilities they were sampled with, and go through the clipped loss against those.
+
+    Args:
+        capacity: most trajectories kept; over it, the lowest advantage leaves (of equal ones, the oldest).
+        kappa: most trajectories that enter per iteration.
+        gamma: largest replayed share of a mini-batch, in [0, 1].
+        max_age: iterations after which an entry is dropped; None keeps it until it is evicted.
+        order: which trajectories a draw prefers, see `draw`.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        kappa: int,
+        gamma: float,
+        max_age: int | None = None,
+        order: Literal["top", "uniform"] = "top",
+    ) -> None:
+        if capacity < 1 or kappa < 1:
+            raise ValueError(f"replay: capacity and kappa must be at least 1, got {capacity} and {kappa}")
+        if not 0.0 <= gamma <= 1.0:
+            raise ValueError(f"replay: gamma must be in [0, 1], got {gamma}")
+        if max_age is not None and max_age < 0:
+            raise ValueError(f"replay: max_age must not be negative, got {max_age}")
+        if order not in ("top", "uniform"):
+            raise ValueError(f"replay: order must be 'top' or 'uniform', got {order!r}")
+        self.capacity = capacity
+        self.kappa = kappa
+        self.gamma = gamma
+        self.max_age = max_age
+        self.order = order
+        self._entries: list[_Entry] = []  # always best first
+        self._iteration: int | None = None
+
+    def __len__(self) -> int:
+        """Trajectories in the buffer."""
+        return len(self._entries)
+
+    @property
+    def size_rows(self) -> int:
+        """Rows in the buffer."""
+        return sum(len(e.trajectory.steps) for e in self._entries)
+
+    def insert(self, trajectories: Sequence[Trajectory], advantages: Sequence[float], iteration: int) -> int:
+        """Ends an iteration: drops what became too old, lets the best new successes in, evicts over capacity.
+
+        To be called once per iteration with everything it collected, even if that is nothing, since it is what ages the
+        buffer: an entry stays while `iteration - its iteration <= max_age`. Eligible are successes with a positive
+        advantage, at least one step, and an id that is not in the buffer.
+
+        Returns how many entered (they may be evicted at once). ValueError if iterations do not increase.
+        """
+        if len(trajectories) != len(advantages):
+            raise ValueError(f"replay: {len(trajectories)} trajectories but {len(advantages)} advantages")
+        if not all(math.isfinite(a) for a in advantages):
+            raise ValueError("replay: advantages hold NaN or infinity")
+        if self._iteration is not None and iteration <= self._iteration:
+            raise ValueError(f"replay: insert for iteration {iteration} after iteration {self._iteration}")
+        self._iteration = iteration
+
+        if self.max_age is not None:
+            self._entries = [e for e in self._entries if iteration - e.iteration <= self.max_age]
+        known = {e.trajectory.id for e in self._entries}
+        eligible: dict[str, _Entry] = {}
+        for trajectory, advantage in zip(trajectories, advantages, strict=True):
+            if trajectory.success and trajectory.steps and advantage > 0 and trajectory.id not in known:
+                eligible.setdefault(trajectory.id, _Entry(trajectory, float(advantage), iteration))
+        admitted = sorted(eligible.values(), key=_best_first)[: self.kappa]
+        self._entries = sorted(self._entries + admitted, key=_best_first)[: self.capacity]
+        return len(admitted)
+
+    def draw(self, batch_size: int, rng: random.Random) -> list[tuple[Row, float]]:
+        """At most `floor(gamma * batch_size)` distinct rows for a mini-batch of `batch_size`, with their advantages.
+
+        Trajectories are drawn without replacement and used whole, rows in step order; of the last one, as many rows as
+        still fit, chosen at random. `order="top"` draws a trajectory with probability proportional to 1 / rank, rank 1
+        being the highest advantage and equal advantages sharing a rank: the top comes first most often, but not the
+        very same rows in every mini-batch. `order="uniform"` prefers none. A buffer with fewer rows gives them all.
+        """
+        room = math.floor(self.gamma * batch_size)
+        if room <= 0:
+            return []
+        drawn: list[tuple[Row, float]] = []
+        for entry in self._draw_order(rng):
+            rows = entry.trajectory.rows()
+            if len(rows) > room - len(drawn):
+                keep = sorted(rng.sample(range(len(rows)), room - len(drawn)))
+                rows = [rows[i] for i in keep]
+            drawn.extend((row, entry.advantage) for row in rows)
+            if len(drawn) == room:
+                break
+        return drawn
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything a resumed run needs; trajectories are in it as they are, to be written by whoever saves it."""
+        return {
+            "iteration": self._iteration,
+            "entries": [
+                {"trajectory": e.trajectory, "advantage": e.advantage, "iteration": e.iteration} for e in self._entries
+            ],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replaces the content. A buffer of smaller capacity keeps the best; ValueError if a field is missing."""
+        try:
+            entries = [_Entry(e["trajectory"], e["advantage"], e["iteration"]) for e in state["entries"]]
+            iteration = state["iteration"]
+        except KeyError as missing:
+            raise ValueError(f"replay state has no field {missing}: it is not one of AdaptivePositiveReplay") from None
+        self._entries = sorted(entries, key=_best_first)[: self.capacity]
+        self._iteration = iteration
+
+    def _draw_order(self, rng: random.Random) -> list[_Entry]:
+        """The entries in a random order: sampling without replacement in proportion to their weights.
+
+        Done as a race: each entry arrives after an exponential time whose rate is its weight.
+        """
+        arrivals = []
+        rank = 0
+        for i, entry in enumerate(self._entries):
+            if i == 0 or entry.advantage < self._entries[i - 1].advantage:
+                rank = i + 1
+            arrivals.append((rng.expovariate(1.0 if self.order == "uniform" else 1.0 / rank), i))
+        return [self._entries[i] for _, i in sorted(arrivals)]
+
+
+def _best_first(entry: _Entry) -> tuple[float, int, str]:
+    """Highest advantage, then newest (closest to the policy), then by id so that the order is a total one."""
+    return (-entry.advantage, -entry.iteration, entry.trajectory.id)

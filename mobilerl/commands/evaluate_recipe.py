@@ -1,0 +1,36 @@
+"""The recipe of an evaluation: a model is shown the screen as it was when it was trained."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Collection, Sequence
+
+from mobilerl.config import AgentSection, Recipe, load_recipe
+
+
+def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], otherwise: Sequence[str],
+                      say: Callable[[str], None]) -> Recipe:  # fmt: skip
+    """The recipe `args.config`, with the agent settings that the checkpoint `args.model` was trained with.
+
+    For a model that brings none (a server, a folder without agent.json) and no model at all, they are the recipe's, and
+    without a recipe `otherwise`, words of a command line. `settings`, what the command line says, wins over all.
+    """
+    from mobilerl.eval.policies import find_model, is_server
+    from mobilerl.setup import read_agent
+
+    given = sorted({word.split("=")[0] for word in settings if word.startswith("--")})
+    saved = None
+    if args.agent == "policy" and args.model and not is_server(args.model):
+        saved = read_agent(find_model(args.model))
+    if saved is None:
+        base = [] if args.config else [word for word in otherwise if word.split("=")[0] not in given]
+        return load_recipe(args.config, [*base, *settings])
+    ours = ", ".join(flag for flag in given if flag.startswith("--agent."))
+    say(f"agent settings from the checkpoint{f'; from the command line: {ours}' if ours else ''}")
+    return load_recipe(args.config, [*saved_flags(saved, given), *settings])
+
+
+def saved_flags(agent: AgentSection, given: Collection[str] = ()) -> list[str]:
+    """A checkpoint's agent settings as command-line words, without those that are `given` there anyway."""
+    values = {f"--agent.{name}": value for name, value in agent.model_dump().items()}
+    return [f"{flag}={'null' if value is None else value}" for flag, value in values.items() if flag not in given]

@@ -1,0 +1,44 @@
+"""Which rows of an optimiser step each process computes. Pure: no verl, no tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mobilerl.engines.scoring import micro_batches
+from mobilerl.records import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The rows of one process, by their indices in the whole step, in micro-batches.
+
+    Sharded weights are gathered in every forward pass, so all processes must make equally many of them: `parts` beyond
+    the first `counted` repeat a row and must count for nothing.
+    """
+
+    index: list[int]
+    parts: list[list[int]]
+    """Positions in `index`."""
+    counted: int
+
+
+def shards(rows: Sequence[Row], processes: int, tokens: int) -> list[Shard]:
+    """Every row in exactly one counted part; micro-batches of at most `tokens` padded tokens. Raises on no rows."""
+    if not rows:
+        raise ValueError("an optimiser step needs at least one row")
+    longest_first = sorted(range(len(rows)), key=lambda i: -(len(rows[i].prompt_ids) + len(rows[i].response_ids)))
+    # Dealt out to and fro, so that no process has the longer row in every round.
+    dealt: list[list[int]] = [[] for _ in range(processes)]
+    for turn, i in enumerate(longest_first):
+        lap, place = divmod(turn, processes)
+        dealt[place if lap % 2 == 0 else processes - 1 - place].append(i)
+    parts = [list(micro_batches([rows[i] for i in mine], tokens)) for mine in dealt]
+    most = max(map(len, parts))
+    shortest = longest_first[-1]
+    result = []
+    for mine, own in zip(dealt, parts, strict=True):
+        idle = most - len(own)
+        index = mine + [shortest] if idle else mine
+        result.append(Shard(index, own + [[len(index) - 1]] * idle, len(own)))
+    return result

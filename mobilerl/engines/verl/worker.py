@@ -1,0 +1,149 @@
+"""What runs on every GPU: verl's worker with our model, our scoring and our objectives.
+
+verl builds the process group, shards the weights (FSDP2), holds the optimiser, saves and loads the shards and sends
+weights to the vLLM servers. It does not compute a loss: rows are scored by the function that the local engine uses.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from peft import PeftModel
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from transformers import AutoModelForImageTextToText
+from verl.single_controller.base.decorator import Dispatch, register
+from verl.utils.device import get_device_id
+from verl.utils.fsdp_utils import get_init_weight_context_manager
+from verl.workers.engine import EngineRegistry
+from verl.workers.engine.fsdp import FSDPEngine
+from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
+
+from mobilerl.engines.base import Objective
+from mobilerl.engines.codec import Codec
+from mobilerl.engines.local import add_lora
+from mobilerl.engines.scoring import BatchTensors, add_metrics, row_logprobs
+from mobilerl.records import Row
+
+MODEL_TYPE = "mobilerl_policy"
+"""Under which verl finds `PolicyEngine`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """How a worker turns rows into log-probabilities."""
+
+    model: str
+    """Checkpoint folder whose tokenizer and image processor are used; every node must see it."""
+    temperature: float
+    max_pixels: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One process's rows of an optimiser step (`tensors`), or of a scoring call."""
+
+    rows: list[Row]
+    parts: list[list[int]]
+    counted: int
+    """Parts from here on are computed, because every process must, but count for nothing."""
+    tensors: BatchTensors | None = None
+
+
+@EngineRegistry.register(model_type=MODEL_TYPE, backend=["fsdp2"], device=["cuda", "npu"])
+class PolicyEngine(FSDPEngine):
+    """verl's FSDP engine around the Hugging Face model as it is: none of its functions is replaced."""
+
+    def _build_module(self) -> torch.nn.Module:
+        config = self.model_config.hf_config
+        # Weights tied to each other cannot start on the meta device.
+        init = get_init_weight_context_manager(use_meta_tensor=not config.tie_word_embeddings, mesh=self.device_mesh)
+        with init(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = AutoModelForImageTextToText.from_pretrained(
+                self.model_config.local_path, dtype=torch.float32, config=config
+            )
+        if self.model_config.enable_gradient_checkpointing:
+            module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        return module
+
+    def _build_lora_module(self, module: torch.nn.Module) -> torch.nn.Module:
+        module.enable_input_require_grads()
+        if (adapter := self.model_config.lora_adapter_path) is not None:
+            return PeftModel.from_pretrained(module, adapter, is_trainable=True)
+        return add_lora(module, self.model_config.lora_rank)
+
+
+class PolicyTrainingWorker(TrainingWorker):
+    def __init__(self, config: Any) -> None:
+        super().__init__(replace(config, model_type=MODEL_TYPE))
+
+
+class PolicyWorker(ActorRolloutRefWorker):
+    """Learns and, where it shares its GPU with a vLLM server, gives that server the weights."""
+
+    actor_worker_cls = PolicyTrainingWorker
+    ref_worker_cls = PolicyTrainingWorker
+
+    def __init__(self, config: Any, role: str, scoring: Scoring) -> None:
+        super().__init__(config, role)
+        self.scoring = scoring
+        self.codec = Codec.load(scoring.model, scoring.max_pixels)
+
+    @register(dispatch_mode=Dispatch.DP_COMPUTE, blocking=False)
+    def learn(self, work: Work, objective: Objective, learning_rate: float) -> dict[str, float]:
+        """One optimiser step; every process gets its own part of it. Returns the part's metrics."""
+        engine, metrics = self.actor.engine, {}
+        processes = engine.get_data_parallel_size()
+        with engine.train_mode():
+            engine.optimizer_zero_grad()
+            for number, part in enumerate(work.parts):
+                logp, mask = self._logp(engine, [work.rows[i] for i in part])
+                loss, parts = objective(work.tensors.micro_batch(part, logp, mask))
+                if number < work.counted:
+                    add_metrics(metrics, {"loss": loss.detach(), **parts})
+                # Gradients are averaged over processes, but the loss is a sum over all of them.
+                (loss * (processes if number < work.counted else 0.0)).backward()
+            for group in engine.optimizer.param_groups:
+                group["lr"] = learning_rate
+            metrics["grad_norm"] = float(engine.optimizer_step())
+        return metrics
+
+    @register(dispatch_mode=Dispatch.DP_COMPUTE, blocking=False)
+    def score(self, work: Work, reference: bool) -> list[tuple[float, ...]]:
+        """Per row of this process, the log-probabilities of its response tokens."""
+        frozen = reference and self.ref is not None
+        engine = (self.ref if frozen else self.actor).engine
+        adapter: AbstractContextManager[Any] = engine.disable_adapter() if reference and not frozen else nullcontext()
+        result: list[tuple[float, ...]] = [()] * len(work.rows)
+        with torch.no_grad(), engine.eval_mode(), adapter:
+            for part in work.parts:
+                rows = [work.rows[i] for i in part]
+                logp, _ = self._logp(engine, rows)
+                for i, row, values in zip(part, rows, logp.tolist(), strict=True):
+                    result[i] = tuple(values[len(values) - len(row.response_ids) :])
+        return result
+
+    def _logp(self, engine: PolicyEngine, rows: list[Row]) -> tuple[torch.Tensor, torch.Tensor]:
+        return row_logprobs(engine.module, self.codec, rows, self.scoring.temperature, get_device_id())
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL, blocking=False)
+    def save_model(self, folder: str) -> None:
+        """Writes a Hugging Face model folder, from the first process; all take part in gathering the weights."""
+        module = self.actor.engine.module
+        state = get_model_state_dict(module, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+        if dist.get_rank() == 0:
+            path = Path(folder)
+            # Gathered, a weight that stands in two places is two tensors: a checkpoint has it once.
+            tied = getattr(module, "all_tied_weights_keys", None) or {}
+            module.save_pretrained(path, state_dict={name: t for name, t in state.items() if name not in tied})
+            # An adapter's folder would have neither, and the codec reads both.
+            module.config.save_pretrained(path)
+            module.generation_config.save_pretrained(path)
+            self.codec.save(path)
+        dist.barrier()

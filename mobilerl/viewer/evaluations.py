@@ -1,0 +1,90 @@
+"""Evaluations of a run, and which instances two of them won, lost, both solved or neither did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mobilerl.eval.report import difference, read_results
+from mobilerl.records import Status
+
+
+def evaluations_of(run: Path) -> list[dict[str, Any]]:
+    """Every eval/**/results.json with its folder as `name`, oldest first within a suite, "before" ahead of "after"."""
+
+    def age(path: Path) -> tuple[int, float]:
+        name = path.parent.name
+        return (0 if "before" in name else 2 if "after" in name else 1, path.stat().st_mtime)
+
+    root = run / "eval"
+    paths = sorted(sorted(root.glob("**/results.json")), key=age)
+    found = [{"name": path.parent.relative_to(root).as_posix(), **read_results(path)} for path in paths]
+    return sorted(found, key=lambda e: e["suite"])
+
+
+def pairs_within(evaluations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Last against first evaluation of each suite."""
+    found = []
+    for suite in sorted({e["suite"] for e in evaluations}):
+        same = [e for e in evaluations if e["suite"] == suite]
+        if len(same) > 1:
+            found.append(pair(same[0], same[-1]))
+    return found
+
+
+def pairs_between(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Evaluations of two runs that have the same suite and name; without any, the last of each suite."""
+    named = {(e["suite"], e["name"]): e for e in b}
+    same = [pair(named[e["suite"], e["name"]], e) for e in a if (e["suite"], e["name"]) in named]
+    if same:
+        return same
+    last_a, last_b = {e["suite"]: e for e in a}, {e["suite"]: e for e in b}
+    return [pair(last_b[suite], last_a[suite]) for suite in last_a if suite in last_b]
+
+
+def pair(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """{suite, before, after, rates, difference, interval, instances, counts, rows} or, with a `reason` in place of the
+    last five, why the two cannot be compared. A row is [task id, template, before [successes, trials], after, kind];
+    `kind` is won, lost, both or neither, by the rates of the instance."""
+    found = {"suite": before["suite"], "before": before["name"], "after": after["name"],
+             "rates": [before["success_rate"], after["success_rate"]]}  # fmt: skip
+    try:
+        paired = difference(before, after)
+    except ValueError as error:
+        return found | {"reason": str(error)}
+    rows = _rows(before, after)
+    return found | {
+        "difference": paired.difference,
+        "interval": [paired.bootstrap.low, paired.bootstrap.high],
+        "instances": paired.instances,
+        "counts": {kind: sum(row[4] == kind for row in rows) for kind in ("won", "lost", "both", "neither")},
+        "rows": rows,
+    }
+
+
+def _rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[list[Any]]:
+    one, other = _counts(before), _counts(after)
+    rows = []
+    for task, (template, *old) in one.items():
+        _, *new = other[task]
+        if old[1] and new[1]:  # an instance whose every trial was an infra error says nothing
+            rows.append([task, template, old, new, _kind(old[0] / old[1], new[0] / new[1])])
+    return rows
+
+
+def _kind(old: float, new: float) -> str:
+    if new != old:
+        return "won" if new > old else "lost"
+    return "both" if new else "neither"
+
+
+def _counts(results: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """{task id: [template, successes, trials]} without infra errors."""
+    counts: dict[str, list[Any]] = {}
+    for episode in results["instances"]:
+        count = counts.setdefault(episode["task_id"], [episode["template"], 0, 0])
+        if episode["status"] != Status.INFRA_ERROR:
+            count[1] += bool(episode["success"])
+            count[2] += 1
+    return counts

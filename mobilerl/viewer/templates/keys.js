@@ -1,0 +1,55 @@
+// What the keyboard does.
+
+const KEYS = [
+  ["1 … 7", "the views in the order of the bar"],
+  ["j  k  or  ↓  ↑", "next and previous row: trajectory, task, device, group, lane"],
+  ["←  →", "previous and next step"],
+  ["Enter", "open the row or step"],
+  ["n  p", "next and previous group"],
+  ["t", "all steps of the trajectory as a table"],
+  ["u", "up: from a trajectory to its group, from a group to all groups"],
+  ["/", "search"],
+  ["Esc", "leave the search, close this, or go up"],
+  ["?", "this"],
+];
+
+function drawShortcuts() {
+  const dialog = byId("shortcuts");
+  put(dialog, el("h3", {}, "Keyboard"), el("table", {}, el("tbody", {}, KEYS.map(([keys, text]) =>
+    el("tr", {}, el("td", { class: "mono" }, keys), el("td", {}, text))))),
+  el("p", {}, el("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Close")));
+  byId("help").addEventListener("click", () => dialog.showModal());
+}
+
+/** Does what a key means for the view; returns whether it meant anything. */
+function act(view, key) {
+  const number = "1234567".indexOf(key);
+  if (number >= 0 && TABS[number]) location.hash = "#" + TABS[number][0];
+  else if (key === "?") byId("shortcuts").showModal();
+  else if (key === "/" && view.search) view.search.focus();
+  else if ((key === "j" || key === "ArrowDown") && view.move) view.move(1);
+  else if ((key === "k" || key === "ArrowUp") && view.move) view.move(-1);
+  else if (key === "ArrowRight" && view.step) view.step(1);
+  else if (key === "ArrowLeft" && view.step) view.step(-1);
+  else if (key === "n" && view.turn) view.turn(1);
+  else if (key === "p" && view.turn) view.turn(-1);
+  else if (key === "Enter" && view.openCurrent) view.openCurrent();
+  else if (key === "t" && view.toggle) view.toggle();
+  else if ((key === "u" || key === "Escape") && view.up) view.up();
+  else return false;
+  return true;
+}
+
+function listen(current) {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || byId("shortcuts").open) return;
+    const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+    if (typing) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    // A focused link or button keeps its Enter.
+    if (event.key === "Enter" && /^(A|BUTTON|SUMMARY)$/.test(event.target.tagName)) return;
+    if (act(current(), event.key)) event.preventDefault();
+  });
+}

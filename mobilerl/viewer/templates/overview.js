@@ -1,0 +1,73 @@
+// The first view: where the run stands, its curves, and what its evaluations say.
+
+function tile(label, value, note, link) {
+  return el(link ? "a" : "div", { class: "tile card", href: link || null }, el("div", { class: "label" }, label),
+    el("div", { class: "value" }, value), el("div", { class: "sub" }, note || "\u00a0"));
+}
+
+function tiles(run) {
+  const metrics = run.metrics, made = [];
+  const iterations = metrics.iteration || [];
+  if (iterations.length) {
+    const seconds = column(metrics, "time_s").filter((v) => v !== null);
+    made.push(tile("Iteration", String(iterations[iterations.length - 1]),
+      seconds.length ? `in ${duration(seconds[seconds.length - 1])}` : `${iterations.length} recorded`));
+    const rates = smoothed(column(metrics, "rollout/success_rate")).filter((v) => v !== null);
+    if (rates.length) {
+      made.push(tile("Success, smoothed", percent(rates[rates.length - 1]), `from ${percent(rates[0])}, best ${percent(Math.max(...rates))}`));
+    }
+  }
+  for (const d of DATA.pairs.within.filter((d) => !d.reason)) {
+    made.push(tile(`Evaluation ${d.suite}`, `${percent(d.rates[0])} → ${percent(d.rates[1])}`, `${points(d.difference)} points, paired`, "#evaluations"));
+  }
+  const states = run.tasks, total = Object.values(states).reduce((sum, n) => sum + n, 0);
+  if (total) {
+    const said = STATES.filter((s) => states[s] && s !== "unknown").map((s) => `${states[s]} ${s}`);
+    made.push(tile("Tasks", String(total), said.join(", ") || "states not recorded", "#tasks"));
+  }
+  if (run.devices) {
+    const busy = column(metrics, "rollout/env_utilization").filter((v) => v !== null);
+    made.push(tile("Devices", String(run.devices), busy.length ? `${percent(busy[busy.length - 1])} busy collecting` : "", "#fleet"));
+  }
+  const cost = costTile(metrics);
+  if (cost) made.push(cost);
+  if (run.trajectories) made.push(tile("Trajectories", run.trajectories.toLocaleString("en"), `kept of ${plural(run.sources, "file")}`, "#trajectories"));
+  return made.length ? el("div", { class: "tiles" }, made) : null;
+}
+
+/** What the run has cost so far, over all its starts; null for one that did not count it. */
+function costTile(metrics) {
+  const last = (name) => column(metrics, "cost/" + name).findLast((v) => v !== null);
+  const devices = last("device_hours"), gpus = last("gpu_hours");
+  if (devices === undefined) return null;
+  const prompt = last("judge_prompt_tokens"), completion = last("judge_completion_tokens"), money = last("judge_money");
+  const notes = [`${hours(last("device_busy_hours"))} busy`];
+  if (gpus) notes.push(`${hours(gpus)} GPU-hours`);
+  if (prompt !== undefined) notes.push(`${(prompt + completion).toLocaleString("en")} judge tokens` + (money ? ` (${short(money)})` : ""));
+  return tile("Device-hours", hours(devices), notes.join(", "));
+}
+
+function outcomeBar(run) {
+  const kinds = Object.keys(LABELS).filter((kind) => run.outcomes[kind]);
+  if (!kinds.length) return null;
+  return el("div", { class: "outcomes card" },
+    el("div", { class: "split" }, kinds.map((kind) => el("span", { class: kind, style: { flex: String(run.outcomes[kind]) } }))),
+    el("div", { class: "keys" }, el("span", { class: "title" }, "How the kept episodes ended"),
+      kinds.map((kind) => el("a", { class: "key " + kind, href: `#trajectories?outcome=${kind}` }, el("i"), LABELS[kind] + " ",
+        el("b", {}, run.outcomes[kind].toLocaleString("en"))))));
+}
+
+const overviewView = {
+  title: "Overview",
+  draw(target) {
+    const run = RUNS[0], linked = [], runs = [run];
+    const main = chartGrid(MAIN_CURVES, runs, linked);
+    const evaluations = run.evaluations.length ? [el("h2", {}, "Evaluations"), evaluationSummary(run)] : null;
+    put(target, tiles(run),
+      main || (run.metrics.iteration ? null : empty("No iteration is finished yet: metrics.jsonl has no lines.")),
+      outcomeBar(run), evaluations,
+      folded("Learning", chartGrid(LEARNING_CURVES, runs, linked), true),
+      folded("Speed and devices", chartGrid([...SPEED_CURVES, ...FLEET_CURVES], runs, linked), !main),
+      folded("More metrics", chartGrid(otherCurves(runs), runs, linked), !main));
+  },
+};

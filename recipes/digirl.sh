@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# DigiRL, online or offline-to-online: steps that value functions find better than expected are imitated.
+#
+#   bash recipes/digirl.sh [--train.max_minutes 20 ...]
+#   bash recipes/digirl.sh --offline.trajectories runs/adagrpo      begins with what another run collected
+#
+# recipes/online.sh says what else can be given, and where the run goes.
+
+TITLE="DigiRL"
+CONFIG=${CONFIG:-$(dirname "${BASH_SOURCE[0]}")/digirl.toml}
+# shellcheck source=recipes/online.sh
+source "$(dirname "${BASH_SOURCE[0]}")/online.sh" "$@"

@@ -1,0 +1,50 @@
+"""ReachAgent from a warm-up's checkpoint to `final/` and the table of its page metrics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mobilerl.atomic_files import write_atomic
+from mobilerl.config import ConfigError, Recipe
+from mobilerl.config.reading import claim
+from mobilerl.setup import check_checkpoint, read_agent
+from mobilerl.train import checkpoint
+from sft.folders import put_final, remove_unfinished
+from sft.pages.agent import SUITE
+from sft.pages.collect import check
+from sft.pages.evaluation import table
+from sft.pages.stages import PagesRun, stage1_recipe
+from sft.placement import check as check_placement
+
+TABLE = "pages.md"
+TRAINERS_FILES = ("trainer.pt", checkpoint.STATE_FILE)
+
+
+def run(recipe: Recipe, run_dir: Path) -> Path:
+    """Runs all of it, or what is left of it; returns the checkpoint, which is also copied to `final/`.
+
+    Raises ConfigError, GraphError or CheckpointError for what the user can mend.
+    """
+    if not recipe.model:
+        raise ConfigError("stage 1 begins with a warm-up's checkpoint: name it by --model DIR")
+    check_checkpoint(recipe.model)
+    check(recipe.pages)
+    check_placement(stage1_recipe(recipe), "pages")
+    agent = read_agent(recipe.model)
+    recipe = recipe if agent is None else recipe.model_copy(update={"agent": agent})
+    claim(recipe, run_dir)
+    remove_unfinished(run_dir, run_dir / "pages", *(run_dir / "eval").glob(f"{SUITE}-*"), run_dir / "eval")
+    made = PagesRun(recipe, run_dir)
+    entries = [("warm-up", made.measure(f"{SUITE}-before", made.base_path))]
+    final = made.learn_flows()
+    entries.append(("stage 1", made.measure(f"{SUITE}-stage1", final)))
+    if recipe.dpo.enabled:
+        final = made.prefer(final)
+        entries.append(("DPO", made.measure(f"{SUITE}-after", final)))
+    put_final(final, run_dir, TRAINERS_FILES)
+    shown = table(entries)
+    write_atomic(run_dir / "eval" / TABLE, f"{shown}\n".encode())
+    made.say(shown)
+    made.say(f"checkpoint: {run_dir / 'final'}")
+    made.cluster.close()
+    return run_dir / "final"

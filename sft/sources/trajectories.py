@@ -1,0 +1,87 @@
+"""Our own runs: the successful trajectories of a run directory (docs/files.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from envs.base import Invalid, Task
+from envs.phone.tasks import suite
+from mobilerl.records import Status, Step
+from mobilerl.screen_files import ScreenFolder
+from mobilerl.trajectory_files import read_records, trajectory_from_dict
+from sft.sources.convert import Wanted, attempt
+from sft.sources.pictures import checked_png
+from sft.sources.report import Counts, Reject
+from sft.sources.schema import Demonstration, RecordedStep
+
+NAME = "trajectories"
+SUCCESS = 0.5
+
+
+def files(path: Path) -> list[Path]:
+    found = sorted(path.glob("trajectories/iter-*.jsonl"))
+    if not found:
+        raise ValueError(f"{NAME}: no trajectories/iter-*.jsonl in {path}; give the directory of a run")
+    return found
+
+
+def check(file: Path) -> None:
+    try:
+        next(read_records(file), None)
+    except (ValueError, OSError) as fault:
+        raise ValueError(f"{NAME}: {fault}") from None
+
+
+def read(file: Path, wanted: Wanted, counts: Counts) -> Iterator[Demonstration]:
+    try:
+        for _, record in read_records(file):
+            demo = attempt(counts, _episode, record, file.parent.parent / "screens", wanted)
+            if demo is not None:
+                yield demo
+    except (ValueError, OSError) as fault:  # a line that is no trajectory: what follows cannot be trusted
+        counts.file_fault(fault)
+    else:
+        counts.files += 1
+
+
+def _episode(record: Mapping[str, Any], screens: Path, wanted: Wanted) -> Demonstration | None:
+    if not isinstance(reward := record.get("reward"), int | float) or reward <= SUCCESS:
+        raise Reject("not successful")
+    try:  # a store of its own: one for the whole file would keep every screen of it in memory
+        trajectory = trajectory_from_dict(record, ScreenFolder(screens))
+    except (ValueError, AttributeError, OSError):
+        raise Reject("trajectory is damaged, or a screen of it is missing or damaged") from None
+    if trajectory.status is Status.INFRA_ERROR:
+        raise Reject("the device failed")
+    if not trajectory.task.instruction.strip():
+        raise Reject("goal is empty")
+    if not wanted(trajectory.task.id, phone_split(trajectory.task)):
+        return None
+    return Demonstration(trajectory.task, tuple(_step(step) for step in trajectory.steps))
+
+
+def phone_split(task: Task) -> str:
+    """The split of a task of the embedded phone, which defines it itself; "" for other suites."""
+    if task.suite != suite.SUITE:
+        return ""
+    try:
+        reserved = suite.template(task.template).split == "test" or suite.held_out(task.template, dict(task.params))
+    except (KeyError, ValueError):
+        raise Reject("task of an unknown template") from None
+    return "test" if reserved or task.seed >= suite.HELD_OUT_SEEDS else "train"
+
+
+def _step(step: Step) -> RecordedStep:
+    seen = step.observation
+    reject = ""
+    if isinstance(step.action, Invalid):
+        reject = "the policy's reply was not understood"
+    elif step.note:
+        reject = "the phone did not carry the action out"
+    png = checked_png(seen.screenshot, seen.width, seen.height) if seen.screenshot else b""
+    return RecordedStep(
+        png, seen.width, seen.height, step.action, seen.xml, bool(seen.xml), seen.app, "",
+        step.thought, step.completion.text, step.note, reject,
+    )  # fmt: skip

@@ -1,0 +1,41 @@
+"""Fixtures of all tests."""
+
+from __future__ import annotations
+
+import fcntl
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+LONGEST = (
+    "test_verl_engine.py", "test_recipes.py", "test_resume.py", "test_interrupt.py", "test_verl.py", "test_learning.py",
+    "test_vllm_sampler.py", "test_vllm_server.py", "test_reachagent.py", "test_determinism.py", "test_docker.py",
+)  # fmt: skip
+"""Files of minutes, in the order in which they begin. The two that need the cluster are far apart."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first: at the end, one of them would keep a single process busy while the others are done."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """torch on one thread: sums come out equal every time. For a whole module: `pytest.mark.usefixtures`."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def one_cluster() -> Iterator[None]:
+    """One Ray cluster with vLLM servers at a time on a machine: two would not find the memory."""
+    with open(Path(tempfile.gettempdir()) / "mobilerl-tests-cluster.lock", "w") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,23 @@
+"""The environment of these tests, dressed up as one that a recipe has made: it installs nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def pretend_installed(venv: Path, extras: Iterable[str] = ("local,tracking",)) -> Path:
+    """Makes a folder that stands for VENV, with the stamps of these extras; returns it."""
+    scripts = venv / "bin"
+    scripts.mkdir(parents=True)
+    for name, words in (("python", ""), ("mobilerl", "-m mobilerl ")):
+        (scripts / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words}"$@"\n')
+        (scripts / name).chmod(0o755)
+    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + (ROOT / "constraints.txt").read_bytes())
+    for names in extras:
+        (venv / f".mobilerl-{names}").write_text(f"{wanted.hexdigest()}  -\n")
+    return venv

@@ -1,0 +1,89 @@
+"""Ctrl-C and SIGTERM at any moment: the run saves, says how to go on, and what follows equals one never stopped."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from test_resume import assert_equal_runs, command, finish, policy  # noqa: F401 - a fixture
+
+from mobilerl.train.checkpoint import latest
+from mobilerl.train.tracking import read_metrics
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+HEARD = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+"""A test that was started in the background would hand on that Ctrl-C is ignored."""
+
+
+def signalled(words: list[str], number: int, moment: Callable[[], bool]) -> tuple[int, str]:
+    """Starts a run and sends it a signal at a moment, to its workers as well, as a terminal and SLURM do.
+
+    Gives its exit code and what it said on stderr.
+    """
+    child = subprocess.Popen(
+        [sys.executable, "-c", HEARD, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    limit = time.monotonic() + 120
+    try:
+        while child.poll() is None and not moment():
+            assert time.monotonic() < limit, "the moment never came"
+            time.sleep(0.0005)
+        assert child.poll() is None, "it ended before the moment"
+        os.killpg(child.pid, number)
+        _, said = child.communicate(timeout=60)
+        return child.returncode, said
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+
+
+def rows(run: Path) -> int:
+    return len(read_metrics(run / "metrics.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "wait_s", "workers"),
+    [
+        (signal.SIGTERM, 143, 0.4, 0),
+        (signal.SIGINT, 130, 0.2, 2),
+    ],
+)
+def test_what_follows_a_signal_equals_a_run_never_stopped(policy, tmp_path, number, code, wait_s, workers):  # noqa: F811
+    run, straight = tmp_path / "run", tmp_path / "straight"
+    wanted = {"train__checkpoint_every": 100, "collect__workers": workers}
+    reached: list[float] = []
+
+    def moment() -> bool:
+        if rows(run) >= 2 and not reached:
+            reached.append(time.monotonic())
+        return bool(reached) and time.monotonic() - reached[0] >= wait_s
+
+    got, said = signalled(command(policy, run, **wanted), number, moment)
+    assert got == code, said
+    done = rows(run)
+    assert latest(run).name == f"iter-{done:06d}"
+    *_, stopped, on = said.strip().splitlines()
+    assert stopped == f"stopped; iteration {done} is saved in {latest(run)}; go on with"
+    assert "Traceback" not in said
+    words = shlex.split(on)
+    assert words[0] == "mobilerl" and words[-1] == "--resume"
+    subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True, timeout=180)
+    finish(policy, straight, **wanted)
+    for folder in (run / "checkpoints").glob("iter-*"):
+        if folder != latest(run):
+            shutil.rmtree(folder)  # the one that was saved by the way
+    assert_equal_runs(run, straight)

@@ -1,0 +1,106 @@
+"""recipes/reachagent.sh from a warm-up to the report, at the smallest size that does it all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from installed import pretend_installed
+from small_policies import HEIGHT, WIDTH, demonstrate, warm_up
+
+from envs.phone.tasks import suite
+from mobilerl.config import AgentSection
+from mobilerl.eval.report import read_results
+from mobilerl.train.pairs import read_pairs
+from mobilerl.train.tracking import read_metrics
+from sft.pages.graph import PageGraph
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+SCREEN = ["--phone.width", str(WIDTH), "--phone.height", str(HEIGHT), "--phone.count", "4"]
+PAGES = {"apps": '["Notes"]', "survey_phones": 2, "survey_steps": 20, "most_pages": 12, "walks": 60, "epochs": 2}
+DPO = {"epochs": 1, "batch_size": 8, "checkpoint_every": 1}
+SECTIONS = {"pages": PAGES, "dpo": DPO}
+SMALL = [*SCREEN, *(w for s, given in SECTIONS.items() for k, v in given.items() for w in (f"--{s}.{k}", str(v)))]
+EVAL = [*SCREEN, "--instances", "2", "--template", "MusicPause"]
+METRICS = """iteration stage time_s train/loss train/grad_norm train/rows dpo/accuracy dpo/margin dpo/chosen_reward
+    dpo/rejected_reward time/update_s""".split()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Holds an environment in which everything is installed already, and a warm-up's checkpoint."""
+    folder = tmp_path_factory.mktemp("reachagent")
+    pretend_installed(folder / "venv")
+    steps = demonstrate([suite.make_task(name, 0) for name in ("NotesDelete", "MusicPause") if name in suite.TEMPLATES])
+    warm_up(folder / "made", AgentSection(max_new_tokens=16), steps, epochs=2).rename(folder / "final")
+    return folder
+
+
+def recipe(folder: Path, *flags: str, run: str = "run", code: int = 0, evaluated: str = "yes") -> str:
+    env = {**os.environ, "VENV": str(folder / "venv"), "SFT_DIR": str(folder), "RUN_DIR": str(folder / run),
+           "EVAL_FLAGS": " ".join(EVAL), "PYTHONPATH": str(ROOT), "EVALUATE": evaluated}  # fmt: skip
+    done = subprocess.run(["bash", str(ROOT / "recipes" / "reachagent.sh"), *SMALL, *flags], env=env, cwd=folder,
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    assert done.returncode == code, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def trained(folder) -> str:
+    return recipe(folder)
+
+
+def test_the_run_leaves_everything(folder, trained):
+    run = folder / "run"
+    assert not PageGraph.load(run / "pages").unreachable()
+    tasks = json.loads((run / "pages" / "tasks.json").read_text())
+    assert tasks["train"] and tasks["test"]
+    pairs = read_pairs(run)
+    assert pairs and all(p.chosen_ids != p.rejected_ids for p in pairs)
+    assert {p.note["source"] for p in pairs} <= {"agent", "random"}
+
+    rows = read_metrics(run / "metrics.jsonl")
+    assert [row["stage"] for row in rows] == sorted((row["stage"] for row in rows), reverse=True), "stage 1, then DPO"
+    learned = [row for row in rows if row["stage"] == "dpo"]
+    assert len(learned) == -(-len(pairs) // 8) and all(name in row for row in learned for name in METRICS)
+    assert learned[0]["train/loss"] == pytest.approx(0.6931, abs=1e-3), "the reference is stage 1"
+
+    for name in ("pages-before", "pages-stage1", "pages-after"):
+        results = read_results(run / "eval" / name / "results.json")
+        assert results["trials"] == len(tasks["test"]) and 0 <= results["accuracy"]["step_iou"] <= 1
+    weights = {n: read_results(run / "eval" / n / "results.json")["protocol"]["weights_sha256"]
+               for n in ("pages-before", "pages-stage1", "pages-after")}  # fmt: skip
+    assert len({*weights.values()}) == 3
+    after = read_results(run / "eval" / "sim-after" / "results.json")
+    assert after["protocol"]["weights_sha256"] == weights["pages-after"], "final/ is what DPO made"
+    table = (run / "eval" / "pages.md").read_text()
+    assert "| task success | DPO |" in table and "to warm-up; " in table and table in trained
+    assert (run / "view" / "index.html").is_file() and str(run / "view" / "index.html") in trained
+
+
+def test_called_again_it_does_nothing_twice(folder, trained):
+    run = folder / "run"
+    kept = {name: (run / name).stat().st_mtime_ns for name in ("pairs.jsonl", "pages/graph.json", "metrics.jsonl",
+                                                               "eval/pages-after/results.json")}  # fmt: skip
+    said = recipe(folder)
+    assert {name: (run / name).stat().st_mtime_ns for name in kept} == kept
+    assert "stage1: already there" in said and "DPO: already there" in said
+
+
+def test_without_dpo_stage_1_is_the_end(folder, trained):
+    """The graph of the first run is used, so that the tasks are the same; another recipe needs another folder."""
+    other = ["--dpo.enabled", "false", "--pages.graph", str(folder / "run" / "pages"), "--pages.reaching", "false"]
+    refused = recipe(folder, *other, code=2)
+    assert "belongs to another recipe (pages.graph, pages.reaching, dpo.enabled differ)" in refused
+    recipe(folder, *other, run="ablation", evaluated="no")
+    run = folder / "ablation"
+    assert not (run / "pairs.jsonl").exists() and not (run / "checkpoints").exists()
+    assert not any(row["stage"] == "dpo" for row in read_metrics(run / "metrics.jsonl"))
+    assert (run / "pages" / "tasks.json").read_bytes() == (folder / "run" / "pages" / "tasks.json").read_bytes()
+    less, all_ = (json.loads((folder / name / "pages" / "counts.json").read_text()) for name in ("ablation", "run"))
+    assert 0 < less["samples"] < all_["samples"]

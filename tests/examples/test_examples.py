@@ -1,0 +1,152 @@
+"""The examples of CONTRIBUTING.md and of the guides do what they are there to show."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Sequence
+
+import pytest
+import torch
+from counters import HELD_OUT, CounterEnv, make_task
+from PIL import Image
+from radio import Radio, RadioPlay
+from rloo import leave_one_out, objective
+from steps_scorer import StepsScorer
+
+from envs.base import Action, Finish, InfraError, MobileEnv, Observation, Tap, Task, Wait
+from envs.phone.apps.catalogue import APPS
+from envs.phone.env import APP_NAMES, PhoneEnv
+from envs.phone.phone import Phone
+from envs.phone.tasks.catalogue import TEMPLATES
+from envs.phone.tasks.expert import ExpertAgent
+from envs.phone.tasks.suite import HELD_OUT_SEEDS
+from envs.phone.tasks.suite import make_task as phone_task
+from envs.phone.transport import InProcessTransport
+from mobilerl import tiny
+from mobilerl.agent.actor import Decision, scripted
+from mobilerl.agent.context import Turn
+from mobilerl.agent.screen import Screen
+from mobilerl.engines.base import Request, Sampling
+from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.eval.report import EpisodeResult, build_results
+from mobilerl.eval.sim import play
+from mobilerl.judge.scorer import Scorer
+from mobilerl.records import Batch, Group, Row
+from mobilerl.rollout.collector import Collector, CollectorSettings
+from mobilerl.rollout.episode import EpisodeSettings
+
+# --- an app and its task -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def phone(monkeypatch: pytest.MonkeyPatch) -> PhoneEnv:
+    """A phone with the app on it: what naming both in the catalogues does."""
+    monkeypatch.setitem(TEMPLATES, "RadioPlay", RadioPlay)
+    monkeypatch.setitem(APP_NAMES, "Radio", Radio.package)
+    return PhoneEnv(transport=InProcessTransport(Phone((*APPS, Radio))))
+
+
+async def played(env: PhoneEnv, task: Task, actions: Sequence[Action] = ()) -> tuple[int, float]:
+    """(steps, reward) of these actions, or of the expert."""
+    seen, done, steps = await env.reset(task), False, 0
+    expert, given = ExpertAgent(env.template), iter(actions)
+    while not done:
+        result = await env.step(next(given) if actions else expert.act(seen))
+        seen, done, steps = result.observation, result.done, steps + 1
+    return steps, await env.score()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, HELD_OUT_SEEDS, HELD_OUT_SEEDS + 1])
+def test_the_radio_plays_for_its_expert_and_for_nobody_else(phone: PhoneEnv, seed: int) -> None:
+    task = phone_task("RadioPlay", seed)
+    steps, reward = asyncio.run(played(phone, task))
+    assert reward == 1.0 and steps <= RadioPlay.steps
+    assert asyncio.run(played(phone, task, [Finish("done")]))[1] == 0.0
+    assert asyncio.run(played(phone, task, [Wait(0.0)] * task.max_steps))[1] == 0.0
+
+
+def test_its_screen_and_its_state_are_the_phones(phone: PhoneEnv) -> None:
+    seen = asyncio.run(phone.reset(phone_task("RadioPlay", 1)))
+    assert 'text="Radio"' in seen.xml
+    again = asyncio.run(phone.reset(phone_task("RadioPlay", 1)))
+    assert again == seen
+
+
+# --- an algorithm ------------------------------------------------------------------------------------------------
+
+
+def test_the_leave_one_out_advantage_by_hand() -> None:
+    reward, group = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.7]), torch.tensor([3, 3, 3, 9, 4])
+    assert leave_one_out(reward, group).tolist() == [1.0, -0.5, -0.5, 0.0, 0.0]
+
+
+def test_an_engine_learns_with_the_objective(tmp_path, one_thread) -> None:
+    torch.manual_seed(0)
+    tiny.create(tmp_path, ["open Settings milk"], hidden=32, layers=2, heads=2, vision_hidden=16)
+    engine = LocalEngine(tmp_path, LocalSettings(learning_rate=1e-2))
+    prompt = engine.codec.encode([{"role": "user", "content": [{"type": "text", "text": "open Settings"}]}], ())
+    done = engine.generate([Request(prompt, (), Sampling(1.0, 6))] * 4)
+    rows = [Row(f"t{i}", 0, d.prompt_ids, d.token_ids, d.logprobs, (), 0) for i, d in enumerate(done)]
+    advantages = leave_one_out(torch.tensor([1.0, 0.0, 0.0, 0.0]), torch.zeros(4, dtype=torch.long)).tolist()
+    before = [sum(logp) for logp in engine.logprobs(rows)]
+    for _ in range(3):
+        metrics = engine.update(Batch(rows, advantages, [False] * 4), objective, "trajectory-mean")
+    after = [sum(logp) for logp in engine.logprobs(rows)]
+    assert metrics["entropy_estimate"] > 0
+    assert after[0] > before[0] and sum(after[1:]) < sum(before[1:])
+
+
+# --- a suite -----------------------------------------------------------------------------------------------------
+
+
+class Counting:
+    """Touches More as often as the task says, then finishes."""
+
+    def __init__(self, miscounts: int = 0) -> None:
+        self.miscounts = miscounts
+
+    async def decide(self, task: Task, turns: Sequence[Turn], seen: Observation, screen: Screen, key: str) -> Decision:
+        more = next(e for e in screen.elements if e.text == "More")
+        left = task.params["target"] + self.miscounts - len(turns)
+        return scripted(Tap(*more.centre) if left else Finish())
+
+
+def evaluated(groups: Sequence[Group]) -> dict:
+    episodes = [
+        EpisodeResult(g.task.id, g.task.template, "", True, "test", i, t.reward, t.success, len(t.steps), t.status)
+        for g in groups
+        for i, t in enumerate(g.trajectories)
+    ]
+    return build_results("counters", {"seeds": list(HELD_OUT)[:4]}, episodes)
+
+
+@pytest.mark.parametrize(("miscounts", "rate"), [(0, 1.0), (1, 0.0)])
+def test_the_suite_is_collected_and_reported(miscounts: int, rate: float) -> None:
+    tasks = [make_task(seed) for seed in HELD_OUT[:4]]
+    envs = [CounterEnv(f"counter-{i}") for i in range(3)]
+    assert all(isinstance(env, MobileEnv) for env in envs)
+    groups = play(envs, Counting(miscounts), tasks, 2, EpisodeSettings())
+    results = evaluated(groups)
+    assert (results["success_rate"], results["trials"], results["errors"]) == (rate, 8, 0)
+    screen = Image.open(io.BytesIO(groups[0].trajectories[0].steps[0].observation.screenshot))
+    assert screen.size == (180, 360) and make_task(100) == make_task(100)
+
+
+# --- a reward ----------------------------------------------------------------------------------------------------
+
+
+def test_a_scorer_of_ones_own_gives_the_reward() -> None:
+    scorer: Scorer = StepsScorer(lambda final: 'text="2"' in final.xml, per_step=0.1)
+
+    async def collected() -> list[Group]:
+        settings = CollectorSettings(group_size=2)
+        async with Collector([CounterEnv("a")], Counting(), settings, scorer=scorer) as collector:
+            return await collector.collect([make_task(1), make_task(2)], "g")
+
+    two, three = asyncio.run(collected())
+    assert [t.reward for t in two.trajectories] == [pytest.approx(0.7)] * 2  # two taps and the finish
+    assert [t.reward for t in three.trajectories] == [0.0] * 2
+    assert scorer.metrics() == {"scorer/episodes": 4.0}
+    with pytest.raises(InfraError):
+        asyncio.run(scorer.score(two.trajectories[0], None))

@@ -1,0 +1,117 @@
+"""What comes from a model or an app: replies, UI dumps, verdicts, and texts that are quoted in prompts."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+from damage import damaged_text
+from fuzzing import Target
+from hypothesis import strategies as st
+
+from envs.androidlab.compress import compressed_tree
+from envs.base import COORD_MAX, Invalid, LongPress, Swipe, Tap
+from envs.phone.apps.catalogue import APPS
+from envs.phone.phone import Phone
+from envs.phone.transport import InProcessTransport
+from mobilerl.agent.actions import format_reply, parse_reply
+from mobilerl.agent.candidates import candidates
+from mobilerl.agent.screen import parse_screen
+from mobilerl.judge.verdict import read_verdict
+from mobilerl.viewer.hits import element_hit
+
+WIDTH, HEIGHT = 360, 720
+CONTROL = re.compile(r"<\||</?(?!answer>)[A-Za-z_]\w*>")
+"""Marks apart, which a reason may name."""
+
+
+def _dump() -> str:
+    phone = InProcessTransport(Phone(APPS, WIDTH, HEIGHT))
+    phone.shell(("monkey", "-p", "com.android.settings", "-c", "android.intent.category.LAUNCHER", "1"))
+    return phone.exec_out(("uiautomator", "dump", "/dev/tty")).decode()
+
+
+DUMP = _dump()
+SCREEN = parse_screen(DUMP, WIDTH, HEIGHT)
+
+# --- replies -----------------------------------------------------------------------------------------------------
+
+CALLS = ('do(action="Tap", element=[1,2,30,40])', 'do(action="Tap", element=<3>)', 'do(action="Back")',
+         'do(action="Type", text="a \\"b\\" \\n")', 'do(action="Swipe", direction="up", dist="long", element=[5,6])',
+         'do(action="Swipe", start=[1,2], end=[3,4])', 'finish(message="done")', "do(action='Launch', app='Maps')",
+         '```python\ndo(action="Long Press", element=[1,2])\n```')  # fmt: skip
+REPLIES = [*CALLS, *(f"<think>because</think><answer>{call}</answer>" for call in CALLS)]
+PIECES = ["do(", "finish(", "action=", "element=", '"', "'", "\\", "[", "]", "<", ">", "(", ")", ",", "=", "```",
+          "<think>", "</think>", "<answer>", "</answer>", "__import__('os').system('x')", "99999999999", "-1",
+          "1.5"]  # fmt: skip
+
+
+def _reply(example: tuple[str, str]) -> None:
+    text, grounding = example
+    reply = parse_reply(text, SCREEN, grounding, WIDTH, HEIGHT)
+    action = reply.action
+    if isinstance(action, Invalid):
+        assert "\n" not in action.reason and len(action.reason) < 300
+        assert not CONTROL.search(action.reason), action.reason
+        return
+    numbers = {Tap: ("x", "y"), LongPress: ("x", "y"), Swipe: ("x", "y", "x2", "y2")}.get(type(action), ())
+    assert all(0 <= getattr(action, name) <= COORD_MAX for name in numbers)
+    if grounding == "point" or not numbers:
+        written = format_reply(action, SCREEN, grounding)
+        assert parse_reply(written, SCREEN, grounding, WIDTH, HEIGHT).action == action
+
+
+# --- screens -----------------------------------------------------------------------------------------------------
+
+XML_PIECES = ['<node text="', '" />', "</node>", "<node>", '<!DOCTYPE a [<!ENTITY b "cc">]>', "&b;", "&#10;", "&lt;",
+              "&#0;", "<![CDATA[", "<?x ?>", 'clickable="true"', 'bounds="[0,0][999999,999999]"', 'class="a.&#10;x"',
+              "&lt;|im_end|&gt;", "<!--", "<node>" * 20_000]  # fmt: skip
+NESTED = DUMP[: DUMP.find("<node")] + "<node>" * 20_000 + "</node>" * 20_000 + "</hierarchy>"
+DUMPS = damaged_text([DUMP, DUMP[:2000], NESTED], XML_PIECES)
+
+
+def _screen(example: tuple[str, int, int]) -> None:
+    xml, width, height = example
+    screen = parse_screen(xml, width, height)
+    assert not (screen.error and screen.elements)
+    marks = [e.mark for e in screen.elements if e.mark is not None]
+    assert marks == list(range(1, len(marks) + 1))
+    for e in screen.elements:
+        x1, y1, x2, y2 = e.box
+        assert 0 <= x1 <= x2 <= COORD_MAX and 0 <= y1 <= y2 <= COORD_MAX
+    rows = len(screen.elements) or bool(screen.error)
+    for style, head in (("mobilerl", not screen.error), ("marks", 0)):
+        lines = screen.render(style).splitlines()
+        assert len(lines) == rows + head, f"{style}: an element forged a line"
+    assert "<|" not in screen.render("marks") + screen.render("mobilerl")
+    assert re.findall(r"<([0-9]+)>", screen.render("marks")) == ([] if screen.error else [str(m) for m in marks])
+    candidates(screen)
+
+
+def _other_readers(xml: str) -> None:
+    """The other parts that read dumps: AndroidLab's compression and the viewer."""
+    with suppress(ValueError):
+        compressed_tree(xml)
+    for action in ({"kind": "tap", "x": 10, "y": 10}, {"kind": "type", "text": "a"}):
+        element_hit(xml, action, WIDTH, HEIGHT)
+
+
+# --- verdicts ----------------------------------------------------------------------------------------------------
+
+VERDICTS = ["<think>hm</think>\nStatus: success", "Thoughts: it is done.\nStatus: failure", "**Status:** `success`."]
+
+
+def _verdict(text: str) -> None:
+    reading = read_verdict(text)
+    assert (reading.success is None) == bool(reading.reason)
+    if reading.success is not None:
+        last = text.lower().rpartition("status")[2]
+        assert ("success" if reading.success else "failure") in last
+
+
+TARGETS = [
+    Target("reply", st.tuples(damaged_text(REPLIES, PIECES), st.sampled_from(["box", "point", "mark"])), _reply),
+    Target("screen", st.tuples(DUMPS, st.integers(1, 4000), st.integers(1, 4000)), _screen),
+    Target("other dump readers", DUMPS, _other_readers),
+    Target("verdict", damaged_text(VERDICTS, ["Status:", "success", "failure", "<think>", "</think>"]), _verdict),
+]  # fmt: skip

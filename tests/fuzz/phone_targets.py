@@ -1,0 +1,295 @@
+"""What a host sends to a phone (adb's protocol, shell lines), and what a phone or an adb server sends back."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import socket
+import struct
+import threading
+import zlib
+from collections import Counter
+from contextlib import suppress
+from functools import cache
+
+from adbutils import AdbClient
+from damage import damaged_bytes, damaged_text
+from fuzzing import Target
+from hypothesis import strategies as st
+from PIL import Image
+
+from envs.adb import AdbTransport
+from envs.base import InfraError, ShellResult
+from envs.device import LONGEST_SIDE, PNG_SIGNATURE, Device
+from envs.phone.adbd.auth import Authorization
+from envs.phone.adbd.connection import Connection
+from envs.phone.adbd.server import ServedPhone
+from envs.phone.adbd.wire import CLSE, CNXN, HEADER, MAX_PAYLOAD, OKAY, OPEN, VERSION, WRTE, Message
+from envs.phone.apps.catalogue import APPS
+from envs.phone.phone import Phone
+from envs.phone.shell import Shell
+from mobilerl.agent.screen import parse_screen
+
+WIDTH, HEIGHT = 90, 180
+
+
+@cache
+def _phone() -> Phone:
+    return Phone(APPS, WIDTH, HEIGHT)
+
+
+def fresh_phone() -> Phone:
+    """The same one every time, as after `reset`."""
+    phone = _phone()
+    phone.reset(0)
+    phone.files.clear()
+    return phone
+
+
+def assert_alive(phone: Phone) -> None:
+    """Whatever it was told, it answers and shows a screen."""
+    shell = Shell(phone)
+    assert shell.run("echo alive").stdout == b"alive\n"
+    dump = shell.run("uiautomator dump /dev/tty").stdout.decode()
+    xml = dump[: dump.rfind("</hierarchy>") + len("</hierarchy>")]
+    assert not parse_screen(xml, WIDTH, HEIGHT).error
+    assert shell.run("screencap -p").stdout.startswith(PNG_SIGNATURE)
+
+
+# --- adb's device side -------------------------------------------------------------------------------------------
+
+HELLO = Message(CNXN, VERSION, MAX_PAYLOAD, b"host::features=shell_v2,cmd,stat_v2").encode()
+
+
+def _packet(kind: int, data: bytes) -> bytes:
+    return struct.pack("<BI", kind, len(data)) + data
+
+
+def _sync(name: bytes, data: bytes) -> bytes:
+    return struct.pack("<4sI", name, len(data)) + data
+
+
+def _conversation(service: bytes, *data: bytes) -> bytes:
+    """A host that opens a service, sends it data and takes all that comes."""
+    parts = [Message(OPEN, 7, 0, service + b"\0").encode()]
+    for piece in data:
+        parts += [Message(WRTE, 7, 1, piece).encode(), Message(OKAY, 7, 1).encode()]
+    return b"".join([HELLO, *parts, *[Message(OKAY, 7, 1).encode()] * 3, Message(CLSE, 7, 1).encode()])
+
+
+CONVERSATIONS = [
+    HELLO,
+    _conversation(b"shell,v2,raw:wm size"),
+    _conversation(b"shell:uiautomator dump /dev/tty"),
+    _conversation(b"exec:screencap -p"),
+    _conversation(b"shell,v2,raw:", _packet(0, b"echo a\n"), _packet(3, b"")),
+    _conversation(b"shell:", b"echo a\rexit\r"),
+    _conversation(b"sync:", _sync(b"STA2", b"/sdcard"), _sync(b"LIST", b"/"), _sync(b"QUIT", b"")),
+    _conversation(b"sync:", _sync(b"SEND", b"/sdcard/a,33188"), _sync(b"DATA", b"x" * 50) + _sync(b"DONE", b"")),
+    _conversation(b"sync:", _sync(b"RECV", b"/proc/sys/kernel/random/boot_id"), _sync(b"QUIT", b"")),
+    _conversation(b"root:") + _conversation(b"nonsense:")[len(HELLO) :],
+]
+MESSAGES = (Message(OPEN, 8, 0, b"shell:true\0"), Message(CLSE, 7, 1), Message(WRTE, 7, 1, b"a"), Message(OKAY, 7, 1),
+            Message(OPEN, 9, 0, b"sync:\0"), Message(OPEN, 0, 0, b""))  # fmt: skip
+HUGE = [HEADER.pack(WRTE, 7, 1, length, 0, WRTE ^ 0xFFFFFFFF) for length in (MAX_PAYLOAD + 1, 0xFFFFFFFF)]
+WIRE_WORDS = [*(m.encode() for m in MESSAGES), *HUGE, b"CNXN", b"AUTH", b"OPEN", b"WRTE", b"DATA\xff\xff\xff\xff"]
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.sent = b""
+
+    def write(self, data: bytes) -> None:
+        self.sent += data
+
+    async def drain(self) -> None:
+        await asyncio.sleep(0)
+
+    def close(self) -> None:
+        pass
+
+
+class _StillPhone(ServedPhone):
+    """Does not leave when it is told to reboot: there is no port that it could come back to."""
+
+    def reboot(self) -> None:
+        self.reboots += 1
+
+
+def _messages(data: bytes) -> list[tuple[int, int, int, bytes]]:
+    found, at = [], 0
+    while at < len(data):
+        command, arg0, arg1, length, _, magic = HEADER.unpack_from(data, at)
+        assert magic == command ^ 0xFFFFFFFF and length <= MAX_PAYLOAD
+        found.append((command, arg0, arg1, data[at + HEADER.size : at + HEADER.size + length]))
+        at += HEADER.size + length
+    assert at == len(data)
+    return found
+
+
+def _adbd(example: tuple[bytes, bool]) -> None:
+    data, locked = example
+    phone = fresh_phone()
+    sent = asyncio.run(_served(phone, data, Authorization() if locked else None))
+    said = Counter(command for command, *_ in _messages(sent))
+    if locked:  # nobody who cannot sign gets past the door
+        assert set(said) <= {int.from_bytes(b"AUTH", "little")}
+    elif OPEN not in said:
+        opened = [m for m in _messages(sent) if m[0] == OKAY]
+        assert said[WRTE] <= len(opened) + data.count(b"OKAY")  # one piece at a time, each acknowledged
+    assert_alive(phone)
+
+
+async def _served(phone: Phone, data: bytes, authorization: Authorization | None) -> bytes:
+    served = _StillPhone(phone, 0, authorization=authorization)
+    reader, writer = asyncio.StreamReader(), _Writer()
+    reader.feed_data(data)
+    reader.feed_eof()
+    wrong: list[dict] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))
+    async with asyncio.timeout(30):
+        await Connection(served, reader, writer).serve()  # type: ignore[arg-type]
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:  # commands that had begun on the phone are finished, and nothing else goes on
+        await asyncio.wait(left, timeout=30)
+    assert not asyncio.all_tasks() - {asyncio.current_task()} and not wrong, wrong
+    return writer.sent
+
+
+# --- the shell ---------------------------------------------------------------------------------------------------
+
+LINES = [
+    "input tap 10 20; input text 'a b'", "am start -n com.android.settings/.Settings", "sleep 1 && date",
+    "settings put system screen_brightness 30", "content query --uri content://sms --projection body",
+    "echo hi > /sdcard/a; cat /sdcard/a", "rm -rf /sdcard/*", "dumpsys window", "pm list packages",
+    "am broadcast -a ADB_INPUT_B64 --es msg YWJj", "sim reset --seed 3 --popups 0.5", "cp /sdcard/a /sdcard/b",
+    "uiautomator dump /sdcard/x.xml", "input swipe 1 2 3 4 500", "monkey -p com.android.settings 1", "wm size",
+]  # fmt: skip
+SHELL_WORDS = [";", "&&", "||", ">", ">>", "2>&1", "|", "&", "$(", "`", "'", '"', "\\", "-1", "1e308", "nan", "inf",
+               "0x", "99999999999999999999", "content://", "--", "é", "/../../", "/dev/null"]  # fmt: skip
+
+
+def _shell(line: str) -> None:
+    phone = fresh_phone()
+    result = Shell(phone).run(line)
+    assert 0 <= result.exit_code <= 255
+    assert_alive(phone)
+
+
+# --- a phone's answers -------------------------------------------------------------------------------------------
+
+
+def _png(mode: str, size: tuple[int, int] = (40, 80), **options: object) -> bytes:
+    out = io.BytesIO()
+    Image.new(mode, size, 1).save(out, "PNG", **options)
+    return out.getvalue()
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def _ihdr(width: int, height: int, depth: int = 1, colour: int = 0, interlaced: int = 0) -> bytes:
+    return _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced))
+
+
+PNGS = [_png(mode) for mode in ("RGB", "1", "P", "RGBA", "I;16")]
+NUMBER = st.sampled_from([0, 1, 40, 1000, 20_000, 1 << 31, (1 << 32) - 1]) | st.integers(0, (1 << 32) - 1)
+CHUNKS = st.builds(
+    _chunk, st.sampled_from([b"IDAT", b"PLTE", b"tRNS", b"iCCP", b"zTXt", b"iTXt", b"acTL", b"fcTL", b"IHDR", b"eXIf"]),
+    st.binary(max_size=40) | st.builds(lambda n: b"k\0\0" + zlib.compress(bytes(n)), st.integers(0, 200_000))
+    | st.builds(lambda n: zlib.compress(bytes(n)), st.integers(0, 200_000)),
+)  # fmt: skip
+HEADERS = st.builds(_ihdr, NUMBER, NUMBER, st.sampled_from([0, 1, 2, 4, 8, 16, 255]), st.integers(0, 7),
+                    st.integers(0, 2))  # fmt: skip
+BUILT = st.builds(
+    lambda head, chunks: PNG_SIGNATURE + head + b"".join(chunks) + _chunk(b"IEND", b""),
+    HEADERS, st.lists(CHUNKS, max_size=4),
+)  # fmt: skip
+
+
+class Answering:
+    """A transport whose phone answers everything with the same bytes."""
+
+    serial = "hostile"
+
+    def __init__(self, answer: bytes) -> None:
+        self.answer = answer
+
+    def exec_out(self, cmd: object, timeout: float = 10.0) -> bytes:
+        return self.answer
+
+    def shell(self, cmd: object, timeout: float = 10.0) -> ShellResult:
+        return ShellResult(self.answer.decode(errors="replace"), "", 0)
+
+
+def _screenshot(data: bytes) -> None:
+    with suppress(InfraError):
+        Device(Answering(data))._screenshot()
+
+
+SAID = [b"Physical size: 1080x2400\nOverride size: 90x180\n", b"mFocusedApp=ActivityRecord{1 u0 com.a.b/.C t1}",
+        b"UI hierchary dumped to: /dev/tty\n<?xml version='1.0'?><hierarchy></hierarchy>"]  # fmt: skip
+
+
+def _answers(data: bytes) -> None:
+    device = Device(Answering(data))
+    for ask in (device._dump_xml, device.foreground_app, device.boot_id):
+        with suppress(InfraError):
+            ask()
+    with suppress(InfraError):
+        width, height = device.size()
+        assert 0 < width <= LONGEST_SIDE and 0 < height <= LONGEST_SIDE
+        assert all(0 <= v < size for v, size in zip(device._pixels(500, 999), (width, height), strict=True))
+
+
+# --- an adb server -----------------------------------------------------------------------------------------------
+
+ANSWERS = [b"OKAYOKAY" + _packet(1, b"out") + _packet(2, b"err") + _packet(3, b"\0"), b"FAIL0009not found",
+           b"OKAYOKAYraw bytes", b"OKAY0029", b"OKAYOKAYDATA" + struct.pack("<I", 4) + b"abcdDONE\0\0\0\0"]  # fmt: skip
+ADB_WORDS = [b"OKAY", b"FAIL", b"ffff", b"FFFFFFFF", b"zzzz", b"\x01\xff\xff\xff\xff", b"DATA", b"DONE"]
+
+
+class OneAnswer:
+    """An adb server that says the same to everybody who connects, and hangs up."""
+
+    def __init__(self) -> None:
+        self.answer = b""
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port = self._socket.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            connection, _ = self._socket.accept()
+            with connection, suppress(OSError):
+                connection.sendall(self.answer)
+                connection.shutdown(socket.SHUT_WR)
+                connection.settimeout(0.01)
+                while connection.recv(1 << 16):
+                    pass
+
+
+@cache
+def _server() -> OneAnswer:
+    return OneAnswer()
+
+
+def _adb_server(answer: bytes) -> None:
+    server = _server()
+    server.answer = answer
+    transport = AdbTransport("usb-serial", "127.0.0.1", server.port)
+    assert isinstance(transport._client, AdbClient)
+    for ask in (lambda: transport.shell(("id",), 2.0), lambda: transport.exec_out(("id",), 2.0), transport.state,
+                lambda: transport.pull("/a"), lambda: transport.push(b"x", "/a")):  # fmt: skip
+        with suppress(InfraError):
+            ask()
+
+
+TARGETS = [
+    Target("adbd", st.tuples(damaged_bytes(CONVERSATIONS, WIRE_WORDS), st.integers(0, 7).map(lambda n: n == 0)), _adbd),
+    Target("phone shell", damaged_text(LINES, SHELL_WORDS), _shell),
+    Target("screenshot", damaged_bytes(PNGS, [b"IHDR", b"IDAT", b"IEND", b"\x89PNG"]) | BUILT, _screenshot),
+    Target("phone answers", damaged_bytes(SAID, [b"<?xml", b"</hierarchy>", b"size: 0x0", b"\0"]), _answers),
+    Target("adb server", damaged_bytes(ANSWERS, ADB_WORDS), _adb_server),
+]

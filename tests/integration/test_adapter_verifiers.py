@@ -1,0 +1,144 @@
+"""The phone's tasks in a real verifiers rollout; a stand-in model server plays scripted replies.
+
+verifiers wants an older openai package than mobilerl's pins have: these tests run in an environment of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+WHERE = "no verifiers with what it needs: docs/adapters.md says how to install it"
+pytest.importorskip("verifiers.v1.tasksets", reason=WHERE, exc_type=ImportError)
+
+import verifiers.v1 as vf  # noqa: E402
+from http_stand_in import Handler, Server  # noqa: E402
+from verifiers.v1.utils.loaders import load_environment  # noqa: E402
+
+from envs.base import InfraError, Task  # noqa: E402
+from envs.phone.env import PhoneEnv  # noqa: E402
+from envs.phone.tasks.expert import ExpertAgent  # noqa: E402
+from envs.phone.tasks.suite import train_tasks  # noqa: E402
+from mobilerl.agent.actions import format_reply  # noqa: E402
+from mobilerl.agent.prompts import DEFAULT_SYSTEM_PROMPTS  # noqa: E402
+from mobilerl.agent.screen import parse_screen  # noqa: E402
+
+MODULE = """\
+from mobilerl.adapters.verifiers_env import PhoneHarness, PhoneTaskset
+
+__all__ = ["PhoneHarness", "PhoneTaskset"]
+"""
+TEMPLATE = "MusicPlay"
+
+
+class Scripted(Server):
+    """Gives the next reply of a list to every chat completion."""
+
+    def __init__(self, replies: list[str]) -> None:
+        self.replies, self.bodies = list(replies), []
+        super().__init__(_Handler)
+
+
+class _Handler(Handler):
+    server: Scripted
+
+    def do_POST(self) -> None:
+        self.server.bodies.append(self.body())
+        message = {"role": "assistant", "content": self.server.replies.pop(0)}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        self.reply({"id": "1", "object": "chat.completion", "created": 0, "model": "vlm", "choices": [choice]})
+
+
+def expert_replies(task: Task) -> list[str]:
+    """What an expert would write, without the closing tag, which is a stop string."""
+
+    async def play() -> list[str]:
+        env, replies = PhoneEnv(), []
+        seen, done = await env.reset(task), False
+        expert = ExpertAgent(env.template)
+        while not done:
+            action = expert.act(seen)
+            screen = parse_screen(seen.xml, seen.width, seen.height)
+            replies.append(format_reply(action, screen, "box").removesuffix("</answer>"))
+            result = await env.step(action)
+            seen, done = result.observation, result.done
+        assert await env.score() == 1.0
+        return replies
+
+    return asyncio.run(play())
+
+
+@pytest.fixture
+def rollout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Plays the template's task with these replies; gives (episode, the requests the model server got)."""
+    (tmp_path / "mobilerl_phone.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "mobilerl_phone", raising=False)
+    monkeypatch.setenv("STAND_IN_KEY", "k")
+
+    def play(replies: list[str], **agent: object):
+        server = Scripted(replies)
+        client = vf.EvalClientConfig(base_url=f"{server.url}/v1", api_key_var="STAND_IN_KEY")
+        agent = {"runtime": {"type": "subprocess"}, **agent}
+        env = load_environment(
+            vf.SingleAgentEnvConfig.model_validate({"taskset": {"id": "mobilerl-phone"}, "agent": agent})
+        )
+        task = next(t for t in env.taskset if f"/{TEMPLATE}/" in t.data.id)
+        sampling = vf.SamplingConfig(temperature=0.5, max_tokens=99)
+        context = vf.ModelContext(client=client, model="vlm", sampling=sampling)
+
+        async def once() -> vf.Episode:
+            async with env.serving():
+                return await env.run_slot(env.slots(task)[0], context)
+
+        try:
+            return asyncio.run(once()), server.bodies
+        finally:
+            server.stop()
+
+    return play
+
+
+def task() -> Task:
+    return next(t for t in train_tasks(1) if t.template == TEMPLATE)
+
+
+def test_an_expert_earns_its_reward_and_every_call_is_recorded(rollout) -> None:
+    replies = expert_replies(task())
+    episode, asked = rollout(replies)
+    (trace,) = episode.traces
+    assert episode.ok and trace.rewards["solved"].score == 1.0
+    assert trace.info == {"reward": 1.0, "status": "finished", "steps": len(replies)}
+    assert trace.num_turns == len(replies) == len(asked)
+    # verifiers' sampling, MobileRL's prompt with the screen in it.
+    assert (asked[0]["temperature"], asked[0]["max_tokens"], asked[0]["stop"]) == (0.5, 99, ["</answer>"])
+    system, user = asked[0]["messages"]
+    assert system["content"] == DEFAULT_SYSTEM_PROMPTS["box"]
+    assert user["content"][0]["image_url"]["url"].startswith("data:image/png;base64,")
+    assert task().instruction in user["content"][1]["text"]
+
+
+def test_a_wrong_play_earns_nothing(rollout) -> None:
+    episode, _ = rollout(['<answer>finish(message="done")'])
+    (trace,) = episode.traces
+    assert episode.ok and trace.rewards["solved"].score == 0.0 and trace.info["status"] == "finished"
+
+
+def test_a_limit_of_verifiers_ends_the_rollout(rollout) -> None:
+    episode, asked = rollout(['<answer>do(action="Back")'] * 9, max_turns=2)
+    (trace,) = episode.traces
+    assert trace.stop_condition == "max_turns" and trace.rewards["solved"].score == 0.0 and len(asked) == 2
+
+
+def test_a_failing_device_is_an_error_and_no_reward(rollout, monkeypatch) -> None:
+    def lost(self: PhoneEnv, action: object) -> None:
+        raise InfraError("sim-0: gone")
+
+    monkeypatch.setattr(PhoneEnv, "_step", lost)
+    episode, _ = rollout(['<answer>do(action="Back")'])
+    (trace,) = episode.traces
+    assert not episode.ok and "sim-0: gone" in trace.errors[0].message
+    assert not any(reward and reward.score for reward in trace.rewards.values())

@@ -1,0 +1,215 @@
+"""AndroidWorld in a pool's containers, on a real Docker Engine, with a stand-in for AndroidWorld in each container.
+
+AndroidWorld itself, and an emulator, cannot run here: behind the server is an embedded phone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from androidworld_expert import ExpertActor, same_suite
+from docker_engine import IMAGE, ROOT
+
+from envs.androidworld import containers
+from envs.androidworld.startup import StartupError
+from envs.docker_avd import LABEL
+from envs.phone.env import APP_NAMES
+from mobilerl import tiny
+from mobilerl.cli import main
+from mobilerl.commands import evaluate_androidworld
+from mobilerl.config import ConfigError, Recipe, load_recipe
+from mobilerl.eval.androidworld.places import make_containers
+from mobilerl.eval.androidworld.run import Plan, evaluate
+from mobilerl.eval.policies import Player
+from mobilerl.rollout.collector import Collector, CollectorSettings
+from mobilerl.train.tasks import open_suite
+from mobilerl.trajectory_files import load_trajectories
+
+pytestmark = pytest.mark.slow
+WORLD = "mobilerl-androidworld-test"
+DOING, ANSWERING, FREELY = "ContactsAddContact", "NotesIsTodo", "SystemWifiTurnOnVerify"
+
+
+def docker(*words: object, check: bool = True) -> str:
+    done = subprocess.run(["docker", *map(str, words)], capture_output=True, text=True, timeout=60)
+    assert not check or done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def image(docker_engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The ports of docker/androidworld, with stand-ins behind them."""
+    folder = tmp_path_factory.mktemp("image")
+    program = folder / "opt/mobilerl"
+    program.mkdir(parents=True)
+    for name in ("http_stand_in", "integration/androidworld_server", "integration/androidworld_container"):
+        source = ROOT / f"tests/{name}.py"
+        (program / source.name).write_text(source.read_text())
+    folder.chmod(0o755)  # it becomes the container's root, which is not run by root
+    container = docker("create", IMAGE)
+    docker("cp", f"{folder}/.", f"{container}:/")
+    changes = ['ENTRYPOINT ["python3", "androidworld_container.py"]', "EXPOSE 5000 5556", "HEALTHCHECK NONE"]
+    docker("commit", *(word for change in changes for word in ("--change", change)), container, WORLD)
+    docker("rm", container)
+    yield WORLD
+    docker("image", "rm", "-f", WORLD, check=False)
+
+
+@pytest.fixture(autouse=True)
+def _apps_of_the_phone(monkeypatch):
+    monkeypatch.setattr(containers, "APPS", APP_NAMES)
+
+
+def running(fleet: str, place: int | None = None) -> list[str]:
+    which = ["--filter", f"label=mobilerl.place={place}"] if place is not None else []
+    return docker("ps", "-q", "--filter", f"label={LABEL}={fleet}", *which).split()
+
+
+def settings(adb, name: str, **wanted: object) -> list[str]:
+    given = {
+        "fleet.image": WORLD, "fleet.name": name, "fleet.adb_server": f"127.0.0.1:{adb.port}", "fleet.adb_port": 5556,
+        "fleet.memory_mb": 4096, "fleet.quarantine_s": 0.5, "fleet.check_every_s": 2, **wanted,
+    }  # fmt: skip
+    return [word for key, value in given.items() for word in (f"--{key}", str(value))]
+
+
+TRAINING = {
+    "phone.suite": "androidworld", "phone.count": 2, "fleet.type": "docker", "fleet.spares": 1, "fleet.boot_s": 120,
+    "agent.deadline_s": 1800, "collect.workers": 0, "tasks.per_template": 2,
+    "tasks.templates": json.dumps([DOING, ANSWERING]),
+}  # fmt: skip
+
+
+def training_recipe(adb, name: str, **wanted: object) -> Recipe:
+    return load_recipe(None, settings(adb, name, **TRAINING | wanted))
+
+
+def journal_of(out: Path) -> list[dict]:
+    return [json.loads(line) for line in (out / "episodes.jsonl").read_text().splitlines()]
+
+
+def open_episodes(out: Path) -> set[str]:
+    """Devices on which an episode is being played."""
+    busy: set[str] = set()
+    for record in journal_of(out):
+        if record.get("event") == "start":
+            busy.add(record["server"])
+        elif record.get("event") == "end":
+            busy.discard(record["server"])
+    return busy
+
+
+def test_an_evaluation_on_containers_of_a_stand_in_survives_one_that_is_killed(adb, image, tmp_path):
+    recipe = load_recipe(None, settings(adb, "eval"))
+    places = make_containers(recipe, 2, 120.0, 600.0, tmp_path)
+    killed: list[str] = []
+
+    def kill() -> None:
+        while not (busy := open_episodes(tmp_path)):
+            time.sleep(0.02)
+        killed.append(min(busy))
+        docker("kill", *running("eval", int(killed[0].removeprefix("eval-"))))
+
+    def say(text: str) -> None:
+        if text.startswith("2/"):
+            threading.Thread(target=kill).start()
+
+    plan = Plan(templates=(DOING, ANSWERING, FREELY), runs=3, max_retries=20)
+    player = Player(ExpertActor([same_suite(1, 30)]), {"agent": "the stand-in's expert"})
+    results = evaluate(places, plan, player, tmp_path, say)
+    assert results["success_rate"] == 1.0 and results["trials"] == 9 and results["errors"] == 0, results["instances"]
+    assert results["protocol"]["servers"] == 2 and results["protocol"]["screens_and_actions"] == "adb"
+    starts = [r for r in journal_of(tmp_path) if r.get("event") == "start"]
+    assert len(killed) == 1 and len(starts) > 9, "no episode was cut off"
+    assert not running("eval") and list((tmp_path / "devices").glob(f"{killed[0]}.log"))
+
+
+def test_the_command_starts_and_removes_containers_of_a_stand_in(adb, image, tmp_path):
+    parser = argparse.ArgumentParser()
+    evaluate_androidworld.add(parser.add_subparsers(), argparse.ArgumentParser(add_help=False))
+
+    def command(*words: str) -> int:
+        common = ("--agent", "finish", "--out", str(tmp_path), "--template", FREELY, "--template", DOING)
+        args, rest = parser.parse_known_args(["androidworld", *common, *words])
+        return args.run(args, rest)
+
+    assert command("--fleet", "1", *settings(adb, "command")) == 0
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert (results["trials"], results["successes"], results["errors"]) == (2, 1, 0)
+    assert {i["server"] for i in results["instances"]} == {"command-0"} and not running("command")
+    with pytest.raises(ConfigError, match="--server names servers that run, and --fleet starts its own"):
+        command("--fleet", "1", "--server", "http://127.0.0.1:1")
+    with pytest.raises(ValueError, match=r"the image mobilerl-phone has no AndroidWorld: set fleet.image"):
+        command("--fleet", "1")
+
+
+def test_groups_are_trained_on_containers_of_a_stand_in_of_which_one_is_killed(adb, image, tmp_path):
+    tasks, pool = open_suite(training_recipe(adb, "train"), tmp_path)
+    assert [t.id for t in tasks] == [f"androidworld/{n}/1000/{i}" for n in (DOING, ANSWERING) for i in range(2)]
+    first = running("train")
+    assert len(first) == 1
+
+    async def main():
+        async with Collector(pool, ExpertActor([same_suite(2, 1000)]), CollectorSettings(3, 20)) as collector:
+            async with asyncio.timeout(120):
+                while pool.status()["ready"] < 3:
+                    await asyncio.sleep(0.1)
+            assert first[0] in running("train"), "the pool did not take over the container that was asked for the tasks"
+            collecting = asyncio.create_task(collector.collect(tasks, "i0"))
+            while not collector.counts["finished"]:
+                await asyncio.sleep(0.05)
+            victim = next(p for p in pool._places if p.state == "leased")
+            await asyncio.to_thread(docker, "kill", victim.device.container.id)
+            return await collecting, collector.counts
+
+    groups, counts = asyncio.run(main())
+    played = [t for g in groups for t in g.trajectories]
+    assert [g.task.id for g in groups] == [t.id for t in tasks] and len(played) == 12
+    assert all(t.reward == 1.0 for t in played) and counts["lost_groups"] == 0
+    # It may have died between two of its episodes: then the pool is the one to notice.
+    assert pool.counts["failures"] >= 1 and pool.counts["created"] >= 3 and not running("train")
+
+
+def test_the_training_command_plays_on_containers_of_a_stand_in(adb, image, tmp_path):
+    torch.manual_seed(0)
+    tiny.create(tmp_path / "model", ["a word"], hidden=32, layers=2, heads=2, vision_hidden=16)
+    flags = {
+        "phone.count": 1, "fleet.spares": 0, "tasks.per_template": 1, "androidworld.step_cap": 2, "engine.threads": 1,
+        "collect.tasks_per_iteration": 1, "collect.group_size": 2, "train.iterations": 1, "agent.max_new_tokens": 4,
+        "algorithm.credit.max_refills": 0,
+    }  # fmt: skip
+    words = ["--run-dir", str(tmp_path / "run"), "--model", str(tmp_path / "model")]
+    words += settings(adb, "cli", **TRAINING | flags)
+    assert main(["train", "--config", str(ROOT / "recipes/adagrpo.toml"), *words]) == 0
+    (row,) = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert row["fleet/created"] == 1 and row["rollout/lost_groups"] == row["rollout/infra_errors"] == 0
+    played = load_trajectories(tmp_path / "run/trajectories/iter-000001.jsonl")
+    assert {t.device_id for t in played} == {"cli-0"} and not running("cli")
+
+
+def test_another_version_of_a_stand_in_is_told_at_start_and_leaves_no_container(adb, image):
+    recipe = training_recipe(adb, "version", **{"fleet.environment": '["WITHOUT=ContactsAddContact"]'})
+    with pytest.raises(StartupError, match="runs another version of AndroidWorld than .*: it lacks ContactsAddContact"):
+        open_suite(recipe)
+    slow = training_recipe(adb, "version", **{"fleet.environment": '["START_S=60"]', "fleet.boot_s": 4})
+    with pytest.raises(StartupError, match="the first container"):
+        open_suite(slow)
+    with pytest.raises(StartupError, match="has ports 5000, 5554, 5555, 5556, but fleet.http_port is 8000"):
+        open_suite(training_recipe(adb, "version", **{"fleet.http_port": 8000}))
+    assert not running("version")
+
+
+def test_a_run_that_ends_before_its_first_iteration_leaves_no_container_of_a_stand_in(adb, image):
+    _, pool = open_suite(training_recipe(adb, "unplayed"))
+    assert len(running("unplayed")) == 1
+    asyncio.run(pool.close())
+    assert not running("unplayed")

@@ -1,0 +1,112 @@
+"""The engine of many GPUs: real Ray, verl and vLLM, on two CPUs that pass for GPUs (tests/verl_cpu/, no way to train).
+
+One session of the engine takes minutes to start, so each is asked for all that it can show.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mobilerl import tiny
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("one_cluster"),
+    pytest.mark.skipif(
+        not all(map(importlib.util.find_spec, ("verl", "vllm", "ray"))),
+        reason="verl, vLLM and Ray are not installed: bash tests/install_verl_cpu.sh .venv",
+    ),
+]
+
+SESSION_S = 600
+WORDS = ["open the clock app and set an alarm; tap the save button now, please do finish"]
+
+
+@pytest.fixture(autouse=True)
+def _platform(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "verl_cpu"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "tiny"
+    # So few pixels that a screenshot is cut down below the least that the checkpoint's image processor leaves alone.
+    tiny.create(path, WORDS, hidden=64, layers=2, heads=2, max_pixels=4 * 28 * 28)
+    return path
+
+
+def session(model: Path, folder: Path, *settings: str) -> dict[str, Any]:
+    from mobilerl_verl_cpu.launch import run
+
+    log = folder / "log"
+    command = [sys.executable, "-m", "mobilerl_verl_cpu.session", str(model), str(folder / "saved"), *settings]
+    status = run(command, log, SESSION_S)
+    lines = log.read_text(errors="replace").splitlines()
+    assert status == 0, "\n".join(lines[-40:])
+    return json.loads(next(line for line in lines if line.startswith("RESULT ")).removeprefix("RESULT "))
+
+
+def check_resumed(said: dict[str, Any]) -> None:
+    assert said["folder_gap"] < 1e-4, "the saved folder is another model"
+    assert said["moved"] > 0.01
+    assert said["restored_gap"] == 0 and said["repeated_gap"] == 0, "the shards do not restore weights and optimiser"
+
+
+def check_played(said: dict[str, Any], most: float) -> None:
+    played = said["played"]
+    assert played["streams"], "episodes wait for each other, though the servers batch by themselves"
+    assert played["rows"] >= 3 and set(played["versions"]) == {len(said["steps"])}
+    assert played["gap"] < most, "rows of episodes were not drawn from the weights they name"
+    assert not played["left"], "weights moved while replies were being drawn"
+
+
+def test_rows_mean_the_same_in_both_engines(model, tmp_path):
+    """With a reference, so that every part of the loss is there."""
+    said = session(model, tmp_path, "--algorithm.loss.kl_coef", "0.1", "--engine.learning_rate", "1e-3")
+    for version, step in enumerate(said["steps"]):
+        assert set(step["versions"]) == {version}
+        assert step["rollout_gap"] < 1e-5 and step["local_gap"] < 1e-5 and step["reference_gap"] < 1e-5
+        assert set(step["verl"]) == set(step["local"])
+        for name, value in step["local"].items():
+            assert step["verl"][name] == pytest.approx(value, rel=1e-5, abs=1e-6), name
+        assert step["verl"]["rollout_prob_diff_max"] < 1e-6
+        assert step["answered_early"] == 0, "a reply was drawn while the weights were being learned"
+        assert set(step["answered_later"]) == {version + 1}, "requests that waited were not drawn from the new weights"
+    assert said["steps"][1]["verl"]["kl"] > 1e-4
+    assert said["local_gap"] < 1e-4, "the engines went apart"
+    assert said["version"] == 4
+    check_played(said, 1e-5)
+    check_resumed(said)
+    assert "ask for 3 GPUs, the Ray cluster has 2" in said["too_few"]
+    assert "2000 tokens, more than vllm.max_prompt = 1024" in said["too_long"]
+    assert "vLLM server failed" in said["lost"] and "--resume" in said["lost"]
+
+
+def test_an_adapter_is_sampled_from_saved_and_resumed(model, tmp_path):
+    """verl merges adapters into the weights it sends, and rounds them to bfloat16 on the way."""
+    said = session(model, tmp_path, "--engine.lora_rank", "4", "--engine.learning_rate", "3e-2")
+    assert said["rollout_gap"] < 0.05 < 0.15 < said["learned"], "the servers do not have what the adapter learned"
+    check_resumed(said)
+
+
+def test_servers_of_their_own_answer_while_weights_are_learned(model, tmp_path):
+    """Weights go through a file where GPUs would use NCCL."""
+    transfer = "actor_rollout_ref.rollout.checkpoint_engine"
+    from mobilerl_verl_cpu.flags import VERL_SETTINGS
+
+    overrides = [*VERL_SETTINGS, f"{transfer}.backend=file",
+                 f"{transfer}.custom_backend_module=mobilerl_verl_cpu.file_transfer"]  # fmt: skip
+    said = session(model, tmp_path, "--cluster.gpus_per_node", "1", "--cluster.rollout_nodes", "1",
+                   "--cluster.overrides", json.dumps(overrides), "--engine.learning_rate", "1e-3")  # fmt: skip
+    for version, step in enumerate(said["steps"]):
+        assert set(step["versions"]) == {version} and step["rollout_gap"] < 1e-5
+        assert set(step["answered_later"]) <= {version, version + 1}
+    assert sum(version in step["answered_later"] for version, step in enumerate(said["steps"])) > 0
+    check_played(said, 1e-5)
+    check_resumed(said)

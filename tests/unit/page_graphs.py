@@ -1,0 +1,74 @@
+"""What the tests of the page graph share: explorers of embedded phones, and a small graph made by hand."""
+
+from __future__ import annotations
+
+from envs.device import Device
+from envs.phone.apps.catalogue import APPS
+from envs.phone.env import APP_NAMES
+from envs.phone.phone import Phone
+from envs.phone.tasks.base import Admin
+from envs.phone.transport import InProcessTransport
+from sft.pages.actions import BACK, COMPLETE, PageAction
+from sft.pages.explore import Explorer
+from sft.pages.graph import Page, PageGraph
+from sft.pages.identity import Abstraction
+from sft.pages.limits import Limits
+from sft.pages.states import Snapshots
+
+SEED = 1
+PRODUCTS = "shop/products"
+
+
+def phone_device() -> tuple[Phone, Device]:
+    phone = Phone(APPS)
+    return phone, Device(InProcessTransport(phone), APP_NAMES)
+
+
+def sell_out(device: Device) -> None:
+    """One product that cannot be bought: phones are filled without any, but some tasks bring one."""
+    admin = Admin(device.transport)
+    admin.update(PRODUCTS, admin.rows(PRODUCTS)[0]["_id"], stock=0)
+
+
+def phone_explorer(
+    seed: int = SEED, abstraction: Abstraction | None = None, limits: Limits | None = None, screenshots: bool = False
+) -> Explorer:
+    phone, device = phone_device()
+    states = Snapshots(phone, device, seed, lambda: sell_out(device))
+    return Explorer(device, states, APP_NAMES, abstraction, limits, seed, screenshots)
+
+
+def click(name: str, at: int) -> PageAction:
+    """A button of 100 x 100, the `at`-th from the top."""
+    return PageAction("click", name, (0, 100 * at, 100, 100 * at + 100))
+
+
+OPEN, SAVE, LIST, NEWS = click("Open", 1), click("Save", 2), click("List", 3), click("News", 4)
+FIELD = PageAction("input", "Title", (0, 500, 100, 600))
+TYPED = PageAction("input", "Title", (0, 500, 100, 600), text="buy milk")
+UP = PageAction("scroll", "", (0, 0, 999, 999), "up")
+
+EDGES: dict[str, dict[PageAction, str]] = {
+    "A": {LIST: "L", NEWS: "N", OPEN: "E"},
+    "L": {OPEN: "E", UP: "L", BACK: "A"},
+    "E": {TYPED: "T", BACK: "A"},
+    "T": {SAVE: "L", BACK: "E"},
+    "N": {BACK: "A"},
+    "X": {BACK: "A"},
+}
+"""A is the home. L a list that can be scrolled, E a form (T: with a title), N a dead end, X cannot be reached."""
+
+
+def small_graph() -> PageGraph:
+    """A -List-> L -Open-> E -Title-> T -Save-> L; A -Open-> E; A -News-> N; Back from all but T leads to A."""
+    graph = PageGraph(360, 720, {"App": "A"})
+    titles = {"A": "App", "L": "List", "E": "Edit", "T": "Edit", "N": "News", "X": "Lost"}
+    for name, edges in EDGES.items():
+        space = dict.fromkeys([a.slot for a in edges])
+        actions = (*[a for a in space if a != BACK], BACK, COMPLETE)
+        identity = "e" if name in "ET" else name.lower()
+        graph.add_page(Page(name, "App", identity, titles[name], f"<{name}/>", b"", actions))
+    for name, edges in EDGES.items():
+        for action, target in edges.items():
+            graph.add_edge(name, action, target)
+    return graph

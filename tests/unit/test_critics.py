@@ -1,0 +1,210 @@
+"""Critics at work on a buffer, with made-up features that say what a value function could know."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from made_groups import make_task, make_trajectory
+
+from envs.base import Invalid
+from mobilerl.algorithms.replay import CircularReplay, PrioritizedReplay
+from mobilerl.config import CriticSection, DigirlSection, DistrlSection
+from mobilerl.train.critics.digirl import DigirlCritic
+from mobilerl.train.critics.distrl import DistrlCritic
+from mobilerl.train.critics.features import Encoder
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+CRITIC = CriticSection(hidden=32, updates=150, offline_updates=150, batch=64, grad_clip=1.0)
+EASY, HARD = (replace(make_task(name), instruction=name, max_steps=6) for name in ("easy", "hard"))
+
+
+class MadeUp:
+    """The instruction is one of two directions; a screen's first byte says how promising it looks."""
+
+    size = 4
+
+    def screens(self, pngs):
+        return torch.tensor([[png[0] / 10 if png else 0.0, 1.0, 1.0, 1.0] for png in pngs])
+
+    def prompts(self, prompts):
+        return torch.tensor([[float(len(p)), 1.0, 1.0, 1.0] for p in prompts])
+
+    def instruction(self, text):
+        return torch.tensor([1.0, 0.0, 5.0, 5.0]) if text == "easy" else torch.tensor([0.0, 1.0, 5.0, 5.0])
+
+
+class Same:
+    """An engine whose policy is `shift` nats from the one that acted, in each action."""
+
+    def __init__(self, shift: float = 0.0) -> None:
+        self.shift = shift
+
+    def logprobs(self, rows):
+        return [tuple(lp + self.shift / len(r.rollout_logprobs) for lp in r.rollout_logprobs) for r in rows]
+
+
+def played(name, task, reward, looks):
+    """A trajectory whose screens look as promising as `looks` says, 0 to 9 per step."""
+    made = make_trajectory(name, reward, len(looks), task)
+    steps = [
+        replace(s, observation=replace(s.observation, screenshot=bytes([look])))
+        for s, look in zip(made.steps, looks, strict=True)
+    ]
+    return replace(made, steps=tuple(steps))
+
+
+def filled(buffer=None, success=True):
+    """The easy task is nearly always solved, the hard one rarely; successes go by way of promising screens."""
+    replay = CircularReplay(100) if buffer is None else buffer
+    made = [played(f"easy-{i}", EASY, float(success and i % 10 != 0), [1, 5, 9 if i % 10 else 0]) for i in range(30)]
+    made += [
+        played(f"hard-{i}", HARD, float(success and i % 10 == 0), [1, 0, 9 if i % 10 == 0 else 0]) for i in range(30)
+    ]
+    replay.insert(made, [0.0] * len(made), 1)
+    return replay
+
+
+def weights(replay):
+    return {e["trajectory"].id: e["advantages"] for e in replay.state_dict()["entries"]}
+
+
+def digirl(**settings):
+    torch.manual_seed(0)
+    return DigirlCritic(Encoder(MadeUp()), CRITIC, DigirlSection(**settings))
+
+
+def distrl(shift=0.0, **settings):
+    torch.manual_seed(0)
+    return DistrlCritic(Encoder(MadeUp()), CRITIC, DistrlSection(**settings), Same(shift))
+
+
+# --- DigiRL --------------------------------------------------------------------------------------------------------
+
+
+def test_only_successes_that_surprise_are_imitated():
+    replay = filled()
+    metrics = digirl(top_p=0.05).judge(replay, random.Random(0))
+    kept = {name for name, rows in weights(replay).items() if any(rows)}
+    assert kept == {"hard-0", "hard-10", "hard-20"}, "the filter keeps what the instruction's value did not promise"
+    assert all(set(rows) <= {0.0, 1.0} and rows[-1] == 1.0 for name, rows in weights(replay).items() if name in kept)
+    assert metrics["critic/kept"] == pytest.approx(sum(sum(rows) for rows in weights(replay).values()) / 180)
+
+
+def test_every_success_passes_where_stored_trajectories_are_learned_from():
+    replay = filled()
+    digirl(top_p=0.05).judge(replay, random.Random(0), offline=True)
+    successes = {t.id for t in replay.trajectories if t.success}
+    assert {name for name, rows in weights(replay).items() if any(rows)} == successes
+
+
+def test_a_step_that_leads_nowhere_better_is_filtered_out():
+    """The hard task's second screen looks hopeless: going there is no better than expected, leaving it is."""
+    replay = filled()
+    digirl(top_p=1.0, lam=0.0).judge(replay, random.Random(0))
+    first, second, last = weights(replay)["hard-0"]
+    assert (first, second, last) == (0.0, 1.0, 1.0)
+
+
+def test_soft_weights_rank_all_rows():
+    replay = filled()
+    digirl(filter="soft", beta=0.5).judge(replay, random.Random(0))
+    rows = weights(replay)
+    assert all(w > 0 for numbers in rows.values() for w in numbers)
+    assert rows["hard-0"][-1] > rows["hard-1"][-1]
+
+
+def test_without_a_success_nothing_is_learned():
+    replay = filled(success=False)
+    critic = digirl()
+    assert critic.judge(replay, random.Random(0))["critic/kept"] == 0.0
+    assert not any(any(rows) for rows in weights(replay).values())
+    assert replay.draw(8, random.Random(0)) == []
+    assert critic.instruction_values(["easy"]) is None
+
+
+def test_instructions_have_values():
+    critic = digirl()
+    critic.judge(filled(), random.Random(0))
+    easy, hard = critic.instruction_values(["easy", "hard"])
+    assert easy == pytest.approx(0.9, abs=0.1) and hard == pytest.approx(0.1, abs=0.1)
+
+
+# --- DistRL --------------------------------------------------------------------------------------------------------
+
+
+def test_failures_are_worse_than_successes_and_invalid_actions_cost():
+    replay = filled()
+    spoiled = played("spoiled", EASY, 1.0, [1, 5, 9])
+    bad = replace(spoiled.steps[1], action=Invalid("nonsense"))
+    replay.insert([replace(spoiled, steps=(spoiled.steps[0], bad, spoiled.steps[2]))], [0.0], 1)
+    distrl(trajectory_top_p=1.0, per_repeat=0.0, per_invalid=1.0).judge(replay, random.Random(0))
+    rows = weights(replay)
+    assert min(rows["easy-1"]) > 0 > rows["easy-0"][1]
+    assert rows["spoiled"][1] == pytest.approx(rows["easy-1"][1] - 1.0, abs=1e-5)
+    assert rows["spoiled"][2] == pytest.approx(rows["easy-1"][2], abs=1e-5)
+
+
+def test_trajectories_of_low_value_are_withheld():
+    replay = filled()
+    distrl(trajectory_top_p=0.5).judge(replay, random.Random(0))
+    drawn = {row.trajectory_id for row, _ in replay.draw(1000, random.Random(0))}
+    assert len(drawn) == 30 and {t.id for t in replay.trajectories if t.success} == drawn
+
+
+def test_priorities_are_those_of_the_newest_policy():
+    """delta is largest where the outcome is least expected; ratios and entropies are those of the engine."""
+    replay = filled(PrioritizedReplay(100, 1.0, (1.0, 0.0, 0.0)))
+    distrl(trajectory_top_p=1.0).judge(replay, random.Random(0))
+    chances = replay.probabilities()
+    surprising = {f"{task}-{i}" for task in ("easy", "hard") for i in (0, 10, 20)}
+    assert set(sorted(chances, key=chances.__getitem__)[-6:]) == surprising
+    assert chances["hard-0"] > 2 * chances["easy-1"]
+
+    by_ratio = filled(PrioritizedReplay(100, 1.0, (0.0, 1.0, 0.0)))
+    distrl(shift=-1.0).judge(by_ratio, random.Random(0))
+    assert list(by_ratio.priorities().values()) == pytest.approx([0.36788] * 60, abs=1e-4)
+
+
+def test_retrace_discounts_what_an_older_policy_did():
+    """With ratio 1 and lambda 1 targets are discounted returns; of what the policy turned from, one-step estimates."""
+    learned = {}
+    for name, settings in (
+        ("labels", {"retrace": False}),
+        ("retrace", {"lam": 1.0}),
+        ("gone", {"lam": 1.0, "shift": -9}),
+    ):
+        critic = distrl(gamma=0.5, trajectory_top_p=1.0, **settings)
+        for _ in range(3):
+            metrics = critic.judge(filled(), random.Random(0))
+        learned[name] = metrics["critic/value"]
+    # 30 of 60 succeed in three steps: labels are 1, 1, 1, returns 1/4, 1/2, 1.
+    assert learned["labels"] == pytest.approx(0.5, abs=0.05)
+    assert learned["retrace"] == pytest.approx(0.5 * 1.75 / 3, abs=0.06)
+    assert learned["gone"] == pytest.approx(learned["retrace"], abs=0.08)
+
+
+# --- both ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [digirl, distrl])
+def test_a_restored_critic_goes_on_bit_for_bit(make, tmp_path):
+    critic, rng = make(), random.Random(3)
+    critic.judge(filled(), rng)
+    torch.save(critic.state_dict(), tmp_path / "critic.pt")
+    at = rng.getstate()
+    first, second = filled(), filled()
+    expected = critic.judge(first, rng)
+
+    rng.setstate(at)
+    again = make()
+    again.load_state_dict(torch.load(tmp_path / "critic.pt", weights_only=True))
+    assert again.judge(second, rng) == expected
+    assert weights(first) == weights(second)
+
+
+def test_features_of_no_steps_are_refused():
+    with pytest.raises(ValueError, match="has no steps"):
+        Encoder(MadeUp())([make_trajectory("empty", 0.0, 0)])

@@ -1,0 +1,87 @@
+"""Filtered behaviour cloning: successes alone are learned from, out of a buffer of the newest trajectories."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from made_groups import make_group, make_trajectory
+
+from envs.base import Task
+from mobilerl.algorithms.replay import CircularReplay
+from mobilerl.config import AlgorithmSection, ConfigError, CreditSection, LossSection, TrainSection, load_recipe
+from mobilerl.engines.base import MicroBatch
+from mobilerl.records import Batch, Status
+from mobilerl.train.credit import assign_credit
+from mobilerl.train.learner import Learner
+from mobilerl.train.objectives import make_objective
+from mobilerl.trajectory_files import save_trajectories, stored_trajectories
+
+SETTINGS = AlgorithmSection(credit=CreditSection(type="success"), loss=LossSection(type="imitation"))
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+    def update(self, batch, objective, agg):
+        self.batches.append(batch)
+        return {"loss": 1.0}
+
+
+def test_learning_draws_successes_from_the_buffer_alone():
+    credited = assign_credit([make_group("g", [1.0, 0.0, 1.0], [3, 4, 2])], SETTINGS.credit)
+    assert [(c.advantage, c.informative) for c in credited] == [(1.0, True), (0.0, False), (1.0, True)]
+    replay = CircularReplay(10)
+    replay.insert([c.trajectory for c in credited], [c.advantage for c in credited], 1)
+    engine = Recorder()
+    learner = Learner(engine, SETTINGS, TrainSection(mini_batch=4, updates=6))
+    metrics = learner.learn([c for c in credited if c.informative], replay, random.Random(0))
+    assert len(engine.batches) == 6 and metrics["train/steps"] == 6 and metrics["train/rows"] == 24
+    assert metrics["replay/fraction"] == 1.0
+    drawn = {(r.trajectory_id, r.step) for b in engine.batches for r in b.rows}
+    assert drawn == {("g-0", i) for i in range(3)} | {("g-2", i) for i in range(2)}, "a failure was imitated"
+
+
+def test_a_buffer_without_a_success_gives_no_steps():
+    replay = CircularReplay(10)
+    replay.insert([make_trajectory("x", 0.0, 3)], [0.0], 1)
+    engine = Recorder()
+    metrics = Learner(engine, SETTINGS, TrainSection(updates=5)).learn([], replay, random.Random(0))
+    assert engine.batches == [] and metrics == {"train/rows": 0.0, "train/steps": 0.0, "replay/fraction": 0.0}
+
+
+def test_the_objective_is_the_likelihood_of_the_rows():
+    logp = torch.tensor([[-1.0, -2.0], [-3.0, 0.0]], requires_grad=True)
+    mask = torch.tensor([[1.0, 1.0], [1.0, 0.0]])
+    weights = torch.tensor([[0.25, 0.25], [0.5, 0.0]])  # row-mean of two rows
+    nothing = torch.zeros(2, 2)
+    micro = MicroBatch(logp, nothing, nothing, None, torch.ones(2), torch.ones(2, dtype=torch.bool), mask, weights)
+    loss, _ = make_objective(SETTINGS.loss)(micro)
+    assert loss.item() == pytest.approx(0.25 * 1 + 0.25 * 2 + 0.5 * 3)
+
+
+def test_stored_trajectories_come_in_order_without_those_a_device_spoiled(tmp_path):
+    task = Task("s/a", "T", "do a", {}, 0, 9, "s")
+    made = [make_trajectory(name, reward, 1, task, screenshot=b"png") for name, reward in (("a", 1.0), ("b", 0.0))]
+    spoiled = make_trajectory("c", 0.0, 1, task, screenshot=b"png")
+    object.__setattr__(spoiled, "status", Status.INFRA_ERROR)
+    save_trajectories(tmp_path, 2, [made[1], spoiled])
+    save_trajectories(tmp_path, 1, [made[0]])
+    assert [t.id for t in stored_trajectories(tmp_path)] == ["stored-a", "stored-b"]
+    with pytest.raises(ValueError, match="holds no trajectories"):
+        stored_trajectories(tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("flags", "cure"),
+    [
+        (["--train.updates", "5"], "its gamma = 1"),
+        (["--algorithm.replay.gamma", "1"], "set train.updates as well"),
+        (["--offline.trajectories", "runs/x"], "set train.updates"),
+    ],
+)
+def test_settings_that_cannot_go_together_are_refused(flags, cure):
+    with pytest.raises(ConfigError, match=cure):
+        load_recipe(None, flags)

@@ -1,0 +1,23 @@
+"""Settings of `mobilerl train` for the engine of many GPUs at a size that two CPU cores bear."""
+
+from __future__ import annotations
+
+import json
+
+VERL_SETTINGS = tuple(
+    f"actor_rollout_ref.rollout.{setting}"
+    for setting in (
+        "checkpoint_engine.update_weights_bucket_megabytes=16",
+        "max_num_batched_tokens=2048",
+        "free_cache_engine=false",  # a CPU has no memory of its own to hand back and forth
+        "enable_sleep_mode=false",
+        "engine_kwargs.vllm.skip_mm_profiling=true",
+        "engine_kwargs.vllm.limit_mm_per_prompt={image: 2, video: 0}",
+        "engine_kwargs.vllm.distributed_executor_backend=uni",  # one process fewer for each server
+    )
+)
+ENGINE_FLAGS = (
+    "--engine.type", "verl", "--engine.micro_tokens", "1024", "--cluster.dtype", "float32",
+    "--cluster.checkpointing", "false", "--vllm.eager", "true", "--vllm.max_prompt", "1024",
+    "--vllm.max_sequences", "8", "--cluster.overrides", json.dumps(VERL_SETTINGS),
+)  # fmt: skip

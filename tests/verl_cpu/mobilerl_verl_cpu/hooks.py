@@ -1,0 +1,143 @@
+"""Changes to verl, vLLM and torchvision, each made when its module is imported: nothing is imported early.
+
+A change that no longer fits raises where the module is imported. verl would swallow an error in a plug-in.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+Change = Callable[[ModuleType], None]
+ALIAS = Path(__file__).resolve().parents[1] / "alias"
+
+
+# --- what is changed ---------------------------------------------------------------------------------------------
+
+
+def _declare_operators(_: ModuleType) -> None:
+    """The default torchvision wheel needs CUDA's libraries; without them it misses operators it refers to.
+
+    Only their signatures are declared: image preparation does not call them.
+    """
+    import torch
+
+    for name in ("nms", "qnms"):
+        if not hasattr(torch.ops.torchvision, name):
+            torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+
+def _set_platform(module: ModuleType) -> None:
+    from mobilerl_verl_cpu.platform import CpuPlatform
+
+    module.PlatformRegistry.register(platform="cpu")(CpuPlatform)
+    module.set_platform(CpuPlatform())
+
+
+def _one_backend(module: ModuleType) -> None:
+    """verl asks for `cpu:gloo,<device>:<backend>`, which names the CPU twice."""
+    original = module.initialize_global_process_group_ray
+
+    @functools.wraps(original)
+    def initialize(timeout_second: float | None = None, backend: str | None = None) -> None:
+        original(timeout_second=timeout_second, backend=backend or "cpu:gloo")
+
+    module.initialize_global_process_group_ray = initialize
+
+
+def _unpinned_offload(module: ModuleType) -> None:
+    """The reference model asks for pinned memory, which there is only with an accelerator."""
+    policy = module.CPUOffloadPolicy
+    module.CPUOffloadPolicy = lambda pin_memory=True: policy(pin_memory=False)
+
+
+def _without_trl(module: ModuleType) -> None:
+    """verl patches a class of trl's if there is a trl; newer ones have no such class, and no test needs it."""
+    module.is_trl_available = lambda: False
+
+
+def _own_weights(module: ModuleType) -> None:
+    """On a GPU a received weight is a copy; here it would be a view of memory that is about to be unmapped.
+
+    The sockets are named after Ray's job id, which is the same in every new cluster: they move to the temporary
+    directory, so that two test runs on one machine do not meet.
+    """
+    receiver, receive = module.BucketedWeightReceiver, module.BucketedWeightReceiver.receive_weights
+
+    def receive_weights(self: Any, on_bucket_received: Callable[..., None]) -> None:
+        receive(self, lambda weights, last: on_bucket_received([(n, w.clone()) for n, w in weights], last))
+
+    receiver.receive_weights = receive_weights
+    for kind in (receiver, module.BucketedWeightSender):
+        kind.__init__ = _in_own_folder(kind.__init__)
+
+
+def _in_own_folder(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def init(self: Any, zmq_handle: str, *args: Any, **kwargs: Any) -> None:
+        folder = f"ipc://{tempfile.gettempdir()}/"
+        original(self, zmq_handle.replace("ipc:///tmp/", folder, 1), *args, **kwargs)
+
+    return init
+
+
+def _plain_linears(module: ModuleType) -> None:
+    """oneDNN packs a layer's weight and deletes the original, so that a later weight update fails or is lost."""
+    module._supports_onednn = False
+
+
+REPAIR = {"torchvision._meta_registrations": _declare_operators}
+"""Made before the module runs, and always: transformers cannot be imported beside a broken torchvision."""
+CHANGES = {
+    "verl.plugin.platform.platform_manager": _set_platform,
+    "verl.utils.distributed": _one_backend,
+    "verl.utils.fsdp_utils": _unpinned_offload,
+    "verl.utils.import_utils": _without_trl,
+    "verl.workers.rollout.vllm_rollout.bucketed_weight_transfer": _own_weights,
+    "vllm._custom_ops": _plain_linears,
+}
+
+
+# --- how ---------------------------------------------------------------------------------------------------------
+
+
+class _Finder:
+    """Finds the modules named above the usual way, and wraps what executes them."""
+
+    def __init__(self, changes: Mapping[str, Change]) -> None:
+        self.changes = changes
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name not in REPAIR and name not in self.changes:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader.exec_module = functools.partial(self._execute, spec.loader.exec_module)
+        return spec
+
+    def _execute(self, original: Change, module: ModuleType) -> None:
+        name = module.__name__
+        if name in REPAIR:
+            REPAIR[name](module)
+        original(module)
+        if name in self.changes:
+            self.changes[name](module)
+
+
+def install() -> None:
+    """To be called before any of the modules is imported; a second call does nothing."""
+    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        return
+    asked = os.environ.get("MOBILERL_VERL_CPU") == "1"
+    sys.meta_path.insert(0, _Finder(CHANGES if asked else {}))
+    if asked:
+        sys.path.append(str(ALIAS))
+        # verl's FSDP engine is registered for "cuda" and "npu" alone.
+        os.environ["VERL_ENGINE_DEVICE"] = "cuda"

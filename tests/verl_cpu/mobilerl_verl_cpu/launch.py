@@ -1,0 +1,82 @@
+"""Ray with logical GPUs on this machine. Imports nothing heavy: tests use it too."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+
+def environment(temp: Path) -> dict[str, str]:
+    """Variables that the driver must be started with. `temp`: a folder of its own with a short name (sockets)."""
+    return {
+        "MOBILERL_VERL_CPU": "1",
+        "TMPDIR": str(temp),
+        "RAY_TMPDIR": str(temp),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ADDRESS": "",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # without "clusters", a node's address is 127.0.0.1
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_NO_USAGE_STATS": "1",
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+
+
+def run(command: Sequence[str], log: Path, limit_s: float) -> int:
+    """Runs a driver in its `environment`, its output in `log`; returns its exit status.
+
+    Nothing it started is left: a vLLM worker that dies during a weight update leaves the others waiting for ever.
+    Raises TimeoutError after `limit_s`.
+    """
+    # Not below a test's own folder: the names of Ray's sockets must stay under 108 characters.
+    temp = Path(tempfile.mkdtemp(prefix="mr"))
+    try:
+        with open(log, "wb") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=out, env=os.environ | environment(temp))
+        return process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"not done after {limit_s:.0f} s, see {log}") from None
+    finally:
+        _kill_all(temp)
+        shutil.rmtree(temp, ignore_errors=True)
+
+
+def _kill_all(temp: Path) -> None:
+    """Every process that has the temporary directory `temp`."""
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("TMPDIR") == str(temp):
+                process.kill()
+        except psutil.Error:
+            continue
+
+
+@contextmanager
+def ray_cluster(gpus: int, cpus: int = 24) -> Iterator[None]:
+    """A Ray cluster of this process's own, with `gpus` that exist in name only. Stopped at the end."""
+    import ray
+    from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
+
+    ray.init(
+        address="local",
+        num_cpus=cpus,
+        num_gpus=gpus,
+        include_dashboard=False,
+        object_store_memory=200 * 1024**2,
+        _temp_dir=os.environ["RAY_TMPDIR"],
+        runtime_env=get_ppo_ray_runtime_env(),
+    )
+    try:
+        yield
+    finally:
+        ray.shutdown()

@@ -1,0 +1,175 @@
+"""The engine of many GPUs beside the local one, on the same weights and rows. Prints a line RESULT, JSON after it.
+
+    python -m mobilerl_verl_cpu.session MODEL FOLDER [--SECTION.FIELD VALUE ...]
+
+with the variables of `launch.environment`. MODEL: a checkpoint written by `mobilerl.tiny.create`; FOLDER: for another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from envs.phone.tasks import suite
+from mobilerl.agent.policy import StreamPolicy
+from mobilerl.config import ConfigError, Recipe, load_recipe
+from mobilerl.engines.base import EngineError, Request, Sampling
+from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.engines.verl.cluster import Cluster
+from mobilerl.engines.verl.engine import VerlEngine
+from mobilerl.records import Batch, Completion, Row
+from mobilerl.setup import make_collector, make_phones
+from mobilerl.train.objectives import clipped, with_prob_diff
+from mobilerl_verl_cpu.flags import ENGINE_FLAGS
+from mobilerl_verl_cpu.launch import ray_cluster
+
+ADVANTAGES = (1.0, -1.0, 0.5, -0.5, 2.0)
+"""Odd in number, so that two processes never have equal work."""
+
+
+def screens(recipe: Recipe) -> list[tuple[str, bytes]]:
+    phone = make_phones(recipe.phone, 1)[0]
+    tasks = suite.train_tasks(1)[: len(ADVANTAGES)]
+    return [(task.instruction, asyncio.run(phone.reset(task)).screenshot) for task in tasks]
+
+
+def ask(engine: LocalEngine | VerlEngine, instruction: str, png: bytes) -> Request:
+    said = [{"type": "image"}, {"type": "text", "text": instruction}]
+    return Request(engine.codec.encode([{"role": "user", "content": said}], [png]), (png,), Sampling(1.0, 8))
+
+
+def rows_of(done: Sequence[Completion], requests: Sequence[Request]) -> list[Row]:
+    return [
+        Row(f"t{i // 2}", i % 2, c.prompt_ids, c.token_ids, c.logprobs, r.images, c.version)
+        for i, (c, r) in enumerate(zip(done, requests, strict=True))
+    ]
+
+
+def gap(a: Iterable[Sequence[float]], b: Iterable[Sequence[float]]) -> float:
+    return max(abs(x - y) for p, q in zip(a, b, strict=True) for x, y in zip(p, q, strict=True))
+
+
+async def played(verl: VerlEngine, recipe: Recipe) -> dict[str, Any]:
+    """A group as a run collects it, and one that is given up while its replies are being drawn."""
+    task = suite.train_tasks(1)[0]
+    collector = make_collector(recipe, verl, make_phones(recipe.phone, 3))
+    async with collector:
+        groups = await collector.collect([task], "whole", 3)
+        await collector.dispatch(task, "given-up", 3)
+        async with asyncio.timeout(60):
+            while not verl.servers.running:
+                await asyncio.sleep(0.001)
+    rows = [row for group in groups for t in group.trajectories for row in t.rows()]
+    scored = verl.logprobs(rows)  # where GPUs are shared, not before servers are done with what was given up
+    left = verl.servers.running if recipe.cluster.rollout_nodes == 0 else 0
+    verl.publish()
+    return {
+        "streams": isinstance(collector.actor.policy, StreamPolicy),
+        "rows": len(rows),
+        "versions": [row.version for row in rows],
+        "gap": gap(scored, [row.rollout_logprobs for row in rows]),
+        "left": left,
+    }
+
+
+def iteration(verl: VerlEngine, local: LocalEngine, requests: Sequence[Request], recipe: Recipe) -> dict[str, Any]:
+    """Samples, scores, updates both engines and publishes; asks for more while the weights are being learned."""
+    done = verl.generate(requests)
+    rows = rows_of(done, requests)
+    logprobs = verl.logprobs(rows)
+    anchored = recipe.algorithm.loss.kl_coef > 0
+    reference = verl.logprobs(rows, reference=True) if anchored else None
+    batch = Batch(rows, ADVANTAGES, [False] * len(rows), None, reference)
+    objective = with_prob_diff(clipped(recipe.algorithm.loss))
+    early = [verl.submit(r) for r in requests]  # the GPUs are the learner's since `logprobs`
+    measured = {
+        "versions": [c.version for c in done],
+        "lengths": [len(c.token_ids) for c in done],
+        "rollout_gap": gap(logprobs, [r.rollout_logprobs for r in rows]),
+        "local_gap": gap(logprobs, local.logprobs(rows)),
+        "reference_gap": gap(reference, local.logprobs(rows, reference=True)) if anchored else 0.0,
+        "verl": verl.update(batch, objective, recipe.algorithm.loss.agg),
+        "local": local.update(batch, objective, recipe.algorithm.loss.agg),
+        "answered_early": sum(f.done() for f in early),
+    }
+    verl.publish()
+    local.publish()
+    return {**measured, "answered_later": [f.result(60).version for f in early]}
+
+
+def resumed(verl: VerlEngine, local: LocalEngine, model: Path, folder: Path, requests: Sequence[Request],
+            recipe: Recipe) -> dict[str, Any]:  # fmt: skip
+    """Saves, learns on, loads, learns the same again."""
+    rows = rows_of(verl.generate(requests), requests)
+    objective, agg = clipped(recipe.algorithm.loss), recipe.algorithm.loss.agg
+    kept = verl.logprobs(rows)
+    batch = Batch(rows, ADVANTAGES, [False] * len(rows), None, kept if recipe.algorithm.loss.kl_coef > 0 else None)
+    folder.mkdir()
+    verl.save(folder)
+    verl.update(batch, objective, agg)
+    moved = verl.logprobs(rows)
+    verl.load(folder)
+    restored = verl.logprobs(rows)
+    verl.update(batch, objective, agg)
+    again = verl.logprobs(rows)
+    verl.publish()
+    return {
+        "rollout_gap": gap(kept, [r.rollout_logprobs for r in rows]),
+        "learned": gap(kept, LocalEngine(model, LocalSettings()).logprobs(rows)),
+        "folder_gap": gap(LocalEngine(folder, LocalSettings()).logprobs(rows), kept),
+        "local_gap": gap(local.logprobs(rows), kept),
+        "moved": gap(moved, kept),
+        "restored_gap": gap(restored, kept),
+        "repeated_gap": gap(again, moved),
+        "version": verl.generate(requests[:1])[0].version,
+    }
+
+
+def complaint(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except (ConfigError, EngineError) as error:
+        return str(error)
+    return ""
+
+
+def lost(verl: VerlEngine, requests: Sequence[Request]) -> str:
+    """What a request hears after the vLLM processes were killed."""
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if "EngineCore" in " ".join(process.cmdline()):
+                process.kill()
+    return complaint(lambda: verl.generate(requests))
+
+
+def main(model: Path, folder: Path, *settings: str) -> dict[str, Any]:
+    recipe = load_recipe(None, [*ENGINE_FLAGS, "--cluster.gpus_per_node", "2", *settings])
+    engine, anchored = recipe.engine, recipe.algorithm.loss.kl_coef > 0
+    with ray_cluster(2):
+        few = complaint(lambda: Cluster.join(recipe.cluster.model_copy(update={"gpus_per_node": 3})))
+        verl = VerlEngine(model, recipe, anchored)
+        local = LocalEngine(model, LocalSettings(
+            learning_rate=engine.learning_rate, warmup_steps=engine.warmup_steps, micro_tokens=engine.micro_tokens,
+            lora_rank=engine.lora_rank, reference=anchored,
+        ))  # fmt: skip
+        requests = [ask(verl, *screen) for screen in screens(recipe)]
+        steps = [iteration(verl, local, requests, recipe) for _ in range(2)]
+        result = {"steps": steps, "played": asyncio.run(played(verl, recipe))}
+        result |= resumed(verl, local, model, folder, requests, recipe)
+        result["too_few"] = few
+        result["too_long"] = complaint(lambda: verl.submit(replace(requests[0], prompt_ids=(1,) * 2000)))
+        result["lost"] = lost(verl, requests)
+        verl.close()
+    return result
+
+
+if __name__ == "__main__":
+    print("RESULT", json.dumps(main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])))
