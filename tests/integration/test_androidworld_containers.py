@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 from androidworld_expert import ExpertActor, same_suite
+from androidworld_server import StandIn
 from docker_engine import IMAGE, ROOT
 
 from envs.androidworld import containers
@@ -24,6 +25,7 @@ from envs.androidworld.startup import StartupError
 from envs.docker_avd import LABEL
 from envs.phone.env import APP_NAMES
 from mobilerl import tiny
+from mobilerl.agent.actor import Decision
 from mobilerl.cli import main
 from mobilerl.commands import evaluate_androidworld
 from mobilerl.config import ConfigError, Recipe, load_recipe
@@ -108,23 +110,41 @@ def open_episodes(out: Path) -> set[str]:
     return busy
 
 
+class WaitingActor(ExpertActor):
+    """Decides nothing while `held` is set, so that what happens meanwhile happens in the middle of episodes."""
+
+    def __init__(self, stand_ins: list[StandIn]) -> None:
+        super().__init__(stand_ins)
+        self.held, self.waiting = threading.Event(), 0
+
+    async def decide(self, *episode) -> Decision:
+        self.waiting += 1
+        while self.held.is_set():
+            await asyncio.sleep(0.02)
+        self.waiting -= 1
+        return await super().decide(*episode)
+
+
 def test_an_evaluation_on_containers_of_a_stand_in_survives_one_that_is_killed(adb, image, tmp_path):
     recipe = load_recipe(None, settings(adb, "eval"))
     places = make_containers(recipe, 2, 120.0, 600.0, tmp_path)
     killed: list[str] = []
+    actor = WaitingActor([same_suite(1, 30)])
 
     def kill() -> None:
-        while not (busy := open_episodes(tmp_path)):
+        while not (busy := open_episodes(tmp_path)) or actor.waiting < len(busy):
             time.sleep(0.02)
         killed.append(min(busy))
         docker("kill", *running("eval", int(killed[0].removeprefix("eval-"))))
+        actor.held.clear()
 
     def say(text: str) -> None:
         if text.startswith("2/"):
+            actor.held.set()
             threading.Thread(target=kill).start()
 
     plan = Plan(templates=(DOING, ANSWERING, FREELY), runs=3, max_retries=20)
-    player = Player(ExpertActor([same_suite(1, 30)]), {"agent": "the stand-in's expert"})
+    player = Player(actor, {"agent": "the stand-in's expert"})
     results = evaluate(places, plan, player, tmp_path, say)
     assert results["success_rate"] == 1.0 and results["trials"] == 9 and results["errors"] == 0, results["instances"]
     assert results["protocol"]["servers"] == 2 and results["protocol"]["screens_and_actions"] == "adb"
@@ -159,23 +179,26 @@ def test_groups_are_trained_on_containers_of_a_stand_in_of_which_one_is_killed(a
     assert len(first) == 1
 
     async def main():
-        async with Collector(pool, ExpertActor([same_suite(2, 1000)]), CollectorSettings(3, 20)) as collector:
+        actor = WaitingActor([same_suite(2, 1000)])
+        async with Collector(pool, actor, CollectorSettings(3, 20)) as collector:
             async with asyncio.timeout(120):
                 while pool.status()["ready"] < 3:
                     await asyncio.sleep(0.1)
             assert first[0] in running("train"), "the pool did not take over the container that was asked for the tasks"
+            actor.held.set()
             collecting = asyncio.create_task(collector.collect(tasks, "i0"))
-            while not collector.counts["finished"]:
-                await asyncio.sleep(0.05)
-            victim = next(p for p in pool._places if p.state == "leased")
-            await asyncio.to_thread(docker, "kill", victim.device.container.id)
+            async with asyncio.timeout(120):
+                while not (leased := [p for p in pool._places if p.state == "leased"]) or actor.waiting < len(leased):
+                    await asyncio.sleep(0.05)
+            await asyncio.to_thread(docker, "kill", leased[0].device.container.id)
+            actor.held.clear()
             return await collecting, collector.counts
 
     groups, counts = asyncio.run(main())
     played = [t for g in groups for t in g.trajectories]
     assert [g.task.id for g in groups] == [t.id for t in tasks] and len(played) == 12
     assert all(t.reward == 1.0 for t in played) and counts["lost_groups"] == 0
-    # It may have died between two of its episodes: then the pool is the one to notice.
+    assert counts["infra_errors"] >= 1, "the container died in the middle of an episode, which was not played again"
     assert pool.counts["failures"] >= 1 and pool.counts["created"] >= 3 and not running("train")
 
 
