@@ -188,7 +188,7 @@ def test_killed_while_it_claims_the_run_directory(policy, straight, tmp_path):
 
 @pytest.mark.parametrize(
     ("iteration", "after"),
-    [(2, "folder"), (2, "model.safetensors"), (4, "trainer.pt"), (6, "replay.jsonl")],
+    [(2, "folder"), (4, "model.safetensors"), (4, "trainer.pt"), (6, "replay.jsonl")],
 )
 def test_killed_during_a_save(policy, straight, tmp_path, iteration, after):
     run_dir = tmp_path / "run"

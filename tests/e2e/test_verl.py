@@ -140,7 +140,7 @@ def test_two_nodes_learn_are_killed_and_go_on_as_the_local_engine_would(folder, 
             time.sleep(0.2)
     run_to_end(command, env, log)
 
-    local = dict(os.environ, VENV=env["VENV"], PYTHONPATH=str(ROOT), EVAL_FLAGS=env["EVAL_FLAGS"])
+    local = dict(os.environ, VENV=env["VENV"], PYTHONPATH=str(ROOT), EVALUATE="no")
     run_to_end(recipe(local, folder, "local", "--train.iterations", "2"), local, folder / "local.log")
 
     metrics = list(read_metrics(run / "metrics.jsonl"))
