@@ -64,14 +64,14 @@ def _check(network: Shape | str, sides: Sequence[str]) -> None:
         raise ValueError(f"--sides: there is no {', '.join(sorted(unknown))}; choose of {', '.join(SIDES)}")
     if missing := set(sides) - set(available()):
         raise ValueError(f"--sides: {', '.join(sorted(missing))} needs TRL: pip install 'mobilerl[bench]'")
+    import torch  # for a size, too: without torch, this command says so and not a process of its own
+
     if isinstance(network, Shape):
         if network.hidden % 32:
             raise ValueError(f"--hidden is {network.hidden}; it must be a multiple of 32")
         return
     if network not in PUBLISHED:
         raise ValueError(f"--network is {network!r}; choose one of {', '.join(PUBLISHED)}")
-    import torch
-
     if not torch.cuda.is_available():
         raise ValueError(f"--network {network} needs a GPU, and torch finds none here; use --hidden and --layers")
 

@@ -1,7 +1,7 @@
 """The command `mobilerl`: finds the command, and turns every expected error into one line and an exit code.
 
 Exit codes: 0 done, 1 `doctor` found something missing, or `bench report` or `bench compare` a regression, 2 bad input,
-130 stopped by Ctrl-C, 143 by SIGTERM.
+130 stopped by Ctrl-C, 143 by SIGTERM, 141 when nobody reads the output any more.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import difflib
 import errno
 import os
 import re
+import select
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -18,13 +19,14 @@ from typing import NoReturn
 from envs.base import InfraError
 from mobilerl import __version__
 from mobilerl.commands import bench, completion, doctor, evaluate, fleet, pages, phone, settings, sft, train, view
+from mobilerl.doctor.cure import installs
 from mobilerl.engines.base import EngineError
 from mobilerl.rollout.workers import WorkerError
 from mobilerl.train.checkpoint import CheckpointError
 from mobilerl.train.interrupt import Stopped
 
 COMMANDS = (sft, train, pages, evaluate, phone, fleet, view, doctor, bench, settings, completion)
-BAD_INPUT, STOPPED = 2, 130
+BAD_INPUT, STOPPED, UNREAD = 2, 130, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,18 +40,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     if rest and not args.takes_settings:
         parser.error(f"{args.command} does not know {rest[0]!r}")
     try:
-        return args.run(args, rest)
+        code = args.run(args, rest)
+        print(end="", flush=True)  # here, where it can still be said what went wrong
+        return code
     except Stopped as stop:
         print(f"\n{stop}", file=sys.stderr)
         return stop.exit_code
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return STOPPED
+    except ModuleNotFoundError as error:
+        cure = installs(error.name)
+        if args.debug or not cure:
+            raise
+        print(f"mobilerl: error: {args.command} needs {error.name}, which is not installed: {cure}", file=sys.stderr)
+        return BAD_INPUT
     except (CheckpointError, EngineError, InfraError, WorkerError, ValueError, KeyError, OSError) as error:
+        if _nobody_reads():
+            return UNREAD
         if args.debug:
             raise
         print(f"mobilerl: error: {_one_line(error)}", file=sys.stderr)
         return BAD_INPUT
+
+
+def _nobody_reads() -> bool:
+    """Whether what read this process's output has ended, as `head` does; from then on output goes nowhere."""
+    poll = select.poll()
+    poll.register(1, 0)
+    if not any(event & select.POLLERR for _, event in poll.poll(0)):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python tries once more as it ends
+    return True
 
 
 def run() -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from envs.pool.adb import AdbServer
 
 log = logging.getLogger(__name__)
+PACKAGES = {"docker": ("docker", "adbutils"), "adb": ("adbutils",), "embedded": ()}
 CONSOLE_PORT = 5554
 """Within a device's container."""
 LEASE_MARGIN_S = 60.0
@@ -52,7 +53,7 @@ def make_devices(recipe: Recipe, run_dir: Path | None = None, part: Part | None 
     leased = part.among(range(count))
     if recipe.fleet.type == "embedded":
         return FixedDevices(make_phones(recipe.phone, len(leased), first=leased.start))
-    _check_adbutils(recipe)
+    check_packages(recipe.fleet)
     spares = part.among(range(count, count + spare_devices(recipe)))
     provider = make_provider(recipe, [*leased, *spares], run_dir)
     return DevicePool(provider, pool_settings(recipe, len(leased), len(spares)))
@@ -64,14 +65,16 @@ def androidworld_pool(recipe: Recipe, suite: Suite, run_dir: Path | None = None,
     """`phone.count` containers with AndroidWorld, and where they come from. Nothing is started yet."""
     from envs.androidworld.containers import AndroidWorldContainers
 
-    _check_adbutils(recipe)
+    check_packages(recipe.fleet)
     containers = AndroidWorldContainers(docker_provider(recipe, run_dir), suite, recipe.fleet.boot_s, wrap)
     return DevicePool(containers, pool_settings(recipe, recipe.phone.count, spare_devices(recipe))), containers
 
 
-def _check_adbutils(recipe: Recipe) -> None:
-    if find_spec("adbutils") is None:
-        raise ConfigError(f"adbutils is not installed: pip install 'mobilerl[{recipe.fleet.type}]'")
+def check_packages(fleet: FleetSection) -> None:
+    """Raises ConfigError when what reaches the devices is not installed."""
+    for package in PACKAGES[fleet.type]:
+        if find_spec(package) is None:
+            raise ConfigError(f"fleet.type = \"{fleet.type}\" needs {package}: pip install 'mobilerl[{fleet.type}]'")
 
 
 def spare_devices(recipe: Recipe) -> int:

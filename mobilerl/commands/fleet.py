@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mobilerl.config import ConfigError, Recipe, load_recipe
+from mobilerl.fleet import check_packages, docker_provider, engines
 
 if TYPE_CHECKING:
     from envs.docker_avd import DockerProvider, Listed
@@ -33,6 +34,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     recipe = load_recipe(args.config, ["--fleet.type", "docker", *settings])
     if recipe.fleet.type != "docker":
         raise ConfigError('fleet: only containers can be started here; leave fleet.type = "docker"')
+    check_packages(recipe.fleet)
     console = Console()
     work = {"up": up, "status": status, "down": down}[args.what]
     return work(recipe, console)
@@ -54,7 +56,6 @@ def up(recipe: Recipe, console: Console) -> int:
 async def _start_missing(recipe: Recipe) -> tuple[int, list[str]]:
     """How many were started, and a line for each that did not start."""
     from envs.docker_avd import DETACHED
-    from mobilerl.fleet import docker_provider
 
     provider = docker_provider(recipe, owner=DETACHED)
     await provider.open()
@@ -95,8 +96,6 @@ def status(recipe: Recipe, console: Console) -> int:
 
 
 def down(recipe: Recipe, console: Console) -> int:
-    from mobilerl.fleet import engines
-
     with engines(recipe) as found:
         removed = sum(engine.remove({}) for engine in found)
     console.print(f"{removed} containers of the fleet {recipe.fleet.name} removed", highlight=False)
@@ -108,7 +107,5 @@ def _serials(recipe: Recipe) -> list[str]:
 
 
 def _containers(recipe: Recipe, everything: bool = False) -> list[Listed]:
-    from mobilerl.fleet import engines
-
     with engines(recipe) as found:
         return [c for engine in found for c in engine.listed(everything)]

@@ -21,7 +21,7 @@ from rich.table import Table
 from envs.phone.tasks import suite
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.toml import null_flags, to_toml
-from mobilerl.fleet import spare_devices
+from mobilerl.fleet import check_packages, spare_devices
 from mobilerl.setup import check_checkpoint
 from mobilerl.train.cost import disk_total, memory_total, training_cost
 from mobilerl.train.cost_parts import MB, Item
@@ -30,7 +30,6 @@ from mobilerl.train.warm_up_cost import warm_up_cost
 
 SERIAL = re.compile(r"[\w.\-]+(:\d{1,5})?|\[[0-9a-fA-F:]+\]:\d{1,5}")
 REDIRECTED_WIDTH = 140
-NEEDS = {"docker": ("docker", "adbutils"), "adb": ("adbutils",), "embedded": ()}
 
 
 def dry_run(recipe: Recipe, run_dir: Path, resume: bool) -> int:
@@ -98,9 +97,7 @@ def _resolved(recipe: Recipe, run_dir: Path, resume: bool) -> Recipe:
 def check_devices(recipe: Recipe) -> None:
     """Raises ConfigError for devices that cannot be used, as far as that can be seen without asking for them."""
     fleet = recipe.fleet
-    for package in NEEDS[fleet.type]:
-        if find_spec(package) is None:
-            raise ConfigError(f"fleet.type = \"{fleet.type}\" needs {package}: pip install 'mobilerl[{fleet.type}]'")
+    check_packages(fleet)
     for serial in fleet.serials:
         if not SERIAL.fullmatch(serial):
             raise ConfigError(

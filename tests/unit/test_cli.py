@@ -3,11 +3,14 @@ import json
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 
 import pytest
 
-from mobilerl import cli
+from mobilerl import cli, fleet
 from mobilerl.cli import main
+from mobilerl.doctor.cure import installs
 from mobilerl.eval.run import evaluate
 from mobilerl.setup import save_agent
 from mobilerl.train.interrupt import Stopped
@@ -216,3 +219,46 @@ def test_view_and_bench(tmp_path, capsys):
     assert capsys.readouterr().out.strip() == str(tmp_path / "view" / "index.html")
     assert main(["bench", "phone", "--steps", "20", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps_per_s_xml_only"] > 0
+
+
+def test_a_missing_package_is_named_with_what_installs_it(monkeypatch, capsys, tmp_path):
+    words = ["train", "--run-dir", str(tmp_path)]
+    monkeypatch.setattr(cli.train, "run", _fail(ModuleNotFoundError("No module named 'httpx'", name="httpx")))
+    assert main(words) == 2
+    said = "mobilerl: error: train needs httpx, which is not installed: pip install 'mobilerl[androidworld]'\n"
+    assert capsys.readouterr().err == said
+    monkeypatch.setattr(cli.train, "run", _fail(ModuleNotFoundError("No module named 'torch'", name="torch")))
+    assert main(words) == 2
+    assert "pip install torch==2.13.0, then pip install 'mobilerl[local]'" in capsys.readouterr().err
+    monkeypatch.setattr(cli.train, "run", _fail(ModuleNotFoundError("No module named 'envs.gone'", name="envs.gone")))
+    with pytest.raises(ModuleNotFoundError):  # a bug
+        main(words)
+
+
+@pytest.mark.parametrize(
+    ("module", "cure"),
+    [
+        ("yaml.nodes", "pip install 'mobilerl[androidlab]'"),
+        ("PIL", "pip install mobilerl"),
+        ("adbutils", "pip install 'mobilerl[adb]'"),
+        ("verl", "pip install 'mobilerl[verl]'"),
+        ("os", ""),
+        (None, ""),
+    ],
+)
+def test_what_installs_a_module(module, cure):
+    assert installs(module) == cure
+
+
+def test_output_that_nobody_reads_any_more_is_no_error():
+    """As of `mobilerl settings --all | head -1`."""
+    words = [sys.executable, "-m", "mobilerl", "settings", "--all"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        child.stdout.close()
+        assert (child.stderr.read(), child.wait()) == ("", 141)
+
+
+def test_a_fleet_without_its_packages_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(fleet, "find_spec", lambda name: None)
+    assert main(["fleet", "status"]) == 2
+    assert "fleet.type = \"docker\" needs docker: pip install 'mobilerl[docker]'" in capsys.readouterr().err
