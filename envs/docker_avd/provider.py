@@ -38,13 +38,14 @@ class DockerProvider:
         for. What was begun in one event loop may be ended in another, so none that is over stays here."""
 
     async def open(self) -> None:
-        """Connects to every engine, checks the image and KVM, and removes what dead owners have left."""
+        """Connects to every engine, checks image, KVM and adb server, and removes what dead owners have left."""
         engines: list[Engine] = []
         try:
             for host in self.settings.hosts:
                 engine = Engine(host, self.settings)
                 await asyncio.to_thread(engine.open)
                 engines.append(engine)
+            await asyncio.to_thread(self.adb.start)
         except BaseException:
             for engine in engines:
                 engine.close()

@@ -30,6 +30,10 @@ class AdbServer:
     host: str | None = None
     port: int | None = None
 
+    def start(self) -> None:
+        """Starts it where there is none, which else every device would do at once. Raises InfraError."""
+        self.transport("adb server").state()
+
     def transport(self, serial: str) -> AdbTransport:
         return AdbTransport(serial, self.host, self.port)
 
@@ -93,7 +97,7 @@ class AdbProvider:
 
     async def open(self) -> None:
         """InfraError when there is no adb server and none can be started."""
-        await asyncio.to_thread(self.server.transport(self.serials[0]).state)
+        await asyncio.to_thread(self.server.start)
 
     async def create(self, number: int, generation: int) -> AdbDevice:
         serial = self.serials[number]

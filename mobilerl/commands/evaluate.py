@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from envs.phone.tasks import suite
 from mobilerl.commands import evaluate_androidlab, evaluate_androidworld
@@ -17,6 +16,7 @@ from mobilerl.eval.policies import MOBILERL_SETTINGS, REFUSED, is_server
 from mobilerl.eval.report import compare, percent, print_results, read_results
 from mobilerl.eval.run import AGENTS, RESULTS, evaluate
 from mobilerl.eval.sim import UNSEEN
+from mobilerl.tables import make_console, make_table
 
 SLOW = "--agent.deadline_s=3600"
 """Large models think for seconds at every step; an episode of theirs is not a device that hangs."""
@@ -52,7 +52,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
-    console = Console()
+    console = make_console()
 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -105,7 +105,7 @@ def _amounts(args: argparse.Namespace, recipe: Recipe) -> tuple[int, int, float]
 
 
 def _list(console: Console) -> None:
-    table = Table("template", "app", "split", "demonstrated", "steps", "for example")
+    table = make_table("template", "app", "split", "demonstrated", "steps", "for example", whole="template")
     for template in suite.templates():
         steps = str(template.steps) if template.feasible else f"{template.steps} (infeasible)"
         example = suite.make_task(template.__name__, suite.HELD_OUT_SEEDS).instruction

@@ -7,10 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from mobilerl.commands.evaluate_recipe import evaluation_recipe
 from mobilerl.config import ConfigError, Recipe
+from mobilerl.tables import make_console
 
 DESCRIPTION = """\
 Plays AndroidLab's tasks on devices over adb and judges them with AndroidLab's own judges. Tasks and judges are read
@@ -63,7 +62,7 @@ def add(suites: argparse._SubParsersAction, common: argparse.ArgumentParser) -> 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     from envs.androidlab.checkout import read_checkout
 
-    console = Console()
+    console = make_console()
 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)

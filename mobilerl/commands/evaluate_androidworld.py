@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from envs.androidworld.tasks import EVAL_SEED, FACTS
 from mobilerl.commands.evaluate_recipe import evaluation_recipe
 from mobilerl.config import ConfigError, Recipe
+from mobilerl.tables import make_console
 
 if TYPE_CHECKING:
     from mobilerl.eval.androidworld.places import Places
@@ -55,7 +54,7 @@ def add(suites: argparse._SubParsersAction, common: argparse.ArgumentParser) -> 
 
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
-    console = Console()
+    console = make_console()
     if args.list:
         for name, facts in FACTS.items():
             console.print(f"{name}  {', '.join(facts.apps)}  {facts.budget} steps", highlight=False, soft_wrap=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
 
 from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.fleet import check_packages, docker_provider, engines
+from mobilerl.tables import make_console, make_table
 
 if TYPE_CHECKING:
     from envs.docker_avd import DockerProvider, Listed
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     if recipe.fleet.type != "docker":
         raise ConfigError('fleet: only containers can be started here; leave fleet.type = "docker"')
     check_packages(recipe.fleet)
-    console = Console()
+    console = make_console()
     work = {"up": up, "status": status, "down": down}[args.what]
     return work(recipe, console)
 
@@ -88,7 +88,7 @@ async def _started(recipe: Recipe, provider: DockerProvider) -> tuple[int, list[
 
 def status(recipe: Recipe, console: Console) -> int:
     """Every container with our label, of every fleet, on the recipe's engines."""
-    table = Table("fleet", "device", "state", "owner", "adb", "engine", "image")
+    table = make_table("fleet", "device", "state", "owner", "adb", "engine", "image", whole="adb")
     for c in _containers(recipe, everything=True):
         table.add_row(c.fleet, str(c.place), c.state, c.owner, c.serial or "--", c.engine or "local", c.image)
     console.print(table)

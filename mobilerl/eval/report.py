@@ -23,7 +23,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from mobilerl.atomic_files import write_atomic
 from mobilerl.eval.statistics import (
@@ -35,6 +34,7 @@ from mobilerl.eval.statistics import (
     wilson_interval,
 )
 from mobilerl.records import Status
+from mobilerl.tables import make_console, make_table
 
 SCHEMA = 1
 
@@ -156,11 +156,11 @@ def percent(value: float | None) -> str:
 
 def print_results(results: Mapping[str, Any], console: Console | None = None) -> None:
     """The protocol, a table by task template, and the rate with its intervals."""
-    console = console or Console()
+    console = console or make_console()
     console.print(f"[bold]{escape(results['suite'])}[/bold]")
     for key, value in results["protocol"].items():
         console.print(f"  {key}: {value}", markup=False, highlight=False)
-    table = Table("task", "app", "success", "trials", "errors", "mean steps")
+    table = make_table("task", "app", "success", "trials", "errors", "mean steps", whole="task")
     for name, task in results["per_task"].items():
         rate = task["successes"] / task["trials"] if task["trials"] else None
         steps = "--" if task["mean_steps"] is None else f"{task['mean_steps']:.1f}"
@@ -199,7 +199,7 @@ def difference(a: Mapping[str, Any], b: Mapping[str, Any]) -> PairedDifference:
 
 def compare(path_a: Path | str, path_b: Path | str, console: Console | None = None) -> PairedDifference:
     """Prints and returns how the second results.json differs from the first, paired by instance."""
-    console = console or Console()
+    console = console or make_console()
     a, b = read_results(path_a), read_results(path_b)
     found = difference(a, b)
     for key in sorted(a["protocol"].keys() | b["protocol"].keys()):

@@ -15,21 +15,19 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
 
 from envs.phone.tasks import suite
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.toml import null_flags, to_toml
 from mobilerl.fleet import check_packages, spare_devices
 from mobilerl.setup import check_checkpoint
+from mobilerl.tables import make_console, make_table
 from mobilerl.train.cost import disk_total, memory_total, training_cost
 from mobilerl.train.cost_parts import MB, Item
 from mobilerl.train.model_shape import ModelShape
 from mobilerl.train.warm_up_cost import warm_up_cost
 
 SERIAL = re.compile(r"[\w.\-]+(:\d{1,5})?|\[[0-9a-fA-F:]+\]:\d{1,5}")
-REDIRECTED_WIDTH = 140
 
 
 def dry_run(recipe: Recipe, run_dir: Path, resume: bool) -> int:
@@ -152,10 +150,8 @@ def _print(recipe: Recipe, items: Sequence[Item], run_dir: Path, command: str) -
     if flags:
         print(f"# TOML cannot say null; to use this file, give as well: {shlex.join(flags)}")
     print(to_toml(recipe), end="")
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        console = Console(stderr=True, width=REDIRECTED_WIDTH)
-    table = Table("", "what it will cost", "at least", "at most", "how it is worked out", box=SIMPLE)
+    console = make_console(stderr=True)
+    table = make_table("", "what it will cost", "at least", "at most", "how it is worked out", box=SIMPLE)
     for column in table.columns[2:4]:
         column.justify, column.no_wrap = "right", True
     group = ""

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.table import Column, Table
-
-FILE_WIDTH = 120
-"""Of what goes to a file or another program."""
+from mobilerl.tables import make_console, make_table
 
 
 def print_results(results: Any) -> None:
@@ -28,7 +23,7 @@ def print_results(results: Any) -> None:
 def print_table(rows: Sequence[Mapping[str, object]]) -> None:
     if not rows:
         return
-    table = Table(*(Column(name, overflow="fold") for name in rows[0]))
+    table = make_table(*rows[0])
     for row in rows:
         table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()))
-    Console(width=None if sys.stdout.isatty() else FILE_WIDTH).print(table)
+    make_console().print(table)
