@@ -1,24 +1,29 @@
 """Results of benchmarks as files, and how a new one compares with an older one.
 
-A file holds one part's results, the command they are of, the machine they were taken on and the versions of packages
-that the figures depend on. Whether more or less is better is told by a figure's name; figures of neither kind, and
-texts, say what was measured.
+A file holds one part's results, the command they are of, the machine they were taken on, its pace meanwhile and the
+versions of packages that the figures depend on. Whether more or less is better is told by a figure's name, and so is
+whether a machine twice as fast would double it; figures of neither kind, and texts, say what was measured.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pace import mean, pace, quicker
+
 MORE = re.compile(r"_per_(s|cpu_s|min)(_|$)|_speed(_|$)|^utilisation$|^mfu$|^times_the_need$")
 """Names of figures of which more is better."""
+PACED = re.compile(r"_per_(s|cpu_s)(_|$)|^cpu_ms_per_step$|^times_the_need$")
+"""What the machine's pace decides. Not what is per minute, or waited for: devices' own times do."""
 LESS = re.compile(r"_(mb|gib|kb)$|_per_step$|^memory$")
 FAULTS = re.compile(r"^lost$|^of_a_wrong_version$|^of_mixed_versions$")
 """Counts of what must not happen: less is better, and 0 can be compared."""
@@ -28,7 +33,10 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`ratio` is above 1 where the new figure is the better one, 0 where a speed fell to 0 or a first fault came."""
+    """`ratio` is above 1 where the new figure is the better one, 0 where a speed fell to 0 or a first fault came.
+
+    Where the machine's pace decides the figure, it is at equal pace.
+    """
 
     name: str
     before: float
@@ -39,18 +47,16 @@ class Change:
         return self.ratio * factor < 1
 
 
-def content_of(part: str, command: str, results: Any) -> dict[str, Any]:
-    """What a file of these results holds, taken here and now."""
-    return {"schema": SCHEMA, "part": part, "command": command, "machine": machine(), "versions": versions(),
-            "results": results}  # fmt: skip
+def taken(part: str, command: str, measure: Callable[[], Any]) -> dict[str, Any]:
+    """What a file of these results holds, measured here and now."""
+    before = pace()
+    results = measure()
+    return {"schema": SCHEMA, "part": part, "command": command, "machine": machine(), "pace": mean([before, pace()]),
+            "versions": versions(), "results": results}  # fmt: skip
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1) + "\n")
-
-
-def save(path: Path, part: str, command: str, results: Any) -> None:
-    write(path, content_of(part, command, results))
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -60,7 +66,7 @@ def load(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read as results ({error}); `bench PART --save` writes them") from None
     known = isinstance(content, dict) and content.get("schema") == SCHEMA and {"part", "results"} <= content.keys()
-    if not known or not all(isinstance(content.get(group, {}), dict) for group in ("machine", "versions")):
+    if not known or not all(isinstance(content.get(group, {}), dict) for group in ("machine", "pace", "versions")):
         raise ValueError(f"{path} holds no results of `mobilerl bench PART --save`")
     return content
 
@@ -73,11 +79,12 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[C
     if before["part"] != after["part"]:
         raise ValueError(f"the files are of different parts: {before['part']} and {after['part']}")
     old, new = flatten(before["results"]), flatten(after["results"])
+    faster = quicker(before.get("pace", {}), after.get("pace", {}))
     both = [name for name in old if better(name) and _is_number(old[name]) and _is_number(new.get(name))]
     changes = [
         Change(name, float(old[name]), float(new[name]), ratio)
         for name in both
-        if (ratio := _ratio(name, old[name], new[name])) is not None
+        if (ratio := _ratio(name, old[name], new[name], faster)) is not None
     ]
     if not changes:
         raise ValueError(f"the files of {before['part']} share no figure: they were taken at different sizes")
@@ -87,6 +94,8 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[C
         for name in facts
         if name in now and not better(name) and not isinstance(facts[name], float) and facts[name] != now[name]
     ]
+    if not math.isclose(faster, 1.0):
+        differ.append(f"pace: this machine did the same calculations {faster:.2f} times as fast; ratios allow for it")
     return sorted(changes, key=lambda c: c.ratio), differ
 
 
@@ -96,13 +105,15 @@ def better(name: str) -> str:
     return "more" if MORE.search(last) else "less" if LESS.search(last) or FAULTS.search(last) else ""
 
 
-def _ratio(name: str, before: float, after: float) -> float | None:
+def _ratio(name: str, before: float, after: float, faster: float) -> float | None:
     """None where 0 leaves nothing to divide by."""
-    if FAULTS.search(name.rsplit(".", 1)[-1]):
+    last = name.rsplit(".", 1)[-1]
+    if FAULTS.search(last):
         return before / after if after else 1.0
     if not before or better(name) == "less" and not after:
         return None
-    return after / before if better(name) == "more" else before / after
+    ratio = after / before if better(name) == "more" else before / after
+    return ratio / faster if PACED.search(last) else ratio
 
 
 def _is_number(value: Any) -> bool:

@@ -82,6 +82,26 @@ def test_on_a_busy_machine_the_clock_on_the_wall_does_not_count():
     assert {name.rsplit(".")[-1] for name in counted("rollout", BUSY)} == {"utilisation", "cpu_ms_per_step"}
 
 
+def test_times_are_compared_at_equal_pace():
+    before, after = baseline("learner") | {"pace": {"zlib": 100.0, "matmul": 400.0}}, baseline("learner")
+    after["pace"] = {"zlib": 25.0, "matmul": 100.0, "of later releases": 1.0}
+    for side in after["results"]["sides"]:
+        side["rows_per_cpu_s"] /= 4
+    found = judged(before, after)
+    assert found["sides.mobilerl.rows_per_cpu_s"].change.ratio == pytest.approx(1.0)
+    assert found["sides.mobilerl.rows_per_s"].change.ratio == pytest.approx(4.0)
+    assert found["sides.mobilerl.peak_mb"].change.ratio == found["ratios.mobilerl trl.cpu_speed"].change.ratio == 1.0
+    (said,) = [line for line in judge(before, after, 1.25, IDLE)[1] if line.startswith("pace")]
+    assert "0.25 times as fast" in said
+
+
+def test_what_devices_decide_does_not_follow_the_pace():
+    before, after = baseline("rollout") | {"pace": {"zlib": 100.0}}, baseline("rollout") | {"pace": {"zlib": 50.0}}
+    ratios = {name: f.change.ratio for name, f in judged(before, after).items()}
+    assert ratios["64 trajectory.steps_per_min"] == ratios["64 trajectory.utilisation"] == 1.0
+    assert ratios["64 trajectory.cpu_ms_per_step"] == 2.0
+
+
 def test_a_first_fault_and_a_speed_of_zero_are_worse():
     after = baseline("refresh")
     after["results"] |= {"lost": 1, "refreshed_gb_per_s": 0.0}
@@ -107,7 +127,8 @@ def test_what_was_measured_differently_is_said():
 
 def put(folder: Path, part: str, command: str, results: Any) -> None:
     folder.mkdir(exist_ok=True)
-    compare.save(folder / f"{part}.json", part, command, results)
+    content = {"schema": compare.SCHEMA, "part": part, "command": command, "machine": compare.machine()}
+    compare.write(folder / f"{part}.json", content | {"results": results})
 
 
 @pytest.fixture

@@ -254,7 +254,8 @@ def test_other_parts_and_foreign_files_are_refused(tmp_path):
 
 def test_the_command_fails_on_what_got_worse_beyond_the_factor(tmp_path, capsys):
     for name, speed in (("before", 100.0), ("slower", 85.0), ("slow", 70.0)):
-        compare.save(tmp_path / f"{name}.json", "learner", "mobilerl bench learner", results(speed, 200.0)["results"])
+        content = {"schema": compare.SCHEMA, "command": "mobilerl bench learner", **results(speed, 200.0)}
+        compare.write(tmp_path / f"{name}.json", content)
     files = {name: str(tmp_path / f"{name}.json") for name in ("before", "slower", "slow")}
     assert main(["bench", "compare", files["before"], files["slower"]]) == 0
     assert main(["bench", "compare", files["before"], files["slower"], "--factor", "1.1"]) == 1
@@ -270,7 +271,7 @@ def test_a_part_is_measured_saved_and_equal_to_itself(tmp_path, capsys):
     printed = json.loads(capsys.readouterr().out)
     saved = compare.load(file)
     assert saved["results"] == printed and saved["part"] == "phone"
-    assert saved["machine"]["cores"] >= 1
+    assert saved["machine"]["cores"] >= 1 and all(rate > 0 for rate in saved["pace"].values())
     assert main(["bench", "compare", str(file), str(file), "--factor", "1"]) == 0
 
 

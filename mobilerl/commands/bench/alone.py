@@ -44,7 +44,7 @@ def measure_alone(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _serve(pipe: Connection, words: Sequence[str]) -> None:
-    from benchmarks.compare import content_of
+    from benchmarks.compare import taken
     from mobilerl.cli import make_parser
     from mobilerl.commands.bench.parts import command_of
 
@@ -52,7 +52,7 @@ def _serve(pipe: Connection, words: Sequence[str]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     args = make_parser().parse_args(words)
     try:
-        pipe.send(("done", content_of(args.part, command_of(words), args.measure(args))))
+        pipe.send(("done", taken(args.part, command_of(words), lambda: args.measure(args))))
     except (ValueError, ImportError) as error:  # what is said of sizes and of packages that are not installed
         pipe.send(("cannot", _one_line(error)))
     except KeyboardInterrupt:

@@ -89,11 +89,14 @@ def _add_refresh(names: Any, common: argparse.ArgumentParser) -> argparse.Argume
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     if args.save and not Path(args.save).absolute().parent.is_dir():
         raise ValueError(f"--save {args.save}: there is no such folder")
-    results = args.measure(args)
     if args.save:
-        from benchmarks.compare import save
+        from benchmarks.compare import taken, write
 
-        save(Path(args.save), args.part, command_of(args.command_line), results)
+        content = taken(args.part, command_of(args.command_line), lambda: args.measure(args))
+        write(Path(args.save), content)
+        results = content["results"]
+    else:
+        results = args.measure(args)
     if args.json:
         print(json.dumps(results))
     else:
