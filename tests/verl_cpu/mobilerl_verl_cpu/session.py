@@ -162,7 +162,9 @@ def main(model: Path, folder: Path, *settings: str) -> dict[str, Any]:
         ))  # fmt: skip
         requests = [ask(verl, *screen) for screen in screens(recipe)]
         steps = [iteration(verl, local, requests, recipe) for _ in range(2)]
-        result = {"steps": steps, "played": asyncio.run(played(verl, recipe))}
+        result: dict[str, Any] = {"steps": steps}
+        if not engine.lora_rank:  # rounded weights would hide what episodes are to show
+            result["played"] = asyncio.run(played(verl, recipe))
         result |= resumed(verl, local, model, folder, requests, recipe)
         result["too_few"] = few
         result["too_long"] = complaint(lambda: verl.submit(replace(requests[0], prompt_ids=(1,) * 2000)))
