@@ -26,7 +26,8 @@ from mobilerl.algorithms.losses import aggregation_weights, clipped_policy_loss
 from mobilerl.config import LossSection
 from mobilerl.engines.codec import Codec
 from mobilerl.engines.defaults import ADAM_BETAS
-from mobilerl.engines.local import LocalEngine, LocalSettings, load_model
+from mobilerl.engines.loading import compute_dtype, load_model
+from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.records import Batch, Row
 from mobilerl.train.objectives import clipped
 
@@ -80,7 +81,7 @@ class HuggingFace:
     def __init__(self, step: Step) -> None:
         self.step = step
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.model = load_model(step.model).to(self.device).train()
+        self.model = load_model(step.model, learns=True).to(self.device).train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=RATE, betas=ADAM_BETAS, weight_decay=0.0)
 
     def prepare(self) -> None:
@@ -101,7 +102,9 @@ class HuggingFace:
         """Token-mean loss of these rows and how many tokens it is of."""
         ids = [r.prompt_ids + r.response_ids for r in rows]
         inputs = self.codec.collate(ids, [r.images for r in rows], pad_left=False, device=self.device)
-        logp = self.model(**inputs).logits[:, :-1].float().log_softmax(-1)
+        with torch.autocast(self.device.type, compute_dtype(), enabled=self.device.type == "cuda"):
+            logits = self.model(**inputs).logits
+        logp = logits[:, :-1].float().log_softmax(-1)
         logp = logp.gather(-1, inputs["input_ids"][:, 1:].unsqueeze(-1)).squeeze(-1)
         mask, old = torch.zeros_like(logp), torch.zeros_like(logp)
         for i, row in enumerate(rows):
@@ -129,7 +132,7 @@ class Trl:
 
         self.step = step
         micros = len(step.rows) // step.per_micro
-        model = load_model(step.model)
+        model = load_model(step.model, learns=True)
         optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=ADAM_BETAS, weight_decay=0.0)
         gpu = torch.cuda.is_available()
         self._folder = tempfile.TemporaryDirectory()

@@ -110,8 +110,9 @@ def main(argv: Sequence[str] = ()) -> None:
     codec = Codec.load(base, job.max_pixels)
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     trainer = train(
-        lambda: trainable_model(base, job.lora_rank, job.attention, job.seed), codec, SampleFile(folder / SAMPLES),
-        folder / "trainer", job.epochs, job.batch_size, job.learning_rate, job.warmup, job.seed,
+        lambda: trainable_model(base, job.lora_rank, job.attention, job.seed, bool(job.spread.deepspeed)),
+        codec, SampleFile(folder / SAMPLES), folder / "trainer",
+        job.epochs, job.batch_size, job.learning_rate, job.warmup, job.seed,
         [LogFile(folder / LOG)], job.spread, rank, ranks,
     )  # fmt: skip
     state = whole_weights(trainer)

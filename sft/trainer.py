@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from mobilerl.engines.codec import Codec
-from mobilerl.engines.local import add_lora, load_model
+from mobilerl.engines.loading import add_lora, load_model
 from sft.batches import IGNORE, LengthBatches, RankBatches, SampleDataset, collate, completed, stand_in
 from sft.packing import Packer
 from sft.sample_files import SampleFile
@@ -39,10 +39,14 @@ class Spread:
     """Steps from one report to the next."""
 
 
-def trainable_model(base: Path, lora_rank: int = 0, attention: str = "sdpa", seed: int = 0) -> torch.nn.Module:
-    """The checkpoint at `base`, with new adapters if `lora_rank` is given and it has none."""
+def trainable_model(base: Path, lora_rank: int = 0, attention: str = "sdpa", seed: int = 0,
+                    deepspeed: bool = False) -> torch.nn.Module:  # fmt: skip
+    """The checkpoint at `base`, with new adapters if `lora_rank` is given and it has none.
+
+    With `deepspeed` all weights may be in the precision of the device: it keeps float32 ones of its own.
+    """
     # An adapter's folder names that of its base: in full, so that it is found from anywhere.
-    model = load_model(base.resolve() if lora_rank else base)
+    model = load_model(base.resolve() if lora_rank else base, learns=not (lora_rank or deepspeed))
     if lora_rank and not hasattr(model, "peft_config"):
         torch.manual_seed(seed)
         model = add_lora(model, lora_rank)

@@ -100,7 +100,7 @@ class VllmSection(Section):
     max_sequences: Positive = 256
     """Model calls answered at once by one copy."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
-    """Of vLLM's weights; `auto`: that of the weights that learn."""
+    """Of vLLM's weights; `auto`: what the device multiplies in, bfloat16 on a GPU and float32 on a CPU."""
     eager: bool = False
     """Leave out CUDA graphs: starts faster, runs slower."""
     timeout_s: Rate = 600.0

@@ -32,7 +32,7 @@ class FrozenFeatures:
     """
 
     def __init__(self, path: Path, max_pixels: int | None = None, device: str | torch.device = "cpu") -> None:
-        from mobilerl.engines.local import load_model
+        from mobilerl.engines.loading import load_model
 
         self._codec = Codec.load(path, max_pixels)
         model = load_model(path)

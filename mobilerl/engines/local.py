@@ -12,24 +12,23 @@ from pickle import UnpicklingError
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import AutocastKwargs
 from safetensors import SafetensorError
 from safetensors.torch import load as read_tensors
 from safetensors.torch import save as write_tensors
 from torch import Tensor
-from transformers import AutoModelForImageTextToText
 
 from mobilerl.engines.base import Objective, Request
 from mobilerl.engines.codec import Codec
 from mobilerl.engines.defaults import ADAM_BETAS, GENERATE_ROWS, GENERATE_TOKENS
+from mobilerl.engines.loading import add_lora, compute_dtype, load_model
 from mobilerl.engines.recompute import recompute_layers
+from mobilerl.engines.reference import FirstAdapter
 from mobilerl.engines.sampler import length_batches, sample
 from mobilerl.engines.scoring import BatchTensors, add_metrics, micro_batches, row_logprobs, warmed_up
 from mobilerl.records import Batch, Completion, Row
 
 STATE_FILE = "trainer.pt"
-LORA_TARGETS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|gate_up_proj|down_proj)"
-"""Every linear layer of the language model; the vision tower stays frozen."""
-ADAPTER_FILE = "adapter_config.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +68,10 @@ class LocalEngine:
         self.version = 0
         self.steps = 0
         self.codec = Codec.load(path, settings.max_pixels)
-        self.accelerator = Accelerator(mixed_precision="bf16" if torch.cuda.is_available() else "no")
-        model = load_model(path)
+        mixed = "bf16" if compute_dtype() == torch.bfloat16 else "no"
+        # torch caches casts for all threads: one made while sampling has no gradient, and updates would take it up.
+        self.accelerator = Accelerator(mixed_precision=mixed, kwargs_handlers=[AutocastKwargs(cache_enabled=False)])
+        model = load_model(path, learns=not settings.lora_rank)
         if settings.lora_rank and not hasattr(model, "peft_config"):
             model = add_lora(model, settings.lora_rank)
         self._reference = self._freeze(model) if settings.reference else None
@@ -85,10 +86,10 @@ class LocalEngine:
         # Collection may go on in another thread while the learner updates: weights must not move under a generation.
         self._weights = threading.Lock()
 
-    def _freeze(self, model: torch.nn.Module) -> torch.nn.Module | None:
-        """A copy of the first weights; with LoRA the base under the adapter serves, at no memory."""
+    def _freeze(self, model: torch.nn.Module) -> torch.nn.Module | FirstAdapter:
+        """A copy of the first weights; of an adapter and its base, of the adapter alone."""
         if hasattr(model, "peft_config"):
-            return None
+            return FirstAdapter(model)
         return copy.deepcopy(model).eval().requires_grad_(False).to(self.accelerator.device)
 
     # --- sampling --------------------------------------------------------------------------------------------
@@ -129,11 +130,12 @@ class LocalEngine:
         return result
 
     def _reference_logp(self, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
-        if self._reference is not None:
-            return self._logp(self._reference, rows)
-        if not self.settings.lora_rank:
+        if self._reference is None:
             raise ValueError("this engine keeps no reference weights; make it with LocalSettings(reference=True)")
-        with self.accelerator.unwrap_model(self.model).disable_adapter():
+        if not isinstance(self._reference, FirstAdapter):
+            with self.accelerator.autocast():
+                return self._logp(self._reference, rows)
+        with self._weights, self._reference.in_place(self.accelerator.unwrap_model(self.model)):
             return self._logp(self.model, rows)
 
     def _logp(self, model: torch.nn.Module, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
@@ -184,7 +186,7 @@ class LocalEngine:
 
     def set_weights(self, data: bytes, version: int) -> None:
         own = dict(self.accelerator.unwrap_model(self.model).named_parameters())
-        with torch.no_grad():
+        with self._weights, torch.no_grad():
             for name, value in read_tensors(data).items():
                 own[name].copy_(value)
         self.version = version
@@ -208,7 +210,7 @@ class LocalEngine:
 
     def load(self, path: Path) -> None:
         with _reading("the model's files"):
-            saved = load_model(path).state_dict()
+            saved = load_model(path, learns=not self.settings.lora_rank).state_dict()
             self.accelerator.unwrap_model(self.model).load_state_dict(saved)
         with _reading(STATE_FILE):
             state = torch.load(path / STATE_FILE, map_location=self.device, weights_only=True)
@@ -228,20 +230,3 @@ def _reading(name: str) -> Iterator[None]:
             SafetensorError, UnpicklingError) as error:  # fmt: skip
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(f"{name} cannot be read ({reason})") from error
-
-
-def load_model(path: Path) -> torch.nn.Module:
-    """A checkpoint folder of full weights, or of a LoRA adapter (whose base it names)."""
-    dtype = torch.bfloat16 if torch.cuda.is_available() else torch.float32
-    if (path / ADAPTER_FILE).is_file():
-        from peft import AutoPeftModel
-
-        return AutoPeftModel.from_pretrained(path, is_trainable=True, dtype=dtype)
-    return AutoModelForImageTextToText.from_pretrained(path, dtype=dtype, attn_implementation="sdpa")
-
-
-def add_lora(model: torch.nn.Module, rank: int) -> torch.nn.Module:
-    """Adapters on every linear layer of the language model; the vision tower stays frozen."""
-    from peft import LoraConfig, get_peft_model
-
-    return get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=LORA_TARGETS))

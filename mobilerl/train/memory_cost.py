@@ -55,8 +55,8 @@ def _model_memory(recipe: Recipe, shape: ModelShape, step: Step) -> Iterator[Ite
     if engine.type == "verl":
         yield from _verl_memory(recipe, shape, step, total, trained)
         return
-    # The local engine holds weights and optimiser state as the device computes: float32, or bfloat16 on a GPU.
-    size, on = 4, "on the CPU; half of it on a GPU"
+    # What learns is float32 everywhere, as is the optimiser's state; what is frozen is as the device computes.
+    size, on = 4, "on a CPU; frozen ones 2 on a GPU"
     yield Item("memory", "weights", None, size * total / MB, "MiB", f"{total / 1e6:.1f} M parameters, 4 bytes {on}")
     if recipe.algorithm.loss.kl_coef and not rank and not shape.trained_before:
         yield Item("memory", "reference weights", None, size * total / MB, "MiB", "a copy for algorithm.loss.kl_coef")

@@ -17,7 +17,8 @@ from mobilerl.agent.policy import EnginePolicy
 from mobilerl.config import AgentSection
 from mobilerl.engines.base import Sampling
 from mobilerl.engines.codec import Codec
-from mobilerl.engines.local import LocalEngine, LocalSettings, load_model
+from mobilerl.engines.loading import load_model
+from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.eval.sim import play
 from mobilerl.records import Group
 from mobilerl.rollout.episode import EpisodeSettings

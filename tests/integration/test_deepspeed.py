@@ -25,7 +25,8 @@ from mobilerl import tiny
 from mobilerl.agent.context import ContextPolicy
 from mobilerl.config import ConfigError, SftSection
 from mobilerl.engines.codec import Codec
-from mobilerl.engines.local import LocalEngine, LocalSettings, load_model
+from mobilerl.engines.loading import load_model
+from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.records import Row
 from sft import distributed
 from sft.demonstrations import demonstrations

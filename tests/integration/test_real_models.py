@@ -21,7 +21,8 @@ from mobilerl.agent.context import ContextPolicy
 from mobilerl.algorithms.losses import clipped_policy_loss
 from mobilerl.engines.base import MicroBatch, Request, Sampling
 from mobilerl.engines.codec import Codec
-from mobilerl.engines.local import LocalEngine, LocalSettings, load_model
+from mobilerl.engines.loading import load_model
+from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.records import Batch, Row
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]

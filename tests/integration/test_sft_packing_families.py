@@ -9,7 +9,7 @@ from model_families import FAMILIES, create
 from PIL import Image
 
 from mobilerl.engines.codec import Codec
-from mobilerl.engines.local import load_model
+from mobilerl.engines.loading import load_model
 from sft.batches import IGNORE, collate
 from sft.packing import Packer
 from sft.samples import Sample

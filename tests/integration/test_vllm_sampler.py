@@ -26,7 +26,8 @@ from PIL import Image
 from mobilerl import tiny
 from mobilerl.agent.prompts import DEFAULT_SYSTEM_PROMPTS
 from mobilerl.engines.base import EngineError, Request, Sampling, StreamingEngine
-from mobilerl.engines.local import LocalEngine, LocalSettings, load_model
+from mobilerl.engines.loading import load_model
+from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.vllm.channel import Channel
 from mobilerl.engines.vllm.engine import VllmEngine
 from mobilerl.engines.vllm.sampler import VllmSampler

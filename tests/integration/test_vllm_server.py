@@ -34,7 +34,7 @@ from mobilerl.cli import main
 from mobilerl.config import ConfigError
 from mobilerl.engines.base import Sampling
 from mobilerl.engines.codec import Codec
-from mobilerl.engines.local import load_model
+from mobilerl.engines.loading import load_model
 from mobilerl.records import Completion
 
 PYTHON = os.environ.get("MOBILERL_VLLM_PYTHON") or (sys.executable if importlib.util.find_spec("vllm") else "")

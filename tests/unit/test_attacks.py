@@ -38,7 +38,8 @@ from mobilerl.agent.screen import parse_screen
 from mobilerl.cli import make_parser
 from mobilerl.config import ConfigError, FleetSection
 from mobilerl.engines.codec import Codec
-from mobilerl.engines.local import LocalEngine, LocalSettings, load_model
+from mobilerl.engines.loading import load_model
+from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.screen_files import ScreenFolder
 from mobilerl.setup import make_engine
 from mobilerl.train.checkpoint import CRITIC_FILE, CheckpointError, load_critic

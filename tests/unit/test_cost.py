@@ -120,7 +120,7 @@ def test_processes(checkpoint):
 
 
 def test_parameters_are_counted_in_the_files_without_loading_them(checkpoint):
-    from mobilerl.engines.local import load_model
+    from mobilerl.engines.loading import load_model
 
     shape = ModelShape.of_checkpoint(checkpoint)
     assert shape.parameters == sum(p.numel() for p in load_model(checkpoint).parameters())
@@ -130,7 +130,7 @@ def test_parameters_are_counted_in_the_files_without_loading_them(checkpoint):
 
 
 def test_lora_parameters(checkpoint):
-    from mobilerl.engines.local import add_lora, load_model
+    from mobilerl.engines.loading import add_lora, load_model
 
     model = add_lora(load_model(checkpoint), 8)
     wanted = sum(p.numel() for p in model.parameters() if p.requires_grad)
@@ -155,7 +155,7 @@ def test_activations_are_close_to_what_torch_keeps(checkpoint):
     """The tensors that autograd saves for the backward pass of one micro-batch of text, counted once each."""
     import torch
 
-    from mobilerl.engines.local import load_model
+    from mobilerl.engines.loading import load_model
 
     model, rows, length = load_model(checkpoint), 8, 100
     kept: dict[int, int] = {}

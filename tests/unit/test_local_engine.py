@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import io
 import math
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 from PIL import Image
 
 from mobilerl import tiny
 from mobilerl.algorithms.losses import clipped_policy_loss
-from mobilerl.engines import local
+from mobilerl.engines import loading, local
 from mobilerl.engines.base import MicroBatch, Request, Sampling
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.sampler import length_batches, sample
@@ -360,6 +362,76 @@ def test_the_reference_stays_what_training_began_with(folder, lora_rank):
     train(engine, 2)
     assert largest_difference(engine.logprobs(rows, reference=True), first) == 0.0
     assert largest_difference(engine.logprobs(rows), first) > 1e-3
+
+
+@pytest.mark.parametrize("lora_rank", [0, 4])
+def test_an_adapter_that_was_trained_before_is_its_own_reference(folder, tmp_path, lora_rank):
+    before = LocalEngine(folder, LocalSettings(learning_rate=3e-2, lora_rank=4))
+    rows = sample_rows(before, 4)
+    base = before.logprobs(rows)
+    train(before, 2)
+    before.save(tmp_path)
+    first = before.logprobs(rows)
+    assert largest_difference(first, base) > 1e-3
+    engine = LocalEngine(tmp_path, LocalSettings(learning_rate=3e-2, lora_rank=lora_rank, reference=True))
+    assert engine.logprobs(rows, reference=True) == first
+    train(engine, 2)
+    now = engine.logprobs(rows)
+    assert largest_difference(now, first) > 1e-3
+    assert engine.logprobs(rows, reference=True) == first and engine.logprobs(rows) == now
+
+
+def test_a_reference_that_scores_does_not_disturb_what_is_sampled_meanwhile(folder):
+    engine = LocalEngine(folder, LocalSettings(learning_rate=3e-2, lora_rank=4, reference=True))
+    rows = sample_rows(engine, 4)
+    train(engine, 2)
+    alone = sample_rows(engine, 8, seed=5)
+    over = threading.Event()
+
+    def score() -> None:
+        while not over.is_set():
+            engine.logprobs(rows, reference=True)
+
+    thread = threading.Thread(target=score)
+    thread.start()
+    try:
+        beside = [sample_rows(engine, 8, seed=5) for _ in range(10)]
+    finally:
+        over.set()
+        thread.join()
+    assert all(b == alone for b in beside)
+
+
+@pytest.fixture
+def accelerate_anew():
+    """accelerate keeps one precision for a whole process; afterwards the other engines' is back."""
+    state = AcceleratorState._shared_state
+    kept = dict(state)
+    state.clear()
+    yield
+    state.clear()
+    state.update(kept)
+
+
+@pytest.mark.usefixtures("accelerate_anew")
+def test_where_the_device_computes_in_bfloat16_small_steps_still_reach_the_weights(folder, tmp_path, monkeypatch):
+    for module in (loading, local):
+        monkeypatch.setattr(module, "compute_dtype", lambda: torch.bfloat16)
+    engine = LocalEngine(folder, LocalSettings(learning_rate=1e-6))
+    rows = sample_rows(engine, 8)
+    assert {p.dtype for p in engine.model.parameters()} == {torch.float32}
+    # Sampler and scoring compute alike, so that they differ by rounding only.
+    rollout = [r.rollout_logprobs for r in rows]
+    assert largest_difference(engine.logprobs(rows), rollout) < 0.1
+    before = weights(engine)
+    train(engine, 3)
+    moved = [(p - before[n]).abs() for n, p in weights(engine).items()]
+    share = sum(int((m > 5e-7).sum()) for m in moved) / sum(m.numel() for m in moved)
+    assert share > 0.3, "most weights of a bfloat16 model would stay where they are"
+    engine.save(tmp_path)
+    again = LocalEngine(folder, LocalSettings(learning_rate=1e-6))
+    again.load(tmp_path)
+    assert all(torch.equal(p, weights(again)[n]) for n, p in weights(engine).items())
 
 
 def test_without_a_reference_asking_for_it_says_what_to_do(shared):

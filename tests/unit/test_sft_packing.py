@@ -15,7 +15,7 @@ from transformers.modeling_flash_attention_utils import prepare_fa_kwargs_from_p
 from mobilerl import tiny
 from mobilerl.config import ConfigError
 from mobilerl.engines.codec import Codec
-from mobilerl.engines.local import load_model
+from mobilerl.engines.loading import load_model
 from sft.batches import IGNORE, collate
 from sft.packing import Packer, check_family, rows_within
 from sft.samples import Sample

@@ -24,7 +24,8 @@ from mobilerl import tiny
 from mobilerl.config import ConfigError
 from mobilerl.engines.base import EngineError, Request, Sampling
 from mobilerl.engines.codec import Codec
-from mobilerl.engines.local import LocalEngine, LocalSettings, add_lora, load_model
+from mobilerl.engines.loading import add_lora, load_model
+from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.vllm import installed, process, sampler
 from mobilerl.engines.vllm.process import VllmProcess
 from mobilerl.engines.vllm.prompts import collapse

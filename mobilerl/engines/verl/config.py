@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from mobilerl.config import Recipe
 from mobilerl.engines.codec import Codec
 from mobilerl.engines.defaults import ADAM_BETAS
-from mobilerl.engines.local import ADAPTER_FILE
+from mobilerl.engines.loading import ADAPTER_FILE
 from mobilerl.engines.vllm.settings import picture_limits
 
 
@@ -39,24 +39,18 @@ def verl_config(model: Path, codec: Codec, recipe: Recipe, reference: bool, devi
 
 
 def _model(path: Path, recipe: Recipe) -> dict[str, Any]:
-    base, adapter = _parts(path)
+    file = path / ADAPTER_FILE
+    adapter = json.loads(file.read_text()) if file.is_file() else None
     return {
-        "path": base,
-        "lora_adapter_path": adapter,
+        "path": adapter["base_model_name_or_path"] if adapter else str(path.resolve()),
+        "lora_adapter_path": str(path.resolve()) if adapter else None,
         "use_remove_padding": False,
         "enable_gradient_checkpointing": recipe.cluster.checkpointing,
         "override_config": {"attn_implementation": recipe.cluster.attention},
-        "lora_rank": recipe.engine.lora_rank,
+        # Where no rank is told, verl leaves an adapter out and trains its base.
+        "lora_rank": recipe.engine.lora_rank or (adapter["r"] if adapter else 0),
         "lora": {"merge": True},  # the servers get whole weights, as with full training
     }
-
-
-def _parts(path: Path) -> tuple[str, str | None]:
-    """The folder of whole weights, and that of an adapter to them when `path` is one."""
-    file = path / ADAPTER_FILE
-    if not file.is_file():
-        return str(path.resolve()), None
-    return json.loads(file.read_text())["base_model_name_or_path"], str(path.resolve())
 
 
 def _trained(recipe: Recipe) -> dict[str, Any]:

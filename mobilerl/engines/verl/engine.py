@@ -21,6 +21,7 @@ from verl.workers.rollout.llm_server import LLMServerManager
 from mobilerl.config import Recipe
 from mobilerl.engines.base import EngineError, Objective, Request
 from mobilerl.engines.codec import Codec
+from mobilerl.engines.loading import ADAPTER_FILE
 from mobilerl.engines.scoring import BatchTensors, add_metrics, warmed_up
 from mobilerl.engines.verl.cluster import Cluster
 from mobilerl.engines.verl.config import verl_config
@@ -69,8 +70,8 @@ class VerlEngine:
         recipe, timeout = self.recipe, self.recipe.vllm.timeout_s
         config = verl_config(model, self.codec, recipe, reference, get_device_name())
         shared = recipe.cluster.rollout_nodes == 0
-        # With LoRA the base under the adapter is the reference.
-        copy = reference and recipe.engine.lora_rank == 0
+        # Of an adapter the workers keep the first weights themselves.
+        copy = reference and not (recipe.engine.lora_rank or (model / ADAPTER_FILE).is_file())
         role = "actor_rollout_ref" if copy else "actor_rollout" if shared else "actor"
         scoring = Scoring(str(model.resolve()), recipe.collect.temperature, recipe.engine.max_pixels)
         pool = RayResourcePool([recipe.cluster.gpus_per_node] * recipe.cluster.nodes, use_gpu=True)

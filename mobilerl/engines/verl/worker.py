@@ -7,7 +7,7 @@ weights to the vLLM servers. It does not compute a loss: rows are scored by the 
 from __future__ import annotations
 
 import warnings
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
 from mobilerl.engines.base import Objective
 from mobilerl.engines.codec import Codec
-from mobilerl.engines.local import add_lora
+from mobilerl.engines.loading import add_lora
+from mobilerl.engines.reference import FirstAdapter
 from mobilerl.engines.scoring import BatchTensors, add_metrics, row_logprobs
 from mobilerl.records import Row
 
@@ -95,6 +96,13 @@ class PolicyWorker(ActorRolloutRefWorker):
         self.scoring = scoring
         self.codec = Codec.load(scoring.model, scoring.max_pixels)
 
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def init_model(self) -> None:
+        super().init_model()
+        module = self.actor.engine.module
+        if hasattr(module, "peft_config"):
+            self._first = FirstAdapter(module)
+
     @register(dispatch_mode=Dispatch.DP_COMPUTE, blocking=False)
     def learn(self, work: Work, objective: Objective, learning_rate: float) -> dict[str, float]:
         """One optimiser step; every process gets its own part of it. Returns the part's metrics."""
@@ -119,9 +127,10 @@ class PolicyWorker(ActorRolloutRefWorker):
         """Per row of this process, the log-probabilities of its response tokens."""
         frozen = reference and self.ref is not None
         engine = (self.ref if frozen else self.actor).engine
-        adapter: AbstractContextManager[Any] = engine.disable_adapter() if reference and not frozen else nullcontext()
         result: list[tuple[float, ...]] = [()] * len(work.rows)
-        with torch.no_grad(), engine.eval_mode(), adapter:
+        with torch.no_grad(), engine.eval_mode(), ExitStack() as first:
+            if reference and not frozen:
+                first.enter_context(self._first.in_place(engine.module))
             for part in work.parts:
                 rows = [work.rows[i] for i in part]
                 logp, _ = self._logp(engine, rows)

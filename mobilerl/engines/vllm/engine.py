@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
+import torch
+
 from mobilerl.config import Recipe
 from mobilerl.engines.base import Objective, Request
+from mobilerl.engines.loading import compute_dtype
 from mobilerl.engines.local import LocalEngine
 from mobilerl.engines.vllm.sampler import VllmSampler
 from mobilerl.engines.vllm.settings import VllmSettings
@@ -18,7 +21,7 @@ from mobilerl.records import Batch, Completion, Row
 def make_vllm_engine(recipe: Recipe, learner: LocalEngine) -> VllmEngine:
     """vLLM beside `learner`, which has the recipe's checkpoint. ConfigError or EngineError where it does not start."""
     asked = recipe.vllm
-    dtype = str(next(learner.model.parameters()).dtype).removeprefix("torch.") if asked.dtype == "auto" else asked.dtype
+    dtype = str(compute_dtype()).removeprefix("torch.") if asked.dtype == "auto" else asked.dtype
     settings = VllmSettings(
         tensor_parallel=asked.tensor_parallel, gpu_memory=asked.gpu_memory, max_prompt=asked.max_prompt,
         max_new_tokens=recipe.agent.max_new_tokens, max_images=max(1, recipe.agent.screenshots),
@@ -45,7 +48,9 @@ class VllmEngine:
 
     def _send(self) -> None:
         model = self.learner.accelerator.unwrap_model(self.learner.model)
-        self.sampler.refresh(checkpoint_weights(model), self.version)
+        dtype = getattr(torch, self.sampler.settings.dtype)  # what learns may be wider than what samples
+        weights = ((name, weight.detach().to(dtype)) for name, weight in checkpoint_weights(model))
+        self.sampler.refresh(weights, self.version)
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         return self.sampler.generate(requests)
