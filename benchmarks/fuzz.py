@@ -4,7 +4,7 @@
     python -m benchmarks.fuzz --seconds 60 --only adbd,reply    some of them
     python -m benchmarks.fuzz --only reply --seed 81            that chunk of examples again
 
-The targets are those of tests/fuzz, which the tests run for two seconds each. A target ends at its first crash, which
+The targets are those of tests/fuzz, which the tests run for a second each. A target ends at its first crash, which
 is made as small as it gets and printed with the seed that gives it again.
 """
 
