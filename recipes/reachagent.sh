@@ -34,6 +34,10 @@ fi
 
 say "training in $RUN_DIR"
 mobilerl pages --config "$CONFIG" --run-dir "$RUN_DIR" --model "$MODEL" --engine.type "$ENGINE" "${flags[@]}"
+rank=$(setting sft.node_rank "${flags[@]}")
+if ((${rank:-0} > 0)); then
+    exit  # what follows is node 0's
+fi
 
 if [[ ${EVALUATE:-yes} != no ]]; then
     evaluate "$MODEL" "$RUN_DIR/eval/sim-before"

@@ -16,6 +16,7 @@ from typing import Any
 
 from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI
 
+from mobilerl.agent.defuse import encodable
 from mobilerl.agent.pictures import with_images
 from mobilerl.agent.policy import Messages
 from mobilerl.bounded_http import bounded_client
@@ -172,7 +173,10 @@ def _ids(said: Any) -> tuple[int, ...]:
 
 
 def _text(choice: Any) -> str:
-    """The reply as the model wrote it: with the thought that a server took out, and the stop string it ended with."""
+    """The reply as the model wrote it: with the thought that a server took out, and the stop string it ended with.
+
+    The next prompts tell it again, so it must be text that can be sent.
+    """
     message = choice.message
     content = getattr(message, "content", None)
     text = content if isinstance(content, str) else ""
@@ -180,7 +184,7 @@ def _text(choice: Any) -> str:
     if isinstance(thought, str) and "</think>" not in text:
         text = f"<think>{thought}</think>{text}"
     stopped = getattr(choice, "finish_reason", None) == "stop" and "<answer>" in text and STOP not in text
-    return text + STOP if stopped else text
+    return encodable(text + STOP if stopped else text)
 
 
 class Transient(Exception):
@@ -208,5 +212,5 @@ def said_by(error: APIStatusError) -> str:
 
 
 def one_line(said: object) -> str:
-    text = " ".join(str(said).split()) or type(said).__name__
+    text = " ".join(encodable(str(said)).split()) or type(said).__name__
     return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "..."

@@ -57,5 +57,5 @@ class ReplyCache:
 
 
 def _digest(key: str, text: str) -> str:
-    """Belongs to this key alone: an entry under a wrong name is damage as well."""
-    return hashlib.sha256(f"{key}\0{text}".encode()).hexdigest()
+    """Belongs to this key alone: an entry under a wrong name is damage as well. A file may hold a lone surrogate."""
+    return hashlib.sha256(f"{key}\0{text}".encode(errors="surrogatepass")).hexdigest()

@@ -12,6 +12,7 @@ from typing import Any
 
 from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI
 
+from mobilerl.agent.defuse import encodable
 from mobilerl.bounded_http import bounded_client
 from mobilerl.config import ConfigError, JudgeSection
 from mobilerl.judge.pace import Pace, retry_after
@@ -143,8 +144,9 @@ class ChatClient:
         if message is None:
             raise _Transient(f"sent something that is not a chat completion: {_line(completion)}")
         self.usage.count(getattr(completion, "usage", None))
-        text = getattr(message, "content", None)
-        return Reply(text if isinstance(text, str) else "", getattr(choices[0], "finish_reason", "") == "length")
+        content = getattr(message, "content", None)
+        text = encodable(content) if isinstance(content, str) else ""
+        return Reply(text, getattr(choices[0], "finish_reason", "") == "length")
 
     def _explained(self, error: APIStatusError) -> Exception:
         """What a status means for the one who asked."""
@@ -173,5 +175,5 @@ def _said(error: APIStatusError) -> str:
 
 
 def _line(said: object) -> str:
-    text = " ".join(str(said).split()) or type(said).__name__
+    text = " ".join(encodable(str(said)).split()) or type(said).__name__
     return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "..."

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from envs.base import Finish, Invalid, Observation
 from mobilerl.agent.actions import describe
-from mobilerl.agent.defuse import without_tokens_and_tags
+from mobilerl.agent.defuse import harmless, quoted
 from mobilerl.agent.pictures import image_part
 from mobilerl.agent.screen import parse_screen, shortened
 from mobilerl.config import ConfigError
@@ -118,7 +118,7 @@ def build_messages(case: Case, examples: ExampleStyle) -> list[Message]:
 
 def asked_again(messages: Sequence[Message], reply: str) -> list[Message]:
     """The same question after a reply that could not be read."""
-    said = _harmless(shortened(reply, LONGEST_ANSWER)) or "(nothing)"
+    said = harmless(shortened(reply, LONGEST_ANSWER)) or "(nothing)"
     return [*messages, {"role": "assistant", "content": said}, {"role": "user", "content": REMINDER}]
 
 
@@ -150,10 +150,10 @@ def _question(case: Case, told: str = "") -> Message:
 
 
 def _text(case: Case) -> str:
-    lines = [f"Task: {_quoted(case.instruction)}"]
+    lines = [f"Task: {quoted(case.instruction)}"]
     if case.actions:
         lines.append("Last actions, oldest first:")
-        lines += [f"{i}. {_quoted(shortened(a, LONGEST_ACTION))}" for i, a in enumerate(case.actions, start=1)]
+        lines += [f"{i}. {quoted(shortened(a, LONGEST_ACTION))}" for i, a in enumerate(case.actions, start=1)]
     match case.answer:
         case None:
             lines.append("The agent did not say that it was done.")
@@ -161,16 +161,6 @@ def _text(case: Case) -> str:
             lines.append("The agent then said that it was done, and gave no answer.")
         case answer:
             lines.append(
-                f"The agent then said that it was done, with the answer: {_quoted(shortened(answer, LONGEST_ANSWER))}"
+                f"The agent then said that it was done, with the answer: {quoted(shortened(answer, LONGEST_ANSWER))}"
             )
     return "\n".join(lines)
-
-
-def _quoted(text: str) -> str:
-    """On one line and in quotes, so that no text can pass for a part of the prompt."""
-    return json.dumps(_harmless(text), ensure_ascii=False)
-
-
-def _harmless(text: str) -> str:
-    """Text that UTF-8 can carry (a lone surrogate it cannot) and that holds no control tokens."""
-    return without_tokens_and_tags(text.encode("utf-8", "replace").decode())

@@ -9,12 +9,14 @@ from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.reading import claim
 from mobilerl.setup import check_checkpoint, read_agent
 from mobilerl.train import checkpoint
+from sft.distributed import follow
 from sft.folders import put_final, remove_unfinished
 from sft.pages.agent import SUITE
 from sft.pages.collect import check
 from sft.pages.evaluation import table
 from sft.pages.stages import PagesRun, stage1_recipe
 from sft.placement import check as check_placement
+from sft.run import PLACEMENT
 
 TABLE = "pages.md"
 TRAINERS_FILES = ("trainer.pt", checkpoint.STATE_FILE)
@@ -23,6 +25,8 @@ TRAINERS_FILES = ("trainer.pt", checkpoint.STATE_FILE)
 def run(recipe: Recipe, run_dir: Path) -> Path:
     """Runs all of it, or what is left of it; returns the checkpoint, which is also copied to `final/`.
 
+    On any node but the first it trains stage 1 along and then waits until the run is done.
+
     Raises ConfigError, GraphError or CheckpointError for what the user can mend.
     """
     if not recipe.model:
@@ -30,9 +34,12 @@ def run(recipe: Recipe, run_dir: Path) -> Path:
     check_checkpoint(recipe.model)
     check(recipe.pages)
     check_placement(stage1_recipe(recipe), "pages")
+    if recipe.sft.node_rank:
+        follow(recipe.sft)
+        return run_dir / "final"
     agent = read_agent(recipe.model)
     recipe = recipe if agent is None else recipe.model_copy(update={"agent": agent})
-    claim(recipe, run_dir)
+    claim(recipe, run_dir, PLACEMENT)
     remove_unfinished(run_dir, run_dir / "pages", *(run_dir / "eval").glob(f"{SUITE}-*"), run_dir / "eval")
     made = PagesRun(recipe, run_dir)
     entries = [("warm-up", made.measure(f"{SUITE}-before", made.base_path))]

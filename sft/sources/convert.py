@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from envs.base import COORD_MAX
+from mobilerl.agent.defuse import encodable
 from sft.sources.report import Counts, Reject
 from sft.sources.schema import Demonstration, RecordedStep
 
@@ -71,6 +72,8 @@ def text_of(value: Any, what: str) -> str:
             raise Reject(f"{what} is not UTF-8") from None
     if not isinstance(value, str) or not value.strip():
         raise Reject(f"{what} is empty")
+    if encodable(value) != value:  # JSON can name what no tokenizer takes
+        raise Reject(f"{what} is not UTF-8")
     return value.strip()
 
 

@@ -63,7 +63,8 @@ class Endpoint:
 
     def judge(self, asked):
         prompt = text_of(asked["messages"][0])
-        answer, truth = (re.search(rf"^{name}: (.*)$", prompt, re.M)[1] for name in ("Answer", "Reference answer"))
+        quoted = (re.search(rf"^{name}: (.*)$", prompt, re.M)[1] for name in ("Answer", "Reference answer"))
+        answer, truth = map(json.loads, quoted)
         return f"[{truth in answer}]" if self.verdict is None or "France" in prompt else self.verdict
 
 

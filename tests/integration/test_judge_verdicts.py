@@ -79,6 +79,13 @@ def test_hostile_text_stays_text(stand_in, text):  # noqa: F811
     assert json.loads(lines[2].removeprefix("1. ")) == carried
 
 
+def test_half_an_emoji_in_a_reply_can_be_kept_and_told_again(stand_in, tmp_path):  # noqa: F811
+    stand_in.answers = ("I see \ud83d", f"\ud83d {SUCCESS}")
+    verdict, _ = ask(stand_in, cache=str(tmp_path))
+    assert (verdict.success, verdict.votes[0].text) == (True, f"? {SUCCESS}")
+    assert stand_in.asked[1].texts[2:] == ["I see ?", REMINDER]
+
+
 # --- replies and votes -------------------------------------------------------------------------------------------
 
 

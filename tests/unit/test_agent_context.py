@@ -131,7 +131,7 @@ def test_compact_layout_without_thoughts_cut_and_after_an_error():
     assert told(build(3, policy, history=history)[0]) == [
         (
             "user",
-            'app: App3\nWi-Fi<1> unchecked\nhistory:\nback\ninvalid\nerror: no answer\nTurn on Wi-Fi\n',
+            "app: App3\nWi-Fi<1> unchecked\nhistory:\nback\ninvalid\nerror: no answer\nTurn on Wi-Fi\n",
         )
     ]
 
@@ -145,6 +145,16 @@ def test_text_cannot_forge_image_placeholders(layout):
     history = [Turn(seen(0), '<answer>do(action="Type", text="<|image_pad|><image>")', "<|vision_start|>", Back())]
     text = json.dumps(build(1, ContextPolicy(layout=layout), history=history)[0])
     assert "<|" not in text and "<image>" not in text
+
+
+@pytest.mark.parametrize("layout", ["chat", "compact"])
+def test_no_half_of_an_emoji_gets_into_a_prompt(layout):
+    """Goals of a server's tasks, names of apps, replies of an older version: a request or a tokenizer would raise."""
+    torn = "\ud83d"
+    task, here = replace(TASK, instruction=f"say {torn}"), replace(seen(1), app=torn)
+    history = [Turn(seen(0), f"<answer>{torn}", torn, Back(), f"type {torn}", torn)]
+    messages, _ = build_messages(task, history, here, SCREEN, ContextPolicy(layout=layout))
+    assert "say ?" in json.dumps(messages, ensure_ascii=False).encode().decode()
 
 
 def test_a_turn_is_made_of_a_step():

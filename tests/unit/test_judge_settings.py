@@ -107,6 +107,7 @@ def test_what_was_put_comes_back_in_another_process_too(tmp_path):
         lambda data: b"[1, 2]",
         lambda data: data.replace(b'"schema": 1', b'"schema": 2'),
         lambda data: data.replace(b'"text"', b'"txet"'),
+        lambda data: data.replace(b"failure", b"\\ud83d"),
     ],
 )
 def test_a_damaged_entry_is_missing_and_can_be_written_again(tmp_path, damage):

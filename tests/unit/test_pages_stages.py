@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from mobilerl import tiny
-from mobilerl.config import ConfigError, Recipe, read_saved
+from mobilerl.config import ConfigError, Recipe, SftSection, read_saved
 from mobilerl.train.tracking import read_metrics
 from sft.pages.run import run
 from sft.pages.stages import PagesRun
@@ -123,3 +124,43 @@ def test_what_a_killed_run_left_goes_and_nothing_else(model, begun):
         run(recipe(model), begun)
     left = [str(p.relative_to(begun).parent) for p in begun.rglob(".*")]
     assert left == ["eval/sim-before"], "another command's"
+
+
+def test_a_run_may_go_on_elsewhere_but_not_as_another(model, begun):
+    elsewhere = recipe(model).model_copy(update={"sft": SftSection(**SFT, processes=1)})
+    with pytest.raises(Killed):
+        run(elsewhere, begun)
+    other = elsewhere.model_copy(update={"sft": elsewhere.sft.model_copy(update={"micro_batch": 4})})
+    with pytest.raises(ConfigError, match=r"another recipe \(sft.micro_batch differ\)"):
+        run(other, begun)
+
+
+def nodes(model: Path, rank: int, port: int) -> Recipe:
+    placed = {**SFT, "processes": 1, "nodes": 2, "node_rank": rank, "rendezvous": f"127.0.0.1:{port}"}
+    return Recipe(model=str(model), sft=placed, pages=PAGES, dpo={"enabled": False})
+
+
+def test_another_node_follows_and_leaves_the_run_directory_alone(model, begun, monkeypatch):
+    followed: list[SftSection] = []
+    monkeypatch.setattr("sft.pages.run.follow", followed.append)
+    asked = nodes(model, 1, 29400)
+    before = (begun / "config.json").read_bytes()
+    assert run(asked, begun) == begun / "final"
+    assert followed == [asked.sft] and (begun / "config.json").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_two_nodes_train_stage_1(model, tmp_path, monkeypatch, unused_tcp_port):
+    """Node 1 is another process of this machine."""
+    monkeypatch.setattr("sft.pages.stages.flow_samples", lambda *args: SAMPLES)
+    monkeypatch.setattr(PagesRun, "tasks", TaskSet([], [], Counter()))
+    monkeypatch.setattr(PagesRun, "writer", None)
+    monkeypatch.setattr(PagesRun, "measure", lambda *args: {})
+    monkeypatch.setattr("sft.pages.run.table", lambda entries: "")
+    ended: list[Path] = []
+    other = Thread(target=lambda: ended.append(run(nodes(model, 1, unused_tcp_port), tmp_path)), daemon=True)
+    other.start()
+    first = run(nodes(model, 0, unused_tcp_port), tmp_path)
+    other.join(60)
+    assert ended == [first] == [tmp_path / "final"]
+    assert (first / "model.safetensors").is_file()

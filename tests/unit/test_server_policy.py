@@ -107,11 +107,28 @@ def test_ids_and_log_probabilities_that_do_not_belong_together_are_left_out(stan
         (completion("<answer>do()", reasoning="so"), "<think>so</think><answer>do()</answer>"),
         (completion("<answer>do()", reasoning_content="so"), "<think>so</think><answer>do()</answer>"),
         (completion("so</think><answer>do()", reasoning=None), "so</think><answer>do()</answer>"),
+        (completion("<answer>\ud83d", reasoning="\ude00"), "<think>?</think><answer>?</answer>"),
     ],
 )
 def test_the_text_is_what_the_model_wrote(stand_in, reply, text):
     """The stop string that the server cut off is put back, and so is a thought that its parser took out."""
     assert act(ServerPolicy(stand_in(lambda body: reply).url, "vlm")).text == text
+
+
+def test_half_an_emoji_in_a_reply_does_not_stop_the_next_request(stand_in):
+    server = stand_in(lambda body: completion('<answer>finish(message="\ud83d")'))
+    policy = ServerPolicy(server.url, "vlm")
+    said = act(policy).text
+    assert act(policy, [*ASKED, {"role": "assistant", "content": [{"type": "text", "text": said}]}, *ASKED]).text
+    assert server.bodies[-1]["messages"][1]["content"] == '<answer>finish(message="?")</answer>'
+
+
+def test_what_a_server_says_of_a_refusal_can_be_written(stand_in):
+    server = stand_in(lambda body: (400, "too long \ud83d") if len(server.bodies) > 1 else completion())
+    policy = ServerPolicy(server.url, "vlm")
+    for _ in range(2):
+        act(policy)
+    assert policy.refusal == "answered 400: too long ?"
 
 
 def test_the_key_is_read_from_the_environment(stand_in, monkeypatch):

@@ -88,6 +88,7 @@ def test_actions_of_androidcontrol(action, expected):
         (b'{"action_type": "scroll", "direction": "in"}', "scroll without a known direction"),
         (b'{"action_type": "open_app"}', "app_name is empty"),
         (b'{"action_type": "input_text", "text": " "}', "text to type is empty"),
+        (b'{"action_type": "input_text", "text": "\\ud83d"}', "text to type is not UTF-8"),
         (b'{"action_type": "type", "x": 1, "y": 1, "text": "a"}', "a tap, a text and Enter in one"),
     ],
 )
