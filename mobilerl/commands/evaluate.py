@@ -43,6 +43,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
                      "eval.pass_k_instances instances per template")  # fmt: skip
     sim.add_argument("--out", type=Path, metavar="DIR", help="where results.json goes")
     sim.add_argument("--reuse", action="store_true", help="keep results that are there with the very same protocol")
+    sim.add_argument("--keep", action="store_true", help="keep every episode with its screens, for the viewer")
     sim.add_argument("--compare", type=Path, metavar="RESULTS", help="an earlier results.json to compare with")
     sim.add_argument("--config", type=Path, metavar="RECIPE.toml")
     sim.add_argument("--list", action="store_true", help="list the task templates and stop")
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     with console.status("playing"):
         results = evaluate(
             recipe, args.agent, args.model, args.split, trials, instances, temperature, args.out,
-            templates=args.template, reuse=args.reuse, model_name=args.model_name,
+            templates=args.template, reuse=args.reuse, keep=args.keep, model_name=args.model_name,
         )  # fmt: skip
     print_results(results, console)
     if unseen := results.get(UNSEEN):

@@ -16,6 +16,7 @@ from mobilerl.eval.policies import Player, check_model, checkpoint_protocol, fin
 from mobilerl.eval.report import read_results, write_results
 from mobilerl.eval.sim import eval_tasks, play, results_of
 from mobilerl.setup import make_context, make_episode_settings, make_phones
+from mobilerl.trajectory_files import save_trajectories
 
 POLICY = "policy"
 AGENTS = (POLICY, *SCRIPTED)
@@ -25,13 +26,14 @@ STEP_BUDGET = "2 x steps of the expert + 2"
 
 def evaluate(
     recipe: Recipe, agent: str, model: str | Path | None, split: str, trials: int, instances: int, temperature: float,
-    out: Path, templates: Sequence[str] = (), reuse: bool = False, model_name: str | None = None,
+    out: Path, templates: Sequence[str] = (), reuse: bool = False, keep: bool = False, model_name: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Plays every task of the split `trials` times and writes `out/results.json`; returns its content.
 
     `model` is a checkpoint folder, a run directory, or the address of a model server that has `model_name`; it belongs
     to the agent "policy" alone. `temperature` 0 is greedy. `templates` keeps only those. With `reuse`, results that
-    are already there with the very same protocol are returned instead of played again. Raises ConfigError for settings
+    are already there with the very same protocol are returned instead of played again. With `keep` the episodes go to
+    `out/trajectories` and `out/screens`, where the viewer of a run finds those of its evaluations. Raises ConfigError for settings
     that cannot be used, ValueError when tasks to be tested on are trained on.
 
     With a judge (`recipe.judge.url`) the results say how far it agrees with the tasks' own checks.
@@ -47,13 +49,14 @@ def evaluate(
     protocol = protocol_of(recipe, agent, who, split, trials, instances, temperature, templates)
     if recipe.judge.url:
         protocol |= _judge(recipe)
-    if reuse and (before := _results_with(protocol, out / RESULTS)) is not None:
+    kept = not keep or (out / "trajectories").is_dir()
+    if reuse and kept and (before := _results_with(protocol, out / RESULTS)) is not None:
         return before
     out.mkdir(parents=True, exist_ok=True)  # before playing: a folder that cannot be written to costs nothing then
     envs = make_phones(
         recipe.phone,
         count=min(recipe.phone.count, len(tasks) * trials),
-        screenshots=(model is not None and recipe.agent.screenshots > 0) or bool(recipe.judge.url),
+        screenshots=(model is not None and recipe.agent.screenshots > 0) or bool(recipe.judge.url) or keep,
     )
     if model is None:
         player = Player(scripted_actor(agent, seed, envs), {})
@@ -65,6 +68,8 @@ def evaluate(
         from mobilerl.judge.audit import audit
 
         results["judge"] = audit(recipe.judge, [t for g in groups for t in g.trajectories])
+    if keep:
+        save_trajectories(out, 0, [t for g in groups for t in g.trajectories])
     write_results(out / RESULTS, results)
     return results
 

@@ -8,6 +8,7 @@ from mobilerl.config import ConfigError, load_recipe
 from mobilerl.eval import run as eval_run
 from mobilerl.eval import table
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
+from mobilerl.trajectory_files import load_trajectories
 
 FEW = ("TodoDue", "ClockAlarmMissing", "MapsNoteDistance")  # trained, infeasible, reserved for testing
 
@@ -59,6 +60,16 @@ def test_results_are_reused_only_for_the_same_protocol(tmp_path, monkeypatch):
     assert play(tmp_path, "noop", "--reuse") == before
     with pytest.raises(pytest.fail.Exception):
         play(tmp_path, "noop", "--reuse", "--phone.popup_rate", "0")
+
+
+def test_kept_episodes_are_played_again_where_they_are_missing_and_shown_by_the_viewer(tmp_path):
+    out = tmp_path / "eval" / "sim"
+    assert play(out, "expert")["trials"] == play(out, "expert", "--keep", "--reuse")["trials"] == 4
+    kept = load_trajectories(out / "trajectories" / "iter-000000.jsonl")
+    assert len(kept) == 6 and all(t.success and all(s.observation.screenshot for s in t.steps) for t in kept)
+    assert main(["view", str(tmp_path)]) == 0
+    shown = (tmp_path / "view" / "data" / "index.js").read_text()
+    assert all(json.dumps(t.task.id) in shown for t in kept)
 
 
 def test_a_leak_is_refused(tmp_path, monkeypatch):
