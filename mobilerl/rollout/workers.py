@@ -1,21 +1,26 @@
 """Collection in worker processes, each with phones and a copy of the policy of its own, on a core of its own.
 
 What a worker plays is decided before it starts (which groups, which weights, which seed), so a run is repeatable bit
-for bit, and a worker that dies is replaced by one that plays the same again.
+for bit, and a worker that dies or hangs is replaced by one that plays the same again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
+import math
 import multiprocessing
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,8 +34,11 @@ from mobilerl.rollout.worker_process import Answer, Order
 if TYPE_CHECKING:
     from mobilerl.engines.base import CopiedEngine
 
+log = logging.getLogger(__name__)
 CLOSE_S = 60.0
 """For a worker to give its devices back."""
+START_S = 1800.0
+"""For a worker to load the model and to have its first device, however busy the machine and slow the disk."""
 MAX_DEATHS = 4
 """Deaths of one worker in one collection after which the run is given up."""
 
@@ -82,7 +90,9 @@ class RolloutWorkers:
         """One group per task, in the order of `tasks`; groups that were lost to failing devices are left out."""
         jobs = [(f"{prefix}-{i:03d}", task) for i, task in enumerate(tasks)]
         version = self._engine.version
-        weights = None if all(w.version == version for w in self._workers) else self._engine.weights()
+        # Also when every worker has them: one that dies leaves its order to a process that has not. A later moment will
+        # not do, since learning may move the weights while this is played.
+        weights = self._engine.weights()
         orders = [
             Order(tuple(jobs[i :: len(self._workers)]), _seed(self._seed, prefix, i), version, weights)
             for i in range(len(self._workers))
@@ -106,7 +116,7 @@ class _Worker:
 
     def __init__(self, recipe: Recipe, part: Part, run_dir: Path | None) -> None:
         self._recipe, self._part, self._run_dir = recipe, part, run_dir
-        self._process: multiprocessing.process.BaseProcess | None = None
+        self._process: BaseProcess | None = None
         self._pipe: Connection | None = None
         self.version: int | None = None
         """Of the weights it has."""
@@ -115,27 +125,49 @@ class _Worker:
 
     def play(self, order: Order) -> Answer:
         """Blocks until the order is played. WorkerError when it cannot be."""
+        limit_s = longest_s(self._recipe, self._part, len(order.jobs))
+        late = 0
         for _ in range(MAX_DEATHS):
+            until = time.monotonic() + limit_s
             try:
-                answer = self._ask(order)
-            except (EOFError, OSError):  # killed: by the kernel for memory, say
+                answer = self._ask(order, limit_s)
+            except (EOFError, OSError):  # killed: by the kernel for memory, say, or for being late
+                if time.monotonic() >= until:
+                    late += 1
+                    log.warning("rollout worker %d: no answer in %g s; another takes over", self._part.index, limit_s)
                 self._bury()
                 continue
             if isinstance(answer, str):
                 raise WorkerError(f"rollout worker {self._part.index}: {answer.splitlines()[-1]}\n{answer}")
             return answer
-        raise WorkerError(f"rollout worker {self._part.index} died {MAX_DEATHS} times; use fewer collect.workers")
+        reason = f", {late} of them killed for having no answer in {limit_s:g} s" if late else ""
+        said = f"rollout worker {self._part.index} died {MAX_DEATHS} times{reason}"
+        raise WorkerError(f"{said}; use fewer collect.workers")
 
-    def _ask(self, order: Order) -> Answer | str:
+    def _ask(self, order: Order, limit_s: float) -> Answer | str:
+        """EOFError or OSError when the worker dies. After `limit_s` it is made to."""
         self._playing = True
         pipe = self._pipe or self._start()
         if self.version == order.version:
-            order = Order(order.jobs, order.seed, order.version, None)
-        pipe.send(order)
-        answer = pipe.recv()
+            order = replace(order, weights=None)
+        with self._killed_after(limit_s):
+            pipe.send(order)
+            answer = pipe.recv()
         self._playing = False
         self.version = order.version
         return answer
+
+    @contextmanager
+    def _killed_after(self, seconds: float) -> Iterator[None]:
+        """Bounds reading and writing alike: a process that is stopped does not take weights out of the pipe either."""
+        assert self._process is not None
+        timer = threading.Timer(seconds, self._process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _start(self) -> Connection:
         context = multiprocessing.get_context("spawn")
@@ -155,8 +187,7 @@ class _Worker:
     def _bury(self) -> None:
         with self._changing:
             if self._process is not None:
-                self._process.kill()
-                self._process.join()
+                self._end(self._process)
             if self._pipe is not None:
                 self._pipe.close()
             self._process = self._pipe = self.version = None
@@ -171,8 +202,27 @@ class _Worker:
                 with suppress(OSError):
                     self._pipe.send(None)
                     self._process.join(CLOSE_S)
-            self._process.kill()
-            self._process.join()
+            self._end(self._process)
+
+    @staticmethod
+    def _end(process: BaseProcess) -> None:
+        process.kill()
+        process.join(CLOSE_S)  # it is gone at once, but for one that waits for a disk or a driver
+
+
+def longest_s(recipe: Recipe, part: Part, groups: int) -> float:
+    """Seconds after which a worker that has not played `groups` on the devices of `part` must be hanging.
+
+    Far more than a healthy worker takes: as if every try went on to its deadline, and wore out its device.
+    """
+    collect, fleet = recipe.collect, recipe.fleet
+    episode = recipe.agent.deadline_s + (recipe.judge.deadline_s if recipe.judge.reward else 0.0)
+    start = START_S
+    if fleet.type != "embedded":
+        episode += 2 * fleet.refresh_s + fleet.boot_s  # the device is made clean, given up, and another started
+        start += fleet.give_up_s  # without a device that works, after which a worker gives up by itself
+    rounds = math.ceil(groups * collect.group_size / len(part.among(range(recipe.phone.count))))
+    return min(start + rounds * (1 + collect.max_retries) * episode, threading.TIMEOUT_MAX)
 
 
 @contextmanager

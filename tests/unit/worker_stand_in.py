@@ -1,0 +1,33 @@
+"""What runs in a stand-in's process for a rollout worker's: no model, no phones, and as careful about weights."""
+
+from __future__ import annotations
+
+import signal
+import zlib
+from collections import Counter
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from made_groups import make_trajectory
+
+from mobilerl.fleet import Part
+from mobilerl.records import Group
+from mobilerl.rollout.worker_process import Answer, Order
+
+
+def main(pipe: Connection, recipe_json: str, part: Part, run_dir: Path | None) -> None:
+    """Plays with the weights of version 0 until it is given others. Rewards are checksums of the weights."""
+    weights, version = b"those of recipe.model", 0
+    while (order := pipe.recv()) is not None:
+        if order.weights is not None:
+            weights, version = order.weights, order.version
+        pipe.send(Answer(_groups(order, float(zlib.crc32(weights)), version), Counter(), 0.0, {}, {}, ()))
+
+
+def hang(pipe: Connection, recipe_json: str, part: Part, run_dir: Path | None) -> None:
+    while True:
+        signal.pause()
+
+
+def _groups(order: Order, reward: float, version: int) -> tuple[Group, ...]:
+    return tuple(Group(task, (make_trajectory(f"{name}-00", reward, 2, task, version),)) for name, task in order.jobs)
