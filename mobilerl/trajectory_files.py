@@ -147,11 +147,16 @@ def stored_trajectories(run_dir: Path) -> list[Trajectory]:
 
     Their ids get a prefix: every run counts its iterations from 1, and ids must not meet in one buffer.
     """
+    read = (t for file in stored_files(run_dir) for t in load_trajectories(file))
+    return [replace(t, id=f"stored-{t.id}") for t in read if t.status is not Status.INFRA_ERROR]
+
+
+def stored_files(run_dir: Path) -> list[Path]:
+    """The files of trajectories that a run has written, oldest first. Raises ValueError when there are none."""
     files = sorted((run_dir / "trajectories").glob("iter-*.jsonl"))
     if not files:
         raise ValueError(f"{run_dir} holds no trajectories/iter-*.jsonl: name the directory of a run that wrote them")
-    read = (t for file in files for t in load_trajectories(file))
-    return [replace(t, id=f"stored-{t.id}") for t in read if t.status is not Status.INFRA_ERROR]
+    return files
 
 
 def read_records(path: Path | str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -22,10 +22,12 @@ from mobilerl.config.toml import null_flags, to_toml
 from mobilerl.fleet import check_packages, spare_devices
 from mobilerl.setup import check_checkpoint
 from mobilerl.tables import make_console, make_table
+from mobilerl.train.checkpoint import latest
 from mobilerl.train.cost import disk_total, memory_total, training_cost
 from mobilerl.train.cost_parts import MB, Item
 from mobilerl.train.model_shape import ModelShape
 from mobilerl.train.warm_up_cost import warm_up_cost
+from mobilerl.trajectory_files import stored_files
 
 SERIAL = re.compile(r"[\w.\-]+(:\d{1,5})?|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
@@ -63,6 +65,7 @@ def check(recipe: Recipe, run_dir: Path) -> None:
     check_writable(run_dir)
     check_devices(recipe)
     _check_engine(recipe)
+    _check_offline(recipe, run_dir)
     step_budgets(recipe)
 
 
@@ -120,6 +123,16 @@ def _check_engine(recipe: Recipe) -> None:
         check_installed()
     elif find_spec("torch") is None:
         raise ConfigError("torch is not installed: pip install torch==2.13.0, then pip install 'mobilerl[local]'")
+
+
+def _check_offline(recipe: Recipe, run_dir: Path) -> None:
+    """Of a run that has a checkpoint they are not needed any more."""
+    if not recipe.offline.trajectories or latest(run_dir) is not None:
+        return
+    try:
+        stored_files(Path(recipe.offline.trajectories))
+    except ValueError as error:
+        raise ConfigError(f"offline.trajectories: {error}") from None
 
 
 def step_budgets(recipe: Recipe) -> list[int]:

@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -47,13 +47,15 @@ def train(recipe: Recipe, run_dir: Path, resume: bool) -> None:
 
         check_judge(recipe.judge)
     tasks, devices = open_suite(recipe, run_dir)
-    try:
-        trainer = OnlineTrainer(recipe, run_dir, resume, tasks, devices)
-    except BaseException:
+    with ExitStack() as unplayed:
         if devices is not None and not isinstance(devices, Sequence):
-            asyncio.run(devices.close())  # some of them may be running already
-        raise
-    asyncio.run(trainer.run())
+            unplayed.callback(_close, devices)  # some of them may be running already
+        trainer = OnlineTrainer(recipe, run_dir, resume, tasks, devices)
+        asyncio.run(trainer.run(take_over=unplayed.pop_all))
+
+
+def _close(devices: Devices) -> None:
+    asyncio.run(devices.close())
 
 
 class OnlineTrainer:
@@ -82,17 +84,21 @@ class OnlineTrainer:
             saved = self.state.saved_iteration
             self.log.forget_after(-1 if saved is None else saved)
 
-    async def run(self) -> None:
+    async def run(self, take_over: Callable[[], object]) -> None:
+        """`take_over` is called when `devices` get into the hands of what plays on them, and closes them."""
         train, state = self.recipe.train, self.state
         state.start_clock()
-        collector, source = make_players(self.recipe, self.run_dir, self.engine, self.sampler, self.rng, self.devices)
-        watch = IterationWatch(collector, ahead=self.recipe.collect.max_staleness > 0)
         view = ProgressView(train.iterations, max_minutes=train.max_minutes, max_env_steps=train.max_env_steps)
         with closing(self.engine), self._thread, self.log, view, StopGuard(view.say) as guard:
+            collector, source = make_players(
+                self.recipe, self.run_dir, self.engine, self.sampler, self.rng, self.devices
+            )
+            watch = IterationWatch(collector, ahead=self.recipe.collect.max_staleness > 0)
             if state.saved_iteration is None and self.recipe.offline.trajectories:
                 view.status("learning from stored trajectories")
                 self.log.metrics(await self._aside(self._learn_offline))
             given_up: Before | None = None
+            take_over()
             async with self.spending.holding(collector), collector:
                 while not (guard.requested or self._done()):
                     before = Before(self.sampler, self.rng)
@@ -117,7 +123,7 @@ class OnlineTrainer:
                 f"stopped; iteration {state.iteration} is saved in {checkpoint.latest(self.run_dir)}"
             )
             if not self.sampler.has_tasks:
-                view.status("stopped: the curriculum removed every task (see algorithm.curriculum.revisit_every)")
+                view.say("stopped: the curriculum removed every task (see algorithm.curriculum.revisit_every)")
 
     async def _iterate(
         self, collector: Players, source: GroupSource, watch: IterationWatch, guard: StopGuard
@@ -206,5 +212,6 @@ class OnlineTrainer:
 
 
 def _informative_groups(groups: Sequence[Group], credited: Sequence[Credited]) -> int:
+    """Those with anything to learn from: what is informative may be a group as a whole, or some of its episodes."""
     useful = {c.trajectory.id for c in credited if c.informative}
-    return sum(g.trajectories[0].id in useful for g in groups)
+    return sum(any(t.id in useful for t in g.trajectories) for g in groups)

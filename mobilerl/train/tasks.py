@@ -93,7 +93,7 @@ class TaskSampler:
 
     @property
     def has_tasks(self) -> bool:
-        """False when the curriculum has removed every task: there is nothing left to learn from."""
+        """False when the curriculum has removed every task for good: there is nothing left to learn from."""
         return bool(self.curriculum.weights())
 
     def sample(self, n: int, rng: random.Random) -> list[Task]:

@@ -103,6 +103,42 @@ def test_a_successful_probe_brings_the_task_back():
     assert curriculum.weights()["t"] == 1.0
 
 
+def removed_together(**settings_):
+    """Two tasks that were never solved, removed after 5 epochs."""
+    curriculum = FailureCurriculum(["a", "b"], patience=2, cooldown=3, **settings_)
+    for _ in range(5):
+        curriculum.update({"a": FAIL, "b": FAIL})
+    return curriculum
+
+
+def test_probes_come_due_where_nothing_is_left_to_play():
+    curriculum = removed_together(revisit_every=4)
+    for _ in range(3):  # each failed probe is followed by epochs in which nothing can be played
+        assert curriculum.removed == {"a", "b"}
+        assert curriculum.weights() == {"a": 1.0, "b": 1.0}
+        curriculum.update({"a": FAIL, "b": FAIL})
+    curriculum.update({"a": SOLVED, "b": FAIL})
+    assert curriculum.weights() == {"a": 1.0}
+
+
+def test_probes_keep_their_distance_where_nothing_else_is_left():
+    curriculum = FailureCurriculum(["a", "b"], patience=1, cooldown=0, revisit_every=4)
+    curriculum.update({"a": FAIL, "b": SOLVED})
+    curriculum.update({"b": FAIL})
+    due = []
+    for _ in range(4):
+        due.append(list(curriculum.weights()))
+        curriculum.update({task: FAIL for task in due[-1]})
+    assert due == [["a"], ["b"], ["a"], ["b"]], "b was removed an epoch after a"
+
+
+def test_a_run_that_was_saved_with_nothing_to_play_goes_on_with_probes():
+    saved = removed_together().state_dict()
+    curriculum = FailureCurriculum(["a", "b"], revisit_every=4)
+    curriculum.load_state_dict(saved)
+    assert curriculum.weights() == {"a": 1.0, "b": 1.0}
+
+
 # --- sample --------------------------------------------------------------------------------------------------------
 
 
@@ -210,6 +246,10 @@ class CurriculumMachine(RuleBasedStateMachine):
                 assert task not in cooling or task not in self.curriculum.active
 
     @rule()
+    def epoch_in_which_nothing_is_solved(self):
+        self.epoch({task: FAIL for task in self.curriculum.weights()})
+
+    @rule()
     def neglect_for_a_whole_cooldown(self):
         """Without any success, whatever cools now is removed `cooldown` epochs later."""
         cooling = self.curriculum.cooling
@@ -221,6 +261,7 @@ class CurriculumMachine(RuleBasedStateMachine):
     def sample(self, n, seed):
         weights = self.curriculum.weights()
         if not weights:
+            assert self.settings["revisit_every"] is None
             with pytest.raises(ValueError, match="removed"):
                 self.curriculum.sample(n, random.Random(seed))
             return
@@ -258,6 +299,7 @@ class CurriculumMachine(RuleBasedStateMachine):
             assert self.failed[task] >= self.settings["patience"]
         for task in c.removed:
             assert task not in weights or self.settings["revisit_every"] is not None
+        assert weights or self.settings["revisit_every"] is None
 
 
 TestCurriculumMachine = CurriculumMachine.TestCase
@@ -277,3 +319,19 @@ def test_at_most_one_failed_probe_every_n_epochs(n, busy):
     assert all(later - earlier >= n for earlier, later in zip(probes, probes[1:], strict=False))
     if not any(busy):
         assert len(probes) == 30 // n
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 6), st.lists(st.dictionaries(st.sampled_from("ab"), st.sampled_from([FAIL, FAIL, SOLVED]))))
+def test_epochs_that_pass_by_themselves_are_epochs_in_which_nothing_was_played(n, epochs):
+    probing = FailureCurriculum(["a", "b"], patience=1, cooldown=1, revisit_every=n)
+    told = FailureCurriculum(["a", "b"], patience=1, cooldown=1)
+    for rewards in epochs:
+        probing.update(rewards)
+        told.update(rewards)
+        passed = 0
+        while not told.weights() and all(h["idle"] + 1 < n for h in told.state_dict()["tasks"].values()):
+            told.update({})
+            passed += 1
+        assert passed < n
+        assert probing.state_dict() == told.state_dict()

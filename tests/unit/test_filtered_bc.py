@@ -14,6 +14,7 @@ from mobilerl.config import AlgorithmSection, ConfigError, CreditSection, LossSe
 from mobilerl.engines.base import MicroBatch
 from mobilerl.records import Batch, Status
 from mobilerl.train.credit import assign_credit
+from mobilerl.train.dry_run import check
 from mobilerl.train.learner import Learner
 from mobilerl.train.objectives import make_objective
 from mobilerl.trajectory_files import save_trajectories, stored_trajectories
@@ -72,6 +73,21 @@ def test_stored_trajectories_come_in_order_without_those_a_device_spoiled(tmp_pa
     assert [t.id for t in stored_trajectories(tmp_path)] == ["stored-a", "stored-b"]
     with pytest.raises(ValueError, match="holds no trajectories"):
         stored_trajectories(tmp_path / "elsewhere")
+
+
+def test_a_wrong_path_to_stored_trajectories_is_told_before_anything_starts(tmp_path):
+    wrong, run_dir = tmp_path / "elsewhere", tmp_path / "run"
+    flags = ["--offline.trajectories", str(wrong), "--train.updates", "5", "--algorithm.replay.type", "circular"]
+    recipe = load_recipe(None, [*flags, "--algorithm.replay.gamma", "1"])
+    with pytest.raises(ConfigError, match=f"^offline.trajectories: {wrong} holds no .*: name the directory of a run"):
+        check(recipe, run_dir)
+    checkpoint = run_dir / "checkpoints" / "iter-000001"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "state.json").touch()
+    check(recipe, run_dir)  # the run has learned from them, and they may be gone
+    (tmp_path / "elsewhere").mkdir()
+    save_trajectories(wrong, 1, [])
+    check(recipe, tmp_path / "another")
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ class SamplerMachine(RuleBasedStateMachine):
     @rule(n=st.integers(1, 8), seed=st.integers(0, 99))
     def draw(self, n, seed):
         if not self.sampler.has_tasks:
+            assert self.section.revisit_every is None
             return
         drawn, again = (s.sample(n, random.Random(seed)) for s in (self.sampler, self.twin))
         assert drawn == again and len(drawn) == n
@@ -81,6 +82,7 @@ class SamplerMachine(RuleBasedStateMachine):
     def weights_make_sense(self):
         weights = self.sampler.curriculum.weights()
         assert self.sampler.has_tasks == bool(weights) and all(w >= 0 for w in weights.values())
+        assert weights or self.section.revisit_every is None
         if self.section.type == "uniform":
             assert len(set(weights.values())) == 1 and len(weights) == (3 if self.section.by == "template" else 6)
 

@@ -50,6 +50,14 @@ def test_a_curriculum_that_removed_everything_has_no_tasks():
     assert kept.has_tasks
 
 
+def test_with_probes_there_is_always_a_task_to_play():
+    rng, s = random.Random(0), sampler(epoch_groups=2, patience=2, cooldown=3, revisit_every=4)
+    for _ in range(20):
+        assert s.has_tasks
+        s.record([make_group(t.id, (0.0, 0.0), (1, 1), t) for t in s.sample(2, rng)])
+    assert s.curriculum.removed == {"A", "B"}
+
+
 def test_one_record_may_hold_the_end_of_one_epoch_and_the_start_of_the_next():
     s = sampler(epoch_groups=2, patience=2, cooldown=3)
     s.record([group(0, 0.0), group(3, 1.0), group(0, 1.0)])

@@ -33,7 +33,9 @@ class FailureCurriculum:
     `revisit_every=n` gives a removed task a probe every n epochs: from the n-th epoch after its removal (or after its
     last probe) it has weight 1 until an epoch has sampled it. None removes for good.
 
-    An epoch ends with each call of `update`.
+    An epoch ends with each call of `update`. Where that leaves every task removed but probes are to come, the epochs
+    before the first of them are empty, and have passed when it returns: with `revisit_every` some task can always be
+    sampled.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class FailureCurriculum:
         So the draw is weighted and without replacement while it can be: no task comes twice while n is at most the
         number of active tasks. Beyond it, all of them come equally often, give or take one.
 
-        ValueError if every task is removed.
+        ValueError if every task is removed, which `revisit_every` prevents.
         """
         weights = self.weights()
         if not weights:
@@ -102,6 +104,7 @@ class FailureCurriculum:
                 self._tasks[task] = _History()
             else:
                 self._age(history, sampled=len(rewards) > 0)
+        self._pass_empty_epochs()
 
     def state_dict(self) -> dict[str, Any]:
         """The history of every task, as JSON-able values. Settings are not part of it."""
@@ -117,6 +120,15 @@ class FailureCurriculum:
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"curriculum state is not one of FailureCurriculum: {error}") from None
         self._tasks = {task: saved.get(task, _History()) for task in self._tasks}
+        self._pass_empty_epochs()  # the saved run may have had other tasks, or no probes
+
+    def _pass_empty_epochs(self) -> None:
+        """Up to the first probe. Epochs end with what was played, so with nothing to play none would come due."""
+        if self.revisit_every is None or any(self._open(history) for history in self._tasks.values()):
+            return
+        passed = self.revisit_every - 1 - max(history.idle for history in self._tasks.values())
+        for history in self._tasks.values():
+            history.idle += passed
 
     def _open(self, history: _History) -> bool:
         """May the task be sampled in the current epoch?"""
