@@ -33,8 +33,8 @@ def evaluate(
     `model` is a checkpoint folder, a run directory, or the address of a model server that has `model_name`; it belongs
     to the agent "policy" alone. `temperature` 0 is greedy. `templates` keeps only those. With `reuse`, results that
     are already there with the very same protocol are returned instead of played again. With `keep` the episodes go to
-    `out/trajectories` and `out/screens`, where the viewer of a run finds those of its evaluations. Raises ConfigError for settings
-    that cannot be used, ValueError when tasks to be tested on are trained on.
+    `out/trajectories` and `out/screens`, where the viewer of a run finds those of its evaluations. Raises ConfigError
+    for settings that cannot be used, ValueError when tasks to be tested on are trained on.
 
     With a judge (`recipe.judge.url`) the results say how far it agrees with the tasks' own checks.
     """
