@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 
 CONNECT_TIMEOUT_S = 10
+PAUSE_S = 0.2
 
 
 def forward(host: str, port: int, to_host: str, to_port: int) -> int:
@@ -18,7 +20,11 @@ def forward(host: str, port: int, to_host: str, to_port: int) -> int:
 
 def _accept(server: socket.socket, to_host: str, to_port: int) -> None:
     while True:
-        near, _ = server.accept()
+        try:
+            near, _ = server.accept()
+        except OSError:  # of a connection that is gone already, or of too many open files: the next may do
+            time.sleep(PAUSE_S)
+            continue
         threading.Thread(target=_join, args=(near, to_host, to_port), daemon=True).start()
 
 

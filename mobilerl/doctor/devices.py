@@ -52,7 +52,10 @@ def docker(fleet: FleetSection, needed: bool) -> Iterator[Check]:
 
 def _engine(name: str, url: str, image: str, needed: bool) -> Iterator[Check]:
     if urlsplit(url).scheme == "ssh":
-        yield ok(name, "over ssh: not asked")
+        if find_spec("paramiko") is None:
+            yield broken(name, needed, "paramiko, for engines over ssh, is not installed", "pip install 'docker[ssh]'")
+        else:
+            yield ok(name, "over ssh: not asked")
         return
     if urlsplit(url).scheme not in ("unix", "tcp", "http"):
         yield broken(

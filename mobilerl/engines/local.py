@@ -71,7 +71,8 @@ class LocalEngine:
         mixed = "bf16" if compute_dtype() == torch.bfloat16 else "no"
         # torch caches casts for all threads: one made while sampling has no gradient, and updates would take it up.
         self.accelerator = Accelerator(mixed_precision=mixed, kwargs_handlers=[AutocastKwargs(cache_enabled=False)])
-        model = load_model(path, learns=not settings.lora_rank)
+        # An adapter's folder names that of its base: in full, so that it is found from anywhere.
+        model = load_model(path.resolve() if settings.lora_rank else path, learns=not settings.lora_rank)
         if settings.lora_rank and not hasattr(model, "peft_config"):
             model = add_lora(model, settings.lora_rank)
         self._reference = self._freeze(model) if settings.reference else None

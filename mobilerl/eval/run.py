@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from mobilerl.eval.agents import SCRIPTED, scripted_actor
 from mobilerl.eval.policies import Player, check_model, checkpoint_protocol, find_model, is_server, model_player
 from mobilerl.eval.report import read_results, write_results
 from mobilerl.eval.sim import eval_tasks, play, results_of
+from mobilerl.records import Trajectory
 from mobilerl.setup import make_context, make_episode_settings, make_phones
 from mobilerl.trajectory_files import save_trajectories
 
 POLICY = "policy"
 AGENTS = (POLICY, *SCRIPTED)
 RESULTS = "results.json"
+EPISODES = "trajectories"
 STEP_BUDGET = "2 x steps of the expert + 2"
 
 
@@ -49,8 +52,7 @@ def evaluate(
     protocol = protocol_of(recipe, agent, who, split, trials, instances, temperature, templates)
     if recipe.judge.url:
         protocol |= _judge(recipe)
-    kept = not keep or (out / "trajectories").is_dir()
-    if reuse and kept and (before := _results_with(protocol, out / RESULTS)) is not None:
+    if reuse and (before := _results_with(protocol, out, keep)) is not None:
         return before
     out.mkdir(parents=True, exist_ok=True)  # before playing: a folder that cannot be written to costs nothing then
     envs = make_phones(
@@ -64,14 +66,30 @@ def evaluate(
         player = model_player(recipe, model, None, temperature, seed)
     groups = play(envs, player.actor, tasks, trials, make_episode_settings(recipe.agent), player.connect, player.poke)
     results = results_of(groups, tasks, trials, protocol) | player.extras()
+    played = [t for g in groups for t in g.trajectories]
+    _store(out, results, played if keep else None)
     if recipe.judge.url:
-        from mobilerl.judge.audit import audit
-
-        results["judge"] = audit(recipe.judge, [t for g in groups for t in g.trajectories])
-    if keep:
-        save_trajectories(out, 0, [t for g in groups for t in g.trajectories])
-    write_results(out / RESULTS, results)
+        results["judge"] = _audit(recipe, played, out)
+        write_results(out / RESULTS, results)
     return results
+
+
+def _store(out: Path, results: Mapping[str, Any], played: Sequence[Trajectory] | None) -> None:
+    """Results and episodes (None: not to be kept) side by side: those of an earlier evaluation are taken away."""
+    (out / RESULTS).unlink(missing_ok=True)
+    shutil.rmtree(out / EPISODES, ignore_errors=True)
+    if played is not None:
+        save_trajectories(out, 0, played)
+    write_results(out / RESULTS, results)
+
+
+def _audit(recipe: Recipe, played: Sequence[Trajectory], out: Path) -> dict[str, Any]:
+    from mobilerl.judge.audit import audit
+
+    try:
+        return audit(recipe.judge, played)
+    except ConfigError as error:
+        raise ConfigError(f"{error}; the results without the judge are in {out / RESULTS}") from None
 
 
 def _judge(recipe: Recipe) -> dict[str, Any]:
@@ -151,6 +169,9 @@ def _check(agent: str, model: str | Path | None, trials: int, instances: int, te
         raise ConfigError(f"--temperature is {temperature:g}; it must be 0 (greedy) or more")
 
 
-def _results_with(protocol: dict[str, Any], path: Path) -> dict[str, Any] | None:
-    results = read_results(path) if path.is_file() else None
-    return results if results and results["protocol"] == protocol else None
+def _results_with(protocol: dict[str, Any], out: Path, keep: bool) -> dict[str, Any] | None:
+    """What is there, if it is whole: episodes that are to be kept, and the audit of a judge, included."""
+    results = read_results(out / RESULTS) if (out / RESULTS).is_file() else None
+    if results is None or results["protocol"] != protocol or keep and not (out / EPISODES).is_dir():
+        return None
+    return results if "judge" in results or not any(name.startswith("judge.") for name in protocol) else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 import os
 import random
 import shlex
@@ -20,10 +21,11 @@ from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-SETTLE_S = 20.0
-"""For what collecting left running to end."""
+SETTLE_S = 120.0
+"""For what collecting left running to end: a generation that is under way."""
 AGAIN = "stopping: collecting is given up, an update is finished, then the run is saved; Ctrl-C again leaves at once"
 
 
@@ -128,7 +130,9 @@ class Before:
         """To be called once devices are closed."""
         # A generation that is under way cannot be broken off, and it draws from torch's random numbers to its end.
         if others := asyncio.all_tasks() - {asyncio.current_task()}:
-            await asyncio.wait(others, timeout=SETTLE_S)
+            _, pending = await asyncio.wait(others, timeout=SETTLE_S)
+            if pending:
+                log.warning("still sampling after %g s: what follows may differ from an unbroken run", SETTLE_S)
         state, random_state = self._states
         self._sampler.load_state_dict(state)
         self._rng.setstate(random_state)

@@ -254,11 +254,36 @@ def test_an_emulator_that_cannot_start_is_told_of(server):
         ask(url, work)
 
 
-def test_the_adb_port_is_handed_on(server):
-    sys.path.insert(0, str(SERVER.parent))
-    from forward import forward
+@pytest.fixture
+def forwarding(monkeypatch):
+    """The module of the image, which is no package."""
+    monkeypatch.syspath_prepend(str(SERVER.parent))
+    import forward
 
-    sys.path.pop(0)
+    return forward
+
+
+def test_one_connection_that_cannot_be_accepted_does_not_end_the_forwarding(forwarding, monkeypatch):
+    far = socket.create_server(("127.0.0.1", 0))
+    accept, failures = socket.socket.accept, [OSError(24, "Too many open files")] * 2
+
+    def sometimes(self):
+        if self is not far and failures:
+            raise failures.pop()
+        return accept(self)
+
+    monkeypatch.setattr(socket.socket, "accept", sometimes)
+    port = forwarding.forward("127.0.0.1", 0, *far.getsockname())
+    with socket.create_connection(("127.0.0.1", port)) as near:
+        near.sendall(b"x")
+        far.settimeout(10)
+        with far.accept()[0] as reached:
+            assert reached.recv(1) == b"x"
+    assert not failures
+
+
+def test_the_adb_port_is_handed_on(server, forwarding):
+    forward = forwarding.forward
     echo = socket.create_server(("127.0.0.1", 0))
 
     def answer():

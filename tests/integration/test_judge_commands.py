@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_judge_stand_in import FAILURE, SUCCESS, Asked, StandIn, completion, stand_in  # noqa: F401
+from test_judge_stand_in import FAILURE, SUCCESS, Asked, StandIn, completion, error, stand_in  # noqa: F401
 
 from mobilerl.cli import main
 from mobilerl.eval.report import read_results
@@ -37,6 +37,24 @@ def test_an_evaluation_says_how_far_the_judge_agrees(stand_in, tmp_path, capsys)
     assert (judge["true_positive"], judge["false_negative"], judge["accuracy"]) == (2, 2, 0.5)
     assert judge["verdicts"] == 4 and judge["prompt_tokens"] > 0
     assert "judge" not in evaluated(tmp_path / "without")
+
+
+def test_what_was_played_is_kept_when_the_judge_fails_and_judged_later(stand_in, tmp_path, capsys):  # noqa: F811
+    asked = 0
+
+    def broke(question: Asked):
+        nonlocal asked
+        asked += 1
+        return likes_notes(question) if asked <= 2 else error(402, "no money left")
+
+    stand_in.answer = broke
+    with pytest.raises(AssertionError):
+        evaluated(tmp_path, *flags(stand_in), "--keep")
+    assert f"the results without the judge are in {tmp_path / 'results.json'}" in capsys.readouterr().err
+    results = read_results(tmp_path / "results.json")
+    assert results["success_rate"] == 1.0 and "judge" not in results and (tmp_path / "trajectories").is_dir()
+    stand_in.answer = likes_notes
+    assert evaluated(tmp_path, *flags(stand_in), "--keep", "--reuse")["judge"]["verdicts"] == 4
 
 
 def test_a_run_learns_from_the_judge_and_not_from_the_tasks(stand_in, tmp_path):  # noqa: F811

@@ -90,6 +90,16 @@ def test_the_keyboard_is_chosen_by_what_is_installed(ime, chosen):
     assert ("input text x" in transport.lines) != chosen
 
 
+def test_a_phone_that_cannot_list_its_keyboards_just_now_is_not_taken_for_an_embedded_one():
+    class Starting(Scripted):
+        def shell(self, cmd, timeout=10.0):
+            said = "cmd: Can't find service: input_method" if cmd[0] == "ime" else ""
+            return ShellResult("", said, 20 if said else 0)
+
+    with pytest.raises(InfraError, match="keyboards cannot be listed: cmd: Can't find service"):
+        LiveDevice(Starting()).prepare()
+
+
 class WithoutAdbKeyboard(InProcessTransport):
     """An embedded phone that only knows `input text`, as an AndroidWorld container as it comes."""
 

@@ -342,6 +342,13 @@ def test_docker_engines_that_are_not_there(host, says):
     assert check.state == "failed" and says in check.detail
 
 
+@pytest.mark.parametrize(("installed", "state"), [(True, "ok"), (False, "failed")])
+def test_an_engine_over_ssh_needs_a_package_of_its_own(installed, state, monkeypatch):
+    monkeypatch.setattr(devices, "find_spec", lambda name: installed or None)
+    (check,) = devices.docker(FleetSection(type="docker", hosts=("ssh://me@10.0.0.3",)), needed=True)
+    assert check.state == state and (installed or check.cure == "pip install 'docker[ssh]'")
+
+
 def test_something_else_on_the_engines_port(tmp_path):
     with server(lambda c: (c.sendall(b"SSH-2.0-OpenSSH\r\n"), c.close())) as (host, port):
         (check,) = devices.docker(FleetSection(type="docker", hosts=(f"tcp://{host}:{port}",)), needed=True)

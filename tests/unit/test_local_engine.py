@@ -452,6 +452,13 @@ def test_a_copy_takes_over_the_weights(folder, lora_rank):
     assert copy.logprobs(rows) == engine.logprobs(rows)
 
 
+def test_an_adapter_names_its_base_in_full(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    LocalEngine(Path(folder.name), LocalSettings(lora_rank=4)).save(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    LocalEngine(tmp_path, LocalSettings())
+
+
 def test_with_lora_only_the_adapter_trains(folder):
     engine = LocalEngine(folder, LocalSettings(learning_rate=1e-2, lora_rank=4))
     before = weights(engine)

@@ -72,6 +72,14 @@ def test_kept_episodes_are_played_again_where_they_are_missing_and_shown_by_the_
     assert all(json.dumps(t.task.id) in shown for t in kept)
 
 
+def test_episodes_of_an_earlier_evaluation_do_not_stay_beside_other_results(tmp_path):
+    play(tmp_path, "expert", "--keep")
+    play(tmp_path, "noop")
+    assert not (tmp_path / "trajectories").exists()
+    play(tmp_path, "noop", "--keep", "--reuse")
+    assert not any(t.success for t in load_trajectories(tmp_path / "trajectories" / "iter-000000.jsonl"))
+
+
 def test_a_leak_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(suite, "train_tasks", lambda n: suite.test_tasks(n))
     with pytest.raises(ValueError, match="leak"):

@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from mobilerl.train import interrupt
 from mobilerl.train.interrupt import Before, StopGuard, Stopped, going_on, interrupts_as_stopped
 
 
@@ -224,6 +225,19 @@ def test_what_collecting_drew_is_undone_once_it_has_ended():
         assert (rng.random(), torch.rand(1).item()) == wanted
 
     asyncio.run(run())
+
+
+def test_a_generation_that_does_not_end_is_told_and_not_waited_for(monkeypatch, caplog):
+    monkeypatch.setattr(interrupt, "SETTLE_S", 0.05)
+
+    async def run():
+        before = Before(Sampler(), random.Random(3))
+        endless = asyncio.create_task(asyncio.sleep(60))
+        await before.restore()
+        endless.cancel()
+
+    asyncio.run(run())
+    assert "what follows may differ" in caplog.text
 
 
 def test_the_command_that_goes_on_can_be_pasted():

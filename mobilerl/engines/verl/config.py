@@ -42,7 +42,7 @@ def _model(path: Path, recipe: Recipe) -> dict[str, Any]:
     file = path / ADAPTER_FILE
     adapter = json.loads(file.read_text()) if file.is_file() else None
     return {
-        "path": adapter["base_model_name_or_path"] if adapter else str(path.resolve()),
+        "path": _base(adapter) if adapter else str(path.resolve()),
         "lora_adapter_path": str(path.resolve()) if adapter else None,
         "use_remove_padding": False,
         "enable_gradient_checkpointing": recipe.cluster.checkpointing,
@@ -51,6 +51,12 @@ def _model(path: Path, recipe: Recipe) -> dict[str, Any]:
         "lora_rank": recipe.engine.lora_rank or (adapter["r"] if adapter else 0),
         "lora": {"merge": True},  # the servers get whole weights, as with full training
     }
+
+
+def _base(adapter: dict[str, Any]) -> str:
+    """In full, since workers run in folders of their own."""
+    name = adapter["base_model_name_or_path"]
+    return str(Path(name).resolve()) if Path(name).is_dir() else name
 
 
 def _trained(recipe: Recipe) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from mobilerl.judge.client import ChatClient, Refused, Unreachable
 
 TRIES = 6
 """Times a verdict is asked for before there is none."""
-MAX_TOKENS = 512
+MAX_TOKENS = 2048
+"""Room for models that think before they answer."""
 LONGEST = 1000
 """Characters of a question, an answer or a reply in the prompt: an agent can answer as much as it likes."""
 PROMPT = """\
@@ -53,7 +54,7 @@ class AnswerJudge:
             except (Unreachable, Refused) as fault:
                 raise JudgeFault(f"the answer judge {fault}") from None
             said = reply.text
-            if (verdict := read_verdict(said)) is not None:
+            if not reply.cut_off and (verdict := read_verdict(said)) is not None:
                 return verdict
             before = harmless(shortened(said, LONGEST)) or "..."
             messages = [messages[0], _message("assistant", before), _message("user", AGAIN)]
@@ -89,9 +90,12 @@ PROMPT_HASH = hashlib.sha256((PROMPT + "\0" + AGAIN).encode()).hexdigest()[:16]
 
 
 def read_verdict(text: str) -> bool | None:
-    """The verdict of a reply; None when it names none or both. What stands in brackets counts first."""
+    """The verdict of a reply; None when it names none or both. Brackets count first, thoughts do not."""
+    _, closed, answer = text.rpartition("</think>")
+    if not closed and "<think>" in text:
+        return None
     for form in (_BRACKETED, _WORD):
-        said = {word.lower() for word in form.findall(text)}
+        said = {word.lower() for word in form.findall(answer)}
         if said:
             return said == {"true"} if len(said) == 1 else None
     return None
