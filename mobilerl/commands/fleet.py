@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from envs.base import InfraError
 from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.fleet import check_packages, docker_provider, engines
 from mobilerl.tables import make_console, make_table
@@ -42,54 +43,86 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
 
 def up(recipe: Recipe, console: Console) -> int:
     """Starts what is missing of the fleet; returns 1 when a device did not start."""
-    started, failed = asyncio.run(_start_missing(recipe))
+    there, started, failed = asyncio.run(_start_missing(recipe))
+    try:
+        status(recipe, console)
+    except InfraError as error:  # an engine that has gone meanwhile: the others' devices are there
+        failed.append(str(error))
     for line in failed:
-        console.print(f"[red]{line}[/red]", soft_wrap=True, highlight=False)
-    status(recipe, console)
-    serials = ",".join(f'"{s}"' for s in _serials(recipe))
-    console.print(f"{started} started; train on them with:", highlight=False)
-    console.print(f"  --fleet.type adb --fleet.serials '[{serials}]' --phone.count {len(_serials(recipe))}",
-                  markup=False, highlight=False, soft_wrap=True)  # fmt: skip
+        console.print(line, style="red", markup=False, soft_wrap=True, highlight=False)
+    serials = [*there, *started]
+    console.print(f"{len(started)} started" + ("; train on them with:" if serials else ""), highlight=False)
+    if serials:
+        named = ",".join(f'"{s}"' for s in serials)
+        console.print(f"  --fleet.type adb --fleet.serials '[{named}]' --phone.count {len(serials)}",
+                      markup=False, highlight=False, soft_wrap=True)  # fmt: skip
     return 1 if failed else 0
 
 
-async def _start_missing(recipe: Recipe) -> tuple[int, list[str]]:
-    """How many were started, and a line for each that did not start."""
+async def _start_missing(recipe: Recipe) -> tuple[list[str], list[str], list[str]]:
+    """The serials of the devices that were there, those of the ones started, and a line for each that did not start."""
     from envs.docker_avd import DETACHED
 
     provider = docker_provider(recipe, owner=DETACHED)
     await provider.open()
     try:
-        return await _started(recipe, provider)
+        there = await _own(provider)
+        missing = sorted(set(range(recipe.phone.count)) - {c.place for c in there})
+        started, failed = await _started(provider, missing, recipe.fleet.boot_s)
+        return [c.serial for c in there if c.serial], started, failed
     finally:
         await provider.close()  # the connections: the containers stay
 
 
-async def _started(recipe: Recipe, provider: DockerProvider) -> tuple[int, list[str]]:
-    from envs.base import InfraError
+async def _own(provider: DockerProvider) -> list[Listed]:
+    """The fleet's running devices. Raises ConfigError when a run uses the fleet's name: its devices end with it and
+    have the same numbers, and `fleet down` would remove them as well."""
+    listed = await asyncio.to_thread(provider.listed)
+    if others := sorted({c.owner for c in listed if c.owner != provider.owner}):
+        name = provider.settings.fleet
+        raise ConfigError(
+            f"the fleet {name} has containers of a run ({', '.join(others)}): set another --fleet.name, or, when that "
+            f"run has ended, remove them with `mobilerl fleet down --fleet.name {name}`"
+        )
+    return [c for c in listed if c.running]
 
-    there = {container.place for container in await asyncio.to_thread(provider.listed) if container.running}
-    missing = [place for place in range(recipe.phone.count) if place not in there]
 
-    async def start(place: int) -> str:
-        try:
-            async with asyncio.timeout(recipe.fleet.boot_s):
-                await provider.discard(place)  # what has stopped
-                await provider.create(place, 0)
-            return ""
-        except (InfraError, TimeoutError) as error:
-            reason = str(error) or f"it did not boot within {recipe.fleet.boot_s:g} s"
-            await provider.discard(place)
-            return f"device {place}: {reason}"
+async def _started(provider: DockerProvider, places: Sequence[int], boot_s: float) -> tuple[list[str], list[str]]:
+    """Serials, and a line for each device that did not start. None is still starting when this ends, whatever the
+    others met with."""
+    ends = await asyncio.gather(*(_start(provider, place, boot_s) for place in places), return_exceptions=True)
+    serials, failed = [], []
+    for end in ends:
+        if isinstance(end, str):
+            serials.append(end)
+        elif isinstance(end, InfraError):
+            failed.append(str(end))
+        else:
+            raise end
+    return serials, failed
 
-    failed = [line for line in await asyncio.gather(*map(start, missing)) if line]
-    return len(missing) - len(failed), failed
+
+async def _start(provider: DockerProvider, place: int, boot_s: float) -> str:
+    """The device's serial. Raises InfraError that says all that went wrong."""
+    try:
+        async with asyncio.timeout(boot_s):
+            await provider.discard(place)  # what has stopped
+            return (await provider.create(place, 0)).transport.serial
+    except (InfraError, TimeoutError) as error:
+        said = f"device {place}: {str(error) or f'it did not boot within {boot_s:g} s'}"
+    try:
+        await provider.discard(place)
+    except InfraError as error:
+        said += f"; what is left of it stays: {error}"
+    raise InfraError(said)
 
 
 def status(recipe: Recipe, console: Console) -> int:
     """Every container with our label, of every fleet, on the recipe's engines."""
     table = make_table("fleet", "device", "state", "owner", "adb", "engine", "image", whole="adb")
-    for c in _containers(recipe, everything=True):
+    with engines(recipe) as found:
+        containers = [c for engine in found for c in engine.listed(everything=True)]
+    for c in containers:
         table.add_row(c.fleet, str(c.place), c.state, c.owner, c.serial or "--", c.engine or "local", c.image)
     console.print(table)
     return 0
@@ -100,12 +133,3 @@ def down(recipe: Recipe, console: Console) -> int:
         removed = sum(engine.remove({}) for engine in found)
     console.print(f"{removed} containers of the fleet {recipe.fleet.name} removed", highlight=False)
     return 0
-
-
-def _serials(recipe: Recipe) -> list[str]:
-    return [c.serial for c in _containers(recipe) if c.running and c.serial]
-
-
-def _containers(recipe: Recipe, everything: bool = False) -> list[Listed]:
-    with engines(recipe) as found:
-        return [c for engine in found for c in engine.listed(everything)]

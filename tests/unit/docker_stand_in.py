@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
+from envs.docker_avd.engine import PLACE
+
 IMAGE = "phone"
 
 
@@ -25,6 +27,8 @@ class StandInEngine(ThreadingHTTPServer):
         self.connected = 0
         """Connections that clients hold open."""
         self.served = 0
+        self.first_port = 0
+        """Of the containers, which have one each, by place; 0: none has any."""
         self.counting = threading.Lock()
 
     @property
@@ -46,7 +50,7 @@ class StandInEngine(ThreadingHTTPServer):
                 wanted = json.loads(parse_qs(url.query)["filters"][0])["label"]
                 return 200, [{"Id": name} for name, labels in self.containers.items() if _has(labels, wanted)]
             case ["GET", "containers", name, "json"] if name in self.containers:
-                return 200, _described(name, self.containers[name])
+                return 200, _described(name, self.containers[name], self.first_port)
             case ["POST", "containers", "create"]:
                 self.asked.set()
                 self.may_start.wait(10)
@@ -70,8 +74,9 @@ def _has(labels: Mapping[str, str], wanted: list[str]) -> bool:
                for name, sign, value in (label.partition("=") for label in wanted))  # fmt: skip
 
 
-def _described(name: str, labels: Mapping[str, str]) -> dict[str, object]:
-    return {"Id": name, "Name": f"/{name}", "State": {"Status": "running"}, "NetworkSettings": {"Ports": {}},
+def _described(name: str, labels: Mapping[str, str], first_port: int) -> dict[str, object]:
+    ports = {"5555/tcp": [{"HostPort": str(first_port + int(labels[PLACE]))}]} if first_port else {}
+    return {"Id": name, "Name": f"/{name}", "State": {"Status": "running"}, "NetworkSettings": {"Ports": ports},
             "Config": {"Labels": labels, "Image": IMAGE, "Tty": True}}  # fmt: skip
 
 
