@@ -21,6 +21,8 @@ from benchmarks.comparison.variants import Plan, Variant
 PRINT_OUT = "print-out.txt"
 PATIENCE_S = 60.0
 """For runs that save when they are stopped."""
+KILL_PATIENCE_S = 10.0
+"""A killed process is gone only when its memory, a GPU's included, is given back."""
 
 
 @dataclass(slots=True)
@@ -42,9 +44,9 @@ class Runner:
 
         Raises RuntimeError when the warm-up cannot be evaluated. Whatever ends this method ends what it started.
         """
-        self.evaluate(self.sft_dir / "final", self.run_dir / WARM_UP)
         pool = ThreadPoolExecutor(jobs)
         try:
+            self.evaluate(self.sft_dir / "final", self.run_dir / WARM_UP)
             futures = [pool.submit(self._job, variant, seed) for seed in seeds for variant in chosen]
             return [line for future in futures if (line := future.result())]
         finally:
@@ -118,21 +120,38 @@ class Runner:
             raise RuntimeError(f"ended with status {status}, see {print_out}")
 
     def _end_children(self) -> None:
-        """Asks them to stop, and waits while they save: whoever calls again at once must find their folders at rest."""
+        """Asks them to stop, waits while they save, and kills those that take too long.
+
+        Whoever calls again at once must find their folders at rest.
+        """
         with self._lock:
             self._stopped = True
-            groups = [child.pid for child in self._children if child.poll() is None]
-        for group in groups:
-            with suppress(ProcessLookupError):
-                os.killpg(group, signal.SIGTERM)
-        until = time.monotonic() + PATIENCE_S
-        while any(map(_alive, groups)) and time.monotonic() < until:
-            time.sleep(0.1)
+            children = [child for child in self._children if child.poll() is None]
+        left = _end(children, signal.SIGTERM, PATIENCE_S)
+        _end(left, signal.SIGKILL, KILL_PATIENCE_S)
 
 
-def _alive(group: int) -> bool:
+def _end(
+    children: Sequence[subprocess.Popen[bytes]], by: signal.Signals, patience_s: float
+) -> list[subprocess.Popen[bytes]]:
+    """Sends the signal to their groups, and returns those of which something is still there after so long."""
+    for child in children:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, by)
+    until = time.monotonic() + patience_s
+    left = [child for child in children if _alive(child)]
+    while left and time.monotonic() < until:
+        time.sleep(0.1)
+        # Only those that were there before: the number of one that is gone may be another's by now.
+        left = [child for child in left if _alive(child)]
+    return left
+
+
+def _alive(child: subprocess.Popen[bytes]) -> bool:
+    """Whether anything of its group is still there."""
+    child.poll()  # an ended process keeps its number until someone asks how it ended
     try:
-        os.killpg(group, 0)
+        os.killpg(child.pid, 0)
     except ProcessLookupError:
         return False
     return True

@@ -1,5 +1,6 @@
 """The viewer in a real Chromium: every view and every key, on a run of more than 2,000 trajectories."""
 
+import json
 import random
 import re
 import threading
@@ -9,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from viewer_browser import CHROMIUM, Browser
-from viewer_run import EVIL, episode, made_task, make_run
+from viewer_run import EVIL, episode, made_task, make_episodes, make_evaluation, make_run
 
 from mobilerl.trajectory_files import save_trajectories
 from mobilerl.viewer import build
@@ -206,6 +207,109 @@ def test_two_runs_are_compared_instance_by_instance(page, browser):
     assert browser.count("#view-diff .pairs tbody tr") == won
     links = browser.each("#view-diff .pairs a", "hash")
     assert any(link.startswith("#b:iter-") for link in links) and any(link.startswith("#iter-") for link in links)
+
+
+# --- evaluations that kept their episodes ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory):
+    """The page of a run that trained on tasks 0 and 1 and was evaluated on 0 to 2, compared with one that did worse."""
+    folder = tmp_path_factory.mktemp("evaluated")
+    run, other = folder / "run", folder / "other"
+    tasks = [made_task(i) for i in range(3)]
+    save_trajectories(run, 1, make_episodes(tasks[:2], success=True))
+    save_trajectories(other, 1, make_episodes(tasks[:1], success=False))
+    make_evaluation(run, "sim-before", tasks, success=False, keep=False)
+    make_evaluation(run, "pass-k", tasks, success=True, trials=2)
+    make_evaluation(run, "sim-after", tasks, success=True)
+    for name in ("sim-before", "sim-after"):
+        make_evaluation(other, name, tasks, success=False)
+    return build(run, other).as_uri()
+
+
+def linked(browser, card):
+    """By row of a panel's open kind: of what its links lead to, "" where there is none."""
+    rows = f"{card} .pairs tbody tr"
+    browser.evaluate(f"document.querySelector({card + ' details'!r}).open = true")
+    browser.wait(f"document.querySelectorAll({rows!r}).length > 0")
+    cells = (
+        "[...row.querySelectorAll('.num')].map((c) => (c.querySelector('a')?.title || '').replace('stored of ', ''))"
+    )
+    return browser.evaluate(f"[...document.querySelectorAll({rows!r})].map((row) => {cells})")
+
+
+def test_an_instance_links_to_the_very_evaluation_or_to_training(evaluated, browser):
+    browser.open(evaluated + "#evaluations")
+    browser.wait("currentName === 'evaluations' && document.querySelector('#view-evaluations .pairs') !== null")
+    assert linked(browser, "#view-evaluations .suite") == [["iteration 1", "sim-after"]] * 2 + [["", "sim-after"]]
+    browser.open(evaluated + "#diff")
+    browser.wait("document.querySelectorAll('#view-diff .suite').length === 2")
+    before, after = "#view-diff h2 + .suite", "#view-diff .suite + .suite"
+    browser.click(f"{before} .chip.neither")  # neither run solved one of them before
+    assert linked(browser, before) == [["sim-before", "iteration 1"]] * 2 + [["sim-before", ""]]
+    assert linked(browser, after) == [["sim-after", "sim-after"]] * 3
+
+
+def test_tasks_of_two_runs_are_compared_by_their_training_alone(evaluated, browser):
+    browser.open(evaluated + "#diff")
+    browser.wait("document.querySelector('#view-diff .scroll.tall tbody tr') !== null")
+    cells = browser.each("#view-diff .scroll.tall tbody td", "textContent")
+    assert cells == ["sim/Template0/0", "Put item 0 on the list", "1/1 ▸", "0/1 ▸", "+100.0"]
+
+
+def test_groups_of_two_evaluations_stay_apart_though_their_episodes_have_the_same_names(evaluated, browser):
+    browser.errors.clear()
+    browser.open(evaluated + "#groups")
+    view(browser, "groups", ".grouprow.vrow")
+    rows = browser.each("#view-groups .grouprow.vrow", "textContent")
+    assert [row.split("Template")[0] for row in rows] == ["iteration 1"] * 2 + ["pass-k"] * 3 + ["sim-after"] * 3
+    source = "document.querySelector('#view-groups select')"
+    browser.evaluate(f"{source}.value = 'eval-001'; {source}.dispatchEvent(new Event('change'))")
+    assert browser.count("#view-groups .grouprow.vrow") == 3
+    for link, trials in (("eval-000/1", 2), ("eval-001/1", 1)):
+        browser.open(f"{evaluated}#{link}")
+        view(browser, "trajectories", ".player .phone img")
+        browser.press("u")
+        browser.wait(f"location.hash.startsWith('#group/') && document.querySelectorAll('.lane').length === {trials}")
+    assert browser.errors == []
+
+
+# --- sizes ---------------------------------------------------------------------------------------------------------
+
+
+def write_tasks(run, rows):
+    run.mkdir()
+    (run / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return build(run).as_uri() + "#tasks"
+
+
+def test_the_task_board_takes_more_numbers_than_a_call_takes_arguments(browser, tmp_path):
+    tasks = [f"sim/{i}" for i in range(200)]
+    rows = [
+        {"iteration": i, "states": {t: "active" for t in tasks if i == 3}, "played": {t: [8, 4] for t in tasks}}
+        for i in range(3, 1003)
+    ]
+    browser.errors.clear()
+    browser.open(write_tasks(tmp_path / "long", rows))
+    browser.wait("document.querySelector('#view-tasks .taskrow canvas') !== null")
+    assert browser.each("#view-tasks .taskrow.head span:nth-child(3)", "textContent") == [
+        "Success, iterations 3 to 1002"
+    ]
+    assert browser.errors == []
+
+
+def test_a_task_board_without_an_episode_names_no_iterations(browser, tmp_path):
+    browser.errors.clear()
+    browser.open(write_tasks(tmp_path / "new", [{"iteration": 1, "states": {"sim/0": "active"}, "played": {}}]))
+    browser.wait("document.querySelector('#view-tasks .taskrow.vrow') !== null")
+    assert browser.each("#view-tasks .taskrow.head span:nth-child(3)", "textContent") == ["Success"]
+    browser.press("j")
+    assert "0 episodes" in browser.text("#view-tasks .side")
+    assert browser.errors == []
+
+
+# --- what is missing -----------------------------------------------------------------------------------------------
 
 
 def test_what_is_not_there_is_said(page, browser, tmp_path):

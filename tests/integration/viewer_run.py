@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,9 +95,30 @@ def make_run(run: Path, iterations: int = 16, seed: int = 0) -> Path:
             write_advantages(run, iteration, every, [t.reward - 0.5 for t in every])
             tracker.log(_metrics(iteration, every, curriculum, rng))
     for name, chance in (("sim-before", 0.3), ("sim-after", 0.6)):
-        made = [_result(t, rng.random() < chance) for t in tasks]
-        write_results(run / "eval" / name / "results.json", build_results("sim", {"model": EVIL, "run": name}, made))
+        _write_evaluation(run, name, [_result(t, rng.random() < chance) for t in tasks])
     return run
+
+
+def make_evaluation(
+    run: Path, name: str, tasks: Sequence[Task], success: bool, trials: int = 1, keep: bool = True
+) -> None:
+    """In which every episode ends the same. Kept ones are called as in every other evaluation."""
+    _write_evaluation(run, name, [_result(task, success, i) for task in tasks for i in range(trials)])
+    if keep:
+        save_trajectories(run / "eval" / name, 0, make_episodes(tasks, success, trials))
+
+
+def make_episodes(tasks: Sequence[Task], success: bool, trials: int = 1) -> list[Trajectory]:
+    rng = random.Random(0)
+    return [
+        episode(f"0-0-{g:03d}-{i:02d}", task, success, rng, "avd-0")
+        for g, task in enumerate(tasks)
+        for i in range(trials)
+    ]
+
+
+def _write_evaluation(run: Path, name: str, made: Sequence[EpisodeResult]) -> None:
+    write_results(run / "eval" / name / "results.json", build_results("sim", {"model": EVIL, "run": name}, made))
 
 
 def _later(report: DeviceReport, rng: random.Random) -> DeviceReport:
@@ -126,5 +148,5 @@ def _metrics(iteration: int, every: list[Trajectory], curriculum: FailureCurricu
     }  # fmt: skip
 
 
-def _result(task: Task, success: bool) -> EpisodeResult:
-    return EpisodeResult(task.id, task.template, task.app, True, "test", 0, float(success), success, 3, "finished")
+def _result(task: Task, success: bool, trial: int = 0) -> EpisodeResult:
+    return EpisodeResult(task.id, task.template, task.app, True, "test", trial, float(success), success, 3, "finished")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -390,30 +391,62 @@ def test_called_again_only_what_is_missing_is_trained(runner, tmp_path):
     assert "--train.max_env_steps 110" in calls.read_text(), "a larger budget goes on with the run"
 
 
-def test_stopping_the_comparison_stops_its_runs(plan, tmp_path):
-    (plan.folder / "a.sh").write_text('echo $$ >"$RUN_DIR/pid"\nsleep 300 & wait\n')
-    code = ("import sys, signal; from pathlib import Path; from benchmarks.comparison.runner import Runner\n"
+def stop_when_begun(plan, runs: Path, pid_file: Path, evaluate: str = "None", patience_s: float = 60.0) -> None:
+    """Stops a comparison once the process of `pid_file` is there. Nothing of that one's group may be left then."""
+    code = ("import sys, signal; from pathlib import Path; from benchmarks.comparison import runner\n"
             "from benchmarks.comparison.variants import read_plan\n"
             "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
-            "Runner.evaluate = lambda *_: None\n"
+            f"runner.Runner.evaluate = lambda self, *_: {evaluate}\n"
+            f"runner.PATIENCE_S = {patience_s}\n"
             "plan, runs = read_plan(Path(sys.argv[1])), Path(sys.argv[2])\n"
-            "Runner(plan, runs, runs, 1).run(plan.choose(['parts']), [0, 1], 1)\n")  # fmt: skip
-    command = [sys.executable, "-c", code, str(plan.folder / "compare.toml"), str(tmp_path)]
+            "runner.Runner(plan, runs, runs, 1).run(plan.choose(['parts']), [0, 1], 1)\n")  # fmt: skip
+    command = [sys.executable, "-c", code, str(plan.folder / "compare.toml"), str(runs)]
     process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    folder = run_folder(tmp_path, "full", 0)
     try:
         until = time.monotonic() + 30
-        while not (folder / "pid").is_file() or not (folder / "pid").read_text().strip():
+        while not pid_file.is_file() or not pid_file.read_text().strip():
             assert time.monotonic() < until and process.poll() is None
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 143
+        assert not members(int(pid_file.read_text()))
     finally:
         process.kill()
-    stat = Path("/proc", (folder / "pid").read_text().strip(), "stat")
-    assert not stat.is_file() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+        for pid in members(int(pid_file.read_text())) if pid_file.is_file() else ():
+            os.kill(pid, signal.SIGKILL)
+
+
+def members(group: int) -> list[int]:
+    """Processes of the group that have not ended."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, number = path.read_text().rpartition(")")[2].split()[:3]
+            if int(number) == group and state != "Z":
+                found.append(int(path.parent.name))
+    return found
+
+
+def test_stopping_the_comparison_stops_its_runs(plan, tmp_path):
+    (plan.folder / "a.sh").write_text('echo $$ >"$RUN_DIR/pid"\nsleep 300 & wait\n')
+    folder = run_folder(tmp_path, "full", 0)
+    stop_when_begun(plan, tmp_path, folder / "pid")
     assert not Job.read(folder).finished
     assert not run_folder(tmp_path, "full", 1).exists(), "nothing was begun after the stop"
+
+
+def test_a_run_that_does_not_stop_in_time_is_killed(plan, tmp_path):
+    (plan.folder / "a.sh").write_text("trap '' TERM\necho $$ >\"$RUN_DIR/pid\"\nwhile :; do sleep 0.1; done\n")
+    folder = run_folder(tmp_path, "full", 0)
+    stop_when_begun(plan, tmp_path, folder / "pid", patience_s=0.5)
+    assert not Job.read(folder).finished
+
+
+def test_stopping_the_comparison_stops_the_evaluation_of_the_warm_up(plan, tmp_path):
+    script = f"echo $$ >'{tmp_path}/pid'; sleep 300 & wait"
+    evaluate = f"self._call(['bash', '-c', {script!r}], {str(tmp_path / 'print-out')!r})"
+    stop_when_begun(plan, tmp_path, tmp_path / "pid", evaluate)
+    assert not run_folder(tmp_path, "full", 0).exists()
 
 
 def test_mistakes_are_found_before_anything_is_trained(plan, tmp_path, capsys):

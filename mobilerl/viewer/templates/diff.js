@@ -16,7 +16,7 @@ const diffView = {
       " against ", el("span", { class: "key" }, el("i", { style: { background: SERIES[1] } }), el("b", {}, RUNS[1].name))),
     chartGrid(compared, RUNS, linked) || empty("Neither run has metrics to compare."),
     el("h2", {}, "Evaluations"), pairs.length ? pairs : empty("The two runs have no evaluation of the same suite."),
-    el("h2", {}, "Tasks that both kept trajectories of"), tasks.length ? taskPairs(tasks) : empty("There is none."));
+    el("h2", {}, "Tasks that both kept training trajectories of"), tasks.length ? taskPairs(tasks) : empty("There is none."));
 
     const parts = {};
     this.enter = async (id) => {
@@ -42,11 +42,12 @@ const diffView = {
   },
 };
 
-/** Tasks with trajectories in both runs, those first whose success differs most. */
+/** Tasks with trajectories of training in both runs, those first whose success differs most.
+ * Those of an evaluation are another policy's, and `pairPanel` shows them. */
 function commonTasks(indices) {
   const [mine, theirs] = indices.map((index) => {
     const found = new Map();
-    for (const row of index.rows) {
+    for (const row of index.rows.filter(ofTraining)) {
       if (!found.has(row.task.id)) found.set(row.task.id, []);
       found.get(row.task.id).push(row);
     }

@@ -45,11 +45,11 @@ const fleetView = {
 function fleetTiles(board) {
   const made = [tile("Devices", String(board.devices.length))];
   if (board.columns.length) {
-    const busy = board.devices.map((d) => d.busy).filter((v) => v !== null);
+    const busy = board.devices.map((d) => d.busy).filter((v) => v !== null), span = extent(busy);
     const faults = board.devices.reduce((sum, d) => sum + d.faults, 0), faulty = board.devices.filter((d) => d.faults).length;
     const states = {};
     for (const d of board.devices) states[d.state] = (states[d.state] || 0) + 1;
-    made.push(tile("Busy, of all the time", percent(mean(busy)), `${percent(Math.min(...busy))} to ${percent(Math.max(...busy))}`),
+    made.push(tile("Busy, of all the time", percent(mean(busy)), span && `${percent(span[0])} to ${percent(span[1])}`),
       tile("Faults", String(faults), faults ? `on ${plural(faulty, "device")}` : "none"),
       tile("Now", `${states.leased || 0} + ${states.ready || 0}`, "playing + ready" +
         Object.entries(states).filter(([s]) => s !== "leased" && s !== "ready").map(([s, n]) => `, ${n} ${s}`).join("")));

@@ -46,6 +46,17 @@ function mean(values) {
   return values.length ? values.reduce((sum, v) => sum + v, 0) / values.length : null;
 }
 
+/** [lowest, highest] of any number of values (Math.min(...values) throws for some 100,000); null when there are none. */
+function extent(values) {
+  if (!values.length) return null;
+  let low = values[0], high = values[0];
+  for (const value of values) {
+    low = Math.min(low, value);
+    high = Math.max(high, value);
+  }
+  return [low, high];
+}
+
 function pill(kind, text) {
   return el("span", { class: "pill " + kind }, text);
 }

@@ -46,6 +46,11 @@ function groupsOf(rows) {
   return [...groups.values()];
 }
 
+/** Whether a trajectory was played in training, not in an evaluation. */
+function ofTraining(row) {
+  return row.source.number !== null;
+}
+
 async function bodyOf(row) {
   const { name, part } = row.source;
   const bodies = await load(`${row.run.folder}/${name}-part${Math.floor(row.index / part)}`);

@@ -14,7 +14,7 @@ function tiles(run) {
       seconds.length ? `in ${duration(seconds[seconds.length - 1])}` : `${iterations.length} recorded`));
     const rates = smoothed(column(metrics, "rollout/success_rate")).filter((v) => v !== null);
     if (rates.length) {
-      made.push(tile("Success, smoothed", percent(rates[rates.length - 1]), `from ${percent(rates[0])}, best ${percent(Math.max(...rates))}`));
+      made.push(tile("Success, smoothed", percent(rates[rates.length - 1]), `from ${percent(rates[0])}, best ${percent(extent(rates)[1])}`));
     }
   }
   for (const d of DATA.pairs.within.filter((d) => !d.reason)) {

@@ -8,6 +8,7 @@ function pairPanel(where, place, runs) {
   if (head.reason) return null;
   const table = el("div", { class: "scroll pairs" }, el("p", { class: "muted" }, "…"));
   const filter = chips("Outcome", Object.entries(KINDS).map(([kind, text]) => [kind, text, head.counts[kind]]), () => draw());
+  const names = [head.before, head.after];
   let rows = null, indices = null, started = false;
 
   async function start() {
@@ -26,9 +27,9 @@ function pairPanel(where, place, runs) {
     const shown = rows.filter((row) => row[4] === filter.value);
     const lines = shown.map(([task, template, before, after]) => el("tr", {},
       el("td", {}, template), el("td", { class: "muted" }, task),
-      [before, after].map(([won, tried], i) => el("td", { class: "num" }, `${won}/${tried} `, storedLink(indices[i], task)))));
+      [before, after].map(([won, tried], i) => el("td", { class: "num" }, `${won}/${tried} `, storedLink(indices[i], names[i], task)))));
     put(table, shown.length ? el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, "Template"), el("th", {}, "Instance"),
-      [head.before, head.after].map((name, i) => el("th", { class: "num" }, runs[0] === runs[1] ? name : `${runs[i].name} ${name}`)))),
+      names.map((name, i) => el("th", { class: "num" }, runs[0] === runs[1] ? name : `${runs[i].name} ${name}`)))),
     el("tbody", {}, lines)) : empty("No instance is of this kind."));
   }
   return el("details", { ontoggle: () => start() }, el("summary", {}, "Instance by instance: ",
@@ -36,9 +37,10 @@ function pairPanel(where, place, runs) {
   filter.node, table);
 }
 
-/** A link to the last stored trajectory of a task: an evaluation's own if it left any. */
-function storedLink(index, task) {
+/** A link to a trajectory of a task: the evaluation's own if it kept any, else the last of training, never another's. */
+function storedLink(index, evaluation, task) {
   const found = index.rows.filter((row) => row.task.id === task);
-  const row = found.find((r) => r.source.number === null) || found[0];
+  const own = found.find(({ source }) => source.number === null && source.label === evaluation);
+  const row = own || found.find(ofTraining);
   return row ? el("a", { href: linkTo(row), title: `stored of ${row.source.label}` }, "▸") : null;
 }

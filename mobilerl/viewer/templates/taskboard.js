@@ -16,7 +16,7 @@ const tasksView = {
     const [board, index] = await Promise.all([load(`${run.folder}/tasks`), indexOf(run)]);
     if (!board.tasks.length) return void put(target, empty("No task was played yet."), notes(board.missing));
     const tasks = board.tasks.map((task) => readTask(task, index));
-    const span = [Math.min(...tasks.flatMap((t) => t.played.map((p) => p[0]))), Math.max(...tasks.flatMap((t) => t.played.map((p) => p[0])))];
+    const span = extent(tasks.flatMap((t) => t.played.map((p) => p[0]))); // null when no episode was counted yet
     const detail = el("aside", { class: "card side" }, el("p", { class: "muted" }, "Choose a task."));
     const count = (state) => tasks.filter((t) => t.state === state).length;
     const filter = chips("State", [["", "every", tasks.length],
@@ -35,7 +35,7 @@ const tasksView = {
     function open(task) {
       current = task;
       history.replaceState(null, "", `#tasks/${encodeURIComponent(task.key)}`);
-      put(detail, taskDetail(task, span));
+      put(detail, taskDetail(task));
       list.show(shown.indexOf(task));
     }
     put(target, notes(board.missing), el("div", { class: "filters" }, filter.node, order, words),
@@ -66,19 +66,20 @@ function readTask(task, index) {
 
 function taskHead(span) {
   return el("div", { class: "taskrow head" }, el("span", {}, "State"), el("span", {}, "Task"),
-    el("span", {}, `Success, iterations ${span[0]} to ${span[1]}`), el("span", { class: "num" }, "Last 3"), el("span", { class: "num" }, "Since"));
+    el("span", {}, span ? `Success, iterations ${span[0]} to ${span[1]}` : "Success"),
+    el("span", { class: "num" }, "Last 3"), el("span", { class: "num" }, "Since"));
 }
 
 function taskRow(task, span, current, open) {
   return el("button", { type: "button", class: "taskrow", "aria-current": String(current), onclick: open },
     el("span", {}, pill(task.state, task.state)),
     el("span", { class: "two" }, el("b", {}, task.key), el("span", { class: "muted" }, task.instruction)),
-    Number.isFinite(span[0]) ? successStrip(task.played, span[0], span[1]) : el("span", {}),
+    span ? successStrip(task.played, span[0], span[1]) : el("span", {}),
     el("span", { class: "num" }, task.recent[0] ? `${task.recent[1]}/${task.recent[0]}` : "–"),
     el("span", { class: "num muted" }, task.since === null ? "–" : String(task.since)));
 }
 
-function taskDetail(task, span) {
+function taskDetail(task) {
   const metrics = { iteration: task.played.map((p) => p[0]), success: task.played.map(([, n, s]) => s / n), episodes: task.played.map((p) => p[1]) };
   const curves = task.played.length ? chartGrid([
     { title: "Success", format: percent, domain: [0, 1], series: [{ key: "success", name: "of the iteration's episodes" }] },

@@ -19,7 +19,8 @@ function fill(node, attributes, children) {
     else if (name === "style") for (const [k, v] of Object.entries(value)) node.style.setProperty(k, v);
     else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value);
   }
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  // One by one: a call with 100,000 arguments throws.
+  for (const child of children.flat(Infinity)) if (child !== null && child !== undefined && child !== false) node.append(child);
   return node;
 }
 
@@ -29,8 +30,8 @@ function byId(id) {
 
 /** Leaves out null and false, which `replaceChildren` would show as words. */
 function put(target, ...children) {
-  target.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
-  return target;
+  target.replaceChildren();
+  return fill(target, null, children);
 }
 
 function choice(label, options, changed) {
