@@ -194,7 +194,7 @@ class Devices(Protocol):
     """Where a collector gets its devices: a fixed set, or a pool that mends and replaces them.
 
     Used from one event loop. Whoever takes devices sets `changed`, which is called when a device became ready by itself
-    (not by `give_back`), and when `failure` was set.
+    (not by `give_back`) or is no longer to be expected, and when `failure` was set.
     """
 
     capacity: int

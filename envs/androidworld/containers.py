@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
 from envs.androidworld.access import AdbAccess
 from envs.androidworld.address import Address, StartupError
@@ -75,28 +76,25 @@ class AndroidWorldContainers:
         device.env = self.wrap(device.env)
         return device
 
-    async def discard(self, number: int) -> None:
+    async def discard(self, number: int, failed: bool = True) -> None:
         if self._open:
-            await self.containers.discard(number)
+            await self.containers.discard(number, failed)
 
     async def close(self) -> None:
         """May be called again."""
         if self._open:
-            self._open, self._waiting = False, None
-            await self.containers.close()
+            self._open, waiting, self._waiting = False, self._waiting, None
+            try:
+                if waiting is not None:
+                    await waiting.destroy()
+            finally:
+                await self.containers.close()
 
     # --- parts -----------------------------------------------------------------------------------------------
 
     async def _made(self, number: int, generation: int, say: Say) -> ContainerDevice:
         until = time.monotonic() + self.boot_s - MARGIN_S
-        device = await self.containers.create(number, generation)
-        try:
-            await self._check(device, until, say)
-        except InfraError:
-            device.failed = True
-            await device.destroy()
-            raise
-        return device
+        return await self.containers.create(number, generation, partial(self._check, until=until, say=say))
 
     async def _check(self, device: ContainerDevice, until: float, say: Say) -> None:
         adb = self.containers.adb

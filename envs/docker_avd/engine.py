@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 LABEL = "mobilerl.fleet"
 """On every container of ours; its value is the fleet's name."""
@@ -139,8 +143,7 @@ class Engine:
         self._asked(container.reload)
         folder = self.settings.log_dir
         if folder is not None and (failed or container.status != "running"):
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{name}.log").write_text(self._log(container))
+            _write_log(folder / f"{name}.log", self._log(container))
 
     def remove(self, labels: dict[str, str]) -> int:
         """Removes every container of this fleet with these labels, running or not. Returns how many."""
@@ -190,15 +193,11 @@ class Engine:
         return self._asked(lambda: container.logs(tail=LOG_LINES)).decode(errors="replace")
 
     def _asked(self, work: Callable[[], T]) -> T:
-        from docker.errors import DockerException
-        from requests.exceptions import RequestException
-
         try:
             return work()
-        except (DockerException, RequestException, OSError) as error:
-            said = getattr(error, "explanation", None) or str(error)
+        except _faults() as error:
             where = self.host or "this machine's Docker engine"
-            raise InfraError(f"{where}: {' '.join(str(said).split())[:300]}") from None
+            raise InfraError(f"{where}: {_reason(error)[:300]}") from None
 
 
 def _remove(container: Container) -> None:
@@ -211,6 +210,31 @@ def _remove(container: Container) -> None:
             raise
 
 
+def _write_log(file: Path, said: str) -> None:
+    """A full disk must not keep the container from being removed, nor end the run."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(said, encoding="utf-8", errors="replace")
+    except OSError as error:
+        log.warning("the last lines of a container that failed are lost: %s", error)
+
+
+def _faults() -> tuple[type[Exception], ...]:
+    """What the SDK raises when the engine, or the way to it, fails. Over ssh those are paramiko's own errors as well;
+    the SDK imports it wherever it is installed."""
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    ssh = sys.modules.get("paramiko")
+    return (DockerException, RequestException, OSError, EOFError, *([ssh.SSHException] if ssh else []))
+
+
+def _reason(error: Exception) -> str:
+    """In one line."""
+    said = getattr(error, "explanation", None) or str(error) or type(error).__name__
+    return " ".join(str(said).split())
+
+
 def connect(host: str) -> DockerClient:
     """Raises InfraError with the cure when the package or the engine is not there."""
     try:
@@ -221,12 +245,17 @@ def connect(host: str) -> DockerClient:
     try:
         client = docker.DockerClient(base_url=host) if host else docker.from_env()
         client.ping()
-    except (docker.errors.DockerException, OSError) as error:
+    except _faults() as error:
         if client is not None:
             client.close()
         where = host or os.environ.get("DOCKER_HOST") or "this machine"
-        reason = " ".join(str(error).split())[:160]
         raise InfraError(
-            f"no Docker engine answers at {where} ({reason}); start it (`systemctl start docker`), or set fleet.hosts"
+            f"no Docker engine answers at {where} ({_reason(error)[:160]}); {_cure(where)}, or set fleet.hosts"
         ) from None
     return client
+
+
+def _cure(where: str) -> str:
+    if where.startswith("ssh://") and not sys.modules.get("paramiko"):
+        return "install what it is reached with (`pip install 'docker[ssh]'`)"
+    return "start it (`systemctl start docker`)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,6 +36,8 @@ class DockerProvider:
         self._runs: dict[int, asyncio.Future[Container]] = {}
         """By number, while they go on: a call to the engine outlives a `create` that is abandoned, and has to be waited
         for. What was begun in one event loop may be ended in another, so none that is over stays here."""
+        self._undo: dict[int, Callable[[bool], Awaitable[None]]] = {}
+        """By number: ends what an unfinished `create` has made so far; given whether that failed."""
 
     async def open(self) -> None:
         """Connects to every engine, checks image, KVM and adb server, and removes what dead owners have left."""
@@ -52,7 +54,9 @@ class DockerProvider:
             raise
         self._engines = engines
 
-    async def create(self, number: int, generation: int) -> ContainerDevice:
+    async def create(self, number: int, generation: int,
+                     check: Callable[[ContainerDevice], Awaitable[None]] | None = None) -> ContainerDevice:  # fmt: skip
+        """`check` is what has to pass, beyond the boot, before the device is one."""
         number = self._in_the_fleet(number)
         engine = self._engines[number % len(self._engines)]
         name = f"{self.settings.fleet}-{number}" + (f".{generation}" if generation else "")
@@ -60,14 +64,14 @@ class DockerProvider:
             run = self._runs[number] = asyncio.ensure_future(asyncio.to_thread(engine.run, self.owner, number))
             run.add_done_callback(lambda _: self._runs.pop(number, None))
             container = await asyncio.shield(run)
+        self._undo[number] = partial(asyncio.to_thread, engine.end, container, name)
         ports = await asyncio.to_thread(engine.ports, container)
         device = ContainerDevice(name, engine, container, ports, self)
-        try:
-            await device.booted()
-        except InfraError:
-            device.failed = True
-            await device.destroy()
-            raise
+        self._undo[number] = device.destroy
+        await device.booted()
+        if check is not None:
+            await check(device)
+        del self._undo[number]
         return device
 
     def _in_the_fleet(self, number: int) -> int:
@@ -77,26 +81,41 @@ class DockerProvider:
         """The fleet's containers. Blocks."""
         return [container for engine in self._engines for container in engine.listed()]
 
-    async def discard(self, number: int) -> None:
+    async def discard(self, number: int, failed: bool = True) -> None:
         number = self._in_the_fleet(number)
         engine = self._engines[number % len(self._engines)]
+        await self._run_over(number)
+        await self._undone(number, failed)
+        await asyncio.to_thread(engine.remove, {OWNER: self.owner, PLACE: str(number)})
+
+    async def _run_over(self, number: int) -> None:
         if number in self._runs:
             await asyncio.gather(self._runs[number], return_exceptions=True)
-        await asyncio.to_thread(engine.remove, {OWNER: self.owner, PLACE: str(number)})
+
+    async def _undone(self, number: int, failed: bool) -> None:
+        undo = self._undo.pop(number, None)
+        if undo is not None:
+            await undo(failed)
 
     async def close(self) -> None:
         """Tidies up every engine, at the same time: one that fails or hangs keeps no other from it. Raises the first
         failure."""
         engines, self._engines = self._engines, []
-        runs = [[run for place, run in self._runs.items() if place % len(engines) == i] for i in range(len(engines))]
-        ends = await asyncio.gather(*map(self._close, engines, runs), return_exceptions=True)
+        begun = self._runs.keys() | self._undo.keys()
+        numbers = [[number for number in begun if number % len(engines) == i] for i in range(len(engines))]
+        ends = await asyncio.gather(*map(self._close, engines, numbers), return_exceptions=True)
         if failures := [end for end in ends if end is not None]:
             raise failures[0]
 
-    async def _close(self, engine: Engine, runs: Sequence[asyncio.Future[Container]]) -> None:
+    async def _close(self, engine: Engine, numbers: Sequence[int]) -> None:
+        """`numbers`: where a `create` has not finished."""
         try:
-            await asyncio.gather(*runs, return_exceptions=True)
+            for number in numbers:
+                await self._run_over(number)
             if self.owner != DETACHED:
+                for number in numbers:
+                    with suppress(InfraError):  # what cannot be removed is said below
+                        await self._undone(number, failed=True)
                 await asyncio.to_thread(engine.remove, {OWNER: self.owner})
         finally:
             engine.close()
@@ -114,8 +133,6 @@ class ContainerDevice(AdbDevice):
         make_env = partial(provider.make_env, url=self.http) if self.http else provider.make_env
         super().__init__(device_id, transport, make_env, provider.reset, provider.snapshot, console)
         self.engine, self.container = engine, container
-        self.failed = False
-        """Then the container's last words are kept."""
 
     async def booted(self) -> None:
         """Raises InfraError when the container ends instead."""
@@ -128,14 +145,14 @@ class ContainerDevice(AdbDevice):
         health = await super().check()
         if health.ok and self.http:
             health = await self.env.health()
-        self.failed = not health.ok
         return health
 
-    async def destroy(self) -> None:
+    async def destroy(self, failed: bool = False) -> None:
+        """The last words of a container that failed are kept."""
         try:
-            await asyncio.to_thread(self.engine.end, self.container, self.env.device_id, self.failed)
+            await asyncio.to_thread(self.engine.end, self.container, self.env.device_id, failed)
         finally:
             # After the container: what hangs in it can hang no longer.
-            await super().destroy()
+            await super().destroy(failed)
             with suppress(InfraError):
                 await asyncio.to_thread(self.transport.disconnect)

@@ -85,7 +85,7 @@ class AdbDevice:
             return Health(False, str(error))
         return examine(self._device)
 
-    async def destroy(self) -> None:
+    async def destroy(self, failed: bool = False) -> None:
         await self.env.close()
 
 
@@ -107,7 +107,7 @@ class AdbProvider:
         await device.booted()
         return device
 
-    async def discard(self, number: int) -> None:
+    async def discard(self, number: int, failed: bool = True) -> None:
         """The device stays."""
 
     async def close(self) -> None:

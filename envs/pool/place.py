@@ -51,6 +51,13 @@ class Place:
         """Empty while there is no device."""
         return self.device.env.device_id if self.device is not None else ""
 
+    @property
+    def expected(self) -> bool:
+        """Whether its device is worth waiting for: a place that fails again and again may never have one."""
+        if self.state is State.STARTING:
+            return not self.failures
+        return self.state is not State.QUARANTINED
+
     def report(self) -> DeviceReport:
         return DeviceReport(
             str(self.number), self.device_id, str(self.state), self.watch.seconds(), self.faults, self.reason

@@ -91,10 +91,16 @@ class DevicePool:
         for tending in self._tending:
             tending.cancel()
         await asyncio.gather(*self._tending, return_exceptions=True)
-        if self._tending:
-            await asyncio.gather(*(self._destroy(place) for place in self._places))
+        ends: list[BaseException | None] = []
+        try:
+            if self._tending:
+                work = (self._destroy(place, failed=False) for place in self._places)
+                ends = await asyncio.gather(*work, return_exceptions=True)
+        finally:
             self._tending = []
-        await self._bounded(self.provider.close(), "closing")
+            await self._bounded(self.provider.close(), "closing")
+        if mistakes := [end for end in ends if end is not None]:
+            raise mistakes[0]
 
     # --- leases ----------------------------------------------------------------------------------------------
 
@@ -102,7 +108,7 @@ class DevicePool:
         """The device that has been ready for longest."""
         if self._in(State.LEASED) >= self.capacity:
             return None
-        others = any(p.device_id not in avoid for p in self._places if p.state is not State.QUARANTINED)
+        others = any(p.device_id not in avoid for p in self._places if p.expected)
         ready = [p for p in self._places if p.state is State.READY and not (others and p.device_id in avoid)]
         if not ready:
             return None
@@ -136,8 +142,12 @@ class DevicePool:
                 self._failed(place, str(error))
             place.state = State.STARTING
             self.counts[ending] += place.device is not None
+            if not place.expected:
+                self.changed()  # whoever waited for this place may take a device that is to be avoided
+            await self._destroy(place, failed=ending == "replaced")
             place.generation += 1
-            await self._destroy(place)
+            if all(p.generation for p in self._places):
+                self._settled.set()  # not before the last words are kept: a start that failed tidies up at once
             if place.failures >= self.settings.max_failures:
                 await self._quarantine(place)
                 place.state = State.STARTING
@@ -202,8 +212,6 @@ class DevicePool:
         place.reason = reason
         self.counts["failures"] += 1
         log.info("device %s: failure %d in a row: %s", place.device_id or place.number, place.failures, reason)
-        if all(p.failures for p in self._places):
-            self._settled.set()
 
     async def _quarantine(self, place: Place) -> None:
         settings = self.settings
@@ -217,9 +225,9 @@ class DevicePool:
         beyond = place.failures - settings.max_failures
         await asyncio.sleep(min(settings.quarantine_s * 2**beyond, settings.quarantine_max_s))
 
-    async def _destroy(self, place: Place) -> None:
+    async def _destroy(self, place: Place, failed: bool) -> None:
         device, place.device = place.device, None
-        work = device.destroy() if device is not None else self.provider.discard(place.number)
+        work = device.destroy(failed) if device is not None else self.provider.discard(place.number, failed)
         await self._bounded(work, f"destroying device {place.number}")
 
     async def _bounded(self, work: Awaitable[None], what: str) -> None:

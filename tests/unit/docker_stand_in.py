@@ -29,6 +29,8 @@ class StandInEngine(ThreadingHTTPServer):
         self.served = 0
         self.first_port = 0
         """Of the containers, which have one each, by place; 0: none has any."""
+        self.said = ""
+        """What each container has said."""
         self.counting = threading.Lock()
 
     @property
@@ -58,7 +60,7 @@ class StandInEngine(ThreadingHTTPServer):
                 self.containers[name] = json.loads(body)["Labels"]
                 return 201, {"Id": name}
             case ["GET", "containers", name, "logs"] if name in self.containers:
-                return 200, ""
+                return 200, self.said
             case ["POST", "containers", _, "start"]:
                 return 204, None
             case ["DELETE", "containers", name] if name in self.stuck:

@@ -8,14 +8,20 @@ import socket
 import subprocess
 import sys
 import time
+import types
+from pathlib import Path
 
 import pytest
 from docker_stand_in import IMAGE, StandInEngine, served
 from scripted_env import ScriptedEnv, run
 
+from envs.adb import AdbTransport
+from envs.androidworld.containers import AndroidWorldContainers, make_env
+from envs.androidworld.startup import StartupError, Suite
 from envs.base import InfraError
 from envs.docker_avd import DETACHED, LABEL, ContainerSettings, DockerProvider, Engine, owner
-from envs.docker_avd.engine import OWNER, PLACE
+from envs.docker_avd.engine import OWNER, PLACE, connect
+from envs.docker_avd.provider import ContainerDevice
 from envs.pool import DevicePool, PoolSettings
 from envs.pool.adb import AdbServer
 from mobilerl.cli import main
@@ -154,6 +160,208 @@ def test_what_one_event_loop_started_another_one_ends():
         assert [of[PLACE] for of in engine.containers.values()] == ["1"]
         run(provider.close())
         assert not engine.containers and closed(engine)
+
+
+# --- devices that do not start -----------------------------------------------------------------------------------
+
+SAID = "emulator: panic \u2026\n"
+
+
+@pytest.fixture
+def booting(monkeypatch) -> types.SimpleNamespace:
+    """Devices of `served` engines that boot when `boots` is set, without an adb server; which serials it forgot."""
+    state = types.SimpleNamespace(boots=False, forgotten=[], envs=[])
+    monkeypatch.setattr(AdbServer, "start", lambda server: None)
+    monkeypatch.setattr(ContainerDevice, "_has_booted", lambda device: state.boots)
+    monkeypatch.setattr(AdbTransport, "disconnect", lambda transport: state.forgotten.append(transport.serial))
+    return state
+
+
+def served_provider(engine: StandInEngine, log_dir: Path, state: types.SimpleNamespace,
+                    world: bool = False) -> DockerProvider:  # fmt: skip
+    """`world`: with AndroidWorld's server at the port, where nobody listens."""
+    engine.may_start.set()
+    engine.first_port, engine.said = 40000, SAID
+    wanted = ContainerSettings(IMAGE, "fleet", (engine.host,), http_port=5555 if world else 0, log_dir=log_dir)
+
+    def make(device_id, transport, **url):
+        state.envs.append(make_env(device_id, transport, **url) if world else ScriptedEnv(device_id))
+        return state.envs[-1]
+
+    return DockerProvider(wanted, make, AdbServer())
+
+
+def start_alone(provider, **wanted) -> None:
+    """A pool of one place, which gives up after the first boot."""
+
+    async def main():
+        pool = DevicePool(provider, PoolSettings(1, **wanted))
+        try:
+            await pool.start()
+        finally:
+            await pool.close()
+
+    run(main())
+
+
+def test_a_device_that_does_not_boot_in_time_keeps_its_log_and_leaves_adb(booting, tmp_path):
+    with served() as engine:
+        with pytest.raises(InfraError, match=r"no device of 1 starts: the boot took more than 0.5 s"):
+            start_alone(served_provider(engine, tmp_path / "devices", booting), boot_s=0.5)
+        assert not engine.containers and closed(engine)
+    assert (tmp_path / "devices/fleet-0.log").read_text(encoding="utf-8") == SAID
+    assert booting.forgotten == ["127.0.0.1:40000"] and booting.envs[0].closed == 1
+
+
+def test_a_container_that_ends_before_it_has_ports_keeps_its_log(booting, tmp_path):
+    with served() as engine:
+        provider = served_provider(engine, tmp_path, booting)
+        engine.first_port = 0
+        with pytest.raises(InfraError, match="stopped as soon as it started: emulator: panic"):
+            start_alone(provider)
+        assert not engine.containers
+    assert (tmp_path / "fleet-0.log").read_text(encoding="utf-8") == SAID
+
+
+def test_a_device_that_was_starting_when_the_run_ended_leaves_no_log(booting, tmp_path):
+    async def main():
+        provider = served_provider(engine, tmp_path, booting)
+        await provider.open()
+        starting = asyncio.create_task(provider.create(0, 0))
+        while not booting.envs:
+            await asyncio.sleep(0.01)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await provider.discard(0, failed=False)
+        assert not engine.containers
+        await provider.close()
+
+    with served() as engine:
+        run(main())
+    assert booting.forgotten == ["127.0.0.1:40000"] and not list(tmp_path.iterdir())
+
+
+def test_a_server_of_androidworld_that_does_not_come_up_in_time_leaves_nothing_but_its_log(booting, tmp_path):
+    booting.boots = True
+    with served() as engine:
+        provider = served_provider(engine, tmp_path, booting, world=True)
+        containers = AndroidWorldContainers(provider, Suite(0, 1, ()), boot_s=60.0)
+        with pytest.raises(InfraError, match=r"the boot took more than 0.5 s"):
+            start_alone(containers, boot_s=0.5)
+        assert not engine.containers and closed(engine)
+    assert (tmp_path / "fleet-0.log").exists() and booting.forgotten == ["127.0.0.1:40000"]
+    assert all(env.client._http.is_closed for env in booting.envs)
+
+
+@pytest.mark.parametrize("boots", [False, True])
+def test_the_first_container_of_androidworld_leaves_nothing_but_its_log(boots, booting, tmp_path):
+    """Before there is a pool: it does not boot in time, or its server does not answer by then."""
+    booting.boots = boots
+    with served() as engine:
+        provider = served_provider(engine, tmp_path, booting, world=True)
+        containers = AndroidWorldContainers(provider, Suite(0, 1, ()), boot_s=0.5)
+        with pytest.raises(StartupError, match="the first container"):
+            run(containers.start_first(lambda said: None))
+        assert not engine.containers and closed(engine)
+    assert (tmp_path / "fleet-0.log").exists() and booting.forgotten == ["127.0.0.1:40000"]
+    assert all(env.client._http.is_closed for env in booting.envs)
+
+
+def test_the_first_container_of_androidworld_that_no_pool_took_is_given_back(booting, tmp_path, monkeypatch):
+    booting.boots = True
+
+    async def main():
+        await containers.start_first()
+        await containers.close()
+
+    async def check(*_: object, **__: object) -> None:
+        containers._first = object()
+
+    with served() as engine:
+        containers = AndroidWorldContainers(served_provider(engine, tmp_path, booting, True), Suite(0, 1, ()), 60.0)
+        monkeypatch.setattr(containers, "_check", check)
+        run(main())
+        assert not engine.containers and closed(engine)
+    assert booting.forgotten == ["127.0.0.1:40000"] and not list(tmp_path.iterdir())
+    assert all(env.client._http.is_closed for env in booting.envs)
+
+
+def test_a_log_that_cannot_be_written_ends_nothing(booting, tmp_path, caplog):
+    (tmp_path / "full").write_text("")
+    with served() as engine:
+        provider = served_provider(engine, tmp_path / "full/devices", booting)
+        with pytest.raises(InfraError, match=r"the boot took more than 0.2 s"):
+            start_alone(provider, boot_s=0.2)
+        assert not engine.containers and closed(engine)
+    assert "the last lines of a container that failed are lost" in caplog.text
+
+
+KEEP = r"""
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from envs.docker_avd import LABEL, ContainerSettings, Engine
+said = "emulator: panic \u2026\n".encode()
+container = SimpleNamespace(name="c", labels={LABEL: "fleet"}, status="exited", reload=lambda: None,
+                            logs=lambda tail: said, remove=lambda force, v: None)
+Engine("", ContainerSettings("phone", log_dir=Path(sys.argv[1]))).end(container, "fleet-0", True)
+"""
+
+
+def test_a_log_is_written_as_utf_8_whatever_the_locale(tmp_path):
+    plain = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run([sys.executable, "-c", KEEP, str(tmp_path)], env=plain, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "fleet-0.log").read_text(encoding="utf-8") == SAID
+
+
+# --- engines over ssh --------------------------------------------------------------------------------------------
+
+
+class SSHException(Exception):
+    """As paramiko's: of no other family."""
+
+
+@pytest.fixture
+def paramiko(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "paramiko", types.SimpleNamespace(SSHException=SSHException))
+
+
+def raising(error: Exception):
+    def ask(*_: object, **__: object) -> None:
+        raise error
+
+    return ask
+
+
+SSH_FAULTS = [(SSHException("SSH session not active"), "SSH session not active"), (EOFError(), "EOFError")]
+
+
+@pytest.mark.parametrize("error, said", SSH_FAULTS)
+def test_an_ssh_connection_that_drops_is_a_fault_of_the_engine(error, said, paramiko):
+    engine = Engine("ssh://me@far", ContainerSettings(IMAGE))
+    lists = types.SimpleNamespace(list=raising(error), run=raising(error))
+    engine.client = types.SimpleNamespace(containers=lists, images=lists)
+    for ask in (lambda: engine.remove({}), lambda: engine.run("this:1:1", 0), engine.listed):
+        with pytest.raises(InfraError, match=f"ssh://me@far: {said}"):
+            ask()
+
+
+@pytest.mark.parametrize("error, said", SSH_FAULTS)
+def test_an_engine_that_ssh_does_not_reach_is_said_in_one_line(error, said, paramiko, monkeypatch):
+    monkeypatch.setattr("docker.DockerClient", raising(error))
+    with pytest.raises(InfraError, match=rf"no Docker engine answers at ssh://me@far \({said}\); start it"):
+        connect("ssh://me@far")
+
+
+def test_without_paramiko_the_cure_is_to_install_it(monkeypatch):
+    from docker.errors import DockerException
+
+    monkeypatch.setitem(sys.modules, "paramiko", None)
+    monkeypatch.setattr("docker.DockerClient", raising(DockerException("Install paramiko package")))
+    with pytest.raises(InfraError, match=r"pip install 'docker\[ssh\]'") as told:
+        connect("ssh://me@far")
+    assert "systemctl" not in str(told.value)
 
 
 # --- whose containers they are -----------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from mobilerl.rollout.episode import EpisodeSettings
 
 
 class ScriptedDevice:
-    """Fails where `provider.fault(where, device_id)` says "infra" or "hang"; where is refresh, check or destroy."""
+    """Fails where `provider.fault(where, device_id)` says "infra", "hang" or "mistake"; where is refresh, check or
+    destroy."""
 
     def __init__(self, provider: ScriptedProvider, device_id: str) -> None:
         self.provider = provider
@@ -31,7 +32,8 @@ class ScriptedDevice:
     async def check(self) -> Health:
         return Health(self.provider.fault("check", self.env.device_id) == "ok", "sick")
 
-    async def destroy(self) -> None:
+    async def destroy(self, failed: bool = False) -> None:
+        self.provider.ended[self.env.device_id] = failed
         self.provider.alive.discard(self.env.device_id)
         await self.provider.suffer("destroy", self.env.device_id)
 
@@ -43,7 +45,9 @@ class ScriptedProvider:
         self.fault = fault
         self.alive: set[str] = set()
         self.made: list[str] = []
-        self.most = 0
+        self.ended: dict[str, bool] = {}
+        """By device, or by place where none was made: whether it was destroyed because it had failed."""
+        self.most = self.closed = 0
 
     async def open(self) -> None:
         await self.suffer("open", "")
@@ -56,16 +60,20 @@ class ScriptedProvider:
         await self.suffer("create", device_id)
         return ScriptedDevice(self, device_id)
 
-    async def discard(self, number: int) -> None:
+    async def discard(self, number: int, failed: bool = True) -> None:
+        self.ended[f"d{number}"] = failed
         self.alive = {d for d in self.alive if not d.startswith(f"d{number}.")}
 
     async def close(self) -> None:
+        self.closed += 1
         await self.suffer("close", "")
 
     async def suffer(self, where: str, device: str) -> None:
         kind = self.fault(where, device)
         if kind == "infra":
             raise InfraError(f"{device}: {where} failed")
+        if kind == "mistake":
+            raise OSError("no space left")
         await asyncio.sleep(3600.0 if kind == "hang" else 0.0)
 
 
@@ -221,6 +229,105 @@ def test_a_pool_whose_devices_all_die_gives_up_instead_of_waiting_for_ever():
     run(main())
 
 
+def test_a_failed_device_says_so_when_it_is_destroyed():
+    """Then its last words are kept: they are wanted of a lease without an end too, and of no device that was well."""
+    where = {"d1.0": "used up", "d2.0": "refresh", "d3.0": "create", "d4.0": "check"}
+    provider = ScriptedProvider(lambda at, device: "hang" if where.get(device) == at else "ok")
+
+    async def main():
+        pool = DevicePool(provider, options(5, lease_s=0.05))
+        await pool.start()
+        await until(lambda: pool.status()["ready"] == 5)
+        for env in [pool.take() for _ in range(5)]:
+            if env.device_id != "d0.0":
+                pool.give_back(env)
+        await until(lambda: pool.status()["ready"] == 5)
+        failed = dict(provider.ended)
+        await pool.close()
+        return failed
+
+    failed = run(main())
+    assert failed == {"d0.0": True, "d1.0": False, "d2.0": True, "d3": True, "d4.0": True}
+    assert not provider.ended["d0.1"] and not provider.alive
+
+
+def test_a_device_that_is_starting_when_the_pool_closes_has_not_failed():
+    provider = ScriptedProvider(lambda where, device: "hang" if device == "d1.0" else "ok")
+
+    async def main():
+        pool = DevicePool(provider, options(2, boot_s=60.0))
+        await pool.start()
+        await until(lambda: "d1.0" in provider.made)
+        await pool.close()
+
+    run(main())
+    assert provider.ended == {"d0.0": False, "d1": False}
+
+
+def test_a_job_does_not_wait_for_a_place_that_only_fails():
+    """It is played again on the device that it failed on, at once and not when that one is examined."""
+    failed: list[str] = []
+
+    def fault(where: str, device: str) -> str:
+        if device == "d0.0" and where == "step" and not failed:
+            failed.append(device)
+            return "infra"
+        return {"d1.0": "infra", "d1.1": "hang"}.get(device, "ok") if where == "create" else "ok"
+
+    async def main():
+        long = {"boot_s": 60.0, "quarantine_s": 60.0, "quarantine_max_s": 60.0}
+        pool = DevicePool(ScriptedProvider(fault), options(2, max_failures=2, **long))
+        async with Collector(pool, ScriptedActor(), CollectorSettings(1, max_retries=1)) as collector:
+            async with asyncio.timeout(5):
+                return await collector.collect([make_task("a")], "i")
+
+    (group,) = run(main())
+    assert [t.device_id for t in group.trajectories] == ["d0.0"]
+
+
+@pytest.mark.parametrize("max_failures", [1, 3])
+def test_whoever_waits_for_a_place_is_told_when_its_boot_fails(max_failures):
+    provider = ScriptedProvider()
+    fails = asyncio.Event()
+
+    async def create(number, generation):
+        if number == 0:
+            return await ScriptedProvider.create(provider, number, generation)
+        await fails.wait() if generation == 0 else await asyncio.sleep(60.0)
+        raise InfraError("no KVM")
+
+    provider.create = create
+
+    async def main():
+        long = {"boot_s": 60.0, "quarantine_s": 60.0, "quarantine_max_s": 60.0}
+        pool = DevicePool(provider, options(2, max_failures=max_failures, **long))
+        await pool.start()
+        told = asyncio.Event()
+        pool.changed = told.set
+        assert pool.take(["d0.0"]) is None, "the other device is starting"
+        fails.set()
+        async with asyncio.timeout(2):
+            await told.wait()
+        assert pool.take(["d0.0"]).device_id == "d0.0"
+        await pool.close()
+
+    run(main())
+
+
+def test_a_mistake_in_one_device_keeps_the_pool_from_closing_nothing_else():
+    provider = ScriptedProvider(lambda at, device: "mistake" if (at, device) == ("destroy", "d0.0") else "ok")
+
+    async def main():
+        pool = DevicePool(provider, options(3))
+        await pool.start()
+        await until(lambda: pool.status()["ready"] == 3)
+        with pytest.raises(OSError, match="no space left"):
+            await pool.close()
+
+    run(main())
+    assert provider.closed == 1 and provider.ended.keys() == {"d0.0", "d1.0", "d2.0"}
+
+
 def test_a_mistake_in_the_provider_is_raised_and_not_retried():
     class Broken(ScriptedProvider):
         async def create(self, number, generation):
@@ -230,14 +337,16 @@ def test_a_mistake_in_the_provider_is_raised_and_not_retried():
         run(DevicePool(Broken(), options()).start())
 
 
-@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(0, 2), st.floats(0, 0.3))
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(0, 2), st.floats(0, 0.3), st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_whatever_fails_leases_are_exclusive_and_every_device_is_destroyed(seed, leases, spares, rate):
+def test_whatever_fails_leases_are_exclusive_and_every_device_is_destroyed(seed, leases, spares, rate, dead):
+    """Also when the second place is dead: it never has a device."""
     rng = random.Random(seed)
     places = ("create", "refresh", "check", "reset", "step", "score", "destroy")
 
     def fault(where: str, device: str) -> str:
-        return rng.choice(("infra", "hang")) if where in places and rng.random() < rate else "ok"
+        fails = where == "create" if dead and device.startswith("d1.") else where in places and rng.random() < rate
+        return rng.choice(("infra", "hang")) if fails else "ok"
 
     provider = ScriptedProvider(fault)
     held: set[str] = set()
