@@ -37,8 +37,10 @@ def find_goals(graph: PageGraph, settings: TaskSettings, rng: random.Random, dro
     seen: set[object] = set()
     for app in graph.homes:
         for goal in dict.fromkeys(_goals(graph, app, settings, rng)):
-            flow = golden_flow(graph, goal)
-            if flow is None or not least <= len(flow) <= most:
+            if Reach(graph.pages[goal.start].identity) in goal.subtasks:
+                # Done at the start: an instruction to visit that page would ask for more than the goal does.
+                dropped["flow: it begins on the page to visit"] += 1
+            elif (flow := golden_flow(graph, goal)) is None or not least <= len(flow) <= most:
                 dropped["flow: too short or too long"] += 1
             elif any(a == b for a, b in zip(flow, flow[1:], strict=False)):
                 dropped["flow: an action repeated at once"] += 1

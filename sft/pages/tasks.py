@@ -2,7 +2,8 @@
 
 A flow leads from an app's home to the end of a task by a shortest way, and its last action is `complete`. Flows are
 found as Mobile3M's were, by random walks, and by the shortest path to every page. What a walk did on its way (typing,
-scrolling) and where it ended is the flow's goal; the walk itself is replaced by the goal's shortest flow.
+scrolling) and where it ended is the flow's goal; the walk itself is replaced by the goal's shortest flow, which may do
+these in another order.
 """
 
 from __future__ import annotations
@@ -127,16 +128,22 @@ class _Writer:
         return action.kind != "back" and similar(self._graph.pages[source], self._graph.pages[target])
 
     def _navigation(self, goal: Goal, pages: Sequence[str], flow: Sequence[PageAction]) -> str | None:
-        graph = self._graph
-        last = graph.pages[pages[-1]]
-        name = self._names.page(last, flow[-2])
+        visited, leading = self._visit(goal, pages, flow)
+        name = self._names.page(visited, leading)
         wanted = [s.action for s in goal.subtasks if isinstance(s, Operate)]
         steps = [step for action in wanted if (step := told(action, self._rng))]
         if len(steps) < len(wanted):
             return None
         if not steps:
-            return self._reaching(name, last.app)
-        return self._rng.choice(NAVIGATE).format(app=graph.pages[goal.start].app, steps=", ".join(steps), name=name)
+            return self._reaching(name, visited.app)
+        app = self._graph.pages[goal.start].app
+        return self._rng.choice(NAVIGATE).format(app=app, steps=", ".join(steps), name=name)
+
+    def _visit(self, goal: Goal, pages: Sequence[str], flow: Sequence[PageAction]) -> tuple[Page, PageAction]:
+        """The page that the goal demands and the action that first leads there: the flow may end on another page."""
+        wanted = {s.identity for s in goal.subtasks if isinstance(s, Reach)}
+        ways = ((self._graph.pages[page], action) for page, action in zip(pages[1:], flow, strict=False))
+        return next((page, action) for page, action in ways if page.identity in wanted)
 
     def _operation(self, page: Page, before: PageAction | None, action: PageAction) -> str | None:
         step = told(action, self._rng)

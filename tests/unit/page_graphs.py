@@ -57,18 +57,23 @@ EDGES: dict[str, dict[PageAction, str]] = {
     "X": {BACK: "A"},
 }
 """A is the home. L a list that can be scrolled, E a form (T: with a title), N a dead end, X cannot be reached."""
+TITLES = {"A": "App", "L": "List", "E": "Edit", "T": "Edit", "N": "News", "X": "Lost"}
 
 
 def small_graph() -> PageGraph:
     """A -List-> L -Open-> E -Title-> T -Save-> L; A -Open-> E; A -News-> N; Back from all but T leads to A."""
+    return graph_of(EDGES, TITLES)
+
+
+def graph_of(edges: dict[str, dict[PageAction, str]], titles: dict[str, str]) -> PageGraph:
+    """A graph of one app with the home A. Pages of equal title are variants of the first of them."""
     graph = PageGraph(360, 720, {"App": "A"})
-    titles = {"A": "App", "L": "List", "E": "Edit", "T": "Edit", "N": "News", "X": "Lost"}
-    for name, edges in EDGES.items():
-        space = dict.fromkeys([a.slot for a in edges])
+    for name, known in edges.items():
+        space = dict.fromkeys([a.slot for a in known])
         actions = (*[a for a in space if a != BACK], BACK, COMPLETE)
-        identity = "e" if name in "ET" else name.lower()
+        identity = next(page for page in edges if titles[page] == titles[name]).lower()
         graph.add_page(Page(name, "App", identity, titles[name], f"<{name}/>", b"", actions))
-    for name, edges in EDGES.items():
-        for action, target in edges.items():
+    for name, known in edges.items():
+        for action, target in known.items():
             graph.add_edge(name, action, target)
     return graph

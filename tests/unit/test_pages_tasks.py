@@ -7,16 +7,17 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from page_graphs import LIST, OPEN, TYPED, phone_explorer, small_graph
+from page_graphs import LIST, OPEN, TYPED, click, graph_of, phone_explorer, small_graph
 
-from sft.pages.actions import COMPLETE, PageAction
+from sft.pages.actions import BACK, COMPLETE, PageAction
 from sft.pages.explore import explore, survey
 from sft.pages.flows import TaskSettings
 from sft.pages.graph import PageGraph
 from sft.pages.identity import Abstraction
+from sft.pages.metrics import succeeds
 from sft.pages.naming import Names, told
-from sft.pages.rewards import Operate, Reach, golden_flow
-from sft.pages.tasks import TaskSet, check_no_leak, make_tasks
+from sft.pages.rewards import Goal, Operate, Reach, golden_flow
+from sft.pages.tasks import PageTask, TaskSet, check_no_leak, make_tasks
 
 APPS = ("Contacts", "Notes", "Clock")
 SETTINGS = TaskSettings(walks=60)
@@ -55,6 +56,51 @@ def test_the_three_kinds_of_tasks(tasks: TaskSet) -> None:
         else:
             assert kinds[Reach] == 1
     assert {"navigation", "reaching", "operation"} == {t.kind for t in tasks.train}
+
+
+def _names_demanded(graph: PageGraph, task: PageTask) -> bool:
+    """Whether a navigation task's instruction names the page of its goal, as an action of its flow leads there."""
+    wanted = next(s.identity for s in task.goal.subtasks if isinstance(s, Reach))
+    ways = [(graph.pages[page], action) for page, action in zip(task.pages[1:], task.actions, strict=False)]
+    known = Names(graph)
+    names = [known.page(page, action).casefold() for page, action in ways if page.identity == wanted]
+    instruction = task.instruction.casefold()
+    if len(task.goal.subtasks) == 1:  # of these templates some have the name in front
+        return any(name in instruction for name in names)
+    return any(instruction.endswith(name) for name in names)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_navigation_names_the_page_that_its_goal_demands(graph: PageGraph, seed: int) -> None:
+    """Subtasks may be done in any order, so a flow can pass that page early and end on another one."""
+    made = make_tasks(graph, replace(SETTINGS, seed=seed))
+    navigation = [t for t in made.train + made.test if t.kind == "navigation"]
+    ends = [Reach(graph.pages[t.pages[-1]].identity) in t.goal.subtasks for t in navigation]
+    assert not all(ends), "some flows end on another page"
+    assert [t.instruction for t in navigation if not _names_demanded(graph, t)] == []
+    assert not any(Reach(graph.pages[t.goal.start].identity) in t.goal.subtasks for t in navigation)
+
+
+def test_doing_what_a_navigation_instruction_says_meets_its_goal() -> None:
+    """A field behind either of two pages, and a goal that demands the page which is not on the first way to it."""
+    charts, browse, find = click("Charts", 1), click("Browse", 2), click("Find", 3)
+    edges = {
+        "A": {charts: "C", browse: "B"},
+        "B": {find: "S", BACK: "A"},
+        "C": {find: "S", BACK: "A"},
+        "S": {TYPED: "T", BACK: "B"},
+        "T": {BACK: "B"},
+    }
+    titles = {"A": "App", "B": "Browse", "C": "Charts", "S": "Search view", "T": "Search view"}
+    graph = graph_of(edges, titles)
+    graph.abstraction = Abstraction(titles=frozenset(("", title) for title in titles.values()))
+    goal = Goal("A", (Operate("s", TYPED), Reach("b")))
+    made = make_tasks(graph, TaskSettings(walks=50))
+    task = next(t for t in made.train + made.test if t.goal == goal)
+    assert task.instruction.endswith("Browse") and "Search view" not in task.instruction
+    assert task.actions == (browse, find, TYPED, COMPLETE)
+    assert succeeds(graph, goal, task.actions)
+    assert not succeeds(graph, goal, (charts, find, TYPED, COMPLETE)), "it visits the search view, and not Browse"
 
 
 def test_the_same_seed_gives_the_same_tasks_and_another_one_others(graph: PageGraph, tasks: TaskSet) -> None:
@@ -107,9 +153,10 @@ def test_a_step_without_a_name_cannot_be_told() -> None:
     assert "buy milk" in (told(TYPED, rng) or "") and "Title" in (told(TYPED, rng) or "")
 
 
-def test_flows_that_cannot_be_used_are_counted() -> None:
+def test_flows_that_cannot_be_used_are_counted(tasks: TaskSet) -> None:
     graph = small_graph()
     made = make_tasks(graph, TaskSettings(walks=30))
-    assert made.dropped["flow: too short or too long"] and made.dropped["flow: path or actions known"]
+    assert made.dropped["flow: too short or too long"] and made.dropped["flow: it begins on the page to visit"]
+    assert tasks.dropped["flow: path or actions known"]
     with pytest.raises(ValueError, match="two are needed"):
         make_tasks(graph, TaskSettings(walks=30, steps=(9, 10)))
