@@ -57,7 +57,7 @@ ROUNDING = 4e-6
 """Largest gap of probabilities that float32 explains: of a policy as sharp as this one, one evaluation is up to 8e-7
 away from the same weights in float64. One that is not warmed up yet stays below 1e-6 (test_verl_engine.py); old weights
 or another picture give 1e-3 and more."""
-START_S, RUN_S = 120, 540
+START_S, RUN_S = 180, 900
 """Of the cluster, and of one call of the recipe: beyond it the test fails and everything it started is killed."""
 
 
