@@ -27,8 +27,8 @@ def read_verdict(text: str) -> Reading:
     Letter case, Markdown and a closing full stop do not matter. The word is compared whole ("unsuccessful" is not a
     success), what a model thought aloud in <think> tags does not count, and two different statuses cancel out.
     """
-    thoughts, closed, answer = text.rpartition("</think>")
-    if not closed and "<think>" in text:
+    answer = after_thoughts(text)
+    if answer is None:
         return Reading(None, "the reply ends in the middle of its thoughts")
     lines = [line.strip() for line in answer.splitlines() if _plain(line)]
     if not lines:
@@ -41,6 +41,12 @@ def read_verdict(text: str) -> Reading:
     if len(set(stated)) > 1:
         return Reading(None, f"the reply gives different statuses: {', '.join(_quoted(s) for s in stated)}")
     return Reading(_WORDS[stated[-1]])
+
+
+def after_thoughts(text: str) -> str | None:
+    """What a reply says once it has thought aloud in <think> tags; None when it ends while it thinks."""
+    _, closed, answer = text.rpartition("</think>")
+    return None if not closed and "<think>" in text else answer
 
 
 def _plain(line: str) -> str:

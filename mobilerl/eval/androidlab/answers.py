@@ -11,6 +11,7 @@ from mobilerl.agent.defuse import harmless, quoted
 from mobilerl.agent.screen import shortened
 from mobilerl.config import ConfigError, JudgeSection, validate
 from mobilerl.judge.client import ChatClient, Refused, Unreachable
+from mobilerl.judge.verdict import after_thoughts
 
 TRIES = 6
 """Times a verdict is asked for before there is none."""
@@ -91,11 +92,8 @@ PROMPT_HASH = hashlib.sha256((PROMPT + "\0" + AGAIN).encode()).hexdigest()[:16]
 
 def read_verdict(text: str) -> bool | None:
     """The verdict of a reply; None when it names none or both. Brackets count first, thoughts do not."""
-    _, closed, answer = text.rpartition("</think>")
-    if not closed and "<think>" in text:
-        return None
     for form in (_BRACKETED, _WORD):
-        said = {word.lower() for word in form.findall(answer)}
+        said = {word.lower() for word in form.findall(after_thoughts(text) or "")}
         if said:
             return said == {"true"} if len(said) == 1 else None
     return None

@@ -30,7 +30,7 @@ function ticks(low, high, count) {
 
 function range(values, spec) {
   if (spec.domain) return spec.domain;
-  let [low, high] = extent(values.filter((value) => value !== null));
+  let [low, high] = extent(values.filter((value) => value !== null)) || [0, 1];
   if (spec.zero) low = Math.min(0, low);
   if (low === high) return spec.zero ? [low, low + 1] : [low - (Math.abs(low) || 1) / 2, high + (Math.abs(low) || 1) / 2];
   const room = (high - low) * 0.06;
