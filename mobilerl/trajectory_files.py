@@ -16,15 +16,17 @@ One line per trajectory, a JSON object in ASCII; docs/files.md shows one in full
 
 A screen is the SHA-256 of its PNG in lower-case hex, or "" where there was no screenshot. What is read back equals what
 was written, bit for bit. Every file appears whole or not at all, and a PNG that is already there is not written again.
+Only an evaluation on real phones adds to its file as episodes end (`append_trajectory`).
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from envs.base import ACTION_TYPES, Action, Observation, Task
 from mobilerl.atomic_files import write_atomic
@@ -32,6 +34,7 @@ from mobilerl.records import Completion, Status, Step, Trajectory
 from mobilerl.screen_files import ScreenFolder, ScreenStore
 
 SCHEMA = 1
+BLOCK = 65536
 
 
 # --- dicts -------------------------------------------------------------------------------------------------------
@@ -123,11 +126,38 @@ def _action_from_dict(record: Mapping[str, Any]) -> Action:
 
 def save_trajectories(run_dir: Path | str, iteration: int, trajectories: Iterable[Trajectory]) -> Path:
     """Writes the trajectories of one iteration, screens first, and returns the path of the .jsonl file."""
-    path = Path(run_dir) / "trajectories" / f"iter-{iteration:06d}.jsonl"
+    path = _file_of(Path(run_dir), iteration)
     screens = ScreenFolder(Path(run_dir) / "screens")
     lines = [_line(trajectory_to_dict(trajectory, screens)) for trajectory in trajectories]
     write_atomic(path, "".join(lines).encode("ascii"))
     return path
+
+
+def append_trajectory(out: Path, trajectory: Trajectory) -> None:
+    """Adds to the only file of an evaluation's folder, screens first. What a crash has left of a line is cut off."""
+    path = _file_of(out, 0)
+    line = _line(trajectory_to_dict(trajectory, ScreenFolder(out / "screens")))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+b") as f:
+        f.truncate(_whole_lines(f))
+        f.write(line.encode("ascii"))
+
+
+def _file_of(folder: Path, iteration: int) -> Path:
+    return folder / "trajectories" / f"iter-{iteration:06d}.jsonl"
+
+
+def _whole_lines(f: BinaryIO) -> int:
+    """Where the last whole line ends, in bytes."""
+    end = f.seek(0, os.SEEK_END)
+    while end > 0:
+        start = max(end - BLOCK, 0)
+        f.seek(start)
+        newline = f.read(end - start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
 
 
 def load_trajectories(path: Path | str) -> list[Trajectory]:

@@ -69,7 +69,8 @@ class Runner:
         if before and before.finished and before.words == words and (variant.offline or self._spent(folder)):
             return
         folder.mkdir(parents=True, exist_ok=True)
-        print(f"== {variant.title}, seed {seed}: {folder / PRINT_OUT}", flush=True)
+        # In one piece: runs side by side begin at the same moment.
+        print(f"== {variant.title}, seed {seed}: {folder / PRINT_OUT}\n", end="", flush=True)
         job = Job(words, before.wall_s if before else 0.0)
         job.write(folder)
         began = time.monotonic()

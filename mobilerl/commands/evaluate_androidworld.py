@@ -48,6 +48,7 @@ def add(suites: argparse._SubParsersAction, common: argparse.ArgumentParser) -> 
     parser.add_argument("--androidworld-commit", metavar="SHA", help="what the servers run, for the protocol")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where episodes.jsonl and results.json go; started "
                         "again with the same settings, what is missing or failed is played")  # fmt: skip
+    parser.add_argument("--keep", action="store_true", help="keep every episode with its screens, for the viewer")
     parser.add_argument("--config", type=Path, metavar="RECIPE.toml")
     parser.add_argument("--list", action="store_true", help="list the tasks and stop")
     parser.set_defaults(run=run, takes_settings=True)
@@ -104,6 +105,7 @@ def _plan(args: argparse.Namespace, recipe: Recipe) -> Plan:
         seed=args.seed, instances=args.instances, runs=args.runs, templates=tuple(args.template),
         step_cap=args.step_cap, max_invalid=recipe.agent.max_invalid, deadline_s=args.deadline,
         max_retries=args.retries, boot_wait_s=args.boot_wait, commit=args.androidworld_commit,
+        keep=args.keep,
     )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from mobilerl.config import ConfigError
 from mobilerl.eval.androidworld.journal import read_journal
 from mobilerl.eval.androidworld.run import Plan, evaluate
 from mobilerl.eval.policies import Player
+from mobilerl.trajectory_files import load_trajectories
 
 # --- servers that die --------------------------------------------------------------------------------------------
 
@@ -58,7 +59,7 @@ def test_two_servers_of_which_one_dies_for_good(local_phones, tmp_path):
 
 def test_when_no_server_is_left_the_rest_counts_as_errors_and_is_played_later(local_phones, tmp_path):
     server = local_phones()
-    plan = Plan(templates=FEW, boot_wait_s=0.5, max_retries=1)
+    plan = Plan(templates=FEW, boot_wait_s=0.5, max_retries=1, keep=True)
     player = Player(ExpertActor([server]), {"agent": "the stand-in's expert"})
 
     def say(text):
@@ -71,6 +72,9 @@ def test_when_no_server_is_left_the_rest_counts_as_errors_and_is_played_later(lo
     server.start()
     results = play([server], tmp_path, plan)
     assert results["trials"] == 4 and results["errors"] == 0 and results["success_rate"] == 1.0
+    kept = load_trajectories(tmp_path / "trajectories" / "iter-000000.jsonl")
+    assert sorted(t.task.template for t in kept) == sorted(FEW) and all(t.success for t in kept)
+    assert all(step.observation.screenshot for t in kept for step in t.steps)
 
 
 def _until(condition, seconds=20.0):

@@ -23,10 +23,17 @@ from envs.base import (
     Type,
     Wait,
 )
+from mobilerl import trajectory_files
 from mobilerl.atomic_files import write_atomic
 from mobilerl.records import Completion, Status, Step, Trajectory
 from mobilerl.screen_files import MemoryScreens
-from mobilerl.trajectory_files import load_trajectories, save_trajectories, trajectory_from_dict, trajectory_to_dict
+from mobilerl.trajectory_files import (
+    append_trajectory,
+    load_trajectories,
+    save_trajectories,
+    trajectory_from_dict,
+    trajectory_to_dict,
+)
 
 ACTIONS = (
     Tap(0, 999),
@@ -127,6 +134,22 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
         write_atomic(path, b"new")
     assert [p.name for p in tmp_path.iterdir()] == ["a.jsonl"]
     assert path.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("block", [1, 65536])
+def test_appending_goes_on_after_a_crash_in_the_middle_of_a_line(block, tmp_path, monkeypatch):
+    monkeypatch.setattr(trajectory_files, "BLOCK", block)
+    written = [trajectory(f"t{i}", [step(0, screenshot=png(i))]) for i in range(3)]
+    path = tmp_path / "trajectories" / "iter-000000.jsonl"
+    append_trajectory(tmp_path, written[0])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])  # a first line that lacks its end
+    append_trajectory(tmp_path, written[0])
+    assert path.read_bytes() == whole
+    append_trajectory(tmp_path, written[1])
+    path.write_bytes(path.read_bytes() + whole[: len(whole) // 2])
+    append_trajectory(tmp_path, written[2])
+    assert load_trajectories(path) == written
 
 
 def damage(tmp_path, change) -> str:

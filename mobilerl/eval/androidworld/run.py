@@ -23,6 +23,7 @@ from mobilerl.eval.report import write_results
 from mobilerl.eval.run import RESULTS
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings
+from mobilerl.trajectory_files import append_trajectory
 
 Say = Callable[[str], None]
 ASSUMED = f"{COMMIT} (assumed: its server does not tell, and its task list fits)"
@@ -48,6 +49,8 @@ class Plan:
     boot_wait_s: float = BOOT_WAIT_S
     commit: str | None = None
     """Of the servers' AndroidWorld, for those that do not tell."""
+    keep: bool = False
+    """Whether every episode goes to `out/trajectories`, and its screens to `out/screens`."""
 
     def __post_init__(self) -> None:
         least = {
@@ -147,13 +150,13 @@ async def _sitting(places: Places, plan: Plan, player: Player, path: Path, past:
                 if key_of(task) not in past.episodes
             ]  # fmt: skip
             say(f"{len(todo)} episodes on {places.count} server{'s' if places.count > 1 else ''}")
-            await _play(places, plan, player, todo, journal, ledger, say)
+            await _play(places, plan, player, todo, journal, ledger, path.parent, say)
     finally:
         await places.close()
 
 
 async def _play(places: Places, plan: Plan, player: Player, todo: list[Task], journal: Journal, ledger: Ledger,
-                say: Say) -> None:  # fmt: skip
+                out: Path, say: Say) -> None:  # fmt: skip
     """One group for each episode, so that each is journalled as soon as it ends."""
 
     def started(server: str, task: Task) -> None:
@@ -171,6 +174,8 @@ async def _play(places: Places, plan: Plan, player: Player, todo: list[Task], jo
             [trajectory] = group.trajectories
             key = key_of(group.task)
             record = record_of(group.task, trajectory, ledger.episodes.get(key), ("", ""))
+            if plan.keep:  # before it counts as played: a crash in between has it twice, and never not at all
+                append_trajectory(out, trajectory)
             journal.end(record)
             ended += 1
             say(f"{ended}/{len(todo)} {group.task.template}: {trajectory.reward:g} in {len(trajectory.steps)} steps")
