@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -170,23 +170,6 @@ def load_trajectories(path: Path | str) -> list[Trajectory]:
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from error
     return trajectories
-
-
-def stored_trajectories(run_dir: Path) -> list[Trajectory]:
-    """All that another run has written, oldest first, but those a device spoiled. ValueError names what cannot be read.
-
-    Their ids get a prefix: every run counts its iterations from 1, and ids must not meet in one buffer.
-    """
-    read = (t for file in stored_files(run_dir) for t in load_trajectories(file))
-    return [replace(t, id=f"stored-{t.id}") for t in read if t.status is not Status.INFRA_ERROR]
-
-
-def stored_files(run_dir: Path) -> list[Path]:
-    """The files of trajectories that a run has written, oldest first. Raises ValueError when there are none."""
-    files = sorted((run_dir / "trajectories").glob("iter-*.jsonl"))
-    if not files:
-        raise ValueError(f"{run_dir} holds no trajectories/iter-*.jsonl: name the directory of a run that wrote them")
-    return files
 
 
 def read_records(path: Path | str) -> Iterator[tuple[int, dict[str, Any]]]:

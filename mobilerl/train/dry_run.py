@@ -26,8 +26,8 @@ from mobilerl.train.checkpoint import latest
 from mobilerl.train.cost import disk_total, memory_total, training_cost
 from mobilerl.train.cost_parts import MB, Item
 from mobilerl.train.model_shape import ModelShape
+from mobilerl.train.stored import check_stored
 from mobilerl.train.warm_up_cost import warm_up_cost
-from mobilerl.trajectory_files import stored_files
 
 SERIAL = re.compile(r"[\w.\-]+(:\d{1,5})?|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
@@ -129,8 +129,9 @@ def _check_offline(recipe: Recipe, run_dir: Path) -> None:
     """Of a run that has a checkpoint they are not needed any more."""
     if not recipe.offline.trajectories or latest(run_dir) is not None:
         return
+    vocabulary = ModelShape.of_checkpoint(Path(recipe.model)).vocabulary if recipe.model else None
     try:
-        stored_files(Path(recipe.offline.trajectories))
+        check_stored(Path(recipe.offline.trajectories), vocabulary)
     except ValueError as error:
         raise ConfigError(f"offline.trajectories: {error}") from None
 

@@ -33,8 +33,8 @@ from mobilerl.train.run_log import RunLog
 from mobilerl.train.source import GroupSource
 from mobilerl.train.spending import Spending, gpus_of
 from mobilerl.train.state import RunState
+from mobilerl.train.stored import stored_trajectories
 from mobilerl.train.tasks import TaskSampler, open_suite
-from mobilerl.trajectory_files import stored_trajectories
 
 T = TypeVar("T")
 

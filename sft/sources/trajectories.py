@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.base import Invalid, Task
-from envs.phone.tasks import suite
+from mobilerl.held_out import is_held_out
 from mobilerl.records import Status, Step
 from mobilerl.screen_files import ScreenFolder
 from mobilerl.trajectory_files import read_records, trajectory_from_dict
@@ -57,20 +57,18 @@ def _episode(record: Mapping[str, Any], screens: Path, wanted: Wanted) -> Demons
         raise Reject("the device failed")
     if not trajectory.task.instruction.strip():
         raise Reject("goal is empty")
-    if not wanted(trajectory.task.id, phone_split(trajectory.task)):
+    if not wanted(trajectory.task.id, task_split(trajectory.task)):
         return None
     return Demonstration(trajectory.task, tuple(_step(step) for step in trajectory.steps))
 
 
-def phone_split(task: Task) -> str:
-    """The split of a task of the embedded phone, which defines it itself; "" for other suites."""
-    if task.suite != suite.SUITE:
-        return ""
+def task_split(task: Task) -> str:
+    """The split that a task's suite defines; "" for suites that reserve nothing."""
     try:
-        reserved = suite.template(task.template).split == "test" or suite.held_out(task.template, dict(task.params))
+        held_out = is_held_out(task)
     except (KeyError, ValueError):
         raise Reject("task of an unknown template") from None
-    return "test" if reserved or task.seed >= suite.HELD_OUT_SEEDS else "train"
+    return "" if held_out is None else "test" if held_out else "train"
 
 
 def _step(step: Step) -> RecordedStep:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
 from made_groups import make_group, make_trajectory
 
+from envs.androidworld import tasks as androidworld
 from envs.base import Task
+from envs.phone.tasks import suite
 from mobilerl.algorithms.replay import CircularReplay
 from mobilerl.config import AlgorithmSection, ConfigError, CreditSection, LossSection, TrainSection, load_recipe
 from mobilerl.engines.base import MicroBatch
@@ -17,7 +20,8 @@ from mobilerl.train.credit import assign_credit
 from mobilerl.train.dry_run import check
 from mobilerl.train.learner import Learner
 from mobilerl.train.objectives import make_objective
-from mobilerl.trajectory_files import save_trajectories, stored_trajectories
+from mobilerl.train.stored import check_stored, stored_trajectories
+from mobilerl.trajectory_files import save_trajectories
 
 SETTINGS = AlgorithmSection(credit=CreditSection(type="success"), loss=LossSection(type="imitation"))
 
@@ -88,6 +92,37 @@ def test_a_wrong_path_to_stored_trajectories_is_told_before_anything_starts(tmp_
     (tmp_path / "elsewhere").mkdir()
     save_trajectories(wrong, 1, [])
     check(recipe, tmp_path / "another")
+
+
+@pytest.mark.parametrize(
+    ("task", "change", "said"),
+    [
+        (suite.test_tasks(1)[0], {}, "is held out for testing: name a run that was trained, not an evaluation"),
+        (suite.make_task("MapsNoteDistance", 3), {}, "MapsNoteDistance/3 is held out for testing"),
+        (androidworld.make_task("MarkorCreateNote", 0, "Make a note", 30, 1), {}, "MarkorCreateNote/30/0 is held out"),
+        (suite.train_tasks(1)[0], {"token_ids": ()}, "step 0 has no tokens to learn from: it was played by a script"),
+        (suite.train_tasks(1)[0], {"token_ids": (3, 64)}, "step 0 has tokens that the model of 64 does not have"),
+        (suite.train_tasks(1)[0], {"prompt_ids": (64,)}, "step 0 has tokens that the model of 64 does not have"),
+        (Task("sim/Gone/1", "Gone", "do it", {}, 1, 9, "sim"), {}, "sim/Gone/1 is of an unknown template"),
+    ],
+)
+def test_stored_trajectories_that_must_not_be_learned_from_are_told_by_line(task, change, said, tmp_path):
+    good = make_trajectory("good", 1.0, 1, suite.train_tasks(1)[0])
+    bad = make_trajectory("bad", 1.0, 1, task)
+    step = replace(bad.steps[0], completion=replace(bad.steps[0].completion, **change))
+    path = save_trajectories(tmp_path, 1, [good, replace(bad, status=Status.INFRA_ERROR), good])
+    check_stored(tmp_path, 64)
+    save_trajectories(tmp_path, 1, [good, replace(bad, steps=(step,))])
+    with pytest.raises(ValueError, match=f"^{path}, line 2: .*{said}"):
+        check_stored(tmp_path, 64)
+
+
+def test_held_out_episodes_are_refused_before_a_run_begins(tmp_path):
+    save_trajectories(tmp_path, 0, [make_trajectory("a", 1.0, 1, suite.test_tasks(1)[0])])
+    flags = ["--offline.trajectories", str(tmp_path), "--train.updates", "5", "--algorithm.replay.type", "circular"]
+    recipe = load_recipe(None, [*flags, "--algorithm.replay.gamma", "1"])
+    with pytest.raises(ConfigError, match=r"^offline.trajectories: .*iter-000000.jsonl, line 1: .* is held out"):
+        check(recipe, tmp_path / "run")
 
 
 @pytest.mark.parametrize(
