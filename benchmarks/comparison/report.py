@@ -56,7 +56,9 @@ def gather(run_dir: Path, plan: Plan, chosen: Sequence[Variant], seeds: Sequence
            command: str) -> Comparison:  # fmt: skip
     """Reads all runs. Raises ValueError when evaluations are of different tasks or the warm-up has none."""
     warm_up = read_results(run_dir / WARM_UP / RESULTS)
-    runs = {v.name: [read_run(run_dir, v.name, s, None if v.offline else budget) for s in seeds] for v in chosen}
+    weights = warm_up["protocol"]["weights_sha256"]
+    runs = {v.name: [read_run(run_dir, v.name, s, None if v.offline else budget, weights) for s in seeds]
+            for v in chosen}  # fmt: skip
     evaluations = {f"{name}, seed {r.seed}": r.results for name, rs in runs.items() for r in rs if not r.fault}
     check_alike({WARM_UP: warm_up, **evaluations})
     curves = {v.name: learning_curve(runs[v.name], budget) for v in chosen}

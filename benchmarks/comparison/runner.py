@@ -17,6 +17,7 @@ from pathlib import Path
 from benchmarks.comparison.report import WARM_UP
 from benchmarks.comparison.runs import METRICS, RESULTS, Job, read_points, run_folder
 from benchmarks.comparison.variants import Plan, Variant
+from mobilerl.eval.policies import weights_digest
 
 PRINT_OUT = "print-out.txt"
 PATIENCE_S = 60.0
@@ -38,6 +39,8 @@ class Runner:
     _children: set[subprocess.Popen[bytes]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stopped: bool = False
+    _digest: str = ""
+    """Of the warm-up's weights, once they have been evaluated."""
 
     def run(self, chosen: Sequence[Variant], seeds: Sequence[int], jobs: int) -> list[str]:
         """Returns a line for each run that failed; the others go on. All variants of a seed come before the next seed.
@@ -47,6 +50,7 @@ class Runner:
         pool = ThreadPoolExecutor(jobs)
         try:
             self.evaluate(self.sft_dir / "final", self.run_dir / WARM_UP)
+            self._digest = weights_digest(self.sft_dir / "final")
             futures = [pool.submit(self._job, variant, seed) for seed in seeds for variant in chosen]
             return [line for future in futures if (line := future.result())]
         finally:
@@ -66,12 +70,15 @@ class Runner:
         """Nothing is done for a run that came to its end with the same arguments before, unless steps are missing."""
         words = self.plan.words(variant, seed, self.steps, self.flags)
         before = Job.read(folder)
+        if before and before.warm_up != self._digest:
+            raise RuntimeError(f"has begun from another warm-up than {self.sft_dir}: choose another RUN_DIR, or remove "
+                               f"{folder}")  # fmt: skip
         if before and before.finished and before.words == words and (variant.offline or self._spent(folder)):
             return
         folder.mkdir(parents=True, exist_ok=True)
         # In one piece: runs side by side begin at the same moment.
         print(f"== {variant.title}, seed {seed}: {folder / PRINT_OUT}\n", end="", flush=True)
-        job = Job(words, before.wall_s if before else 0.0)
+        job = Job(words, self._digest, before.wall_s if before else 0.0)
         job.write(folder)
         began = time.monotonic()
         try:

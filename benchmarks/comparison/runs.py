@@ -33,11 +33,15 @@ def run_folder(run_dir: Path, variant: str, seed: int) -> Path:
 
 @dataclass(slots=True)
 class Job:
-    """The file job.json: the script's arguments, its seconds over all calls, and whether it has succeeded."""
+    """The file job.json: the script's arguments, the weights it began with, and how far it has come."""
 
     words: list[str]
+    warm_up: str
+    """`weights_digest` of the policy that the run starts from."""
     wall_s: float = 0.0
+    """Seconds over all calls."""
     finished: bool = False
+    """Whether the script has succeeded."""
 
     @classmethod
     def read(cls, folder: Path) -> Job | None:
@@ -82,14 +86,15 @@ class Run:
         return self.points[-1].steps if self.points else None
 
 
-def read_run(run_dir: Path, variant: str, seed: int, budget: int | None) -> Run:
-    """`budget`: environment steps; None for a variant that trains offline. Raises ValueError for a damaged file."""
+def read_run(run_dir: Path, variant: str, seed: int, budget: int | None, warm_up: str) -> Run:
+    """`budget`: environment steps; None for a variant that trains offline. `warm_up`: `weights_digest` of what all runs
+    start from. Raises ValueError for a damaged file."""
     folder = run_folder(run_dir, variant, seed)
     points = read_points(folder / METRICS)
     results = read_results(folder / RESULTS) if (folder / RESULTS).is_file() else None
     job = Job.read(folder)
     wall_s = points[-1].seconds if points else job.wall_s if job else None
-    return Run(seed, points, results, wall_s, _training_fault(job, points, budget))
+    return Run(seed, points, results, wall_s, _training_fault(job, points, budget, warm_up))
 
 
 def read_points(path: Path) -> tuple[Point, ...]:
@@ -108,10 +113,12 @@ def read_points(path: Path) -> tuple[Point, ...]:
     return tuple(points)
 
 
-def _training_fault(job: Job | None, points: Sequence[Point], budget: int | None) -> str:
+def _training_fault(job: Job | None, points: Sequence[Point], budget: int | None, warm_up: str) -> str:
     """A run stops with the iteration in which it reaches its budget: a little above it is as it must be."""
     if job is None:
         return "was not run"
+    if job.warm_up != warm_up:
+        return "began from another warm-up"
     if not job.finished:
         return f"did not come to its end{f' ({points[-1].steps:,} environment steps)' if points else ''}"
     if budget is None:

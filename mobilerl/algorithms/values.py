@@ -73,8 +73,9 @@ class InstructionValue(ValueHead):
 class StepValue(ValueHead):
     """V(s, c) of a state for an instruction (DigiRL eq. 4.6, DistRL): `forward(state, instruction)`.
 
-    `state` is (R, state_size): the last two screens' features side by side, of which the first screen of an episode
-    stands for both. The same head is DistRL's trajectory value, given the last state.
+    `state` is (R, state_size): the features of the last two screens, of which the first screen of an episode stands for
+    both, and of the prompt's text, side by side. The same head is DistRL's trajectory value, given the last state. The
+    paper's knows the last action as well, V_traj(s_H, a_H), which is left out here.
     """
 
     def __init__(self, state_size: int, text_size: int, hidden: int = 256) -> None:

@@ -176,6 +176,9 @@ class AlgorithmSection(Section):
         wanted = {"digirl": "imitation", "distrl": "aride"}.get(critic)
         if wanted and self.loss.type != wanted:
             raise ValueError(f'algorithm.critic.type = "{critic}" needs algorithm.loss.type = "{wanted}"')
+        if self.loss.type == "imitation" and self.credit.type == "group_relative":
+            raise ValueError('algorithm.loss.type = "imitation" weighs rows, and group-relative advantages can be '
+                             'negative: set algorithm.credit.type to "success" or "values"')  # fmt: skip
         if not any(self.replay.priority_weights):
             raise ValueError("algorithm.replay.priority_weights must not all be 0")
         return self

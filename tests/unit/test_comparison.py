@@ -56,6 +56,8 @@ title = "Parts"
 members = ["full", "no-x"]
 """
 BUDGET = 100
+WARM = "0123"
+"""Digest of the warm-up's weights."""
 
 
 @pytest.fixture
@@ -75,11 +77,12 @@ def evaluation(successes: Mapping[str, int], steps: int = 4, popup_rate: float =
         for name, n in successes.items()
         for i in range(2)
     ]
-    return build_results("sim", {"split": "test", "popup_rate": popup_rate}, episodes)
+    protocol = {"split": "test", "popup_rate": popup_rate, "weights_sha256": WARM}
+    return build_results("sim", protocol, episodes)
 
 
 def leave(run_dir: Path, variant: str, seed: int, rows: Sequence[tuple[int, int, float]] = (), finished: bool = True,
-          results: dict | None = None, wall_s: float = 60.0) -> None:  # fmt: skip
+          results: dict | None = None, wall_s: float = 60.0, warm_up: str = WARM) -> None:  # fmt: skip
     """A run's folder; `rows`: environment steps so far, episodes of the iteration, success rate among them."""
     folder = run_folder(run_dir, variant, seed)
     (folder / "eval" / "sim").mkdir(parents=True)
@@ -89,7 +92,7 @@ def leave(run_dir: Path, variant: str, seed: int, rows: Sequence[tuple[int, int,
         for i, row in enumerate(rows, start=1)
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    Job(["--flag"], wall_s, finished).write(folder)
+    Job(["--flag"], warm_up, wall_s, finished).write(folder)
     if results:
         write_results(folder / "eval" / "sim" / "results.json", results)
 
@@ -271,7 +274,7 @@ def test_what_died_or_was_not_evaluated_is_left_out_and_said(compared):
 )
 def test_runs_of_another_budget_do_not_count(rows, budget, says, tmp_path):
     leave(tmp_path, "full", 0, rows, results=evaluation({"a": 1}))
-    assert read_run(tmp_path, "full", 0, budget).fault == says
+    assert read_run(tmp_path, "full", 0, budget, WARM).fault == says
 
 
 def test_iterations_without_steps_are_no_points(tmp_path):
@@ -279,7 +282,7 @@ def test_iterations_without_steps_are_no_points(tmp_path):
     leave(tmp_path, "full", 0, PLAYED)
     path = run_folder(tmp_path, "full", 0) / "metrics.jsonl"
     path.write_text('{"iteration":0,"replay/size":3}\n' + path.read_text())
-    assert [p.steps for p in read_run(tmp_path, "full", 0, BUDGET).points] == [40, 80, 120]
+    assert [p.steps for p in read_run(tmp_path, "full", 0, BUDGET, WARM).points] == [40, 80, 120]
 
 
 def test_evaluations_of_other_tasks_are_refused(compared, tmp_path):
@@ -328,7 +331,7 @@ def test_a_curve_shares_an_iteration_among_the_parts_it_covers(tmp_path):
     leave(tmp_path, "full", 0, PLAYED)
     leave(tmp_path, "full", 1, [(60, 10, 0.5), (100, 10, 1.0)])
     leave(tmp_path, "full", 2, [(40, 10, 0.0)], finished=False)
-    curve = learning_curve([read_run(tmp_path, "full", seed, BUDGET) for seed in range(3)], BUDGET)
+    curve = learning_curve([read_run(tmp_path, "full", seed, BUDGET, WARM) for seed in range(3)], BUDGET)
     # Two parts, since the shortest run has two iterations. Seed 0 to step 50: 10 + 10/4 episodes, half succeed; from
     # there 7.5 at 0.5 and 10 at 0.75. Seed 1: 8.33 at 0.5, then 1.67 at 0.5 and 10 at 1. The dead run is not there.
     seeds = np.array([[0.5, (3.75 + 7.5) / 17.5], [0.5, (5 / 6 + 10) / (10 + 5 / 3)]])
@@ -389,6 +392,19 @@ def test_called_again_only_what_is_missing_is_trained(runner, tmp_path):
     assert only.endswith("--x false")
     Runner(made.plan, made.run_dir, made.sft_dir, 110).run(chosen[:1], [0], jobs=1)
     assert "--train.max_env_steps 110" in calls.read_text(), "a larger budget goes on with the run"
+
+
+def test_a_run_is_not_taken_for_one_of_another_warm_up(runner, tmp_path):
+    made, chosen, _, calls = runner
+    made.run(chosen[:1], [0], jobs=1)
+    calls.unlink()
+    other = tmp_path / "other" / "final"
+    other.mkdir(parents=True)
+    (other / "model.safetensors").write_bytes(b"weights")
+    (failed,) = Runner(made.plan, made.run_dir, other.parent, BUDGET).run(chosen[:1], [0], jobs=1)
+    assert "begun from another warm-up" in failed and "choose another RUN_DIR" in failed and not calls.exists()
+    leave(tmp_path, "full", 1, PLAYED, results=evaluation({"a": 1}), warm_up="4567")
+    assert read_run(tmp_path, "full", 1, BUDGET, WARM).fault == "began from another warm-up"
 
 
 def stop_when_begun(plan, runs: Path, pid_file: Path, evaluate: str = "None", patience_s: float = 60.0) -> None:

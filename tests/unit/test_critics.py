@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
@@ -11,13 +14,17 @@ from made_groups import make_task, make_trajectory
 
 from envs.base import Invalid
 from mobilerl.algorithms.replay import CircularReplay, PrioritizedReplay
-from mobilerl.config import CriticSection, DigirlSection, DistrlSection
-from mobilerl.train.critics.digirl import DigirlCritic
+from mobilerl.config import CriticSection, DigirlSection, DistrlSection, load_recipe
+from mobilerl.engines import features as frozen
+from mobilerl.train.critics import digirl as digirl_module
+from mobilerl.train.critics import make_critic
+from mobilerl.train.critics.digirl import DigirlCritic, _step_advantage
 from mobilerl.train.critics.distrl import DistrlCritic
 from mobilerl.train.critics.features import Encoder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CRITIC = CriticSection(hidden=32, updates=150, offline_updates=150, batch=64, grad_clip=1.0)
+RECIPES = Path(__file__).parents[2] / "recipes"
 EASY, HARD = (replace(make_task(name), instruction=name, max_steps=6) for name in ("easy", "hard"))
 
 
@@ -108,6 +115,22 @@ def test_a_step_that_leads_nowhere_better_is_filtered_out():
     assert (first, second, last) == (0.0, 1.0, 1.0)
 
 
+def test_step_advantages_are_those_worked_by_hand():
+    """Eq. 4.3 with lambda 0.5 and values .2, .4, .8: w = .25, .5, 1 for a success, 0 for a failure."""
+    values = torch.tensor([0.2, 0.4, 0.8])
+    solved, failed = (_step_advantage(make_trajectory("a", reward, 3), values, 0.5).tolist() for reward in (1.0, 0.0))
+    assert solved == pytest.approx([0.25 + 0.75 * 0.2, 0.5 + 0.5 * 0.4, 1.0])
+    assert failed == pytest.approx([0.2, 0.4, -0.8])
+
+
+def test_a_step_is_kept_by_the_budget_of_its_task_not_by_the_steps_played(monkeypatch):
+    """0.2 is more than 1/6 of the budget's six steps, and less than 1/3 of the three that were played."""
+    monkeypatch.setattr(digirl_module, "_step_advantage", lambda trajectory, value, lam: torch.full_like(value, 0.2))
+    replay = filled()
+    assert digirl(top_p=1.0).judge(replay, random.Random(0))["critic/kept"] == 0.5
+    assert all(set(weights(replay)[t.id]) == {float(t.success)} for t in replay.trajectories)
+
+
 def test_soft_weights_rank_all_rows():
     replay = filled()
     digirl(filter="soft", beta=0.5).judge(replay, random.Random(0))
@@ -168,6 +191,34 @@ def test_priorities_are_those_of_the_newest_policy():
     assert list(by_ratio.priorities().values()) == pytest.approx([0.36788] * 60, abs=1e-4)
 
 
+@pytest.mark.parametrize("reward", ["mc", "td"])
+def test_advantages_and_priorities_equal_a_loop_over_steps(reward):
+    """Three episodes of one repeated action under a policy that gives each action 0.6 nats less than it had."""
+    made = [played(name, EASY, final, looks) for name, final, looks in
+            (("a", 1.0, [1, 5, 9]), ("b", 0.0, [1, 0, 0, 2]), ("c", 1.0, [3, 9]))]  # fmt: skip
+    replay = PrioritizedReplay(100, 0.5, (1.0, 0.5, 0.5))
+    replay.insert(made, [0.0] * 3, 1)
+    critic = distrl(shift=-0.6, gamma=0.9, reward=reward, trajectory_top_p=1.0, per_repeat=0.1, repeat_cap=0.15)
+    critic.judge(replay, random.Random(0))
+    values = [v.tolist() for v in critic._values(critic._encoder(made))]
+    deltas, entropies = [], []
+    for t, v in zip(made, values, strict=True):
+        steps = len(v)
+        returns = [0.9 ** (steps - 1 - i) * t.reward for i in range(steps)]
+        own = [0.0] * (steps - 1) + [t.reward]
+        penalty = [-min(0.1 * i, 0.15) for i in range(steps)]
+        ahead = [0.9 * v[i + 1] - v[i] if i + 1 < steps else -v[i] for i in range(steps)]
+        shaped = returns if reward == "mc" else own
+        expected = [shaped[i] + penalty[i] + ahead[i] for i in range(steps)]
+        assert weights(replay)[t.id] == pytest.approx(expected, abs=1e-5)
+        deltas.append([abs(own[i] + ahead[i]) for i in range(steps)])
+        entropies.append([0.5 + 0.25 + i + 0.6 for i in range(steps)])  # as made_groups has log-probabilities
+    most_delta, most_entropy = (max(max(rows) for rows in of) for of in (deltas, entropies))
+    expected = [fmean(d) / most_delta + 0.5 * math.exp(-0.6) + 0.5 * fmean(e) / most_entropy
+                for d, e in zip(deltas, entropies, strict=True)]  # fmt: skip
+    assert list(replay.priorities().values()) == pytest.approx(expected, abs=1e-4)
+
+
 def test_retrace_discounts_what_an_older_policy_did():
     """With ratio 1 and lambda 1 targets are discounted returns; of what the policy turned from, one-step estimates."""
     learned = {}
@@ -203,6 +254,40 @@ def test_a_restored_critic_goes_on_bit_for_bit(make, tmp_path):
     again.load_state_dict(torch.load(tmp_path / "critic.pt", weights_only=True))
     assert again.judge(second, rng) == expected
     assert weights(first) == weights(second)
+
+
+def test_a_state_is_the_screen_before_this_screen_and_the_prompt():
+    encoder = Encoder(MadeUp())
+    made = [played("a", EASY, 1.0, [1, 5, 9]), played("b", HARD, 0.0, [3, 7])]
+    seen = encoder(made)
+    scale = encoder.state_dict()["scale"]
+    features = seen.states * scale["state_std"] + scale["state_mean"]
+    size = MadeUp.size
+    before, now, prompt = (features[:, i * size].tolist() for i in range(3))
+    assert before == pytest.approx([0.1, 0.1, 0.5, 0.3, 0.3], abs=1e-6)
+    assert now == pytest.approx([0.1, 0.5, 0.9, 0.3, 0.7], abs=1e-6)
+    assert prompt == pytest.approx([3.0] * 5) and (seen.lengths, seen.last_rows.tolist()) == ((3, 2), [2, 4])
+    assert seen.row_instructions.tolist() == [seen.instructions[0].tolist()] * 3 + [seen.instructions[1].tolist()] * 2
+
+
+def test_what_the_first_trajectories_share_is_not_blown_up_in_later_ones():
+    encoder = Encoder(MadeUp())
+    encoder([played(f"a{i}", EASY, 1.0, [1, 5, 9]) for i in range(5)])  # one instruction alone
+    assert encoder.instructions(["easy", "hard"]).abs().max() < 5
+
+
+def test_heads_follow_the_seed_alone(monkeypatch):
+    monkeypatch.setattr(frozen, "FrozenFeatures", lambda *_: MadeUp())
+
+    def heads(seed: int, drawn: int) -> list[float]:
+        torch.manual_seed(drawn)
+        recipe = load_recipe(RECIPES / "digirl.toml", ["--train.seed", str(seed), "--model", "m"])
+        before = torch.get_rng_state()
+        state = make_critic(recipe, engine=None).state_dict()["step"]["head"]
+        assert torch.equal(torch.get_rng_state(), before), "the engine's draws stay what they were"
+        return [x for tensor in state.values() for x in tensor.flatten().tolist()]
+
+    assert heads(1, drawn=0) == heads(1, drawn=5) != heads(2, drawn=0)
 
 
 def test_features_of_no_steps_are_refused():

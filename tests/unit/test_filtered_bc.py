@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from mobilerl.train.objectives import make_objective
 from mobilerl.train.stored import check_stored, stored_trajectories
 from mobilerl.trajectory_files import save_trajectories
 
+RECIPES = Path(__file__).parents[2] / "recipes"
 SETTINGS = AlgorithmSection(credit=CreditSection(type="success"), loss=LossSection(type="imitation"))
 
 
@@ -131,8 +133,14 @@ def test_held_out_episodes_are_refused_before_a_run_begins(tmp_path):
         (["--train.updates", "5"], "its gamma = 1"),
         (["--algorithm.replay.gamma", "1"], "set train.updates as well"),
         (["--offline.trajectories", "runs/x"], "set train.updates"),
+        (["--algorithm.loss.type", "imitation"], 'set algorithm.credit.type to "success" or "values"'),
+        (
+            ["--config", "digirl", "--train.updates", "0", "--algorithm.replay.gamma", "0.5"],
+            "judges what the replay holds, and train.updates draws from it: set it",
+        ),
     ],
 )
 def test_settings_that_cannot_go_together_are_refused(flags, cure):
+    config = RECIPES / f"{flags[1]}.toml" if flags[0] == "--config" else None
     with pytest.raises(ConfigError, match=cure):
-        load_recipe(None, flags)
+        load_recipe(config, flags[2:] if config else flags)

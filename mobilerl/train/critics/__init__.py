@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
 from mobilerl.config import Recipe
 from mobilerl.engines.base import Engine
 from mobilerl.train.critics.base import Critic
@@ -22,6 +24,8 @@ def make_critic(recipe: Recipe, engine: Engine) -> Critic | None:
     from mobilerl.engines.features import FrozenFeatures, features_device
 
     encoder = Encoder(FrozenFeatures(Path(recipe.model), recipe.engine.max_pixels, features_device(recipe.engine.type)))
-    if settings.critic.type == "digirl":
-        return DigirlCritic(encoder, settings.critic, settings.digirl)
-    return DistrlCritic(encoder, settings.critic, settings.distrl, engine)
+    with torch.random.fork_rng(devices=[]):  # the same heads with every engine, and no draw of the engine's is spent
+        torch.manual_seed(recipe.train.seed)
+        if settings.critic.type == "digirl":
+            return DigirlCritic(encoder, settings.critic, settings.digirl)
+        return DistrlCritic(encoder, settings.critic, settings.distrl, engine)

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from mobilerl.records import Trajectory
 
-MIN_SCALE = 1e-6
+STILL = 1e-3
+"""A dimension that spreads by less, of features whose root mean square is 1, tells nothing apart, and is not scaled up:
+what the first trajectories share, others need not."""
 
 
 class Features(Protocol):
@@ -93,5 +95,5 @@ class Encoder:
 
 
 def _spread(name: str, vectors: Tensor) -> dict[str, Tensor]:
-    spread = vectors.std(0, correction=0).clamp(min=MIN_SCALE)
-    return {f"{name}_mean": vectors.mean(0), f"{name}_std": spread}
+    spread = vectors.std(0, correction=0)
+    return {f"{name}_mean": vectors.mean(0), f"{name}_std": torch.where(spread < STILL, 1.0, spread)}
