@@ -24,9 +24,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from envs.base import ACTION_TYPES, Action, Observation, Task
 from mobilerl.atomic_files import write_atomic
@@ -35,6 +35,12 @@ from mobilerl.screen_files import ScreenFolder, ScreenStore
 
 SCHEMA = 1
 BLOCK = 65536
+_KINDS: dict[str, Any] = {
+    "str": str, "int": int, "float": int | float, "bool": bool, "Mapping[str, Any]": Mapping,
+    "Mapping[str, float]": Mapping,
+}  # fmt: skip
+"""What the values of a dataclass's fields may be, by the fields' annotations."""
+_T = TypeVar("_T")
 
 
 # --- dicts -------------------------------------------------------------------------------------------------------
@@ -60,20 +66,36 @@ def trajectory_from_dict(record: Mapping[str, Any], screens: ScreenStore) -> Tra
     try:
         if record["schema"] != SCHEMA:
             raise ValueError(f"schema {record['schema']!r}; this version of mobilerl reads schema {SCHEMA}")
-        return Trajectory(
+        return _checked(Trajectory(
             id=record["id"],
-            task=Task(**record["task"]),
+            task=_checked(Task(**record["task"])),
             steps=tuple(_step_from_dict(step, screens) for step in record["steps"]),
             reward=record["reward"],
             status=Status(record["status"]),
             device_id=record["device_id"],
             error=record["error"],
             wall_s=record["wall_s"],
-        )
+        ))  # fmt: skip
     except KeyError as error:
         raise ValueError(f"field {error} is missing or has an unknown value") from error
     except TypeError as error:
         raise ValueError(f"a field has the wrong form: {error}") from error
+
+
+def _checked(made: _T) -> _T:
+    """`made`, whose fields came from JSON. Raises ValueError for one of another type than it is declared to have."""
+    for field in fields(made):
+        value, kind = getattr(made, field.name), _KINDS.get(field.type)
+        if kind and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
+            raise ValueError(f"field {field.name!r} of {type(made).__name__} is {value!r:.60}; it must be {field.type}")
+    return made
+
+
+def _numbers(record: Mapping[str, Any], name: str, *kinds: type) -> tuple[Any, ...]:
+    values = record[name]
+    if not isinstance(values, list | tuple) or not set(map(type, values)) <= set(kinds):
+        raise ValueError(f"field {name!r} is {values!r:.60}; it must be a list of numbers")
+    return tuple(values)
 
 
 def _fields(frozen: Any) -> dict[str, Any]:
@@ -97,28 +119,30 @@ def _step_to_dict(step: Step, screens: ScreenStore) -> dict[str, Any]:
 
 def _step_from_dict(record: Mapping[str, Any], screens: ScreenStore) -> Step:
     def screen(digest: str) -> bytes:
+        if not isinstance(digest, str):
+            raise ValueError(f"{digest!r:.60} is not the name of a screen")
         return screens.get(digest) if digest else b""
 
     observation, completion = record["observation"], record["completion"]
-    return Step(
-        observation=Observation(**{**observation, "screenshot": screen(observation["screenshot"])}),
-        completion=Completion(
-            prompt_ids=tuple(completion["prompt_ids"]),
-            token_ids=tuple(completion["token_ids"]),
-            logprobs=tuple(completion["logprobs"]),
+    return _checked(Step(
+        observation=_checked(Observation(**{**observation, "screenshot": screen(observation["screenshot"])})),
+        completion=_checked(Completion(
+            prompt_ids=_numbers(completion, "prompt_ids", int),
+            token_ids=_numbers(completion, "token_ids", int),
+            logprobs=_numbers(completion, "logprobs", int, float),
             version=completion["version"],
             text=completion["text"],
-        ),
+        )),
         images=tuple(screen(digest) for digest in record["images"]),
         thought=record["thought"],
         action=_action_from_dict(record["action"]),
         timings=record["timings"],
         note=record.get("note", ""),
-    )
+    ))  # fmt: skip
 
 
 def _action_from_dict(record: Mapping[str, Any]) -> Action:
-    return ACTION_TYPES[record["kind"]](**record)
+    return _checked(ACTION_TYPES[record["kind"]](**record))
 
 
 # --- files -------------------------------------------------------------------------------------------------------
@@ -177,7 +201,7 @@ def read_records(path: Path | str) -> Iterator[tuple[int, dict[str, Any]]]:
     with open(path, "rb") as f:
         for number, line in enumerate(f, start=1):
             try:
-                record = json.loads(line)
+                record = json.loads(line, parse_constant=_refused)
             except (ValueError, RecursionError) as error:  # what is not UTF-8 is a ValueError, too
                 raise ValueError(f"{path}, line {number}: not a JSON object: {error}") from error
             if not isinstance(record, dict) or record.get("schema") != SCHEMA:
@@ -186,6 +210,10 @@ def read_records(path: Path | str) -> Iterator[tuple[int, dict[str, Any]]]:
                     f"{path}, line {number}: schema {found!r}; this version of mobilerl reads schema {SCHEMA}"
                 )
             yield number, record
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _line(record: dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ from sft.placement import check, deepspeed_file
 from sft.rank import Job
 from sft.reasoning import PolicyProposer, Proposer, Reasoned, ThoughtWriter, bootstrap
 from sft.reporting import Report
-from sft.samples import ExpertStep, Sample, encode
+from sft.samples import ExpertStep, Sample, encode, encode_all
 from sft.trainer import Spread, save_model, train, trainable_model
 
 STAGES = (1, 2)
@@ -50,6 +50,14 @@ class WarmUp:
 
     # --- stages ----------------------------------------------------------------------------------------------
 
+    def _made(self, name: str) -> Path | None:
+        """A stage's checkpoint if it is there: asked before its samples are made, which may take hours and money."""
+        out = self.run_dir / name
+        if not out.is_dir():
+            return None
+        self.say(f"{name}: already there")
+        return out
+
     def read(self, base: Path) -> Path:
         """Reading lessons, for a model that starts from nothing."""
         settings = self.recipe.sft
@@ -57,6 +65,9 @@ class WarmUp:
             return base
         codec = Codec.load(base)
         for name, make, count in (("recitals", recitals, settings.recitals), ("lessons", lessons, settings.lessons)):
+            if made := self._made(name):
+                base = made
+                continue
             samples = make(self.data.words, codec, count, random.Random(f"{settings.seed}/{name}"))
             base = self._train(name, base, codec, samples, 1.0, settings.lesson_batch, settings.lesson_rate)
         return base
@@ -71,17 +82,24 @@ class WarmUp:
 
     def stage1(self, steps: Sequence[ExpertStep], base: Path) -> Path:
         """Reasoning-free: the expert's action without a thought, and single-step instructions."""
+        if made := self._made("stage1"):
+            return made
         settings = self.recipe.sft
         extra = single_steps(steps, settings.single_steps, random.Random(settings.seed))
         codec = Codec.load(base, self.recipe.engine.max_pixels)
-        samples = [encode(s, self.context, codec) for s in chain(steps, extra, self.data.recorded())]
+        samples = encode_all(chain(steps, extra, self.data.recorded()), self.context, codec)
         return self._train("stage1", base, codec, self._refreshed("stage1", codec, samples), settings.stage1_epochs)
 
     def stage2(self, steps: Sequence[ExpertStep], base: Path) -> Path:
         """Reasoning: rounds of proposals, of which those that lead to the expert's action are learned."""
         settings = self.recipe.sft
-        rng = random.Random(f"{settings.seed}/reasoning")
         for number in range(1, settings.stage2_rounds + 1):
+            name = f"stage2-round{number}"
+            if made := self._made(name):
+                base = made
+                continue
+            # By round: the same whether earlier ones are already there or not.
+            rng = random.Random(f"{settings.seed}/reasoning/{number}")
             kept, share = bootstrap(steps, self._proposer(number, base), settings.candidates, rng)
             self.say(f"round {number}: thoughts kept for {share:.0%} of {len(steps)} steps")
             kept += self._written(steps, kept)
@@ -89,7 +107,6 @@ class WarmUp:
                 raise ConfigError(f"stage 2, round {number}: no proposal was the expert's action; train stage 1 longer")
             codec = Codec.load(base, self.recipe.engine.max_pixels)
             samples = [encode(r.step, self.context, codec, r.thought) for r in kept]
-            name = f"stage2-round{number}"
             base = self._train(name, base, codec, self._refreshed(name, codec, samples), settings.stage2_epochs)
         return base
 
@@ -118,11 +135,9 @@ class WarmUp:
 
     def _train(self, name: str, base: Path, codec: Codec, samples: Sequence[Sample], epochs: float,
                batch_size: int | None = None, learning_rate: float | None = None) -> Path:  # fmt: skip
-        out = self.run_dir / name
-        if out.is_dir():
-            self.say(f"{name}: already there")
-            return out
-        settings = self.recipe.sft
+        if made := self._made(name):
+            return made
+        out, settings = self.run_dir / name, self.recipe.sft
         ranks = f", {settings.nodes * settings.processes} processes ({settings.deepspeed or 'plain DDP'})"
         self.say(f"{name}: {len(samples)} samples, {epochs:g} epochs{ranks if settings.processes else ''}")
         temporary = self.run_dir / f".{name}.tmp"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from envs.base import Action, Observation, Task
@@ -49,5 +49,11 @@ def encode(step: ExpertStep, context: ContextPolicy, codec: Codec, thought: str 
     return Sample(codec.encode(messages, images), codec.encode_reply(step.reply(context, thought)), tuple(images))
 
 
-def encode_all(steps: Sequence[ExpertStep], context: ContextPolicy, codec: Codec) -> list[Sample]:
-    return [encode(step, context, codec) for step in steps]
+def encode_all(steps: Iterable[ExpertStep], context: ContextPolicy, codec: Codec) -> list[Sample]:
+    """Equal pictures become one object: a stream of recorded steps has a copy of a screen for each prompt with it."""
+    pictures: dict[bytes, bytes] = {}
+    made = []
+    for step in steps:
+        sample = encode(step, context, codec)
+        made.append(replace(sample, images=tuple(pictures.setdefault(png, png) for png in sample.images)))
+    return made

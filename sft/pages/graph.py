@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sft.pages.actions import PageAction
+from envs.device import PNG_END, PNG_SIGNATURE
+from sft.pages.actions import PageAction, same_action
 from sft.pages.identity import Abstraction
 
 FORMAT = "mobilerl page graph 1"
@@ -74,13 +75,16 @@ class PageGraph:
     def target(self, page: str, action: PageAction) -> str | None:
         """Where an action leads, None when it was never tried.
 
-        A text that was not typed while exploring leads where another one in the same field led.
+        A text that was not typed while exploring leads where one that counts as the same led, else where any other one
+        in the same field did.
         """
         known = self.edges[page]
-        if action in known:
-            return known[action]
+        if action in known or action.kind != "input":
+            return known.get(action)
         slot = action.slot
-        return next((t for a, t in known.items() if a.slot == slot), None) if action.kind == "input" else None
+        typed = [a for a in known if a.kind == "input" and a.slot == slot]
+        nearest = next((a for a in typed if same_action(action, a)), typed[0] if typed else None)
+        return None if nearest is None else known[nearest]
 
     def identities(self) -> frozenset[str]:
         return frozenset(page.identity for page in self.pages.values())
@@ -165,12 +169,13 @@ class PageGraph:
             stored = json.loads(file.read_text(encoding="utf-8"))
             if stored.get("format") != FORMAT:
                 raise GraphError(f"{file} is not a page graph: its format is not {FORMAT!r}")
-            return _read(cls(stored["width"], stored["height"], dict(stored["homes"])), stored, folder / SCREENS)
+            width, height = read_size([stored["width"], stored["height"]])
+            return _read(cls(width, height, dict(stored["homes"])), stored, folder / SCREENS)
         except GraphError:
             raise
         except OSError as error:
             raise GraphError(f"a page graph cannot be read: {error}") from None
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
             raise GraphError(f"{file} is damaged: {type(error).__name__}: {error}") from None
 
 
@@ -180,13 +185,32 @@ def _read(graph: PageGraph, stored: Mapping[str, Any], screens: Path) -> PageGra
     for number, p in enumerate(stored["pages"]):
         actions = tuple(PageAction.from_json(a) for a in p["actions"])
         xml = (screens / f"{number}.xml").read_text(encoding="utf-8")
-        png = (screens / f"{number}.png").read_bytes() if p["screenshot"] else b""
+        picture = screens / f"{number}.png"
+        png = picture.read_bytes() if p["screenshot"] else b""
+        if p["screenshot"] and not is_whole(png):
+            raise GraphError(f"{picture} is no whole PNG; copy the graph, or explore it, anew")
+        if not all(isinstance(p[name], str) for name in ("id", "app", "identity", "title")):
+            raise ValueError(f"id, app, identity and title of page {number} must be texts")
         graph.add_page(Page(p["id"], p["app"], p["identity"], p["title"], xml, png, actions))
     for p in stored["pages"]:
         for number, text, target in p["edges"]:
+            if min(number, target) < 0 or not isinstance(text, str):  # below 0 counts from the end
+                raise ValueError(f"an edge of {p['id']!r} has a number below 0, or a text that is none")
             graph.add_edge(p["id"], with_text(graph.pages[p["id"]].actions[number], text), ids[target])
     check_homes(graph)
     return graph
+
+
+def read_size(stored: Any) -> tuple[int, int]:
+    """Width and height of a graph's screens. Raises ValueError for what cannot be those."""
+    if not isinstance(stored, list) or len(stored) != 2 or not all(type(n) is int and n > 0 for n in stored):
+        raise ValueError(f"width and height are {stored!r:.60}; they must be whole numbers above 0")
+    return stored[0], stored[1]
+
+
+def is_whole(png: bytes) -> bool:
+    """Whether a PNG has its beginning and its end."""
+    return png.startswith(PNG_SIGNATURE) and PNG_END in png[-64:]
 
 
 def with_text(action: PageAction, text: str) -> PageAction:

@@ -151,8 +151,18 @@ class Abstraction:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Abstraction:
-        labels, titles = values["labels"], frozenset(tuple(t) for t in values["titles"])
-        return cls(None if labels is None else frozenset(tuple(t) for t in labels), titles)
+        """Raises ValueError for what is no abstraction."""
+        if not isinstance(values, Mapping) or not {"labels", "titles"} <= values.keys():
+            raise ValueError("it must be an object with labels and titles")
+        labels = values["labels"]
+        return cls(None if labels is None else _stored(labels, "labels", 3), _stored(values["titles"], "titles", 2))
+
+
+def _stored(values: Any, name: str, length: int) -> frozenset[Texts]:
+    lists = values if isinstance(values, list) and all(isinstance(v, list | tuple) for v in values) else [None]
+    if not all(v and len(v) == length and all(isinstance(text, str) for text in v) for v in lists):
+        raise ValueError(f"its {name} must be a list of lists of {length} texts")
+    return frozenset(map(tuple, lists))
 
 
 def learn(phones: Sequence[Iterable[Shape]]) -> Abstraction:

@@ -1,4 +1,7 @@
-"""A page graph in the layout of the Mobile3M data set, written and read.
+"""A page graph in the layout of the Mobile3M data set: `export` writes it, `read` reads what `export` wrote.
+
+The published Mobile3M is not read here: it names actions by HTML elements and numbers them for a whole app. As
+demonstrations for the warm-up it is read by `sft.sources.mobile3m`.
 
 One folder per page, named after the actions that lead to it from the app's home (`Notes0_3_1`), with
 
@@ -8,7 +11,8 @@ One folder per page, named after the actions that lead to it from the app's home
 and `all_triple.json` with `data`: [page, number of the action in the action space, page]. Actions are written as
 `click(NAME,[x1,y1][x2,y2])` in pixels. What the layout has no place for stands beside it: `identity` and `title` in a
 page's file; `screen`, `homes`, `pages`, `texts` (what each triple typed) and `abstraction` in `all_triple.json`. Files
-without these are read too: the screen is then 720x1280, and a page without history is its app's home.
+from which other tools took these out are read too: the screen is then 720x1280, and a page without history is its app's
+home.
 """
 
 from __future__ import annotations
@@ -17,23 +21,23 @@ import html
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from envs.base import COORD_MAX
-from envs.device import PNG_END, PNG_SIGNATURE
 from mobilerl.agent.screen import Box, parse_screen
 from sft.pages.actions import KINDS, PageAction
-from sft.pages.graph import GraphError, Page, PageGraph, check_homes, with_text
+from sft.pages.graph import GraphError, Page, PageGraph, check_homes, is_whole, read_size, with_text
 from sft.pages.identity import Abstraction, shape_of
 
 TRIPLES = "all_triple.json"
 SIZE = (720, 1280)
 """Width and height of Mobile3M's screens in pixels."""
 
+_T = TypeVar("_T")
 _NAME = re.compile(r"[^/\\\0.][^/\\\0]*")
-_BOXED = re.compile(r"(\w+)\((?:(.*),)?\s*\[(\d+),(\d+)\]\[(\d+),(\d+)\](?:,\s*(.*))?\)", re.DOTALL)
+_BOXED = re.compile(r"(\w+)\((?:(.*),)?\s*\[(\d{1,6}),(\d{1,6})\]\[(\d{1,6}),(\d{1,6})\](?:,\s*(.*))?\)", re.DOTALL)
 
 
 # --- actions -----------------------------------------------------------------------------------------------------
@@ -140,25 +144,28 @@ def read(folder: Path) -> tuple[PageGraph, Counter[str]]:
     """
     stored = _triples(folder / TRIPLES)
     skipped: Counter[str] = Counter()
-    width, height = stored.get("screen", SIZE)
-    abstraction = Abstraction.from_json(stored["abstraction"]) if "abstraction" in stored else Abstraction()
+    width, height = _value(folder, stored, "screen", read_size, SIZE)
+    abstraction = _value(folder, stored, "abstraction", Abstraction.from_json, Abstraction())
     graph = PageGraph(width, height, abstraction=abstraction)
     homes: dict[str, str] = {}
-    for name in stored.get("pages") or sorted(p.name for p in folder.iterdir() if p.is_dir()):
+    for name in _value(folder, stored, "pages", _texts, []) or sorted(p.name for p in folder.iterdir() if p.is_dir()):
         try:
-            page, start, first = _read_page(graph, folder, str(name))
+            page, start, first = _read_page(graph, folder, name)
             graph.add_page(page)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             skipped[f"page: {_reason(error)}"] += 1
             continue
         if first:
             homes.setdefault(start, page.id)
-    wanted = stored.get("homes", homes)
+    wanted = _value(folder, stored, "homes", _names, homes)
     graph.homes = {app: page for app, page in wanted.items() if page in graph.pages}
     skipped["home: its page is not there"] += len(wanted) - len(graph.homes)
     if not graph.homes:
         raise GraphError(f"{folder} has no home page that can be read ({_told(skipped)})")
-    _read_edges(graph, stored, skipped)
+    texts = _value(folder, stored, "texts", _texts, []) or [""] * len(stored["data"])
+    if len(texts) != len(stored["data"]):
+        raise GraphError(f"{folder / TRIPLES}: there are {len(stored['data'])} triples and {len(texts)} `texts`")
+    _read_edges(graph, stored["data"], texts, skipped)
     lost = graph.unreachable()
     skipped["page: no home leads to it"] += len(lost)
     return (graph.without(lost) if lost else graph), +skipped
@@ -169,11 +176,31 @@ def _triples(file: Path) -> Mapping[str, Any]:
         stored = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise GraphError(f"{file} cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise GraphError(f"{file} is damaged: {error}") from None
     if not isinstance(stored, dict) or not isinstance(stored.get("data"), list):
         raise GraphError(f"{file} has no list `data` of triples")
     return stored
+
+
+def _value(folder: Path, stored: Mapping[str, Any], key: str, reader: Callable[[Any], _T], default: _T) -> _T:
+    """What stands under a key that may be missing. Raises GraphError naming file and key."""
+    try:
+        return reader(stored[key]) if key in stored else default
+    except ValueError as error:
+        raise GraphError(f"{folder / TRIPLES}: `{key}` is damaged: {error}; export the graph anew") from None
+
+
+def _texts(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise ValueError("it must be a list of texts")
+    return value
+
+
+def _names(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise ValueError("it must be an object of texts")
+    return value
 
 
 def _read_page(graph: PageGraph, folder: Path, name: str) -> tuple[Page, str, bool]:
@@ -188,7 +215,7 @@ def _read_page(graph: PageGraph, folder: Path, name: str) -> tuple[Page, str, bo
     shape = shape_of(xml)
     picture = Path(f"{stem}-screen.png")
     png = picture.read_bytes() if picture.exists() else b""
-    if png and not (png.startswith(PNG_SIGNATURE) and PNG_END in png[-64:]):
+    if png and not is_whole(png):
         raise ValueError("its screenshot is no whole PNG")
     actions = tuple(parse_action(a, graph.width, graph.height) for a in about["action_space"])
     start = str(about["start_APP"])
@@ -197,16 +224,13 @@ def _read_page(graph: PageGraph, folder: Path, name: str) -> tuple[Page, str, bo
     return page, start, not about["history_actions"]
 
 
-def _read_edges(graph: PageGraph, stored: Mapping[str, Any], skipped: Counter[str]) -> None:
-    texts = stored.get("texts") or [""] * len(stored["data"])
-    if len(texts) != len(stored["data"]):
-        raise GraphError(f"{TRIPLES}: there are {len(stored['data'])} triples and {len(texts)} texts")
-    for triple, text in zip(stored["data"], texts, strict=True):
+def _read_edges(graph: PageGraph, triples: Sequence[Any], texts: Sequence[str], skipped: Counter[str]) -> None:
+    for triple, text in zip(triples, texts, strict=True):
         try:
             source, number, target = triple
-            if int(number) < 0:
+            if number < 0:
                 raise IndexError
-            graph.add_edge(source, with_text(graph.pages[source].actions[int(number)], text), target)
+            graph.add_edge(source, with_text(graph.pages[source].actions[number], text), target)
         except (GraphError, KeyError):
             skipped["triple: a page is not there"] += 1
         except (ValueError, TypeError, IndexError):

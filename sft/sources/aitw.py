@@ -15,7 +15,7 @@ from typing import Any
 
 from envs.base import Action, Back, Enter, Finish, Home, Swipe, Tap, Type
 from sft.sources.convert import Wanted, attempt, column, relative, text_of, up_to_fault
-from sft.sources.layout import annotations_xml
+from sft.sources.layout import UNREADABLE, annotations_xml
 from sft.sources.pictures import png_of_pixels
 from sft.sources.protos import features
 from sft.sources.report import Counts, Reject
@@ -59,7 +59,7 @@ def read(file: Path, wanted: Wanted, counts: Counts) -> Iterator[Demonstration]:
             if demo := _closed(episode, counts):
                 yield demo
             episode = _Episode(name, wanted(name))
-        episode.add(fields)
+        episode.add(fields, counts)
     if demo := _closed(episode, counts):
         yield demo
 
@@ -87,7 +87,7 @@ class _Episode:
         self.steps: dict[int, RecordedStep | Reject] = {}
         self.fault = ""
 
-    def add(self, fields: Features) -> None:
+    def add(self, fields: Features, counts: Counts) -> None:
         if not self.wanted or self.fault:
             return
         try:
@@ -99,7 +99,7 @@ class _Episode:
             self.fault, self.steps = str(reason), {}
             return
         try:
-            self.steps[number] = convert_step(fields)
+            self.steps[number] = convert_step(fields, counts)
         except Reject as reason:
             self.steps[number] = reason
 
@@ -120,14 +120,14 @@ def _made(step: RecordedStep | Reject) -> RecordedStep:
     return step
 
 
-def convert_step(fields: Features) -> RecordedStep:
-    """Raises Reject."""
+def convert_step(fields: Features, counts: Counts) -> RecordedStep:
+    """`counts` get the notes to the step. Raises Reject."""
     width, height = column(fields, "image/width", int, 1)[0], column(fields, "image/height", int, 1)[0]
     channels = column(fields, "image/channels", int, 1)[0]
     png = png_of_pixels(column(fields, "image/encoded", bytes, 1)[0], width, height, channels)
     action = convert_action(fields)
     app = _first(fields, "current_activity").decode("utf-8", "replace").partition("/")[0]
-    return RecordedStep(png, width, height, action, _elements(fields, width, height), app=app)
+    return RecordedStep(png, width, height, action, _elements(fields, width, height, counts), app=app)
 
 
 def convert_action(fields: Features) -> Action:
@@ -152,8 +152,8 @@ def _first(fields: Features, name: str) -> bytes:
     return value if isinstance(value, bytes) else b""
 
 
-def _elements(fields: Features, width: int, height: int) -> str:
-    """The annotations as XML; "" where there are none, or they do not go together."""
+def _elements(fields: Features, width: int, height: int, counts: Counts) -> str:
+    """The annotations as XML; "" where there are none, or they do not go together, which is noted."""
     texts, kinds = (
         [
             t.decode("utf-8", "replace") if isinstance(t, bytes) else ""
@@ -165,4 +165,5 @@ def _elements(fields: Features, width: int, height: int) -> str:
     try:
         return annotations_xml(boxes, texts, kinds, width, height) if texts else ""
     except (TypeError, ValueError):
+        counts.note_step(UNREADABLE)
         return ""

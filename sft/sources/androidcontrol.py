@@ -16,7 +16,7 @@ from typing import Any
 from envs.base import Action, Back, Finish, Home, Launch, LongPress, Tap, Type, Wait
 from mobilerl.agent.swipes import MIDDLE, Direction, swipe_from
 from sft.sources.convert import Wanted, attempt, column, relative, text_of, up_to_fault
-from sft.sources.layout import forest_xml
+from sft.sources.layout import UNREADABLE, forest_xml
 from sft.sources.pictures import checked_png
 from sft.sources.protos import features
 from sft.sources.report import Counts, Reject
@@ -39,22 +39,22 @@ def check(file: Path) -> None:
 
 def read(file: Path, wanted: Wanted, counts: Counts) -> Iterator[Demonstration]:
     for record in records(file, counts):
-        demo = attempt(counts, _episode, record, wanted)
+        demo = attempt(counts, _episode, record, wanted, counts)
         if demo is not None:
             yield demo
 
 
-def _episode(record: bytes, wanted: Wanted) -> Demonstration | None:
+def _episode(record: bytes, wanted: Wanted, counts: Counts) -> Demonstration | None:
     try:
         fields = features(record)
     except ValueError:
         raise Reject("record is not a tf.train.Example") from None
     episode = str(column(fields, "episode_id", int, 1)[0])
-    return demonstration(fields, episode) if wanted(episode) else None
+    return demonstration(fields, episode, counts) if wanted(episode) else None
 
 
-def demonstration(fields: dict[str, list[Any]], episode: str) -> Demonstration:
-    """The episode of a record's features. Raises Reject."""
+def demonstration(fields: dict[str, list[Any]], episode: str, counts: Counts) -> Demonstration:
+    """The episode of a record's features; `counts` get the notes to its steps. Raises Reject."""
     goal = text_of(column(fields, "goal", bytes, 1)[0], "goal")
     screens = column(fields, "screenshots", bytes)
     actions = fields.get("actions", [])
@@ -69,7 +69,7 @@ def demonstration(fields: dict[str, list[Any]], episode: str) -> Demonstration:
         width, height = widths[i], heights[i]
         png = checked_png(screens[i], width, height)
         action = convert_action(actions[i], width, height) if i < len(actions) else Finish()
-        xml, app = _elements(trees[i]) if trees else ("", "")
+        xml, app = _elements(trees[i], counts) if trees else ("", "")
         single = i < len(actions) and told[i] not in (told[i - 1 : i] + told[i + 1 : i + 2])
         instruction = told[i].decode("utf-8", "replace").strip() if single else ""
         return RecordedStep(png, width, height, action, xml, bool(xml), app, instruction)
@@ -78,11 +78,12 @@ def demonstration(fields: dict[str, list[Any]], episode: str) -> Demonstration:
     return Demonstration(recorded_task(NAME, episode, goal, len(screens)), steps, fault, lost)
 
 
-def _elements(tree: bytes) -> tuple[str, str]:
-    """XML and app; nothing where the tree cannot be read."""
+def _elements(tree: bytes, counts: Counts) -> tuple[str, str]:
+    """XML and app; nothing, which is noted, where the tree cannot be read."""
     try:
         return forest_xml(tree)
     except ValueError:
+        counts.note_step(UNREADABLE)
         return "", ""
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from sft.sources.protos import parse
 
 DEEPEST = 200
+UNREADABLE = "UI tree cannot be read"
+"""A note to the steps whose description gives no XML."""
 APPLICATION = 1
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -19,13 +19,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from envs.base import Action, Finish, LongPress, Swipe, Tap, Type
 from mobilerl.agent.actions import describe
 from mobilerl.agent.screen import parse_screen
 from sft.sources.convert import Wanted, attempt, relative
-from sft.sources.pictures import checked_png
+from sft.sources.pictures import checked_png, size_of
 from sft.sources.report import Counts, Reject
 from sft.sources.schema import Demonstration, RecordedStep, recorded_task
 
@@ -67,15 +65,15 @@ def read(file: Path, wanted: Wanted, counts: Counts) -> Iterator[Demonstration]:
         counts.file_fault(fault)
         return
     paths = shortest_paths(graph)
-    pages = {page for start, ends in graph.edges.items() for page in (start, *(end for _, end in ends))}
-    for _ in pages - paths.keys():
-        counts.reject_episode("page cannot be reached from the app's home")
     inner = {page for path in paths.values() for page in path[:-1]}
     for page in sorted(paths.keys() - inner - {graph.home}):
         if wanted(f"{graph.app}/{paths[page][1]}"):
             demo = attempt(counts, demonstration, graph, paths[page])
             if demo is not None:
                 yield demo
+    pages = {page for start, ends in graph.edges.items() for page in (start, *(end for _, end in ends))}
+    for _ in pages - paths.keys():
+        counts.reject_episode("page cannot be reached from the app's home")
     counts.files += 1
 
 
@@ -119,9 +117,10 @@ def demonstration(graph: Graph, path: list[str]) -> Demonstration:
         page = _page(graph, start)
         call = next(action for action, target in graph.edges[start] if target == end)
         for action in convert_action(call, page.xml, page.width, page.height):
-            words = describe(action, parse_screen(page.xml, page.width, page.height))
-            if words.endswith(" nothing"):
+            screen = parse_screen(page.xml, page.width, page.height)
+            if isinstance(action, Tap | LongPress) and screen.at(action.x, action.y) is None:
                 raise Reject("action on an element that is not on its page")
+            words = describe(action, screen)
             steps.append(replace(page, action=action, instruction=words))
             told.append(words)
     last = _page(graph, path[-1])
@@ -138,12 +137,11 @@ def _page(graph: Graph, name: str) -> RecordedStep:
     try:
         png = (folder / f"{name}-screen.png").read_bytes()
         xml = (folder / f"{name}-xml.txt").read_text(encoding="utf-8").strip()
-        with Image.open(folder / f"{name}-screen.png") as image:
-            width, height = image.size
     except FileNotFoundError:
         raise Reject("page without a screenshot or without XML") from None
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+    except (OSError, ValueError):
         raise Reject("page whose screenshot or XML cannot be read") from None
+    width, height = size_of(png)
     if parse_screen(xml, width, height).error:
         raise Reject("page whose screenshot or XML cannot be read")
     return RecordedStep(checked_png(png, width, height), width, height, Finish(), xml, True, graph.app)

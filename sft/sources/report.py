@@ -27,11 +27,19 @@ class Counts:
     rejected_episodes: Counter[str] = field(default_factory=Counter)
     steps: int = 0
     rejected_steps: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+    """What steps lack that were converted all the same."""
     files: int = 0
     """Files read to their end."""
     faulty_files: int = 0
     faults: list[str] = field(default_factory=list)
     """The first few faults of files, in words."""
+
+    def pass_over(self) -> None:
+        self.other_split += 1
+
+    def note_step(self, what: str) -> None:
+        _add(self.notes, what, 1)
 
     def reject_steps(self, reason: str, number: int = 1) -> None:
         _add(self.rejected_steps, reason, number)
@@ -56,6 +64,7 @@ class Counts:
                 "kept": self.steps,
                 "rejected": sum(self.rejected_steps.values()),
                 "reasons": dict(self.rejected_steps.most_common()),
+                "notes": dict(self.notes.most_common()),
             },
             "files": {"read": self.files, "faulty": self.faulty_files, "faults": list(self.faults)},
         }
@@ -93,5 +102,6 @@ class Report:
             )
             for kind, part in (("episodes", episodes), ("steps", steps)):
                 lines += [f"  {count} {kind}: {reason}" for reason, count in part["reasons"].items()]
+            lines += [f"  {count} steps, used all the same: {what}" for what, count in steps["notes"].items()]
             lines += [f"  {fault}" for fault in files["faults"]]
         return "\n".join(lines)

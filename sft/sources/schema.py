@@ -7,15 +7,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from envs.base import ACTION_TYPES, Action, Invalid, Observation, Task
+from envs.base import ACTION_TYPES, Action, Invalid, LongPress, Observation, Tap, Task
 from mobilerl.agent.actions import Grounding, describe, format_reply, parse_reply
 from mobilerl.agent.context import ContextPolicy, Turn
+from mobilerl.agent.defuse import without_tokens
 from mobilerl.agent.screen import Screen, parse_screen
 from sft.samples import ExpertStep
 from sft.sources.report import Counts
 
 MARK_NEEDS_LIST = "no list of screen elements, which mark grounding needs"
+NO_MARK = "no mark means what was touched"
 UNWRITABLE = "action cannot be written as a reply"
+UNSPEAKABLE = "text with a control token of the model, or with half a character"
+_USES = {"tap": {"click", "check", "edit"}, "long_press": {"long-click"}}
+"""What an element must be good for, for a touch of it to mean the whole of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,9 @@ class SourceStep(ExpertStep):
         shown = context if self.listed else replace(context, screen_style="none")
         return ExpertStep.messages(self, shown)
 
+    def reply(self, context: ContextPolicy, thought: str | None = None) -> str:
+        return reply_of(self.action, self.screen, context.grounding, thought)
+
 
 def recorded_task(source: str, episode: str, goal: str, steps: int, app: str = "", feasible: bool = True) -> Task:
     return Task(f"{source}/{episode}", source, goal, {}, 0, max(steps, 1), source, app, feasible)
@@ -107,9 +115,7 @@ def expand(
                 yield SourceStep(task, (), seen, screen, step.action, *about, "step", step.listed)
                 kept += 1
         past = replace(seen, xml="")
-        turns.append(
-            Turn(past, step.response or written, step.thought, step.action, describe(step.action, screen), step.note)
-        )
+        turns.append(Turn(past, written, step.thought, step.action, describe(step.action, screen), step.note))
         if (older := len(turns) - max(context.screenshots, 1)) >= 0:
             turns[older] = replace(turns[older], observation=replace(turns[older].observation, screenshot=b""))
     if demo.fault:
@@ -127,19 +133,49 @@ def _screen(xml: str, width: int, height: int) -> Screen:
     return parse_screen(xml, width, height) if xml else Screen((), width, height)
 
 
+def reply_of(action: Action, screen: Screen, grounding: Grounding, thought: str | None = None) -> str:
+    """The reply that says a recorded action, of which a touch meets the element that was touched.
+
+    A reply means the centre of the element it names, where another one may lie: then the exact point is written. Raises
+    ValueError for an action that cannot be written, as a mark that would mean another element.
+    """
+    written = format_reply(action, screen, grounding, thought)
+    if not isinstance(action, Tap | LongPress) or _meets_the_same(written, action, screen, grounding):
+        return written
+    if grounding == "mark":
+        raise ValueError(NO_MARK)
+    return format_reply(action, Screen((), screen.width, screen.height), grounding, thought)
+
+
+def _meets_the_same(written: str, touch: Tap | LongPress, screen: Screen, grounding: Grounding) -> bool:
+    touched = screen.at(touch.x, touch.y)
+    if touched is None:  # then the reply names no element
+        return True
+    read = parse_reply(written, screen, grounding, screen.width, screen.height).action
+    same = isinstance(read, Tap | LongPress) and screen.at(read.x, read.y) is touched
+    return same and not _USES[touch.kind].isdisjoint(touched.actions)
+
+
 def _written(step: RecordedStep, screen: Screen, grounding: Grounding) -> tuple[str, str]:
-    """Why the step is no sample ("" if it is one), and its reply as the history of later steps tells it."""
+    """Why the step is no sample ("" if it is one), and its reply as the history of later steps tells it.
+
+    The history has the context's grounding, whatever a policy wrote in another one.
+    """
     if isinstance(step.action, Invalid):
-        return step.reject or UNWRITABLE, ""
+        return step.reject or UNWRITABLE, step.response
     reason = step.reject
     if grounding == "mark" and not step.listed:
         reason = reason or MARK_NEEDS_LIST
     try:
-        written = format_reply(step.action, screen, grounding)
-    except ValueError:  # a point on no marked element
-        return reason or "no marked element where the action is", format_reply(step.action, screen, "point")
+        written = reply_of(step.action, screen, grounding)
+    except ValueError:  # a point that no mark stands for
+        return reason or NO_MARK, step.response or format_reply(step.action, screen, "point")
     read = parse_reply(written, screen, grounding, step.width, step.height).action
-    return reason or ("" if read.kind == step.action.kind else UNWRITABLE), written
+    if read.kind != step.action.kind:
+        return reason or UNWRITABLE, step.response or written
+    if without_tokens(written) != written:  # prompts are cleaned of these, a reply is learned as it is
+        reason = reason or UNSPEAKABLE
+    return reason, f"<think>{step.thought}</think>{written}" if step.thought else written
 
 
 # --- samples as rows ---------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def read_splits(path: Path) -> PublishedSplits:
     """
     try:
         listed = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as fault:
+    except (OSError, ValueError, RecursionError) as fault:
         raise ValueError(f"split file {path} cannot be read: {fault}") from None
     if not isinstance(listed, dict) or not set(listed) <= set(SPLITS) or "train" not in listed:
         raise ValueError(f"split file {path} must be an object with the lists {', '.join(SPLITS)}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,11 @@ ROWS = Features(
 
 
 TRIED = 200
-"""Episodes among which a source must have something that can be used."""
+"""Rejected episodes after which a source must have shown something that can be used."""
+PASSED_OVER = 10_000
+"""Episodes of other splits, in no split, and of failures, after which it must have: any number of these may come first,
+but a split file of another data set would have all of them read."""
+UNLISTED = "not in the split file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,28 @@ class SourceSpec:
     @property
     def name(self) -> str:
         return f"{self.format}:{self.path}"
+
+
+class _Enough(Exception):
+    """Of a look at the first episodes of a source."""
+
+
+class _Look(Counts):
+    """Counts that end such a look."""
+
+    def pass_over(self) -> None:
+        super().pass_over()
+        self._check()
+
+    def reject_episode(self, reason: str) -> None:
+        super().reject_episode(reason)
+        self._check()
+
+    def _check(self) -> None:
+        rejected = self.rejected_episodes
+        passed = rejected[UNLISTED] + rejected[trajectories.UNSUCCESSFUL]
+        if rejected.total() - passed >= TRIED or self.other_split + passed >= PASSED_OVER:
+            raise _Enough
 
 
 class Source:
@@ -97,9 +122,9 @@ class Source:
         def wanted(key: str, fixed: str = "") -> bool:
             found = fixed or self.splits.of(key)
             if not found:
-                counts.reject_episode("not in the split file")
+                counts.reject_episode(UNLISTED)
             elif found != split:
-                counts.other_split += 1
+                counts.pass_over()
             return found == split
 
         return iter(self.reader.read(file, wanted, counts))
@@ -111,13 +136,18 @@ class Source:
 
     def check_usable(self, split: str, context: ContextPolicy) -> None:
         """Raises ValueError, with the reasons, when the first episodes of a split give not a single sample."""
-        counts = Counts()
-        demos = chain.from_iterable(self.demonstrations(file, split, counts) for file in self.files)
-        for demo in islice(demos, TRIED):
-            if any(True for _ in expand(demo, self.spec.name, split, context, self.spec.low_level, counts)):
+        if split == "validation" and isinstance(self.splits, HashedSplits):
+            cure = "name a split file, or read the split train or test"
+            raise ValueError(f"sft.sources: {self.spec.name} is split by a hash, which gives no validation; {cure}")
+        counts = _Look()
+        try:
+            if any(True for file in self.files for _ in self.steps(file, split, context, counts)):
                 return
+        except _Enough:
+            pass
         reasons = [*counts.rejected_steps, *counts.rejected_episodes, *counts.faults]
-        told = f": {'; '.join(reasons[:3])}" if reasons else " (it has no episode there)"
+        empty = f" (it has no episode there, and {counts.other_split} of other splits)"
+        told = f": {'; '.join(reasons[:3])}" if reasons else empty
         raise ValueError(f"sft.sources: {self.spec.name} gives no sample of the split {split!r}{told}")
 
 

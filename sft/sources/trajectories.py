@@ -7,17 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from envs.base import Invalid, Task
+from mobilerl.agent.defuse import encodable
 from mobilerl.held_out import is_held_out
 from mobilerl.records import Status, Step
 from mobilerl.screen_files import ScreenFolder
 from mobilerl.trajectory_files import read_records, trajectory_from_dict
 from sft.sources.convert import Wanted, attempt
-from sft.sources.pictures import checked_png
+from sft.sources.pictures import check_size, checked_png
 from sft.sources.report import Counts, Reject
 from sft.sources.schema import Demonstration, RecordedStep
 
 NAME = "trajectories"
 SUCCESS = 0.5
+UNSUCCESSFUL = "not successful"
 
 
 def files(path: Path) -> list[Path]:
@@ -47,16 +49,18 @@ def read(file: Path, wanted: Wanted, counts: Counts) -> Iterator[Demonstration]:
 
 
 def _episode(record: Mapping[str, Any], screens: Path, wanted: Wanted) -> Demonstration | None:
-    if not isinstance(reward := record.get("reward"), int | float) or reward <= SUCCESS:
-        raise Reject("not successful")
+    if not isinstance(reward := record.get("reward"), int | float) or not reward > SUCCESS:
+        raise Reject(UNSUCCESSFUL)
     try:  # a store of its own: one for the whole file would keep every screen of it in memory
         trajectory = trajectory_from_dict(record, ScreenFolder(screens))
-    except (ValueError, AttributeError, OSError):
+    except (ValueError, OSError):
         raise Reject("trajectory is damaged, or a screen of it is missing or damaged") from None
     if trajectory.status is Status.INFRA_ERROR:
         raise Reject("the device failed")
     if not trajectory.task.instruction.strip():
         raise Reject("goal is empty")
+    if encodable(trajectory.task.id) != trajectory.task.id:
+        raise Reject("task id is not UTF-8")
     if not wanted(trajectory.task.id, task_split(trajectory.task)):
         return None
     return Demonstration(trajectory.task, tuple(_step(step) for step in trajectory.steps))
@@ -78,6 +82,7 @@ def _step(step: Step) -> RecordedStep:
         reject = "the policy's reply was not understood"
     elif step.note:
         reject = "the phone did not carry the action out"
+    check_size(seen.width, seen.height)
     png = checked_png(seen.screenshot, seen.width, seen.height) if seen.screenshot else b""
     return RecordedStep(
         png, seen.width, seen.height, step.action, seen.xml, bool(seen.xml), seen.app, "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ def test_a_graph_is_saved_and_loaded_equal(graph: PageGraph, tmp_path: Path) -> 
     [
         ("graph.json", '{"format": "other"}', "its format is not"),
         ("graph.json", "{", "graph.json is damaged"),
+        ("graph.json", "[" * 200_000, "graph.json is damaged: RecursionError"),
         ("graph.json", None, "cannot be read.*graph.json"),
         ("screens/0.xml", None, "cannot be read.*0.xml"),
     ],
@@ -52,6 +54,51 @@ def test_damaged_files_are_refused(tmp_path: Path, file: str, text: str | None, 
     (tmp_path / file).unlink() if text is None else (tmp_path / file).write_text(text)
     with pytest.raises(GraphError, match=reason):
         PageGraph.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "reason"),
+    [
+        (("width",), 0, "width and height are .0, 720.; they must be whole numbers above 0"),
+        (("height",), "720", "width and height are"),
+        (("pages", 0, "edges", 0, 0), -1, "an edge of 'A' has a number below 0"),
+        (("pages", 0, "edges", 0, 2), -1, "an edge of 'A' has a number below 0"),
+        (("pages", 1, "title"), None, "id, app, identity and title of page 1 must be texts"),
+        (("abstraction", "titles"), [["only one"]], "its titles must be a list of lists of 2 texts"),
+    ],
+)
+def test_damaged_values_are_refused(tmp_path: Path, path: tuple[str | int, ...], value: object, reason: str) -> None:
+    small_graph().save(tmp_path)
+    change(tmp_path / "graph.json", path, value)
+    with pytest.raises(GraphError, match=f"graph.json is damaged: ValueError: {reason}"):
+        PageGraph.load(tmp_path)
+
+
+def change(file: Path, path: tuple[str | int, ...], value: object) -> None:
+    """Puts a value in the place of another one in a JSON file."""
+    stored = part = json.loads(file.read_text())
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    file.write_text(json.dumps(stored))
+
+
+@pytest.mark.parametrize("kept", [0, 3000])
+def test_a_screenshot_that_was_cut_short_is_refused(graph: PageGraph, tmp_path: Path, kept: int) -> None:
+    graph.save(tmp_path)
+    file = tmp_path / "screens" / "1.png"
+    file.write_bytes(file.read_bytes()[:kept])
+    with pytest.raises(GraphError, match="screens/1.png is no whole PNG; copy the graph, or explore it, anew"):
+        PageGraph.load(tmp_path)
+
+
+def test_a_text_that_was_not_typed_leads_where_its_like_led() -> None:
+    graph = small_graph()
+    graph.add_edge("E", replace(TYPED, text="a"), "N")
+    assert graph.target("E", replace(TYPED, text="A")) == "N"
+    assert graph.target("E", replace(TYPED, text="Buy milk")) == "T"
+    assert graph.target("E", replace(TYPED, text="something else")) == "T", "the first that was typed"
+    assert graph.target("A", replace(TYPED, text="a")) is None and graph.target("A", BACK) is None
 
 
 def test_edges_to_what_is_not_there_are_refused() -> None:
@@ -158,6 +205,29 @@ def test_without_homes_or_triples_there_is_no_graph(written: Path) -> None:
         read(written)
     (written / TRIPLES).unlink()
     with pytest.raises(GraphError, match="cannot be read"):
+        read(written)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("screen", [1]), ("screen", [0, 720]), ("screen", None), ("homes", []), ("homes", {"Contacts": []}),
+        ("pages", 7), ("texts", 5), ("texts", [5]), ("abstraction", {}), ("abstraction", {"labels": [1], "titles": []}),
+    ],
+)  # fmt: skip
+def test_damaged_triples_are_refused_by_file_and_key(written: Path, key: str, value: object) -> None:
+    change(written / TRIPLES, (key,), value)
+    with pytest.raises(GraphError, match=f"{TRIPLES}: `{key}` is damaged: .*; export the graph anew"):
+        read(written)
+
+
+def test_triples_that_cannot_be_and_too_deep_ones(written: Path, graph: PageGraph) -> None:
+    ends = "Contacts0", "Contacts0_0"
+    for triple in (*([ends[0], number, ends[1]] for number in (-1, "x", 1e999)), 7, [[], 0, ends[1]]):
+        change(written / TRIPLES, ("data", 0), triple)
+        assert read(written)[1]["triple: no such action"] == 1
+    (written / TRIPLES).write_text("[" * 200_000)
+    with pytest.raises(GraphError, match=f"{TRIPLES} is damaged"):
         read(written)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from mobilerl.config.reading import claim
 from mobilerl.engines.codec import Codec
 from mobilerl.train.tracking import read_metrics
 from sft.folders import remove_unfinished
+from sft.reasoning import Reasoned
 from sft.run import PLACEMENT, WarmUp, run
 from sft.samples import Sample
 
@@ -106,6 +108,37 @@ def test_a_stage_alone_goes_after_those_that_are_there(trainer, tmp_path):
     train(tmp_path, "recitals", "lessons", "stage1")
     train(tmp_path, "recitals", "lessons", "stage2-round1", "stage2-round2")
     assert rows(tmp_path) == WHOLE
+
+
+def test_what_is_there_is_not_prepared_again(trainer, tmp_path, monkeypatch):
+    """Neither are thoughts asked for, nor are sources and lessons read."""
+    asked: list[str] = []
+    step = SimpleNamespace()
+    monkeypatch.setattr("sft.run.Codec", SimpleNamespace(load=lambda *args: CODEC))
+    monkeypatch.setattr("sft.run.encode", lambda *args: None)
+    monkeypatch.setattr("sft.run.lessons", None)
+    monkeypatch.setattr("sft.run.recitals", None)
+    monkeypatch.setattr("sft.run.encode_all", None)
+
+    def bootstrap(steps, proposer, candidates, rng):
+        asked.append(f"{proposer} {rng.random()}")
+        return [Reasoned(step, "a thought")], 1.0
+
+    monkeypatch.setattr("sft.run.bootstrap", bootstrap)
+    monkeypatch.setattr(WarmUp, "_proposer", lambda self, number, base: f"round {number} of {base.name}")
+    monkeypatch.setattr(WarmUp, "_refreshed", lambda self, name, codec, samples: samples)
+    warm_up = WarmUp(Recipe(sft={"proposer_url": "http://x/v1", "stage2_rounds": 2}), tmp_path)
+    for name in ("recitals", "lessons", "stage1"):
+        (tmp_path / name).mkdir()
+    assert warm_up.read(tmp_path / "init") == tmp_path / "lessons"
+    assert warm_up.stage1([step], tmp_path / "lessons") == tmp_path / "stage1"
+    last = warm_up.stage2([step], tmp_path / "stage1")
+    whole = list(asked)
+    assert [a.rpartition(" ")[0] for a in whole] == ["round 1 of stage1", "round 2 of stage2-round1"]
+    assert warm_up.stage2([step], tmp_path / "stage1") == last and asked == whole
+    shutil.rmtree(last)
+    assert warm_up.stage2([step], tmp_path / "stage1") == last
+    assert asked == [*whole, whole[1]], "the round that is missing, as it would have been"
 
 
 @pytest.mark.slow

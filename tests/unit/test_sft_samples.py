@@ -71,6 +71,13 @@ def test_a_sample_is_token_exact_and_reads_back_as_the_action(steps, codec):
         assert same_action(reply.action, step.action, step.screen) and reply.thought == ""
 
 
+def test_equal_pictures_of_samples_are_one_object(steps, codec):
+    copies = [replace(s, observation=replace(s.observation, screenshot=bytes(bytearray(s.observation.screenshot))))
+              for s in (steps[0], steps[0])]  # fmt: skip
+    first, second = encode_all(iter(copies), CONTEXT, codec)
+    assert first.images[0] is second.images[0] and first.images == (steps[0].observation.screenshot,)
+
+
 def test_a_thought_comes_before_the_same_action(steps, codec):
     sample = encode(steps[0], CONTEXT, codec, "open Music")
     text = codec.decode(sample.response_ids)

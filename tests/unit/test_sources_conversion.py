@@ -5,6 +5,7 @@ import json
 
 import pytest
 from PIL import Image
+from png_parts import chunk
 from source_files import (
     CLICK_SAVE,
     HEIGHT,
@@ -24,7 +25,8 @@ from source_files import (
 from envs.base import Back, Enter, Finish, Home, Launch, LongPress, Swipe, Tap, Type, Wait
 from mobilerl.agent.screen import parse_screen
 from sft.sources import aitw, androidcontrol
-from sft.sources.report import Counts, Reject
+from sft.sources.pictures import checked_png
+from sft.sources.report import Counts, Reject, Report
 
 
 def anything(key: str, split: str = "") -> bool:
@@ -142,11 +144,32 @@ def test_episodes_of_androidcontrol_that_cannot_be_used(tmp_path, changes, reaso
         ([png(), png()[:-40], png()], "screenshot does not decode"),
         ([png(), b"", png()], "screenshot does not decode"),
         ([png(), png(width=90), png()], "screenshot has another size than stated"),
+        ([png(), png()[:-12] + chunk(b"iCCP", b"") + png()[-12:], png()], "screenshot does not decode"),
     ],
 )
 def test_a_damaged_screenshot_ends_its_episode(tmp_path, screens, reason):
     (demo,), _ = control(tmp_path, control_episode(screenshots=screens))
     assert (kinds(demo), demo.fault, demo.lost) == (["launch"], reason, 1)
+
+
+def image_file(format: str, width: int = 40, height: int = 80) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (width, height), (9, 90, 200)).save(out, format)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "WEBP"])
+def test_the_picture_formats_that_are_read(format):
+    assert Image.open(io.BytesIO(checked_png(image_file(format), 40, 80))).format == "PNG"
+
+
+def test_other_picture_formats_and_impossible_sizes_are_rejected():
+    for format in ("GIF", "BMP", "TIFF"):
+        with pytest.raises(Reject, match="does not decode"):
+            checked_png(image_file(format), 40, 80)
+    for width, height in ((2, 400), (400, 2), (5_657, 5_657)):
+        with pytest.raises(Reject, match="impossible size"):
+            checked_png(image_file("PNG", 2, 400), width, height)
 
 
 def test_an_action_that_cannot_be_converted_ends_its_episode(tmp_path):
@@ -157,9 +180,10 @@ def test_an_action_that_cannot_be_converted_ends_its_episode(tmp_path):
 
 @pytest.mark.parametrize("trees", [None, [b"not a forest"] * 3])
 def test_screens_without_a_tree_have_no_list(tmp_path, trees):
-    (demo,), _ = control(tmp_path, control_episode(accessibility_trees=trees))
+    (demo,), counts = control(tmp_path, control_episode(accessibility_trees=trees))
     assert len(demo.steps) == 3
     assert all((s.xml, s.listed, s.app) == ("", False, "") for s in demo.steps)
+    assert counts.notes == ({"UI tree cannot be read": 3} if trees else {})
 
 
 def test_a_truncated_shard_gives_what_comes_before_the_fault(tmp_path):
@@ -241,6 +265,14 @@ def test_annotations_name_what_a_tap_hits_but_are_no_list(tmp_path):
     step = demo.steps[0]
     assert not step.listed
     assert parse_screen(step.xml, WIDTH, HEIGHT).at(step.action.x, step.action.y).text == "Network & internet"
+
+
+def test_annotations_that_do_not_go_together_are_noted(tmp_path):
+    (demo,), counts = wild(tmp_path, wild_step(image__ui_annotations_positions=[0.5]))
+    assert demo.steps[0].xml == "" and counts.notes == {"UI tree cannot be read": 1}
+    report = Report()
+    report.sources["aitw:x"] = counts
+    assert "1 steps, used all the same: UI tree cannot be read" in str(report)
 
 
 def test_steps_of_an_episode_are_put_in_order(tmp_path):

@@ -98,6 +98,17 @@ def test_demonstrations_are_the_shortest_paths_to_the_ends_of_the_graph(app):
     assert counts.files == 1 and not counts.rejected_episodes
 
 
+def test_an_element_may_be_called_nothing(tmp_path):
+    book = ("Much ado about nothing", "m:id/book")
+    home = appium_page((*book, (0, 1200, 180, 1280)), (*SEARCH, (10, 20, 710, 80)))
+    pages = {"play0": home, "play0_0": home, "play0_1": home}
+    actions = {f"click({html_button(*book)})": 0, f"input({html_button(*SEARCH)}, 'love for nothing')": 1}
+    app = write_graph(tmp_path / "play", pages, actions, [["play0", 0, "play0_0"], ["play0", 1, "play0_1"]])
+    demos, counts = graph_demos(app)
+    assert demos["mobile3m/play0_0"].task.instruction == "In play: tap Much ado about nothing."
+    assert len(demos) == 2 and not counts.rejected_episodes
+
+
 def test_page_numbers_are_read_as_well(app):
     by_name, _ = graph_demos(app)
     numbers = {name: i for i, name in enumerate(PAGES)}
@@ -203,6 +214,37 @@ def test_damaged_trajectories_are_counted(tmp_path):
     assert [d.task.id for d in demos] == ["s/b"]
     assert list(counts.rejected_episodes) == ["trajectory is damaged, or a screen of it is missing or damaged"]
     assert "line 3: schema 99" in counts.faults[0]
+
+
+@pytest.mark.parametrize(
+    "path, value",
+    [
+        (("task", "instruction"), 5),
+        (("task", "id"), "half an emoji \ud83d"),
+        (("steps", 0, "observation", "width"), None),
+        (("steps", 0, "observation", "xml"), 7),
+        (("steps", 0, "observation", "height"), 0),
+        (("steps", 0, "action"), {"kind": "finish", "message": None}),
+    ],
+)
+def test_a_field_of_another_type_rejects_its_trajectory_alone(tmp_path, path, value):
+    file = save_trajectories(tmp_path, 1, [trajectory("a"), trajectory("b")])
+    first, second = file.read_text().splitlines()
+    record = part = json.loads(first)
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    file.write_text(f"{json.dumps(record)}\n{second}\n")
+    demos, counts = run_demos(tmp_path, lambda key, split="": bool(key.encode()))
+    assert [d.task.id for d in demos] == ["s/b"]
+    assert counts.rejected_episodes.total() == 1 and (counts.files, counts.faults) == (1, [])
+
+
+def test_a_reward_that_is_no_number_is_no_success(tmp_path):
+    file = save_trajectories(tmp_path, 1, [trajectory("a")])
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"reward": float("nan")}) + "\n")
+    demos, counts = run_demos(tmp_path)
+    assert demos == [] and "line 1: not a JSON object: NaN is not JSON" in counts.faults[0]
 
 
 def test_a_missing_screen_rejects_its_trajectory(tmp_path):

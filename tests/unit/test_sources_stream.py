@@ -28,7 +28,7 @@ from mobilerl.agent.context import ContextPolicy
 from mobilerl.engines.codec import Codec
 from mobilerl.trajectory_files import save_trajectories
 from sft.samples import encode
-from sft.sources import aitw, androidcontrol
+from sft.sources import aitw, androidcontrol, stream
 from sft.sources.report import MOST_REASONS, Counts, Report
 from sft.sources.schema import expand, row_of, step_of
 from sft.sources.splits import HashedSplits, check_no_leak, read_splits
@@ -98,7 +98,7 @@ def test_samples_of_an_episode(control):
     assert "Button;click;Save;[130,749,870,916]" in text_of(messages[-1])
     alone, _ = first[3].messages(CONTEXT)
     assert first[3].turns == () and f"Do step 1 of {KEYS[0]}" in text_of(alone[-1])
-    assert report.as_dict()[f"androidcontrol:{control}"]["steps"] == {"kept": 15, "rejected": 0, "reasons": {}}
+    assert report.as_dict()[f"androidcontrol:{control}"]["steps"]["kept"] == 15
 
 
 def test_instructions_for_single_steps_can_be_left_out(control):
@@ -145,7 +145,7 @@ def test_mark_grounding_needs_a_list(wild, control):
     off = control_episode(KEYS[3], actions=[{"action_type": "click", "x": 1, "y": 239}, CLICK_SAVE])
     write_control(control, off, shard=2)
     made, report = read([spec(control)], context=COMPACT)
-    assert report.sources[f"androidcontrol:{control}"].rejected_steps == {"no marked element where the action is": 1}
+    assert report.sources[f"androidcontrol:{control}"].rejected_steps == {"no mark means what was touched": 1}
     tap = next(s for s in made if s.task.id.endswith(f"/{KEYS[3]}") and s.level == "episode")
     assert tap.index == 1 and tap.turns[0].summary == "tap nothing"
 
@@ -179,8 +179,8 @@ def test_sources_are_mixed_by_weight_and_seed(tmp_path):
 
 
 def test_the_stream_is_lazy(control):
-    stream = steps(open_sources([spec(control)]), "train", CONTEXT, report := Report())
-    list(itertools.islice(stream, 2))
+    made = steps(open_sources([spec(control)]), "train", CONTEXT, report := Report())
+    list(itertools.islice(made, 2))
     assert report.sources[f"androidcontrol:{control}"].files == 0
 
 
@@ -220,6 +220,7 @@ def test_a_published_split_beside_the_data_is_used(tmp_path):
     "text, told",
     [
         ('{"train": [1, 2], "test": ["2"]}', "leak: split file .* has episode 2 in train and in test"),
+        ("[" * 200_000, "cannot be read"),
         ('{"train": 1}', "train must be a list"),
         ('{"test": [1]}', "must be an object with the lists train, validation, test"),
         ("[]", "must be an object"),
@@ -259,8 +260,37 @@ def test_what_cannot_be_read_is_refused_at_the_start(tmp_path):
     told = report.as_dict()[f"androidcontrol:{tmp_path}"]["files"]
     assert made and told["read"] == 1 and told["faulty"] == 1 and "check sum of the length" in told["faults"][0]
     (tmp_path / "shard").unlink()
-    with pytest.raises(ValueError, match="gives no sample of the split 'test' .it has no episode there."):
+    with pytest.raises(ValueError, match="gives no sample of the split 'test' .it has no episode there, and 1 of"):
         read([spec(tmp_path)], "test")
+
+
+def test_a_source_of_nothing_but_rejects_is_not_read_to_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(stream, "TRIED", 3)
+    write_control(tmp_path, *(control_episode(k, " ") for k in KEYS[:6]), control_episode(KEYS[6]))
+    with pytest.raises(ValueError, match="gives no sample of the split 'train': goal is empty"):
+        open_sources([spec(tmp_path)])[0].check_usable("train", CONTEXT)
+
+
+def test_a_wrong_split_file_is_told_before_all_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(stream, "TRIED", 3)
+    write_control(tmp_path, *(control_episode(k) for k in range(1, 6)))
+    (tmp_path / "splits.json").write_text('{"train": [5], "test": [1, 2]}')
+    open_sources([spec(tmp_path)])[0].check_usable("train", CONTEXT)  # any few of these may come first
+    monkeypatch.setattr(stream, "PASSED_OVER", 4)
+    with pytest.raises(ValueError, match="gives no sample of the split 'train': not in the split file"):
+        open_sources([spec(tmp_path)])[0].check_usable("train", CONTEXT)
+
+
+def test_a_run_that_failed_at_first_is_a_source(tmp_path, monkeypatch):
+    monkeypatch.setattr(stream, "TRIED", 3)
+    save_trajectories(tmp_path, 1, [make_trajectory(f"t{i}", float(i == 5), 2) for i in range(6)])
+    open_sources([spec(tmp_path, "trajectories")])[0].check_usable("train", CONTEXT)
+
+
+def test_a_hash_gives_no_validation(control, monkeypatch):
+    monkeypatch.setattr(androidcontrol, "read", None)
+    with pytest.raises(ValueError, match="split by a hash, which gives no validation; name a split file"):
+        open_sources([spec(control)])[0].check_usable("validation", CONTEXT)
 
 
 @pytest.mark.parametrize("wrong", [{"format": "rico"}, {"weight": 0.0}, {"weight": float("nan")}])
@@ -280,7 +310,7 @@ def test_the_report_says_what_became_of_everything(tmp_path):
                      "reasons": {"goal is empty": 1, "no step could be used": 1}},
         "steps": {"kept": 4, "rejected": 7, "reasons": {
             "follows a step that could not be converted": 5, "unknown action type 'shake'": 1,
-            "screenshot does not decode": 1}},
+            "screenshot does not decode": 1}, "notes": {}},
         "files": {"read": 1, "faulty": 0, "faults": []},
     }  # fmt: skip
     told = str(report)
@@ -322,7 +352,8 @@ def test_our_own_runs_are_a_source(tmp_path):
     good = make_trajectory("a", 1.0, 2, screenshot=png(width=100, height=200))
     save_trajectories(run, 1, [good, make_trajectory("b", 0.0, 2)])
     made, report = read([spec(run, "trajectories")])
-    assert [(s.action, s.turns[:1] and s.turns[0].response) for s in made] == [(Tap(1, 2), ()), (Tap(1, 2), "reply")]
+    tapped = '<think>thought</think><answer>do(action="Tap", element=[1,2,1,2])</answer>'
+    assert [(s.action, s.turns[:1] and s.turns[0].response) for s in made] == [(Tap(1, 2), ()), (Tap(1, 2), tapped)]
     assert made[0].task == good.task and made[0].listed
     assert report.sources[f"trajectories:{run}"].rejected_episodes == {"not successful": 1}
 
