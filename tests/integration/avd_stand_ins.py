@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -164,6 +165,19 @@ class Container:
         self.process.send_signal(number)
         return self.ended(), time.monotonic() - began
 
+    def kill(self) -> None:
+        """As a container is killed: what it ran dies with its first process."""
+        self.process.kill()
+        self.ended()
+        self.kill_stand_ins()
+
+    def kill_stand_ins(self) -> None:
+        while alive := [call["pid"] for call in self.all_calls() if self.runs(call["pid"])]:
+            for pid in alive:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+
     def log(self) -> str:
         return (self.folder / "log").read_text()
 
@@ -181,15 +195,19 @@ class Container:
         file = self.state / "calls.jsonl"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
+    def runs(self, pid: int) -> bool:
+        """Whether one of this container's stand-ins still runs as this process."""
+        try:
+            return str(self.folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
     def alive(self) -> list[str]:
         """Stand-ins that still run."""
-        return [call["program"] for call in self.all_calls() if Path(f"/proc/{call['pid']}/cmdline").exists()
-                and str(self.folder).encode() in Path(f"/proc/{call['pid']}/cmdline").read_bytes()]  # fmt: skip
+        return [call["program"] for call in self.all_calls() if self.runs(call["pid"])]
 
     def close(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             self.process.wait(15)
-        for call in self.all_calls():
-            if Path(f"/proc/{call['pid']}").exists() and call["program"] in self.alive():
-                os.kill(call["pid"], signal.SIGKILL)
+        self.kill_stand_ins()

@@ -34,6 +34,11 @@ class AdbServer:
     """Where its keys are: nothing of the user's is read or written."""
     process: subprocess.Popen[bytes] = field(init=False)
 
+    @property
+    def key(self) -> Path:
+        """The private one; the public one lies beside it."""
+        return self.home / ".android/adbkey"
+
     def adb(self, *words: str, data: bytes | None = None, timeout: float = 30) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
             [adbutils.adb_path(), "-P", str(self.port), *words], input=data, capture_output=True, timeout=timeout,
@@ -43,8 +48,10 @@ class AdbServer:
     def transport(self, serial: str) -> AdbTransport:
         return AdbTransport(serial, "127.0.0.1", self.port)
 
-
     def start(self) -> None:
+        if not self.key.exists():  # the server would make it, but it listens before it has
+            self.key.parent.mkdir()
+            assert self.adb("keygen", str(self.key)).returncode == 0
         # --one-device with a name nobody has: emulators of this machine are left alone.
         self.process = subprocess.Popen(
             [adbutils.adb_path(), "-P", str(self.port), "--one-device", "none", "nodaemon", "server"],

@@ -112,7 +112,7 @@ def test_only_known_keys_connect(adb, phones, tmp_path):
 
 
 def test_the_servers_own_key_connects_by_its_signature(phones, adb):
-    key = (adb.home / ".android" / "adbkey.pub").read_text()  # which the server made on its first start
+    key = adb.key.with_suffix(".pub").read_text()
     phone = phones(authorization=Authorization.from_lines([key]))
     adb.transport(phone.serial).connect()
     assert adb.transport(phone.serial).shell(("echo", "in")).stdout == "in\n"

@@ -234,8 +234,7 @@ def test_a_container_that_was_killed_starts_again_with_a_stand_in_emulator(conta
     container.start()
     container.wait_ready()
     container.listening(2)
-    container.process.kill()
-    container.ended()
+    container.kill()
     (container.avd / "hardware-qemu.ini.lock").write_text("1")
     (container.avd / "multiinstance.lock").mkdir()
     (container.state / "properties.json").unlink()
@@ -343,7 +342,7 @@ def test_real_adb_boots_keys_forwards_bakes_and_ends_with_an_embedded_phone_in_t
     for key in (private, image_key):
         adb.adb("keygen", str(key))
     known = container.folder / "known.pub"  # what a phone from a snapshot knows, and the tests' own adb
-    known.write_text(Path(f"{image_key}.pub").read_text() + "\n" + (adb.home / ".android/adbkey.pub").read_text())
+    known.write_text(Path(f"{image_key}.pub").read_text() + "\n" + adb.key.with_suffix(".pub").read_text())
     given = {"CONSOLE_PORT": str(console), "ANDROID_ADB_SERVER_PORT": own_server, "TOKEN": "s3cret",
              "ADBKEY": private.read_text(), "ADB_VENDOR_KEYS": str(image_key), "AUTHORIZED": str(known)}  # fmt: skip
     container.start(**given)
