@@ -31,6 +31,6 @@ case ${1:-} in
 esac
 
 ensure_installed local,tracking,plot
-[[ -d $SFT_DIR/final || " ${options[*]} " == *" --list "* ]] || SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh"
+[[ -d $SFT_DIR/final || " ${options[*]} " =~ " --"(list|report-only)" " ]] || SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh"
 export VENV
 exec "$VENV/bin/python" -m benchmarks.comparison "${options[@]}" -- "$@"

@@ -23,7 +23,9 @@ SFT_DIR=${SFT_DIR:-$ROOT/runs/sft}
 RUN_DIR=${RUN_DIR:-$ROOT/runs/reachagent}
 MODEL=${MODEL:-}
 
-ensure_installed local,tracking
+extras=local,tracking
+[[ -z $(setting sft.deepspeed "${flags[@]}") ]] || extras+=,deepspeed
+ensure_installed "$extras"
 if [[ -z $MODEL ]]; then
     MODEL=$SFT_DIR/final
     if [[ ! -d $MODEL ]]; then

@@ -25,7 +25,8 @@ die() {
 python=$1/bin/python
 [[ -x $python ]] || die "$1 is no virtual environment: make one with python3.11 -m venv $1"
 "$python" -c "import sys, torch; sys.exit(torch.__version__.split('+')[0] != '$TORCH' or bool(torch.version.cuda))" \
-    2>/dev/null || die "$1 has no CPU build of torch $TORCH: $1/bin/pip install torch==$TORCH+cpu"
+    2>/dev/null || die "$1 has no CPU build of torch $TORCH: $1/bin/pip install torch==$TORCH+cpu \
+--index-url https://download.pytorch.org/whl/cpu"
 
 stamp=$1/.mobilerl-verl-cpu
 wanted=$(cat "${BASH_SOURCE[0]}" "$HERE/../constraints.txt" <(printf '%s\n' "$HERE") | sha256sum)

@@ -20,8 +20,10 @@ install_program() {
         return
     fi
     say "installing $package"
-    apt-get update -qq >/dev/null
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null
+    if ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package"
+    } >/dev/null; then
+        say "$package cannot be installed here: $without"
+    fi
 }
 
 # test_adapter NAME PACKAGE: in an environment of its own, since these libraries' needs contradict vLLM's.

@@ -9,6 +9,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
+APPLICATION = Path("/opt/mobilerl")
+"""The image's working directory, from which Python imports under whatever name a distribution's own folder goes."""
 LEFT_OUT = ("test", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "site-packages", "dist-packages",
             "__pycache__", "config-*", "pydoc_data")  # fmt: skip
 """Of the standard library."""
@@ -23,11 +25,10 @@ def copy_root(root: Path) -> None:
     pillow = Path(PIL.__file__).resolve().parent
     _copy_file(interpreter, root)
     _copy_tree(library, root, LEFT_OUT)
-    packages = library / "site-packages"
-    _copy_tree(pillow, root, ("__pycache__",), packages / "PIL")
+    _copy_tree(pillow, root, ("__pycache__",), APPLICATION / "PIL")
     bundled = pillow.parent / "pillow.libs"
     if bundled.is_dir():
-        _copy_tree(bundled, root, (), packages / "pillow.libs")
+        _copy_tree(bundled, root, (), APPLICATION / "pillow.libs")
     objects = [interpreter, *library.rglob("*.so"), *pillow.rglob("*.so"), *bundled.glob("*.so*")]
     for needed in sorted(_libraries(objects)):
         _copy_file(needed, root)
@@ -35,7 +36,7 @@ def copy_root(root: Path) -> None:
     links.mkdir(parents=True, exist_ok=True)
     (links / "python3").unlink(missing_ok=True)
     (links / "python3").symlink_to(interpreter)
-    for folder in ("opt/mobilerl", "tmp", "proc", "dev", "etc"):
+    for folder in ("tmp", "proc", "dev", "etc"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     (root / "tmp").chmod(0o1777)
     (root / "etc/passwd").write_text("root:x:0:0:root:/:/bin/false\nnobody:x:65534:65534:nobody:/:/bin/false\n")

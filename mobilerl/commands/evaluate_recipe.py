@@ -10,11 +10,12 @@ from mobilerl.config import AgentSection, Recipe, load_recipe
 
 def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], otherwise: Sequence[str],
                       say: Callable[[str], None]) -> Recipe:  # fmt: skip
-    """The recipe `args.config`, with the agent settings that the checkpoint `args.model` was trained with.
+    """The recipe `args.config`, with the agent settings and picture size of the checkpoint `args.model`.
 
     For a model that brings none (a server, a folder without agent.json) and no model at all, they are the recipe's, and
     without a recipe `otherwise`, words of a command line. `settings`, what the command line says, wins over all.
     """
+    from mobilerl.engines.image_settings import MAX_PIXELS, image_settings
     from mobilerl.eval.policies import find_model, is_server
     from mobilerl.setup import read_agent
 
@@ -27,7 +28,9 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], otherwi
         return load_recipe(args.config, [*base, *settings])
     ours = ", ".join(flag for flag in given if flag.startswith("--agent."))
     say(f"agent settings from the checkpoint{f'; from the command line: {ours}' if ours else ''}")
-    return load_recipe(args.config, [*saved_flags(saved, given), *settings])
+    cap = (image_settings(find_model(args.model)) or {}).get(MAX_PIXELS)
+    pictures = [f"--engine.max_pixels={cap}"] if cap and "--engine.max_pixels" not in given else []
+    return load_recipe(args.config, [*saved_flags(saved, given), *pictures, *settings])
 
 
 def saved_flags(agent: AgentSection, given: Collection[str] = ()) -> list[str]:

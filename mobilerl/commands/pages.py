@@ -22,7 +22,9 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     recipe = load_recipe(args.config, settings)
+    from mobilerl.train.run_dir import check_agent_flags
     from sft.pages.run import run as reach
 
+    check_agent_flags(recipe, settings)
     reach(recipe, args.run_dir)
     return 0

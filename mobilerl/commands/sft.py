@@ -35,16 +35,17 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     recipe = load_recipe(args.config, settings)
+    stages = (args.stage,) if args.stage else (1, 2)
     from mobilerl.train.dry_run import check_writable, dry_run_sft
 
     if args.dry_run:
-        return dry_run_sft(recipe, args.run_dir)
+        return dry_run_sft(recipe, args.run_dir, stages)
     check_writable(args.run_dir)
     from sft.run import run as warm_up
 
     try:
         with interrupts_as_stopped():
-            warm_up(recipe, args.run_dir, (args.stage,) if args.stage else (1, 2))
+            warm_up(recipe, args.run_dir, stages)
     except Stopped as stop:
         kept = "stopped; finished stages are kept, the one under way begins anew"
         raise Stopped(stop.number, f"{kept}; go on with\n  {going_on(args.command_line, resume=False)}") from None

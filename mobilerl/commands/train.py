@@ -38,7 +38,9 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     if not recipe.model:
         raise ConfigError("--model is missing, the checkpoint to start from; make one with `bash recipes/sft.sh`")
     from mobilerl.train.dry_run import check, dry_run
+    from mobilerl.train.run_dir import check_agent_flags
 
+    check_agent_flags(recipe, settings)
     if args.dry_run:
         return dry_run(recipe, args.run_dir, args.resume)
     check(recipe, args.run_dir)

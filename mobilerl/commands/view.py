@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +35,8 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     if args.serve:
         return _serve(args)
     print(page)
-    _open(page.as_uri(), args.open)
+    if args.open and not webbrowser.open(page.as_uri()):
+        raise ValueError(f"no browser could be started here; open {page.as_uri()} in one")
     return 0
 
 
@@ -61,11 +63,7 @@ def _serve(args: argparse.Namespace) -> int:
     with server:
         address = f"http://{args.host}:{server.server_address[1]}/"
         print(f"{address} (Ctrl-C ends it; load the page again to see newer iterations)", flush=True)
-        _open(address, args.open)
+        if args.open and not webbrowser.open(address):
+            print(f"no browser could be started here; open {address} in one", file=sys.stderr, flush=True)
         server.serve_forever()
     return 0
-
-
-def _open(address: str, wanted: bool) -> None:
-    if wanted and not webbrowser.open(address):
-        raise ValueError(f"no browser could be started here; open {address} in one")

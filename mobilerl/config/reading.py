@@ -31,15 +31,19 @@ class ConfigError(ValueError):
 def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe at `path` with the dotted command-line `overrides` on top. Raises ConfigError."""
     data = _read_toml(path) if path else {}
+    return validate(Recipe, _merge(data, read_flags(overrides)), str(path or "command line"))
+
+
+def read_flags(overrides: Sequence[str]) -> dict[str, Any]:
+    """What dotted command-line words say, by section, not yet checked. Raises ConfigError for a name that is none."""
     try:
-        given = CliSettingsSource(
+        return CliSettingsSource(
             Recipe, cli_parse_args=list(overrides), cli_exit_on_error=False, cli_implicit_flags=False
         )()
     except SettingsError as error:
         raise ConfigError(_unknown_flag(str(error), overrides)) from None
     except RecursionError:
         raise ConfigError("command line: a value is nested deeper than any setting") from None
-    return validate(Recipe, _merge(data, given), str(path or "command line"))
 
 
 def validate(kind: type[M], data: dict[str, Any], where: str) -> M:

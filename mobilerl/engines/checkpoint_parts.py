@@ -10,19 +10,19 @@ from typing import Any
 import transformers
 from transformers import PreTrainedTokenizerBase
 
+from mobilerl.engines.image_settings import image_settings
+
 
 def load_image_processor(path: Path) -> Any:
     """The Pillow variant of a checkpoint's image processor: `AutoImageProcessor` insists on torchvision."""
-    for name in ("preprocessor_config.json", "processor_config.json"):
-        if (path / name).is_file():
-            settings = json.loads((path / name).read_text())
-            settings = settings.get("image_processor", settings)
-            name = settings["image_processor_type"].removesuffix("Fast").removesuffix("Pil")
-            kind = getattr(transformers, f"{name}Pil")
-            # Published Qwen2.5-VL folders give min_pixels and max_pixels alone, which the class would write into its
-            # own default size: for the whole process.
-            return kind.from_pretrained(path, **({} if "size" in settings else {"size": dict(kind.size)}))
-    raise FileNotFoundError(f"{path} holds no preprocessor_config.json: it is not a vision-language checkpoint")
+    settings = image_settings(path)
+    if settings is None:
+        raise FileNotFoundError(f"{path} holds no preprocessor_config.json: it is not a vision-language checkpoint")
+    name = settings["image_processor_type"].removesuffix("Fast").removesuffix("Pil")
+    kind = getattr(transformers, f"{name}Pil")
+    # Published Qwen2.5-VL folders give min_pixels and max_pixels alone, which the class would write into its own
+    # default size: for the whole process.
+    return kind.from_pretrained(path, **({} if "size" in settings else {"size": dict(kind.size)}))
 
 
 def mismatch(tokenizer: PreTrainedTokenizerBase, image_processor: Any, config: Any) -> str:

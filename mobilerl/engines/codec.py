@@ -9,6 +9,7 @@ What the model families differ in is read from the checkpoint: placeholder ids, 
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import threading
 from collections import OrderedDict
@@ -25,6 +26,7 @@ from envs.device import open_picture
 from mobilerl.config import ConfigError
 from mobilerl.engines.checkpoint_parts import generation_ends, load_image_processor, mismatch, template_ids
 from mobilerl.engines.defaults import PIXEL_CACHE_BYTES
+from mobilerl.engines.image_settings import MAX_PIXELS
 
 VISION_TOKEN_FIELDS = (
     "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id",  # Qwen
@@ -38,8 +40,9 @@ CURE = "take the tokenizer, chat template and preprocessor_config.json of the mo
 class Codec:
     """Tokenizer and image processor of one checkpoint.
 
-    `max_pixels` caps an image before it is cut into patches; None leaves the checkpoint's own limit. `end_ids` end a
-    reply beside the tokenizer's own end token: GLM ends a turn with the token that begins the next one.
+    `max_pixels` caps an image before it is cut into patches; None leaves the checkpoint's own limit, which is the cap
+    it was saved with, if it was with one. `end_ids` end a reply beside the tokenizer's own end token: GLM ends a turn
+    with the token that begins the next one.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, image_processor: Any, config: Any,
@@ -48,7 +51,7 @@ class Codec:
         self.image_processor = image_processor
         self.image_token_id: int = config.image_token_id
         self.merge = image_processor.merge_size**2
-        self.max_pixels = max_pixels
+        self.max_pixels: int | None = max_pixels or getattr(image_processor, MAX_PIXELS, None)
         self.eos_id: int = tokenizer.eos_token_id
         self.end_ids = frozenset({self.eos_id, *end_ids})
         self.pad_id: int = self.eos_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
@@ -88,8 +91,13 @@ class Codec:
         return cls(tokenizer, processor, config, max_pixels, ends)
 
     def save(self, path: str | Path) -> None:
+        """Writes both into a folder. With a cap, whoever reads the image processor sees pictures of that size too."""
         self.tokenizer.save_pretrained(path)
-        self.image_processor.save_pretrained(path)
+        processor = copy.copy(self.image_processor)
+        if self.max_pixels:
+            processor.size = self._size()["size"]
+            setattr(processor, MAX_PIXELS, self.max_pixels)
+        processor.save_pretrained(path)
 
     # --- text ------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -42,8 +42,8 @@ def dry_run(recipe: Recipe, run_dir: Path, resume: bool) -> int:
     return 0
 
 
-def dry_run_sft(recipe: Recipe, run_dir: Path) -> int:
-    """Of `mobilerl sft`."""
+def dry_run_sft(recipe: Recipe, run_dir: Path, stages: Collection[int] = (1, 2)) -> int:
+    """Of `mobilerl sft`, whole or one stage of it."""
     from sft.placement import check
 
     check_writable(run_dir)
@@ -52,8 +52,9 @@ def dry_run_sft(recipe: Recipe, run_dir: Path) -> int:
     check(recipe)
     shape = ModelShape.of_checkpoint(Path(recipe.model)) if recipe.model else ModelShape.of_tiny(recipe.tiny)
     demonstrated = [template.steps for template in suite.templates("train", True)]
-    items = warm_up_cost(recipe, demonstrated, shape)
-    _print(recipe, items, run_dir, f"mobilerl sft --run-dir {shlex.quote(str(run_dir))}")
+    items = warm_up_cost(recipe, demonstrated, shape, stages)
+    only = "" if len(stages) > 1 else f" --stage {min(stages)}"
+    _print(recipe, items, run_dir, f"mobilerl sft --run-dir {shlex.quote(str(run_dir))}{only}")
     return 0
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from mobilerl.config import ConfigError
 from mobilerl.config.model import TinySection
+from mobilerl.engines.image_settings import image_settings
 
 TINY_VOCABULARY = 1150
 """Tokens of the tokenizer that is made for the embedded phone's apps."""
@@ -96,14 +97,10 @@ def _shape(config: dict[str, Any], max_pixels: int, parameters: int | None, trai
 
 def _picture_limits(folder: Path) -> int:
     """The most pixels the checkpoint's image processor leaves of a picture."""
-    for name in ("preprocessor_config.json", "processor_config.json"):
-        if (folder / name).is_file():
-            settings = json.loads((folder / name).read_text())
-            settings = settings.get("image_processor", settings)
-            most = (settings.get("size") or {}).get("longest_edge") or settings.get("max_pixels") or PIXELS_UNKNOWN
-            # GLM counts a still image's pixels once for each of the frames that make a patch.
-            return int(most) // (2 if str(settings.get("image_processor_type")).startswith("Glm") else 1)
-    return PIXELS_UNKNOWN
+    settings = image_settings(folder) or {}
+    most = (settings.get("size") or {}).get("longest_edge") or settings.get("max_pixels") or PIXELS_UNKNOWN
+    # GLM counts a still image's pixels once for each of the frames that make a patch.
+    return int(most) // (2 if str(settings.get("image_processor_type")).startswith("Glm") else 1)
 
 
 def _parameters(folder: Path) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from mobilerl.config import Recipe
 from mobilerl.train.cost_parts import MB, Item, Step
@@ -11,7 +11,9 @@ from mobilerl.train.memory_cost import PIXEL_CACHE_MB, PROCESS_MB, activation_mb
 from mobilerl.train.model_shape import ModelShape
 
 
-def warm_up_cost(recipe: Recipe, demonstrated: Sequence[int], shape: ModelShape) -> list[Item]:
+def warm_up_cost(
+    recipe: Recipe, demonstrated: Sequence[int], shape: ModelShape, stages: Collection[int] = (1, 2)
+) -> list[Item]:
     """`demonstrated`: the steps of an expert's run of every demonstrated template."""
     sft, step = recipe.sft, Step.of(recipe, shape)
     steps = sft.demos_per_template * sum(demonstrated)
@@ -27,19 +29,21 @@ def warm_up_cost(recipe: Recipe, demonstrated: Sequence[int], shape: ModelShape)
     if lessons:
         reading = math.ceil((sft.recitals + lessons) / sft.lesson_batch)
         found.append(Item("warm-up", "optimiser steps, lessons", None, reading, "", "samples / sft.lesson_batch"))
-    for name, samples, times in (("stage 1", stage1, sft.stage1_epochs),
-                                 ("stage 2", stage2, sft.stage2_rounds * sft.stage2_epochs)):  # fmt: skip
-        found.append(Item("warm-up", f"optimiser steps, {name}", None, math.ceil(samples * times / sft.batch_size), "",
-                          f"{samples:.0f} samples x {times:g} epochs / {sft.batch_size}"))  # fmt: skip
+    for stage, samples, times in ((1, stage1, sft.stage1_epochs), (2, stage2, sft.stage2_rounds * sft.stage2_epochs)):
+        if stage in stages:
+            made = math.ceil(samples * times / sft.batch_size)
+            found.append(Item("warm-up", f"optimiser steps, stage {stage}", None, made, "",
+                              f"{samples:.0f} samples x {times:g} epochs / {sft.batch_size}"))  # fmt: skip
     ranks = sft.nodes * max(1, sft.processes)
     others = ranks if sft.processes else 0
     found.append(Item("machines", "processes", None, 1 + others, "", f"this one, and {others} that train"))
-    return [*found, *_warm_up_memory(recipe, shape, step, ranks, steps)]
+    kept = (1 in stages) + sft.stage2_rounds * (2 in stages) + 1 + (0 if recipe.model else 3)
+    return [*found, *_warm_up_memory(recipe, shape, step, ranks, steps), _checkpoints(recipe, shape, kept)]
 
 
 def _warm_up_memory(recipe: Recipe, shape: ModelShape, step: Step, ranks: int, steps: int) -> Iterator[Item]:
-    sft, rank = recipe.sft, recipe.engine.lora_rank
-    trained = shape.trained_before or (shape.lora_parameters(rank) if rank else shape.parameters)
+    sft = recipe.sft
+    trained = _trained(recipe, shape)
     split = {"zero3": (ranks, ranks), "zero2": (1, ranks)}.get(sft.deepspeed.removesuffix("-offload"), (1, 1))
     weights, state = 4 * shape.parameters / split[0] / MB, 12 * trained / split[1] / MB
     yield Item("memory", "weights", None, weights, "MiB", f"{shape.parameters / 1e6:.1f} M parameters, of one process")
@@ -50,8 +54,13 @@ def _warm_up_memory(recipe: Recipe, shape: ModelShape, step: Step, ranks: int, s
     yield Item("memory", "activations", None, activations, "MiB", f"{rows} samples or {tokens} tokens at once")
     yield Item("memory", "screens and texts", None, steps * step.memory_bytes / MB, "MiB", "of the demonstrations")
     yield Item("memory", "this process", None, PROCESS_MB + PIXEL_CACHE_MB, "MiB", "Python, torch, cut-up pictures")
-    checkpoint = 4 * (shape.parameters if not rank else trained) / MB
-    stages = 2 + sft.stage2_rounds + (0 if recipe.model else 3)
-    yield Item(
-        "disk", "checkpoints", None, stages * checkpoint, "MiB", f"weights after {stages} stages, final included"
-    )
+
+
+def _checkpoints(recipe: Recipe, shape: ModelShape, count: int) -> Item:
+    checkpoint = 4 * (_trained(recipe, shape) if recipe.engine.lora_rank else shape.parameters) / MB
+    return Item("disk", "checkpoints", None, count * checkpoint, "MiB", f"weights after {count} stages, final included")
+
+
+def _trained(recipe: Recipe, shape: ModelShape) -> int:
+    rank = recipe.engine.lora_rank
+    return shape.trained_before or (shape.lora_parameters(rank) if rank else shape.parameters)

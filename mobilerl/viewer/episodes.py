@@ -6,6 +6,7 @@ What was built from a file that has not changed since is not built again.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,11 +101,25 @@ def _cached(run: Path, view: Path, folder: str, source: Source) -> dict[str, Any
     advantages = run / ADVANTAGES / f"{source.name}.json"
     stamp = [FORMAT, str(source.path.resolve()), *_stamp(source.path), *_stamp(advantages)]
     cache = view / folder / f"{source.name}.steps.json"
-    if cache.is_file() and (known := json.loads(cache.read_text())).get("stamp") == stamp:
+    if (known := _read_cache(cache)).get("stamp") == stamp and _parts_are_there(known, view / folder, source):
         return known
     built = _build(source, _advantages(advantages), view, folder) | {"stamp": stamp}
     write_file(cache, json.dumps(built, separators=(",", ":")))
     return built
+
+
+def _read_cache(path: Path) -> dict[str, Any]:
+    """What was built before; {} when it is not there or a power cut spoilt it."""
+    try:
+        known = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _parts_are_there(known: Mapping[str, Any], folder: Path, source: Source) -> bool:
+    files = (folder / f"{source.name}-part{part}.js" for part in range(math.ceil(len(known["rows"]) / PART)))
+    return all(file.is_file() and file.stat().st_size for file in files)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

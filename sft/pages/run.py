@@ -7,8 +7,9 @@ from pathlib import Path
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.reading import claim
-from mobilerl.setup import check_checkpoint, read_agent
+from mobilerl.setup import check_checkpoint
 from mobilerl.train import checkpoint
+from mobilerl.train.run_dir import with_checkpoints_agent
 from sft.distributed import follow
 from sft.folders import put_final, remove_unfinished
 from sft.pages.agent import SUITE
@@ -37,8 +38,7 @@ def run(recipe: Recipe, run_dir: Path) -> Path:
     if recipe.sft.node_rank:
         follow(recipe.sft)
         return run_dir / "final"
-    agent = read_agent(recipe.model)
-    recipe = recipe if agent is None else recipe.model_copy(update={"agent": agent})
+    recipe = with_checkpoints_agent(recipe)
     claim(recipe, run_dir, PLACEMENT)
     remove_unfinished(run_dir, run_dir / "pages", *(run_dir / "eval").glob(f"{SUITE}-*"), run_dir / "eval")
     made = PagesRun(recipe, run_dir)

@@ -179,6 +179,14 @@ def test_a_short_flag_without_its_value_is_refused(place):
     assert not place.calls("")
 
 
+def test_a_section_of_the_engine_goes_to_the_trainer_but_cannot_hide_its_type(place):
+    place.adagrpo("--engine", '{"micro_tokens": 64}')
+    words = place.trained()
+    assert after(words, "--engine.type") == "local" and "--engine" in words
+    for flag in (("--engine", '{"type": "verl"}'), ('--engine={"type": "verl"}',)):
+        assert "name it by --engine.type" in place.adagrpo(*flag, fails=True)
+
+
 def test_several_nodes_without_a_ray_cluster_are_refused_before_anything_is_installed(place):
     assert "RAY_ADDRESS" in place.adagrpo("--engine", "verl", "--nodes", "2", fails=True)
     assert "RAY_ADDRESS" in place.adagrpo("--config", str(CLUSTER / "glm-4.1v-9b.toml"), fails=True)

@@ -252,6 +252,10 @@ def test_warm_up_counts():
     found = {i.what: i.high for i in cost if i.group == "warm-up"}
     assert found["demonstrations"] == 20 and found["demonstrated steps"] == 100
     assert found["optimiser steps, stage 1"] == 10 and "optimiser steps, lessons" not in found
+    one = {i.what: i.high for i in warm_up_cost(recipe, [4, 6], ModelShape.of_tiny(recipe.tiny), (1,))}
+    assert one["optimiser steps, stage 1"] == 10 and "optimiser steps, stage 2" not in one
+    disk = next(i.high for i in cost if i.what == "checkpoints")
+    assert one["checkpoints"] == pytest.approx(disk * 5 / (5 + recipe.sft.stage2_rounds))
 
 
 @pytest.mark.parametrize(

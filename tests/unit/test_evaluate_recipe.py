@@ -41,6 +41,14 @@ def test_a_checkpoints_settings_win_over_a_recipe_and_the_command_line_over_both
     assert said == ["agent settings from the checkpoint; from the command line: --agent.max_new_tokens"]
 
 
+def test_a_checkpoints_picture_size_is_restored_unless_another_is_given(checkpoint):
+    save_agent(AgentSection(), checkpoint)
+    (checkpoint / "preprocessor_config.json").write_text('{"mobilerl_max_pixels": 1234}')
+    args = Namespace(config=None, model=str(checkpoint), agent="policy")
+    assert evaluation_recipe(args, (), OTHERWISE, print).engine.max_pixels == 1234
+    assert evaluation_recipe(args, ("--engine.max_pixels", "99"), OTHERWISE, print).engine.max_pixels == 99
+
+
 @pytest.mark.parametrize("model", ["http://127.0.0.1:9/v1", "checkpoint", None])
 def test_a_model_without_settings_has_the_recipes_or_the_suites(model, checkpoint, recipe_file):
     model = checkpoint if model == "checkpoint" else model

@@ -277,3 +277,26 @@ def test_a_favourite_place_next_to_the_right_one_is_no_success():
     assert task.check(admin, "")
     next(r for r in maps.db["places"] if not r["saved"])["saved"] = 1
     assert not task.check(admin, "")
+
+
+def test_a_note_written_over_another_one_was_not_created():
+    phone, admin, task, _ = prepared("NotesCreate")
+    notes, wanted = phone.app("Notes"), {"title": task.p["title"], "body": task.p["body"]}
+    old = dict(notes.db["notes"][0])
+    notes.db["notes"][0].update(wanted)
+    assert not task.check(admin, "")
+    notes.db["notes"][0].update(old)
+    notes.insert("notes", **wanted)
+    assert task.check(admin, "")
+    notes.remove("notes", old["_id"])
+    assert not task.check(admin, "")
+
+
+@pytest.mark.parametrize("spoilt", [{"body": "gone"}, {"title": "Other"}])
+def test_pinning_a_note_and_spoiling_it_is_no_success(spoilt):
+    phone, admin, task, _ = prepared("NotesPin")
+    notes = phone.app("Notes").db["notes"]
+    next(row for row in notes if row["title"] == task.p["title"])["pinned"] = 1
+    assert task.check(admin, "")
+    next(row for row in notes if row["title"] == task.p["title"]).update(spoilt)
+    assert not task.check(admin, "")

@@ -21,6 +21,7 @@ from mobilerl.agent.screen import Element, Screen
 from mobilerl.engines import codec as codec_module
 from mobilerl.engines.checkpoint_parts import load_image_processor
 from mobilerl.engines.codec import Codec
+from mobilerl.engines.image_settings import image_settings
 
 CORPUS = ("Open the Settings app and turn on Wi-Fi", "notes alarm milk hello History app Tap typed_text")
 ASCII = st.text(st.sampled_from(string.ascii_letters + string.digits + string.punctuation + " \n"), max_size=40)
@@ -155,6 +156,18 @@ def test_pixels_are_those_of_the_image_processor(loaded):
 def test_max_pixels_caps_the_patches(folder):
     capped = Codec.load(folder, max_pixels=6 * 28 * 28)
     assert len(capped.pixels(png(360, 720))[0]) // 4 <= 6
+
+
+def test_a_cap_is_saved_with_the_checkpoint_and_another_one_wins_over_it(folder, tmp_path):
+    cap, shot = 6 * 28 * 28, png(360, 720)
+    capped, own = Codec.load(folder, max_pixels=cap), Codec.load(folder)
+    capped.save(tmp_path)
+    AutoConfig.from_pretrained(folder).save_pretrained(tmp_path)
+    again = Codec.load(tmp_path)
+    assert again.max_pixels == cap and np.array_equal(again.pixels(shot)[0], capped.pixels(shot)[0])
+    assert image_settings(tmp_path)["size"]["longest_edge"] == cap, "a server that reads the folder needs no flag"
+    assert len(Codec.load(tmp_path, max_pixels=8 * 28 * 28).pixels(shot)[0]) > len(again.pixels(shot)[0])
+    assert np.array_equal(own.pixels(shot)[0], Codec.load(folder).pixels(shot)[0]), "nothing was changed beside it"
 
 
 def test_the_pixel_cache_is_bounded_and_keeps_what_was_used_last(folder, monkeypatch):

@@ -160,6 +160,19 @@ def test_only_what_has_changed_is_built_again(run):
     assert not list((run / "view" / "data").glob("iter-000002*"))
 
 
+@pytest.mark.parametrize("spoil", [
+    lambda data: (data / "iter-000001-part0.js").unlink(),
+    lambda data: (data / "iter-000001-part0.js").write_text(""),
+    lambda data: (data / "iter-000001.steps.json").write_text(""),
+    lambda data: (data / "iter-000001.steps.json").write_text("[1]"),
+])  # fmt: skip
+def test_what_a_power_cut_spoilt_is_built_again(run, spoil):
+    build(run)
+    spoil(run / "view" / "data")
+    build(run)
+    assert len(loaded(run, "data/iter-000001-part0")) == 2
+
+
 def test_the_element_hit_is_the_smallest_that_reacts():
     xml = """<h><node class="a.Frame" bounds="[0,0][100,200]">
     <node class="a.Row" clickable="true" bounds="[0,0][100,40]">
@@ -325,3 +338,12 @@ def test_the_command_names_what_it_cannot_use(run, capsys):
     assert "nowhere: there is no such run directory" in capsys.readouterr().err
     assert main(["view", str(run), "--serve", "--port", "99999"]) == 2
     assert "cannot listen on 127.0.0.1:99999" in capsys.readouterr().err
+
+
+def test_a_page_is_handed_out_where_no_browser_can_be_opened(run, capsys, monkeypatch):
+    monkeypatch.setattr("webbrowser.open", lambda address: False)
+    monkeypatch.setattr("http.server.ThreadingHTTPServer.serve_forever", lambda server: print("serving"))
+    assert main(["view", str(run), "--serve", "--port", "0", "--open"]) == 0
+    said = capsys.readouterr()
+    assert "serving" in said.out and "no browser could be started here; open http://127.0.0.1:" in said.err
+    assert main(["view", str(run), "--open"]) == 2

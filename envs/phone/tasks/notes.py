@@ -8,6 +8,7 @@ from typing import Any
 
 from envs.base import Action
 from envs.phone.tasks.base import INFEASIBLE, Admin, Hand, Template, same_answer
+from envs.phone.tasks.rows import added, edited
 from envs.phone.words import NOTE_LINES, NOTE_TITLES
 
 NOTES = "notes/notes"
@@ -31,13 +32,8 @@ class _OneNote(Template):
             if row["title"] == self.p["title"]:
                 phone.delete(NOTES, row["_id"])
         phone.insert(NOTES, title=self.p["title"], body=self.p["body"])
-        self.others = [r for r in phone.rows(NOTES) if r["title"] != self.p["title"]]
-
-    def found(self, phone: Admin) -> list[dict[str, Any]]:
-        """The notes of that title; a run that touched another note has failed."""
-        rows = phone.rows(NOTES)
-        untouched = [r for r in rows if r["title"] != self.p["title"]] == self.others
-        return [r for r in rows if r["title"] == self.p["title"]] if untouched else []
+        self.before = phone.rows(NOTES)
+        (self.note,) = (row["_id"] for row in self.before if row["title"] == self.p["title"])
 
 
 class NotesCreate(Template):
@@ -56,9 +52,10 @@ class NotesCreate(Template):
         for row in phone.rows(NOTES):
             if row["title"] == self.p["title"]:
                 phone.delete(NOTES, row["_id"])
+        self.before = phone.rows(NOTES)
 
     def check(self, phone: Admin, answer: str) -> bool:
-        return sum(r["title"] == self.p["title"] and r["body"] == self.p["body"] for r in phone.rows(NOTES)) == 1
+        return added(self.before, phone.rows(NOTES)) == [{**self.p, "pinned": 0}]
 
     def expert(self, ui: Hand) -> Iterator[Action]:
         yield ui.launch("Notes")
@@ -75,7 +72,7 @@ class NotesDelete(_OneNote):
     steps = 5
 
     def check(self, phone: Admin, answer: str) -> bool:
-        return phone.rows(NOTES) == self.others
+        return phone.rows(NOTES) == [row for row in self.before if row["_id"] != self.note]
 
     def expert(self, ui: Hand) -> Iterator[Action]:
         yield ui.launch("Notes")
@@ -91,7 +88,7 @@ class NotesPin(_OneNote):
     steps = 4
 
     def check(self, phone: Admin, answer: str) -> bool:
-        return [r["pinned"] for r in self.found(phone)] == [1]
+        return phone.rows(NOTES) == edited(self.before, self.note, pinned=1)
 
     def expert(self, ui: Hand) -> Iterator[Action]:
         yield ui.launch("Notes")
@@ -120,7 +117,7 @@ class NotesShare(_OneNote):
     feasible = False
 
     def check(self, phone: Admin, answer: str) -> bool:
-        return same_answer(answer, INFEASIBLE) and len(self.found(phone)) == 1
+        return same_answer(answer, INFEASIBLE) and phone.rows(NOTES) == self.before
 
     def expert(self, ui: Hand) -> Iterator[Action]:
         yield ui.launch("Notes")
