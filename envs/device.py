@@ -34,6 +34,9 @@ PNG_END = b"IEND\xaeB`\x82"
 LONG_PRESS_MS = 1000
 SWIPE_MS = 400
 MAX_WAIT_S = 10.0
+MAX_TYPED = 10_000
+"""Bytes of text in one command. Quoted they may be five times as many, and `envs.adb` sends lines of 60,000."""
+TOO_LONG = f"the text is too long for a phone: at most {MAX_TYPED} bytes can be typed at once"
 
 _SIZE = re.compile(r"^(Physical|Override) size: (\d{1,9})x(\d{1,9})", re.MULTILINE)
 _APP = re.compile(r"mFocusedApp=ActivityRecord\{\S+ u\d+ ([\w.]+)/")
@@ -145,7 +148,7 @@ class Device:
         elif isinstance(action, Swipe):
             self._input("swipe", *self._pixels(action.x, action.y), *self._pixels(action.x2, action.y2), SWIPE_MS)
         elif isinstance(action, Type):
-            self._type(action.text)
+            return self._type(action.text)
         elif isinstance(action, Launch):
             return self._launch(action.app)
         elif isinstance(action, Back | Home | Enter):
@@ -160,15 +163,18 @@ class Device:
     def home(self) -> None:
         self._input("keyevent", "KEYCODE_HOME")
 
-    def _type(self, text: str) -> None:
+    def _type(self, text: str) -> str:
         """Over the broadcasts of ADBKeyboard: `input text` knows ASCII only."""
+        if too_long(text):
+            return TOO_LONG
         message = base64.b64encode(text.encode(errors="replace")).decode()
         self._run("am", "broadcast", "-a", "ADB_CLEAR_TEXT")
         self._run("am", "broadcast", "-a", "ADB_INPUT_B64", "--es", "msg", message)
+        return ""
 
     def _launch(self, app: str) -> str:
         package = self._packages.get(app.strip().casefold(), app.strip())
-        if not _PACKAGE.fullmatch(package):
+        if too_long(package) or not _PACKAGE.fullmatch(package):
             return no_app(app)
         launcher = "android.intent.category.LAUNCHER"
         result = self.transport.shell(("monkey", "-p", package, "-c", launcher, "1"), self.timeout_s)
@@ -192,6 +198,11 @@ class Device:
             said = (result.stderr or result.stdout).strip()[:80]
             raise InfraError(f"{self.transport.serial}: `{words[0]}` failed with {result.exit_code}: {said}")
         return result
+
+
+def too_long(text: str) -> bool:
+    """Whether a command with this text could be longer than a device's shell takes, quoted or in base64."""
+    return len(text.encode(errors="replace")) > MAX_TYPED
 
 
 def no_app(name: str) -> str:

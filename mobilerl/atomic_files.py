@@ -31,6 +31,13 @@ def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:
         sync_path(path.parent)  # the rename itself survives a power cut only once the folder is on disk
 
 
+def put_folder(temporary: Path, final: Path) -> None:
+    """Gives a finished folder its name, at which nothing may be, once all of it is on disk."""
+    sync_folder(temporary)
+    temporary.rename(final)
+    sync_path(final.parent)
+
+
 def remove_leftovers(folder: Path) -> None:
     """Of `write_atomic` in a process that was killed meanwhile. Nobody may be writing into `folder` now."""
     for path in folder.glob(".*.tmp"):

@@ -116,3 +116,5 @@ class Batch:
     """Per row, under the weights the clipping compares with; None: the rollout's own."""
     ref_logprobs: Sequence[tuple[float, ...]] | None = None
     """Per row, under the frozen reference, when the objective has a KL term."""
+    version: int | None = None
+    """Of the weights that learn; None: nobody asks which rows were drawn by others."""

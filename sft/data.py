@@ -15,7 +15,7 @@ from envs.phone.env import PhoneEnv
 from envs.phone.tasks import suite
 from mobilerl import tiny
 from mobilerl.agent.context import ContextPolicy
-from mobilerl.atomic_files import write_atomic
+from mobilerl.atomic_files import put_folder, write_atomic
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.setup import check_checkpoint, make_phones
 from sft.demonstrations import demonstrations
@@ -45,7 +45,7 @@ class Data:
             shutil.rmtree(temporary, ignore_errors=True)
             tiny.create(temporary, corpus(self.phone), shape.hidden, shape.layers, shape.heads, shape.vision_hidden,
                         shape.vision_layers, shape.max_pixels)  # fmt: skip
-            temporary.rename(path)
+            put_folder(temporary, path)
         return path
 
     def demonstrated_tasks(self) -> list[Task]:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from mobilerl.atomic_files import remove_leftovers
+from mobilerl.atomic_files import put_folder, remove_leftovers, sync_folder
 
 FOLDERS = ("init", "recitals", "lessons", "stage1", "stage2-round*", "final")
 """Each is made as `.NAME.tmp`, where ranks train with the help of `.NAME.job`, and then renamed."""
@@ -26,6 +26,7 @@ def put_final(checkpoint: Path, run_dir: Path, leave_out: Sequence[str] = ()) ->
     final, temporary = run_dir / "final", run_dir / ".final.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
     shutil.copytree(checkpoint, temporary, ignore=shutil.ignore_patterns(*leave_out))
+    sync_folder(temporary)  # before the old one is gone
     shutil.rmtree(final, ignore_errors=True)
-    temporary.rename(final)
+    put_folder(temporary, final)
     return final

@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from mobilerl.agent.policy import EnginePolicy, Policy
+from mobilerl.atomic_files import put_folder
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.reading import claim
 from mobilerl.engines.base import Sampling
@@ -144,8 +145,8 @@ class WarmUp:
         shutil.rmtree(temporary, ignore_errors=True)
         job = self._job(base, codec, epochs, batch_size, learning_rate)
         began = time.monotonic()
-        with Tracker(self.run_dir, self.recipe.tracking.wandb, self.recipe.tracking.tensorboard,
-                     self.recipe.tracking.project, f"{self.run_dir.name}") as tracker:  # fmt: skip
+        to = self.recipe.tracking
+        with Tracker(self.run_dir, to.wandb, to.tensorboard, to.project, to.name or self.run_dir.name) as tracker:
             done = self.steps_done()
             tracker.truncate_after(done)
             report = Report(tracker, name, done, self.console)
@@ -156,7 +157,7 @@ class WarmUp:
             else:
                 self._train_here(job, codec, samples, temporary, report)
         save_agent(self.recipe.agent, temporary)
-        temporary.rename(out)
+        put_folder(temporary, out)
         self.say(f"{name}: {time.monotonic() - began:.0f} s")
         return out
 

@@ -77,7 +77,9 @@ class Judges:
     async def judge(self, task: LabTask, folder: Path, lines: Sequence[Mapping[str, Any]], ask: Ask) -> Outcome:
         """The outcome of a trace. Raises JudgeFault when there is none."""
         read = read_lines(lines)
-        steps = [_step(line, folder, self.own_trees) for line in read if line["xml"]]
+        steps = [
+            await asyncio.to_thread(_step, line, folder, self.own_trees) for line in read if line["xml"]
+        ]  # fmt: skip
         if not steps:
             raise JudgeFault("the trace has no step with a UI tree")
         answers: list[tuple[str, str, str, bool]] = []

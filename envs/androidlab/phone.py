@@ -67,6 +67,7 @@ class LabPhone:
     def prepare(self, package: str, set_date: bool) -> None:
         """Brings the device into a task's first state, before its app is started."""
         self.device.shown = None
+        self.wait_until_up()  # a device that is away for a moment would fail every episode it is given meanwhile
         if self._snapshot:
             self.console.command(f"avd snapshot load {self._snapshot}")
             self.wait_until_up()
@@ -91,13 +92,16 @@ class LabPhone:
         if self._root is not None and "already" not in (said := self._root()):
             if "cannot" in said:
                 raise InfraError(f"{self._transport.serial}: `adb root` says {said.strip()!r}")
-            self.wait_until_up()
+            self.wait_until_up(root=True)
 
-    def wait_until_up(self) -> None:
+    def wait_until_up(self, root: bool = False) -> None:
+        """`root`: until its shell is root's. Before adbd restarts, it answers as if nothing were to happen."""
         until = time.monotonic() + UP_S
         while True:
             try:
                 self.connect()
+                if root and (said := self.device.look("id", "-u").strip()) != "0":
+                    raise InfraError(f"{self._transport.serial}: after `adb root` its shell is still uid {said!r}")
                 return
             except InfraError:
                 if time.monotonic() >= until:

@@ -99,10 +99,10 @@ class AndroidWorldContainers:
     async def _check(self, device: ContainerDevice, until: float, say: Say) -> None:
         adb = self.containers.adb
         address = Address(device.http, device.transport.serial, adb.host, adb.port)
-        server = await open_server(address, self.suite, max(until - time.monotonic(), 0.0), say)
-        await server.client.close()
-        self._first = self._first or server
         try:
+            server = await open_server(address, self.suite, max(until - time.monotonic(), 0.0), say)
+            await server.client.close()
+            self._first = self._first or server
             compare([self._first, server])
         except StartupError as error:
             raise WrongServer(str(error)) from error

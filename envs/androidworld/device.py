@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from envs.base import Action, InfraError, Transport, Type
-from envs.device import BOOT_ID, Device
+from envs.device import BOOT_ID, TOO_LONG, Device, too_long
 from envs.retry import retried
 
 ADB_KEYBOARD = "com.android.adbkeyboard/.AdbIME"
@@ -108,6 +108,8 @@ class LiveDevice(Device):
         """Over `input text`, for phones without ADBKeyboard: ASCII only."""
         if not all(" " <= c <= "~" or c == "\n" for c in text):
             return "this phone can only be sent ASCII text: ADBKeyboard is not installed on it"
+        if too_long(text):
+            return TOO_LONG
         self._input("keycombination", CTRL_LEFT, KEY_A)
         self._input("keyevent", "KEYCODE_DEL")
         for i, line in enumerate(text.split("\n")):

@@ -47,6 +47,8 @@ class PoolSettings:
     """Without a single working device for so long, the pool gives up."""
 
 
+MOST_DOUBLINGS = 30
+"""Of a quarantine. A place may fail for weeks, and a float has room for about a thousand."""
 COUNTS = ("created", "renewed", "replaced", "failures", "quarantines", "lease_timeouts")
 """`renewed`: devices that were used up, as their reset wants it; `replaced`: devices that failed."""
 
@@ -159,6 +161,7 @@ class DevicePool:
         while True:
             self._ready(place)
             error = await self._lease(place, device)
+            self._worked = _now()
             place.state = State.REFRESHING
             if error:
                 self._failed(place, error)
@@ -222,7 +225,7 @@ class DevicePool:
             said = f"no device has worked for {settings.give_up_s:g} s; the last said: {place.reason}"
             self.failure = InfraError(said)
             self.changed()
-        beyond = place.failures - settings.max_failures
+        beyond = min(place.failures - settings.max_failures, MOST_DOUBLINGS)
         await asyncio.sleep(min(settings.quarantine_s * 2**beyond, settings.quarantine_max_s))
 
     async def _destroy(self, place: Place, failed: bool) -> None:

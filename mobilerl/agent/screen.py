@@ -143,7 +143,8 @@ class _Node:
     cls: str
     actions: list[str]
     states: list[str]
-    texts: list[str]
+    texts: dict[str, None]
+    """In order, each once."""
     box: Box
     depth: int
 
@@ -152,7 +153,7 @@ class _Node:
         return bool(self.actions) and self.actions != ["check"]
 
     def absorb(self, child: _Node) -> None:
-        self.texts += [t for t in child.texts if t not in self.texts]
+        self.texts |= child.texts
         if "check" not in self.actions:
             self.actions += child.actions
             self.states += [s for s in child.states if s not in self.states]
@@ -212,7 +213,7 @@ class _Collector:
         states += [name for name in ("password", "selected", "focused") if get(name) == "true"]
         text, description = _clean(get("text", "")), _clean(get("content-desc", ""))
         label = f"{text} {description}" if text and description and text != description else text or description
-        return _Node(cls, actions, states, [label] if label else [], box, depth)
+        return _Node(cls, actions, states, {label: None} if label else {}, box, depth)
 
     def _box(self, bounds: str) -> Box | None:
         """Pixels to 0-999, clipped to the screen; None for what is off it or too small to matter."""

@@ -9,6 +9,7 @@ import asyncio
 import math
 import os
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from json import JSONDecodeError
@@ -31,6 +32,8 @@ RETRIES = 8
 BACKOFF_S = 0.5
 """Wait before the first retry; each further one waits twice as long, and all vary by a half."""
 LONGEST_WAIT_S = 60.0
+PATIENCE_S = 900.0
+"""For one reply, all tries together: a server that hangs is found out before a device is blamed for the time."""
 LONGEST_QUOTE = 200
 
 
@@ -88,11 +91,12 @@ class ServerPolicy:
             "model": self.model,
             "messages": await asyncio.to_thread(with_images, messages, images, self.max_pixels),
         }
+        began = time.monotonic()
         for tried in range(1, self.retries + 2):
             try:
                 return await self._once(request)
             except Transient as fault:
-                if tried > self.retries:
+                if tried > self.retries or time.monotonic() - began >= PATIENCE_S:
                     raise ConfigError(f"the model server {self.url} failed: it {fault} (tries: {tried}); start again "
                                       "when it is back") from None  # fmt: skip
                 await asyncio.sleep(fault.wait_s or backoff(tried))

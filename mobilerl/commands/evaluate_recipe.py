@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 
 from mobilerl.config import AgentSection, Recipe, load_recipe
 
@@ -22,13 +23,14 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], otherwi
     given = sorted({word.split("=")[0] for word in settings if word.startswith("--")})
     saved = None
     if args.agent == "policy" and args.model and not is_server(args.model):
-        saved = read_agent(find_model(args.model))
+        args.model = str(find_model(args.model))  # for all that follows: a run that goes on may save a newer one
+        saved = read_agent(args.model)
     if saved is None:
         base = [] if args.config else [word for word in otherwise if word.split("=")[0] not in given]
         return load_recipe(args.config, [*base, *settings])
     ours = ", ".join(flag for flag in given if flag.startswith("--agent."))
     say(f"agent settings from the checkpoint{f'; from the command line: {ours}' if ours else ''}")
-    cap = (image_settings(find_model(args.model)) or {}).get(MAX_PIXELS)
+    cap = (image_settings(Path(args.model)) or {}).get(MAX_PIXELS)
     pictures = [f"--engine.max_pixels={cap}"] if cap and "--engine.max_pixels" not in given else []
     return load_recipe(args.config, [*saved_flags(saved, given), *pictures, *settings])
 

@@ -39,7 +39,7 @@ class LossSection(Section):
     clip_high: Annotated[float, Field(ge=0.0)] = 0.28
     """Width of the clip above a ratio of 1; wider than `clip_low` is clip-higher (DAPO: 0.28)."""
     kl_coef: Annotated[float, Field(ge=0.0)] = 0.0
-    """Weight of the k3 divergence from the policy training began with."""
+    """Weight of the k3 divergence from the policy training began with (`clipped`)."""
     is_cap: Rate | None = 2.0
     """Largest importance weight between rollout and trainer; null switches the correction off."""
     ratio_cap: Rate | None = 1.0
@@ -179,6 +179,9 @@ class AlgorithmSection(Section):
         if self.loss.type == "imitation" and self.credit.type == "group_relative":
             raise ValueError('algorithm.loss.type = "imitation" weighs rows, and group-relative advantages can be '
                              'negative: set algorithm.credit.type to "success" or "values"')  # fmt: skip
+        if self.loss.kl_coef and self.loss.type != "clipped":
+            raise ValueError(f'algorithm.loss.kl_coef has no part in algorithm.loss.type = "{self.loss.type}": set it '
+                             "to 0")  # fmt: skip
         if not any(self.replay.priority_weights):
             raise ValueError("algorithm.replay.priority_weights must not all be 0")
         return self

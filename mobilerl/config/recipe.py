@@ -69,6 +69,9 @@ class Recipe(BaseSettings):
             raise ValueError("algorithm.critic judges what the replay holds, and train.updates draws from it: set it")
         if self.offline.trajectories and not self.train.updates:
             raise ValueError("offline.trajectories are learned from by way of the replay: set train.updates")
+        if self.offline.trajectories and self.algorithm.credit.type == "group_relative":
+            raise ValueError("offline.trajectories come one by one, and alone a trajectory has no group-relative "
+                             'advantage: set algorithm.credit.type to "success" or "values"')  # fmt: skip
         return self
 
     @model_validator(mode="after")
@@ -79,6 +82,13 @@ class Recipe(BaseSettings):
         if self.plays_in_workers and self.collect.max_staleness and credit.drop_constant_groups and credit.max_refills:
             raise ValueError("collect.workers that play ahead (collect.max_staleness above 0) cannot replace groups of "
                              "the current iteration: set algorithm.credit.max_refills = 0")  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
+    def _judge_is_shared(self) -> Recipe:
+        if self.judge.reward and self.plays_in_workers and self.collect.workers > self.judge.concurrency:
+            raise ValueError(f"each of collect.workers asks the judge: set judge.concurrency to at least "
+                             f"{self.collect.workers}")  # fmt: skip
         return self
 
     @model_validator(mode="after")

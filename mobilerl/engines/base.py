@@ -55,8 +55,8 @@ class MicroBatch:
     """(R, L) under the frozen reference, when the objective asked for one."""
     advantage: Tensor
     """(R,)"""
-    replayed: Tensor
-    """(R,) bool: not from this iteration."""
+    older: Tensor
+    """(R,) bool: not drawn by the weights that this iteration began with: replayed, or collected ahead of learning."""
     mask: Tensor
     weights: Tensor
 

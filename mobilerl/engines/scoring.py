@@ -46,7 +46,7 @@ class BatchTensors:
     rollout: Tensor
     ref: Tensor | None
     advantage: Tensor
-    replayed: Tensor
+    older: Tensor
     weights: Tensor
 
     @classmethod
@@ -63,7 +63,10 @@ class BatchTensors:
             rollout=rollout,
             ref=None if batch.ref_logprobs is None else right_aligned(batch.ref_logprobs, longest),
             advantage=torch.tensor(batch.advantages, dtype=torch.float32),
-            replayed=torch.tensor(batch.replayed),
+            older=torch.tensor(
+                [again or batch.version not in (None, row.version)
+                 for row, again in zip(rows, batch.replayed, strict=True)]
+            ),
             weights=aggregation_weights(mask, agg, torch.tensor([ids[play] for play in plays])),
         )
 
@@ -71,7 +74,7 @@ class BatchTensors:
         """Those of some of the rows: what one of several processes needs."""
         i = list(index)
         ref = None if self.ref is None else self.ref[i]
-        return BatchTensors(self.old[i], self.rollout[i], ref, self.advantage[i], self.replayed[i], self.weights[i])
+        return BatchTensors(self.old[i], self.rollout[i], ref, self.advantage[i], self.older[i], self.weights[i])
 
     def micro_batch(self, part: Sequence[int], logp: Tensor, mask: Tensor) -> MicroBatch:
         """The rows `part` with their (R, L') log-probabilities, L' <= L, on those's device."""
@@ -82,7 +85,7 @@ class BatchTensors:
 
         return MicroBatch(
             logp, cut(self.old), cut(self.rollout), None if self.ref is None else cut(self.ref),
-            self.advantage[index].to(logp.device), self.replayed[index].to(logp.device), mask, cut(self.weights),
+            self.advantage[index].to(logp.device), self.older[index].to(logp.device), mask, cut(self.weights),
         )  # fmt: skip
 
 

@@ -45,9 +45,11 @@ def evaluate(
     if reuse and is_server(model):
         raise ConfigError("--reuse cannot tell whether a server has still the same weights; leave it out")
     check_model(model, model_name)
+    if model is not None and not is_server(model):
+        model = find_model(model)  # once: a run that goes on may save a newer one meanwhile
     seed = recipe.eval.seed
     player = model_player(recipe, model, model_name, temperature, seed) if is_server(model) else None
-    who = player.protocol if player else checkpoint_protocol(find_model(model)) if model is not None else {}
+    who = player.protocol if player else checkpoint_protocol(Path(model)) if model is not None else {}
     tasks = choose_tasks(split, instances, templates)
     protocol = protocol_of(recipe, agent, who, split, trials, instances, temperature, templates)
     if recipe.judge.url:

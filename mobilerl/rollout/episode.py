@@ -41,15 +41,18 @@ async def play_episode(
 ) -> Played:
     """Plays `task` to its end. A device's failure or a missed deadline gives status INFRA_ERROR, never an exception.
 
-    Not `scored`, the reward is 0 and the task's own check is not asked: somebody else gives the reward.
+    Not `scored`, the reward is 0: somebody else gives it. The task's own check is asked all the same, because it finds
+    out what no step does, such as a device that rebooted meanwhile.
     """
     start = time.monotonic()
     steps: list[Step] = []
+    progress = _Progress(steps)
     final: Observation | None = None
     try:
         async with asyncio.timeout(settings.deadline_s) as deadline:
-            status, final = await _play(env, actor, task, episode_id, settings, steps)
-            reward = await env.score() if scored else 0.0
+            status, final = await _play(env, actor, task, episode_id, settings, progress)
+            reward = await env.score()
+            reward = reward if scored else 0.0
         error = ""
     except InfraError as fault:
         status, reward, error = Status.INFRA_ERROR, 0.0, str(fault)
@@ -57,7 +60,8 @@ async def play_episode(
         if not deadline.expired():  # the policy's own, say: no device is to blame
             raise
         status, reward = Status.INFRA_ERROR, 0.0
-        error = f"{env.device_id}: the episode missed its deadline of {settings.deadline_s:g} s"
+        where = " while its policy was asked" if progress.deciding else ""
+        error = f"{env.device_id}: the episode missed its deadline of {settings.deadline_s:g} s{where}"
     trajectory = Trajectory(
         id=episode_id,
         task=task,
@@ -71,20 +75,27 @@ async def play_episode(
     return Played(trajectory, final)
 
 
-async def _play(
-    env: MobileEnv, actor: Actor, task: Task, episode_id: str, settings: EpisodeSettings, steps: list[Step]
-) -> tuple[Status, Observation]:
-    """(how it ended, what was seen after the last step).
+@dataclass(slots=True)
+class _Progress:
+    """How far an episode is: what was played before a fault is not lost."""
 
-    Appends to `steps` as it goes, so that what was played before a fault is not lost.
-    """
+    steps: list[Step]
+    deciding: bool = False
+
+
+async def _play(
+    env: MobileEnv, actor: Actor, task: Task, episode_id: str, settings: EpisodeSettings, progress: _Progress
+) -> tuple[Status, Observation]:
+    """(how it ended, what was seen after the last step). Keeps `progress` up to date as it goes."""
     turns: list[Turn] = []
     invalid = 0
     observation = await env.reset(task)
     while True:
         screen = parse_screen(observation.xml, observation.width, observation.height)
         asked = time.monotonic()
+        progress.deciding = True
         decision = await actor.decide(task, turns, observation, screen, episode_id)
+        progress.deciding = False
         thought_s = time.monotonic() - asked
         result = await env.step(decision.action)
         step = Step(
@@ -96,7 +107,7 @@ async def _play(
             timings={"policy": thought_s, **result.timings},
             note=result.note,
         )
-        steps.append(step)
+        progress.steps.append(step)
         turns.append(Turn.of(step, screen))
         invalid = invalid + 1 if isinstance(decision.action, Invalid) else 0
         if isinstance(decision.action, Finish):

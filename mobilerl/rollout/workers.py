@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing import resource_tracker
@@ -66,12 +67,15 @@ class RolloutWorkers:
         self._judged: Counter[str] = Counter()
         self._devices: dict[str, DeviceReport] = {}
         self._workers = [_Worker(recipe, Part(i, count), run_dir) for i in range(count)]
+        self._threads = ThreadPoolExecutor(count, "rollout-worker")
+        """One waits for each worker: the event loop's own threads are fewer than a large machine's workers."""
 
     async def __aenter__(self) -> RolloutWorkers:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.gather(*(asyncio.to_thread(worker.close) for worker in self._workers))
+        self._threads.shutdown(wait=False)
         await asyncio.to_thread(remove_orphans, self._recipe)
 
     def status(self) -> Mapping[str, float]:
@@ -88,6 +92,10 @@ class RolloutWorkers:
 
     async def collect(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
         """One group per task, in the order of `tasks`; groups that were lost to failing devices are left out."""
+        return self.take(await self.play(tasks, prefix))
+
+    async def play(self, tasks: Sequence[Task], prefix: str) -> list[Answer]:
+        """`collect`, whose groups and counts are kept for `take`."""
         jobs = [(f"{prefix}-{i:03d}", task) for i, task in enumerate(tasks)]
         version = self._engine.version
         # Also when every worker has them: one that dies leaves its order to a process that has not. A later moment will
@@ -97,9 +105,13 @@ class RolloutWorkers:
             Order(tuple(jobs[i :: len(self._workers)]), _seed(self._seed, prefix, i), version, weights)
             for i in range(len(self._workers))
         ]
-        answers = await asyncio.gather(
-            *(asyncio.to_thread(w.play, o) for w, o in zip(self._workers, orders, strict=True) if o.jobs)
-        )
+        loop = asyncio.get_running_loop()
+        return await asyncio.gather(
+            *(loop.run_in_executor(self._threads, w.play, o)
+              for w, o in zip(self._workers, orders, strict=True) if o.jobs)
+        )  # fmt: skip
+
+    def take(self, answers: Sequence[Answer]) -> list[Group]:
         self._status = Counter()
         for answer in answers:
             self.counts += answer.counts
@@ -107,8 +119,7 @@ class RolloutWorkers:
             self._judged.update(answer.judged)
             self._status.update(answer.status)
             self._devices |= {d.place: d for d in answer.devices}
-        order = {group_id: i for i, (group_id, _) in enumerate(jobs)}
-        return sorted((g for a in answers for g in a.groups), key=lambda g: order[_group_id(g)])
+        return sorted((g for a in answers for g in a.groups), key=_place)
 
 
 class _Worker:
@@ -243,5 +254,6 @@ def _seed(seed: int, prefix: str, index: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{prefix}/{index}".encode()).digest()[:7], "big")
 
 
-def _group_id(group: Group) -> str:
-    return group.trajectories[0].id.rsplit("-", 1)[0]
+def _place(group: Group) -> int:
+    """Among the tasks of its collection."""
+    return int(group.trajectories[0].id.split("-")[-2])

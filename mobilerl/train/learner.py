@@ -68,8 +68,9 @@ class Learner:
         for _ in range(self.settings.passes):
             for part, replayed in mini_batches(fresh, replay, self.settings.mini_batch, rng):
                 batch = self._batch(part, replayed, old)
-                # Before the first step the weights are still those of the rollout: rollout and trainer can be compared.
-                objective = self.objective if history else with_prob_diff(self.objective)
+                # Before the first step, rollout and trainer can be compared on what these very weights have drawn.
+                comparable = not history and any(row.version == self.engine.version for row, _ in part)
+                objective = with_prob_diff(self.objective) if comparable else self.objective
                 history.append(self.engine.update(batch, objective, self.algorithm.loss.agg))
                 replayed_rows += len(replayed)
                 total_rows += len(batch.rows)
@@ -116,7 +117,7 @@ class Learner:
                 for r, again in zip(rows, is_replayed, strict=True)
             ]
         ref = self.engine.logprobs(rows, reference=True) if self.algorithm.loss.kl_coef > 0 else None
-        return Batch(rows, [a for _, a in samples], is_replayed, old_logprobs, ref)
+        return Batch(rows, [a for _, a in samples], is_replayed, old_logprobs, ref, self.engine.version)
 
 
 def _summary(history: Sequence[dict[str, float]]) -> dict[str, float]:

@@ -22,13 +22,13 @@ class IterationWatch:
         """`ahead`: devices play on while weights are learned, so their rate is that of whole iterations."""
         self._collector, self._ahead = collector, ahead
         self._collected = time.monotonic()
+        self._counts, self._busy_s = collector.counts.copy(), collector.busy_s
         self.begin()
 
     def begin(self) -> None:
         """A new iteration."""
         self._last = self._began = time.monotonic()
         self._parts: dict[str, float] = {}
-        self._counts, self._busy_s = self._collector.counts.copy(), self._collector.busy_s
 
     def ended(self, part: str) -> None:
         """`rollout`, `update` or `publish` is over, and took the time since the one before it."""
@@ -39,9 +39,13 @@ class IterationWatch:
             self._collected = now
 
     def metrics(self, groups: Sequence[Group], version: int) -> dict[str, float | None]:
-        """Once the iteration's parts have ended. `version`: the learner's when the episodes of `groups` were used."""
+        """Once the iteration's parts have ended. `version`: the learner's when the episodes of `groups` were used.
+
+        What is counted is all since the last call: what ends while a checkpoint is written belongs to some iteration.
+        """
         collector = self._collector
         counts, busy_s = collector.counts - self._counts, collector.busy_s - self._busy_s
+        self._counts, self._busy_s = collector.counts.copy(), collector.busy_s
         return {
             **rollout_metrics(groups, version, self._playing_s, busy_s, collector.devices),
             **{f"rollout/{name}": counts.get(name, 0) for name in COUNTED},

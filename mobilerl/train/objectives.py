@@ -58,15 +58,16 @@ def clipped(settings: LossSection) -> Objective:
 
 
 def with_prob_diff(objective: Objective) -> Objective:
-    """Also measures the largest gap between a fresh token's probability in the rollout and in the trainer.
+    """Also measures the largest gap between a token's probability in the rollout and in the trainer.
 
-    Only meaningful before the weights have moved since the rollout: for the first optimiser step of an iteration.
+    Only meaningful before the weights have moved since the rollout: for the first optimiser step of an iteration, and
+    rows that its weights drew.
     """
 
     def measured(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
         loss, metrics = objective(micro)
         with torch.no_grad():
-            fresh = micro.mask.bool() & ~micro.replayed.unsqueeze(1)
+            fresh = micro.mask.bool() & ~micro.older.unsqueeze(1)
             gap = (micro.logp.exp() - micro.rollout_logp.exp()).abs()
             largest = gap.masked_fill(~fresh, 0.0).max()
         return loss, {**metrics, PROB_DIFF: largest}

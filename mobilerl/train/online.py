@@ -30,7 +30,7 @@ from mobilerl.train.players import Players, make_players
 from mobilerl.train.progress import ProgressView, doing
 from mobilerl.train.run_dir import open_run
 from mobilerl.train.run_log import RunLog
-from mobilerl.train.source import GroupSource
+from mobilerl.train.source import GroupSource, take_some
 from mobilerl.train.spending import Spending, gpus_of
 from mobilerl.train.state import RunState
 from mobilerl.train.stored import stored_trajectories
@@ -131,7 +131,7 @@ class OnlineTrainer:
         state = self.state
         state.iteration += 1
         watch.begin()
-        groups, credited = await guard.until_stopped(self._collect(source))
+        groups, credited = await guard.until_stopped(self._collect(collector, source))
         watch.ended("rollout")
         state.env_steps += sum(len(t.steps) for g in groups for t in g.trajectories)
         if self.replay is not None:
@@ -161,11 +161,12 @@ class OnlineTrainer:
             self.log.trajectories(state.iteration, groups, self._advantages(credited))
         return metrics
 
-    async def _collect(self, source: GroupSource) -> tuple[list[Group], list[Credited]]:
+    async def _collect(self, collector: Players, source: GroupSource) -> tuple[list[Group], list[Credited]]:
         """Groups of this iteration with their credit; constant groups are replaced while refills are left."""
         settings = self.recipe.algorithm.credit
         wanted = self.recipe.collect.tasks_per_iteration
-        groups = await source.take(wanted, f"{self.state.iteration:06d}-0")
+        label, give_up_s = f"{self.state.iteration:06d}-0", self.recipe.fleet.give_up_s
+        groups = await take_some(source, wanted, label, give_up_s, collector)
         credited = assign_credit(groups, settings)
         for refill in range(1, settings.max_refills + 1 if settings.drop_constant_groups else 1):
             missing = wanted - _informative_groups(groups, credited)
@@ -187,7 +188,8 @@ class OnlineTrainer:
         return {"iteration": 0, "replay/size": len(self.replay), **learned, **self.spending.record()}
 
     async def _learn(self, credited: Sequence[Credited]) -> dict[str, float]:
-        if self.recipe.collect.max_staleness == 0:
+        """Aside, unless nobody needs the event loop meanwhile: a pool mends its devices by the clock."""
+        if self.recipe.collect.max_staleness == 0 and self.recipe.fleet.type == "embedded":
             return self.learner.learn(credited, self.replay, self.rng)
         return await self._aside(self.learner.learn, credited, self.replay, self.rng)
 

@@ -3,19 +3,54 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
+import time
 from collections.abc import Callable
 from typing import Protocol
 
+from envs.base import DeviceReport, InfraError
 from mobilerl.records import Group
 from mobilerl.rollout.collector import Collector
+from mobilerl.rollout.worker_process import Answer
 from mobilerl.rollout.workers import RolloutWorkers
 from mobilerl.train.tasks import TaskSampler
+
+log = logging.getLogger(__name__)
+PAUSE_S = 10.0
+"""Between two collections of which the first gave nothing."""
+
+
+class Players(Protocol):
+    """What plays: a `Collector` or `RolloutWorkers`."""
+
+    def report(self) -> list[DeviceReport]:
+        """Its devices, with the last fault of each."""
 
 
 class GroupSource(Protocol):
     async def take(self, n: int, label: str) -> list[Group]:
         """The next `n` groups (fewer when devices lost some). `label` names them; it must not repeat in a run."""
+
+
+async def take_some(source: GroupSource, n: int, label: str, give_up_s: float, players: Players) -> list[Group]:
+    """`source.take`, again while it gives nothing at all: an iteration without a group would age the replay and move
+    the curriculum for nothing. Raises InfraError, with the last reason, when there was none for `give_up_s`."""
+    until = time.monotonic() + give_up_s
+    groups = await source.take(n, label)
+    tried = 0
+    while not groups:
+        if time.monotonic() >= until:
+            raise InfraError(f"no episode came to its end for {give_up_s:g} s; the last said: {_last_fault(players)}")
+        log.warning("%s: every group was lost, and is played again; the last said: %s", label, _last_fault(players))
+        await asyncio.sleep(min(PAUSE_S, max(0.0, until - time.monotonic())))
+        tried += 1
+        groups = await source.take(n, f"{label}-again{tried}")
+    return groups
+
+
+def _last_fault(players: Players) -> str:
+    return next((device.reason for device in players.report() if device.reason), "nothing")
 
 
 class InTurns:
@@ -77,17 +112,17 @@ class OneAhead:
 
     def __init__(self, workers: RolloutWorkers, sampler: TaskSampler, rng: random.Random) -> None:
         self.workers, self.sampler, self.rng = workers, sampler, rng
-        self._next: asyncio.Task[list[Group]] | None = None
+        self._next: asyncio.Task[list[Answer]] | None = None
 
     async def take(self, n: int, label: str) -> list[Group]:
-        groups = await (self._next or self._dispatch(n, label))
+        groups = self.workers.take(await (self._next or self._dispatch(n, label)))
         self._next = self._dispatch(n, f"{label}-ahead")
         # Let it start before learning does: the weights to play with are copied in its first moments.
         await asyncio.sleep(0)
         return groups
 
-    def _dispatch(self, n: int, label: str) -> asyncio.Task[list[Group]]:
-        task = asyncio.create_task(self.workers.collect(self.sampler.sample(n, self.rng), label))
+    def _dispatch(self, n: int, label: str) -> asyncio.Task[list[Answer]]:
+        task = asyncio.create_task(self.workers.play(self.sampler.sample(n, self.rng), label))
         # The last one of a run is not waited for: that its workers were ended is no error then.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task

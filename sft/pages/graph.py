@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.device import PNG_END, PNG_SIGNATURE
+from mobilerl.atomic_files import sync_folder, write_atomic
 from sft.pages.actions import PageAction, same_action
 from sft.pages.identity import Abstraction
 
@@ -157,9 +158,8 @@ class PageGraph:
             (folder / SCREENS / f"{number}.xml").write_text(page.xml, encoding="utf-8")
             if page.screenshot:
                 (folder / SCREENS / f"{number}.png").write_bytes(page.screenshot)
-        partial = folder / f"{GRAPH_FILE}.partial"
-        partial.write_text(json.dumps(self.to_json(), ensure_ascii=False), encoding="utf-8")
-        partial.replace(folder / GRAPH_FILE)
+        sync_folder(folder)
+        write_atomic(folder / GRAPH_FILE, json.dumps(self.to_json(), ensure_ascii=False).encode())
 
     @classmethod
     def load(cls, folder: Path) -> PageGraph:

@@ -44,6 +44,7 @@ def test_no_text_can_pass_for_a_part_of_the_prompt(stand_in, hostile):
     ("<think>It does not deserve [False].</think>\nTrue", True),
     ("<think>[True] if right, [False] if wrong. It is wrong.</think>[False]", False),
     ("It is right: [true].", True), ("[True] or [False]", None), ("untrue", None),
+    ("**False.**", False), ("No, that is not true.", None), ("I cannot say it is false.", None),
 ])  # fmt: skip
 def test_what_a_judge_thinks_aloud_is_no_verdict(reply, verdict):
     assert read_verdict(reply) is verdict

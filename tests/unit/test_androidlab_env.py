@@ -157,13 +157,14 @@ def test_set_up_in_order(tmp_path):
         roots.append(len(transport.said))
         return "restarting adbd as root"
 
+    transport.answers["id -u"] = "0\n"
     env = make(tmp_path, transport, root=root, console=console)
     asyncio.run(env.reset(task(query="")))
     said = "\n".join(transport.said)
     order = ["getprop sys.boot_completed", "date 051012002024.00", "am force-stop com.android.settings",
              "monkey -p com.android.settings"]  # fmt: skip
     assert [said.index(words) for words in order] == sorted(said.index(words) for words in order)
-    assert roots == [0] and console.lines == [f"geo fix {LOCATION}"]
+    assert roots == [1] and console.lines == [f"geo fix {LOCATION}"]
     assert transport.phone.now.strftime("%Y-%m-%d %H:%M") == "2024-05-10 12:00"
     assert "command" not in json.dumps(read_trace(tmp_path / "t_1"))
 
@@ -209,6 +210,42 @@ def test_a_device_that_does_not_come_back(tmp_path, monkeypatch):
         asyncio.run(env.reset(task()))
     assert not asyncio.run(env.health()).ok
     assert asyncio.run(make(tmp_path).health()).ok
+
+
+def test_a_device_that_is_away_for_a_moment_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(phone_module, "POLL_S", 0.01)
+
+    class Away(Listening):
+        def shell(self, cmd, timeout=10.0):
+            if len(self.said) < 5:
+                self.said.append("away")
+                raise InfraError("d: device not found")
+            return super().shell(cmd, timeout)
+
+    transport = Away()
+    assert asyncio.run(make(tmp_path, transport).reset(task())).app == "Settings"
+    assert transport.said[:5] == ["away"] * 5
+
+
+def test_adbd_answers_as_before_until_it_has_restarted_as_root(tmp_path, monkeypatch):
+    monkeypatch.setattr(phone_module, "POLL_S", 0.01)
+
+    class Restarting(Listening):
+        """Another user's until a moment after `adb root`."""
+
+        def shell(self, cmd, timeout=10.0):
+            self.answers["id -u"] = "0\n" if self.said.count("id -u") == 3 else "2000\n"
+            if cmd[0] == "date" and self.said.count("id -u") < 4:
+                return ShellResult("", "date: cannot set date: Operation not permitted", 1)
+            return super().shell(cmd, timeout)
+
+    transport = Restarting()
+    asyncio.run(make(tmp_path, transport, root=lambda: "restarting adbd as root").reset(task()))
+    assert transport.phone.now.strftime("%Y-%m-%d") == "2024-05-10"
+    monkeypatch.setattr(phone_module, "UP_S", 0.05)
+    never = make(tmp_path, Listening({"id -u": "2000\n"}), root=lambda: "restarting adbd as root")
+    with pytest.raises(InfraError, match="after `adb root` its shell is still uid '2000'"):
+        asyncio.run(never.reset(task()))
 
 
 def test_queries_that_fail_say_so_as_androidlab_does(tmp_path):

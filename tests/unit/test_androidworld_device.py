@@ -8,8 +8,10 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
+from envs.adb import MAX_LINE
 from envs.androidworld.device import ADB_KEYBOARD, LiveDevice, Settle
 from envs.base import InfraError, Observation, ShellResult, Tap, Type
+from envs.device import MAX_TYPED
 from envs.phone.apps.catalogue import APPS
 from envs.phone.env import APP_NAMES
 from envs.phone.phone import Phone
@@ -137,6 +139,15 @@ def test_text_that_cannot_be_typed_is_refused_with_a_reason(text):
     device.prepare()
     before = list(transport.lines)
     assert "ASCII" in device.act(Type(text)) and transport.lines == before
+
+
+def test_text_that_no_command_line_holds_is_refused_with_a_reason():
+    transport = Scripted(ime="com.google/x\n")
+    device = LiveDevice(transport)
+    device.prepare()
+    assert device.act(Type("'" * MAX_TYPED)) == "" and max(map(len, transport.lines)) <= MAX_LINE
+    before = list(transport.lines)
+    assert "too long" in device.act(Type("'" * (MAX_TYPED + 1))) and transport.lines == before
 
 
 def test_a_phone_that_is_not_booted_or_rebooted():

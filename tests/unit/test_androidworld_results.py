@@ -90,7 +90,8 @@ def test_a_journal_is_read_back_and_gone_on_with(tmp_path):
     path = tmp_path / "episodes.jsonl"
     assert read_journal(path).protocol is None
     first = record(NAMES[0], 0, 1.0)
-    with Journal(path, read_journal(path), {"seed": 30, "servers": 2}) as journal:
+    with Journal(path, read_journal(path)) as journal:
+        journal.begin({"seed": 30, "servers": 2})
         journal.start("a", "NotesIsTodo", 0)
         journal.start("b", "CameraTakePhoto", 0)
         journal.end(first | {"server": "b"})
@@ -101,7 +102,8 @@ def test_a_journal_is_read_back_and_gone_on_with(tmp_path):
 
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"event": "end", "ta')  # cut short by a crash
-    with Journal(path, read_journal(path), {}) as journal:
+    with Journal(path, read_journal(path)) as journal:
+        journal.begin({})
         journal.start("b", "NotesIsTodo", 0)
     assert path.read_bytes().startswith(whole + b'{"event": "start", "server": "b"')
     assert len(path.read_bytes().splitlines()) == 5
@@ -109,8 +111,8 @@ def test_a_journal_is_read_back_and_gone_on_with(tmp_path):
 
 def test_another_protocol_is_named_by_what_differs(tmp_path):
     path = tmp_path / "episodes.jsonl"
-    with Journal(path, read_journal(path), {"seed": 30, "servers": 2, "prompt_hash": "a"}):
-        pass
+    with Journal(path, read_journal(path)) as journal:
+        journal.begin({"seed": 30, "servers": 2, "prompt_hash": "a"})
     past = read_journal(path)
     past.check({"seed": 30, "servers": 5}, path)  # where it is played does not matter, and the rest may come later
     with pytest.raises(ConfigError, match=r'prompt_hash = "a" and not "b"; choose another --out'):
@@ -130,8 +132,8 @@ def test_a_file_that_is_no_journal(tmp_path, text):
 def test_a_journal_that_has_grown_since_it_was_read_is_not_cut(tmp_path):
     path = tmp_path / "episodes.jsonl"
     old = read_journal(path)
-    with Journal(path, old, {}):
-        pass
+    with Journal(path, old) as journal:
+        journal.begin({})
     with pytest.raises(ConfigError, match="has just written"):
-        Journal(path, old, {})
+        Journal(path, old)
     assert path.stat().st_size > 0

@@ -219,11 +219,13 @@ QUADRATIC = f'<!DOCTYPE h [<!ENTITY a "{"x" * 50_000}">]><hierarchy text="{"&a;"
 OUTSIDE = '<!DOCTYPE h [<!ENTITY a SYSTEM "file:///etc/passwd">]><hierarchy><node text="&a;"/></hierarchy>'
 DEEP = "<hierarchy>" + "<node>" * 100_000 + "</node>" * 100_000 + "</hierarchy>"
 WIDE = "<hierarchy>" + '<node bounds="[0,0][9,9]" text="a" clickable="true"/>' * 50_000 + "</hierarchy>"
+CROWDED = ('<hierarchy><node bounds="[0,0][90,90]" clickable="true">'
+           + "".join(f'<node bounds="[0,0][9,9]" text="{i}"/>' for i in range(50_000)) + "</node></hierarchy>")
 LONG = f'<hierarchy><node text="{"x" * 5_000_000}" bounds="[0,0][90,90]"/></hierarchy>'
 
 
-@pytest.mark.parametrize("xml", [BILLION, QUADRATIC, OUTSIDE, DEEP, WIDE, LONG],
-                         ids=["billion-laughs", "quadratic", "external", "deep", "wide", "long"])  # fmt: skip
+@pytest.mark.parametrize("xml", [BILLION, QUADRATIC, OUTSIDE, DEEP, WIDE, CROWDED, LONG],
+                         ids=["billions", "quadratic", "external", "deep", "wide", "crowded", "long"])  # fmt: skip
 def test_an_xml_bomb_harms_no_reader(xml):
     grown, began = peak_growth_kb(), time.process_time()
     screen = parse_screen(xml, 100, 100)

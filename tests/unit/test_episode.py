@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from scripted_env import ScriptedActor, ScriptedEnv, make_task, run
 
 from envs.base import Back, Finish, InfraError, Invalid, Tap
 from mobilerl.records import Status
-from mobilerl.rollout.episode import EpisodeSettings, run_episode
+from mobilerl.rollout.episode import EpisodeSettings, play_episode, run_episode
 
 BAD = Invalid("no")
 
@@ -87,6 +88,22 @@ def test_a_fault_of_the_device_is_never_an_exception_or_a_reward(where, step, ke
     assert (trajectory.status, trajectory.reward) == (Status.INFRA_ERROR, 0.0)
     assert trajectory.error == f"d7: {where} failed"
     assert len(trajectory.steps) == kept
+
+
+def test_a_device_that_rebooted_unseen_is_found_out_also_when_somebody_else_gives_the_reward():
+    played = run(play_episode(faulty("score", "infra"), ScriptedActor(ACTIONS), make_task(), "e", EpisodeSettings(),
+                              scored=False))  # fmt: skip
+    assert (played.trajectory.status, played.trajectory.error) == (Status.INFRA_ERROR, "d7: score failed")
+    played = run(play_episode(ScriptedEnv(), ScriptedActor(ACTIONS), make_task(), "e", EpisodeSettings(), scored=False))
+    assert (played.trajectory.status, played.trajectory.reward) == (Status.FINISHED, 0.0)
+
+
+def test_a_deadline_missed_by_a_policy_that_hangs_says_so():
+    class Hanging(ScriptedActor):
+        async def decide(self, *_):
+            await asyncio.sleep(60)
+
+    assert play(actor=Hanging(), deadline_s=0.02).error.endswith("deadline of 0.02 s while its policy was asked")
 
 
 @pytest.mark.parametrize("where", ["reset", "step", "score"])

@@ -31,3 +31,11 @@ def test_androidlab_also_minds_a_setting_that_is_gone(tmp_path):
     store.begin({"rounds": 25, "snapshot": "boot"})
     with pytest.raises(ConfigError, match='was played with snapshot = "boot" and not null'):
         store.begin({"rounds": 25})
+
+
+def test_two_evaluations_do_not_play_into_one_androidlab_folder(tmp_path):
+    with Store(tmp_path / "out").alone():
+        with pytest.raises(ConfigError, match="being written by another evaluation"), Store(tmp_path / "out").alone():
+            pass
+    with Store(tmp_path / "out").alone():
+        pass

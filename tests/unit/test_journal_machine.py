@@ -31,7 +31,8 @@ class JournalMachine(RuleBasedStateMachine):
         self.open()
 
     def open(self):
-        self.journal = Journal(self.path, read_journal(self.path), PROTOCOL)
+        self.journal = Journal(self.path, read_journal(self.path))
+        self.journal.begin(PROTOCOL)
         if not self.lines:
             self.note(("head",))
 
@@ -57,7 +58,7 @@ class JournalMachine(RuleBasedStateMachine):
     @rule()
     def nobody_else_may_write(self):
         with pytest.raises(ConfigError, match="written by another evaluation"):
-            Journal(self.path, read_journal(self.path), PROTOCOL)
+            Journal(self.path, read_journal(self.path))
 
     @precondition(lambda self: self.journal is not None)
     @rule(lost=st.integers(0, 200))

@@ -9,12 +9,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from made_groups import make_group, make_trajectory
+from made_groups import make_group, make_task, make_trajectory
 
 from mobilerl.algorithms.losses import aggregation_weights
 from mobilerl.algorithms.replay import AdaptivePositiveReplay
 from mobilerl.config import AlgorithmSection, CreditSection, LossSection, TrainSection
-from mobilerl.records import Batch
+from mobilerl.records import Batch, Group
 from mobilerl.train.credit import assign_credit
 from mobilerl.train.learner import Learner, mini_batches
 
@@ -121,6 +121,17 @@ def test_rows_carry_their_trajectorys_advantage():
     # 12 rows in mini-batches of 4. Losses 1, 2, 3 are averaged; of the maxima 1, 2, 0 the largest counts.
     assert metrics["train/steps"] == 3 and metrics["train/rows"] == 12
     assert metrics["train/loss"] == 2.0 and metrics["train/ratio_max"] == 2.0
+
+
+def test_sampler_and_trainer_are_compared_only_on_what_the_weights_that_learn_have_drawn():
+    engine, objectives, task = RecordingEngine(version=7), [], make_task()
+    engine.update = lambda batch, objective, agg: objectives.append((batch.version, objective)) or {"loss": 0.0}
+    for version in (7, 6):
+        group = Group(task, tuple(make_trajectory(f"g-{i}", float(i), 2, task, version) for i in range(2)))
+        learner = Learner(engine, AlgorithmSection(), TrainSection(mini_batch=4))
+        learner.learn(assign_credit([group], CreditSection()), None, random.Random(0))
+    (seven, measured), (again, plain) = objectives
+    assert (seven, again) == (7, 7) and plain is learner.objective and measured.__name__ == "measured"
 
 
 def test_passes_go_through_all_rows_again():

@@ -250,6 +250,19 @@ def test_a_replayed_trajectory_beside_its_fresh_self_counts_as_another(folder):
     assert seen == [pytest.approx([1 / 3] * 3)]
 
 
+def test_rows_of_other_weights_are_older(folder):
+    engine = LocalEngine(folder, LocalSettings())
+    rows = [replace(row, version=v) for row, v in zip(sample_rows(engine, 3), (4, 5, 5), strict=True)]
+    seen = {}
+
+    def look(micro: MicroBatch):
+        seen.update(zip(micro.advantage.tolist(), micro.older.tolist(), strict=True))
+        return policy_loss(micro)
+
+    engine.update(Batch(rows, [1.0, 2.0, 3.0], [False, False, True], version=5), look, "row-mean")
+    assert seen == {1.0: True, 2.0: False, 3.0: True}
+
+
 def test_rows_without_advantage_change_nothing(folder):
     engine = LocalEngine(folder, LocalSettings())
     rows = sample_rows(engine, 4)
@@ -286,7 +299,7 @@ def test_objectives_see_what_belongs_to_their_rows(folder):
         for k, advantage in enumerate(micro.advantage.tolist()):
             i, on = int(advantage), micro.mask[k].bool()
             seen[i] = seen.get(i, 0) + 1
-            assert on.sum() == len(rows[i].response_ids) and bool(micro.replayed[k]) == (i % 2 == 0)
+            assert on.sum() == len(rows[i].response_ids) and bool(micro.older[k]) == (i % 2 == 0)
             assert micro.rollout_logp[k][on].tolist() == pytest.approx(rows[i].rollout_logprobs)
             assert micro.logp[k][on].tolist() == pytest.approx(rows[i].rollout_logprobs, abs=1e-5)
             assert micro.old_logp[k][on].tolist() == pytest.approx(old[i])

@@ -10,14 +10,14 @@ from mobilerl.engines.base import MicroBatch
 from mobilerl.train.objectives import PROB_DIFF, clipped, make_objective, with_prob_diff
 
 
-def micro(logp, old=None, rollout=None, ref=None, advantage=(1.0, -1.0), replayed=(False, False)) -> MicroBatch:
+def micro(logp, old=None, rollout=None, ref=None, advantage=(1.0, -1.0), older=(False, False)) -> MicroBatch:
     mask = torch.tensor([[1.0, 1.0], [0.0, 1.0]])
     logp = torch.tensor(logp) * mask
     old = logp.detach() if old is None else torch.tensor(old) * mask
     rollout = old if rollout is None else torch.tensor(rollout) * mask
     ref = None if ref is None else torch.tensor(ref) * mask
     weights = mask / mask.sum()
-    return MicroBatch(logp.requires_grad_(), old, rollout, ref, torch.tensor(advantage), torch.tensor(replayed), mask,
+    return MicroBatch(logp.requires_grad_(), old, rollout, ref, torch.tensor(advantage), torch.tensor(older), mask,
                       weights)  # fmt: skip
 
 
@@ -59,12 +59,12 @@ def test_the_kl_term_is_k3_weighted_like_the_loss():
     assert loss.item() == pytest.approx(-1 / 3 + 0.5 * kl)
 
 
-def test_the_gap_to_the_rollout_counts_fresh_tokens_only():
+def test_the_gap_to_the_rollout_counts_only_what_these_weights_drew():
     numbers = dict(logp=[[-1.0, -2.0], [0.0, -0.5]], rollout=[[-1.0, -2.1], [0.0, -3.0]])
     objective = with_prob_diff(clipped(LossSection()))
     gaps = [math.exp(-2.0) - math.exp(-2.1), math.exp(-0.5) - math.exp(-3.0)]
-    for replayed, wanted in (((False, False), gaps[1]), ((False, True), gaps[0]), ((True, True), 0.0)):
-        _, metrics = objective(micro(**numbers, replayed=replayed))
+    for older, wanted in (((False, False), gaps[1]), ((False, True), gaps[0]), ((True, True), 0.0)):
+        _, metrics = objective(micro(**numbers, older=older))
         assert metrics[PROB_DIFF].item() == pytest.approx(wanted, abs=1e-7)
 
 

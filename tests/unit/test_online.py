@@ -93,7 +93,7 @@ def test_groups_without_anything_to_learn_from_are_replaced(credit, rewards, tak
     flags = {"algorithm.credit.type": credit, "algorithm.credit.max_refills": 1, "collect.tasks_per_iteration": 2}
     recipe = load_recipe(None, [word for name, value in flags.items() for word in (f"--{name}", str(value))])
     trainer = SimpleNamespace(recipe=recipe, state=SimpleNamespace(iteration=1))
-    asyncio.run(OnlineTrainer._collect(trainer, Source()))
+    asyncio.run(OnlineTrainer._collect(trainer, None, Source()))
     assert taken == takes
 
 
@@ -124,6 +124,17 @@ def opened(monkeypatch, recipe: Recipe, starts: bool = True) -> OpenedPhones:
     return devices
 
 
+@pytest.mark.parametrize("fleet", ["embedded", "adb"])
+def test_a_pool_can_mend_its_devices_while_weights_are_learned(model, tmp_path, monkeypatch, fleet):
+    """Its time limits go on meanwhile: with the event loop held up, devices that are well would be thrown away."""
+    flags = {"fleet__type": fleet, "fleet__serials": json.dumps(["h:1", "h:2", "h:3", "h:4"])} if fleet == "adb" else {}
+    recipe, threads = small(model, collect__max_staleness=0, train__iterations=1, **flags), []
+    monkeypatch.setattr(online.Learner, "learn", lambda *_: threads.append(threading.current_thread()) or {})
+    opened(monkeypatch, recipe)
+    train(recipe, tmp_path / "run", resume=False)
+    assert [thread is threading.main_thread() for thread in threads] == [fleet == "embedded"]
+
+
 def fails(*args, **more):
     raise ValueError("it broke")
 
@@ -140,7 +151,8 @@ def test_devices_are_closed_once_when_a_run_fails_before_it_plays(model, tmp_pat
 
 def test_devices_are_closed_once_when_stored_trajectories_cannot_be_read(model, tmp_path, monkeypatch):
     recipe = small(model, offline__trajectories=tmp_path / "elsewhere", train__updates=1,
-                   algorithm__replay__type="circular", algorithm__replay__gamma=1)  # fmt: skip
+                   algorithm__replay__type="circular", algorithm__replay__gamma=1,
+                   algorithm__credit__type="success")  # fmt: skip
     devices = opened(monkeypatch, recipe)
     with pytest.raises(ValueError, match="elsewhere holds no trajectories"):
         train(recipe, tmp_path / "run", resume=False)

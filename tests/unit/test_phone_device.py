@@ -24,7 +24,7 @@ from envs.base import (
     Type,
     Wait,
 )
-from envs.device import Device
+from envs.device import MAX_TYPED, Device
 from envs.phone.apps.catalogue import APPS
 from envs.phone.phone import Phone
 from envs.phone.transport import InProcessTransport
@@ -77,6 +77,16 @@ def test_typed_text_travels_as_base64(text):
     assert clear == ("am", "broadcast", "-a", "ADB_CLEAR_TEXT")
     assert base64.b64decode(send[-1]) == text.encode(errors="replace")
     assert set(send[-1]) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
+
+
+def test_what_a_shell_cannot_take_is_noted_and_changes_nothing():
+    wire = Wire()
+    device = Device(wire, {})
+    assert device.act(Type("-" * MAX_TYPED)) == ""
+    before = list(wire.commands)
+    assert "too long" in device.act(Type("-" * MAX_TYPED + "!")) and "too long" in device.act(Type("é" * MAX_TYPED))
+    assert "no app called" in device.act(Launch("a" + ".a" * MAX_TYPED))
+    assert wire.commands == before
 
 
 @given(x=st.integers(), y=st.integers())

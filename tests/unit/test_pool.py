@@ -229,6 +229,42 @@ def test_a_pool_whose_devices_all_die_gives_up_instead_of_waiting_for_ever():
     run(main())
 
 
+def test_a_device_that_dies_at_the_end_of_a_long_episode_worked_until_then():
+    """`give_up_s` begins with the episode's end: a moment's outage after it is no reason to give up."""
+    dead = False
+    provider = ScriptedProvider(lambda where, device: "infra" if dead else "ok")
+
+    async def main():
+        nonlocal dead
+        pool = DevicePool(provider, options(1, give_up_s=0.5))
+        await pool.start()
+        env = pool.take()
+        await asyncio.sleep(0.7)
+        dead = True
+        pool.give_back(env, "the container is gone")
+        await until(lambda: pool.counts["quarantines"] >= 2)
+        assert pool.failure is None
+        dead = False
+        await until(lambda: pool.take() is not None)
+        await pool.close()
+
+    run(main())
+
+
+def test_a_place_that_fails_for_weeks_ends_nothing():
+    provider = ScriptedProvider(lambda where, device: "infra" if device[:2] == "d1" else "ok")
+
+    async def main():
+        pool = DevicePool(provider, options(2, quarantine_s=1e-300, quarantine_max_s=0.0))
+        await pool.start()
+        pool._places[1].failures = 2000
+        await until(lambda: pool._places[1].failures > 2005)
+        assert pool.failure is None
+        await pool.close()
+
+    run(main())
+
+
 def test_a_failed_device_says_so_when_it_is_destroyed():
     """Then its last words are kept: they are wanted of a lease without an end too, and of no device that was well."""
     where = {"d1.0": "used up", "d2.0": "refresh", "d3.0": "create", "d4.0": "check"}

@@ -8,6 +8,8 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +26,7 @@ from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.fleet import Part
 from mobilerl.records import Group
 from mobilerl.rollout import workers as module
+from mobilerl.rollout.worker_process import Answer
 from mobilerl.rollout.workers import MAX_DEATHS, RolloutWorkers, WorkerError, longest_s
 
 TASKS = [make_task(name) for name in "abc"]
@@ -70,6 +73,25 @@ def learner() -> SimpleNamespace:
 def stand_ins(monkeypatch, learner) -> RolloutWorkers:
     monkeypatch.setattr(module.worker_process, "main", worker_stand_in.main)
     return RolloutWorkers(recipe_of(2), learner)
+
+
+async def test_all_workers_play_at_once_however_few_threads_the_event_loop_has(monkeypatch, learner):
+    count = 40
+    all_there = threading.Barrier(count, timeout=20)
+
+    class Meeting:
+        def __init__(self, *_): ...
+
+        def play(self, order):
+            all_there.wait()
+            return Answer((), Counter(), 0.0, {}, {}, ())
+
+        def close(self): ...
+
+    monkeypatch.setattr(module, "_Worker", Meeting)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+    async with RolloutWorkers(recipe_of(count), learner) as workers:
+        assert await workers.collect([make_task(f"t{i}") for i in range(count)], "p") == []
 
 
 async def test_a_worker_that_is_killed_in_a_refill_is_replaced_by_one_with_the_weights(stand_ins):

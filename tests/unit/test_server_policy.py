@@ -211,6 +211,13 @@ def test_a_server_that_stays_away_ends_the_run_in_one_line(stand_in, waits):
     assert len(waits) == 4
 
 
+def test_a_server_that_hangs_is_given_up_before_an_episodes_deadline(stand_in, waits, monkeypatch):
+    monkeypatch.setattr(server_module, "PATIENCE_S", 0.15)
+    server = stand_in(lambda body: time.sleep(0.3) or like_vllm(body))
+    with pytest.raises(ConfigError, match="gave no answer within 0.1 s .tries: [12]."):
+        act(ServerPolicy(server.url, "vlm", timeout_s=0.1))
+
+
 def test_a_request_has_a_time_limit(stand_in, waits):
     server = stand_in(lambda body: time.sleep(0.3) or like_vllm(body))
     with pytest.raises(ConfigError, match="gave no answer within 0.05 s"):

@@ -8,6 +8,7 @@ from mobilerl.config import ConfigError, load_recipe
 from mobilerl.eval import run as eval_run
 from mobilerl.eval import table
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
+from mobilerl.train.checkpoint import STATE_FILE
 from mobilerl.trajectory_files import load_trajectories
 
 FEW = ("TodoDue", "ClockAlarmMissing", "MapsNoteDistance")  # trained, infeasible, reserved for testing
@@ -60,6 +61,31 @@ def test_results_are_reused_only_for_the_same_protocol(tmp_path, monkeypatch):
     assert play(tmp_path, "noop", "--reuse") == before
     with pytest.raises(pytest.fail.Exception):
         play(tmp_path, "noop", "--reuse", "--phone.popup_rate", "0")
+
+
+def test_a_checkpoint_saved_meanwhile_is_not_played_in_place_of_the_one_in_the_protocol(tmp_path, monkeypatch):
+    class Loaded(Exception):
+        pass
+
+    def checkpoint(number):
+        folder = tmp_path / "run" / "checkpoints" / f"iter-{number:06d}"
+        folder.mkdir(parents=True)
+        for name in ("config.json", "model.safetensors", STATE_FILE):
+            (folder / name).write_text("{}")
+        return folder
+
+    def digest(folder):
+        checkpoint(20)
+        return named(folder)
+
+    def load(recipe, model, *_):
+        raise Loaded(str(model))
+
+    first, named = checkpoint(10), eval_run.checkpoint_protocol
+    monkeypatch.setattr(eval_run, "checkpoint_protocol", digest)
+    monkeypatch.setattr(eval_run, "model_player", load)
+    with pytest.raises(Loaded, match=first.name):
+        eval_run.evaluate(load_recipe(None), "policy", tmp_path / "run", "test", 1, 1, 0.0, tmp_path / "out")
 
 
 def test_kept_episodes_are_played_again_where_they_are_missing_and_shown_by_the_viewer(tmp_path):

@@ -3,14 +3,18 @@
 import asyncio
 import random
 from collections import Counter
+from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_groups import make_task, make_trajectory
 
+from envs.base import DeviceReport, InfraError
 from mobilerl.config import CurriculumSection
 from mobilerl.records import Group
-from mobilerl.train.source import Ahead, InTurns, OneAhead
+from mobilerl.train import source as source_module
+from mobilerl.train.source import Ahead, InTurns, OneAhead, take_some
 from mobilerl.train.tasks import TaskSampler
 
 
@@ -123,11 +127,14 @@ class FakeWorkers:
         self.version = 0
         self.asked: list[tuple[str, int]] = []
 
-    async def collect(self, tasks, prefix):
+    async def play(self, tasks, prefix):
         self.asked.append((prefix, self.version))
         version = self.version
         await asyncio.sleep(0.01)
         return [Group(task, (make_trajectory(f"{prefix}-{i}", 1.0, 2, task, version),)) for i, task in enumerate(tasks)]
+
+    def take(self, answers):
+        return answers
 
 
 def test_workers_play_the_next_iteration_while_one_is_learned():
@@ -145,3 +152,31 @@ def test_workers_play_the_next_iteration_while_one_is_learned():
 
     assert asyncio.run(iterate()) == [{0}, {1}, {1}, {1}]
     assert workers.asked == [("1", 0), ("1-ahead", 0), ("2-ahead", 1), ("3-ahead", 2), ("4-ahead", 3)]
+
+
+class Outage:
+    """Gives nothing for a while."""
+
+    def __init__(self, empty: int) -> None:
+        self.empty, self.labels = empty, []
+
+    async def take(self, n, label):
+        self.labels.append(label)
+        return [Group(make_task("a"), ())] * n if len(self.labels) > self.empty else []
+
+
+BROKEN = SimpleNamespace(report=lambda: [DeviceReport("0", "d0", "ready", {}, 3, "connection refused")])
+
+
+def test_what_was_lost_as_a_whole_is_collected_again(monkeypatch, caplog):
+    monkeypatch.setattr(source_module, "PAUSE_S", 0.01)
+    source = Outage(2)
+    assert len(asyncio.run(take_some(source, 3, "7-0", 60.0, BROKEN))) == 3
+    assert source.labels == ["7-0", "7-0-again1", "7-0-again2"], "no label comes twice"
+    assert "connection refused" in caplog.text
+
+
+def test_devices_that_stay_away_end_the_run(monkeypatch):
+    monkeypatch.setattr(source_module, "PAUSE_S", 0.01)
+    with pytest.raises(InfraError, match="no episode came to its end for 0.05 s; the last said: connection refused"):
+        asyncio.run(take_some(Outage(10**9), 3, "7-0", 0.05, BROKEN))

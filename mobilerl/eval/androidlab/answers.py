@@ -35,7 +35,7 @@ Reply with [True] if the answer is right and with [False] if it is wrong."""
 AGAIN = "Reply with exactly [True] or [False]."
 
 _BRACKETED = re.compile(r"\[\s*(true|false)\s*\]", re.IGNORECASE)
-_WORD = re.compile(r"\b(true|false)\b", re.IGNORECASE)
+_WORD_ALONE = re.compile(r"\W*(true|false)\W*", re.IGNORECASE)
 
 
 class AnswerJudge:
@@ -91,12 +91,12 @@ PROMPT_HASH = hashlib.sha256((PROMPT + "\0" + AGAIN).encode()).hexdigest()[:16]
 
 
 def read_verdict(text: str) -> bool | None:
-    """The verdict of a reply; None when it names none or both. Brackets count first, thoughts do not."""
-    for form in (_BRACKETED, _WORD):
-        said = {word.lower() for word in form.findall(after_thoughts(text) or "")}
-        if said:
-            return said == {"true"} if len(said) == 1 else None
-    return None
+    """The verdict of a reply; None when it names none or both. Thoughts do not count, and words without brackets only
+    when they are all of it: "that is not true" is no [True]."""
+    words = after_thoughts(text) or ""
+    alone = _WORD_ALONE.fullmatch(words)
+    said = {word.lower() for word in ([alone[1]] if alone else _BRACKETED.findall(words))}
+    return said == {"true"} if len(said) == 1 else None
 
 
 def _prompt(question: str, answer: str, truth: str) -> str:

@@ -87,7 +87,7 @@ def _open(address: Address, apps: Mapping[str, str], packages: Sequence[str], sn
     except InfraError as fault:
         raise ConfigError(f"--serial {fault}; use a device that can be root, such as AndroidLab's AVD") from None
     try:
-        if console is not None and snapshot not in console.command("avd snapshot list"):
+        if snapshot and snapshot not in _names(console.command("avd snapshot list")):
             raise ConfigError(f"--snapshot: {address} has no snapshot {snapshot!r}; see `adb emu avd snapshot list`")
     except InfraError as fault:
         raise ConfigError(f"--serial {address}: {fault}; the emulator's console must be reachable, with its token in "
@@ -100,3 +100,8 @@ def _open(address: Address, apps: Mapping[str, str], packages: Sequence[str], sn
     if missing := next((p for p in packages if f"package:{p}" not in installed), None):
         raise ConfigError(f"--serial {address} has no app {missing}; use AndroidLab's AVD, or other apps (--app)")
     return OpenedPhone(str(address), phone, f"{width}x{height}", console is not None)
+
+
+def _names(listed: str) -> list[str]:
+    """Of snapshots, from the console's table: number or dashes, name, size, date."""
+    return [line.split()[1] for line in listed.splitlines() if len(line.split()) > 2]

@@ -60,18 +60,19 @@ def evaluate(checkout: Checkout, plan: Plan, player: Player, addresses: Sequence
 
     Raises ConfigError and CheckoutError (both ValueError) before anything is played for whatever cannot be used.
     """
-    return asyncio.run(_evaluate(checkout, plan, player, addresses, judges, answers, out, say))
+    store = Store(out)
+    with store.alone():
+        return asyncio.run(_evaluate(checkout, plan, player, addresses, judges, answers, store, say))
 
 
 async def _evaluate(checkout: Checkout, plan: Plan, player: Player, addresses: Sequence[Address], judges: Judges,
-                    answers: AnswerJudge | None, out: Path, say: Say) -> dict[str, Any]:  # fmt: skip
+                    answers: AnswerJudge | None, store: Store, say: Say) -> dict[str, Any]:  # fmt: skip
     try:
         await judges.check(plan.tasks)
         await _check_answers(plan, answers)
         packages = sorted({task.package for task in plan.tasks})
         phones = await asyncio.to_thread(open_phones, addresses, checkout.apps, packages, plan.snapshot)
         protocol = protocol_of(checkout, plan, player, phones, judges, answers)
-        store = Store(out)
         store.begin(protocol)
         grader = Grader(judges, plan.tasks, (answers or NoAnswerJudge()).ask)
         records = await _gone_on_with(store, plan, grader, say)
@@ -86,7 +87,7 @@ async def _evaluate(checkout: Checkout, plan: Plan, player: Player, addresses: S
         if player.server is not None:
             await player.server.close()
     results = androidlab_results(protocol, plan.tasks, records, checkout.human_lengths, run.faults) | player.extras()
-    write_results(out / RESULTS, results)
+    write_results(store.out / RESULTS, results)
     return results
 
 

@@ -8,8 +8,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -51,6 +54,19 @@ class Store:
 
     def __init__(self, out: Path) -> None:
         self.out, self.tasks = out, out / "tasks"
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else plays into the folder meanwhile. Raises ConfigError when somebody does."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self.out, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise ConfigError(f"{self.out} is being written by another evaluation; choose another --out") from None
+        finally:
+            os.close(folder)
 
     def begin(self, protocol: Mapping[str, Any]) -> None:
         """Writes the protocol. Raises ConfigError when the folder holds an evaluation by another one."""

@@ -78,10 +78,13 @@ def _take(past: Past, record: dict[str, Any], number: int) -> None:
 
 
 class Journal:
-    """Appends to a journal, which no other process may do meanwhile. Use as a context manager."""
+    """Appends to a journal, which no other process may do meanwhile. Use as a context manager.
 
-    def __init__(self, path: Path, past: Past, protocol: Mapping[str, Any]) -> None:
-        self._file = open(path, "ab")
+    It is taken before any server is touched: what is set up there may be another evaluation's episode in play.
+    """
+
+    def __init__(self, path: Path, past: Past) -> None:
+        self._file, self._past = open(path, "ab"), past
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -91,14 +94,17 @@ class Journal:
             self._file.close()
             raise ConfigError(f"another evaluation has just written {path}; start again to go on with it")
         self._file.truncate(past.size)
-        if past.protocol is None:
-            self._append({"schema": SCHEMA, "suite": "androidworld", "protocol": dict(protocol)})
 
     def __enter__(self) -> Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+
+    def begin(self, protocol: Mapping[str, Any]) -> None:
+        """Writes the first line, unless it is there from before."""
+        if self._past.protocol is None:
+            self._append({"schema": SCHEMA, "suite": "androidworld", "protocol": dict(protocol)})
 
     def start(self, server: str, template: str, index: int) -> None:
         self._append({"event": "start", "server": server, "template": template, "index": index})

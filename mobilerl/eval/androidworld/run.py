@@ -134,25 +134,27 @@ def evaluate(places: Places, plan: Plan, player: Player, out: Path, say: Say = p
 
 async def _sitting(places: Places, plan: Plan, player: Player, path: Path, past: Past,
                    protocol: dict[str, Any], ledger: Ledger, say: Say) -> None:  # fmt: skip
-    suite = Suite(plan.seed, plan.instances, plan.names)
-    server = await places.open(suite, plan.boot_wait_s, say, past.leftovers)
-    protocol = protocol | {
-        "androidworld_commit": server.commit or plan.commit or ASSUMED,
-        "screen": server.screen,
-        "settle": server.access.settle,
-        "servers": places.count,
-    }
-    try:
-        past.check(protocol, path)
-        with Journal(path, past, protocol) as journal:
+    with Journal(path, past) as journal:
+        server = await places.open(
+            Suite(plan.seed, plan.instances, plan.names), plan.boot_wait_s, say, past.leftovers
+        )
+        protocol = protocol | {
+            "androidworld_commit": server.commit or plan.commit or ASSUMED,
+            "screen": server.screen,
+            "settle": server.access.settle,
+            "servers": places.count,
+        }
+        try:
+            past.check(protocol, path)
+            journal.begin(protocol)
             todo = [
                 task for task in plan.tasks(lambda name, index: server.goals[name, index])
                 if key_of(task) not in past.episodes
             ]  # fmt: skip
             say(f"{len(todo)} episodes on {places.count} server{'s' if places.count > 1 else ''}")
             await _play(places, plan, player, todo, journal, ledger, path.parent, say)
-    finally:
-        await places.close()
+        finally:
+            await places.close()
 
 
 async def _play(places: Places, plan: Plan, player: Player, todo: list[Task], journal: Journal, ledger: Ledger,
