@@ -10,6 +10,7 @@ import pytest
 from androidlab_checkout import add_task, make_checkout
 from http_stand_in import Handler, Server, completion
 
+from envs.androidlab import phone as phone_module
 from envs.androidlab.adb import LabTransport
 from envs.androidlab.phone import LabPhone
 from envs.base import InfraError
@@ -219,7 +220,8 @@ def test_errors_are_no_failures_and_are_tried_again(checkout, serials, endpoint,
     assert results(out)["successes"] == 5 and len(endpoint.said[AGENT]) == asked
 
 
-def test_devices_that_die_are_errors_and_the_others_go_on(checkout, serials, endpoint, phones, tmp_path):
+def test_devices_that_die_are_errors_and_the_others_go_on(checkout, serials, endpoint, phones, tmp_path, monkeypatch):
+    monkeypatch.setattr(phone_module, "UP_S", 1.0)  # they do not come back
     out = tmp_path / "out"
     words = ("--android-lab", checkout, "--mode", "xml", "--out", out, *served(endpoint), *WORDS)
     lost = phones.served[1]

@@ -61,10 +61,11 @@ class Store:
         self.out.mkdir(parents=True, exist_ok=True)
         folder = os.open(self.out, os.O_RDONLY)
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigError(f"{self.out} is being written by another evaluation; choose another --out") from None
             yield
-        except BlockingIOError:
-            raise ConfigError(f"{self.out} is being written by another evaluation; choose another --out") from None
         finally:
             os.close(folder)
 
