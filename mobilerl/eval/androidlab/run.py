@@ -60,9 +60,7 @@ def evaluate(checkout: Checkout, plan: Plan, player: Player, addresses: Sequence
 
     Raises ConfigError and CheckoutError (both ValueError) before anything is played for whatever cannot be used.
     """
-    store = Store(out)
-    with store.alone():
-        return asyncio.run(_evaluate(checkout, plan, player, addresses, judges, answers, store, say))
+    return asyncio.run(_evaluate(checkout, plan, player, addresses, judges, answers, Store(out), say))
 
 
 async def _evaluate(checkout: Checkout, plan: Plan, player: Player, addresses: Sequence[Address], judges: Judges,
@@ -73,14 +71,15 @@ async def _evaluate(checkout: Checkout, plan: Plan, player: Player, addresses: S
         packages = sorted({task.package for task in plan.tasks})
         phones = await asyncio.to_thread(open_phones, addresses, checkout.apps, packages, plan.snapshot)
         protocol = protocol_of(checkout, plan, player, phones, judges, answers)
-        store.begin(protocol)
-        grader = Grader(judges, plan.tasks, (answers or NoAnswerJudge()).ask)
-        records = await _gone_on_with(store, plan, grader, say)
-        left = [task for task in plan.tasks if task.id not in records]
-        run = _Run(plan, player, store, grader, say)
-        if left:
-            envs = [run.env(opened, checkout.apps) for opened in phones]
-            records |= await run.play(envs, left, len(records))
+        with store.alone():
+            store.begin(protocol)
+            grader = Grader(judges, plan.tasks, (answers or NoAnswerJudge()).ask)
+            records = await _gone_on_with(store, plan, grader, say)
+            left = [task for task in plan.tasks if task.id not in records]
+            run = _Run(plan, player, store, grader, say)
+            if left:
+                envs = [run.env(opened, checkout.apps) for opened in phones]
+                records |= await run.play(envs, left, len(records))
     finally:
         if answers is not None:
             await answers.close()
