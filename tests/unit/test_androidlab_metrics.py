@@ -141,7 +141,7 @@ def test_nothing_but_errors_is_no_rate():
     [
         ("[True]", True),
         ("[False]", False),
-        ("The answer is true.", True),
+        ("The answer is true.", None),  # it is asked again: the next one may say "is not true"
         ("false", False),
         ("It is not false that ... [ true ]", True),  # brackets count first
         ("True or False?", None),

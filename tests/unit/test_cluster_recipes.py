@@ -113,9 +113,9 @@ def after(words: list[str], flag: str) -> str:
     return words[len(words) - words[::-1].index(flag)]
 
 
-def wait_for(place: Place, call: str) -> None:
+def wait_for(place: Place, call: str, count: int = 1) -> None:
     until = time.monotonic() + 30
-    while not place.calls(call):
+    while len(place.calls(call)) < count:
         assert time.monotonic() < until, f"no {call} in {place.calls('')}"
         time.sleep(0.02)
 
@@ -312,6 +312,7 @@ def test_when_the_jobs_time_is_over_the_run_is_interrupted_and_tidies_up(place):
     )
     job = place.start(CLUSTER / "slurm.sbatch", DURING_TRAINING=waits, **slurm(place, 2))
     wait_for(place, "begun")
+    wait_for(place, "ray start", 2)
     job.send_signal(signal.SIGTERM)
     job.communicate(timeout=30)
     assert job.returncode != 0

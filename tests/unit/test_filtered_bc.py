@@ -26,9 +26,13 @@ from mobilerl.trajectory_files import save_trajectories
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 SETTINGS = AlgorithmSection(credit=CreditSection(type="success"), loss=LossSection(type="imitation"))
+FROM_REPLAY = ("--train.updates", "5", "--algorithm.credit.type", "success", "--algorithm.replay.type", "circular",
+               "--algorithm.replay.gamma", "1")  # fmt: skip
 
 
 class Recorder:
+    version = 0
+
     def __init__(self) -> None:
         self.batches: list[Batch] = []
 
@@ -83,8 +87,7 @@ def test_stored_trajectories_come_in_order_without_those_a_device_spoiled(tmp_pa
 
 def test_a_wrong_path_to_stored_trajectories_is_told_before_anything_starts(tmp_path):
     wrong, run_dir = tmp_path / "elsewhere", tmp_path / "run"
-    flags = ["--offline.trajectories", str(wrong), "--train.updates", "5", "--algorithm.replay.type", "circular"]
-    recipe = load_recipe(None, [*flags, "--algorithm.replay.gamma", "1"])
+    recipe = load_recipe(None, ["--offline.trajectories", str(wrong), *FROM_REPLAY])
     with pytest.raises(ConfigError, match=f"^offline.trajectories: {wrong} holds no .*: name the directory of a run"):
         check(recipe, run_dir)
     checkpoint = run_dir / "checkpoints" / "iter-000001"
@@ -121,8 +124,7 @@ def test_stored_trajectories_that_must_not_be_learned_from_are_told_by_line(task
 
 def test_held_out_episodes_are_refused_before_a_run_begins(tmp_path):
     save_trajectories(tmp_path, 0, [make_trajectory("a", 1.0, 1, suite.test_tasks(1)[0])])
-    flags = ["--offline.trajectories", str(tmp_path), "--train.updates", "5", "--algorithm.replay.type", "circular"]
-    recipe = load_recipe(None, [*flags, "--algorithm.replay.gamma", "1"])
+    recipe = load_recipe(None, ["--offline.trajectories", str(tmp_path), *FROM_REPLAY])
     with pytest.raises(ConfigError, match=r"^offline.trajectories: .*iter-000000.jsonl, line 1: .* is held out"):
         check(recipe, tmp_path / "run")
 
