@@ -163,6 +163,11 @@ class InfraError(RuntimeError):
     """The device, the network or the task's own set-up failed: never the agent's fault, never a reward of zero."""
 
 
+class NoScore(InfraError):
+    """The task has no check of its own, or one that could not be carried out, on a device that is well. Raised by
+    `MobileEnv.score`: somebody else may give the reward."""
+
+
 @runtime_checkable
 class MobileEnv(Protocol):
     """One device that can play one task at a time. Every method may raise `InfraError`."""

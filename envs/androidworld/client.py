@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from envs.androidworld.faults import EnvironmentFault, NanScore, ServerFault, Unreachable, WrongServer
+from envs.androidworld.faults import CheckFault, EnvironmentFault, NanScore, ServerFault, Unreachable, WrongServer
 from envs.device import open_picture
 
 LONGEST_INIT_S = 600.0
@@ -211,7 +211,7 @@ def _fault_of(route: str, status: int) -> type[ServerFault]:
     if status in (502, 503, 504):  # a server that is starting, or whatever stands before one
         return Unreachable
     if status >= 500:
-        return EnvironmentFault if route in ("/task/initialize", "/task/score") else ServerFault
+        return {"/task/initialize": EnvironmentFault, "/task/score": CheckFault}.get(route, ServerFault)
     return WrongServer
 
 

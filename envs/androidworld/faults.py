@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envs.base import InfraError
+from envs.base import InfraError, NoScore
 
 
 class ServerFault(InfraError):
@@ -25,7 +25,11 @@ class EnvironmentFault(ServerFault):
     kind = "environment"
 
 
-class NanScore(EnvironmentFault):
+class CheckFault(EnvironmentFault, NoScore):
+    """AndroidWorld's check of the task raised."""
+
+
+class NanScore(CheckFault):
     """The score is not a number."""
 
     kind = "nan"

@@ -33,7 +33,7 @@ BACKOFF_S = 0.5
 """Wait before the first retry; each further one waits twice as long, and all vary by a half."""
 LONGEST_WAIT_S = 60.0
 PATIENCE_S = 900.0
-"""For one reply, all tries together: a server that hangs is found out before a device is blamed for the time."""
+"""For one reply, all tries together. Where an episode may take longer, a server that hangs is found out by this."""
 LONGEST_QUOTE = 200
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from mobilerl.config import AgentSection, Recipe, load_recipe
+from mobilerl.config.reading import read_flags
 
 
 def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], otherwise: Sequence[str],
@@ -20,7 +21,8 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], otherwi
     from mobilerl.eval.policies import find_model, is_server
     from mobilerl.setup import read_agent
 
-    given = sorted({word.split("=")[0] for word in settings if word.startswith("--")})
+    said = read_flags(settings)
+    given = sorted(f"--{name}.{key}" for name, section in said.items() if isinstance(section, dict) for key in section)
     saved = None
     if args.agent == "policy" and args.model and not is_server(args.model):
         args.model = str(find_model(args.model))  # for all that follows: a run that goes on may save a newer one
@@ -30,9 +32,11 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], otherwi
         return load_recipe(args.config, [*base, *settings])
     ours = ", ".join(flag for flag in given if flag.startswith("--agent."))
     say(f"agent settings from the checkpoint{f'; from the command line: {ours}' if ours else ''}")
+    recipe = load_recipe(args.config, [*saved_flags(saved, given), *settings])
     cap = (image_settings(Path(args.model)) or {}).get(MAX_PIXELS)
-    pictures = [f"--engine.max_pixels={cap}"] if cap and "--engine.max_pixels" not in given else []
-    return load_recipe(args.config, [*saved_flags(saved, given), *pictures, *settings])
+    if cap is None or ("--engine.max_pixels" in given and recipe.engine.max_pixels):
+        return recipe
+    return recipe.model_copy(update={"engine": recipe.engine.model_copy(update={"max_pixels": cap})})
 
 
 def saved_flags(agent: AgentSection, given: Collection[str] = ()) -> list[str]:

@@ -86,9 +86,9 @@ class Recipe(BaseSettings):
 
     @model_validator(mode="after")
     def _judge_is_shared(self) -> Recipe:
-        if self.judge.reward and self.plays_in_workers and self.collect.workers > self.judge.concurrency:
-            raise ValueError(f"each of collect.workers asks the judge: set judge.concurrency to at least "
-                             f"{self.collect.workers}")  # fmt: skip
+        asking = min(self.collect.workers, self.phone.count)
+        if self.judge.reward and self.plays_in_workers and asking > self.judge.concurrency:
+            raise ValueError(f"each of collect.workers asks the judge: set judge.concurrency to at least {asking}")
         return self
 
     @model_validator(mode="after")

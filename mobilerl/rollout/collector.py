@@ -83,6 +83,8 @@ class Collector:
         self.actor, self.settings = actor, settings
         self.counts: Counter[str] = Counter()
         self.busy_s = 0.0
+        self.last_fault = ""
+        """Why the last episode that came to nothing did."""
         self._poke, self._scorer = poke, scorer
         self._scoring: set[asyncio.Task[Trajectory]] = set()
         self._jobs: list[_Job] = []
@@ -264,6 +266,7 @@ class Collector:
         group = self._open[job.group]
         if trajectory.status is Status.INFRA_ERROR:
             self.counts["infra_errors"] += 1
+            self.last_fault = trajectory.error
             job.tries += 1
             if blame:
                 job.failed_on.add(trajectory.device_id)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from envs.base import Finish, InfraError, Invalid, MobileEnv, Observation, Task
+from envs.base import Finish, InfraError, Invalid, MobileEnv, NoScore, Observation, Task
 from mobilerl.agent.actor import Actor
 from mobilerl.agent.context import Turn
 from mobilerl.agent.screen import parse_screen
@@ -41,8 +41,7 @@ async def play_episode(
 ) -> Played:
     """Plays `task` to its end. A device's failure or a missed deadline gives status INFRA_ERROR, never an exception.
 
-    Not `scored`, the reward is 0: somebody else gives it. The task's own check is asked all the same, because it finds
-    out what no step does, such as a device that rebooted meanwhile.
+    Not `scored`, the reward is 0: somebody else gives it.
     """
     start = time.monotonic()
     steps: list[Step] = []
@@ -51,8 +50,7 @@ async def play_episode(
     try:
         async with asyncio.timeout(settings.deadline_s) as deadline:
             status, final = await _play(env, actor, task, episode_id, settings, progress)
-            reward = await env.score()
-            reward = reward if scored else 0.0
+            reward = await _score(env, scored)
         error = ""
     except InfraError as fault:
         status, reward, error = Status.INFRA_ERROR, 0.0, str(fault)
@@ -73,6 +71,19 @@ async def play_episode(
         wall_s=time.monotonic() - start,
     )
     return Played(trajectory, final)
+
+
+async def _score(env: MobileEnv, scored: bool) -> float:
+    """Not `scored`, the task's own check is asked all the same, because it finds out what no step does, such as a
+    device that rebooted meanwhile. That there is none, or that it cannot be carried out, matters only to who needs it.
+    """
+    try:
+        reward = await env.score()
+    except NoScore:
+        if scored:
+            raise
+        return 0.0
+    return reward if scored else 0.0
 
 
 @dataclass(slots=True)

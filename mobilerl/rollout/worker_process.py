@@ -41,8 +41,9 @@ class Answer:
     judged: Mapping[str, float]
     """These three: what the order added to the collector's."""
     status: Mapping[str, float]
-    """The collector's, afterwards."""
+    last_fault: str
     devices: tuple[DeviceReport, ...]
+    """These three: the collector's, afterwards."""
 
 
 def main(pipe: Connection, recipe_json: str, part: Part, run_dir: Path | None) -> None:
@@ -114,7 +115,7 @@ class _Crew:
         return Answer(
             tuple(groups), self.collector.counts - before, self.collector.busy_s - busy,
             {name: value - judged[name] for name, value in self.collector.judged().items()},
-            self.collector.status(), tuple(self._named(d) for d in self.collector.report()),
+            self.collector.status(), self.collector.last_fault, tuple(self._named(d) for d in self.collector.report()),
         )  # fmt: skip
 
     def _named(self, report: DeviceReport) -> DeviceReport:

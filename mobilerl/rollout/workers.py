@@ -62,10 +62,12 @@ class RolloutWorkers:
         """Devices of all workers, their spares included."""
         self.counts: Counter[str] = Counter()
         self.busy_s = 0.0
+        self.last_fault = ""
         self._recipe, self._engine, self._seed = recipe, engine, recipe.train.seed
         self._status: Counter[str] = Counter()
         self._judged: Counter[str] = Counter()
         self._devices: dict[str, DeviceReport] = {}
+        self._untaken: list[Answer] = []
         self._workers = [_Worker(recipe, Part(i, count), run_dir) for i in range(count)]
         self._threads = ThreadPoolExecutor(count, "rollout-worker")
         """One waits for each worker: the event loop's own threads are fewer than a large machine's workers."""
@@ -75,6 +77,7 @@ class RolloutWorkers:
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.gather(*(asyncio.to_thread(worker.close) for worker in self._workers))
+        self.take(self._untaken)  # nobody will learn from it, and it cost what it cost
         self._threads.shutdown(wait=False)
         await asyncio.to_thread(remove_orphans, self._recipe)
 
@@ -95,7 +98,7 @@ class RolloutWorkers:
         return self.take(await self.play(tasks, prefix))
 
     async def play(self, tasks: Sequence[Task], prefix: str) -> list[Answer]:
-        """`collect`, whose groups and counts are kept for `take`."""
+        """The first half of `collect`. What it counted belongs to whoever takes its groups."""
         jobs = [(f"{prefix}-{i:03d}", task) for i, task in enumerate(tasks)]
         version = self._engine.version
         # Also when every worker has them: one that dies leaves its order to a process that has not. A later moment will
@@ -106,17 +109,23 @@ class RolloutWorkers:
             for i in range(len(self._workers))
         ]
         loop = asyncio.get_running_loop()
-        return await asyncio.gather(
+        answers = await asyncio.gather(
             *(loop.run_in_executor(self._threads, w.play, o)
               for w, o in zip(self._workers, orders, strict=True) if o.jobs)
         )  # fmt: skip
+        self._untaken += answers
+        return answers
 
     def take(self, answers: Sequence[Answer]) -> list[Group]:
+        """The second half: adds up what was counted, and gives the groups in the order of their tasks."""
+        taken = {id(answer) for answer in answers}
+        self._untaken = [answer for answer in self._untaken if id(answer) not in taken]
         self._status = Counter()
         for answer in answers:
             self.counts += answer.counts
             self.busy_s += answer.busy_s
             self._judged.update(answer.judged)
+            self.last_fault = answer.last_fault or self.last_fault
             self._status.update(answer.status)
             self._devices |= {d.place: d for d in answer.devices}
         return sorted((g for a in answers for g in a.groups), key=_place)

@@ -63,7 +63,7 @@ class ModelShape:
 
     def image_tokens(self, width: int, height: int, max_pixels: int | None) -> int:
         """Placeholders of one screenshot of that many pixels."""
-        pixels = min(width * height, self.max_pixels, max_pixels or self.max_pixels)
+        pixels = min(width * height, max_pixels or self.max_pixels)
         return max(1, round(pixels / self.window**2))
 
     def lora_parameters(self, rank: int) -> int:

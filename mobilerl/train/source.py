@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
-from envs.base import DeviceReport, InfraError
+from envs.base import InfraError
 from mobilerl.records import Group
 from mobilerl.rollout.collector import Collector
 from mobilerl.rollout.worker_process import Answer
@@ -24,8 +26,9 @@ PAUSE_S = 10.0
 class Players(Protocol):
     """What plays: a `Collector` or `RolloutWorkers`."""
 
-    def report(self) -> list[DeviceReport]:
-        """Its devices, with the last fault of each."""
+    counts: Counter[str]
+    last_fault: str
+    """Why the last episode that came to nothing did; "" before there is one."""
 
 
 class GroupSource(Protocol):
@@ -35,22 +38,23 @@ class GroupSource(Protocol):
 
 async def take_some(source: GroupSource, n: int, label: str, give_up_s: float, players: Players) -> list[Group]:
     """`source.take`, again while it gives nothing at all: an iteration without a group would age the replay and move
-    the curriculum for nothing. Raises InfraError, with the last reason, when there was none for `give_up_s`."""
-    until = time.monotonic() + give_up_s
-    groups = await source.take(n, label)
-    tried = 0
-    while not groups:
-        if time.monotonic() >= until:
-            raise InfraError(f"no episode came to its end for {give_up_s:g} s; the last said: {_last_fault(players)}")
-        log.warning("%s: every group was lost, and is played again; the last said: %s", label, _last_fault(players))
-        await asyncio.sleep(min(PAUSE_S, max(0.0, until - time.monotonic())))
+    the curriculum for nothing. Raises InfraError, with the last reason, when a collection has given nothing and those
+    of the next `give_up_s` did not bring a single episode to its end."""
+    tried, until = 0, math.inf
+    while True:
+        before = players.counts["finished"]
+        groups = await source.take(n, f"{label}-again{tried}" if tried else label)
+        if groups:
+            return groups
+        now = time.monotonic()
+        if not tried or players.counts["finished"] > before:
+            until = now + give_up_s
+        if now >= until:
+            raise InfraError(f"no episode could be used for {give_up_s:g} s; the last said: {players.last_fault}")
+        log.warning("%s: every group was lost, and others are played; the last episode that came to nothing said: %s",
+                    label, players.last_fault)  # fmt: skip
+        await asyncio.sleep(min(PAUSE_S, until - now))
         tried += 1
-        groups = await source.take(n, f"{label}-again{tried}")
-    return groups
-
-
-def _last_fault(players: Players) -> str:
-    return next((device.reason for device in players.report() if device.reason), "nothing")
 
 
 class InTurns:

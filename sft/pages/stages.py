@@ -161,7 +161,7 @@ class PagesRun(WarmUp):
             "agent": "policy", "model": str(model), "weights_sha256": weights_digest(model), "split": "test",
             "tasks_sha256": hashlib.sha256(held_out.encode()).hexdigest(), "leak_guard": "passed: sft.pages.tasks",
             "temperature": 0.0, "step_budget": LONGEST, "screen": f"{self.graph.width}x{self.graph.height}",
-            "prompt_hash": prompt_hash(self.context), "max_pixels": self.recipe.engine.max_pixels,
+            "prompt_hash": prompt_hash(self.context), "max_pixels": self.codec.max_pixels,
         }  # fmt: skip
 
     def _agent(self, model: Path, temperature: float, seed: int) -> PageAgent:

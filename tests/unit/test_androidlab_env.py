@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from envs.androidlab import adb as adb_module
 from envs.androidlab import phone as phone_module
 from envs.androidlab.checkout import LabTask
 from envs.androidlab.env import AndroidLabEnv, LabSettings
@@ -30,6 +31,9 @@ from envs.base import (
 from envs.phone.apps.catalogue import APPS
 from envs.phone.phone import Phone
 from envs.phone.transport import InProcessTransport
+from mobilerl.config import ConfigError
+from mobilerl.eval.androidlab import devices as devices_module
+from mobilerl.eval.androidlab.devices import Address, open_phones
 
 APP_NAMES = {"Settings": "com.android.settings", "map.me": "com.android.maps", "gone": "com.not.there"}
 QUERY = "adb shell settings get global airplane_mode_on"
@@ -311,6 +315,26 @@ def test_a_line_cut_short_is_left_out(tmp_path):
     assert read_trace(tmp_path / "t") == []
     (tmp_path / "t/trace.jsonl").write_text('{"index": 0}\n{"ind')
     assert read_trace(tmp_path / "t") == [{"index": 0}]
+
+
+def test_an_emulator_whose_console_cannot_be_used_is_refused_before_anything_is_played(monkeypatch):
+    """Every episode sets the device's place by it, with a snapshot or without."""
+
+    class Refusing:
+        def command(self, line):
+            raise InfraError("emulator-5554: its console asks for a token")
+
+    class Emulator(Listening):
+        def __init__(self, *_):
+            super().__init__({"id -u": "0\n"})
+
+        def root(self):
+            return "adbd is already running as root"
+
+    monkeypatch.setattr(adb_module, "LabTransport", Emulator)
+    monkeypatch.setattr(devices_module, "console_of", lambda serial, host: Refusing())
+    with pytest.raises(ConfigError, match="asks for a token; the emulator's console must be reachable, with its token"):
+        open_phones([Address("emulator-5554")], {}, [])
 
 
 def test_only_emulators_have_a_console():

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from scripted_env import ScriptedActor, ScriptedEnv, make_task, run
 
-from envs.base import Back, Finish, InfraError, Invalid, Tap
+from envs.base import Back, Finish, InfraError, Invalid, NoScore, Tap
 from mobilerl.records import Status
 from mobilerl.rollout.episode import EpisodeSettings, play_episode, run_episode
 
@@ -96,6 +96,16 @@ def test_a_device_that_rebooted_unseen_is_found_out_also_when_somebody_else_give
     assert (played.trajectory.status, played.trajectory.error) == (Status.INFRA_ERROR, "d7: score failed")
     played = run(play_episode(ScriptedEnv(), ScriptedActor(ACTIONS), make_task(), "e", EpisodeSettings(), scored=False))
     assert (played.trajectory.status, played.trajectory.reward) == (Status.FINISHED, 0.0)
+
+
+@pytest.mark.parametrize(("scored", "status"), [(True, Status.INFRA_ERROR), (False, Status.FINISHED)])
+def test_a_check_that_cannot_be_carried_out_matters_only_to_who_needs_it(scored, status):
+    class Unscorable(ScriptedEnv):
+        async def score(self):
+            raise NoScore("d7: the task's check raised")
+
+    played = run(play_episode(Unscorable(), ScriptedActor(ACTIONS), make_task(), "e", EpisodeSettings(), scored))
+    assert (played.trajectory.status, played.trajectory.reward) == (status, 0.0)
 
 
 def test_a_deadline_missed_by_a_policy_that_hangs_says_so():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mobilerl.commands.evaluate_recipe import evaluation_recipe
-from mobilerl.config import AgentSection
+from mobilerl.config import AgentSection, ConfigError
 from mobilerl.setup import save_agent
 
 OTHERWISE = ("--agent.screenshots=2", "--agent.max_new_tokens=4096", "--engine.max_pixels=500000")
@@ -47,6 +47,18 @@ def test_a_checkpoints_picture_size_is_restored_unless_another_is_given(checkpoi
     args = Namespace(config=None, model=str(checkpoint), agent="policy")
     assert evaluation_recipe(args, (), OTHERWISE, print).engine.max_pixels == 1234
     assert evaluation_recipe(args, ("--engine.max_pixels", "99"), OTHERWISE, print).engine.max_pixels == 99
+    assert evaluation_recipe(args, ("--engine", '{"max_pixels": 99}'), OTHERWISE, print).engine.max_pixels == 99
+    lifted = evaluation_recipe(args, ("--engine.max_pixels", "null"), OTHERWISE, print)
+    assert lifted.engine.max_pixels == 1234, "the checkpoint's own limit, which is what it is shown"
+    again = evaluation_recipe(args, ("--agent", '{"history_steps": 1}'), OTHERWISE, print)
+    assert again.agent == AgentSection(history_steps=1)
+
+
+def test_a_damaged_image_processor_is_named(checkpoint):
+    save_agent(AgentSection(), checkpoint)
+    (checkpoint / "preprocessor_config.json").write_text("")
+    with pytest.raises(ConfigError, match="preprocessor_config.json cannot be read"):
+        evaluation_recipe(Namespace(config=None, model=str(checkpoint), agent="policy"), (), OTHERWISE, print)
 
 
 @pytest.mark.parametrize("model", ["http://127.0.0.1:9/v1", "checkpoint", None])

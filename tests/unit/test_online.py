@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -93,7 +94,7 @@ def test_groups_without_anything_to_learn_from_are_replaced(credit, rewards, tak
     flags = {"algorithm.credit.type": credit, "algorithm.credit.max_refills": 1, "collect.tasks_per_iteration": 2}
     recipe = load_recipe(None, [word for name, value in flags.items() for word in (f"--{name}", str(value))])
     trainer = SimpleNamespace(recipe=recipe, state=SimpleNamespace(iteration=1))
-    asyncio.run(OnlineTrainer._collect(trainer, None, Source()))
+    asyncio.run(OnlineTrainer._collect(trainer, SimpleNamespace(counts=Counter()), Source()))
     assert taken == takes
 
 

@@ -236,10 +236,10 @@ def test_a_device_that_dies_at_the_end_of_a_long_episode_worked_until_then():
 
     async def main():
         nonlocal dead
-        pool = DevicePool(provider, options(1, give_up_s=0.5))
+        pool = DevicePool(provider, options(1, give_up_s=2.0))
         await pool.start()
         env = pool.take()
-        await asyncio.sleep(0.7)
+        await asyncio.sleep(2.2)
         dead = True
         pool.give_back(env, "the container is gone")
         await until(lambda: pool.counts["quarantines"] >= 2)

@@ -84,7 +84,7 @@ async def test_all_workers_play_at_once_however_few_threads_the_event_loop_has(m
 
         def play(self, order):
             all_there.wait()
-            return Answer((), Counter(), 0.0, {}, {}, ())
+            return Answer((), Counter(), 0.0, {}, {}, "", ())
 
         def close(self): ...
 
@@ -92,6 +92,24 @@ async def test_all_workers_play_at_once_however_few_threads_the_event_loop_has(m
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
     async with RolloutWorkers(recipe_of(count), learner) as workers:
         assert await workers.collect([make_task(f"t{i}") for i in range(count)], "p") == []
+
+
+async def test_what_was_played_ahead_and_never_used_is_counted_at_the_end(monkeypatch, learner):
+    class Asking:
+        def __init__(self, *_): ...
+
+        def play(self, order):
+            return Answer((), Counter(finished=1), 2.0, {"requests": 3}, {}, "", ())
+
+        def close(self): ...
+
+    monkeypatch.setattr(module, "_Worker", Asking)
+    async with RolloutWorkers(recipe_of(1), learner) as workers:
+        workers.take(await workers.play([make_task("a")], "1"))
+        assert (workers.busy_s, workers.judged()) == (2.0, {"requests": 3})
+        await workers.play([make_task("b")], "2")
+        assert workers.busy_s == 2.0, "it belongs to an iteration that is to come"
+    assert (workers.busy_s, workers.judged()) == (4.0, {"requests": 6})
 
 
 async def test_a_worker_that_is_killed_in_a_refill_is_replaced_by_one_with_the_weights(stand_ins):

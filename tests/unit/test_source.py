@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_groups import make_task, make_trajectory
 
-from envs.base import DeviceReport, InfraError
+from envs.base import InfraError
 from mobilerl.config import CurriculumSection
 from mobilerl.records import Group
 from mobilerl.train import source as source_module
@@ -165,7 +165,7 @@ class Outage:
         return [Group(make_task("a"), ())] * n if len(self.labels) > self.empty else []
 
 
-BROKEN = SimpleNamespace(report=lambda: [DeviceReport("0", "d0", "ready", {}, 3, "connection refused")])
+BROKEN = SimpleNamespace(counts=Counter(), last_fault="connection refused")
 
 
 def test_what_was_lost_as_a_whole_is_collected_again(monkeypatch, caplog):
@@ -178,5 +178,28 @@ def test_what_was_lost_as_a_whole_is_collected_again(monkeypatch, caplog):
 
 def test_devices_that_stay_away_end_the_run(monkeypatch):
     monkeypatch.setattr(source_module, "PAUSE_S", 0.01)
-    with pytest.raises(InfraError, match="no episode came to its end for 0.05 s; the last said: connection refused"):
+    with pytest.raises(InfraError, match="no episode could be used for 0.05 s; the last said: connection refused"):
         asyncio.run(take_some(Outage(10**9), 3, "7-0", 0.05, BROKEN))
+
+
+def test_a_long_collection_that_gave_nothing_is_tried_again_before_the_run_ends(monkeypatch):
+    monkeypatch.setattr(source_module, "PAUSE_S", 0.01)
+
+    class Slow(Outage):
+        async def take(self, n, label):
+            await asyncio.sleep(0.2)
+            return await super().take(n, label)
+
+    assert len(asyncio.run(take_some(Slow(1), 3, "7-0", 0.1, BROKEN))) == 3
+
+
+def test_a_run_whose_episodes_end_goes_on_though_its_groups_were_too_small(monkeypatch):
+    monkeypatch.setattr(source_module, "PAUSE_S", 0.03)
+    players = SimpleNamespace(counts=Counter(), last_fault="connection refused")
+
+    class TooSmall(Outage):
+        async def take(self, n, label):
+            players.counts["finished"] += 1
+            return await super().take(n, label)
+
+    assert len(asyncio.run(take_some(TooSmall(6), 3, "7-0", 0.05, players))) == 3

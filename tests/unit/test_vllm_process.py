@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 import signal
 import tempfile
 import textwrap
@@ -105,6 +106,16 @@ def is_gone(pid: int) -> bool:
 
 
 # --- what is sent --------------------------------------------------------------------------------------------------
+
+
+def test_a_cap_larger_than_the_one_a_checkpoint_was_saved_with_reaches_vllm(folder, tmp_path):
+    Codec.load(folder, 2000).save(tmp_path)
+    shutil.copy(folder / "config.json", tmp_path)
+    codec = Codec.load(tmp_path, 6272)
+    shown = codec.picture(png(360, 720))
+    assert 2000 < shown.width * shown.height <= picture_limits(codec)["longest_edge"]
+    again = codec.image_processor(images=[shown], return_tensors="np", size=picture_limits(codec))
+    assert (again["pixel_values"] == codec.pixels(png(360, 720))[0]).all()
 
 
 def test_a_run_of_placeholders_becomes_one_per_image():

@@ -21,7 +21,7 @@ def main(pipe: Connection, recipe_json: str, part: Part, run_dir: Path | None) -
     while (order := pipe.recv()) is not None:
         if order.weights is not None:
             weights, version = order.weights, order.version
-        pipe.send(Answer(_groups(order, float(zlib.crc32(weights)), version), Counter(), 0.0, {}, {}, ()))
+        pipe.send(Answer(_groups(order, float(zlib.crc32(weights)), version), Counter(), 0.0, {}, {}, "", ()))
 
 
 def hang(pipe: Connection, recipe_json: str, part: Part, run_dir: Path | None) -> None:

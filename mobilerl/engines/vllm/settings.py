@@ -70,9 +70,7 @@ def picture_limits(codec: Codec) -> dict[str, int]:
     """
     processor = codec.image_processor
     frames = processor.temporal_patch_size  # GLM counts a still image's pixels once for each
-    longest = processor.size["longest_edge"]
-    if codec.max_pixels:
-        longest = min(longest, codec.max_pixels * frames)
+    longest = codec.max_pixels * frames if codec.max_pixels else processor.size["longest_edge"]
     return {"shortest_edge": 1, "longest_edge": longest + ROUNDED_UP * frames * codec.merge * processor.patch_size**2}
 
 
