@@ -112,6 +112,29 @@ ensure_installed() {
     printf '%s\n' "$wanted" >"$stamp"
 }
 
+# slurm_nodes: sets `node_flags` to the flags that make this node one of its SLURM step's; to none without SLURM.
+# RENDEZVOUS_PORT is node 0's for the others (default: 29400).
+slurm_nodes() {
+    local head
+    node_flags=()
+    if [[ -n ${SLURM_JOB_ID:-} ]] && ((${SLURM_STEP_NUM_NODES:-1} > 1)); then
+        read -r head < <(scontrol show hostnames "$SLURM_STEP_NODELIST")
+        node_flags=(--sft.nodes "$SLURM_STEP_NUM_NODES" --sft.node_rank "$SLURM_NODEID")
+        node_flags+=(--sft.rendezvous "$head:${RENDEZVOUS_PORT:-29400}")
+    fi
+}
+
+# install_in_turn EXTRAS: `ensure_installed`, one node after the other, since they may share VENV.
+install_in_turn() {
+    local lock
+    if ((${#node_flags[@]} > 0)); then
+        exec {lock}>"$VENV.lock"
+        flock "$lock"
+    fi
+    ensure_installed "$1"
+    [[ -z ${lock:-} ]] || exec {lock}>&-
+}
+
 mobilerl() { "$VENV/bin/mobilerl" "$@"; }
 
 # resume_flag RUN_DIR: prints --resume when there is a run to go on with.

@@ -11,6 +11,8 @@
 #   --config FILE    the recipe                       --model DIR   checkpoint to start from, in place of the warm-up's
 #
 # Settings given here go to `mobilerl pages`. Called again, it goes on where it stopped.
+# On the nodes of a SLURM job: srun --ntasks-per-node=1 bash recipes/reachagent.sh --model DIR --sft.processes 8 ...
+#
 # RUN_DIR is where the run goes (default: runs/reachagent), SFT_DIR the warm-up's (default: runs/sft). EVALUATE=no leaves
 # the evaluation on the phone's own tasks out. More settings of the environment: recipes/common.sh.
 
@@ -25,18 +27,21 @@ MODEL=${MODEL:-}
 
 extras=local,tracking
 [[ -z $(setting sft.deepspeed "${flags[@]}") ]] || extras+=,deepspeed
-ensure_installed "$extras"
+slurm_nodes
+install_in_turn "$extras"
+count=$(setting sft.nodes "${node_flags[@]}" "${flags[@]}")
 if [[ -z $MODEL ]]; then
     MODEL=$SFT_DIR/final
     if [[ ! -d $MODEL ]]; then
+        ((${count:-1} <= 1)) || die "there is no $MODEL: run recipes/sft.sh on the nodes first, or give --model DIR"
         say "no checkpoint in $SFT_DIR: warming up first"
         CONFIG='' ENGINE='' SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh"
     fi
 fi
 
 say "training in $RUN_DIR"
-mobilerl pages --config "$CONFIG" --run-dir "$RUN_DIR" --model "$MODEL" --engine.type "$ENGINE" "${flags[@]}"
-rank=$(setting sft.node_rank "${flags[@]}")
+mobilerl pages --config "$CONFIG" --run-dir "$RUN_DIR" --model "$MODEL" --engine.type "$ENGINE" "${node_flags[@]}" "${flags[@]}"
+rank=$(setting sft.node_rank "${node_flags[@]}" "${flags[@]}")
 if ((${rank:-0} > 0)); then
     exit  # what follows is node 0's
 fi

@@ -14,19 +14,10 @@ SFT_DIR=${SFT_DIR:-$ROOT/runs/sft}
 
 extras=local,tracking
 [[ -z $(CONFIG=$RECIPES/sft.toml setting sft.deepspeed "$@") ]] || extras+=,deepspeed
-nodes=()
-if [[ -n ${SLURM_JOB_ID:-} ]] && ((${SLURM_STEP_NUM_NODES:-1} > 1)); then
-    read -r head < <(scontrol show hostnames "$SLURM_STEP_NODELIST")
-    nodes=(--sft.nodes "$SLURM_STEP_NUM_NODES" --sft.node_rank "$SLURM_NODEID")
-    nodes+=(--sft.rendezvous "$head:${RENDEZVOUS_PORT:-29400}")
-    # The nodes may share VENV: one after the other.
-    exec {lock}>"$VENV.lock"
-    flock "$lock"
-fi
-ensure_installed "$extras"
-[[ -z ${lock:-} ]] || exec {lock}>&-
-mobilerl sft --config "$RECIPES/sft.toml" --run-dir "$SFT_DIR" "${nodes[@]}" "$@"
-rank=$(CONFIG=$RECIPES/sft.toml setting sft.node_rank "${nodes[@]}" "$@")
+slurm_nodes
+install_in_turn "$extras"
+mobilerl sft --config "$RECIPES/sft.toml" --run-dir "$SFT_DIR" "${node_flags[@]}" "$@"
+rank=$(CONFIG=$RECIPES/sft.toml setting sft.node_rank "${node_flags[@]}" "$@")
 if ((${rank:-0} > 0)); then
     exit  # what follows is node 0's
 fi

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import re
 import shutil
@@ -29,12 +30,14 @@ from sft.rank import LOG, OUT, SAMPLES, Job
 from sft.sample_files import write_samples
 from sft.samples import Sample
 
+log = logging.getLogger(__name__)
 POLL_S = 0.2
 STOP_S = 30.0
 """Seconds the launcher gets to stop its ranks before it is killed; then they notice and end."""
 END = b"end"
 CONNECT, WAIT = timedelta(minutes=30), timedelta(days=7)
 """How long a node tries to reach node 0, and waits for its next job."""
+BYE = timedelta(minutes=1)
 
 
 def fit(job: Job, samples: Sequence[Sample], folder: Path, cluster: Cluster,
@@ -182,10 +185,16 @@ class Cluster:
             self.jobs += 1
 
     def close(self) -> None:
-        """Lets the others go home. The store ends with this process, so it waits until they have heard, a minute."""
+        """Lets the others go home. The store ends with this process, so it waits until they have heard, a minute: one
+        that comes later, or is gone, is missed by nobody."""
         if self.store is not None:
             self._say(END)
-            self.store.wait([f"bye-{n}" for n in range(1, self.settings.nodes)], timedelta(seconds=60))
+            others = range(1, self.settings.nodes)
+            try:
+                self.store.wait([f"bye-{n}" for n in others], BYE)
+            except DistError:
+                away = [n for n in others if not self.store.check([f"bye-{n}"])]
+                log.warning("all is trained; of node %s nothing was heard", ", ".join(map(str, away)))
 
 
 def follow(settings: SftSection) -> None:

@@ -170,7 +170,7 @@ class WarmUp:
         settings = self.recipe.sft
         deepspeed = str(deepspeed_file(settings.deepspeed)) if settings.deepspeed else ""
         return Job(
-            base=str(base), epochs=epochs, batch_size=batch_size or settings.batch_size,
+            base=str(base.resolve()), epochs=epochs, batch_size=batch_size or settings.batch_size,
             learning_rate=learning_rate or settings.learning_rate, warmup=settings.warmup, seed=settings.seed,
             max_pixels=codec.max_pixels, lora_rank=self.recipe.engine.lora_rank, attention=settings.attention,
             spread=Spread(settings.micro_batch, settings.packing, settings.gradient_checkpointing, deepspeed),
@@ -193,6 +193,9 @@ def run(recipe: Recipe, run_dir: Path, stages: Sequence[int] = STAGES) -> Path:
     if recipe.sft.node_rank:
         follow(recipe.sft)
         return run_dir / "final"
+    if 1 not in stages and not (recipe.model or (run_dir / "stage1").is_dir()):
+        raise ConfigError(f"there is no stage 1 in {run_dir} for stage 2 to begin with: train it first (--stage 1), or "
+                          "name a checkpoint by --model DIR")  # fmt: skip
     claim(recipe, run_dir, PLACEMENT)
     remove_unfinished(run_dir)
     warm_up = WarmUp(recipe, run_dir)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import random
 import time
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI
 from mobilerl.agent.defuse import encodable
 from mobilerl.agent.pictures import with_images
 from mobilerl.agent.policy import Messages
+from mobilerl.api_keys import api_key
 from mobilerl.bounded_http import bounded_client
 from mobilerl.config import ConfigError
 from mobilerl.engines.base import Sampling
@@ -204,10 +204,6 @@ def _retry_after(value: str) -> float | None:
         return min(max(0.0, float(value)), LONGEST_WAIT_S)
     except ValueError:
         return None
-
-
-def api_key() -> str:
-    return os.environ.get("OPENAI_API_KEY") or "none"
 
 
 def said_by(error: APIStatusError) -> str:

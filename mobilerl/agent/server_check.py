@@ -27,11 +27,11 @@ from mobilerl.agent.server import (
     Dialect,
     ServerPolicy,
     Transient,
-    api_key,
     completion_of,
     one_line,
     said_by,
 )
+from mobilerl.api_keys import api_key
 from mobilerl.bounded_http import bounded_client
 from mobilerl.config import ConfigError
 from mobilerl.engines.base import Sampling

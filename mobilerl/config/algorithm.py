@@ -182,6 +182,9 @@ class AlgorithmSection(Section):
         if self.loss.kl_coef and self.loss.type != "clipped":
             raise ValueError(f'algorithm.loss.kl_coef has no part in algorithm.loss.type = "{self.loss.type}": set it '
                              "to 0")  # fmt: skip
+        if self.loss.recompute_old and self.loss.type != "clipped":
+            raise ValueError(f'algorithm.loss.recompute_old has no part in algorithm.loss.type = "{self.loss.type}": '
+                             "set it to false")  # fmt: skip
         if not any(self.replay.priority_weights):
             raise ValueError("algorithm.replay.priority_weights must not all be 0")
         return self

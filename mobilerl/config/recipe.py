@@ -65,6 +65,11 @@ class Recipe(BaseSettings):
             raise ValueError("train.updates draws from the replay alone: set algorithm.replay.type and its gamma = 1")
         if not self.train.updates and replay.type != "none" and replay.gamma == 1.0:
             raise ValueError("algorithm.replay.gamma = 1 leaves no room for fresh rows: set train.updates as well")
+        if self.train.updates and self.train.passes > 1:
+            raise ValueError("train.passes are over fresh rows, and train.updates draws from the replay: set passes = 1")
+        if self.train.updates and self.algorithm.loss.recompute_old:
+            raise ValueError("algorithm.loss.recompute_old scores fresh rows, and train.updates draws from the replay: "
+                             "set it to false")  # fmt: skip
         if self.algorithm.critic.type != "none" and not self.train.updates:
             raise ValueError("algorithm.critic judges what the replay holds, and train.updates draws from it: set it")
         if self.offline.trajectories and not self.train.updates:

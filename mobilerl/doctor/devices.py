@@ -51,13 +51,17 @@ def docker(fleet: FleetSection, needed: bool) -> Iterator[Check]:
 
 
 def _engine(name: str, url: str, image: str, needed: bool) -> Iterator[Check]:
-    if urlsplit(url).scheme == "ssh":
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError:  # brackets of an IPv6 address that do not close, say
+        scheme = ""
+    if scheme == "ssh":
         if find_spec("paramiko") is None:
             yield broken(name, needed, "paramiko, for engines over ssh, is not installed", "pip install 'docker[ssh]'")
         else:
             yield ok(name, "over ssh: not asked")
         return
-    if urlsplit(url).scheme not in ("unix", "tcp", "http"):
+    if scheme not in ("unix", "tcp", "http"):
         yield broken(
             name, needed, f"{url} is no address of an engine", 'fleet.hosts = ["unix:///PATH"] or ["tcp://HOST:PORT"]'
         )

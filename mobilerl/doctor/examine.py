@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from mobilerl.config import Recipe
@@ -51,7 +52,10 @@ def _listed(work: Work) -> list[Check]:
 def wandb(mode: str) -> Check:
     """Whether runs can be uploaded."""
     netrc = Path(os.environ.get("NETRC", Path.home() / ".netrc"))
-    key = bool(os.environ.get("WANDB_API_KEY")) or (netrc.is_file() and "api.wandb.ai" in netrc.read_text())
+    kept = ""
+    with suppress(OSError):
+        kept = netrc.read_text(errors="replace")
+    key = bool(os.environ.get("WANDB_API_KEY")) or "api.wandb.ai" in kept
     if mode == "online" and not key:
         return warning("wandb key", "none: the run is kept offline, and `wandb sync` uploads it later", "wandb login")
     return ok("wandb key", "there is one") if key else Check("wandb key", "not needed", "none")

@@ -18,7 +18,7 @@ from torch import Tensor
 from mobilerl.engines.codec import Codec
 
 CACHED = 50_000
-"""Vectors kept of each kind: one of 3,584 numbers takes 14 KiB."""
+"""Vectors kept of each kind, if there is room for no more: one of 3,584 numbers takes 14 KiB."""
 SCREENS_AT_ONCE = 8
 
 
@@ -42,8 +42,14 @@ class FrozenFeatures:
         self._merged = self._codec.merge
         self.size = self._embedding.shape[1]
         self._device = device
+        self._room = CACHED
         self._screens = _Cache()
         self._texts = _Cache()
+
+    def make_room(self, vectors: int) -> None:
+        """Keeps at least so many of each kind from now on. A buffer that is gone through again and again, and is one
+        vector larger than what is kept, would find none of its own."""
+        self._room = max(self._room, vectors)
 
     def screens(self, pngs: Sequence[bytes]) -> Tensor:
         """(N, size): the mean over each picture's image tokens; 0 for b"", a step without a screenshot."""
@@ -52,7 +58,7 @@ class FrozenFeatures:
         for start in range(0, len(missing), SCREENS_AT_ONCE):
             part = missing[start : start + SCREENS_AT_ONCE]
             for png, vector in zip(part, self._seen(part), strict=True):
-                known[png] = self._screens.put(_name(png), vector)
+                known[png] = self._screens.put(_name(png), vector, self._room)
         known[b""] = torch.zeros(self.size)
         return torch.stack([known[png] for png in pngs])
 
@@ -70,7 +76,7 @@ class FrozenFeatures:
             return known
         kept = torch.tensor([i for i in ids if i != self._codec.image_token_id], dtype=torch.long)
         mean = _unit(self._embedding[kept].float().mean(0)) if len(kept) else torch.zeros(self.size)
-        return self._texts.put(name, mean)
+        return self._texts.put(name, mean, self._room)
 
     @torch.no_grad()
     def _seen(self, pngs: Sequence[bytes]) -> list[Tensor]:
@@ -93,9 +99,9 @@ class _Cache:
             self._kept.move_to_end(name)
         return self._kept.get(name)
 
-    def put(self, name: bytes, vector: Tensor) -> Tensor:
+    def put(self, name: bytes, vector: Tensor, room: int) -> Tensor:
         self._kept[name] = vector
-        while len(self._kept) > CACHED:
+        while len(self._kept) > room:
             self._kept.popitem(last=False)
         return vector
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI
 
 from mobilerl.agent.defuse import encodable
+from mobilerl.api_keys import api_key
 from mobilerl.bounded_http import bounded_client
 from mobilerl.config import ConfigError, JudgeSection
 from mobilerl.judge.pace import Pace, retry_after
@@ -81,12 +81,12 @@ class ChatClient:
             self.sampling["temperature"] = settings.temperature
         self._pace = Pace(settings.requests_per_minute)
         self._slots = asyncio.Semaphore(settings.concurrency)
-        key = os.environ.get(settings.api_key_env) or "none"  # a server without keys takes any
         # Retries and time limits are ours: the library's retries would not wait for their turn, and its time limit is
         # one for each read, which a server that sends a byte a minute never reaches.
         self._client = AsyncOpenAI(
-            base_url=settings.url, api_key=key, timeout=None, max_retries=0, http_client=bounded_client()
-        )
+            base_url=settings.url, api_key=api_key(settings.api_key_env), timeout=None, max_retries=0,
+            http_client=bounded_client(),
+        )  # fmt: skip
 
     async def close(self) -> None:
         await self._client.close()

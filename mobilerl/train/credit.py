@@ -33,6 +33,13 @@ def assign_credit(groups: Sequence[Group], settings: CreditSection) -> list[Cred
     return _group_relative(groups, trajectories, settings) if trajectories else []
 
 
+def learned_from(credited: Sequence[Credited], settings: CreditSection) -> list[Credited]:
+    """Those whose rows are to be in the batches. Constant groups may stay, with an advantage of 0, as the recipe says;
+    what is not imitated may not, because rows count by how many they are."""
+    constant = settings.type == "group_relative" and not settings.drop_constant_groups
+    return [c for c in credited if c.informative or constant]
+
+
 def _group_relative(
     groups: Sequence[Group], trajectories: Sequence[Trajectory], settings: CreditSection
 ) -> list[Credited]:

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -199,7 +200,10 @@ def _warnings(items: Sequence[Item], run_dir: Path) -> list[str]:
 
 
 def available_mb() -> float:
-    """MiB of memory that could be had now."""
+    """MiB of memory that could be had now, with what the kernel would give up of the files it keeps."""
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))) / 1024
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / MB
 
 

@@ -21,7 +21,7 @@ from mobilerl.free_memory import give_back_free_memory
 from mobilerl.records import Group
 from mobilerl.setup import make_replay, make_trainer_engine
 from mobilerl.train import checkpoint
-from mobilerl.train.credit import Credited, assign_credit
+from mobilerl.train.credit import Credited, assign_credit, learned_from
 from mobilerl.train.critics import make_critic
 from mobilerl.train.interrupt import Before, StopGuard, Stopped
 from mobilerl.train.learner import Learner
@@ -136,8 +136,7 @@ class OnlineTrainer:
         state.env_steps += sum(len(t.steps) for g in groups for t in g.trajectories)
         if self.replay is not None:
             self.replay.insert([c.trajectory for c in credited], [c.advantage for c in credited], state.iteration)
-        useful = [c for c in credited if c.informative or not self.recipe.algorithm.credit.drop_constant_groups]
-        learned = await self._learn(useful)
+        learned = await self._learn(learned_from(credited, self.recipe.algorithm.credit))
         watch.ended("update")
         version = self.engine.version
         await self._aside(self.engine.publish)
@@ -150,7 +149,7 @@ class OnlineTrainer:
             **dict.fromkeys(LEARNED),
             **learned,
             "rollout/env_steps": state.env_steps,
-            "rollout/informative": len(useful) / len(credited) if credited else None,
+            "rollout/informative": sum(c.informative for c in credited) / len(credited) if credited else None,
             "replay/size": len(self.replay) if self.replay is not None else 0,
             **{f"curriculum/{k}": n for k, n in self.sampler.curriculum.counts().items()},
             **self.spending.record(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from mobilerl.held_out import is_held_out
 from mobilerl.records import Status, Step
 from mobilerl.screen_files import ScreenFolder
 from mobilerl.trajectory_files import read_records, trajectory_from_dict
-from sft.sources.convert import Wanted, attempt
+from sft.sources.convert import Wanted, attempt, up_to_fault
 from sft.sources.pictures import check_size, checked_png
 from sft.sources.report import Counts, Reject
 from sft.sources.schema import Demonstration, RecordedStep
@@ -63,7 +64,8 @@ def _episode(record: Mapping[str, Any], screens: Path, wanted: Wanted) -> Demons
         raise Reject("task id is not UTF-8")
     if not wanted(trajectory.task.id, task_split(trajectory.task)):
         return None
-    return Demonstration(trajectory.task, tuple(_step(step) for step in trajectory.steps))
+    steps, fault, lost = up_to_fault(partial(_step, step) for step in trajectory.steps)
+    return Demonstration(trajectory.task, steps, fault, lost)
 
 
 def task_split(task: Task) -> str:

@@ -51,6 +51,13 @@ def sent(action: Action) -> dict[str, object]:
     return {"kind": action.kind, "at": [places["x"], places["y"]], "to": [places["x2"], places["y2"]], "text": text}
 
 
+def test_a_task_that_is_not_there_is_an_error_that_says_which_are(client) -> None:
+    with pytest.raises(Exception, match="no split 'val', but train and test"):
+        client.reset(split="val")
+    with pytest.raises(Exception, match="no task -1 in the split test: its tasks are 0 to"):
+        client.reset(split="test", index=-1)
+
+
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_an_expert_earns_its_reward_through_the_server(client, split) -> None:
     tasks = {"train": suite.train_tasks, "test": suite.test_tasks}[split](1)

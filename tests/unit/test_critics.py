@@ -33,6 +33,9 @@ class MadeUp:
 
     size = 4
 
+    def make_room(self, vectors):
+        self.room = vectors
+
     def screens(self, pngs):
         return torch.tensor([[png[0] / 10 if png else 0.0, 1.0, 1.0, 1.0] for png in pngs])
 
@@ -231,10 +234,30 @@ def test_retrace_discounts_what_an_older_policy_did():
         for _ in range(3):
             metrics = critic.judge(filled(), random.Random(0))
         learned[name] = metrics["critic/value"]
-    # 30 of 60 succeed in three steps: labels are 1, 1, 1, returns 1/4, 1/2, 1.
+    # 30 of 60 succeed in three steps: labels are 1, 1, 1, returns 1/4, 1/2, 1. In the end both ways of correcting come
+    # to the same values.
     assert learned["labels"] == pytest.approx(0.5, abs=0.05)
     assert learned["retrace"] == pytest.approx(0.5 * 1.75 / 3, abs=0.06)
     assert learned["gone"] == pytest.approx(learned["retrace"], abs=0.08)
+
+
+def test_the_targets_of_the_state_value_are_those_worked_by_hand():
+    """Retrace with gamma 0.9, lambda 0.8 and ratios exp(-0.6), for one success of three steps."""
+    made = [played("a", EASY, 1.0, [1, 5, 9]), played("b", EASY, 0.0, [1, 0])]
+    replay = PrioritizedReplay(100, 0.5, (1.0, 0.5, 0.5))
+    replay.insert(made, [0.0] * 2, 1)
+    critic = distrl(shift=-0.6, gamma=0.9, lam=0.8, trajectory_top_p=1.0)
+    critic.judge(replay, random.Random(0))
+    seen, measured = critic._encoder(made), critic._measure(made)
+    (a, b, c), (d, e) = (v.tolist() for v in critic._values(seen))
+    trace = 0.9 * 0.8 * math.exp(-0.6)
+    deltas = [0.9 * b - a, 0.9 * c - b, 1.0 - c]
+    third = c + deltas[2]
+    second = b + deltas[1] + trace * deltas[2]
+    solved = [a + deltas[0] + trace * deltas[1] + trace**2 * deltas[2], second, third]
+    failed = [d + (0.9 * e - d) + trace * -e, 0.0]
+    expected = [min(max(value, 0.0), 1.0) for value in (*solved, *failed)]
+    assert critic._targets(seen, measured, torch.zeros(5)).tolist() == pytest.approx(expected, abs=1e-5)
 
 
 # --- both ----------------------------------------------------------------------------------------------------------

@@ -91,6 +91,15 @@ def test_what_the_recipe_needs_and_is_not_here_fails(alone, tmp_path, monkeypatc
     assert main(["doctor", "--run-dir", str(tmp_path)]) == 0
 
 
+def test_an_odd_setting_spoils_one_check_and_not_the_report(alone, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("DOCKER_HOST", "tcp://[::1")
+    (tmp_path / "netrc").write_bytes(b"machine \xff")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    assert main(["doctor", "--run-dir", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "is no address of an engine" in said and "wandb key" in said
+
+
 def test_a_failed_check_names_its_cure(alone, tmp_path):
     recipe = load_recipe(None, ["--engine.type", "verl", "--fleet.type", "docker", "--fleet.kvm", "true"])
     for check in examine(recipe, tmp_path):

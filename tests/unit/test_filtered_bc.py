@@ -17,7 +17,7 @@ from mobilerl.algorithms.replay import CircularReplay
 from mobilerl.config import AlgorithmSection, ConfigError, CreditSection, LossSection, TrainSection, load_recipe
 from mobilerl.engines.base import MicroBatch
 from mobilerl.records import Batch, Status
-from mobilerl.train.credit import assign_credit
+from mobilerl.train.credit import assign_credit, learned_from
 from mobilerl.train.dry_run import check
 from mobilerl.train.learner import Learner
 from mobilerl.train.objectives import make_objective
@@ -53,6 +53,17 @@ def test_learning_draws_successes_from_the_buffer_alone():
     assert metrics["replay/fraction"] == 1.0
     drawn = {(r.trajectory_id, r.step) for b in engine.batches for r in b.rows}
     assert drawn == {("g-0", i) for i in range(3)} | {("g-2", i) for i in range(2)}, "a failure was imitated"
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_fresh_failures_are_in_no_batch(dropped):
+    """With weight 0 they have no gradient, and yet count: the fewer the successes, the less of each was learned."""
+    credit = CreditSection(type="success", drop_constant_groups=dropped)
+    credited = assign_credit([make_group("g", [0.0, 1.0, 0.0, 0.0], [3, 4, 2, 3])], credit)
+    engine = Recorder()
+    algorithm = AlgorithmSection(credit=credit, loss=LossSection(type="imitation"))
+    Learner(engine, algorithm, TrainSection(mini_batch=4)).learn(learned_from(credited, credit), None, random.Random(0))
+    assert [(r.trajectory_id, r.step) for b in engine.batches for r in b.rows] == [("g-1", i) for i in range(4)]
 
 
 def test_a_buffer_without_a_success_gives_no_steps():

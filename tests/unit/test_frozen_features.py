@@ -70,3 +70,7 @@ def test_what_was_computed_is_kept_within_bounds(folder, monkeypatch):
     features.screens([one, three])
     features.screens([one, two])
     assert asked == [one, two, three, two]
+    features.make_room(3)
+    features.screens([one, two, three])
+    features.screens([one, two, three])
+    assert asked == [one, two, three, two, three], "a buffer is looked at once"

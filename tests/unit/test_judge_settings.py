@@ -5,8 +5,10 @@ from email.utils import format_datetime
 
 import pytest
 
+from mobilerl.api_keys import api_key
 from mobilerl.config import ConfigError, JudgeSection, validate
 from mobilerl.judge.cache import ReplyCache, reply_key
+from mobilerl.judge.client import ChatClient
 from mobilerl.judge.judge import Judge
 from mobilerl.judge.pace import retry_after
 
@@ -64,6 +66,21 @@ def test_the_protocol_holds_what_affects_a_verdict_and_no_key(monkeypatch):
 # --- waiting as told ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("key", ["sk-se\ncret", "sk-se\x07cret", "sk-sécret"])
+def test_a_key_that_no_header_can_carry_is_not_repeated(monkeypatch, key):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY holds characters that no API key has") as fault:
+        ChatClient(JudgeSection(url="http://127.0.0.1:9/v1", model="m"))
+    assert "cret" not in str(fault.value)
+
+
+def test_what_a_file_of_keys_leaves_around_one_is_taken_off(monkeypatch):
+    monkeypatch.setenv("SOME_KEY", "sk-secret\r\n")
+    assert api_key("SOME_KEY") == "sk-secret"
+    monkeypatch.setenv("SOME_KEY", " ")
+    assert api_key("SOME_KEY") == "none"
+
+
 def test_retry_after_in_both_forms():
     assert retry_after({"retry-after": "2.5"}) == 2.5
     assert retry_after({"retry-after": "-3"}) == 0.0
@@ -71,6 +88,8 @@ def test_retry_after_in_both_forms():
     assert 28 < retry_after({"retry-after": soon}) <= 30
     assert retry_after({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0.0
     assert retry_after({}) is retry_after({"retry-after": "soon"}) is None
+    never = {"retry-after": "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"}
+    assert retry_after(never) is None
 
 
 # --- the cache ---------------------------------------------------------------------------------------------------

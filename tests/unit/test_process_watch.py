@@ -65,15 +65,14 @@ def test_what_fills_at_first_is_left_out():
 
 LEAK = """
 import subprocess, sys, threading, time
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)  # ends with this process
 print("ready", flush=True)
 kept, files = [], []
-for i in range(40):
+while True:
     kept.append(bytearray(b"x" * 500_000))
     files.append(open("/dev/null"))
     threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
     time.sleep(0.05)
-child.kill()
 """
 
 
@@ -81,7 +80,10 @@ def test_a_process_that_leaks_is_seen_with_its_children():
     process = subprocess.Popen([sys.executable, "-c", LEAK], stdout=subprocess.PIPE)
     process.stdout.readline()
     with Watch({"leak": process.pid}, every_s=0.05) as watch:
-        time.sleep(2.0)
+        until = time.monotonic() + 60
+        while any(len(watch.samples.get(name, ())) < 36 for name in ("leak", "leak/1")):
+            assert time.monotonic() < until
+            time.sleep(0.05)
     process.kill()
     process.wait()
     process.stdout.close()

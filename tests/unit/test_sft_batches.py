@@ -193,14 +193,31 @@ def script(path: Path, text: str) -> None:
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
-def test_the_script_takes_the_nodes_from_slurm(tmp_path):
+def node_1_of_2(tmp_path: Path) -> dict[str, str]:
+    """The environment of a node of a SLURM step, with stand-ins for the programs."""
     script(tmp_path / "venv/bin/mobilerl", 'printf "%s\\n" "$@" >>"$SFT_DIR/said"')
     script(tmp_path / "venv/bin/python", "")
     script(tmp_path / "bin/scontrol", "echo node7; echo node9")
     slurm = {"SLURM_JOB_ID": "5", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "node[7,9]", "SLURM_NODEID": "1"}
-    env = {**os.environ, **slurm, "VENV": str(tmp_path / "venv"), "SKIP_INSTALL": "yes", "SFT_DIR": str(tmp_path),
+    return {**os.environ, **slurm, "VENV": str(tmp_path / "venv"), "SKIP_INSTALL": "yes", "SFT_DIR": str(tmp_path),
            "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}  # fmt: skip
-    subprocess.run(["bash", str(ROOT / "recipes/sft.sh"), "--sft.processes", "8"], env=env, check=True, timeout=60)
+
+
+NODES = ["--sft.nodes", "2", "--sft.node_rank", "1", "--sft.rendezvous", "node7:29400", "--sft.processes", "8"]
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "words"), [("sft.sh", "sft", ()), ("reachagent.sh", "pages", ("--model", "m"))]
+)
+def test_the_scripts_take_the_nodes_from_slurm(tmp_path, name, command, words):
+    subprocess.run(["bash", str(ROOT / "recipes" / name), *words, "--sft.processes", "8"], env=node_1_of_2(tmp_path),
+                   check=True, timeout=60)  # fmt: skip
     said = (tmp_path / "said").read_text().split()
-    nodes = ["--sft.nodes", "2", "--sft.node_rank", "1", "--sft.rendezvous", "node7:29400", "--sft.processes", "8"]
-    assert said[-8:] == nodes and Counter(said)["sft"] == 1 and "eval" not in said, "evaluation is node 0's"
+    assert said[-8:] == NODES and Counter(said)[command] == 1 and "eval" not in said, "evaluation is node 0's"
+
+
+def test_several_nodes_of_reachagent_do_not_each_warm_up(tmp_path):
+    done = subprocess.run(["bash", str(ROOT / "recipes/reachagent.sh"), "--sft.processes", "8"], text=True,
+                          env=node_1_of_2(tmp_path), stderr=subprocess.PIPE, timeout=60)  # fmt: skip
+    assert done.returncode == 2 and "run recipes/sft.sh on the nodes first, or give --model DIR" in done.stderr
+    assert not (tmp_path / "said").exists()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shutil
+import socket
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from mobilerl import tiny
-from mobilerl.config import ConfigError, Recipe
+from mobilerl.config import ConfigError, Recipe, SftSection
 from mobilerl.config.reading import claim
 from mobilerl.engines.codec import Codec
 from mobilerl.train.tracking import read_metrics
+from sft.distributed import Cluster
 from sft.folders import remove_unfinished
 from sft.reasoning import Reasoned
 from sft.run import PLACEMENT, WarmUp, run
@@ -102,6 +105,22 @@ def test_a_stage_trains_on_the_threads_that_the_recipe_names(monkeypatch, tmp_pa
     finally:
         torch.set_num_threads(before)
     assert seen == [1, 3]
+
+
+def test_stage_2_of_nothing_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="there is no stage 1 .* train it first"):
+        run(Recipe(), tmp_path, (2,))
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_node_that_stays_away_does_not_spoil_what_was_trained(monkeypatch, caplog):
+    monkeypatch.setattr("sft.distributed.BYE", timedelta(seconds=0.2))
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    cluster = Cluster(SftSection(processes=1, nodes=3, rendezvous=f"127.0.0.1:{port}"))
+    cluster.store.set("bye-1", b"")
+    cluster.close()
+    assert "of node 2 nothing was heard" in caplog.text
 
 
 def test_a_stage_alone_goes_after_those_that_are_there(trainer, tmp_path):

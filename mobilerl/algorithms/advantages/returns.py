@@ -21,6 +21,7 @@ def monte_carlo_return(reward: Tensor, gamma: float) -> Tensor:
     """G_t = sum_{k >= t} gamma^(k - t) r_k. DistRL's labels for its state value are 1[G_t > 0]."""
     _check_share("gamma", gamma)
     same_length(reward=reward)
+    reward = reward if reward.is_floating_point() else reward.to(torch.get_default_dtype())
     return _discounted_sum(reward, torch.full_like(reward, gamma))
 
 

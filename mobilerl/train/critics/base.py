@@ -46,13 +46,13 @@ class Trained:
             rng: random.Random) -> dict[str, float]:  # fmt: skip
         """`steps` cross-entropy steps on random rows of `features`, (N, size) each, towards `target`, (N,).
 
-        Targets that depend on the values themselves are given as a function and made again four times on the way.
+        Targets that depend on the values themselves are given as a function and made for every quarter of the steps.
         Returns the means of `train_step`'s metrics.
         """
         history: list[dict[str, float]] = []
         labels = target if isinstance(target, Tensor) else target()
         for step in range(steps):
-            if callable(target) and step and step % max(1, steps // 4) == 0:
+            if callable(target) and step and step % -(-steps // 4) == 0:
                 labels = target()
             rows = rng.sample(range(len(labels)), min(self._settings.batch, len(labels)))
             chosen = [feature[rows] for feature in features]

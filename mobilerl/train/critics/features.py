@@ -21,6 +21,7 @@ class Features(Protocol):
 
     size: int
 
+    def make_room(self, vectors: int) -> None: ...
     def screens(self, pngs: Sequence[bytes]) -> Tensor: ...
     def prompts(self, prompts: Sequence[Sequence[int]]) -> Tensor: ...
     def instruction(self, text: str) -> Tensor: ...
@@ -64,6 +65,7 @@ class Encoder:
         """ValueError for a trajectory without steps."""
         if empty := [t.id for t in trajectories if not t.steps]:
             raise ValueError(f"trajectory {empty[0]} has no steps: nothing of it can be judged")
+        self._features.make_room(sum(len(t.steps) for t in trajectories) + len(trajectories))
         states = torch.cat([self._states(t) for t in trajectories])
         instructions = torch.stack([self._features.instruction(t.task.instruction) for t in trajectories])
         if self._scale is None:
