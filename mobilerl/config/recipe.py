@@ -66,7 +66,7 @@ class Recipe(BaseSettings):
         if not self.train.updates and replay.type != "none" and replay.gamma == 1.0:
             raise ValueError("algorithm.replay.gamma = 1 leaves no room for fresh rows: set train.updates as well")
         if self.train.updates and self.train.passes > 1:
-            raise ValueError("train.passes are over fresh rows, and train.updates draws from the replay: set passes = 1")
+            raise ValueError("train.passes go over fresh rows, train.updates draws from the replay: set passes to 1")
         if self.train.updates and self.algorithm.loss.recompute_old:
             raise ValueError("algorithm.loss.recompute_old scores fresh rows, and train.updates draws from the replay: "
                              "set it to false")  # fmt: skip

@@ -51,7 +51,7 @@ def test_command_line_wins_over_file_and_file_over_default(tmp_path):
         (["--train.updates", "9", "--algorithm.replay.gamma", "1", "--algorithm.loss.recompute_old", "true"],
          "recompute_old scores fresh rows"),
         (["--train.updates", "9", "--algorithm.replay.gamma", "1", "--train.passes", "2"],
-         "train.passes are over fresh rows"),
+         "train.passes go over fresh rows"),
         (["--offline.trajectories", "runs/x", "--train.updates", "9", "--algorithm.replay.gamma", "1"],
          "has no group-relative advantage"),
         (["--algorithm.critic.type", "digirl"], 'algorithm.credit.type = "values" and algorithm.critic.type belong'),
