@@ -40,13 +40,11 @@ class PhoneEnvironment(Environment[PhoneAction, PhoneObservation, State]):
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, split: str = "train",
               index: int | None = None) -> PhoneObservation:  # fmt: skip
-        if split not in SPLITS:
-            raise ValueError(f"there is no split {split!r}, but {' and '.join(SPLITS)}")
-        tasks = SPLITS[split]
-        if index is not None and not 0 <= index < len(tasks):
-            raise ValueError(f"there is no task {index} in the split {split}: its tasks are 0 to {len(tasks) - 1}")
-        self.task = tasks[(seed or 0) % len(tasks) if index is None else index]
-        self.env, self.state = PhoneEnv(), State(episode_id=episode_id)
+        tasks = SPLITS.get(split, ())
+        index = (seed or 0) % max(1, len(tasks)) if index is None else index
+        if not 0 <= index < len(tasks):
+            raise ValueError(f"no task {index} in {split!r}: there are " + str({k: len(v) for k, v in SPLITS.items()}))
+        self.task, self.env, self.state = tasks[index], PhoneEnv(), State(episode_id=episode_id)
         return self._seen(StepResult(asyncio.run(self.env.reset(self.task)), done=False))
 
     def step(self, action: PhoneAction, timeout_s: float | None = None, **_: object) -> PhoneObservation:
