@@ -1,8 +1,10 @@
-"""An action as one flat record, for libraries whose actions are of one shape: a kind, two places, a text."""
+"""Actions and tasks as plain values: an action of one shape for all, a kind, two places, a text; a task by its number."""
 
 from __future__ import annotations
 
-from envs.base import ACTION_TYPES, COORD_MAX, Action
+from collections.abc import Mapping, Sequence
+
+from envs.base import ACTION_TYPES, COORD_MAX, Action, Task
 
 KINDS: tuple[str, ...] = tuple(kind for kind in ACTION_TYPES if kind != "invalid")
 PLACES = ("x", "y", "x2", "y2")
@@ -20,3 +22,13 @@ def flat_action(kind: str, x: int = 0, y: int = 0, x2: int = 0, y2: int = 0, tex
     given = {"x": x, "y": y, "x2": x2, "y2": y2, "text": text, "app": text, "message": text}
     cls = ACTION_TYPES[kind]
     return cls(**{name: value for name, value in given.items() if name in cls.__dataclass_fields__})
+
+
+def chosen(splits: Mapping[str, Sequence[Task]], split: str, seed: int, index: int | None) -> Task:
+    """Task `index` of a split, or the one that `seed` means. Raises ValueError when there is none."""
+    tasks = splits.get(split, ())
+    index = seed % max(1, len(tasks)) if index is None else index
+    if not 0 <= index < len(tasks):
+        there = ", ".join(f"{len(of)} in {name!r}" for name, of in splits.items())
+        raise ValueError(f"there is no task {index} in {split!r}: there are {there}, counted from 0")
+    return tasks[index]

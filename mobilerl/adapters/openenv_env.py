@@ -14,7 +14,7 @@ from openenv.core import Action, Environment, Observation, State, create_fastapi
 from envs.base import StepResult
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks.suite import test_tasks, train_tasks
-from mobilerl.adapters.flat import KINDS, flat_action
+from mobilerl.adapters.flat import KINDS, chosen, flat_action
 
 SPLITS = {"train": tuple(train_tasks(1)), "test": tuple(test_tasks(1))}
 
@@ -40,11 +40,8 @@ class PhoneEnvironment(Environment[PhoneAction, PhoneObservation, State]):
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, split: str = "train",
               index: int | None = None) -> PhoneObservation:  # fmt: skip
-        tasks = SPLITS.get(split, ())
-        index = (seed or 0) % max(1, len(tasks)) if index is None else index
-        if not 0 <= index < len(tasks):
-            raise ValueError(f"no task {index} in {split!r}: there are " + str({k: len(v) for k, v in SPLITS.items()}))
-        self.task, self.env, self.state = tasks[index], PhoneEnv(), State(episode_id=episode_id)
+        self.task = chosen(SPLITS, split, seed or 0, index)
+        self.env, self.state = PhoneEnv(), State(episode_id=episode_id)
         return self._seen(StepResult(asyncio.run(self.env.reset(self.task)), done=False))
 
     def step(self, action: PhoneAction, timeout_s: float | None = None, **_: object) -> PhoneObservation:
