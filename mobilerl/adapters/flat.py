@@ -1,4 +1,4 @@
-"""Actions and tasks as plain values: an action of one shape for all, a kind, two places, a text; a task by its number."""
+"""Actions and tasks as plain values, for libraries whose actions are of one shape: a kind, two places, a text."""
 
 from __future__ import annotations
 
