@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import torch
@@ -15,6 +16,13 @@ from sft.packing import check_family
 
 CONFIGS = Path(__file__).parents[1] / "recipes" / "deepspeed"
 DEEPSPEED = "0.19"
+
+
+def check_stages(recipe: Recipe, run_dir: Path, stages: Collection[int]) -> None:
+    """Raises ConfigError for a stage 2 that nothing comes before."""
+    if 1 not in stages and not (recipe.model or (run_dir / "stage1").is_dir()):
+        raise ConfigError(f"there is no stage 1 in {run_dir} for stage 2 to begin with: train it first (--stage 1), or "
+                          "name a checkpoint by --model DIR")  # fmt: skip
 
 
 def check(recipe: Recipe, section: str = "sft") -> None:

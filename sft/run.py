@@ -24,7 +24,7 @@ from sft.demonstrations import single_steps
 from sft.distributed import Cluster, fit, follow
 from sft.folders import put_final, remove_unfinished
 from sft.lessons import lessons, recitals
-from sft.placement import check, deepspeed_file
+from sft.placement import check, check_stages, deepspeed_file
 from sft.rank import Job
 from sft.reasoning import PolicyProposer, Proposer, Reasoned, ThoughtWriter, bootstrap
 from sft.reporting import Report
@@ -193,9 +193,7 @@ def run(recipe: Recipe, run_dir: Path, stages: Sequence[int] = STAGES) -> Path:
     if recipe.sft.node_rank:
         follow(recipe.sft)
         return run_dir / "final"
-    if 1 not in stages and not (recipe.model or (run_dir / "stage1").is_dir()):
-        raise ConfigError(f"there is no stage 1 in {run_dir} for stage 2 to begin with: train it first (--stage 1), or "
-                          "name a checkpoint by --model DIR")  # fmt: skip
+    check_stages(recipe, run_dir, stages)
     claim(recipe, run_dir, PLACEMENT)
     remove_unfinished(run_dir)
     warm_up = WarmUp(recipe, run_dir)

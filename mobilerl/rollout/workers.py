@@ -108,13 +108,12 @@ class RolloutWorkers:
             Order(tuple(jobs[i :: len(self._workers)]), _seed(self._seed, prefix, i), version, weights)
             for i in range(len(self._workers))
         ]
-        loop = asyncio.get_running_loop()
-        answers = await asyncio.gather(
-            *(loop.run_in_executor(self._threads, w.play, o)
-              for w, o in zip(self._workers, orders, strict=True) if o.jobs)
-        )  # fmt: skip
-        self._untaken += answers
-        return answers
+        return await asyncio.gather(*(self._play(w, o) for w, o in zip(self._workers, orders, strict=True) if o.jobs))
+
+    async def _play(self, worker: _Worker, order: Order) -> Answer:
+        answer = await asyncio.get_running_loop().run_in_executor(self._threads, worker.play, order)
+        self._untaken.append(answer)
+        return answer
 
     def take(self, answers: Sequence[Answer]) -> list[Group]:
         """The second half: adds up what was counted, and gives the groups in the order of their tasks."""

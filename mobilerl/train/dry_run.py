@@ -45,12 +45,13 @@ def dry_run(recipe: Recipe, run_dir: Path, resume: bool) -> int:
 
 def dry_run_sft(recipe: Recipe, run_dir: Path, stages: Collection[int] = (1, 2)) -> int:
     """Of `mobilerl sft`, whole or one stage of it."""
-    from sft.placement import check
+    from sft.placement import check, check_stages
 
     check_writable(run_dir)
     if recipe.model:
         check_checkpoint(recipe.model)
     check(recipe)
+    check_stages(recipe, run_dir, stages)
     shape = ModelShape.of_checkpoint(Path(recipe.model)) if recipe.model else ModelShape.of_tiny(recipe.tiny)
     demonstrated = [template.steps for template in suite.templates("train", True)]
     items = warm_up_cost(recipe, demonstrated, shape, stages)

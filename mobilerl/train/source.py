@@ -40,15 +40,14 @@ async def take_some(source: GroupSource, n: int, label: str, give_up_s: float, p
     """`source.take`, again while it gives nothing at all: an iteration without a group would age the replay and move
     the curriculum for nothing. Raises InfraError, with the last reason, when a collection has given nothing and those
     of the next `give_up_s` did not bring a single episode to its end."""
-    tried, until = 0, math.inf
+    tried, until, finished = 0, math.inf, players.counts["finished"]
     while True:
-        before = players.counts["finished"]
         groups = await source.take(n, f"{label}-again{tried}" if tried else label)
         if groups:
             return groups
         now = time.monotonic()
-        if not tried or players.counts["finished"] > before:
-            until = now + give_up_s
+        if not tried or players.counts["finished"] > finished:
+            until, finished = now + give_up_s, players.counts["finished"]
         if now >= until:
             raise InfraError(f"no episode could be used for {give_up_s:g} s; the last said: {players.last_fault}")
         log.warning("%s: every group was lost, and others are played; the last episode that came to nothing said: %s",

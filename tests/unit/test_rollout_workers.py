@@ -96,18 +96,28 @@ async def test_all_workers_play_at_once_however_few_threads_the_event_loop_has(m
 
 async def test_what_was_played_ahead_and_never_used_is_counted_at_the_end(monkeypatch, learner):
     class Asking:
-        def __init__(self, *_): ...
+        """The second worker's second order is cut off by the end of the run."""
+
+        def __init__(self, recipe, part, run_dir):
+            self.second, self.orders = part.index == 1, 0
 
         def play(self, order):
+            self.orders += 1
+            if self.second:
+                if self.orders == 2:
+                    raise module.WorkerError("the run is over")
+                return Answer((), Counter(), 0.0, {}, {}, "", ())
             return Answer((), Counter(finished=1), 2.0, {"requests": 3}, {}, "", ())
 
         def close(self): ...
 
     monkeypatch.setattr(module, "_Worker", Asking)
-    async with RolloutWorkers(recipe_of(1), learner) as workers:
-        workers.take(await workers.play([make_task("a")], "1"))
+    async with RolloutWorkers(recipe_of(2), learner) as workers:
+        workers.take(await workers.play([make_task("a"), make_task("b")], "1"))
         assert (workers.busy_s, workers.judged()) == (2.0, {"requests": 3})
-        await workers.play([make_task("b")], "2")
+        with pytest.raises(module.WorkerError):
+            await workers.play([make_task("c"), make_task("d")], "2")
+        await asyncio.sleep(0.1)
         assert workers.busy_s == 2.0, "it belongs to an iteration that is to come"
     assert (workers.busy_s, workers.judged()) == (4.0, {"requests": 6})
 

@@ -194,12 +194,15 @@ def test_a_long_collection_that_gave_nothing_is_tried_again_before_the_run_ends(
 
 
 def test_a_run_whose_episodes_end_goes_on_though_its_groups_were_too_small(monkeypatch):
-    monkeypatch.setattr(source_module, "PAUSE_S", 0.03)
+    """Also where they end between two collections, and the second finds its groups lost at once."""
     players = SimpleNamespace(counts=Counter(), last_fault="connection refused")
 
-    class TooSmall(Outage):
-        async def take(self, n, label):
-            players.counts["finished"] += 1
-            return await super().take(n, label)
+    async def sleep(seconds):
+        players.counts["finished"] += 1
+        moments[0] += seconds
 
-    assert len(asyncio.run(take_some(TooSmall(6), 3, "7-0", 0.05, players))) == 3
+    moments = [0.0]
+    monkeypatch.setattr(source_module, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(source_module, "time", SimpleNamespace(monotonic=lambda: moments[0]))
+    assert len(asyncio.run(take_some(Outage(6), 3, "7-0", 15.0, players))) == 3
+    assert moments[0] > 15.0

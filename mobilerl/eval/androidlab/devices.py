@@ -87,7 +87,8 @@ def _open(address: Address, apps: Mapping[str, str], packages: Sequence[str], sn
     except InfraError as fault:
         raise ConfigError(f"--serial {fault}; use a device that can be root, such as AndroidLab's AVD") from None
     try:
-        listed = console.command("avd snapshot list") if console else ""  # every episode sets the place by it
+        # Every episode sets the place by it, with a snapshot or without.
+        listed = console.command("avd snapshot list" if snapshot else "avd name") if console else ""
         if snapshot and snapshot not in _names(listed):
             raise ConfigError(f"--snapshot: {address} has no snapshot {snapshot!r}; see `adb emu avd snapshot list`")
     except InfraError as fault:

@@ -52,7 +52,7 @@ class Trained:
         history: list[dict[str, float]] = []
         labels = target if isinstance(target, Tensor) else target()
         for step in range(steps):
-            if callable(target) and step and step % -(-steps // 4) == 0:
+            if callable(target) and step and step * 4 // steps > (step - 1) * 4 // steps:
                 labels = target()
             rows = rng.sample(range(len(labels)), min(self._settings.batch, len(labels)))
             chosen = [feature[rows] for feature in features]
