@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 LONGEST = (
-    "test_verl_engine.py", "test_recipes.py", "test_resume.py", "test_interrupt.py", "test_verl.py", "test_learning.py",
-    "test_vllm_sampler.py", "test_vllm_server.py", "test_reachagent.py", "test_determinism.py", "test_docker.py",
+    "test_verl_engine.py", "test_recipes.py", "test_resume.py", "test_interrupt.py", "test_learning.py",
+    "test_vllm_sampler.py", "test_verl.py", "test_vllm_server.py", "test_reachagent.py", "test_determinism.py",
+    "test_docker.py",
 )  # fmt: skip
 """Files of minutes, in the order in which they begin. The two that need the cluster are far apart."""
 

@@ -42,8 +42,8 @@ test_adapter() {
 }
 
 ensure_installed dev
-# Two at a time: tests are slow because they wait for one thread, an emulated device or a server.
-side_by_side=(-n 2 --dist loadfile --no-loadscope-reorder)
+# Three at a time, on two cores: tests are slow because they wait for one thread, an emulated device or a server.
+side_by_side=(-n 3 --dist loadfile --no-loadscope-reorder)
 tests=(tests "${side_by_side[@]}")
 if [[ ${1:-} == fast ]]; then
     shift

@@ -41,8 +41,11 @@ os.execv("/usr/local/bin/python3", ["python3", "-m", "envs.phone", "--port", "55
 KILL = r"""
 import glob, os
 for file in glob.glob("/proc/[0-9]*/cmdline"):
-    if b"\0envs.phone\0" in open(file, "rb").read():
-        os.kill(int(file.split("/")[2]), 9)
+    try:
+        if b"\0envs.phone\0" in open(file, "rb").read():
+            os.kill(int(file.split("/")[2]), 9)
+    except FileNotFoundError:  # a health check, say, that has ended
+        pass
 """
 BASE, BAKED = "mobilerl-avd-test-base", "mobilerl-avd-test"
 

@@ -1,5 +1,6 @@
 """Mobile3M's page graphs and our own trajectories as sources of demonstrations."""
 
+import copy
 import json
 import shutil
 
@@ -223,7 +224,6 @@ def test_damaged_trajectories_are_counted(tmp_path):
         (("task", "id"), "half an emoji \ud83d"),
         (("steps", 0, "observation", "width"), None),
         (("steps", 0, "observation", "xml"), 7),
-        (("steps", 0, "observation", "height"), 0),
         (("steps", 0, "action"), {"kind": "finish", "message": None}),
     ],
 )
@@ -238,6 +238,17 @@ def test_a_field_of_another_type_rejects_its_trajectory_alone(tmp_path, path, va
     demos, counts = run_demos(tmp_path, lambda key, split="": bool(key.encode()))
     assert [d.task.id for d in demos] == ["s/b"]
     assert counts.rejected_episodes.total() == 1 and (counts.files, counts.faults) == (1, [])
+
+
+def test_the_steps_before_one_that_cannot_be_used_are_kept(tmp_path):
+    file = save_trajectories(tmp_path, 1, [trajectory("a")])
+    record = json.loads(file.read_text())
+    record["steps"] = [copy.deepcopy(record["steps"][0]) for _ in range(3)]
+    record["steps"][1]["observation"]["height"] = 0
+    file.write_text(json.dumps(record) + "\n")
+    (demo,), counts = run_demos(tmp_path)
+    assert (len(demo.steps), demo.lost) == (1, 1) and "size" in demo.fault
+    assert counts.rejected_episodes.total() == 0
 
 
 def test_a_reward_that_is_no_number_is_no_success(tmp_path):
