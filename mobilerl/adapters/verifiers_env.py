@@ -14,8 +14,8 @@ from mobilerl.agent.actor import ModelActor
 from mobilerl.agent.context import ContextPolicy
 from mobilerl.agent.pictures import with_images
 from mobilerl.agent.server import STOP, completion_of
-from mobilerl.bounded_http import bounded_client
 from mobilerl.engines.base import Sampling
+from mobilerl.model_servers import bounded_client
 from mobilerl.records import Completion, Status
 from mobilerl.rollout.episode import EpisodeSettings, run_episode
 

@@ -19,10 +19,9 @@ from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI
 from mobilerl.agent.defuse import encodable
 from mobilerl.agent.pictures import with_images
 from mobilerl.agent.policy import Messages
-from mobilerl.api_keys import api_key
-from mobilerl.bounded_http import bounded_client
 from mobilerl.config import ConfigError
 from mobilerl.engines.base import Sampling
+from mobilerl.model_servers import api_key, bounded_client, retry_after
 from mobilerl.records import Completion
 
 STOP = "</answer>"
@@ -121,7 +120,8 @@ class ServerPolicy:
         """What a status other than 200 comes to."""
         code, said = error.status_code, f"answered {error.status_code}: {said_by(error)}"
         if code in (408, 409, 425, 429) or code >= 500:
-            raise Transient(said, _retry_after(error.response.headers.get("retry-after", ""))) from None
+            asked_s = retry_after(error.response.headers)
+            raise Transient(said, None if asked_s is None else min(asked_s, LONGEST_WAIT_S)) from None
         if code not in (400, 413, 422):  # the key or the model has gone
             raise ConfigError(f"the model server {self.url} {said}") from None
         if not self.answered:
@@ -197,13 +197,6 @@ class Transient(Exception):
     def __init__(self, message: str, wait_s: float | None = None) -> None:
         super().__init__(message)
         self.wait_s = wait_s
-
-
-def _retry_after(value: str) -> float | None:
-    try:
-        return min(max(0.0, float(value)), LONGEST_WAIT_S)
-    except ValueError:
-        return None
 
 
 def said_by(error: APIStatusError) -> str:

@@ -31,10 +31,9 @@ from mobilerl.agent.server import (
     one_line,
     said_by,
 )
-from mobilerl.api_keys import api_key
-from mobilerl.bounded_http import bounded_client
 from mobilerl.config import ConfigError
 from mobilerl.engines.base import Sampling
+from mobilerl.model_servers import api_key, bounded_client
 from mobilerl.records import Completion
 
 T = TypeVar("T")

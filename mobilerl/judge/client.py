@@ -12,10 +12,9 @@ from typing import Any
 from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI
 
 from mobilerl.agent.defuse import encodable
-from mobilerl.api_keys import api_key
-from mobilerl.bounded_http import bounded_client
 from mobilerl.config import ConfigError, JudgeSection
-from mobilerl.judge.pace import Pace, retry_after
+from mobilerl.judge.pace import Pace
+from mobilerl.model_servers import api_key, bounded_client, retry_after
 
 BACKOFF_S = 1.0
 """Wait before the first retry; each further one waits twice as long, and all vary by a half."""

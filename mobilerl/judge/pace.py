@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import time
-from collections.abc import Mapping
 
 
 class Pace:
@@ -25,16 +23,3 @@ class Pace:
 
     def hold(self, seconds: float) -> None:
         self._next = max(self._next, time.monotonic() + seconds)
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a reply's headers ask to wait, given as a number or as a date; None when they do not."""
-    value = headers.get("retry-after", "")
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, OverflowError):
-        return None

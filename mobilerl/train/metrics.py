@@ -8,7 +8,7 @@ from statistics import fmean
 
 from envs.base import Invalid
 from mobilerl.records import Group, Status
-from mobilerl.train.players import Players
+from mobilerl.train.source import Players
 
 LEARNED = ("train/loss", "train/kl", "train/grad_norm", "train/clip_frac", "train/rollout_prob_diff_max")
 """Metrics that every iteration has; null where nothing was learned or the recipe has no KL term."""

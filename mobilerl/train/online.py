@@ -26,11 +26,11 @@ from mobilerl.train.critics import make_critic
 from mobilerl.train.interrupt import Before, StopGuard, Stopped
 from mobilerl.train.learner import Learner
 from mobilerl.train.metrics import LEARNED, IterationWatch
-from mobilerl.train.players import Players, make_players
+from mobilerl.train.players import make_players
 from mobilerl.train.progress import ProgressView, doing
 from mobilerl.train.run_dir import open_run
 from mobilerl.train.run_log import RunLog
-from mobilerl.train.source import GroupSource, take_some
+from mobilerl.train.source import GroupSource, Players, take_some
 from mobilerl.train.spending import Spending, gpus_of
 from mobilerl.train.state import RunState
 from mobilerl.train.stored import stored_trajectories

@@ -10,13 +10,10 @@ from envs.base import Devices, MobileEnv
 from mobilerl.config import Recipe
 from mobilerl.engines.base import Engine
 from mobilerl.fleet import make_devices
-from mobilerl.rollout.collector import Collector
 from mobilerl.rollout.workers import RolloutWorkers
 from mobilerl.setup import make_collector
-from mobilerl.train.source import Ahead, GroupSource, InTurns, OneAhead
+from mobilerl.train.source import Ahead, GroupSource, InTurns, OneAhead, Players
 from mobilerl.train.tasks import TaskSampler
-
-Players = Collector | RolloutWorkers
 
 
 def make_players(

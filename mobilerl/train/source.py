@@ -7,7 +7,6 @@ import logging
 import math
 import random
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
@@ -19,16 +18,9 @@ from mobilerl.rollout.workers import RolloutWorkers
 from mobilerl.train.tasks import TaskSampler
 
 log = logging.getLogger(__name__)
+Players = Collector | RolloutWorkers
 PAUSE_S = 10.0
 """Between two collections of which the first gave nothing."""
-
-
-class Players(Protocol):
-    """What plays: a `Collector` or `RolloutWorkers`."""
-
-    counts: Counter[str]
-    last_fault: str
-    """Why the last episode that came to nothing did; "" before there is one."""
 
 
 class GroupSource(Protocol):
@@ -59,7 +51,7 @@ async def take_some(source: GroupSource, n: int, label: str, give_up_s: float, p
 class InTurns:
     """Collects exactly what is asked for, with the newest weights: max_staleness = 0, repeatable bit for bit."""
 
-    def __init__(self, collector: Collector | RolloutWorkers, sampler: TaskSampler, rng: random.Random) -> None:
+    def __init__(self, collector: Players, sampler: TaskSampler, rng: random.Random) -> None:
         self.collector, self.sampler, self.rng = collector, sampler, rng
 
     async def take(self, n: int, label: str) -> list[Group]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config import ConfigError, Recipe
-from mobilerl.train.players import Players
+from mobilerl.train.source import Players
 
 COST_FILE = "cost.json"
 HOURS = ("device_hours", "device_busy_hours", "gpu_hours")

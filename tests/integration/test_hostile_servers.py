@@ -17,7 +17,7 @@ import pytest
 
 import envs.adb
 import envs.androidworld.client as world
-import mobilerl.bounded_http as bounded_http
+import mobilerl.model_servers as model_servers
 from envs.adb import AdbTransport
 from envs.androidworld.client import AndroidWorldClient
 from envs.androidworld.faults import ServerFault, WrongServer
@@ -85,7 +85,7 @@ def peer() -> Iterator[Callable[[Callable[[Peer, socket.socket], None]], Peer]]:
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch):
     """The limits that users have are a few hundred times as high; the code under test is the same."""
-    monkeypatch.setattr(bounded_http, "MAX_ANSWER", LIMIT)
+    monkeypatch.setattr(model_servers, "MAX_ANSWER", LIMIT)
     monkeypatch.setattr(world, "MAX_ANSWER", LIMIT)
     monkeypatch.setattr(envs.adb, "MAX_ANSWER", LIMIT)
 

@@ -5,12 +5,11 @@ from email.utils import format_datetime
 
 import pytest
 
-from mobilerl.api_keys import api_key
 from mobilerl.config import ConfigError, JudgeSection, validate
 from mobilerl.judge.cache import ReplyCache, reply_key
 from mobilerl.judge.client import ChatClient
 from mobilerl.judge.judge import Judge
-from mobilerl.judge.pace import retry_after
+from mobilerl.model_servers import api_key, retry_after
 
 URL = {"url": "http://127.0.0.1:1/v1", "model": "m"}
 
