@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from docker_engine import ROOT
@@ -43,7 +44,8 @@ def emulator():
                 os.kill(os.getpid(), -plan["dies_with"])
             sys.exit(plan["dies_with"])
         if plan["boots"]:
-            put(**{"sys.boot_completed": "1", "init.svc.bootanim": "stopped" if passed > plan["boots"] else "running"})
+            stopped = passed > plan["boots"] and not (state / "boot-held").exists()
+            put(**{"sys.boot_completed": "1", "init.svc.bootanim": "stopped" if stopped else "running"})
         if (state / "kill").exists() and not plan["deaf"]:
             sys.exit(0)
         time.sleep(0.02)
@@ -125,6 +127,13 @@ class Container:
                  "forwards": False, "snapshots": "OK"}  # fmt: skip
         assert plan.keys() <= known.keys()
         (self.state / "plan.json").write_text(json.dumps(known | plan))
+
+    @contextlib.contextmanager
+    def held_boot(self) -> Iterator[None]:
+        """The boot animation of a container that is started herein runs until the block ends, however slow we are."""
+        (self.state / "boot-held").touch()
+        yield
+        (self.state / "boot-held").unlink()
 
     def program(self, name: str, text: str) -> None:
         file = self.folder / "bin" / name
