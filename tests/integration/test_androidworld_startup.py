@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 
 import pytest
@@ -36,11 +35,10 @@ def stand_ins():
 
 
 def start(*addresses, seed=30, combinations=1, names=("ContactsAddContact", "MarkorCreateFolder"), boot_wait_s=0.0,
-          heard=None, **more):  # fmt: skip
+          say=lambda text: None, **more):  # fmt: skip
     """The servers, closed again."""
 
     async def main():
-        say = ([] if heard is None else heard).append
         parsed, suite = [Address.parse(a) for a in addresses], Suite(seed, combinations, names)
         servers = await open_servers(parsed, suite, boot_wait_s, say, settle=FAST, **more)
         for server in servers:
@@ -112,8 +110,12 @@ def test_a_host_that_does_not_exist_is_not_waited_for():
 def test_a_server_that_is_starting_is_waited_for_and_told_of(stand_ins):
     server, heard = stand_ins(), []
     server.stop()
-    threading.Timer(1.0, server.start).start()
-    start(server.url, boot_wait_s=30.0, heard=heard)
+
+    def say(text: str) -> None:
+        heard.append(text)
+        server.start()  # once it has been missed
+
+    start(server.url, boot_wait_s=60.0, say=say)
     assert len(heard) == 1 and "still starting (5 to 10 minutes), or the wrong address" in heard[0]
 
 

@@ -52,7 +52,7 @@ class JSONAction:
     text: str = ""
 """,
     "registry.py": """
-import threading, time
+import os, pathlib, threading, time
 
 class Base:
     complexity, template = 1.25, "Say {word}."
@@ -73,7 +73,10 @@ class Nan(Base):
     def is_successful(self, env): return float("nan")
 class Slow(Base):
     def initialize_task(self, env):
-        time.sleep(1.0)
+        here = pathlib.Path(os.environ["BOOTED"]).parent
+        (here / "begun").touch()
+        while not (here / "go").exists():
+            time.sleep(0.02)
         super().initialize_task(env)
 
 class TaskRegistry:
@@ -131,7 +134,7 @@ def until(condition, seconds=20.0):
 def healthy(url) -> bool:
     try:
         return urllib.request.urlopen(f"{url}/health", timeout=5).status == 200
-    except urllib.error.HTTPError:
+    except OSError:  # an answer such as 503 is one too
         return False
 
 
@@ -217,9 +220,11 @@ def test_health_does_not_wait_for_a_set_up(server):
 
     async def work(client):
         setting_up = asyncio.create_task(client.initialize("Slow", 0))
-        await asyncio.sleep(0.2)
+        while not booted.with_name("begun").exists():
+            await asyncio.sleep(0.02)
         await client.health()
         assert not setting_up.done()
+        booted.with_name("go").touch()
         await setting_up
 
     ask(url, work)
@@ -240,7 +245,8 @@ def test_a_phone_that_is_gone_shows_in_its_health(server):
 
 def test_an_emulator_that_cannot_start_is_told_of(server):
     url, booted, _ = server
-    booted.write_text("broken")
+    booted.with_name("new").write_text("broken")
+    booted.with_name("new").rename(booted)
 
     async def work(client):
         for _ in range(200):

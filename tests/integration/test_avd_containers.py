@@ -118,10 +118,8 @@ def test_bake_sh_and_containers_of_what_it_made_with_an_embedded_phone_in_the_em
         assert b"connected to" in adb.adb("connect", serial).stdout
         assert adb.transport(serial).shell(("getprop", "sys.boot_completed")).stdout == "1\n"
         adb.adb("disconnect", serial)
-        began = time.monotonic()
         engine("stop", "-t", "20", container)
-        assert time.monotonic() - began < 7, "5 s, and what the engine needs"
-        assert engine("inspect", "-f", "{{.State.ExitCode}}", container) == "0"
+        assert engine("inspect", "-f", "{{.State.ExitCode}}", container) == "0", "it had to be killed"
 
         engine("start", container)  # again, in the same container
         until = time.monotonic() + 60

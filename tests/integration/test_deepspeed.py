@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from ports import free_port
 from transformers import TrainerCallback
 
 from envs.phone.env import PhoneEnv
@@ -147,9 +148,9 @@ def test_two_ranks_train_as_one_process_does(deepspeed, lora, spread, base, samp
         assert any("visual" in n and not torch.equal(p, trained[n]) for n, p in load_model(base).state_dict().items())
 
 
-def test_two_nodes_train_as_one_process_does(base, samples, expected, tmp_path, unused_tcp_port):
+def test_two_nodes_train_as_one_process_does(base, samples, expected, tmp_path):
     """Node 1 is another process of this machine; it hears of the job, trains along and goes home."""
-    nodes = {"processes": 1, "nodes": 2, "rendezvous": f"127.0.0.1:{unused_tcp_port}"}
+    nodes = {"processes": 1, "nodes": 2, "rendezvous": f"127.0.0.1:{free_port(2)}"}
     settings = SftSection(**nodes)
     reports, ended = [], []
     follower = threading.Thread(target=lambda: ended.append(follow(SftSection(**nodes, node_rank=1))), daemon=True)
@@ -162,10 +163,11 @@ def test_two_nodes_train_as_one_process_does(base, samples, expected, tmp_path, 
     check_the_same([r["loss"] for r in reports], out, expected[0], samples)
 
 
-def test_a_follower_without_a_node_to_follow_says_so(unused_tcp_port, monkeypatch):
-    settings = SftSection(processes=1, nodes=2, node_rank=1, rendezvous=f"127.0.0.1:{unused_tcp_port}")
+def test_a_follower_without_a_node_to_follow_says_so(monkeypatch):
+    port = free_port()
+    settings = SftSection(processes=1, nodes=2, node_rank=1, rendezvous=f"127.0.0.1:{port}")
     monkeypatch.setattr(distributed, "CONNECT", distributed.timedelta(seconds=2))
-    with pytest.raises(ConfigError, match=rf"node 0 at 127.0.0.1:{unused_tcp_port} cannot be reached"):
+    with pytest.raises(ConfigError, match=rf"node 0 at 127.0.0.1:{port} cannot be reached"):
         follow(settings)
 
 

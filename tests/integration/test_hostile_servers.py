@@ -160,7 +160,7 @@ def patience(attack: str) -> float:
     return 2.0 if attack == "trickle" else 15.0
 
 
-def model(url: str, seconds: float = 2.0) -> str:
+def model(url: str, seconds: float = 15.0) -> str:
     async def ask() -> None:
         policy = ServerPolicy(f"{url}/v1", "m", timeout_s=seconds, retries=0)
         try:

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from avd import CHILD_FAILED, Failure
 from avd.adb import Adb
 
-ASKED_S, ENDING_S, TERMINATED_S = 1.5, 1.5, 1.0
-"""How long `adb emu kill` may take, the emulator's end after it, and every process's end after SIGTERM: less than 5 s
-in all."""
+ASKED_S, ENDING_S, TERMINATED_S, KILLED_S = 1.5, 1.5, 1.0, 0.5
+"""How long `adb emu kill` may take, the emulator's end after it, and every process's end after SIGTERM and after
+SIGKILL: less than 5 s in all."""
 EMULATOR = "the emulator"
 
 
@@ -56,7 +56,9 @@ class Processes:
             _wait([emulator], ENDING_S)
         left = [p for p in self._running.values() if p.poll() is None]
         _signal(left, signal.SIGTERM)
-        _signal(_wait(left, TERMINATED_S), signal.SIGKILL)
+        left = _wait(left, TERMINATED_S)
+        _signal(left, signal.SIGKILL)
+        _wait(left, KILLED_S)
 
 
 def _wait(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> list[subprocess.Popen[bytes]]:
