@@ -8,6 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
+"""How long an example takes says something of the machine, which may be busy, and nothing of what is tested."""
 
 LONGEST = (
     "test_verl_engine.py", "test_recipes.py", "test_resume.py", "test_interrupt.py", "test_learning.py",

@@ -61,8 +61,9 @@ PY
 }
 
 start() {
-    local temp ray="" status=0 ip
-    trap '[[ -z $ray ]] && exit 1; kill -TERM "$ray" 2>/dev/null || true' TERM INT
+    local temp ray status=0 ip
+    # $! is set as Ray starts, $ray a moment later.
+    trap '[[ -z ${!:-} ]] && exit 1; kill -TERM "$!" 2>/dev/null || true' TERM INT
     ip=$(node_ip)
     [[ -n $ip ]] || die "the interface ${INTERFACE:-} has no IPv4 address"
     if [[ -n ${INTERFACE:-} ]]; then

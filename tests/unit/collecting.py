@@ -14,7 +14,7 @@ def fleet(n: int) -> list[ScriptedEnv]:
     return [ScriptedEnv(f"d{i}") for i in range(n)]
 
 
-def collect(envs, tasks=TASKS, actor=None, deadline_s=5.0, **wanted):
+def collect(envs, tasks=TASKS, actor=None, deadline_s=60.0, **wanted):
     """(groups, collector) of one `collect`."""
     options = CollectorSettings(**{"group_size": 4, "episode": EpisodeSettings(deadline_s=deadline_s), **wanted})
 

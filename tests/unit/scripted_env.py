@@ -82,7 +82,7 @@ class ScriptedActor:
         return scripted(self.actions[min(len(turns), len(self.actions) - 1)], f"reply {len(turns)}")
 
 
-def run(coroutine, timeout: float = 20.0):
+def run(coroutine, timeout: float = 120.0):
     """Runs a coroutine that must not hang, and checks that it leaves no task behind."""
 
     async def bounded():

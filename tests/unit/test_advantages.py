@@ -53,7 +53,7 @@ def test_empty_batch_and_bad_input():
 BATCHES = st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.6, 1.0]), st.integers(-2, 3)), min_size=1, max_size=24)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(BATCHES)
 def test_equals_the_equation_group_by_group(batch):
     reward = torch.tensor([r for r, _ in batch], dtype=torch.float64)
@@ -68,7 +68,7 @@ def test_equals_the_equation_group_by_group(batch):
     assert torch.equal(informs, informative(torch.tensor(got), group))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(BATCHES, st.randoms(use_true_random=False))
 def test_order_and_names_of_groups_do_not_matter(batch, random):
     shuffled = random.sample(range(len(batch)), len(batch))

@@ -1,11 +1,11 @@
 """Screen text: what is kept, merged and dropped, how it is written, and that no dump can break the parser."""
 
-import time
 from xml.sax.saxutils import quoteattr
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from measured import best_time
 
 from envs.base import Finish, Swipe, Tap, Type
 from mobilerl.agent.actions import describe
@@ -255,11 +255,4 @@ def test_an_unreadable_screen_only_offers_to_finish():
 
 def test_forty_nodes_take_well_under_a_millisecond():
     xml = dump(*[setting_row(f"Setting {i}", i % 2 == 0, 150 * i, "a summary") for i in range(10)])
-    best = min(_seconds(lambda: parse_screen(xml, W, H)) for _ in range(20))
-    assert best < 1e-3
-
-
-def _seconds(call):
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+    assert best_time(lambda: parse_screen(xml, W, H), 1e-3) < 1e-3

@@ -88,7 +88,7 @@ def random_batch(seed, n_rows=6, length=5):
     }
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10_000), cap=st.floats(0.3, 3), beta=st.floats(0, 1), coef=st.floats(0, 1))
 def test_aride_equals_a_scalar_loop(seed, cap, beta, coef):
     b = random_batch(seed)

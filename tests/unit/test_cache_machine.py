@@ -84,5 +84,5 @@ def small(monkeypatch):
 
 
 TestCache = CacheMachine.TestCase
-TestCache.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestCache.settings = settings(max_examples=40, stateful_step_count=30)
 TestCache = pytest.mark.usefixtures("small")(TestCache)

@@ -109,4 +109,4 @@ class CheckpointMachine(RuleBasedStateMachine):
 
 
 TestCheckpoints = CheckpointMachine.TestCase
-TestCheckpoints.settings = settings(max_examples=25, stateful_step_count=12, deadline=None)
+TestCheckpoints.settings = settings(max_examples=25, stateful_step_count=12)

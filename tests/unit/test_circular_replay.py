@@ -181,4 +181,4 @@ class RingMachine(RuleBasedStateMachine):
 
 
 TestRingMachine = RingMachine.TestCase
-TestRingMachine.settings = settings(max_examples=50, stateful_step_count=15, deadline=None)
+TestRingMachine.settings = settings(max_examples=50, stateful_step_count=15)

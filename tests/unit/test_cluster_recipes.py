@@ -22,7 +22,11 @@ case "$*" in
     *torch.version.cuda*) [[ -n ${HAS_CUDA:-} ]] ;;
     *"import torch"*) [[ -n ${HAS_TORCH:-} ]] ;;
     *get_node_ip_address*) echo 10.0.0.9 ;;
-    "- "*) cat >/dev/null; echo "wait $2 $3" >>"$CALLS" ;;
+    "- "*)
+        cat >/dev/null
+        until (($(grep -c '^ray start' "$CALLS") >= ($3 > 1 ? 2 : 1))); do sleep 0.02; done
+        echo "wait $2 $3" >>"$CALLS"
+        ;;
 esac
 """
 MOBILERL = r"""#!/usr/bin/env bash

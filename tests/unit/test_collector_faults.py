@@ -23,7 +23,7 @@ schedules = st.lists(
 
 
 @given(schedules, st.integers(1, 3), st.integers(1, 5), st.integers(0, 3), st.sampled_from([0.25, 0.75, 1.0]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_whatever_fails_every_episode_ends_exactly_once(schedule, n_tasks, size, retries, min_group):
     envs = [
         ScriptedEnv(f"d{i}", fault=lambda where, episode, plan=plan: plan.get((where, episode), "ok"))
@@ -105,7 +105,7 @@ def test_a_device_that_may_not_take_what_is_queued_is_not_waited_for():
 
 
 @given(schedules, st.integers(1, 4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_batching_never_hangs_whatever_fails(schedule, size):
     envs = [
         ScriptedEnv(f"d{i}", fault=lambda where, episode, plan=plan: {"hang": "slow"}.get(

@@ -303,10 +303,10 @@ class CurriculumMachine(RuleBasedStateMachine):
 
 
 TestCurriculumMachine = CurriculumMachine.TestCase
-TestCurriculumMachine.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestCurriculumMachine.settings = settings(max_examples=60, stateful_step_count=20)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(1, 4), st.lists(st.booleans(), min_size=30, max_size=30))
 def test_at_most_one_failed_probe_every_n_epochs(n, busy):
     curriculum = after("FFFFF", revisit_every=n)
@@ -321,7 +321,7 @@ def test_at_most_one_failed_probe_every_n_epochs(n, busy):
         assert len(probes) == 30 // n
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(1, 6), st.lists(st.dictionaries(st.sampled_from("ab"), st.sampled_from([FAIL, FAIL, SOLVED]))))
 def test_epochs_that_pass_by_themselves_are_epochs_in_which_nothing_was_played(n, epochs):
     probing = FailureCurriculum(["a", "b"], patience=1, cooldown=1, revisit_every=n)

@@ -41,7 +41,7 @@ def labels(of: str, place: int = 0, fleet: str = "fleet") -> dict[str, str]:
 
 def closed(engine: StandInEngine) -> bool:
     """Whether it was connected to, and nothing of it is left."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while engine.connected and time.monotonic() < until:
         time.sleep(0.01)
     return engine.served > 0 and not engine.connected
@@ -206,8 +206,8 @@ def start_alone(provider, **wanted) -> None:
 
 def test_a_device_that_does_not_boot_in_time_keeps_its_log_and_leaves_adb(booting, tmp_path):
     with served() as engine:
-        with pytest.raises(InfraError, match=r"no device of 1 starts: the boot took more than 0.5 s"):
-            start_alone(served_provider(engine, tmp_path / "devices", booting), boot_s=0.5)
+        with pytest.raises(InfraError, match=r"no device of 1 starts: the boot took more than 2 s"):
+            start_alone(served_provider(engine, tmp_path / "devices", booting), boot_s=2.0)
         assert not engine.containers and closed(engine)
     assert (tmp_path / "devices/fleet-0.log").read_text(encoding="utf-8") == SAID
     assert booting.forgotten == ["127.0.0.1:40000"] and booting.envs[0].closed == 1
@@ -246,8 +246,8 @@ def test_a_server_of_androidworld_that_does_not_come_up_in_time_leaves_nothing_b
     with served() as engine:
         provider = served_provider(engine, tmp_path, booting, world=True)
         containers = AndroidWorldContainers(provider, Suite(0, 1, ()), boot_s=60.0)
-        with pytest.raises(InfraError, match=r"the boot took more than 0.5 s"):
-            start_alone(containers, boot_s=0.5)
+        with pytest.raises(InfraError, match=r"the boot took more than 2 s"):
+            start_alone(containers, boot_s=2.0)
         assert not engine.containers and closed(engine)
     assert (tmp_path / "fleet-0.log").exists() and booting.forgotten == ["127.0.0.1:40000"]
     assert all(env.client._http.is_closed for env in booting.envs)
@@ -259,7 +259,7 @@ def test_the_first_container_of_androidworld_leaves_nothing_but_its_log(boots, b
     booting.boots = boots
     with served() as engine:
         provider = served_provider(engine, tmp_path, booting, world=True)
-        containers = AndroidWorldContainers(provider, Suite(0, 1, ()), boot_s=0.5)
+        containers = AndroidWorldContainers(provider, Suite(0, 1, ()), boot_s=2.0)
         with pytest.raises(StartupError, match="the first container"):
             run(containers.start_first(lambda said: None))
         assert not engine.containers and closed(engine)
@@ -290,8 +290,8 @@ def test_a_log_that_cannot_be_written_ends_nothing(booting, tmp_path, caplog):
     (tmp_path / "full").write_text("")
     with served() as engine:
         provider = served_provider(engine, tmp_path / "full/devices", booting)
-        with pytest.raises(InfraError, match=r"the boot took more than 0.2 s"):
-            start_alone(provider, boot_s=0.2)
+        with pytest.raises(InfraError, match=r"the boot took more than 2 s"):
+            start_alone(provider, boot_s=2.0)
         assert not engine.containers and closed(engine)
     assert "the last lines of a container that failed are lost" in caplog.text
 

@@ -95,7 +95,7 @@ def test_soft_weights_golden():
 SHARE = st.floats(0, 1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SHARE, SHARE, SHARE, st.integers(0, 20), st.booleans())
 def test_step_advantage_lies_between_its_parts(value, next_value, lam, to_go, won):
     r_final = float(won)
@@ -112,7 +112,7 @@ def test_step_advantage_lies_between_its_parts(value, next_value, lam, to_go, wo
         assert got == next_value - value
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.floats(-1, 1), st.booleans()), min_size=1, max_size=30), st.floats(0.01, 1))
 def test_trajectory_filter_invariants(batch, top_p):
     advantage, won = f64(*(a for a, _ in batch)), torch.tensor([s for _, s in batch])

@@ -40,7 +40,7 @@ def test_action_logp_sums_the_tokens_of_the_mask():
 LOGS = st.lists(st.tuples(*[st.floats(-500, 0)] * 4), min_size=1, max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(LOGS, st.floats(0.01, 1))
 def test_invariants(pairs, beta):
     columns = [f64(*column) for column in zip(*pairs, strict=True)]

@@ -59,7 +59,7 @@ async def ask(policy: EnginePolicy, number: int, key: str | None = None, samplin
 
 
 @given(st.permutations(range(6)))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_batch_does_not_depend_on_the_order_of_arrival(order):
     engine = FakeEngine()
 
@@ -97,7 +97,7 @@ class Players:
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=5), st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_episodes_of_any_lengths_end_in_as_many_batches_as_the_longest_has_steps(lengths, data):
     delays = data.draw(st.lists(st.integers(0, 3), min_size=len(lengths), max_size=len(lengths)))
     engine = FakeEngine()
@@ -218,18 +218,23 @@ def test_different_sampling_settings_are_different_calls():
 
 
 def test_the_event_loop_is_free_while_the_engine_works():
-    threads = []
+    threads, ticked = [], threading.Event()
 
     async def main():
-        engine = FakeEngine(delay_s=0.1)
+        engine = FakeEngine()
         generate = engine.generate
-        engine.generate = lambda requests: (threads.append(threading.current_thread()), generate(requests))[1]
-        asked = asyncio.create_task(ask(EnginePolicy(engine), 1))
-        ticks = 0
-        while not asked.done():
-            await asyncio.sleep(0.01)
-            ticks += 1
-        return ticks
 
-    assert run(main()) >= 3
+        def generate_late(requests):
+            threads.append(threading.current_thread())
+            assert ticked.wait(10), "the event loop waits for the engine"
+            return generate(requests)
+
+        engine.generate = generate_late
+        asked = asyncio.create_task(ask(EnginePolicy(engine), 1))
+        while not threads:
+            await asyncio.sleep(0.01)
+        ticked.set()
+        return await asked
+
+    run(main())
     assert threads[0] is not threading.main_thread()

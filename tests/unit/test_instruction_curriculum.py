@@ -110,7 +110,7 @@ def test_bad_input_is_named_and_changes_nothing():
     assert curriculum.state_dict() == before
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=15), st.floats(0.01, 1))
 def test_the_preferred_share_holds_the_best_scores(values, top_p):
     tasks = {f"t{i}": v for i, v in enumerate(values)}

@@ -91,4 +91,4 @@ class JournalMachine(RuleBasedStateMachine):
 
 
 TestJournal = JournalMachine.TestCase
-TestJournal.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
+TestJournal.settings = settings(max_examples=25, stateful_step_count=15)

@@ -55,7 +55,7 @@ def test_aggregation_weights_golden():
 
 
 @pytest.mark.parametrize("agg", AGGREGATIONS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 10_000))
 def test_aggregation_weights_sum_to_one_on_the_mask(agg, seed):
     batch = random_batch(seed)
@@ -132,7 +132,7 @@ def scalar_loss(b, weights, clip_low, clip_high, is_cap):
 
 
 @pytest.mark.parametrize("agg", AGGREGATIONS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10_000), clip=st.tuples(st.floats(0.05, 0.5), st.floats(0.05, 0.5)), cap=st.floats(0.5, 3))
 def test_equals_a_scalar_loop(agg, seed, clip, cap):
     b = random_batch(seed)

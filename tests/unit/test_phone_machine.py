@@ -112,4 +112,4 @@ def stored(phone: Phone) -> tuple[object, ...]:
 
 
 TestPhone = PhoneMachine.TestCase
-TestPhone.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)
+TestPhone.settings = settings(max_examples=20, stateful_step_count=25)

@@ -65,7 +65,9 @@ def test_what_fills_at_first_is_left_out():
 
 LEAK = """
 import subprocess, sys, threading, time
-child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)  # ends with this process
+child = subprocess.Popen([sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE)
+child.stdout.readline()  # it has started, and ends with this process
 print("ready", flush=True)
 kept, files = [], []
 while True:
@@ -76,12 +78,18 @@ while True:
 """
 
 
+def leaked(watch: Watch) -> bool:
+    """Whether it had its turn while it was watched."""
+    samples = watch.samples["leak"]
+    return samples[-1].threads - samples[len(samples) // 2].threads > 12
+
+
 def test_a_process_that_leaks_is_seen_with_its_children():
     process = subprocess.Popen([sys.executable, "-c", LEAK], stdout=subprocess.PIPE)
     process.stdout.readline()
     with Watch({"leak": process.pid}, every_s=0.05) as watch:
-        until = time.monotonic() + 60
-        while any(len(watch.samples.get(name, ())) < 36 for name in ("leak", "leak/1")):
+        until = time.monotonic() + 120
+        while any(len(watch.samples.get(name, ())) < 36 for name in ("leak", "leak/1")) or not leaked(watch):
             assert time.monotonic() < until
             time.sleep(0.05)
     process.kill()

@@ -246,10 +246,10 @@ class ReplayMachine(RuleBasedStateMachine):
 
 
 TestReplayMachine = ReplayMachine.TestCase
-TestReplayMachine.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
+TestReplayMachine.settings = settings(max_examples=40, stateful_step_count=15)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.floats(0.01, 5), min_size=1, max_size=12), st.integers(1, 6))
 def test_what_stays_is_the_best_of_everything_when_nothing_limits_entry(advantages, capacity):
     buffer = AdaptivePositiveReplay(capacity=capacity, kappa=1, gamma=1.0)

@@ -56,7 +56,7 @@ def tensors(steps, bootstrap=0.0):
     return value, torch.cat([value[1:], f64(bootstrap)]), reward, ratio
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(TRAJECTORIES, st.floats(0, 1))
 def test_with_ratios_and_lambda_one_it_is_the_monte_carlo_return(steps, gamma):
     value, next_value, reward, _ = tensors(steps)
@@ -66,7 +66,7 @@ def test_with_ratios_and_lambda_one_it_is_the_monte_carlo_return(steps, gamma):
     torch.testing.assert_close(retrace_target(value, next_value, reward, value.abs() + 1, gamma, 1.0), got)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(TRAJECTORIES, st.floats(0, 1), NUMBERS)
 def test_a_cut_off_episode_bootstraps_from_its_last_value(steps, gamma, bootstrap):
     value, next_value, reward, _ = tensors(steps, bootstrap)
@@ -75,7 +75,7 @@ def test_a_cut_off_episode_bootstraps_from_its_last_value(steps, gamma, bootstra
     torch.testing.assert_close(got, monte_carlo_return(reward, gamma) + discount * bootstrap)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(TRAJECTORIES, st.floats(0, 1), st.floats(0, 1))
 def test_equals_the_sum_of_products(steps, gamma, lam):
     value, next_value, reward, ratio = tensors(steps)

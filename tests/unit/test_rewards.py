@@ -59,7 +59,7 @@ BATCHES = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(BATCHES, st.floats(0, 1))
 def test_equals_the_equation_item_by_item(batch, alpha):
     reward, length, group = (list(column) for column in zip(*batch, strict=True))

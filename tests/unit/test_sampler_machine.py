@@ -88,4 +88,4 @@ class SamplerMachine(RuleBasedStateMachine):
 
 
 TestSampler = SamplerMachine.TestCase
-TestSampler.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestSampler.settings = settings(max_examples=40, stateful_step_count=20)

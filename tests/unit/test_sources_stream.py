@@ -326,7 +326,7 @@ def test_reasons_that_quote_damaged_files_do_not_pile_up():
     assert counts.rejected_steps["other reasons"] == 9 * MOST_REASONS
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_no_damage_inside_a_record_stops_the_stream(tmp_path, data):
     """What is damaged here has sound check sums: a writer's mistakes, not the disk's."""

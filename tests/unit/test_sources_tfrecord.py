@@ -54,7 +54,7 @@ def test_check_sums_of_the_standard(data, crc):  # RFC 3720, B.4
     assert crc32c(data) == crc
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 6000), st.integers(0, 99))
 @also(256, 0)
 @also(1024, 0)
@@ -74,7 +74,7 @@ def test_records_come_back(folder, packed):
     assert read_all(stored(folder, gzip.compress(data) if packed else data)) == (RECORDS, "")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_no_flipped_byte_is_accepted(folder, data):
     sound = framed(RECORDS)
@@ -103,7 +103,7 @@ def test_every_cut_of_a_packed_file_is_noticed(folder):
         assert fault and read == RECORDS[: len(read)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_no_flipped_byte_of_a_packed_file_changes_a_record(folder, data):
     sound = gzip.compress(framed(RECORDS))

@@ -84,7 +84,7 @@ def test_every_action_and_status_comes_back_equal(tmp_path):
     assert len(list((tmp_path / "screens").iterdir())) == 3  # the three distinct PNGs, and no temporary file
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=4),
     st.text(),
