@@ -95,8 +95,9 @@ def url(taught, tmp_path_factory) -> Iterator[str]:
         PYTHON, "-c", VLLM, "serve", str(folder), "--served-model-name", "tiny", "--host", "127.0.0.1",
         "--port", str(port), "--max-model-len", "2048", "--max-num-seqs", "4", "--enforce-eager",
     ]  # fmt: skip
+    environment = os.environ | SETTINGS | {"VLLM_PORT": str(free_port())}  # its own choice may be taken by others
     with open(log, "wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, env=os.environ | SETTINGS)
+        process = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
     try:
         until = time.monotonic() + START_S
         while not _answers(f"http://127.0.0.1:{port}/health"):

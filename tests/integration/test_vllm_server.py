@@ -43,8 +43,6 @@ pytestmark = [
     pytest.mark.skipif(not PYTHON, reason="no vLLM: set MOBILERL_VLLM_PYTHON to an interpreter that has it"),
 ]
 START_S = 600
-TRIES = 2
-"""vLLM takes a port that is free and binds it later: beside other tests, another may have it by then."""
 STRINGS = ("--chat-template-content-format", "string")
 SETTINGS = {
     "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1",
@@ -54,16 +52,14 @@ SETTINGS = {
 
 @contextmanager
 def served(folder: Path, log: Path, *options: str) -> Iterator[str]:
-    for _ in range(TRIES):
-        port = free_port()
-        process = _started(folder, port, log, options)
-        try:
-            if _answers(f"http://127.0.0.1:{port}/health", process):
-                yield f"http://127.0.0.1:{port}/v1"
-                return
-        finally:
-            _end(process)
-    pytest.fail(f"vLLM does not start: {_reason(log)}")
+    port = free_port()
+    process = _started(folder, port, log, options)
+    try:
+        if not _answers(f"http://127.0.0.1:{port}/health", process):
+            pytest.fail(f"vLLM does not start: {_reason(log)}")
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        _end(process)
 
 
 def _started(folder: Path, port: int, log: Path, options: tuple[str, ...]) -> subprocess.Popen[bytes]:
@@ -72,8 +68,9 @@ def _started(folder: Path, port: int, log: Path, options: tuple[str, ...]) -> su
         "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager", "--max-model-len", "4096",
         "--max-num-seqs", "4", "--limit-mm-per-prompt", '{"image":2,"video":0}', "--skip-mm-profiling", *options,
     ]  # fmt: skip
+    environment = os.environ | SETTINGS | {"VLLM_PORT": str(free_port())}  # its own choice may be taken by others
     with open(log, "ab") as out:
-        return subprocess.Popen(command, stdout=out, stderr=out, env=os.environ | SETTINGS, start_new_session=True)
+        return subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -432,6 +432,11 @@ def stop_when_begun(plan, runs: Path, pid_file: Path, evaluate: str = "None", pa
             os.kill(pid, signal.SIGKILL)
 
 
+def with_a_child(pid_file: str) -> str:
+    """A script that waits for another program; one that bash has not made of its copy yet does not hear SIGTERM."""
+    return f'sleep 300 & while [[ $(</proc/$!/comm) != sleep ]]; do :; done; echo $$ >{pid_file}; wait\n'
+
+
 def members(group: int) -> list[int]:
     """Processes of the group that have not ended."""
     found = []
@@ -444,7 +449,7 @@ def members(group: int) -> list[int]:
 
 
 def test_stopping_the_comparison_stops_its_runs(plan, tmp_path):
-    (plan.folder / "a.sh").write_text('echo $$ >"$RUN_DIR/pid"\nsleep 300 & wait\n')
+    (plan.folder / "a.sh").write_text(with_a_child('"$RUN_DIR/pid"'))
     folder = run_folder(tmp_path, "full", 0)
     stop_when_begun(plan, tmp_path, folder / "pid")
     assert not Job.read(folder).finished
@@ -459,7 +464,7 @@ def test_a_run_that_does_not_stop_in_time_is_killed(plan, tmp_path):
 
 
 def test_stopping_the_comparison_stops_the_evaluation_of_the_warm_up(plan, tmp_path):
-    script = f"echo $$ >'{tmp_path}/pid'; sleep 300 & wait"
+    script = with_a_child(f"'{tmp_path}/pid'")
     evaluate = f"self._call(['bash', '-c', {script!r}], {str(tmp_path / 'print-out')!r})"
     stop_when_begun(plan, tmp_path, tmp_path / "pid", evaluate)
     assert not run_folder(tmp_path, "full", 0).exists()

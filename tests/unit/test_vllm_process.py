@@ -43,6 +43,10 @@ STAND_IN = """
     start, _ = channel.receive()
     if start.get("broken"):
         raise SystemExit("RuntimeError: no room on the GPU")
+    with open(start["folder"] + "/starts", "a+") as starts:
+        starts.write(".")
+        if starts.tell() <= start.get("taken", 0):
+            raise SystemExit("DistNetworkError: port: 33269, code: -98, name: EADDRINUSE, message: address in use")
     channel.send({"ready": True})
     held = []
     while True:
@@ -234,6 +238,15 @@ def test_a_stopped_process_that_reads_nothing_blocks_nobody_for_longer_than_the_
     with pytest.raises(EngineError, match="hangs|died"):
         vllm.ask("generate", {"max_tokens": 8}, [b"\x00" * 50_000_000]).result(20)
     assert is_gone(vllm.pid)
+
+
+def test_a_port_that_was_taken_meanwhile_is_no_reason_to_fail(stand_in, tmp_path):
+    vllm = stand_in(taken=2)
+    assert vllm.ask("refresh", {"paths": ["good"]}).result(20)["version"] == 3
+    (tmp_path / "starts").unlink()
+    with pytest.raises(EngineError, match=r"does not start \(DistNetworkError: .*EADDRINUSE"):
+        stand_in(taken=9)
+    assert (tmp_path / "starts").read_text() == "..."
 
 
 def test_a_start_that_fails_names_the_reason_the_log_and_a_cure(stand_in, tmp_path):

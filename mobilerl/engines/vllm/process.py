@@ -28,6 +28,9 @@ TRACKER_S = 2.0
 LOOK_S = 0.5
 CLOSED = "the vLLM process was closed"
 CURE = 'go on with --resume, on less of the GPU (vllm.gpu_memory) or with engine.sampler = "own" if it repeats'
+TRIES = 3
+"""vLLM chooses a port that is free and takes it later: by then another program may have it."""
+_TAKEN = re.compile("EADDRINUSE|address already in use", re.IGNORECASE)
 _ERROR = re.compile(r"\b\w+(Error|Exception): .*")
 _POINTERS = re.compile("EngineDeadError|root cause")
 """Of errors that only say that there was another one."""
@@ -52,6 +55,17 @@ class VllmProcess:
         self._asked: dict[str, _Asked] = {}
         self._changing = threading.Lock()
         self._count = 0
+        for left in reversed(range(TRIES)):
+            try:
+                self._start({"folder": str(folder), **start}, environment)
+                break
+            except EngineError as error:
+                if not left or not _TAKEN.search(str(error)):
+                    raise
+        self._watcher = threading.Thread(target=self._watch, name="vllm", daemon=True)
+        self._watcher.start()
+
+    def _start(self, message: dict[str, Any], environment: Mapping[str, str]) -> None:
         ours, theirs = socket.socketpair()
         with theirs, open(self.log, "wb") as log:
             fd = theirs.fileno()
@@ -61,14 +75,13 @@ class VllmProcess:
             )  # fmt: skip
         self._channel = Channel(ours.detach())
         try:
-            self._start({"folder": str(folder), **start})
+            self._await_start(message)
         except BaseException:
+            self._channel.close()
             self._kill()
             raise
-        self._watcher = threading.Thread(target=self._watch, name="vllm", daemon=True)
-        self._watcher.start()
 
-    def _start(self, message: dict[str, Any]) -> None:
+    def _await_start(self, message: dict[str, Any]) -> None:
         cure = 'set vllm.* to what this machine has, or engine.sampler = "own"'
         try:
             self._channel.send(message)
