@@ -60,10 +60,17 @@ while found < wanted:
 PY
 }
 
+# end_ray PID: as long as it is a copy of this shell, which is to become Ray, a signal to it would be lost.
+# shellcheck disable=SC2329  # a trap calls it
+end_ray() {
+    [[ -n $1 ]] || exit 1
+    while cmp -s "/proc/$1/cmdline" "/proc/$$/cmdline"; do sleep 0.01; done
+    kill -TERM "$1" 2>/dev/null || true
+}
+
 start() {
     local temp ray status=0 ip
-    # $! is set as Ray starts, $ray a moment later.
-    trap '[[ -z ${!:-} ]] && exit 1; kill -TERM "$!" 2>/dev/null || true' TERM INT
+    trap 'end_ray "${!:-}"' TERM INT  # $! is set as Ray starts, $ray a moment later
     ip=$(node_ip)
     [[ -n $ip ]] || die "the interface ${INTERFACE:-} has no IPv4 address"
     if [[ -n ${INTERFACE:-} ]]; then

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_resume import assert_equal_runs, command, finish, policy  # noqa: F401 - a fixture
+from test_resume import LIMIT_S, assert_equal_runs, command, finish, policy  # noqa: F401 - a fixture
 
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.tracking import read_metrics
@@ -36,14 +36,14 @@ def signalled(words: list[str], number: int, moment: Callable[[], bool]) -> tupl
         [sys.executable, "-c", HEARD, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
     )  # fmt: skip
-    limit = time.monotonic() + 120
+    limit = time.monotonic() + LIMIT_S
     try:
         while child.poll() is None and not moment():
             assert time.monotonic() < limit, "the moment never came"
-            time.sleep(0.0005)
+            time.sleep(0.01)
         assert child.poll() is None, "it ended before the moment"
         os.killpg(child.pid, number)
-        _, said = child.communicate(timeout=60)
+        _, said = child.communicate(timeout=LIMIT_S)
         return child.returncode, said
     finally:
         if child.poll() is None:
@@ -81,7 +81,7 @@ def test_what_follows_a_signal_equals_a_run_never_stopped(policy, tmp_path, numb
     assert "Traceback" not in said
     words = shlex.split(on)
     assert words[0] == "mobilerl" and words[-1] == "--resume"
-    subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True, timeout=180)
+    subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True, timeout=LIMIT_S)
     finish(policy, straight, **wanted)
     for folder in (run / "checkpoints").glob("iter-*"):
         if folder != latest(run):

@@ -27,6 +27,8 @@ from mobilerl.train.tracking import read_metrics
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ITERATIONS = 6
+LIMIT_S = 900.0
+"""For anything that must happen at all, however busy the machine is."""
 CLOCK = ("time", "cost/", "rollout/trajectories_per_min", "rollout/steps_per_s", "rollout/env_utilization")
 """Prefixes of the metrics that are read off a clock, or count what was spent on work that a kill threw away."""
 
@@ -57,7 +59,7 @@ def command(policy: Path, run_dir: Path, *more: str, **settings: object) -> list
 
 
 def run_to_end(policy: Path, run_dir: Path, *more: str, **settings: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(policy, run_dir, *more, **settings), capture_output=True, text=True, timeout=180)
+    return subprocess.run(command(policy, run_dir, *more, **settings), capture_output=True, text=True, timeout=LIMIT_S)
 
 
 def finish(policy: Path, run_dir: Path, *more: str, **settings: object) -> None:
@@ -68,7 +70,7 @@ def finish(policy: Path, run_dir: Path, *more: str, **settings: object) -> None:
 def kill_when(policy: Path, run_dir: Path, *more: str, moment: Callable[[], bool]) -> bool:
     """Starts a run and kills it at a moment; False when it ended before that."""
     child = subprocess.Popen(command(policy, run_dir, *more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    limit = time.monotonic() + 120
+    limit = time.monotonic() + LIMIT_S
     try:
         while child.poll() is None and not moment():
             assert time.monotonic() < limit, "the moment never came"
@@ -238,7 +240,7 @@ def test_killed_workers_change_nothing(policy, straight_with_workers, tmp_path):
     run = subprocess.Popen(command(policy, run_dir, collect__workers=2), stdout=subprocess.DEVNULL)
     first: list[int] = []
     killed = 0
-    limit = time.monotonic() + 180
+    limit = time.monotonic() + LIMIT_S
     try:
         while run.poll() is None:
             assert time.monotonic() < limit
@@ -258,7 +260,7 @@ def test_workers_do_not_outlive_a_killed_run(policy, tmp_path):
     run_dir = tmp_path / "run"
     long = {"collect__tasks_per_iteration": 64, "collect__group_size": 16}  # still being collected when it is killed
     run = subprocess.Popen(command(policy, run_dir, collect__workers=2, **long), stdout=subprocess.DEVNULL)
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + LIMIT_S
     try:
         while not all(seconds_used(pid) > 5 for pid in children_of(run.pid) or [0]):
             assert run.poll() is None and time.monotonic() < limit
@@ -268,7 +270,7 @@ def test_workers_do_not_outlive_a_killed_run(policy, tmp_path):
     finally:
         run.kill()
         run.wait()
-    until = time.monotonic() + 3
+    until = time.monotonic() + 60
     while any(map(runs, workers)):
         assert time.monotonic() < until, "a worker outlived the run"
         time.sleep(0.05)

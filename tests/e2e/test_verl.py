@@ -9,6 +9,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -57,7 +58,7 @@ ROUNDING = 4e-6
 """Largest gap of probabilities that float32 explains: of a policy as sharp as this one, one evaluation is up to 8e-7
 away from the same weights in float64. One that is not warmed up yet stays below 1e-6 (test_verl_engine.py); old weights
 or another picture give 1e-3 and more."""
-START_S, RUN_S = 180, 900
+START_S, RUN_S = 600, 1800
 """Of the cluster, and of one call of the recipe: beyond it the test fails and everything it started is killed."""
 
 
@@ -85,6 +86,7 @@ def cluster(environment) -> Iterator[dict[str, str]]:
     """Two nodes with one "GPU" each."""
     command = [sys.executable, "-m", "mobilerl_verl_cpu.nodes", "2", "1"]
     with started(command, environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as nodes:
+        assert select.select([nodes.stdout], [], [], START_S)[0], "Ray does not start"
         yield {**environment, "RAY_ADDRESS": nodes.stdout.readline().strip()}
         nodes.stdin.close()
         nodes.wait(START_S)

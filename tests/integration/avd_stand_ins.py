@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from docker_engine import ROOT
@@ -169,11 +169,14 @@ class Container:
         return subprocess.run([sys.executable, "-m", name, *words], env=self.environment(**wanted), text=True,
                               capture_output=True, timeout=60, cwd=self.folder)  # fmt: skip
 
-    def wait_ready(self, seconds: float = 60.0) -> None:
+    def wait_until(self, true: Callable[[], object], seconds: float = 60.0) -> None:
         until = time.monotonic() + seconds
-        while not self.ready.exists():
+        while not true():
             assert self.process.poll() is None and time.monotonic() < until, self.log()
             time.sleep(0.02)
+
+    def wait_ready(self, seconds: float = 60.0) -> None:
+        self.wait_until(self.ready.exists, seconds)
 
     def ended(self, seconds: float = 60.0) -> int:
         return self.process.wait(seconds)

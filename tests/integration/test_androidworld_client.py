@@ -176,6 +176,7 @@ def test_a_blocked_server_is_waited_for_as_long_as_a_set_up_may_take(stand_in):
     async def work(client):
         setting_up = asyncio.create_task(client.initialize(TASK, 0))
         while "/task/initialize" not in [route for _, route, _ in stand_in.requests]:
+            assert not setting_up.done()
             await asyncio.sleep(0.02)
         health = asyncio.create_task(client.health())
         await asyncio.sleep(0.5)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,8 @@ def test_an_evaluation_that_was_killed_goes_on_where_it_was(stand_ins, tmp_path)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     _until(lambda: not server._open)  # its last request too is done with
+    urllib.request.urlopen(f"{server.url}/health").close()  # whatever waited before it has been accepted by now
+    _until(lambda: not server._open)
     before = journal.read_bytes()
     past = read_journal(journal)
     assert 1 <= len(past.episodes) < 8 and past.leftovers

@@ -221,6 +221,7 @@ def test_health_does_not_wait_for_a_set_up(server):
     async def work(client):
         setting_up = asyncio.create_task(client.initialize("Slow", 0))
         while not booted.with_name("begun").exists():
+            assert not setting_up.done()
             await asyncio.sleep(0.02)
         await client.health()
         assert not setting_up.done()

@@ -38,8 +38,7 @@ def mode(file: Path) -> int:
 def test_it_boots_and_becomes_ready_with_a_stand_in_emulator(container):
     with container.held_boot():
         container.start("-camera-back", "none", MEMORY_MB="3000", CORES="3")
-        while sum(words[-1] == "init.svc.bootanim" for words in container.calls("adb")) < 2:
-            time.sleep(0.02)
+        container.wait_until(lambda: sum(w[-1] == "init.svc.bootanim" for w in container.calls("adb")) > 1)
         assert not container.ready.exists() and container.module("avd.health").returncode == 1
     container.wait_ready()
     assert container.calls("emulator") == [[
@@ -169,8 +168,7 @@ def test_a_signal_ends_the_emulator_in_order_with_a_stand_in_emulator(container,
     if booted:
         container.wait_ready()
     else:
-        while not any("getprop" in words for words in container.calls("adb")):
-            time.sleep(0.02)
+        container.wait_until(lambda: any("getprop" in words for words in container.calls("adb")))
     assert container.stop(number) == 0 and f"{number.name}: stopping" in container.log()
     assert ["-s", "emulator-5554", "emu", "kill"] in container.calls("adb") and not container.alive()
 
@@ -240,8 +238,7 @@ def test_a_container_that_was_killed_starts_again_with_a_stand_in_emulator(conta
     (container.state / "properties.json").unlink()
     with container.held_boot():
         container.start()
-        while len(container.calls("emulator")) < 2:
-            time.sleep(0.02)
+        container.wait_until(lambda: len(container.calls("emulator")) > 1)
         assert not container.ready.exists() and not list(container.avd.glob("*.lock"))
     container.wait_ready()
 

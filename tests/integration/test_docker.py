@@ -72,20 +72,25 @@ def test_sixteen_phones_are_killed_at_random_and_no_group_is_lost(adb, foreign, 
     over = threading.Event()
     killed = []
 
+    def in_use() -> dict[str, str]:
+        """The devices that have booted, by place."""
+        return {r.place: r.device_id for r in pool.report() if r.state in (State.READY, State.LEASED)}
+
     def kill() -> None:
         """Only what has booted: a container that is killed before is started again and counts as no device."""
         rng = random.Random(0)
         while not over.wait(1.0) and len(killed) < 6:
-            up = [report.place for report in pool.report() if report.state in (State.READY, State.LEASED)]
-            running = containers("sixteen", everything=False, place=rng.choice(up)) if len(up) > 8 else []
-            if running and running[0] not in killed:
-                killed.append(running[0])
-                subprocess.run(["docker", "kill", killed[-1]], capture_output=True)
+            up = in_use()
+            place = rng.choice(list(up)) if len(up) > 8 else ""
+            running = containers("sixteen", everything=False, place=place) if place else []
+            if running and running[0] not in killed and in_use().get(place) == up[place]:
+                if subprocess.run(["docker", "kill", running[0]], capture_output=True).returncode == 0:
+                    killed.append(running[0])
 
     async def play():
         async with Collector(pool, ExpertActor(envs), CollectorSettings(4, max_retries=30)) as collector:
             async with asyncio.timeout(300):
-                while pool.counts["created"] < 18:  # all that are made: those that wait are looked at now and then
+                while sum(r.state in (State.READY, State.REFRESHING) for r in pool.report()) < 18:
                     await asyncio.sleep(0.2)
             assert len(containers("sixteen", everything=False)) == 18
             killing = threading.Thread(target=kill)

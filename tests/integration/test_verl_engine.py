@@ -26,7 +26,7 @@ pytestmark = [
     ),
 ]
 
-SESSION_S = 900
+SESSION_S = 2700
 WORDS = ["open the clock app and set an alarm; tap the save button now, please do finish"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +29,10 @@ def processor_time(code: str, *words: str, enough: float) -> tuple[int, str, flo
     for _ in range(TRIES):
         with subprocess.Popen([sys.executable, "-c", code, *words], cwd=Path(__file__).parents[2],
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:  # fmt: skip
+            limit = threading.Timer(PATIENCE_S * 3, child.kill)
+            limit.start()
             said = child.stdout.read()
+            limit.cancel()
             _, status, used = os.wait4(child.pid, 0)
             child.returncode = os.waitstatus_to_exitcode(status)
         best = min(best, used.ru_utime + used.ru_stime)

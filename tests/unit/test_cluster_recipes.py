@@ -24,7 +24,7 @@ case "$*" in
     *get_node_ip_address*) echo 10.0.0.9 ;;
     "- "*)
         cat >/dev/null
-        until (($(grep -c '^ray start' "$CALLS") >= ($3 > 1 ? 2 : 1))); do sleep 0.02; done
+        until [[ ! -e $CALLS ]] || (($(grep -c '^ray start' "$CALLS") >= ($3 > 1 ? 2 : 1))); do sleep 0.02; done
         echo "wait $2 $3" >>"$CALLS"
         ;;
 esac

@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from ports import free_port
 
 from mobilerl import tiny
 from mobilerl.config import ConfigError, Recipe, SftSection, read_saved
@@ -150,7 +151,7 @@ def test_another_node_follows_and_leaves_the_run_directory_alone(model, begun, m
 
 
 @pytest.mark.slow
-def test_two_nodes_train_stage_1(model, tmp_path, monkeypatch, unused_tcp_port):
+def test_two_nodes_train_stage_1(model, tmp_path, monkeypatch):
     """Node 1 is another process of this machine."""
     monkeypatch.setattr("sft.pages.stages.flow_samples", lambda *args: SAMPLES)
     monkeypatch.setattr(PagesRun, "tasks", TaskSet([], [], Counter()))
@@ -158,9 +159,10 @@ def test_two_nodes_train_stage_1(model, tmp_path, monkeypatch, unused_tcp_port):
     monkeypatch.setattr(PagesRun, "measure", lambda *args: {})
     monkeypatch.setattr("sft.pages.run.table", lambda entries: "")
     ended: list[Path] = []
-    other = Thread(target=lambda: ended.append(run(nodes(model, 1, unused_tcp_port), tmp_path)), daemon=True)
+    port = free_port(2)
+    other = Thread(target=lambda: ended.append(run(nodes(model, 1, port), tmp_path)), daemon=True)
     other.start()
-    first = run(nodes(model, 0, unused_tcp_port), tmp_path)
+    first = run(nodes(model, 0, port), tmp_path)
     other.join(60)
     assert ended == [first] == [tmp_path / "final"]
     assert (first / "model.safetensors").is_file()

@@ -117,8 +117,9 @@ async def test_what_was_played_ahead_and_never_used_is_counted_at_the_end(monkey
         assert (workers.busy_s, workers.judged()) == (2.0, {"requests": 3})
         with pytest.raises(module.WorkerError):
             await workers.play([make_task("c"), make_task("d")], "2")
-        while not workers._untaken:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(60):
+            while not workers._untaken:
+                await asyncio.sleep(0.01)
         assert workers.busy_s == 2.0, "it belongs to an iteration that is to come"
     assert (workers.busy_s, workers.judged()) == (4.0, {"requests": 6})
 

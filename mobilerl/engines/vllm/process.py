@@ -77,8 +77,8 @@ class VllmProcess:
         try:
             self._await_start(message)
         except BaseException:
+            self._kill()  # before the channel ends, upon which the process would remove its log
             self._channel.close()
-            self._kill()
             raise
 
     def _await_start(self, message: dict[str, Any]) -> None:

@@ -19,5 +19,5 @@ VERL_SETTINGS = tuple(
 ENGINE_FLAGS = (
     "--engine.type", "verl", "--engine.micro_tokens", "1024", "--cluster.dtype", "float32",
     "--cluster.checkpointing", "false", "--vllm.eager", "true", "--vllm.max_prompt", "1024",
-    "--vllm.max_sequences", "8", "--cluster.overrides", json.dumps(VERL_SETTINGS),
+    "--vllm.max_sequences", "8", "--vllm.timeout_s", "1800", "--cluster.overrides", json.dumps(VERL_SETTINGS),
 )  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import random
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -93,15 +94,44 @@ def _plain_linears(module: ModuleType) -> None:
     module._supports_onednn = False
 
 
+PORTS = (20_000, 32_000)
+"""Ports are chosen minutes before they are taken, since imports are slow; nobody is given one of these meanwhile."""
+
+
+def _port() -> int:
+    return random.SystemRandom().randrange(*PORTS)
+
+
+def _ports_of_workers(module: ModuleType) -> None:
+    original = module.RayWorkerGroup.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **{"master_port_range": [_port(), PORTS[1] + 1000], **kwargs})
+
+    module.RayWorkerGroup.__init__ = init
+
+
+def _ports_of_servers(module: ModuleType) -> None:
+    original = module._get_open_port
+
+    def get(start_port: int | None = None, max_attempts: int | None = None) -> int:
+        return original(_port() if start_port is None else start_port, max_attempts)
+
+    module._get_open_port = get
+
+
 REPAIR = {"torchvision._meta_registrations": _declare_operators}
 """Made before the module runs, and always: transformers cannot be imported beside a broken torchvision."""
 CHANGES = {
     "verl.plugin.platform.platform_manager": _set_platform,
+    "verl.single_controller.ray.base": _ports_of_workers,
     "verl.utils.distributed": _one_backend,
     "verl.utils.fsdp_utils": _unpinned_offload,
     "verl.utils.import_utils": _without_trl,
     "verl.workers.rollout.vllm_rollout.bucketed_weight_transfer": _own_weights,
     "vllm._custom_ops": _plain_linears,
+    "vllm.utils.network_utils": _ports_of_servers,
 }
 
 

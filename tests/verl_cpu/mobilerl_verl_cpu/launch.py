@@ -20,6 +20,7 @@ def environment(temp: Path) -> dict[str, str]:
         "TMPDIR": str(temp),
         "RAY_TMPDIR": str(temp),
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",  # Ray's own 15 starves the workers beside other tests
         "RAY_ADDRESS": "",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # without "clusters", a node's address is 127.0.0.1
         "VLLM_CPU_KVCACHE_SPACE": "1",

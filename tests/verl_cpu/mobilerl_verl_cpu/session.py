@@ -64,7 +64,7 @@ async def played(verl: VerlEngine, recipe: Recipe) -> dict[str, Any]:
     async with collector:
         groups = await collector.collect([task], "whole", 3)
         await collector.dispatch(task, "given-up", 3)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(600):
             while not verl.servers.running:
                 await asyncio.sleep(0.001)
     rows = [row for group in groups for t in group.trajectories for row in t.rows()]
@@ -102,7 +102,7 @@ def iteration(verl: VerlEngine, local: LocalEngine, requests: Sequence[Request],
     }
     verl.publish()
     local.publish()
-    return {**measured, "answered_later": [f.result(60).version for f in early]}
+    return {**measured, "answered_later": [f.result(600).version for f in early]}
 
 
 def resumed(verl: VerlEngine, local: LocalEngine, model: Path, folder: Path, requests: Sequence[Request],
