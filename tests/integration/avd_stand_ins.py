@@ -182,9 +182,9 @@ class Container:
         return self.process.wait(seconds)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """The exit code."""
+        """The exit code. It has the 5 s that are promised, and as long again for a machine that is busy."""
         self.process.send_signal(number)
-        return self.ended()
+        return self.ended(10.0)
 
     def kill(self) -> None:
         """As a container is killed: what it ran dies with its first process."""
