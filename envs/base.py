@@ -7,7 +7,7 @@ Coordinates in an action are integers 0-999 relative to the screen; only `envs.d
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 COORD_MAX = 999
@@ -170,7 +170,11 @@ class NoScore(InfraError):
 
 @runtime_checkable
 class MobileEnv(Protocol):
-    """One device that can play one task at a time. Every method may raise `InfraError`."""
+    """One device that can play one task at a time. Every method may raise `InfraError`.
+
+    An environment that words the instruction while it sets a task up also has `instruction: str`, the text of the
+    episode being played; `as_worded` reads it.
+    """
 
     device_id: str
 
@@ -179,6 +183,12 @@ class MobileEnv(Protocol):
     async def score(self) -> float: ...
     async def close(self) -> None: ...
     async def health(self) -> Health: ...
+
+
+def as_worded(env: MobileEnv, task: Task) -> Task:
+    """`task` with the instruction that `env` gave it in `reset`, when it gave another."""
+    instruction = getattr(env, "instruction", "") or task.instruction
+    return task if instruction == task.instruction else replace(task, instruction=instruction)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.util
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,12 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 """How long an example takes says something of the machine, which may be busy, and nothing of what is tested."""
+
+if adbutils := importlib.util.find_spec("adbutils"):
+    # The adb that adbutils brings, whatever is on the PATH: Debian's 29.0.6 lacks `--one-device`.
+    bundled = Path(adbutils.origin or "").parent / "binaries/adb"
+    if bundled.is_file():
+        os.environ.setdefault("ADBUTILS_ADB_PATH", str(bundled))
 
 LONGEST = (
     "test_verl_engine.py", "test_recipes.py", "test_resume.py", "test_interrupt.py", "test_learning.py",

@@ -36,26 +36,40 @@ class Episode:
 
 
 class AndroidWorldEnv:
-    """The order is AndroidWorld's: tear down, initialise, probe the score, home screen, play, score, tear down.
+    """The order is AndroidWorld's: a new suite, initialise, probe the score, home screen, play, score, tear down.
+
+    The suite is made anew for every episode, as AndroidWorld's own runner has one in which no task was played before:
+    `initialize` changes a task's parameters (dates are reworded), so a second play of the same object is another test.
+    The goal is read after `initialize`, as that runner reads it, and is the episode's `instruction`.
 
     The score counts only if the agent said that it was done. `answers` are the tasks whose last message is the answer
-    that is scored. A server that was restarted, or that somebody gave another suite, is given its suite again.
+    that is scored.
     """
 
-    def __init__(self, device_id: str, client: AndroidWorldClient, access: Access,
-                 answers: Collection[str] = ANSWER_TASKS, boot_wait_s: float = BOOT_WAIT_S) -> None:  # fmt: skip
+    def __init__(
+        self,
+        device_id: str,
+        client: AndroidWorldClient,
+        access: Access,
+        answers: Collection[str] = ANSWER_TASKS,
+        boot_wait_s: float = BOOT_WAIT_S,
+    ) -> None:
         self.device_id = device_id
         self.client, self.access = client, access
         self.episode: Episode | None = None
         self._answers, self._boot_wait_s = answers, boot_wait_s
         self._given_up = False
-        self._suite: tuple[int, int] | None = None
-        self._marks: tuple[str, ...] = ()
+        self._fingerprint: tuple[str, ...] = ()
         self._up: tuple[str, int] | None = None
         self._task: Task | None = None
         self._seen: Observation | None = None
         self._steps = 0
         self._done = False
+
+    @property
+    def instruction(self) -> str:
+        """The goal as AndroidWorld words it for the episode that is being played, or was played last."""
+        return self.episode.goal if self.episode else ""
 
     # --- MobileEnv -------------------------------------------------------------------------------------------
 
@@ -63,15 +77,13 @@ class AndroidWorldEnv:
         """Sets the task up, from whatever state the server is in. Waits while the server is starting."""
         self._task = self.episode = None
         await self._wait_until_up()
-        await self._give_suite(task.seed, task.params["combinations"])
+        await self._tear_down()
+        await self._make_suite(task)
         name, index = task.template, task.params["index"]
-        goal = await self.client.goal(name, index)
-        if goal != task.instruction and name not in WALL_CLOCK_GOALS:
-            raise WrongServer(f"{self.device_id}: the goal of {task.id} is here {goal!r}, not {task.instruction!r}")
-        await self.client.tear_down(name, index)
         self._up = (name, index)
         await self.client.initialize(name, index)
         probe = await self._probe(name, index)
+        goal = await self.client.goal(name, index)
         await self.client.reset(go_home=True)
         await self.access.prepare()
         self._seen = await self.access.observe(0)
@@ -103,7 +115,7 @@ class AndroidWorldEnv:
         if task is None or episode is None:
             raise RuntimeError(f"{self.device_id}: no episode to score; call reset(task)")
         await self.access.check()
-        if not await self._has_marks():
+        if await self._read_fingerprint() != self._fingerprint:
             raise ServerFault(f"{self.device_id}: the server was restarted, or given another suite, in mid-episode")
         raw = await self.client.score(task.template, task.params["index"])
         self._task = None
@@ -153,26 +165,22 @@ class AndroidWorldEnv:
                 self._given_up = False
                 return
 
-    async def _give_suite(self, seed: int, combinations: int) -> None:
-        """Leaves nothing set up, and the suite of `seed` with `combinations` instances of each task in place."""
-        kept = self._suite is not None and await self._has_marks()
-        if kept:
-            kept = await self._tear_down()
-        self._up = None
-        if not kept or self._suite != (seed, combinations):
-            self._suite = None
-            await self.client.reinitialize(combinations, seed)
-            self._marks = await self._goals()
-            self._suite = (seed, combinations)
+    async def _make_suite(self, task: Task) -> None:
+        """Gives the server the task's suite and checks that the task is in it.
 
-    async def _has_marks(self) -> bool:
-        """Whether the server still has the suite it was given: none of its routes tells the seed."""
-        try:
-            return await self._goals() == self._marks
-        except ServerFault:  # of a suite without these tasks, say; a new one is tried, and fails if there is more to it
-            return False
+        No route tells an instance's parameters. A goal that was not reworded yet is the template with the parameters
+        filled in, so in a new suite equal goals mean equal parameters.
+        """
+        await self.client.reinitialize(task.params["combinations"], task.seed)
+        self._fingerprint = await self._read_fingerprint()
+        goal = await self.client.goal(task.template, task.params["index"])
+        if goal != task.instruction and task.template not in WALL_CLOCK_GOALS:
+            raise WrongServer(
+                f"{self.device_id}: {task.id} is another instance here: its goal is {goal!r}, not {task.instruction!r}"
+            )
 
-    async def _goals(self) -> tuple[str, ...]:
+    async def _read_fingerprint(self) -> tuple[str, ...]:
+        """Tells suites of different seeds apart, since no route tells the seed."""
         return tuple([await self.client.goal(name, 0) for name in SENTINELS])
 
     async def _probe(self, name: str, index: int) -> float | None:
@@ -182,11 +190,9 @@ class AndroidWorldEnv:
         except (EnvironmentFault, NanScore):
             return None
 
-    async def _tear_down(self) -> bool:
-        """Tears down what is set up. False when that failed: then only a new suite helps."""
-        if self._up is None:
-            return True
-        with contextlib.suppress(ServerFault):
-            await self.client.tear_down(*self._up)
-            self._up = None
-        return self._up is None
+    async def _tear_down(self) -> None:
+        """Tears down what is set up. A fault is not the next episode's: that has a suite of its own."""
+        up, self._up = self._up, None
+        if up is not None:
+            with contextlib.suppress(ServerFault):
+                await self.client.tear_down(*up)

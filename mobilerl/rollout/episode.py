@@ -6,7 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from envs.base import Finish, InfraError, Invalid, MobileEnv, NoScore, Observation, Task
+from envs.base import Finish, InfraError, Invalid, MobileEnv, NoScore, Observation, Task, as_worded
 from mobilerl.agent.actor import Actor
 from mobilerl.agent.context import Turn
 from mobilerl.agent.screen import parse_screen
@@ -41,15 +41,16 @@ async def play_episode(
 ) -> Played:
     """Plays `task` to its end. A device's failure or a missed deadline gives status INFRA_ERROR, never an exception.
 
-    Not `scored`, the reward is 0: somebody else gives it.
+    Not `scored`, the reward is 0: somebody else gives it. The trajectory's task has the instruction that was played,
+    which an environment may word only while it sets the task up.
     """
     start = time.monotonic()
     steps: list[Step] = []
-    progress = _Progress(steps)
+    progress = _Progress(task, steps)
     final: Observation | None = None
     try:
         async with asyncio.timeout(settings.deadline_s) as deadline:
-            status, final = await _play(env, actor, task, episode_id, settings, progress)
+            status, final = await _play(env, actor, episode_id, settings, progress)
             reward = await _score(env, scored)
         error = ""
     except InfraError as fault:
@@ -62,7 +63,7 @@ async def play_episode(
         error = f"{env.device_id}: the episode missed its deadline of {settings.deadline_s:g} s{where}"
     trajectory = Trajectory(
         id=episode_id,
-        task=task,
+        task=progress.task,
         steps=tuple(steps),
         reward=reward,
         status=status,
@@ -90,17 +91,19 @@ async def _score(env: MobileEnv, scored: bool) -> float:
 class _Progress:
     """How far an episode is: what was played before a fault is not lost."""
 
+    task: Task
     steps: list[Step]
     deciding: bool = False
 
 
 async def _play(
-    env: MobileEnv, actor: Actor, task: Task, episode_id: str, settings: EpisodeSettings, progress: _Progress
+    env: MobileEnv, actor: Actor, episode_id: str, settings: EpisodeSettings, progress: _Progress
 ) -> tuple[Status, Observation]:
     """(how it ended, what was seen after the last step). Keeps `progress` up to date as it goes."""
     turns: list[Turn] = []
     invalid = 0
-    observation = await env.reset(task)
+    observation = await env.reset(progress.task)
+    task = progress.task = as_worded(env, progress.task)
     while True:
         screen = parse_screen(observation.xml, observation.width, observation.height)
         asked = time.monotonic()

@@ -39,6 +39,7 @@ def same_suite(combinations: int, seed: int) -> StandIn:
     """The instances of a stand-in that runs elsewhere: equal seeds give equal ones. It serves nothing."""
     shadow = StandIn(in_process())
     shadow.make_suite("android_world", combinations, seed)
-    for instance in (i for instances in shadow.suite.values() for i in instances):
-        instance.initialized = True
+    for name, instances in shadow.suite.items():
+        for instance in instances:
+            instance.initialize(name)
     return shadow

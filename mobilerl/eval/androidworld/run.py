@@ -17,7 +17,7 @@ from mobilerl.config import ConfigError
 from mobilerl.eval.androidworld.journal import FILE, Journal, Key, Past, read_journal
 from mobilerl.eval.androidworld.places import Places
 from mobilerl.eval.androidworld.results import androidworld_results, record_of
-from mobilerl.eval.androidworld.watch import GoalActor, Ledger, WatchedEnv, key_of
+from mobilerl.eval.androidworld.watch import Ledger, WatchedEnv, key_of
 from mobilerl.eval.policies import Player
 from mobilerl.eval.report import write_results
 from mobilerl.eval.run import RESULTS
@@ -167,7 +167,7 @@ async def _play(places: Places, plan: Plan, player: Player, todo: list[Task], jo
     devices = places.devices(lambda env: WatchedEnv(env, ledger, started))
     episode = EpisodeSettings(plan.max_invalid, plan.deadline_s)
     settings = CollectorSettings(group_size=1, max_retries=plan.max_retries, min_group=0.0, episode=episode)
-    async with Collector(devices, GoalActor(player.actor, ledger), settings, player.poke) as collector:
+    async with Collector(devices, player.actor, settings, player.poke) as collector:
         player.connect(collector)
         for number, task in enumerate(todo):
             await collector.dispatch(task, f"{SUITE}-{number:05d}", 1)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from envs.androidworld.env import AndroidWorldEnv, Episode
 from envs.androidworld.faults import ServerFault
 from envs.base import Action, Health, InfraError, Observation, StepResult, Task
-from mobilerl.agent.actor import Actor, Decision
-from mobilerl.agent.context import Turn
-from mobilerl.agent.screen import Screen
 from mobilerl.eval.androidworld.journal import Key
 
 T = TypeVar("T")
@@ -42,6 +39,10 @@ class WatchedEnv:
         self._env, self._ledger, self._started = env, ledger, started
         self._key: Key = ("", 0)
 
+    @property
+    def instruction(self) -> str:
+        return self._env.instruction
+
     async def reset(self, task: Task) -> Observation:
         self._key = key_of(task)
         self._started(self.device_id, task)
@@ -69,16 +70,3 @@ class WatchedEnv:
         if self._env.episode is not None:
             self._ledger.episodes[self._key] = self._env.episode
         return result
-
-
-class GoalActor:
-    """Tells an actor the goal of the instance that is played: a few goals name the moment the suite was made."""
-
-    def __init__(self, actor: Actor, ledger: Ledger) -> None:
-        self._actor, self._ledger = actor, ledger
-
-    async def decide(
-        self, task: Task, turns: Sequence[Turn], observation: Observation, screen: Screen, key: str
-    ) -> Decision:
-        goal = self._ledger.episodes[key_of(task)].goal
-        return await self._actor.decide(replace(task, instruction=goal), turns, observation, screen, key)
