@@ -1,41 +1,82 @@
-"""Starts AndroidWorld's own server on an embedded phone. Runs in AndroidWorld's environment, not in mobilerl's.
+"""AndroidWorld's own server, or its own runner, on an embedded phone. Runs in AndroidWorld's environment.
 
-    python androidworld_launch.py CHECKOUT --port 5000 --console-port 5554 --adb PATH --adb-server-port 5038
+    python androidworld_launch.py CHECKOUT serve --port 5000  --console-port 5554 --adb PATH --adb-server-port 5038
+    python androidworld_launch.py CHECKOUT run --out FILE --seed 30  --console-port 5554 ...
 
-Everything that answers is AndroidWorld's and AndroidEnv's own code but two things that only an emulator has: its gRPC
-service, which `Emulator` gives on top of adb, and the accessibility forwarder (an app), in whose place AndroidWorld's
-own `A11yMethod.UIAUTOMATOR` is chosen. Apps are not installed (`emulator_setup=False`).
+`run` plays one suite with an agent that says it is done at once, and writes what that agent was told, task by task.
+
+Everything that answers is AndroidWorld's and AndroidEnv's own code, except what only an emulator has: its gRPC service
+is answered over adb (`serve_emulator`), the accessibility forwarder app is replaced by AndroidWorld's own choice
+`A11yMethod.UIAUTOMATOR`, and the apps are not installed (`emulator_setup=False`): their data is (androidworld_apps.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from concurrent import futures
+from pathlib import Path
 from typing import Any
+
+import androidworld_apps
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("checkout")
-    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("what", choices=("serve", "run"))
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--seed", type=int, default=30)
     parser.add_argument("--console-port", type=int, required=True)
     parser.add_argument("--adb", required=True)
     parser.add_argument("--adb-server-port", type=int, required=True)
     args = parser.parse_args()
+    adb = [args.adb, "-P", str(args.adb_server_port), "-s", f"emulator-{args.console_port}"]
+    args.grpc_port = serve_emulator(adb)
+    if args.what == "serve":
+        serve(args, adb)
+    else:
+        args.out.write_text(json.dumps(run(args, adb), indent=1))
+
+
+def serve(args: argparse.Namespace, adb: list[str]) -> None:
     sys.path.insert(0, f"{args.checkout}/server")
     import android_server
     import uvicorn
 
-    adb = [args.adb, "-P", str(args.adb_server_port), "-s", f"emulator-{args.console_port}"]
-    grpc_port = serve_emulator(adb)
-    android_server.env_launcher.load_and_setup_env = lambda **_: load_env(args, grpc_port)
+    android_server.env_launcher.load_and_setup_env = lambda **_: load_env(args, adb)
     uvicorn.run(android_server.app, host="127.0.0.1", port=args.port, log_level="warning")
 
 
-def load_env(args: argparse.Namespace, grpc_port: int) -> Any:
-    """What AndroidWorld's `load_and_setup_env` does, with this adb server and without the forwarder app."""
+def run(args: argparse.Namespace, adb: list[str]) -> list[dict[str, Any]]:
+    from android_world import registry, suite_utils
+    from android_world.agents import base_agent
+
+    class Finisher(base_agent.EnvironmentInteractingAgent):
+        def step(self, goal: str) -> base_agent.AgentInteractionResult:
+            return base_agent.AgentInteractionResult(True, {"goal": goal})
+
+    env = load_env(args, adb)
+    tasks = registry.TaskRegistry().get_registry("android_world")
+    suite = suite_utils.create_suite(tasks, n_task_combinations=1, seed=args.seed)
+    suite.suite_family = "android_world"
+    episodes = suite_utils.run(suite, Finisher(env, "finisher", transition_pause=0.0))
+    return [
+        {
+            "task": episode["task_template"],
+            "told": episode["episode_data"]["goal"][0] if episode["exception_info"] is None else None,
+            "score": episode["is_successful"] if episode["exception_info"] is None else None,
+            "error": episode["exception_info"],
+        }
+        for episode in episodes
+    ]
+
+
+def load_env(args: argparse.Namespace, adb: list[str]) -> Any:
+    """Does what AndroidWorld's `load_and_setup_env` does, with this adb server and without the forwarder app."""
     from android_env import loader
     from android_env.components import config_classes
     from android_world.env import android_world_controller, env_launcher, interface
@@ -44,11 +85,9 @@ def load_env(args: argparse.Namespace, grpc_port: int) -> Any:
         task=config_classes.FilesystemTaskConfig(path=android_world_controller._write_default_task_proto()),
         simulator=config_classes.EmulatorConfig(
             emulator_launcher=config_classes.EmulatorLauncherConfig(
-                emulator_console_port=args.console_port, adb_port=args.console_port + 1, grpc_port=grpc_port
+                emulator_console_port=args.console_port, adb_port=args.console_port + 1, grpc_port=args.grpc_port
             ),
-            adb_controller=config_classes.AdbControllerConfig(
-                adb_path=args.adb, adb_server_port=args.adb_server_port
-            ),
+            adb_controller=config_classes.AdbControllerConfig(adb_path=args.adb, adb_server_port=args.adb_server_port),
         ),
     )
     controller = android_world_controller.AndroidWorldController(
@@ -56,11 +95,12 @@ def load_env(args: argparse.Namespace, grpc_port: int) -> Any:
     )
     env = interface.AsyncAndroidEnv(controller)
     env_launcher.setup_env(env, emulator_setup=False, freeze_datetime=True)
+    androidworld_apps.push(adb)
     return env
 
 
 def serve_emulator(adb: list[str]) -> int:
-    """The part of an emulator's gRPC service that AndroidEnv calls, answered over adb. Returns its port."""
+    """Answers the calls of an emulator's gRPC service that AndroidEnv makes. Returns the port."""
     import grpc
     from android_env.proto import emulator_controller_pb2 as messages
     from android_env.proto import emulator_controller_pb2_grpc as service
@@ -86,7 +126,7 @@ def serve_emulator(adb: list[str]) -> int:
     service.add_EmulatorControllerServicer_to_server(Emulator(), server)
     port = server.add_secure_port("localhost:0", grpc.local_server_credentials())
     server.start()
-    serve_emulator.running = server  # type: ignore[attr-defined]  # it stops when nothing refers to it
+    serve_emulator.running = server  # it stops when nothing refers to it any more
     return port
 
 
