@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from envs.base import DeviceReport, Task
 from mobilerl.config import Recipe
 from mobilerl.fleet import Part, remove_orphans, spare_devices
-from mobilerl.records import Group
+from mobilerl.records import Group, LostGroup
 from mobilerl.rollout import worker_process
 from mobilerl.rollout.worker_process import Answer, Order
 
@@ -63,6 +63,8 @@ class RolloutWorkers:
         self.counts: Counter[str] = Counter()
         self.busy_s = 0.0
         self.last_fault = ""
+        self.lost: list[LostGroup] = []
+        """As a `Collector`'s: of the answers that were taken."""
         self._recipe, self._engine, self._seed = recipe, engine, recipe.train.seed
         self._status: Counter[str] = Counter()
         self._judged: Counter[str] = Counter()
@@ -125,6 +127,7 @@ class RolloutWorkers:
             self.busy_s += answer.busy_s
             self._judged.update(answer.judged)
             self.last_fault = answer.last_fault or self.last_fault
+            self.lost += answer.lost
             self._status.update(answer.status)
             self._devices |= {d.place: d for d in answer.devices}
         return sorted((g for a in answers for g in a.groups), key=_place)
