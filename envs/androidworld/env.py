@@ -12,7 +12,7 @@ from envs.androidworld.access import Access
 from envs.androidworld.client import AndroidWorldClient
 from envs.androidworld.faults import EnvironmentFault, NanScore, ServerFault, WrongServer
 from envs.androidworld.tasks import ANSWER_TASKS, SENTINELS, WALL_CLOCK_GOALS
-from envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task
+from envs.base import Action, Finish, FreeReward, Health, InfraError, Invalid, Observation, StepResult, Task
 
 BOOT_WAIT_S = 900.0
 """A starting server downloads and installs some twenty apps before it opens its port: 5 to 10 minutes."""
@@ -39,16 +39,19 @@ class AndroidWorldEnv:
     """The order is AndroidWorld's: tear down, initialise, probe the score, home screen, play, score, tear down.
 
     The score counts only if the agent said that it was done. `answers` are the tasks whose last message is the answer
-    that is scored. A server that was restarted, or that somebody gave another suite, is given its suite again.
+    that is scored. A server that was restarted, or that somebody gave another suite, is given its suite again. Without
+    `free_reward`, as in training, an instance that gives its reward for nothing is refused by `reset` (FreeReward).
     """
 
     def __init__(self, device_id: str, client: AndroidWorldClient, access: Access,
-                 answers: Collection[str] = ANSWER_TASKS, boot_wait_s: float = BOOT_WAIT_S) -> None:  # fmt: skip
+                 answers: Collection[str] = ANSWER_TASKS, boot_wait_s: float = BOOT_WAIT_S,
+                 free_reward: bool = True) -> None:  # fmt: skip
         self.device_id = device_id
         self.client, self.access = client, access
         self.episode: Episode | None = None
-        self._answers, self._boot_wait_s = answers, boot_wait_s
-        self._given_up = False
+        self._answers, self._boot_wait_s, self._free_reward = answers, boot_wait_s, free_reward
+        self.given_up = False
+        """Whether the server has not answered for `boot_wait_s`. It is asked again for every episode, but not waited for."""
         self._suite: tuple[int, int] | None = None
         self._marks: tuple[str, ...] = ()
         self._up: tuple[str, int] | None = None
@@ -139,18 +142,18 @@ class AndroidWorldEnv:
 
     async def _wait_until_up(self) -> None:
         """A server that has used up this time once is only knocked at afterwards, until it answers again."""
-        until = time.monotonic() + (0 if self._given_up else self._boot_wait_s)
+        until = time.monotonic() + (0 if self.given_up else self._boot_wait_s)
         while True:
             try:
                 await self.client.health()
                 await self.access.connect()
             except InfraError as fault:
                 if isinstance(fault, WrongServer) or time.monotonic() >= until:
-                    self._given_up = True
+                    self.given_up = True
                     raise
                 await asyncio.sleep(POLL_S)
             else:
-                self._given_up = False
+                self.given_up = False
                 return
 
     async def _give_suite(self, seed: int, combinations: int) -> None:
@@ -178,9 +181,12 @@ class AndroidWorldEnv:
     async def _probe(self, name: str, index: int) -> float | None:
         """Some checks raise until the agent has done something; that early it is no fault."""
         try:
-            return await self.client.score(name, index)
+            score = await self.client.score(name, index)
         except (EnvironmentFault, NanScore):
             return None
+        if score > 0 and not self._free_reward:
+            raise FreeReward(f"its reward is free: the score is {score:g} before the agent has done anything")
+        return score
 
     async def _tear_down(self) -> bool:
         """Tears down what is set up. False when that failed: then only a new suite helps."""

@@ -27,12 +27,17 @@ def open_suite(recipe: Recipe, run_dir: Path | None = None) -> tuple[list[Task],
     """
     if recipe.phone.suite == "sim":
         return training_tasks(recipe.tasks), None
-    if recipe.fleet.type == "docker":
-        return _open_containers(recipe, run_dir)
+    from envs.androidworld.tasks import FREE_BY_DESIGN
     from envs.androidworld.training import open_training
 
-    world, tasks = recipe.androidworld, recipe.tasks
-    envs, found = open_training(world.servers, tasks.per_template, tasks.templates, world.seed, world.step_cap)
+    world, tasks, free = recipe.androidworld, recipe.tasks, recipe.plays_free_rewards
+    if not free and (left_out := FREE_BY_DESIGN & (set(tasks.templates) or FREE_BY_DESIGN)):
+        print(f"left out, since their reward is free by design: {', '.join(sorted(left_out))}")
+    if recipe.fleet.type == "docker":
+        return _open_containers(recipe, run_dir)
+    envs, found = open_training(
+        world.servers, tasks.per_template, tasks.templates, world.seed, world.step_cap, free_reward=free
+    )
     return found, envs
 
 
@@ -42,7 +47,7 @@ def _open_containers(recipe: Recipe, run_dir: Path | None) -> tuple[list[Task], 
     from mobilerl.fleet import androidworld_pool
 
     world, tasks = recipe.androidworld, recipe.tasks
-    suite = training_suite(tasks.per_template, tasks.templates, world.seed)
+    suite = training_suite(tasks.per_template, tasks.templates, world.seed, recipe.plays_free_rewards)
     pool, containers = androidworld_pool(recipe, suite, run_dir)
     server = asyncio.run(containers.start_first())
     return androidworld.training_tasks(server.goals, suite.seed, suite.combinations, world.step_cap), pool
