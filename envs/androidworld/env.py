@@ -51,7 +51,7 @@ class AndroidWorldEnv:
         self.episode: Episode | None = None
         self._answers, self._boot_wait_s, self._free_reward = answers, boot_wait_s, free_reward
         self.given_up = False
-        """Whether the server has not answered for `boot_wait_s`. It is asked again for every episode, but not waited for."""
+        """Whether the server has not answered for `boot_wait_s`. Each episode asks it again without waiting."""
         self._suite: tuple[int, int] | None = None
         self._marks: tuple[str, ...] = ()
         self._up: tuple[str, int] | None = None

@@ -108,8 +108,10 @@ def trainable(names: Iterable[str] = (), free_reward: bool = False) -> list[str]
     check_names(chosen)
     left = chosen - WALL_CLOCK_GOALS - (frozenset() if free_reward else FREE_BY_DESIGN)
     if not left:
-        raise ValueError("tasks.templates: none of these can be trained on: their goals hold the server's clock, or "
-                         "their reward is free (androidworld.free_reward = true trains on these)")  # fmt: skip
+        raise ValueError(
+            "tasks.templates: none of these can be trained on: their goals hold the server's clock, or their reward is "
+            "free (androidworld.free_reward = true trains on these)"
+        )
     return sorted(left)
 
 

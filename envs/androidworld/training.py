@@ -20,7 +20,8 @@ def open_training(servers: Sequence[str], per_template: int, templates: Sequence
     """One device per server (`http://HOST:PORT[,ADB_SERIAL]`), and `per_template` instances of every task.
 
     All instances are of one suite seed, so that servers are given their suite once. `free_reward`: instances that give
-    their reward for nothing are played as well. Not to be called from a running event loop. Raises ValueError, in one line, for servers that cannot be used and for a seed that is kept for tests.
+    their reward for nothing are played as well. Not to be called from a running event loop. Raises ValueError, in one
+    line, for servers that cannot be used, and for what `training_suite` refuses.
     """
     suite = training_suite(per_template, templates, seed, free_reward)
     opened = asyncio.run(open_servers(parse_addresses(servers), suite, boot_wait_s, say))
@@ -28,8 +29,9 @@ def open_training(servers: Sequence[str], per_template: int, templates: Sequence
     return [server.env(boot_wait_s, free_reward) for server in opened], tasks
 
 
-def training_suite(per_template: int, templates: Sequence[str] = (), seed: int = TRAIN_SEED,
-                   free_reward: bool = False) -> Suite:  # fmt: skip
+def training_suite(
+    per_template: int, templates: Sequence[str] = (), seed: int = TRAIN_SEED, free_reward: bool = False
+) -> Suite:
     """`per_template` instances of those of `templates` (by default of all) that can be trained on.
 
     ValueError for a seed that is kept for tests, and for templates of which none can be trained on.

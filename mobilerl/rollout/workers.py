@@ -51,7 +51,8 @@ class WorkerError(RuntimeError):
 class RolloutWorkers:
     """`recipe.collect.workers` processes that collect for one learner. Use as an async context manager.
 
-    Offers what `train.source.InTurns` and the loop need of a `Collector`: `collect`, `counts`, `busy_s`, `devices`.
+    Offers what `train.source.InTurns` and the loop need of a `Collector`: `collect`, `counts`, `lost`, `busy_s`,
+    `devices`.
     What a worker counted of an order that it did not finish is lost with it.
     """
 

@@ -160,10 +160,8 @@ class TaskSampler:
         return values
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "curriculum": self.curriculum.state_dict(), "seen": self._seen, "rewards": dict(self._rewards),
-            "losses": self.losses.state_dict(),
-        }  # fmt: skip
+        state = {"curriculum": self.curriculum.state_dict(), "losses": self.losses.state_dict()}
+        return state | {"seen": self._seen, "rewards": dict(self._rewards)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._arrange()

@@ -89,9 +89,14 @@ def test_when_no_server_is_left_the_rest_counts_as_errors_and_is_played_later(lo
 
 def test_the_command_fails_when_no_server_is_left_and_goes_on_later(stand_ins, tmp_path, capsys):
     server, journal = stand_ins(init_s=0.2), tmp_path / "episodes.jsonl"
-    words = ("--server", server.url, "--agent", "finish", "--out", str(tmp_path), *templates(*FEW), "--boot-wait", "0.5")
-    threading.Thread(target=lambda: (_until(lambda: journal.is_file() and b'"end"' in journal.read_bytes()),
-                                     server.stop()), daemon=True).start()  # fmt: skip
+    words = ("--server", server.url, "--agent", "finish", "--boot-wait", "0.5", "--out", str(tmp_path))
+    words += (*templates(*FEW),)
+
+    def stop_after_an_episode():
+        _until(lambda: journal.is_file() and b'"end"' in journal.read_bytes())
+        server.stop()
+
+    threading.Thread(target=stop_after_an_episode, daemon=True).start()
     assert command(*words) == 1
     results = results_in(tmp_path)
     assert results["trials"] >= 1 and len(results["dead_servers"]) == 1

@@ -26,10 +26,13 @@ UNEXPECTED = "RecipeDeleteMultipleRecipesWithConstraint"
 
 def recipe_for(*servers, **settings: object) -> Recipe:
     flags = {
-        "phone.suite": "androidworld", "agent.deadline_s": 3600, "tasks.per_template": 1,
+        "phone.suite": "androidworld",
+        "agent.deadline_s": 3600,
+        "tasks.per_template": 1,
         "androidworld.servers": json.dumps([f"{s.url},any-{s.port}" for s in servers]),
-        "tasks.templates": json.dumps([DOING, FREELY, UNEXPECTED]), **settings,
-    }  # fmt: skip
+        "tasks.templates": json.dumps([DOING, FREELY, UNEXPECTED]),
+        **settings,
+    }
     return load_recipe(None, [word for name, value in flags.items() for word in (f"--{name}", str(value))])
 
 

@@ -67,9 +67,8 @@ def test_a_task_that_raises_on_a_device_that_is_not_well_is_not_to_blame():
     envs = choosy(1, b="task")
     envs[0].ok = False
     _, collector = collect(envs, TASKS[:3], max_retries=0)
-    assert [(g.cause, g.reason) for g in collector.lost] == [
-        (Cause.DEVICE, "d0: offline (after: s/b: reset raised)")
-    ]  # fmt: skip
+    [gone] = collector.lost
+    assert (gone.cause, gone.reason) == (Cause.DEVICE, "d0: offline (after: s/b: reset raised)")
 
 
 def test_a_group_with_a_free_reward_is_given_up_at_once():

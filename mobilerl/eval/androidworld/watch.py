@@ -38,8 +38,13 @@ class WatchedEnv:
     """An `AndroidWorldEnv` that writes into a ledger. `started(device_id, task)` is called before a task is set up, and
     `given_up(device_id, fault)` once the server is, until it answers again."""
 
-    def __init__(self, env: AndroidWorldEnv, ledger: Ledger, started: Callable[[str, Task], None],
-                 given_up: Callable[[str, str], None]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        env: AndroidWorldEnv,
+        ledger: Ledger,
+        started: Callable[[str, Task], None],
+        given_up: Callable[[str, str], None],
+    ) -> None:
         self.device_id = env.device_id
         self._env, self._ledger, self._started, self._given_up = env, ledger, started, given_up
         self._told = False
