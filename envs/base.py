@@ -163,9 +163,18 @@ class InfraError(RuntimeError):
     """The device, the network or the task's own set-up failed: never the agent's fault, never a reward of zero."""
 
 
-class NoScore(InfraError):
-    """The task has no check of its own, or one that could not be carried out, on a device that is well. Raised by
-    `MobileEnv.score`: somebody else may give the reward."""
+class TaskFault(InfraError):
+    """The task itself cannot be played here: its own set-up or check raised. The device is not to blame."""
+
+
+class NoScore(TaskFault):
+    """The task has no check of its own, or one that could not be carried out. Raised by `MobileEnv.score`: somebody
+    else may give the reward."""
+
+
+class FreeReward(TaskFault):
+    """The task gives its reward before the agent has done anything, so nothing can be learned from it. Raised by
+    `MobileEnv.reset`: playing the task again, here or elsewhere, does not help."""
 
 
 @runtime_checkable

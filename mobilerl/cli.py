@@ -1,8 +1,8 @@
 """The command `mobilerl`: finds the command, and turns every expected error into one line and an exit code.
 
-Exit codes: 0 done, 1 `doctor` found something missing, `bench report` or `bench compare` a regression, or `fleet up` a
-device that does not start, 2 bad input, 130 stopped by Ctrl-C, 143 by SIGTERM, 141 when nobody reads the output any
-more.
+Exit codes: 0 done, 1 `doctor` found something missing, `bench report` or `bench compare` a regression, `fleet up` a
+device that does not start, or `eval androidworld` has lost all its servers, 2 bad input, 130 stopped by Ctrl-C, 143 by
+SIGTERM, 141 when nobody reads the output any more.
 """
 
 from __future__ import annotations

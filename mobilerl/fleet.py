@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -188,7 +189,7 @@ def _make_env(recipe: Recipe) -> Callable[..., MobileEnv]:
     if recipe.phone.suite == "androidworld":
         from envs.androidworld.containers import make_env
 
-        return make_env
+        return partial(make_env, free_reward=recipe.plays_free_rewards)
     popups, timeout_s = recipe.phone.popup_rate, recipe.fleet.command_s
 
     def make(device_id: str, transport: AdbTransport) -> PhoneEnv:

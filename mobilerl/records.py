@@ -92,6 +92,26 @@ class Group:
     trajectories: tuple[Trajectory, ...]
 
 
+class Cause(StrEnum):
+    """Why a group was lost."""
+
+    DEVICE = "device"
+    """Devices, servers or a judge failed."""
+    TASK = "task"
+    """The task's own set-up or check failed, on devices that are well."""
+    FREE_REWARD = "free_reward"
+    """The task gives its reward for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostGroup:
+    """A group of which too few episodes were played. `reason`: the last fault of one that was given up."""
+
+    task: Task
+    cause: Cause
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One model call = one training sample. Pixels are made from `images` only when a micro-batch is built."""

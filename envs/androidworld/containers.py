@@ -23,9 +23,10 @@ MARGIN_S = 1.0
 """A server is given up this long before the pool gives up its container: then it is said what the server lacks."""
 
 
-def make_env(device_id: str, transport: Transport, url: str) -> AndroidWorldEnv:
+def make_env(device_id: str, transport: Transport, url: str, free_reward: bool = True) -> AndroidWorldEnv:
     """For `DockerProvider`. A server that does not answer is not waited for: the pool puts another in its place."""
-    return AndroidWorldEnv(device_id, AndroidWorldClient(url), AdbAccess(transport, APPS), boot_wait_s=0.0)
+    client, access = AndroidWorldClient(url), AdbAccess(transport, APPS)
+    return AndroidWorldEnv(device_id, client, access, boot_wait_s=0.0, free_reward=free_reward)
 
 
 class AndroidWorldContainers:

@@ -12,7 +12,7 @@ from envs.androidworld.access import Access
 from envs.androidworld.client import AndroidWorldClient
 from envs.androidworld.faults import EnvironmentFault, NanScore, ServerFault, WrongServer
 from envs.androidworld.tasks import ANSWER_TASKS, SENTINELS, WALL_CLOCK_GOALS
-from envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task
+from envs.base import Action, Finish, FreeReward, Health, InfraError, Invalid, Observation, StepResult, Task
 
 BOOT_WAIT_S = 900.0
 """A starting server downloads and installs some twenty apps before it opens its port: 5 to 10 minutes."""
@@ -43,7 +43,8 @@ class AndroidWorldEnv:
     The goal is read after `initialize`, as that runner reads it, and is the episode's `instruction`.
 
     The score counts only if the agent said that it was done. `answers` are the tasks whose last message is the answer
-    that is scored.
+    that is scored. Without `free_reward`, as in training, `reset` refuses an instance that gives its reward for nothing
+    (FreeReward).
     """
 
     def __init__(
@@ -53,12 +54,14 @@ class AndroidWorldEnv:
         access: Access,
         answers: Collection[str] = ANSWER_TASKS,
         boot_wait_s: float = BOOT_WAIT_S,
+        free_reward: bool = True,
     ) -> None:
         self.device_id = device_id
         self.client, self.access = client, access
         self.episode: Episode | None = None
-        self._answers, self._boot_wait_s = answers, boot_wait_s
-        self._given_up = False
+        self._answers, self._boot_wait_s, self._free_reward = answers, boot_wait_s, free_reward
+        self.given_up = False
+        """Whether the server has not answered for `boot_wait_s`. Each episode asks it again without waiting."""
         self._fingerprint: tuple[str, ...] = ()
         self._up: tuple[str, int] | None = None
         self._task: Task | None = None
@@ -151,18 +154,18 @@ class AndroidWorldEnv:
 
     async def _wait_until_up(self) -> None:
         """A server that has used up this time once is only knocked at afterwards, until it answers again."""
-        until = time.monotonic() + (0 if self._given_up else self._boot_wait_s)
+        until = time.monotonic() + (0 if self.given_up else self._boot_wait_s)
         while True:
             try:
                 await self.client.health()
                 await self.access.connect()
             except InfraError as fault:
                 if isinstance(fault, WrongServer) or time.monotonic() >= until:
-                    self._given_up = True
+                    self.given_up = True
                     raise
                 await asyncio.sleep(POLL_S)
             else:
-                self._given_up = False
+                self.given_up = False
                 return
 
     async def _make_suite(self, task: Task) -> None:
@@ -186,9 +189,12 @@ class AndroidWorldEnv:
     async def _probe(self, name: str, index: int) -> float | None:
         """Some checks raise until the agent has done something; that early it is no fault."""
         try:
-            return await self.client.score(name, index)
+            score = await self.client.score(name, index)
         except (EnvironmentFault, NanScore):
             return None
+        if score > 0 and not self._free_reward:
+            raise FreeReward(f"its reward is free: the score is {score:g} before the agent has done anything")
+        return score
 
     async def _tear_down(self) -> None:
         """Tears down what is set up. A fault is not the next episode's: that has a suite of its own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envs.base import InfraError, NoScore
+from envs.base import InfraError, NoScore, TaskFault
 
 
 class ServerFault(InfraError):
@@ -19,7 +19,7 @@ class WrongServer(ServerFault):
     """Something answers, but not as AndroidWorld does: waiting will not help."""
 
 
-class EnvironmentFault(ServerFault):
+class EnvironmentFault(ServerFault, TaskFault):
     """AndroidWorld's own code raised while it set a task up or scored it."""
 
     kind = "environment"

@@ -52,8 +52,9 @@ class Server:
     commit: str
     """As the server of docker/androidworld says; "" from upstream's, which does not tell."""
 
-    def env(self, boot_wait_s: float = BOOT_WAIT_S) -> AndroidWorldEnv:
-        return AndroidWorldEnv(self.address.device_id, self.client, self.access, self.answers, boot_wait_s)
+    def env(self, boot_wait_s: float = BOOT_WAIT_S, free_reward: bool = True) -> AndroidWorldEnv:
+        device_id = self.address.device_id
+        return AndroidWorldEnv(device_id, self.client, self.access, self.answers, boot_wait_s, free_reward)
 
 
 async def open_servers(addresses: Sequence[Address], suite: Suite, boot_wait_s: float = BOOT_WAIT_S,

@@ -44,6 +44,8 @@ def _read() -> tuple[str, dict[str, TaskFacts]]:
 COMMIT, FACTS = _read()
 """The commit of AndroidWorld that the facts are of, and the facts of its 116 tasks by name."""
 ANSWER_TASKS = frozenset(name for name, facts in FACTS.items() if facts.needs_answer)
+FREE_BY_DESIGN = frozenset(name for name in FACTS if name.startswith("System") and name.endswith("Verify"))
+"""Tasks whose set-up brings the phone into the state that is asked for: an agent that does nothing is rewarded."""
 
 
 def budgets_hash(names: Iterable[str] = FACTS) -> str:
@@ -94,6 +96,23 @@ def check_training_seed(seed: int) -> None:
     """Raises ValueError for a seed that evaluations use."""
     if seed in EVAL_SEEDS:
         raise ValueError(f"leak: AndroidWorld's seed {seed} is reserved for testing; train with another, say 1000")
+
+
+def trainable(names: Iterable[str] = (), free_reward: bool = False) -> list[str]:
+    """Those of `names` (by default of all) that can be trained on, sorted. `free_reward`: also those free by design.
+
+    Tasks whose goal is the server's wall clock are left out: a group is played on several servers. ValueError for an
+    unknown name, and when none is left.
+    """
+    chosen = set(names) or set(FACTS)
+    check_names(chosen)
+    left = chosen - WALL_CLOCK_GOALS - (frozenset() if free_reward else FREE_BY_DESIGN)
+    if not left:
+        raise ValueError(
+            "tasks.templates: none of these can be trained on: their goals hold the server's clock, or their reward is "
+            "free (androidworld.free_reward = true trains on these)"
+        )
+    return sorted(left)
 
 
 def training_tasks(goals: Mapping[tuple[str, int], str], seed: int, combinations: int,

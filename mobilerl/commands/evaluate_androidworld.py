@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from mobilerl.eval.androidworld.run import Plan
 
 
+NO_SERVER_LEFT = 1
+"""Exit code."""
+
+
 def add(suites: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
     parser = suites.add_parser(
         "androidworld", parents=[common], allow_abbrev=False, help="AndroidWorld's 116 tasks, on its own servers",
@@ -82,7 +86,11 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     for line in summary(results):
         say(line)
     say(f"written to {args.out / RESULTS}")
-    return 0
+    dead = {gone["server"] for gone in results["dead_servers"]}
+    if not results["errors"] or not places.names or not dead.issuperset(places.names):
+        return 0
+    say(f"every server has died; once they run again, the same command plays the {results['errors']} missing episodes")
+    return NO_SERVER_LEFT
 
 
 def _places(args: argparse.Namespace, recipe: Recipe) -> Places:

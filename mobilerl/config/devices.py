@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from mobilerl.config.types import Count, Positive, Rate, Section, Share
 
@@ -38,6 +38,16 @@ class AndroidWorldSection(Section):
     step_cap: Positive | None = None
     """No more steps than this, whatever a task's budget says (AndroidWorld: ten times the task's complexity). Unit:
     steps."""
+    free_reward: bool = False
+    """Train also on instances that give their reward before the agent has done anything."""
+
+    @field_validator("seed")
+    @classmethod
+    def _seed_is_for_training(cls, seed: int) -> int:
+        from envs.androidworld.tasks import check_training_seed
+
+        check_training_seed(seed)
+        return seed
 
 
 class FleetSection(Section):

@@ -58,6 +58,11 @@ class Recipe(BaseSettings):
         """Whether processes with a copy of the policy collect; a sampler that serves many at once needs none."""
         return self.collect.workers > 0 and self.engine.type == "local" and self.engine.sampler == "own"
 
+    @property
+    def plays_free_rewards(self) -> bool:
+        """Whether AndroidWorld's instances that give their own reward for nothing are played: a judge gives another."""
+        return self.androidworld.free_reward or self.judge.reward
+
     @model_validator(mode="after")
     def _replay_alone(self) -> Recipe:
         replay = self.algorithm.replay

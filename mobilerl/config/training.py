@@ -37,6 +37,8 @@ class CollectSection(Section):
     """Times an episode is played again after a device failed, before it is given up."""
     min_group: Share = 0.75
     """Share of a group's episodes that must have been played for the group to be used."""
+    task_losses: Count = 3
+    """Groups of a task lost in a row after which the task is set aside for the rest of the run; 0: never."""
 
 
 class OfflineSection(Section):

@@ -15,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from envs.base import DeviceReport, Devices, InfraError, MobileEnv, Task
+from envs.base import DeviceReport, Devices, FreeReward, InfraError, MobileEnv, Task, TaskFault
 from envs.pool import FixedDevices
 from mobilerl.agent.actor import Actor
 from mobilerl.judge.scorer import Scorer
-from mobilerl.records import Group, Status, Trajectory
+from mobilerl.records import Cause, Group, LostGroup, Status, Trajectory
 from mobilerl.rollout.episode import EpisodeSettings, Played, play_episode
 
 JUDGED = {
@@ -60,6 +60,17 @@ class _OpenGroup:
     size: int
     waiting: int
     trajectories: dict[int, Trajectory] = field(default_factory=dict)
+    causes: set[Cause] = field(default_factory=set)
+    """Of its episodes that were given up."""
+    reason: str = ""
+    """Of the last of them."""
+
+    @property
+    def cause(self) -> Cause:
+        """The task's fault only where every episode that was given up says so."""
+        if Cause.FREE_REWARD in self.causes:
+            return Cause.FREE_REWARD
+        return Cause.TASK if self.causes == {Cause.TASK} else Cause.DEVICE
 
 
 class Collector:
@@ -85,6 +96,8 @@ class Collector:
         self.busy_s = 0.0
         self.last_fault = ""
         """Why the last episode that came to nothing did."""
+        self.lost: list[LostGroup] = []
+        """Groups that were lost, in the order in which they ended; whoever deals with them empties it."""
         self._poke, self._scorer = poke, scorer
         self._scoring: set[asyncio.Task[Trajectory]] = set()
         self._jobs: list[_Job] = []
@@ -226,13 +239,13 @@ class Collector:
             return
         played = episode.result()
         if self._scorer is None or played.trajectory.status is Status.INFRA_ERROR:
-            self._file(job, played.trajectory)
+            self._file(job, played.trajectory, played.fault)
         else:
             # The device is not needed for it, and the policy must not wait for this episode to ask again.
             scoring = asyncio.get_running_loop().create_task(self._score(self._scorer, played))
             self._scoring.add(scoring)
             scoring.add_done_callback(lambda done: self._scored(done, job))
-        self.pool.give_back(env, played.trajectory.error)
+        self.pool.give_back(env, played.trajectory.error if played.fault is None else "")
         self._pump()
 
     async def _score(self, scorer: Scorer, played: Played) -> Trajectory:
@@ -244,7 +257,7 @@ class Collector:
     def _scored(self, scoring: asyncio.Task[Trajectory], job: _Job) -> None:
         self._scoring.discard(scoring)
         if not self._died(scoring):
-            self._file(job, scoring.result(), blame=False)
+            self._file(job, scoring.result(), elsewhere=False)
             self._pump()
 
     def _died(self, task: asyncio.Task[Any]) -> bool:
@@ -261,20 +274,23 @@ class Collector:
             self._failure = error
             self._ready.put_nowait(None)
 
-    def _file(self, job: _Job, trajectory: Trajectory, blame: bool = True) -> None:
-        """Puts a trajectory into its group, or a failed episode back into the queue. `blame`: the device failed."""
+    def _file(self, job: _Job, trajectory: Trajectory, fault: TaskFault | None = None, elsewhere: bool = True) -> None:
+        """Puts a trajectory into its group, or a failed episode back into the queue.
+
+        `fault`: the task's own, if it is to blame. `elsewhere`: another device is preferred for the next try.
+        """
         group = self._open[job.group]
         if trajectory.status is Status.INFRA_ERROR:
             self.counts["infra_errors"] += 1
             self.last_fault = trajectory.error
             job.tries += 1
-            if blame:
+            if elsewhere:
                 job.failed_on.add(trajectory.device_id)
-            if job.tries <= self.settings.max_retries:
+            if job.tries <= self.settings.max_retries and not isinstance(fault, FreeReward):
                 self.counts["retried"] += 1
                 self._jobs.insert(0, job)
                 return
-            self.counts["failed"] += 1
+            self._give_up(job, trajectory.error, fault)
         else:
             self.counts["finished"] += 1
             group.trajectories[job.slot] = trajectory
@@ -282,11 +298,27 @@ class Collector:
         if group.waiting == 0:
             self._close_group(job.group)
 
+    def _give_up(self, job: _Job, reason: str, fault: TaskFault | None) -> None:
+        """One episode, and with a free reward also those of its group that have not begun."""
+        group = self._open[job.group]
+        self.counts["failed"] += 1
+        group.reason = reason
+        if isinstance(fault, FreeReward):
+            group.causes.add(Cause.FREE_REWARD)
+            dropped = [other for other in self._jobs if other.group == job.group]
+            self._jobs = [other for other in self._jobs if other.group != job.group]
+            self.counts["failed"] += len(dropped)
+            group.waiting -= len(dropped)
+        else:
+            group.causes.add(Cause.DEVICE if fault is None else Cause.TASK)
+
     def _close_group(self, group_id: str) -> None:
         group = self._open.pop(group_id)
         kept = tuple(group.trajectories[slot] for slot in sorted(group.trajectories))
-        if kept and len(kept) >= math.ceil(self.settings.min_group * group.size):
+        enough = kept and len(kept) >= math.ceil(self.settings.min_group * group.size)
+        if enough and group.cause is not Cause.FREE_REWARD:
             self._ready.put_nowait(Group(group.task, kept))
         else:
             self.counts["lost_groups"] += 1
+            self.lost.append(LostGroup(group.task, group.cause, group.reason))
             self._ready.put_nowait(None)

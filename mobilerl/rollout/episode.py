@@ -6,7 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from envs.base import Finish, InfraError, Invalid, MobileEnv, NoScore, Observation, Task, as_worded
+from envs.base import Finish, InfraError, Invalid, MobileEnv, NoScore, Observation, Task, TaskFault, as_worded
 from mobilerl.agent.actor import Actor
 from mobilerl.agent.context import Turn
 from mobilerl.agent.screen import parse_screen
@@ -19,6 +19,8 @@ class Played:
 
     trajectory: Trajectory
     final: Observation | None
+    fault: TaskFault | None = None
+    """What an INFRA_ERROR is due to when the task is to blame; None when it is the device, or nothing failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,16 @@ async def play_episode(
     steps: list[Step] = []
     progress = _Progress(task, steps)
     final: Observation | None = None
+    task_fault: TaskFault | None = None
     try:
         async with asyncio.timeout(settings.deadline_s) as deadline:
-            status, final = await _play(env, actor, episode_id, settings, progress)
-            reward = await _score(env, scored)
+            try:
+                status, final = await _play(env, actor, episode_id, settings, progress)
+                reward = await _score(env, scored)
+            except TaskFault as fault:
+                await _check_health(env, fault)
+                task_fault = fault
+                raise
         error = ""
     except InfraError as fault:
         status, reward, error = Status.INFRA_ERROR, 0.0, str(fault)
@@ -71,7 +79,14 @@ async def play_episode(
         error=error,
         wall_s=time.monotonic() - start,
     )
-    return Played(trajectory, final)
+    return Played(trajectory, final, task_fault)
+
+
+async def _check_health(env: MobileEnv, fault: TaskFault) -> None:
+    """Raises InfraError when the device is not well: a task's own code raises on a phone that has died as well."""
+    health = await env.health()
+    if not health.ok:
+        raise InfraError(f"{health.reason} (after: {fault})") from fault
 
 
 async def _score(env: MobileEnv, scored: bool) -> float:

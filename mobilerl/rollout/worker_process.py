@@ -19,7 +19,7 @@ from envs.base import DeviceReport, Task
 from mobilerl.config import Recipe, validate
 from mobilerl.fleet import Part
 from mobilerl.free_memory import give_back_free_memory
-from mobilerl.records import Group
+from mobilerl.records import Group, LostGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class Answer:
     last_fault: str
     devices: tuple[DeviceReport, ...]
     """These three: the collector's, afterwards."""
+    lost: tuple[LostGroup, ...] = ()
 
 
 def main(pipe: Connection, recipe_json: str, part: Part, run_dir: Path | None) -> None:
@@ -112,10 +113,12 @@ class _Crew:
         for group_id, task in order.jobs:
             await self.collector.dispatch(task, group_id)
         groups = [group async for group in self.collector.ready(len(order.jobs))]
+        lost, self.collector.lost = tuple(self.collector.lost), []
         return Answer(
             tuple(groups), self.collector.counts - before, self.collector.busy_s - busy,
             {name: value - judged[name] for name, value in self.collector.judged().items()},
             self.collector.status(), self.collector.last_fault, tuple(self._named(d) for d in self.collector.report()),
+            lost,
         )  # fmt: skip
 
     def _named(self, report: DeviceReport) -> DeviceReport:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from envs.base import DeviceReport, Task
 from mobilerl.config import Recipe
 from mobilerl.fleet import Part, remove_orphans, spare_devices
-from mobilerl.records import Group
+from mobilerl.records import Group, LostGroup
 from mobilerl.rollout import worker_process
 from mobilerl.rollout.worker_process import Answer, Order
 
@@ -51,7 +51,8 @@ class WorkerError(RuntimeError):
 class RolloutWorkers:
     """`recipe.collect.workers` processes that collect for one learner. Use as an async context manager.
 
-    Offers what `train.source.InTurns` and the loop need of a `Collector`: `collect`, `counts`, `busy_s`, `devices`.
+    Offers what `train.source.InTurns` and the loop need of a `Collector`: `collect`, `counts`, `lost`, `busy_s`,
+    `devices`.
     What a worker counted of an order that it did not finish is lost with it.
     """
 
@@ -63,6 +64,8 @@ class RolloutWorkers:
         self.counts: Counter[str] = Counter()
         self.busy_s = 0.0
         self.last_fault = ""
+        self.lost: list[LostGroup] = []
+        """As a `Collector`'s: of the answers that were taken."""
         self._recipe, self._engine, self._seed = recipe, engine, recipe.train.seed
         self._status: Counter[str] = Counter()
         self._judged: Counter[str] = Counter()
@@ -125,6 +128,7 @@ class RolloutWorkers:
             self.busy_s += answer.busy_s
             self._judged.update(answer.judged)
             self.last_fault = answer.last_fault or self.last_fault
+            self.lost += answer.lost
             self._status.update(answer.status)
             self._devices |= {d.place: d for d in answer.devices}
         return sorted((g for a in answers for g in a.groups), key=_place)

@@ -11,9 +11,10 @@ tasks.jsonl, one line:
 
     {"iteration": 12, "states": {"ClockAlarm": "cooling"}, "played": {"ClockAlarm": [8, 0], "NotesAdd": [8, 5]}}
 
-`states` holds the tasks whose state (`active`, `cooling`, `removed`) is another one than after the iteration before:
-all of them in the first line. `played` holds trajectories and successes of the iteration. A key is what the curriculum
-counts by: a task's id, or its template.
+`states` holds the tasks whose state (`active`, `cooling`, `removed`, `set_aside`) is another one than after the
+iteration before: all of them in the first line. `played` holds trajectories and successes of the iteration. A key is
+what the curriculum counts by: a task's id, or its template (`set_aside` once all of its tasks are). A line also has
+`"set_aside": {task id: reason}` where tasks were set aside since the line before.
 
 fleet.jsonl, one line:
 
@@ -58,16 +59,18 @@ def task_states(curriculum: Curriculum) -> dict[str, str]:
 
 def task_row(
     iteration: int, states: Mapping[str, str], before: Mapping[str, str], groups: Iterable[Group],
-    key: Callable[[Task], str],
+    key: Callable[[Task], str], set_aside: Mapping[str, str],
 ) -> dict[str, Any]:  # fmt: skip
-    """A line of tasks.jsonl. `before`: the states after the iteration before; `key`: what the curriculum counts by."""
+    """A line of tasks.jsonl. `before`: the states after the iteration before; `key`: what the curriculum counts by;
+    `set_aside`: since then, task ids and reasons."""
     played: dict[str, list[int]] = {}
     for group in groups:
         count = played.setdefault(key(group.task), [0, 0])
         count[0] += len(group.trajectories)
         count[1] += sum(t.success for t in group.trajectories)
     changed = {k: state for k, state in states.items() if before.get(k) != state}
-    return {"iteration": iteration, "states": changed, "played": played}
+    row = {"iteration": iteration, "states": changed, "played": played}
+    return row | ({"set_aside": dict(set_aside)} if set_aside else {})
 
 
 def fleet_row(iteration: int, devices: Iterable[DeviceReport], before: Mapping[str, DeviceReport]) -> dict[str, Any]:
@@ -109,15 +112,21 @@ class Boards:
         self.run_dir = run_dir
         self._states: dict[str, str] = {}
         self._devices: dict[str, DeviceReport] = {}
+        self._set_aside: set[str] = set()
 
     def record(
         self, iteration: int, curriculum: Curriculum, groups: Iterable[Group], key: Callable[[Task], str],
-        devices: Sequence[DeviceReport] = (),
+        devices: Sequence[DeviceReport] = (), set_aside: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """Appends an iteration to both files, to fleet.jsonl only where there are devices to report."""
-        states = task_states(curriculum)
-        self._append(TASKS_FILE, task_row(iteration, states, self._states, groups, key))
+        """Appends an iteration to both files, to fleet.jsonl only where there are devices to report.
+
+        `set_aside`: of the whole run, reasons by task id. The curriculum has forgotten a key of which no task is left.
+        """
+        states = dict.fromkeys(self._states, "set_aside") | task_states(curriculum)
+        new = {task: why for task, why in (set_aside or {}).items() if task not in self._set_aside}
+        self._append(TASKS_FILE, task_row(iteration, states, self._states, groups, key, new))
         self._states = states
+        self._set_aside |= new.keys()
         if devices:
             self._append(FLEET_FILE, fleet_row(iteration, devices, self._devices))
             self._devices = {d.place: d for d in devices}
@@ -129,9 +138,10 @@ class Boards:
             if path.exists():
                 kept = [row for row in read_metrics(path) if row["iteration"] <= iteration]
                 write_atomic(path, "".join(map(_line, kept)).encode())
-        self._states = {}
+        self._states, self._set_aside = {}, set()
         for row in read_metrics(self.run_dir / TASKS_FILE):
             self._states |= row["states"]
+            self._set_aside |= row.get("set_aside", {}).keys()
         for path in (self.run_dir / ADVANTAGES).glob("iter-*.json"):
             if int(path.stem.removeprefix("iter-")) > iteration:
                 path.unlink()

@@ -145,13 +145,9 @@ def step_budgets(recipe: Recipe) -> list[int]:
         from mobilerl.train.tasks import training_tasks
 
         return [task.max_steps for task in training_tasks(recipe.tasks)]
-    from envs.androidworld.tasks import FACTS, WALL_CLOCK_GOALS, check_names, check_training_seed
+    from envs.androidworld.tasks import FACTS, trainable
 
-    check_names(recipe.tasks.templates)
-    check_training_seed(recipe.androidworld.seed)
-    names = [n for n in recipe.tasks.templates or sorted(FACTS) if n not in WALL_CLOCK_GOALS]
-    if not names:
-        raise ConfigError("tasks.templates: the goals of these hold the server's clock, and none can be trained on")
+    names = trainable(recipe.tasks.templates, recipe.plays_free_rewards)
     cap = recipe.androidworld.step_cap
     return [
         min(FACTS[name].budget, cap or FACTS[name].budget) for name in names for _ in range(recipe.tasks.per_template)

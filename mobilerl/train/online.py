@@ -67,7 +67,7 @@ class OnlineTrainer:
     ) -> None:  # fmt: skip
         self.recipe, self.run_dir, self.devices = recipe, run_dir, devices
         self.spending = Spending(run_dir, gpus_of(recipe), recipe.judge.reward, resume)
-        self.sampler = TaskSampler(tasks, recipe.algorithm.curriculum)
+        self.sampler = TaskSampler(tasks, recipe.algorithm.curriculum, recipe.collect.task_losses)
         self.replay = make_replay(recipe.algorithm.replay)
         self.rng = random.Random(recipe.train.seed)
         self.engine: Engine = make_trainer_engine(recipe)
@@ -89,6 +89,9 @@ class OnlineTrainer:
         train, state = self.recipe.train, self.state
         state.start_clock()
         view = ProgressView(train.iterations, max_minutes=train.max_minutes, max_env_steps=train.max_env_steps)
+        self.sampler.say = view.say
+        if aside := self.sampler.losses.set_aside:
+            view.say(f"set aside before, and not played: {', '.join(aside)}")
         with closing(self.engine), self._thread, self.log, view, StopGuard(view.say) as guard:
             collector, source = make_players(
                 self.recipe, self.run_dir, self.engine, self.sampler, self.rng, self.devices
@@ -122,6 +125,7 @@ class OnlineTrainer:
             guard.raise_if_requested(
                 f"stopped; iteration {state.iteration} is saved in {checkpoint.latest(self.run_dir)}"
             )
+            self.sampler.check()
             if not self.sampler.has_tasks:
                 view.say("stopped: the curriculum removed every task (see algorithm.curriculum.revisit_every)")
 
@@ -151,6 +155,7 @@ class OnlineTrainer:
             "rollout/env_steps": state.env_steps,
             "rollout/informative": sum(c.informative for c in credited) / len(credited) if credited else None,
             "replay/size": len(self.replay) if self.replay is not None else 0,
+            **self.sampler.losses.metrics(),
             **{f"curriculum/{k}": n for k, n in self.sampler.curriculum.counts().items()},
             **self.spending.record(),
         }

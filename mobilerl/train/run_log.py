@@ -39,7 +39,8 @@ class RunLog:
         self, iteration: int, sampler: TaskSampler, groups: Sequence[Group], devices: Sequence[DeviceReport]
     ) -> None:
         """How the tasks of `groups` went, which tasks are in which state, and how the devices fared."""
-        self._boards.record(iteration, sampler.curriculum, groups, sampler.key, devices)
+        reasons = {task: why.reason for task, why in sampler.losses.set_aside.items()}
+        self._boards.record(iteration, sampler.curriculum, groups, sampler.key, devices, reasons)
 
     def keeps(self, iteration: int) -> bool:
         """Whether trajectories of this iteration are to be kept."""

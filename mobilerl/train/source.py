@@ -48,6 +48,12 @@ async def take_some(source: GroupSource, n: int, label: str, give_up_s: float, p
         tried += 1
 
 
+def _tell(sampler: TaskSampler, groups: list[Group], players: Players) -> None:
+    """Lets the sampler know which groups of a collection came back and which were lost."""
+    lost, players.lost = players.lost, []
+    sampler.ended(groups, lost)
+
+
 class InTurns:
     """Collects exactly what is asked for, with the newest weights: max_staleness = 0, repeatable bit for bit."""
 
@@ -55,7 +61,9 @@ class InTurns:
         self.collector, self.sampler, self.rng = collector, sampler, rng
 
     async def take(self, n: int, label: str) -> list[Group]:
-        return await self.collector.collect(self.sampler.sample(n, self.rng), label)
+        groups = await self.collector.collect(self.sampler.sample(n, self.rng), label)
+        _tell(self.sampler, groups, self.collector)
+        return groups
 
 
 class Ahead:
@@ -81,6 +89,7 @@ class Ahead:
             self._in_flight -= missing
             # A group that was lost with its devices is not replaced here: it would hide that devices are dying.
             ended = [group async for group in self.collector.ready(missing)]
+            _tell(self.sampler, ended, self.collector)
             fresh = [group for group in ended if not self._too_old(group)]
             self.collector.counts["stale_groups"] += len(ended) - len(fresh)
             groups += fresh
@@ -111,6 +120,7 @@ class OneAhead:
 
     async def take(self, n: int, label: str) -> list[Group]:
         groups = self.workers.take(await (self._next or self._dispatch(n, label)))
+        _tell(self.sampler, groups, self.workers)
         self._next = self._dispatch(n, f"{label}-ahead")
         # Let it start before learning does: the weights to play with are copied in its first moments.
         await asyncio.sleep(0)

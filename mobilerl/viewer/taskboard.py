@@ -17,9 +17,9 @@ SOLVED_STREAK = 16
 def task_board(run: Path, index: Mapping[str, Any]) -> dict[str, Any]:
     """{tasks: [{key, state, since, changes, played}], missing: what the run did not note, in words}.
 
-    `state` is active, solved, cooling, removed or, for a run that did not note it, unknown. `since` is the iteration
-    in which it began, null when unknown. `changes` are [iteration, state] of the curriculum, `played` [iteration,
-    trajectories, successes], both oldest first.
+    `state` is active, solved, cooling, removed, set_aside or, for a run that did not note it, unknown. `since` is the
+    iteration in which it began, null when unknown. `changes` are [iteration, state] of the curriculum, `played`
+    [iteration, trajectories, successes], both oldest first.
     """
     rows = read_metrics(run / TASKS_FILE)
     if rows:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -54,8 +56,15 @@ def test_two_servers_of_which_one_dies_for_good(local_phones, tmp_path):
     good, bad = local_phones(), local_phones()
     threading.Thread(target=lambda: (_until(lambda: any(i.initialized for a in bad.suite.values() for i in a)),
                                      bad.stop()), daemon=True).start()  # fmt: skip
-    results = play([good, bad], tmp_path, Plan(templates=FEW, runs=3, boot_wait_s=1.0))
+    heard = []
+    results = play([good, bad], tmp_path, Plan(templates=FEW, runs=3, boot_wait_s=1.0), heard=heard)
     assert results["success_rate"] == 1.0 and results["trials"] == 12 and results["errors"] == 0
+    [told] = [text for text in heard if "given up" in text]
+    assert bad.url in told and "cannot be reached" in told
+    assert re.search(rf"\d+ episodes are left, for the servers \S+:{good.port}$", told)
+    [dead] = results["dead_servers"]
+    assert dead["server"].endswith(f":{bad.port}") and "cannot be reached" in dead["fault"]
+    assert datetime.fromisoformat(dead["at"]).tzinfo
 
 
 def test_when_no_server_is_left_the_rest_counts_as_errors_and_is_played_later(local_phones, tmp_path):
@@ -76,6 +85,28 @@ def test_when_no_server_is_left_the_rest_counts_as_errors_and_is_played_later(lo
     kept = load_trajectories(tmp_path / "trajectories" / "iter-000000.jsonl")
     assert sorted(t.task.template for t in kept) == sorted(FEW) and all(t.success for t in kept)
     assert all(step.observation.screenshot for t in kept for step in t.steps)
+
+
+def test_the_command_fails_when_no_server_is_left_and_goes_on_later(stand_ins, tmp_path, capsys):
+    server, journal = stand_ins(init_s=0.2), tmp_path / "episodes.jsonl"
+    words = ("--server", server.url, "--agent", "finish", "--boot-wait", "0.5", "--out", str(tmp_path))
+    words += (*templates(*FEW),)
+
+    def stop_after_an_episode():
+        _until(lambda: journal.is_file() and b'"end"' in journal.read_bytes())
+        server.stop()
+
+    threading.Thread(target=stop_after_an_episode, daemon=True).start()
+    assert command(*words) == 1
+    results = results_in(tmp_path)
+    assert results["trials"] >= 1 and len(results["dead_servers"]) == 1
+    missing = results["errors"]
+    said = capsys.readouterr().out
+    assert "episodes are left, and no server" in said
+    assert f"once they run again, the same command plays the {missing} missing episodes" in said
+    server.start()
+    assert command(*words) == 0
+    assert results_in(tmp_path)["trials"] == 4 and results_in(tmp_path)["dead_servers"] == []
 
 
 def _until(condition, seconds=60.0):

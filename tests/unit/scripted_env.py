@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from envs.base import Action, Finish, Health, InfraError, Observation, StepResult, Tap, Task
+from envs.base import Action, Finish, FreeReward, Health, InfraError, Observation, StepResult, Tap, Task, TaskFault
 from mobilerl.agent.actor import Decision, scripted
 
 XML = '<hierarchy><node class="Button" text="OK" clickable="true" enabled="true" bounds="[0,0][50,50]"/></hierarchy>'
@@ -22,11 +22,13 @@ def make_task(name: str = "a", max_steps: int = 5) -> Task:
 class ScriptedEnv:
     """The reward is 1 once the agent has said finish. `fault(where, episode)` names what happens in an episode's call.
 
-    `where` is reset, step or score and `episode` counts this device's resets from 0.
+    `where` is reset, step or score and `episode` counts this device's resets from 0. Beside `FAULTS` the task itself
+    may be at fault: `task`, and `free` for a reward that is given for nothing.
     """
 
     device_id: str = "d0"
     fault: Callable[[str, int], str] = lambda where, episode: "ok"
+    ok: bool = True
     observations: int = 0
     episode: int = -1
     steps: int = 0
@@ -56,12 +58,14 @@ class ScriptedEnv:
         self.closed += 1
 
     async def health(self) -> Health:
-        return Health(True)
+        return Health(self.ok, "" if self.ok else f"{self.device_id}: offline")
 
     async def _suffer(self, where: str) -> None:
         kind = self.fault(where, self.episode)
         if kind == "infra":
             raise InfraError(f"{self.device_id}: {where} failed")
+        if kind in ("task", "free"):
+            raise {"task": TaskFault, "free": FreeReward}[kind](f"{self.tasks[-1]}: {where} raised")
         await asyncio.sleep({"ok": 0.0, "slow": 0.002, "hang": 3600.0}[kind])
 
     def _observe(self) -> Observation:

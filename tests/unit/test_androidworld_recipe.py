@@ -7,8 +7,10 @@ import textwrap
 
 import pytest
 
+from mobilerl.cli import main
 from mobilerl.config import ConfigError, load_recipe
 from mobilerl.fleet import container_settings
+from mobilerl.train.dry_run import step_budgets
 
 
 @pytest.fixture
@@ -36,9 +38,24 @@ def test_the_recipe_of_the_docs_publishes_adb_and_the_server(recipe_file):
         (["--androidworld.servers", '["http://h:5000"]'], "leave one of them out"),
         (["--fleet.type", "embedded"], 'needs androidworld.servers, or fleet.type = "docker", which starts them'),
         (["--collect.workers", "2"], "set collect.workers = 0"),
+        (["--androidworld.seed", "30"], "androidworld.seed: leak: AndroidWorld's seed 30 is reserved for testing"),
     ],
 )
 def test_what_does_not_fit_is_told_in_one_line(recipe_file, flags, says):
     with pytest.raises(ConfigError) as error:
         load_recipe(recipe_file, flags)
     assert says in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_a_test_seed_is_refused_before_a_model_or_a_server_is_asked_for(tmp_path, capsys, more):
+    assert main(["train", "--run-dir", str(tmp_path / "run"), "--androidworld.seed", "42", *more]) == 2
+    assert "androidworld.seed" in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
+def test_templates_of_which_none_can_be_trained_on_are_refused(recipe_file):
+    templates = '["SystemWifiTurnOnVerify", "MarkorCreateFolder"]'
+    with pytest.raises(ValueError, match=r"tasks.templates: none .*androidworld.free_reward = true"):
+        step_budgets(load_recipe(recipe_file, ["--tasks.templates", templates]))
+    free = ["--androidworld.free_reward", "true", "--tasks.per_template", "2"]
+    assert len(step_budgets(load_recipe(recipe_file, ["--tasks.templates", templates, *free]))) == 2

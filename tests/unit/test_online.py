@@ -13,16 +13,18 @@ import pytest
 import torch
 from made_groups import make_group
 
-from envs.base import InfraError
+from envs.base import InfraError, TaskFault
+from envs.phone.env import PhoneEnv
 from envs.pool import FixedDevices
 from mobilerl import tiny
 from mobilerl.config import Recipe, load_recipe
 from mobilerl.engines.local import LocalEngine
 from mobilerl.setup import make_phones
-from mobilerl.train import online
+from mobilerl.train import online, source
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.online import OnlineTrainer, train
 from mobilerl.train.tasks import training_tasks
+from mobilerl.train.tracking import read_metrics
 
 
 @pytest.fixture(scope="module")
@@ -170,3 +172,56 @@ def test_devices_that_were_handed_over_are_closed_by_what_plays_on_them(model, t
         with pytest.raises(InfraError, match="no device starts"):
             train(recipe, tmp_path / "run", resume=False)
     assert devices.closed == 1
+
+
+# --- tasks that cannot be played -----------------------------------------------------------------------------------
+
+
+class Refusing(PhoneEnv):
+    """Cannot set the tasks of `broken` up, and counts how often it was asked."""
+
+    broken: frozenset[str] = frozenset()
+    asked: Counter[str] = Counter()
+
+    async def reset(self, task):
+        self.asked[task.id] += 1
+        if task.id in self.broken:
+            raise TaskFault(f"{task.id} has no set-up")
+        return await super().reset(task)
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_a_task_that_cannot_be_played_is_set_aside_for_good(model, tmp_path, monkeypatch, capsys, staleness):
+    monkeypatch.setattr(source, "PAUSE_S", 0.01)
+    settings = {"collect__task_losses": 2, "algorithm__curriculum__type": "uniform"}
+    recipe, run = small(model, collect__max_staleness=staleness, **settings), tmp_path / "run"
+    tasks = training_tasks(recipe.tasks)
+    broken, other = (task.id for task in tasks)
+    monkeypatch.setattr(Refusing, "broken", frozenset({broken}))
+    monkeypatch.setattr(Refusing, "asked", Counter())
+
+    def start(iterations: int, resume: bool) -> str:
+        phones = [Refusing(f"p{i}", 180, 360, screenshots=False) for i in range(4)]
+        monkeypatch.setattr(online, "open_suite", lambda recipe, run_dir: (tasks, phones))
+        changed = {"train": recipe.train.model_copy(update={"iterations": iterations})}
+        train(recipe.model_copy(update=changed), run, resume=resume)
+        return capsys.readouterr().out
+
+    assert start(5, resume=False).count(f"task {broken} is set aside for the rest of the run: {broken} has no") == 1
+    assert [row["rollout/tasks_set_aside"] for row in read_metrics(run / "metrics.jsonl")][-1] == 1
+    noted = [row["set_aside"] for row in read_metrics(run / "tasks.jsonl") if "set_aside" in row]
+    assert noted == [{broken: f"{broken} has no set-up"}]
+
+    Refusing.asked.clear()
+    assert f"set aside before, and not played: {broken}\n" in start(6, resume=True)
+    assert set(Refusing.asked) == {other}
+
+
+def test_a_run_of_which_every_task_was_set_aside_ends_with_the_reasons(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "PAUSE_S", 0.01)
+    recipe = small(model)
+    tasks = training_tasks(recipe.tasks)
+    monkeypatch.setattr(Refusing, "broken", frozenset(task.id for task in tasks))
+    monkeypatch.setattr(online, "open_suite", lambda recipe, run_dir: (tasks, [Refusing("p0", 180, 360)]))
+    with pytest.raises(InfraError, match=r"every task of the run was set aside .*has no set-up; .*has no set-up$"):
+        train(recipe, tmp_path / "run", resume=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import random
 import signal
 import threading
 import time
@@ -17,17 +18,19 @@ from types import SimpleNamespace
 import pytest
 import torch
 import worker_stand_in
-from made_groups import make_task
+from made_groups import make_task, make_trajectory
 
 from envs.phone.tasks import suite
 from mobilerl import tiny
-from mobilerl.config import Recipe
+from mobilerl.config import CurriculumSection, Recipe
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.fleet import Part
-from mobilerl.records import Group
+from mobilerl.records import Cause, Group, LostGroup
 from mobilerl.rollout import workers as module
 from mobilerl.rollout.worker_process import Answer
 from mobilerl.rollout.workers import MAX_DEATHS, RolloutWorkers, WorkerError, longest_s
+from mobilerl.train.source import OneAhead
+from mobilerl.train.tasks import TaskSampler
 
 TASKS = [make_task(name) for name in "abc"]
 MORE_THAN_A_PIPE_HOLDS = 4 * 2**20
@@ -122,6 +125,30 @@ async def test_what_was_played_ahead_and_never_used_is_counted_at_the_end(monkey
                 await asyncio.sleep(0.01)
         assert workers.busy_s == 2.0, "it belongs to an iteration that is to come"
     assert (workers.busy_s, workers.judged()) == (4.0, {"requests": 6})
+
+
+async def test_groups_that_workers_lost_set_their_task_aside(monkeypatch, learner):
+    class Losing:
+        """Loses every group of task a."""
+
+        def __init__(self, *_): ...
+
+        def play(self, order):
+            back = [Group(task, (make_trajectory(f"{name}-00", 1.0, 1, task),)) for name, task in order.jobs]
+            lost = [LostGroup(g.task, Cause.TASK, "it raised") for g in back if g.task.id == "s/a"]
+            kept = [group for group in back if group.task.id != "s/a"]
+            return Answer(tuple(kept), Counter(), 0.0, {}, {}, "", (), tuple(lost))
+
+        def close(self): ...
+
+    monkeypatch.setattr(module, "_Worker", Losing)
+    sampler = TaskSampler(TASKS, CurriculumSection(by="task"), 2)
+    async with RolloutWorkers(recipe_of(2), learner) as workers:
+        source = OneAhead(workers, sampler, random.Random(0))
+        for i in range(4):
+            await source.take(3, str(i))
+    assert list(sampler.losses.set_aside) == ["s/a"]
+    assert {task.id for task in sampler.sample(9, random.Random(0))} == {"s/b", "s/c"}
 
 
 async def test_a_worker_that_is_killed_in_a_refill_is_replaced_by_one_with_the_weights(stand_ins):

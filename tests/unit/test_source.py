@@ -12,7 +12,7 @@ from made_groups import make_task, make_trajectory
 
 from envs.base import InfraError
 from mobilerl.config import CurriculumSection
-from mobilerl.records import Group
+from mobilerl.records import Cause, Group, LostGroup
 from mobilerl.train import source as source_module
 from mobilerl.train.source import Ahead, InTurns, OneAhead, take_some
 from mobilerl.train.tasks import TaskSampler
@@ -25,6 +25,7 @@ class FakeCollector:
         self.rng, self.lost_rate = rng, lost_rate
         self.version = 0
         self.counts: Counter[str] = Counter()
+        self.lost: list[LostGroup] = []
         self.labels: list[str] = []
         self.open: list[tuple[str, object, int | None]] = []
         """Label, task, and the version it is played with once a device has taken it."""
@@ -48,6 +49,7 @@ class FakeCollector:
             label, task, version = self.open.pop(self.rng.randrange(len(self.open)))
             if self.rng.random() < self.lost_rate:
                 self.counts["lost_groups"] += 1
+                self.lost.append(LostGroup(task, Cause.DEVICE, "offline"))
                 continue
             version = self.version if version is None else version
             yield Group(task, (make_trajectory(f"{label}-00", 1.0, 2, task, version),))
@@ -126,6 +128,7 @@ class FakeWorkers:
     def __init__(self) -> None:
         self.version = 0
         self.asked: list[tuple[str, int]] = []
+        self.lost: list[LostGroup] = []
 
     async def play(self, tasks, prefix):
         self.asked.append((prefix, self.version))

@@ -106,6 +106,12 @@ class FailureCurriculum:
                 self._age(history, sampled=len(rewards) > 0)
         self._pass_empty_epochs()
 
+    def drop(self, task: str) -> None:
+        """Forgets a task that cannot be played. When it was the last, nothing is left to sample."""
+        del self._tasks[task]
+        if self._tasks:
+            self._pass_empty_epochs()
+
     def state_dict(self) -> dict[str, Any]:
         """The history of every task, as JSON-able values. Settings are not part of it."""
         return {"tasks": {task: asdict(history) for task, history in self._tasks.items()}}

@@ -101,6 +101,10 @@ class InstructionValueCurriculum:
             elif len(rewards):
                 self._values[task] = old + self.rate * (math.fsum(rewards) / len(rewards) - old)
 
+    def drop(self, task: str) -> None:
+        """Forgets a task that cannot be played. When it was the last, nothing is left to sample."""
+        del self._values[task]
+
     def state_dict(self) -> dict[str, Any]:
         """The value of every task, as JSON-able numbers. Settings are not part of it."""
         return {"values": dict(self._values)}

@@ -3,6 +3,7 @@
     {"schema": 1, "suite": "androidworld", "protocol": {...}}       first, once
     {"event": "start", "server": "HOST:PORT", "template": ..., "index": ...}
     {"event": "end", "server": ..., "task_id": ..., "trial": ..., ...}
+    {"event": "dead", "server": ..., "fault": ..., "at": ...}       the server was given up
 
 A start without its end is what a killed evaluation left set up on a server.
 """
@@ -14,6 +15,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,8 @@ class Past:
     episodes: dict[Key, dict[str, Any]] = field(default_factory=dict)
     leftovers: dict[str, tuple[str, int]] = field(default_factory=dict)
     """By server: the task and index that is still set up."""
+    dead: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By name, servers that were given up and have played no episode since: server, fault, at."""
     size: int = 0
     read: int = 0
     """Bytes that were read."""
@@ -72,7 +76,10 @@ def _take(past: Past, record: dict[str, Any], number: int) -> None:
         past.leftovers[record["server"]] = (record["template"], record["index"])
     elif record["event"] == "end":
         past.leftovers.pop(record["server"], None)
+        past.dead.pop(record["server"], None)
         past.episodes[record["task_id"], record["trial"]] = {k: v for k, v in record.items() if k != "event"}
+    elif record["event"] == "dead":
+        past.dead[record["server"]] = {name: record[name] for name in ("server", "fault", "at")}
     else:
         raise ValueError(f"unknown event {record['event']!r}")
 
@@ -111,6 +118,10 @@ class Journal:
 
     def end(self, record: Mapping[str, Any]) -> None:
         self._append({"event": "end", **record})
+
+    def dead(self, server: str, fault: str) -> None:
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._append({"event": "dead", "server": server, "fault": fault, "at": at})
 
     def _append(self, record: Mapping[str, Any]) -> None:
         self._file.write((json.dumps(record, allow_nan=False) + "\n").encode())

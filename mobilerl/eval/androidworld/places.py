@@ -27,6 +27,8 @@ class Places(Protocol):
 
     count: int
     over_adb: bool
+    names: tuple[str, ...]
+    """Of servers that stay dead when they die; () where another takes the place of one that does."""
 
     async def open(
         self, suite: Suite, boot_wait_s: float, say: Say, leftovers: Mapping[str, tuple[str, int]]
@@ -45,6 +47,7 @@ class RunningServers:
     def __init__(self, addresses: Sequence[Address]) -> None:
         self._addresses = tuple(addresses)
         self.count, self.over_adb = len(self._addresses), bool(self._addresses[0].serial)
+        self.names = tuple(address.device_id for address in self._addresses)
         self._servers: list[Server] = []
         self._boot_wait_s = 0.0
 
@@ -66,6 +69,7 @@ class StartedContainers:
     """Containers of a recipe's fleet, which exist as long as the evaluation. What one left set up is gone with it."""
 
     over_adb = True
+    names = ()
 
     def __init__(self, recipe: Recipe, run_dir: Path | None) -> None:
         self.count = recipe.phone.count
@@ -102,6 +106,7 @@ def make_containers(
         "phone": {"suite": "androidworld", "count": count},
         "fleet": {"type": "docker", "boot_s": boot_wait_s, "spares": 0},
         "agent": {"deadline_s": deadline_s},
+        "androidworld": {"free_reward": True},
     }
     sections = {name: getattr(recipe, name).model_copy(update=given) for name, given in update.items()}
     return StartedContainers(recipe.model_copy(update=sections), run_dir)

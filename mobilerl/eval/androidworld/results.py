@@ -4,6 +4,7 @@
     runs                success rates of the runs, their mean and its 95 % interval (Student's t)
     errors_by_kind      infrastructure (server, phone), environment (AndroidWorld raised), nan (no number as score)
     free_reward         instances with a score above 0 before the agent did anything, and the rates without them
+    dead_servers        servers that were given up and have played nothing since: server, fault, at (UTC)
     reached_unsaid      episodes that reached the goal while the agent never said that it was done: they failed
 
 An instance succeeds with the full score: half of a composite task is in `mean_score` only.

@@ -128,6 +128,7 @@ def evaluate(places: Places, plan: Plan, player: Player, out: Path, say: Say = p
     assert past.protocol is not None
     protocol = past.protocol | {"servers": places.count}
     results = androidworld_results(protocol, _records(plan, past, ledger)) | player.extras()
+    results["dead_servers"] = list(past.dead.values())
     write_results(out / RESULTS, results)
     return results
 
@@ -164,14 +165,23 @@ async def _play(places: Places, plan: Plan, player: Player, todo: list[Task], jo
     def started(server: str, task: Task) -> None:
         journal.start(server, task.template, task.params["index"])
 
-    devices = places.devices(lambda env: WatchedEnv(env, ledger, started))
+    ended, alive = 0, set(places.names)
+
+    def given_up(server: str, fault: str) -> None:
+        if server not in places.names:
+            return
+        journal.dead(server, fault)
+        alive.discard(server)
+        others = f"for the servers {', '.join(sorted(alive))}" if alive else "and no server"
+        say(f"server {server} is given up ({fault}); {len(todo) - ended} episodes are left, {others}")
+
+    devices = places.devices(lambda env: WatchedEnv(env, ledger, started, given_up))
     episode = EpisodeSettings(plan.max_invalid, plan.deadline_s)
     settings = CollectorSettings(group_size=1, max_retries=plan.max_retries, min_group=0.0, episode=episode)
     async with Collector(devices, player.actor, settings, player.poke) as collector:
         player.connect(collector)
         for number, task in enumerate(todo):
             await collector.dispatch(task, f"{SUITE}-{number:05d}", 1)
-        ended = 0
         async for group in collector.ready(len(todo)):
             [trajectory] = group.trajectories
             key = key_of(group.task)
@@ -179,6 +189,7 @@ async def _play(places: Places, plan: Plan, player: Player, todo: list[Task], jo
             if plan.keep:  # before it counts as played: a crash in between has it twice, and never not at all
                 append_trajectory(out, trajectory)
             journal.end(record)
+            alive |= {trajectory.device_id} & set(places.names)
             ended += 1
             say(f"{ended}/{len(todo)} {group.task.template}: {trajectory.reward:g} in {len(trajectory.steps)} steps")
 

@@ -32,11 +32,19 @@ class Ledger:
 
 
 class WatchedEnv:
-    """An `AndroidWorldEnv` that writes into a ledger. `started(device_id, task)` is called before a task is set up."""
+    """An `AndroidWorldEnv` that writes into a ledger. `started(device_id, task)` is called before a task is set up, and
+    `given_up(device_id, fault)` once the server is, until it answers again."""
 
-    def __init__(self, env: AndroidWorldEnv, ledger: Ledger, started: Callable[[str, Task], None]) -> None:
+    def __init__(
+        self,
+        env: AndroidWorldEnv,
+        ledger: Ledger,
+        started: Callable[[str, Task], None],
+        given_up: Callable[[str, str], None],
+    ) -> None:
         self.device_id = env.device_id
-        self._env, self._ledger, self._started = env, ledger, started
+        self._env, self._ledger, self._started, self._given_up = env, ledger, started, given_up
+        self._told = False
         self._key: Key = ("", 0)
 
     @property
@@ -66,7 +74,11 @@ class WatchedEnv:
         except InfraError as fault:
             kind = fault.kind if isinstance(fault, ServerFault) else ServerFault.kind
             self._ledger.faults[self._key] = (kind, str(fault))
+            if self._env.given_up and not self._told:
+                self._given_up(self.device_id, str(fault))
+            self._told = self._env.given_up
             raise
+        self._told = False
         if self._env.episode is not None:
             self._ledger.episodes[self._key] = self._env.episode
         return result

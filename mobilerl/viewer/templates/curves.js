@@ -43,6 +43,8 @@ const FLEET_CURVES = [
   { title: "Episodes a device spoiled", zero: true, series: [
     { key: "rollout/infra_errors", name: "infra errors" }, { key: "rollout/retried", name: "retried" },
     { key: "rollout/lost_groups", name: "groups lost" }] },
+  { title: "Tasks set aside so far", zero: true, series: [
+    { key: "rollout/tasks_set_aside", name: "tasks" }, { key: "rollout/free_reward_tasks", name: "their reward is free" }] },
   { title: "Devices by state", zero: true, stacked: true, series: [
     { key: "fleet/leased", name: "leased" }, { key: "fleet/ready", name: "ready" },
     { key: "fleet/refreshing", name: "refreshing" }, { key: "fleet/starting", name: "starting" }] },

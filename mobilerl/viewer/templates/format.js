@@ -2,7 +2,7 @@
 
 const COORD_MAX = 999;
 const LABELS = { success: "success", finished: "finished, wrong", truncated: "out of steps", invalid: "unreadable", infra_error: "infra error" };
-const STATES = ["active", "solved", "cooling", "removed", "unknown"];
+const STATES = ["active", "solved", "cooling", "removed", "set_aside", "unknown"];
 
 /** A number as short as it can be read: 0.00312, 4.2, 1200, 1.2e-7. */
 function short(value) {

@@ -1,0 +1,98 @@
+"""Tasks whose groups never come back: counted, and set aside for the rest of the run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from envs.base import InfraError
+from mobilerl.records import Cause, Group, LostGroup
+
+MOST_NAMED = 5
+"""Tasks whose reasons an error repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Why a task is not played any more."""
+
+    reason: str
+    free_reward: bool = False
+
+
+class TaskLosses:
+    """Sets a task aside after `limit` lost groups in a row (0: never), and at once when its reward is free.
+
+    A group that was lost to a task's own fault counts at once. One that was lost to devices counts once a group of
+    another task was completed after it, and all that a task lost before that count as one: while nothing is completed
+    it is the devices that are broken, and one outage counts at most once for each task.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.set_aside: dict[str, SetAside] = {}
+        """By task id, in the order in which they were set aside."""
+        self._lost: Counter[str] = Counter()
+        self._unsure: dict[str, str] = {}
+        """By task id, the reason of losses to devices that do not count yet."""
+
+    def ended(self, groups: Iterable[Group], lost: Iterable[LostGroup]) -> list[str]:
+        """Takes in the groups of one collection. Returns the ids of tasks that it sets aside."""
+        before = len(self.set_aside)
+        completed = {group.task.id for group in groups}
+        for task in completed:
+            self._forget(task)
+        for group in lost:
+            self._lose(group, group.task.id in completed)
+        if completed:
+            unsure, self._unsure = self._unsure, {}
+            for task, reason in unsure.items():
+                self._count(task, reason)
+        for task in self.set_aside:
+            self._forget(task)
+        return list(self.set_aside)[before:]
+
+    def _lose(self, group: LostGroup, completed: bool) -> None:
+        """`completed`: another group of its task was."""
+        task = group.task.id
+        if task in self.set_aside:
+            return  # this group was under way when it was
+        if group.cause is Cause.FREE_REWARD:
+            self.set_aside[task] = SetAside(group.reason, free_reward=True)
+        elif completed:
+            return
+        elif group.cause is Cause.TASK:
+            self._count(task, group.reason)
+        else:
+            self._unsure[task] = group.reason
+
+    def _count(self, task: str, reason: str) -> None:
+        self._lost[task] += 1
+        if self._lost[task] == self.limit:
+            self.set_aside[task] = SetAside(reason)
+
+    def _forget(self, task: str) -> None:
+        self._lost.pop(task, None)
+        self._unsure.pop(task, None)
+
+    def metrics(self) -> dict[str, int]:
+        return {
+            "rollout/tasks_set_aside": len(self.set_aside),
+            "rollout/free_reward_tasks": sum(why.free_reward for why in self.set_aside.values()),
+        }
+
+    def all_set_aside(self) -> InfraError:
+        """For a run that has no other task."""
+        named = "; ".join(f"{task}: {why.reason}" for task, why in list(self.set_aside.items())[:MOST_NAMED])
+        more = f"; and {len(self.set_aside) - MOST_NAMED} more" if len(self.set_aside) > MOST_NAMED else ""
+        return InfraError(f"every task of the run was set aside (collect.task_losses = {self.limit}): {named}{more}")
+
+    def state_dict(self) -> dict[str, Any]:
+        aside = {task: asdict(why) for task, why in self.set_aside.items()}
+        return {"set_aside": aside, "lost": dict(self._lost), "unsure": dict(self._unsure)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.set_aside = {task: SetAside(**why) for task, why in state["set_aside"].items()}
+        self._lost, self._unsure = Counter(state["lost"]), dict(state["unsure"])
