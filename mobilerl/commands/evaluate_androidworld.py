@@ -134,11 +134,28 @@ def summary(results: dict[str, Any]) -> list[str]:
         lines.append(f"{len(free['task_ids'])} instances give their reward for nothing; without them "
                      f"{percent(free['success_rate_without'])}, "
                      f"{percent(free['success_rate_without_errors_as_zero'])} with errors as zero")  # fmt: skip
-    if results["errors"]:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in results["errors_by_kind"].items() if count)
-        lines.append(f"errors: {kinds}; the same command plays these episodes again")
+    lines += _error_lines(results)
     if refused := results.get(REFUSED):
         lines.append(f"{refused['count']} prompts were refused by the model server, the first with: {refused['first']}")
     if results["reached_unsaid"]:
         lines.append(f"{results['reached_unsaid']} failed episodes had reached the goal, but the agent never said so")
+    return lines
+
+
+def _error_lines(results: dict[str, Any]) -> list[str]:
+    """What failed, apart by who can do something about it."""
+    count = results["errors_by_kind"]
+    raised = sorted({i["template"] for i in results["instances"] if i["error_kind"] in ("environment", "nan")})
+    lines = []
+    if count["infrastructure"]:
+        what = f"{count['infrastructure']} infrastructure errors (server or phone)"
+        lines.append(f"{what}: the same command plays these episodes again")
+    if raised:
+        what = (
+            f"AndroidWorld's own code raised in {count['environment'] + count['nan']} episodes of {', '.join(raised)}"
+        )
+        lines.append(
+            f"{what}: its server's log has the traceback. A task whose app was never opened on that phone has no "
+            "database to check: open the app once, or use a fresh container"
+        )
     return lines
