@@ -71,9 +71,12 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
         raise ConfigError("--android-lab PATH is missing: your checkout of github.com/THUDM/Android-Lab")
     checkout = read_checkout(args.android_lab)
     tasks = checkout.chosen(args.task, args.app, args.kind)
+    skipped = checkout.left_out(args.task, args.app)
     if args.list:
         for task in tasks:
             say(f"{task.id}  {task.app}  {task.kind}  {task.goal}")
+        for left_out in skipped:
+            say(f"{left_out.id}  {left_out.app}  skipped: {left_out.reason}")
         return 0
     _check(args)
     from envs.androidlab.env import LabSettings
@@ -94,6 +97,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
         tasks=tuple(tasks), mode=args.mode, rounds=args.rounds,
         settings=LabSettings(args.interval, not args.from_home, args.launch_wait),
         snapshot=args.snapshot, retries=args.retries, max_invalid=recipe.agent.max_invalid,
+        skipped=tuple(skipped),
     )  # fmt: skip
     answers = AnswerJudge(args.judge_url, args.judge_model) if args.judge_url else None
     judges = Judges(checkout, args.judge_python)

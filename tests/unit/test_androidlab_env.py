@@ -9,9 +9,9 @@ import pytest
 
 from envs.androidlab import adb as adb_module
 from envs.androidlab import phone as phone_module
-from envs.androidlab.checkout import LabTask
 from envs.androidlab.env import AndroidLabEnv, LabSettings
 from envs.androidlab.phone import LOCATION, UI_FILE, LabPhone, console_of
+from envs.androidlab.tasks import LabTask
 from envs.androidlab.trace import TraceWriter, parsed_action, read_trace
 from envs.base import (
     Back,

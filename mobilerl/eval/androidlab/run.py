@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from envs.androidlab.checkout import OPERATION, QUERY, TASKS, Checkout, LabTask
+from envs.androidlab.checkout import TASKS, Checkout
 from envs.androidlab.env import AndroidLabEnv, LabSettings
 from envs.androidlab.judge import Judges
 from envs.androidlab.phone import DATE, LOCATION
+from envs.androidlab.tasks import OPERATION, QUERY, LabTask, Skipped
 from envs.base import InfraError, MobileEnv, Observation, Task
 from mobilerl import __version__
 from mobilerl.config import ConfigError
@@ -48,6 +49,8 @@ class Plan:
     snapshot: str = ""
     retries: int = 3
     max_invalid: int = 3
+    skipped: tuple[Skipped, ...] = ()
+    """Tasks that were asked for and cannot be used."""
 
     @property
     def deadline_s(self) -> float:
@@ -66,8 +69,9 @@ def evaluate(checkout: Checkout, plan: Plan, player: Player, addresses: Sequence
 async def _evaluate(checkout: Checkout, plan: Plan, player: Player, addresses: Sequence[Address], judges: Judges,
                     answers: AnswerJudge | None, store: Store, say: Say) -> dict[str, Any]:  # fmt: skip
     try:
-        await judges.check(plan.tasks)
-        await _check_answers(plan, answers)
+        plan = await _usable(plan, judges, answers)
+        for task in plan.skipped:
+            say(f"{task.id} is skipped: {task.reason}")
         packages = sorted({task.package for task in plan.tasks})
         phones = await asyncio.to_thread(open_phones, addresses, checkout.apps, packages, plan.snapshot)
         protocol = protocol_of(checkout, plan, player, phones, judges, answers)
@@ -85,18 +89,30 @@ async def _evaluate(checkout: Checkout, plan: Plan, player: Player, addresses: S
             await answers.close()
         if player.server is not None:
             await player.server.close()
-    results = androidlab_results(protocol, plan.tasks, records, checkout.human_lengths, run.faults) | player.extras()
+    results = (
+        androidlab_results(protocol, plan.tasks, records, checkout.human_lengths, run.faults, plan.skipped)
+        | player.extras()
+    )
     write_results(store.out / RESULTS, results)
     return results
 
 
-async def _check_answers(plan: Plan, answers: AnswerJudge | None) -> None:
-    queries = sum(task.kind == QUERY for task in plan.tasks)
+async def _usable(plan: Plan, judges: Judges, answers: AnswerJudge | None) -> Plan:
+    """The plan without the tasks that cannot be judged."""
+    checked = await judges.check(plan.tasks)
+    problems = dict(checked.problems)
     if answers is not None:
         await answers.check()
-    elif queries:
+    elif queries := sum(task.kind == QUERY and task.id in checked.asking for task in plan.tasks):
         raise ConfigError(f"{queries} of the tasks are queries whose answers a model judges: give --judge-url and "
                           f"--judge-model, or leave them out with --kind {OPERATION}")  # fmt: skip
+    else:
+        problems |= dict.fromkeys(checked.asking, "a model judges its answer; give --judge-url and --judge-model")
+    skipped = [Skipped(t.id, t.app, problems[t.id]) for t in plan.tasks if t.id in problems]
+    tasks = tuple(task for task in plan.tasks if task.id not in problems)
+    if not tasks:
+        raise ConfigError(f"no task is left: {skipped[0].id}: {skipped[0].reason}")
+    return replace(plan, tasks=tasks, skipped=(*plan.skipped, *skipped))
 
 
 async def _gone_on_with(store: Store, plan: Plan, grader: Grader, say: Say) -> dict[str, Record]:
