@@ -26,6 +26,9 @@ class TraceWriter:
     def __init__(self, folder: Path, task_id: str, instruction: str) -> None:
         self.folder, self._task_id, self._instruction = folder, task_id, instruction
         self._line: dict[str, Any] = {}
+        self._action: dict[str, Any] = {}
+        self.repeated = 0
+        """How often the last action has been taken in a row."""
         if folder.exists():
             shutil.rmtree(folder)
         for part in ("Screen", "xml"):
@@ -52,7 +55,9 @@ class TraceWriter:
     def acted(self, action: Action, apps: dict[str, str]) -> None:
         """The action taken on the screen seen last. `apps` maps names to packages."""
         width, height = self._line["window"]
-        line = self._line | {"parsed_action": parsed_action(action, width, height, apps)}
+        action_before, self._action = self._action, parsed_action(action, width, height, apps)
+        self.repeated = self.repeated + 1 if self._action == action_before else 1
+        line = self._line | {"parsed_action": self._action}
         with open(self.folder / TRACE, "a", encoding="ascii") as f:
             f.write(json.dumps(line) + "\n")
 

@@ -132,6 +132,19 @@ def test_the_last_round_ends_the_episode(tmp_path):
     assert len(read_trace(tmp_path / "t_1")) == 2
 
 
+def test_five_equal_actions_end_an_episode_of_six_steps(tmp_path):
+    """As in AndroidLab, which looks at the last five actions from the sixth step on."""
+
+    async def play(actions):
+        env = make(tmp_path)
+        await env.reset(task(rounds=20))
+        return [(await env.step(action)).done for action in actions]
+
+    assert asyncio.run(play([Back()] * 6)) == [False] * 5 + [True]
+    assert asyncio.run(play([Home(), *[Back()] * 5])) == [False] * 5 + [True]
+    assert asyncio.run(play([Back(), Back(), Home(), *[Tap(1, 1)] * 4, Tap(9, 9)])) == [False] * 8
+
+
 def test_an_app_that_is_not_there_is_noted(tmp_path):
     env = make(tmp_path)
 
