@@ -39,9 +39,8 @@ class Checkout:
 
     @property
     def apps(self) -> dict[str, str]:
-        """Names of apps -> packages. Where several names have one package, the tasks' name for it is the last."""
-        own = {task.app: task.package for task in self.tasks}
-        return {name: package for name, package in self.packages.items() if name not in own} | own
+        """Name of each app of the tasks -> package."""
+        return {task.app: task.package for task in self.tasks}
 
     def chosen(self, ids: Sequence[str] = (), apps: Sequence[str] = (), kind: str = "") -> list[LabTask]:
         """The tasks with these ids, of these apps and of this kind; everything where nothing is named."""

@@ -19,8 +19,8 @@ Grade = Callable[[Task, Path], Awaitable[float]]
 REAL_DATE = "map.me"
 """Tasks whose instruction has this word keep the device's own date."""
 MOVING = ("map.me", "pimusic")
-"""Words of instructions that tell AndroidLab that screens never stand still, so that `uiautomator` gives no tree. Its own
-music tasks say `Pi Music Player`, and are read with `uiautomator`."""
+"""Words of instructions that tell AndroidLab that screens never stand still, so that `uiautomator` gives no tree. Its
+music tasks say `Pi Music Player`, and are read with `uiautomator` all the same."""
 REPEATS, REPEATS_AFTER = 5, 5
 """An episode ends when its last `REPEATS` actions were the same one and it has more than `REPEATS_AFTER` steps."""
 

@@ -83,8 +83,9 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     from envs.androidlab.judge import Judges
     from mobilerl.eval.androidlab.answers import AnswerJudge
     from mobilerl.eval.androidlab.devices import parse_addresses
+    from mobilerl.eval.androidlab.plan import Plan
     from mobilerl.eval.androidlab.results import summary
-    from mobilerl.eval.androidlab.run import Plan, evaluate
+    from mobilerl.eval.androidlab.run import evaluate
     from mobilerl.eval.players import make_player
     from mobilerl.eval.policies import MOBILERL_SETTINGS
     from mobilerl.eval.report import print_results

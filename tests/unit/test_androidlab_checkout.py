@@ -66,7 +66,7 @@ def test_apps_are_started_by_the_nearest_name_of_androidlabs_table(tmp_path):
     )
     read = read_checkout(path)
     assert read.tasks[0].package == "com.books"
-    assert read.apps == {"Map.me": "com.maps", "bleucoins": "com.coins", "Cantook": "com.books"}
+    assert read.apps == {"Cantook": "com.books"}
     names = {"bluecoins": "com.coins", "map.me": "com.maps", "MAP . ME": "com.maps", "bl": "com.books"}
     assert {name: find_package(name, read.packages) for name in names} == names | {"bl": "com.maps"}
     (path / "templates/packages.py").write_text("apps_dict = {**other}")
