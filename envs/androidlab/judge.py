@@ -17,6 +17,7 @@ from typing import Any
 from envs.androidlab.checkout import REPOSITORY, Checkout, CheckoutError
 from envs.androidlab.compress import compressed_tree
 from envs.androidlab.tasks import LabTask
+from envs.androidlab.trace import NO_TREE
 
 CHILD = Path(__file__).with_name("judge_child.py")
 TIMEOUT_S = 120.0
@@ -91,8 +92,8 @@ class Judges:
         """The outcome of a trace. Raises JudgeFault when there is none."""
         read = read_lines(lines)
         steps = [
-            await asyncio.to_thread(_step, line, folder, self.own_trees) for line in read if line["xml"]
-        ]  # fmt: skip
+            await asyncio.to_thread(_step, line, folder, self.own_trees) for line in read if line["xml"] != NO_TREE
+        ]
         if not steps:
             raise JudgeFault("the trace has no step with a UI tree")
         answers: list[tuple[str, str, str, bool]] = []

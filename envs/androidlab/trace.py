@@ -16,6 +16,8 @@ from envs.androidlab.phone import Seen
 from envs.base import COORD_MAX, Action, Finish, Invalid, Launch, LongPress, Swipe, Tap, Type
 
 TRACE = "trace.jsonl"
+NO_TREE = "ERROR"
+"""In place of a tree's path where there was none to be had: AndroidLab's evaluation passes over such a step."""
 _NAMES = {"tap": "Tap", "long_press": "Long Press", "swipe": "Swipe", "type": "Type", "launch": "Launch",
           "back": "Press Back", "home": "Press Home", "enter": "Press Enter", "wait": "Wait"}  # fmt: skip
 
@@ -44,7 +46,7 @@ class TraceWriter:
             "index": index,
             "target": self._instruction,
             "image": f"Screen/{index}.png",
-            "xml": f"xml/{index}.xml" if screen.xml else None,
+            "xml": f"xml/{index}.xml" if screen.xml else NO_TREE,
             "ac_xml": None,
             "current_activity": screen.package,
             "window": [screen.width, screen.height],

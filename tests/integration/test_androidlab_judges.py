@@ -34,7 +34,7 @@ def write_trace(folder, steps):
         if xml is not None:
             (folder / f"xml/{i}.xml").write_text(xml)
         lines.append({
-            "index": i, "target": "the task", "image": f"Screen/{i}.png", "xml": xml and f"xml/{i}.xml",
+            "index": i, "target": "the task", "image": f"Screen/{i}.png", "xml": f"xml/{i}.xml" if xml else "ERROR",
             "parsed_action": action, "command": command,
         })  # fmt: skip
     return lines

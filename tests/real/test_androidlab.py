@@ -165,6 +165,8 @@ async def our_scores(checkout, folders):
 
 
 OTHER, MADE_UP = 8, 6
+LOST = 10
+"""The page whose tree was not to be had."""
 
 
 def write_traces(checkout, tmp_path):
@@ -177,6 +179,7 @@ def write_traces(checkout, tmp_path):
         writer = TraceWriter(tmp_path / task.id, task.id, task.instruction)
         for i in range(OTHER + MADE_UP):
             xml = seen[i].xml if i < OTHER else made_up_page(rng, words)
+            xml = "" if i == LOST else xml
             screen = Seen(seen[rng.randrange(OTHER)].screenshot, 360, 720, xml, "com.example")
             writer.seen(i, screen, {task.query: rng.choice("017")} if task.query else {})
             writer.acted(Finish(answer) if i == OTHER + MADE_UP - 1 else Tap(i, rng.randrange(3)), {})

@@ -292,7 +292,7 @@ def test_a_screen_without_a_tree_is_a_step_without_one(tmp_path, monkeypatch):
     monkeypatch.setattr(env.phone.device, "dump_xml", moving)
     assert asyncio.run(env.reset(task())).xml == ""
     asyncio.run(env.step(Back()))
-    assert read_trace(tmp_path / "t_1")[0]["xml"] is None and not list((tmp_path / "t_1/xml").iterdir())
+    assert read_trace(tmp_path / "t_1")[0]["xml"] == "ERROR" and not list((tmp_path / "t_1/xml").iterdir())
 
 
 def test_a_reboot_in_mid_episode_is_no_failure(tmp_path):
