@@ -1,60 +1,28 @@
 """A checkout of AndroidLab: the tasks of its YAML files and the lengths of its human demonstrations.
 
-Nothing of it is run here. Every error is one line that names file, task and field.
+Nothing of it is run here.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from envs.androidlab.query import device_line
-from envs.base import Task
+from envs.androidlab.packages import read_packages
+from envs.androidlab.tasks import LabTask, Skipped, read_file
 
-SUITE = "androidlab"
 TASKS = 138
 """Tasks of the published benchmark."""
 REPOSITORY = "https://github.com/THUDM/Android-Lab"
 CONFIG = Path("evaluation/config")
 LENGTHS = "ground_truth_length.json"
-OPERATION, QUERY = "operation", "query_detect"
-
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_PACKAGE = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+")
-_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 class CheckoutError(ValueError):
-    """A checkout that cannot be used; the message is one line with the cure."""
-
-
-@dataclass(frozen=True, slots=True)
-class LabTask:
-    """One task. `module` is what holds its judge; `query` is its `adb_query`, "" where it has none."""
-
-    id: str
-    app: str
-    package: str
-    goal: str
-    kind: str
-    """`operation` or `query_detect`."""
-    module: str
-    query: str = ""
-
-    @property
-    def instruction(self) -> str:
-        """As AndroidLab words it."""
-        return f"You should use {self.app} to complete the following task: {self.goal}"
-
-    def task(self, rounds: int) -> Task:
-        """The task as an episode's, with a budget of `rounds` steps."""
-        params = {"package": self.package, "kind": self.kind, "query": self.query}
-        return Task(self.id, self.id, self.instruction, params, 0, rounds, SUITE, self.app)
+    """A checkout that cannot be used. The message is one line and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,29 +31,42 @@ class Checkout:
     commit: str
     """Of the checkout, with `+changes` where tracked files differ from it; `unknown` where git does not say."""
     tasks: tuple[LabTask, ...]
+    skipped: tuple[Skipped, ...]
     human_lengths: dict[str, float]
     """Steps of the human demonstration by task id."""
+    packages: dict[str, str]
+    """AndroidLab's names of apps -> packages, those of other benchmarks among them."""
 
     @property
     def apps(self) -> dict[str, str]:
-        """Name of each app -> package."""
+        """Name of each app of the tasks -> package."""
         return {task.app: task.package for task in self.tasks}
 
     def chosen(self, ids: Sequence[str] = (), apps: Sequence[str] = (), kind: str = "") -> list[LabTask]:
         """The tasks with these ids, of these apps and of this kind; everything where nothing is named."""
-        _refuse_unknown("task", ids, [t.id for t in self.tasks])
-        _refuse_unknown("app", apps, list(self.apps))
+        everything = (*self.tasks, *self.skipped)
+        _refuse_unknown("task", ids, [t.id for t in everything])
+        _refuse_unknown("app", apps, list(dict.fromkeys(t.app for t in everything)))
         chosen = [
             t for t in self.tasks
             if (not ids or t.id in ids) and (not apps or t.app in apps) and (not kind or t.kind == kind)
         ]  # fmt: skip
         if not chosen:
-            raise CheckoutError("no task is left: no task has all that --task, --app and --kind ask for")
+            why = "; ".join(f"{t.id} cannot be used: {t.reason}" for t in self.left_out(ids, apps)[:1])
+            raise CheckoutError(f"no task is left of those that --task, --app and --kind ask for{why and '; ' + why}")
         return chosen
+
+    def left_out(self, ids: Sequence[str] = (), apps: Sequence[str] = ()) -> list[Skipped]:
+        """What `chosen` would hold if it could be used."""
+        return [t for t in self.skipped if (not ids or t.id in ids) and (not apps or t.app in apps)]
 
 
 def read_checkout(path: Path | str) -> Checkout:
-    """Raises CheckoutError for a folder that is no AndroidLab checkout, and for a task file that cannot be used."""
+    """Raises CheckoutError for a folder that is no AndroidLab checkout. A task that cannot be used is skipped."""
+    try:
+        import yaml  # noqa: F401
+    except ImportError:
+        raise CheckoutError("AndroidLab's task files need PyYAML: pip install 'mobilerl[androidlab]'") from None
     path = Path(path).resolve()
     if not path.is_dir():
         raise CheckoutError(f"there is no folder {path}; get AndroidLab with `git clone {REPOSITORY}`")
@@ -94,73 +75,20 @@ def read_checkout(path: Path | str) -> Checkout:
         raise CheckoutError(
             f"{path} is no AndroidLab checkout: it has no {CONFIG}/*.yaml; get it with `git clone {REPOSITORY}`"
         )
+    packages = read_packages(path)
     tasks: dict[str, LabTask] = {}
+    skipped: list[Skipped] = []
     for file in files:
-        for task in _read_file(file, str(file.relative_to(path))):
-            if task.id in tasks:
-                raise CheckoutError(f"{file.relative_to(path)}: task {task.id}: the task_id is there twice; keep one")
-            tasks[task.id] = task
-    return Checkout(path, _commit(path), tuple(tasks.values()), _read_lengths(path))
-
-
-# --- task files --------------------------------------------------------------------------------------------------
-
-
-def _read_file(file: Path, name: str) -> list[LabTask]:
-    try:
-        import yaml
-    except ImportError:
-        raise CheckoutError("AndroidLab's task files need PyYAML: pip install 'mobilerl[androidlab]'") from None
-    try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CheckoutError(f"{name} is not valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(data, dict):
-        raise CheckoutError(f"{name}: there must be APP, package and tasks at its top level")
-    app = _text(data, "APP", name)
-    package = _text(data, "package", name, _PACKAGE)
-    entries = data.get("tasks")
-    if not isinstance(entries, list) or not entries:
-        raise CheckoutError(f"{name}: field tasks must be a list of tasks")
-    return [_read_task(entry, i, app, package, name) for i, entry in enumerate(entries, start=1)]
-
-
-def _read_task(entry: Any, number: int, app: str, package: str, file: str) -> LabTask:
-    if not isinstance(entry, dict):
-        raise CheckoutError(f"{file}: task number {number} must have fields such as task_id and task")
-    task_id = _text(entry, "task_id", f"{file}: task number {number}", _ID)
-    where = f"{file}: task {task_id}"
-    kind = _text(entry, "metric_type", where)
-    if kind not in (OPERATION, QUERY):
-        raise CheckoutError(f"{where}: field metric_type is {kind!r}; it must be {OPERATION} or {QUERY}")
-    # AndroidLab looks for the module under evaluation.tasks, whatever stands before its last name.
-    module = "evaluation.tasks." + _text(entry, "metric_func", where, _DOTTED).rpartition(".")[2]
-    query = "" if entry.get("adb_query") is None else _text(entry, "adb_query", where)
-    if query:
-        try:
-            device_line(query)
-        except ValueError as error:
-            raise CheckoutError(f"{where}: field adb_query {error} (given: {query!r})") from None
-    return LabTask(task_id, app, package, _text(entry, "task", where), kind, module, query)
-
-
-def _text(data: dict[Any, Any], field: str, where: str, form: re.Pattern[str] | None = None) -> str:
-    if field not in data:
-        raise CheckoutError(f"{where}: field {field} is missing")
-    value = data[field]
-    if not isinstance(value, str) or not value.strip() or (form and not form.fullmatch(value.strip())):
-        raise CheckoutError(f"{where}: field {field} is {value!r}; it must be {_WANTED.get(form, 'a text')}")
-    return value.strip()
-
-
-_WANTED = {
-    _ID: "a name of letters, digits, `_`, `-` and `.`",
-    _PACKAGE: "a package name such as com.android.settings",
-    _DOTTED: "a module's name such as evaluation.tasks.setting",
-}
-
-
-# --- what stands beside them -------------------------------------------------------------------------------------
+        for task in read_file(file, str(file.relative_to(path)), packages):
+            if isinstance(task, Skipped):
+                skipped.append(task)
+            elif task.id in tasks:
+                skipped.append(Skipped(task.id, task.app, f"{file.relative_to(path)} has this task_id a second time"))
+            else:
+                tasks[task.id] = task
+    if not tasks:
+        raise CheckoutError(f"{path} has no task that can be used; {skipped[0].id}: {skipped[0].reason}")
+    return Checkout(path, _commit(path), tuple(tasks.values()), tuple(skipped), _read_lengths(path), packages)
 
 
 def _read_lengths(path: Path) -> dict[str, float]:
@@ -176,10 +104,11 @@ def _read_lengths(path: Path) -> dict[str, float]:
         raise CheckoutError(f"{name} is not valid JSON: {error}") from None
     if not isinstance(lengths, dict):
         raise CheckoutError(f"{name}: it must map task ids to numbers of steps")
-    for task_id, length in lengths.items():
-        if isinstance(length, bool) or not isinstance(length, int | float) or length <= 0:
-            raise CheckoutError(f"{name}: task {task_id}: the length is {length!r}; it must be a number above 0")
-    return {task_id: float(length) for task_id, length in lengths.items()}
+    return {
+        task_id: float(length)
+        for task_id, length in lengths.items()
+        if isinstance(length, int | float) and not isinstance(length, bool) and length > 0
+    }
 
 
 def _commit(path: Path) -> str:

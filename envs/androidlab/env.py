@@ -17,9 +17,12 @@ T = TypeVar("T")
 Grade = Callable[[Task, Path], Awaitable[float]]
 """(task, folder of its trace) -> reward in [0, 1]. Raises InfraError when it cannot tell."""
 REAL_DATE = "map.me"
-"""Tasks that name this app keep the device's own date."""
+"""Tasks whose instruction has this word keep the device's own date."""
 MOVING = ("map.me", "pimusic")
-"""Apps whose screens never stand still, so that `uiautomator` gives no tree."""
+"""Words of instructions that tell AndroidLab that screens never stand still, so that `uiautomator` gives no tree. Its
+music tasks say `Pi Music Player`, and are read with `uiautomator` all the same."""
+REPEATS, REPEATS_AFTER = 5, 5
+"""An episode ends when its last `REPEATS` actions were the same one and it has more than `REPEATS_AFTER` steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +59,18 @@ class AndroidLabEnv:
     async def reset(self, task: Task) -> Observation:
         """Sets the device up, opens the app, and waits until it is there."""
         self._task = self._trace = self._seen = None
-        package, app = task.params["package"], task.app.casefold()
-        await self._call(lambda: self.phone.prepare(package, set_date=REAL_DATE not in app))
+        package, told = task.params["package"], task.instruction
+        await self._call(lambda: self.phone.prepare(package, set_date=REAL_DATE not in told))
         if self.settings.launch:
             await self._call(lambda: self.phone.launch(package))
             await asyncio.sleep(self.settings.launch_wait_s)
-        await self._call(lambda: self.phone.watch(app in MOVING))
+        await self._call(lambda: self.phone.watch(any(word in told for word in MOVING)))
         self._trace = TraceWriter(self._folder / task.id, task.id, task.instruction)
         self._task, self._done = task, False
         return await self._look(task, 0)
 
     async def step(self, action: Action) -> StepResult:
-        """Plays one action. Finish ends the episode, and so does the last step of the task's budget."""
+        """Plays one action. Finish ends the episode, and so do the last step of the task's budget and repetition."""
         task, trace, seen = self._task, self._trace, self._seen
         if task is None or trace is None or seen is None or self._done:
             raise RuntimeError(f"{self.device_id}: no episode is running; call reset(task)")
@@ -77,7 +80,8 @@ class AndroidLabEnv:
         trace.acted(action, self._apps)
         acted = time.perf_counter()
         steps = seen.step + 1
-        self._done = isinstance(action, Finish) or steps >= task.max_steps
+        stuck = steps > REPEATS_AFTER and trace.repeated >= REPEATS
+        self._done = isinstance(action, Finish) or steps >= task.max_steps or stuck
         if self._done:  # what comes after the last action is in no line of the trace
             self._seen = replace(seen, step=steps)
             return StepResult(self._seen, True, {"act": acted - start}, note)

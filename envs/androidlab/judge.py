@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envs.androidlab.checkout import REPOSITORY, Checkout, CheckoutError, LabTask
+from envs.androidlab.checkout import REPOSITORY, Checkout, CheckoutError
 from envs.androidlab.compress import compressed_tree
+from envs.androidlab.tasks import LabTask
+from envs.androidlab.trace import NO_TREE
 
 CHILD = Path(__file__).with_name("judge_child.py")
 TIMEOUT_S = 120.0
@@ -23,6 +25,7 @@ MAX_REPEATS = 5
 """A trace is read until the same action has been repeated more often than this in a row."""
 MAX_ROUNDS = 5
 """A judge is run again with the answers to what it asked, at most so often."""
+NEEDS = "give --judge-python an interpreter with the packages of docs/androidlab.md"
 Ask = Callable[[str, str, str], Awaitable[bool]]
 """(question, the agent's answer, the right answer) -> whether it is right. Raises JudgeFault when it cannot tell."""
 
@@ -42,6 +45,17 @@ class Outcome:
     """Steps at which the judge failed; AndroidLab leaves them out."""
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What is known of judges before they judge, by task id."""
+
+    problems: Mapping[str, str]
+    """Why a judge cannot be used."""
+    asking: frozenset[str]
+    """Tasks whose judges ask a model whether an answer is right. AndroidLab's metric_type does not tell: setting_22 is
+    an operation that asks, and setting_0 a query_detect that does not."""
+
+
 class Judges:
     """The judges of a checkout. `python` is an interpreter that has what the checkout imports."""
 
@@ -50,8 +64,9 @@ class Judges:
         self.own_trees = False
         """Whether the checkout compresses the screens itself; known after `check`."""
 
-    async def check(self, tasks: Sequence[LabTask]) -> None:
-        """Imports the judges of `tasks` and makes each of them. Raises CheckoutError for the first that is wrong."""
+    async def check(self, tasks: Sequence[LabTask]) -> Checked:
+        """Imports the judges of `tasks` and makes each of them. Raises CheckoutError where none can be used, and where
+        their interpreter lacks a package."""
         modules: dict[str, list[str]] = {}
         for task in tasks:
             modules.setdefault(task.module, []).append(task.id)
@@ -59,27 +74,26 @@ class Judges:
             found = await self._run({"check": modules})
         except JudgeFault as fault:
             raise CheckoutError(f"the judges of {self.checkout.path} cannot be loaded: {fault}") from None
-        if found["problems"]:
-            raise CheckoutError(f"{self.checkout.path}: {found['problems'][0]}; {self._cure(found['problems'][0])}")
-        if not found["asks"] and any(task.kind == "query_detect" for task in tasks):
+        problems: dict[str, str] = found["problems"]
+        lacking = next((text for text in problems.values() if "ModuleNotFoundError" in text), "")
+        if lacking and "'evaluation" not in lacking:
+            raise CheckoutError(f"{self.checkout.path}: {lacking}; {NEEDS}")
+        if problems and len(problems) == len(tasks):
+            raise CheckoutError(f"{self.checkout.path}: {next(iter(problems.values()))}; check out {REPOSITORY} anew")
+        if found["asking"] and not found["asks"]:
             raise CheckoutError(
                 f"{self.checkout.path}: evaluation/ has no function detect_answer, so its answers cannot be judged; "
-                f"use the code of {REPOSITORY}, or --kind operation"
+                f"use the code of {REPOSITORY}, or leave {', '.join(found['asking'])} out"
             )
         self.own_trees = found["dump_xml"]
-
-    def _cure(self, problem: str) -> str:
-        if "ModuleNotFoundError" in problem or "ImportError" in problem:
-            return (f"install {self.checkout.path}/requirements.txt into a virtual environment and give its "
-                    "interpreter as --judge-python")  # fmt: skip
-        return f"check out {REPOSITORY} anew, or leave the task out"
+        return Checked(problems, frozenset(found["asking"]))
 
     async def judge(self, task: LabTask, folder: Path, lines: Sequence[Mapping[str, Any]], ask: Ask) -> Outcome:
         """The outcome of a trace. Raises JudgeFault when there is none."""
         read = read_lines(lines)
         steps = [
-            await asyncio.to_thread(_step, line, folder, self.own_trees) for line in read if line["xml"]
-        ]  # fmt: skip
+            await asyncio.to_thread(_step, line, folder, self.own_trees) for line in read if line["xml"] != NO_TREE
+        ]
         if not steps:
             raise JudgeFault("the trace has no step with a UI tree")
         answers: list[tuple[str, str, str, bool]] = []

@@ -4,7 +4,7 @@ A program on the standard library alone, for any Python from 3.9 that has what t
 standard input, one JSON answer on standard output:
 
     {"checkout": PATH, "check": {MODULE: [TASK_ID, ...]}}
-        -> {"problems": [TEXT, ...], "dump_xml": BOOL, "asks": BOOL}
+        -> {"problems": {TASK_ID: TEXT, ...}, "asking": [TASK_ID, ...], "dump_xml": BOOL, "asks": BOOL}
     {"checkout": PATH, "module": MODULE, "task_id": ID, "steps": [{"line", "xml", "tree"}, ...], "own_trees": BOOL,
      "answers": [[QUESTION, ANSWER, TRUTH, BOOL], ...]}
         -> {"final": {...} | null, "judged": [INDEX, ...], "errors": [[INDEX, TEXT], ...], "asked": [[...], ...]}
@@ -22,30 +22,51 @@ import types
 
 TASK_MODULE = "evaluation.task"
 ASK = "detect_answer"
+CHECK = "check_answer"
+"""The method that every judge inherits, and from which `detect_answer` is called."""
 
 
 def check(request):
-    """What is wrong with the judges of some tasks."""
-    problems = []
+    """Which tasks have no judge that can be used, and why; which of the others ask whether an answer is right."""
+    problems, asking = {}, []
     for module, task_ids in request["check"].items():
         try:
             judges = _judges(module)
         except Exception as error:
-            problems.append("cannot import " + module + ": " + _line(error))
+            problems.update(dict.fromkeys(task_ids, "cannot import " + module + ": " + _line(error)))
             continue
         for task_id in task_ids:
             cls = judges.get(task_id)
-            if cls is None:
-                problems.append(module + ".function_map has no judge for task " + task_id)
-            elif not callable(getattr(cls, "judge", None)):
-                problems.append(module + ": the judge of task " + task_id + " has no method judge(xml_tree, line)")
-            else:
-                try:
-                    _make(cls)
-                except Exception as error:
-                    problems.append(module + ": the judge of task " + task_id + " cannot be made: " + _line(error))
+            problem = _problem(cls)
+            if problem:
+                problems[task_id] = module + ".function_map: the judge of " + task_id + " " + problem
+            elif _may_ask(cls):
+                asking.append(task_id)
     own = sys.modules.get(TASK_MODULE)
-    return {"problems": problems, "dump_xml": callable(getattr(own, "dump_xml", None)), "asks": bool(_askers())}
+    return {
+        "problems": problems,
+        "asking": asking,
+        "dump_xml": callable(getattr(own, "dump_xml", None)),
+        "asks": bool(_askers()),
+    }
+
+
+def _problem(cls):
+    if cls is None:
+        return "is missing"
+    if not callable(getattr(cls, "judge", None)):
+        return "has no method judge(xml_tree, line)"
+    try:
+        _make(cls)
+    except Exception as error:
+        return "cannot be made: " + _line(error)
+    return ""
+
+
+def _may_ask(cls):
+    """Whether a method names `check_answer`, which asks, or asks itself."""
+    methods = [f.__code__ for c in cls.__mro__ for f in vars(c).values() if inspect.isfunction(f)]
+    return any(CHECK in m.co_names or (ASK in m.co_names and m.co_name != CHECK) for m in methods)
 
 
 def run(request):

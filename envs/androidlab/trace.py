@@ -16,6 +16,8 @@ from envs.androidlab.phone import Seen
 from envs.base import COORD_MAX, Action, Finish, Invalid, Launch, LongPress, Swipe, Tap, Type
 
 TRACE = "trace.jsonl"
+NO_TREE = "ERROR"
+"""In place of a tree's path where there was none to be had: AndroidLab's evaluation passes over such a step."""
 _NAMES = {"tap": "Tap", "long_press": "Long Press", "swipe": "Swipe", "type": "Type", "launch": "Launch",
           "back": "Press Back", "home": "Press Home", "enter": "Press Enter", "wait": "Wait"}  # fmt: skip
 
@@ -26,6 +28,9 @@ class TraceWriter:
     def __init__(self, folder: Path, task_id: str, instruction: str) -> None:
         self.folder, self._task_id, self._instruction = folder, task_id, instruction
         self._line: dict[str, Any] = {}
+        self._action: dict[str, Any] = {}
+        self.repeated = 0
+        """How often the last action has been taken in a row."""
         if folder.exists():
             shutil.rmtree(folder)
         for part in ("Screen", "xml"):
@@ -41,7 +46,7 @@ class TraceWriter:
             "index": index,
             "target": self._instruction,
             "image": f"Screen/{index}.png",
-            "xml": f"xml/{index}.xml" if screen.xml else None,
+            "xml": f"xml/{index}.xml" if screen.xml else NO_TREE,
             "ac_xml": None,
             "current_activity": screen.package,
             "window": [screen.width, screen.height],
@@ -52,7 +57,9 @@ class TraceWriter:
     def acted(self, action: Action, apps: dict[str, str]) -> None:
         """The action taken on the screen seen last. `apps` maps names to packages."""
         width, height = self._line["window"]
-        line = self._line | {"parsed_action": parsed_action(action, width, height, apps)}
+        action_before, self._action = self._action, parsed_action(action, width, height, apps)
+        self.repeated = self.repeated + 1 if self._action == action_before else 1
+        line = self._line | {"parsed_action": self._action}
         with open(self.folder / TRACE, "a", encoding="ascii") as f:
             f.write(json.dumps(line) + "\n")
 

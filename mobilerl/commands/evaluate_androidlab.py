@@ -71,17 +71,21 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
         raise ConfigError("--android-lab PATH is missing: your checkout of github.com/THUDM/Android-Lab")
     checkout = read_checkout(args.android_lab)
     tasks = checkout.chosen(args.task, args.app, args.kind)
+    skipped = checkout.left_out(args.task, args.app)
     if args.list:
         for task in tasks:
             say(f"{task.id}  {task.app}  {task.kind}  {task.goal}")
+        for left_out in skipped:
+            say(f"{left_out.id}  {left_out.app}  skipped: {left_out.reason}")
         return 0
     _check(args)
     from envs.androidlab.env import LabSettings
     from envs.androidlab.judge import Judges
     from mobilerl.eval.androidlab.answers import AnswerJudge
     from mobilerl.eval.androidlab.devices import parse_addresses
+    from mobilerl.eval.androidlab.plan import Plan
     from mobilerl.eval.androidlab.results import summary
-    from mobilerl.eval.androidlab.run import Plan, evaluate
+    from mobilerl.eval.androidlab.run import evaluate
     from mobilerl.eval.players import make_player
     from mobilerl.eval.policies import MOBILERL_SETTINGS
     from mobilerl.eval.report import print_results
@@ -94,6 +98,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
         tasks=tuple(tasks), mode=args.mode, rounds=args.rounds,
         settings=LabSettings(args.interval, not args.from_home, args.launch_wait),
         snapshot=args.snapshot, retries=args.retries, max_invalid=recipe.agent.max_invalid,
+        skipped=tuple(skipped),
     )  # fmt: skip
     answers = AnswerJudge(args.judge_url, args.judge_model) if args.judge_url else None
     judges = Judges(checkout, args.judge_python)

@@ -1,4 +1,8 @@
-"""A small checkout with AndroidLab's layout, task files and kinds of judges, for the embedded phone's apps."""
+"""A small checkout with AndroidLab's layout, task files and kinds of judges, for the embedded phone's apps.
+
+As in AndroidLab's own, a `package` can be the name of an app, `metric_type` can be `operations`, and a query_detect can
+have a judge that asks nobody.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,13 @@ tasks:
   - task_id: setting_0
     category: Network
     task: Switch airplane mode on
-    metric_type: operation
+    metric_type: query_detect
     metric_func: evaluation.tasks.setting
     adb_query: adb shell settings get global airplane_mode_on
   - task_id: setting_1
     category: Network
     task: Show the page about the network with Wi-Fi switched off
-    metric_type: operation
+    metric_type: operations
     metric_func: evaluation.tasks.setting
   - task_id: setting_2
     category: Time
@@ -29,13 +33,22 @@ tasks:
     adb_query: adb shell 'getprop persist.sys.timezone'
 """
 CLOCK = """\
-APP: Clock
-package: com.android.deskclock
+APP: clock
+package: Clock
 tasks:
   - task_id: clock_1
     task: Open the clock
     metric_type: operation
     metric_func: evaluation.clock
+"""
+PACKAGES = """\
+apps_dict = {
+    "Settings": "com.android.settings",
+    "设置": "com.android.settings",
+    "Clock": "com.android.deskclock",
+}
+
+from Levenshtein import distance
 """
 TASK = '''\
 import json
@@ -139,6 +152,8 @@ def make_checkout(path: Path) -> Path:
         file = path / "evaluation" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
+    (path / "templates").mkdir()
+    (path / "templates/packages.py").write_text(PACKAGES)
     for words in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "tasks")):
         identity = ("-c", "user.name=tests", "-c", "user.email=tests@localhost")
         subprocess.run(["git", *identity, "-C", str(path), *words], check=True)
@@ -146,10 +161,10 @@ def make_checkout(path: Path) -> Path:
 
 
 def add_task(path: Path, task_id: str, judge: str, kind: str = "operation") -> None:
-    """One more task of the Clock app, whose judge is a class `Judge` in the source `judge`."""
+    """One more task of the clock, whose judge is a class `Judge` in the source `judge`."""
     folder = path / "evaluation"
     (folder / "config" / f"{task_id}.yaml").write_text(
-        f"APP: Clock\npackage: com.android.deskclock\ntasks:\n  - task_id: {task_id}\n    task: Do {task_id}\n"
+        f"APP: clock\npackage: Clock\ntasks:\n  - task_id: {task_id}\n    task: Do {task_id}\n"
         f"    metric_type: {kind}\n    metric_func: evaluation.tasks.{task_id}\n"
     )
     source = f"from evaluation.task import *\n\n\n{judge}\n\n\nfunction_map = {{'{task_id}': Judge}}\n"

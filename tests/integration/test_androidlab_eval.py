@@ -321,20 +321,38 @@ def test_a_wrong_checkout_is_said_before_anything_is_played(serials, tmp_path):
     path = make_checkout(tmp_path / "lab")
     words = ("--android-lab", path, "--serial", serials[0], "--mode", "xml", "--out", tmp_path / "out",
              "--agent", "noop", "--kind", "operation")  # fmt: skip
-    config = path / "evaluation/config/clock.yaml"
-    text = config.read_text()
-    config.write_text(text.replace("com.android.deskclock", "com.not.there"))
+    packages = path / "templates/packages.py"
+    text = packages.read_text()
+    packages.write_text(text.replace("com.android.deskclock", "com.not.there"))
     with pytest.raises(ValueError, match="has no app com.not.there; use AndroidLab's AVD"):
         run(*words)
-    config.write_text(text.replace("metric_type: operation", "metric_type: sometimes"))
-    with pytest.raises(
-        ValueError, match="evaluation/config/clock.yaml: task clock_1: field metric_type is 'sometimes'"
-    ):
-        run(*words)
-    config.write_text(text)
+    packages.write_text(text)
     (path / "evaluation/tasks/clock.py").write_text("import zhipu_like")
-    with pytest.raises(ValueError, match="No module named 'zhipu_like'; install .*--judge-python"):
+    with pytest.raises(ValueError, match="No module named 'zhipu_like'; give --judge-python an interpreter"):
         run(*words)
+
+
+def test_what_cannot_be_used_is_skipped_and_said(serials, tmp_path, capsys):
+    """A broken field, a judge that is missing, and without an endpoint an operation whose judge asks a model."""
+    path = make_checkout(tmp_path / "lab")
+    setting = path / "evaluation/config/setting.yaml"
+    text = setting.read_text().replace("adb shell settings get", "reboot; settings get")
+    head, query = text.rsplit("query_detect", 1)
+    setting.write_text(f"{head}operation{query}")
+    add_task(path, "clock_2", "class Judge: pass")
+    words = ("--android-lab", path, "--serial", serials[0], "--mode", "xml", "--out", tmp_path / "out",
+             "--agent", "finish", *WORDS)  # fmt: skip
+    assert run(*words, "--list") == 0
+    assert "setting_0  Settings  skipped: field adb_query must begin with" in capsys.readouterr().out
+    run(*words)
+    found = results(tmp_path / "out")
+    assert sorted(e["task_id"] for e in found["instances"]) == ["clock_1", "setting_1"] and found["errors"] == 0
+    assert found["protocol"]["tasks_of_benchmark"] == "2 of 138"
+    reasons = {task["id"]: task["reason"] for task in found["skipped"]}
+    assert list(reasons) == ["setting_0", "clock_2", "setting_2"]
+    assert "has no method judge" in reasons["clock_2"] and "give --judge-url" in reasons["setting_2"]
+    said = capsys.readouterr().out
+    assert "clock_2 is skipped: " in said and "counted nowhere above: setting_0, clock_2, setting_2" in said
 
 
 def test_the_list_and_the_help_say_what_they_should(checkout, capsys):

@@ -34,7 +34,7 @@ def write_trace(folder, steps):
         if xml is not None:
             (folder / f"xml/{i}.xml").write_text(xml)
         lines.append({
-            "index": i, "target": "the task", "image": f"Screen/{i}.png", "xml": xml and f"xml/{i}.xml",
+            "index": i, "target": "the task", "image": f"Screen/{i}.png", "xml": f"xml/{i}.xml" if xml else "ERROR",
             "parsed_action": action, "command": command,
         })  # fmt: skip
     return lines
@@ -179,25 +179,46 @@ def test_steps_at_which_a_judge_fails_are_left_out_as_androidlab_does(path, tmp_
     assert found.errors == ("step 1: ValueError: not this page", "step 2: judge() returned bool and not a dict")
 
 
+CLOCK = "evaluation/tasks/clock.py"
+
+
 @pytest.mark.parametrize(
-    "change, said",
+    "source, said",
     [
-        (lambda p: (p / "evaluation/tasks/clock.py").write_text("import nothing_like_it"),
-         "ModuleNotFoundError: No module named 'nothing_like_it'; install .*requirements.txt.*--judge-python"),
-        (lambda p: (p / "evaluation/tasks/clock.py").unlink(), "cannot import evaluation.tasks.clock"),
-        (lambda p: (p / "evaluation/tasks/clock.py").write_text("function_map = {}"),
-         "function_map has no judge for task clock_1"),
-        (lambda p: (p / "evaluation/tasks/clock.py").write_text("function_map = {'clock_1': dict}"),
-         "the judge of task clock_1 has no method judge"),
-        (lambda p: (p / "evaluation/tasks/clock.py").write_text(
-            "class J:\n    def __init__(self): pass\n    def judge(self): pass\nfunction_map = {'clock_1': J}"),
-         "the judge of task clock_1 cannot be made: TypeError"),
-        (lambda p: (p / "evaluation/definition.py").write_text(""), "has no function detect_answer"),
-        (lambda p: (p / "evaluation/definition.py").write_text("while True: pass"), "no answer within 3 s"),
+        (None, "cannot import evaluation.tasks.clock: ModuleNotFoundError"),
+        ("1 +", "cannot import evaluation.tasks.clock: SyntaxError"),
+        ("function_map = {}", "the judge of clock_1 is missing"),
+        ("function_map = {'clock_1': dict}", "the judge of clock_1 has no method judge"),
+        ("class J:\n    def __init__(self): pass\n    def judge(self): pass\nfunction_map = {'clock_1': J}",
+         "the judge of clock_1 cannot be made: TypeError"),
     ],
 )  # fmt: skip
-def test_judges_are_looked_at_before_anything_is_played(path, change, said):
-    change(path)
+def test_a_task_whose_judge_cannot_be_used_leaves_the_others(path, source, said):
+    (path / CLOCK).unlink() if source is None else (path / CLOCK).write_text(source)
+    checkout = read_checkout(path)
+    checked = asyncio.run(Judges(checkout, sys.executable).check(checkout.tasks))
+    assert list(checked.problems) == ["clock_1"] and said in checked.problems["clock_1"]
+    with pytest.raises(CheckoutError, match=said):
+        asyncio.run(Judges(checkout, sys.executable).check(checkout.chosen(["clock_1"])))
+
+
+def test_judges_that_ask_about_answers_are_known_by_their_code(path):
+    """AndroidLab's metric_type does not tell: its setting_0 is a query_detect that asks nobody."""
+    checkout = read_checkout(path)
+    assert {task.id for task in checkout.tasks if task.kind == "query_detect"} == {"setting_0", "setting_2"}
+    assert asyncio.run(Judges(checkout, sys.executable).check(checkout.tasks)).asking == {"setting_2"}
+
+
+@pytest.mark.parametrize(
+    "file, source, said",
+    [
+        (CLOCK, "import nothing_like_it", "No module named 'nothing_like_it'; give --judge-python an interpreter"),
+        ("evaluation/definition.py", "", "has no function detect_answer"),
+        ("evaluation/definition.py", "while True: pass", "no answer within 3 s"),
+    ],
+)
+def test_what_no_judge_can_do_without_is_missed_before_anything_is_played(path, file, source, said):
+    (path / file).write_text(source)
     checkout = read_checkout(path)
     limit = 3.0 if "no answer" in said else 60.0
     with pytest.raises(CheckoutError, match=said) as error:

@@ -9,9 +9,9 @@ import pytest
 
 from envs.androidlab import adb as adb_module
 from envs.androidlab import phone as phone_module
-from envs.androidlab.checkout import LabTask
 from envs.androidlab.env import AndroidLabEnv, LabSettings
 from envs.androidlab.phone import LOCATION, UI_FILE, LabPhone, console_of
+from envs.androidlab.tasks import LabTask
 from envs.androidlab.trace import TraceWriter, parsed_action, read_trace
 from envs.base import (
     Back,
@@ -130,6 +130,19 @@ def test_the_last_round_ends_the_episode(tmp_path):
 
     asyncio.run(play())
     assert len(read_trace(tmp_path / "t_1")) == 2
+
+
+def test_five_equal_actions_end_an_episode_of_six_steps(tmp_path):
+    """As in AndroidLab, which looks at the last five actions from the sixth step on."""
+
+    async def play(actions):
+        env = make(tmp_path)
+        await env.reset(task(rounds=20))
+        return [(await env.step(action)).done for action in actions]
+
+    assert asyncio.run(play([Back()] * 6)) == [False] * 5 + [True]
+    assert asyncio.run(play([Home(), *[Back()] * 5])) == [False] * 5 + [True]
+    assert asyncio.run(play([Back(), Back(), Home(), *[Tap(1, 1)] * 4, Tap(9, 9)])) == [False] * 8
 
 
 def test_an_app_that_is_not_there_is_noted(tmp_path):
@@ -279,7 +292,7 @@ def test_a_screen_without_a_tree_is_a_step_without_one(tmp_path, monkeypatch):
     monkeypatch.setattr(env.phone.device, "dump_xml", moving)
     assert asyncio.run(env.reset(task())).xml == ""
     asyncio.run(env.step(Back()))
-    assert read_trace(tmp_path / "t_1")[0]["xml"] is None and not list((tmp_path / "t_1/xml").iterdir())
+    assert read_trace(tmp_path / "t_1")[0]["xml"] == "ERROR" and not list((tmp_path / "t_1/xml").iterdir())
 
 
 def test_a_reboot_in_mid_episode_is_no_failure(tmp_path):

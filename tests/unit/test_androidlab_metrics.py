@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from envs.androidlab.checkout import LabTask
+from envs.androidlab.tasks import LabTask
 from mobilerl.eval.androidlab.answers import read_verdict
 from mobilerl.eval.androidlab.metrics import (
     Score,

@@ -60,7 +60,8 @@ def parse_addresses(texts: Sequence[str]) -> list[Address]:
 def open_phones(
     addresses: Sequence[Address], apps: Mapping[str, str], packages: Sequence[str], snapshot: str = ""
 ) -> list[OpenedPhone]:
-    """`packages` are the apps the chosen tasks use: a device without one of them is refused."""
+    """`apps` can be launched by their names. `packages` are those of the chosen tasks: a device without one of them is
+    refused."""
     try:
         import envs.androidlab.adb  # noqa: F401
     except ImportError as error:

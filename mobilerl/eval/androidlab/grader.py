@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envs.androidlab.checkout import LabTask
 from envs.androidlab.judge import Ask, JudgeFault, Judges, Outcome
+from envs.androidlab.tasks import LabTask
 from envs.androidlab.trace import read_trace
 from envs.base import Task
 from mobilerl.eval.androidlab.metrics import count_unchanged

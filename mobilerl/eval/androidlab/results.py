@@ -5,15 +5,17 @@ metrics_errors_as_zero   the same over all tasks that were chosen
 errors_by_kind           device: every try failed on a device; judge: the episode was played and not judged
 per_app                  {app: {successes, trials, errors}}
 without_human_length     completed tasks that RRR leaves out, for the checkout has no human demonstration of them
+skipped                  tasks that were asked for and cannot be used: {id, app, reason}; no other field counts them
 steps_not_judged         steps at which a judge failed, and AndroidLab leaves out
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from envs.androidlab.checkout import SUITE, LabTask
+from envs.androidlab.tasks import SUITE, LabTask, Skipped
 from mobilerl.eval.androidlab.metrics import Score, metrics
 from mobilerl.eval.androidlab.store import Record
 from mobilerl.eval.policies import REFUSED
@@ -25,7 +27,7 @@ LOST = "every try failed on a device"
 
 def androidlab_results(
     protocol: Mapping[str, Any], tasks: Sequence[LabTask], records: Mapping[str, Record],
-    human: Mapping[str, float], lost: Mapping[str, str],
+    human: Mapping[str, float], lost: Mapping[str, str], skipped: Sequence[Skipped] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """`records` holds what was played, by task id; `lost` why other tasks have no record."""
     episodes = [_episode(task, records.get(task.id), lost.get(task.id, "")) for task in tasks]
@@ -48,6 +50,7 @@ def androidlab_results(
         "errors_by_kind": {"device": len(tasks) - len(records), "judge": len(records) - len(scores)},
         "per_app": _per_app(episodes),
         "without_human_length": [i for i, s in scores.items() if s.complete and s.human_steps is None],
+        "skipped": [asdict(task) for task in skipped],
         "steps_not_judged": sum(len(records[i].judge_errors) for i in scores),
     }
 
@@ -85,6 +88,8 @@ def summary(results: Mapping[str, Any]) -> list[str]:
         lines.append(f"RRR leaves out {', '.join(results['without_human_length'])}: no human demonstration is known")
     if refused := results.get(REFUSED):
         lines.append(f"the model server refused {refused['count']} prompts, the first with: {refused['first']}")
+    if results["skipped"]:
+        lines.append(f"skipped, and counted nowhere above: {', '.join(task['id'] for task in results['skipped'])}")
     if results["steps_not_judged"]:
         lines.append(f"{results['steps_not_judged']} steps were left out because their judge failed on them")
     return lines

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from envs.androidlab.checkout import OPERATION, QUERY, TASKS, Checkout, LabTask
-from envs.androidlab.env import AndroidLabEnv, LabSettings
+from envs.androidlab.checkout import Checkout
+from envs.androidlab.env import AndroidLabEnv
 from envs.androidlab.judge import Judges
-from envs.androidlab.phone import DATE, LOCATION
+from envs.androidlab.tasks import OPERATION, QUERY, LabTask, Skipped
 from envs.base import InfraError, MobileEnv, Observation, Task
-from mobilerl import __version__
 from mobilerl.config import ConfigError
 from mobilerl.eval.androidlab.answers import AnswerJudge, NoAnswerJudge
 from mobilerl.eval.androidlab.devices import Address, OpenedPhone, open_phones
 from mobilerl.eval.androidlab.grader import Grader, graded, record_of
+from mobilerl.eval.androidlab.plan import Plan, protocol_of
 from mobilerl.eval.androidlab.results import androidlab_results
 from mobilerl.eval.androidlab.store import Record, Store
 from mobilerl.eval.policies import Player
@@ -31,27 +31,7 @@ from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings
 
 T = TypeVar("T")
-STEP_S, SETUP_S, JUDGING_S = 60.0, 240.0, 600.0
-"""What an episode's deadline allows for: every step beside its pause, the set-up, and the judge."""
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is played and how. `retries`: of an episode whose device failed, on another device if there is one."""
-
-    tasks: tuple[LabTask, ...]
-    mode: str
-    """`xml`: the model reads the screen's text; `screenshot`: it sees pictures as well."""
-    rounds: int = 25
-    settings: LabSettings = LabSettings()
-    snapshot: str = ""
-    retries: int = 3
-    max_invalid: int = 3
-
-    @property
-    def deadline_s(self) -> float:
-        return SETUP_S + self.settings.launch_wait_s + self.rounds * (self.settings.interval_s + STEP_S) + JUDGING_S
 
 
 def evaluate(checkout: Checkout, plan: Plan, player: Player, addresses: Sequence[Address], judges: Judges,
@@ -66,10 +46,12 @@ def evaluate(checkout: Checkout, plan: Plan, player: Player, addresses: Sequence
 async def _evaluate(checkout: Checkout, plan: Plan, player: Player, addresses: Sequence[Address], judges: Judges,
                     answers: AnswerJudge | None, store: Store, say: Say) -> dict[str, Any]:  # fmt: skip
     try:
-        await judges.check(plan.tasks)
-        await _check_answers(plan, answers)
+        plan = await _usable(plan, judges, answers)
+        for task in plan.skipped:
+            say(f"{task.id} is skipped: {task.reason}")
         packages = sorted({task.package for task in plan.tasks})
-        phones = await asyncio.to_thread(open_phones, addresses, checkout.apps, packages, plan.snapshot)
+        launchable = checkout.packages | checkout.apps
+        phones = await asyncio.to_thread(open_phones, addresses, launchable, packages, plan.snapshot)
         protocol = protocol_of(checkout, plan, player, phones, judges, answers)
         with store.alone():
             store.begin(protocol)
@@ -85,18 +67,30 @@ async def _evaluate(checkout: Checkout, plan: Plan, player: Player, addresses: S
             await answers.close()
         if player.server is not None:
             await player.server.close()
-    results = androidlab_results(protocol, plan.tasks, records, checkout.human_lengths, run.faults) | player.extras()
+    results = (
+        androidlab_results(protocol, plan.tasks, records, checkout.human_lengths, run.faults, plan.skipped)
+        | player.extras()
+    )
     write_results(store.out / RESULTS, results)
     return results
 
 
-async def _check_answers(plan: Plan, answers: AnswerJudge | None) -> None:
-    queries = sum(task.kind == QUERY for task in plan.tasks)
+async def _usable(plan: Plan, judges: Judges, answers: AnswerJudge | None) -> Plan:
+    """The plan without the tasks that cannot be judged."""
+    checked = await judges.check(plan.tasks)
+    problems = dict(checked.problems)
     if answers is not None:
         await answers.check()
-    elif queries:
+    elif queries := sum(task.kind == QUERY and task.id in checked.asking for task in plan.tasks):
         raise ConfigError(f"{queries} of the tasks are queries whose answers a model judges: give --judge-url and "
                           f"--judge-model, or leave them out with --kind {OPERATION}")  # fmt: skip
+    else:
+        problems |= dict.fromkeys(checked.asking, "a model judges its answer; give --judge-url and --judge-model")
+    skipped = [Skipped(t.id, t.app, problems[t.id]) for t in plan.tasks if t.id in problems]
+    tasks = tuple(task for task in plan.tasks if task.id not in problems)
+    if not tasks:
+        raise ConfigError(f"no task is left: {skipped[0].id}: {skipped[0].reason}")
+    return replace(plan, tasks=tasks, skipped=(*plan.skipped, *skipped))
 
 
 async def _gone_on_with(store: Store, plan: Plan, grader: Grader, say: Say) -> dict[str, Record]:
@@ -171,34 +165,3 @@ def _told(record: Record) -> str:
     verdict = "completed" if record.complete else "not completed"
     met = sum(record.sub_goals.values())
     return f"{verdict}, {met} of {len(record.sub_goals)} sub-goals, {record.steps} steps ({record.status})"
-
-
-# --- protocol ----------------------------------------------------------------------------------------------------
-
-
-def protocol_of(checkout: Checkout, plan: Plan, player: Player, phones: Sequence[OpenedPhone], judges: Judges,
-                answers: AnswerJudge | None) -> dict[str, Any]:  # fmt: skip
-    """Everything that affects the score, in plain JSON values."""
-    located = all(opened.located for opened in phones)
-    return {
-        "mobilerl": __version__,
-        "androidlab_commit": checkout.commit,
-        "tasks": [task.id for task in plan.tasks],
-        "tasks_of_benchmark": f"{len(plan.tasks)} of {TASKS}",
-        "mode": plan.mode,
-        "rounds": plan.rounds,
-        "interval_s": plan.settings.interval_s,
-        "start": "in_app" if plan.settings.launch else "home",
-        "launch_wait_s": plan.settings.launch_wait_s if plan.settings.launch else 0.0,
-        "clean_state": f"snapshot {plan.snapshot}" if plan.snapshot else "none: tasks see what earlier ones left",
-        "date": f"{DATE} 12:00; the device's own for map.me",
-        "location": LOCATION if located else "the device's own",
-        "screen": sorted({opened.screen for opened in phones}),
-        "type_action": "replaces the text, no Enter",
-        "judge_trees": "of the checkout" if judges.own_trees else "mobilerl's version 1",
-        "deadline_s": plan.deadline_s,
-        "max_invalid": plan.max_invalid,
-        "retries": plan.retries,
-        **(answers.protocol() if answers else {"judge.model": None}),
-        **player.protocol,
-    }
