@@ -1,13 +1,14 @@
 """Messages: conversations with contacts.
 
 The one table has the columns of Android's `content://sms`: who it is with (`address`, a contact's name here), `body`,
-`type` (1 received, 2 sent, 3 draft) and `read`.
+`type` (1 received, 2 sent, 3 draft), `read` and `date` (milliseconds since 1970).
 """
 
 from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 from envs.phone.app import App, Page, Row
 from envs.phone.apps.people import full_name
@@ -28,7 +29,7 @@ class Messages(App):
     authority = "sms"
     icon = "message"
     color = "#188038"
-    tables = {"messages": {"address": "", "body": "", "type": RECEIVED, "read": 1}}
+    tables = {"messages": {"address": "", "body": "", "type": RECEIVED, "read": 1, "date": 0}}
 
     def populate(self, rng: random.Random) -> None:
         """Conversations with some of the contacts (with anyone, on a phone without Contacts), none of them unread."""
@@ -39,6 +40,10 @@ class Messages(App):
             texts = rng.sample(MESSAGE_TEXTS, 2)
             self.insert("messages", address=name, body=texts[0], type=SENT)
             self.insert("messages", address=name, body=texts[1])
+
+    def insert(self, table: str, **values: Any) -> Row:
+        """A message without a date is of now."""
+        return super().insert(table, **{"date": self.phone.unix_ms, **values})
 
     def contact_names(self) -> list[str]:
         contacts = self.phone.app("Contacts")
@@ -114,6 +119,13 @@ class Messages(App):
         text = draft["body"] if draft else ""
         self.go("thread", focus="text" if write else "", fields={"text": text}, address=address)
         self.page.scroll = END
+
+    def start_message(self, address: str, text: str) -> None:
+        """Opens a conversation with `text` ready to be sent, as another app asked."""
+        self.stack = [Page("main")]
+        self.open_thread(address, write=True)
+        if text:
+            self.page.fields["text"] = text
 
     def submit(self, page: Page, key: str) -> None:
         self._send(page)

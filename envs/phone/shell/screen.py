@@ -16,7 +16,7 @@ def uiautomator(phone: Phone, words: list[str]) -> str:
     if words[:1] != ["dump"]:
         raise Failure("Usage: uiautomator <subcommand> [options]", 1)
     target = next((w for w in words[1:] if not w.startswith("--")), DEFAULT_DUMP)
-    xml = xml_dump.dump(phone.tree(), phone.window_package, phone.scale, phone.width, phone.height)
+    xml = xml_dump.dump(phone.tree(), phone.window_package, phone.scale, phone.width, phone.height, phone.rotation)
     said = f"UI hierchary dumped to: {target}\n"  # sic: the real tool's spelling
     if target == "/dev/tty":
         return xml + said
