@@ -25,6 +25,10 @@ def uiautomator(phone: Phone, words: list[str]) -> str:
 
 
 def screencap(phone: Phone, words: list[str]) -> bytes:
+    """`screencap [-p] [-d DISPLAY] [FILE]`; there is one display."""
+    if "-d" in words:
+        at = words.index("-d")
+        words = words[:at] + words[at + 2 :]
     target = next((w for w in words if not w.startswith("-")), "")
     data = render.png(phone) if "-p" in words or target.endswith(".png") else _raw(phone)
     if not target:
