@@ -1,7 +1,7 @@
 """Messages: conversations with contacts.
 
 The one table has the columns of Android's `content://sms`: who it is with (`address`, a contact's name here), `body`,
-`type` (1 received, 2 sent, 3 draft), `read` and `date` (milliseconds since 1970).
+`type` (1 received, 2 sent, 3 draft) and `read`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Messages(App):
     authority = "sms"
     icon = "message"
     color = "#188038"
-    tables = {"messages": {"address": "", "body": "", "type": RECEIVED, "read": 1, "date": 0}}
+    tables = {"messages": {"address": "", "body": "", "type": RECEIVED, "read": 1}}
 
     def populate(self, rng: random.Random) -> None:
         """Conversations with some of the contacts (with anyone, on a phone without Contacts), none of them unread."""
@@ -42,8 +42,10 @@ class Messages(App):
             self.insert("messages", address=name, body=texts[1])
 
     def insert(self, table: str, **values: Any) -> Row:
-        """A message without a date is of now."""
-        return super().insert(table, **{"date": self.phone.unix_ms, **values})
+        """Notes the time too, in milliseconds: only `content://sms` and its kin show it."""
+        row = super().insert(table, **values)
+        row.setdefault("date", self.phone.unix_ms)
+        return row
 
     def contact_names(self) -> list[str]:
         contacts = self.phone.app("Contacts")
