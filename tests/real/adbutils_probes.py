@@ -1,12 +1,8 @@
-"""adbutils' public calls against a served phone, each with the effect it must have.
-
-    python tests/real/adbutils_probes.py --table        # serves a phone and prints the table of docs/devices.md
-"""
+"""adbutils' public calls against a served phone, each with the effect it must have; `test_adb_tools.py` runs them."""
 
 from __future__ import annotations
 
 import io
-import sys
 import tempfile
 import threading
 import time
@@ -16,8 +12,8 @@ import adbutils
 from adbutils import AdbClient, AdbDevice, AdbError, BrightnessMode, Network
 from adbutils.errors import AdbInstallError
 from adbutils.sync import Sync
-from phones import Served, served
-from probing import Outcome, Probes, report, table
+from phones import Served
+from probing import Outcome, Probes
 
 probe = Probes(f"adbutils {adbutils.__version__}")
 SETTINGS, NOTES = "com.android.settings", "com.android.notes"
@@ -299,10 +295,13 @@ def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
 
 @probe("AdbDevice.swipe", "AdbDevice.drag")
 def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
+    people = "content insert --uri content://contacts/people --bind first:s:Person"
+    d.shell("; ".join(f"{people}{i}" for i in range(30)))
     d.app_start("com.android.contacts")
     before = d.dump_hierarchy()
     d.swipe(540, 1800, 540, 900, 0.3)
     scrolled = d.dump_hierarchy()
+    assert scrolled != before
     d.swipe(0.5, 0.3, 0.5, 0.9, 0.3)
     assert d.dump_hierarchy() == before
     d.drag(540, 1800, 540, 900, 0.5)
@@ -437,17 +436,3 @@ def run(phone: Served) -> list[Outcome]:
     client = AdbClient("127.0.0.1", phone.server)
     device = client.device(phone.serial)
     return probe.run(client, device, phone, before=lambda: device.shell("sim reset"))
-
-
-def main() -> int:
-    with served() as phone:
-        import os
-
-        os.environ.update(phone.env)  # for adb_output, which runs the program
-        outcomes = run(phone)
-    print(table(probe.program, outcomes) if "--table" in sys.argv else report(outcomes))
-    return int(any(not o.held for o in outcomes))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

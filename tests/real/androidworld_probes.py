@@ -204,6 +204,20 @@ def place(c: Any, text: str) -> tuple[int, int]:
     return int(x), int(y)
 
 
+def long_list(d: Device) -> None:
+    """Contacts, with more people than the screen shows."""
+    people = "content insert --uri content://contacts/people --bind first:s:Person"
+    d.shell("; ".join(f"{people}{i}" for i in range(30)))
+    adb_utils.start_activity("com.android.contacts/.activities.PeopleActivity", [], d)
+
+
+def held(d: Device, c: Any) -> tuple[int, int]:
+    """Where a folder is shown that a long press opens a menu for."""
+    d.shell("mkdir -p /sdcard/Held; echo x > /sdcard/Held/a.txt")
+    adb_utils.start_activity("com.android.documentsui/.files.FilesActivity", [], d)
+    return place(c, "Held")
+
+
 def new_contact(d: Device) -> None:
     d.shell("am start -a android.intent.action.INSERT -t vnd.android.cursor.dir/contact")
 
@@ -232,10 +246,8 @@ def _(d: Device, c: Any) -> None:
 
 @WORLD("long_press")
 def _(d: Device, c: Any) -> None:
-    adb_utils.start_activity("com.android.documentsui/.files.FilesActivity", [], d)
-    before = texts(c)
-    adb_utils.long_press(*place(c, before[-1]), d)
-    assert texts(c) != before
+    adb_utils.long_press(*held(d, c), d)
+    assert "Rename" in texts(c)
 
 
 @WORLD("press_home_button", "press_back_button", "press_enter_button", "press_keyboard_generic")
@@ -297,7 +309,7 @@ def _(d: Device, c: Any) -> None:
 
 @WORLD("generate_swipe_command")
 def _(d: Device, c: Any) -> None:
-    adb_utils.start_activity("com.android.contacts/.activities.PeopleActivity", [], d)
+    long_list(d)
     before = texts(c)
     adb_utils.issue_generic_request(adb_utils.generate_swipe_command(540, 1800, 540, 900, 300), d)
     after = texts(c)
@@ -307,7 +319,7 @@ def _(d: Device, c: Any) -> None:
 
 @WORLD("generate_drag_and_drop_command")
 def _(d: Device, c: Any) -> None:
-    adb_utils.start_activity("com.android.contacts/.activities.PeopleActivity", [], d)
+    long_list(d)
     before = texts(c)
     adb_utils.issue_generic_request(adb_utils.generate_drag_and_drop_command(540, 1800, 540, 900, 4000), d)
     assert texts(c) != before
@@ -506,7 +518,7 @@ def _(d: Device, c: Any) -> None:
 def _(d: Device, c: Any) -> None:
     new_contact(d)
     for text in ("first", "second"):
-        index = next(i for i, e in enumerate(c.get_ui_elements()) if e.is_editable)
+        index = next(i for i, e in enumerate(c.get_ui_elements()) if e.class_name == "android.widget.EditText")
         act(d, c, action_type="input_text", text=text, index=index, clear_text=True)
     assert "second" in texts(c) and "firstsecond" not in texts(c)
     act(d, c, action_type="keyboard_enter")
@@ -514,7 +526,7 @@ def _(d: Device, c: Any) -> None:
 
 @WORLD("actuation scroll", "actuation swipe")
 def _(d: Device, c: Any) -> None:
-    adb_utils.start_activity("com.android.contacts/.activities.PeopleActivity", [], d)
+    long_list(d)
     before = texts(c)
     act(d, c, action_type="scroll", direction="down")
     assert texts(c) != before
@@ -526,34 +538,27 @@ def _(d: Device, c: Any) -> None:
     assert "Bluetooth" in texts(c)  # from the top edge: the shade
 
 
-@WORLD("actuation drag_and_drop", "actuation long_press", "actuation double_tap", "actuation wait")
+@WORLD("actuation long_press", "actuation double_tap", "actuation wait")
 def _(d: Device, c: Any) -> None:
-    adb_utils.start_activity("com.android.documentsui/.files.FilesActivity", [], d)
-    before = texts(c)
-    x, y = place(c, before[-1])
+    x, y = held(d, c)
     act(d, c, action_type="long_press", x=x, y=y)
-    assert texts(c) != before
+    assert "Rename" in texts(c)
     adb_utils.press_home_button(d)
     x, y = place(c, "Notes")
     act(d, c, action_type="double_tap", x=x, y=y)
     assert activity(d).startswith(NOTES)
     act(d, c, action_type="wait")
-    adb_utils.start_activity("com.android.contacts/.activities.PeopleActivity", [], d)
-    before = texts(c)
-    act(d, c, action_type="drag_and_drop", touch_xy=[540, 1800], lift_xy=[540, 900])
-    assert texts(c) != before
 
 
-@WORLD("actuation launch_adb_activity", "actuation change_orientation", "actuation press_keyboard")
+@WORLD("actuation change_orientation", "actuation launch_adb_activity", "actuation drag_and_drop", "actuation press_keyboard",
+       reason="AndroidWorld's `JSONAction` takes no such action at this commit")  # fmt: skip
 def _(d: Device, c: Any) -> None:
-    act(d, c, action_type="launch_adb_activity", activity_nickname="quick_settings")
-    assert "Bluetooth" in texts(c)
-    act(d, c, action_type="launch_adb_activity", activity_nickname="app_drawer")
-    assert "Settings" in texts(c)
-    act(d, c, action_type="change_orientation", orientation="landscape")
-    assert adb_utils.get_orientation(d) == 1
-    act(d, c, action_type="press_keyboard", keycode="KEYCODE_APP_SWITCH")
-    assert "Recent apps" in texts(c)
+    for kind in ("change_orientation", "launch_adb_activity", "drag_and_drop", "press_keyboard"):
+        try:
+            json_action.JSONAction(action_type=kind)
+        except ValueError:
+            continue
+        raise AssertionError(f"{kind} is an action")
 
 
 @WORLD("actuation.find_and_click_element")

@@ -71,8 +71,9 @@ def _phone(width: int, height: int, log: Path) -> tuple[subprocess.Popen[bytes],
     port = free_port(2) + 1
     command = [sys.executable, "-m", "mobilerl", "phone", "serve", "--port", str(port), "--console-port", str(port - 1),
                "--console-token", TOKEN, "--width", str(width), "--height", str(height)]  # fmt: skip
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     with log.open("wb") as out:
-        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=out, stderr=out)
+        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=out)
     until = time.monotonic() + START_S
     while not listens(port):
         if time.monotonic() > until or process.poll() is not None:
