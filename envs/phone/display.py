@@ -14,7 +14,7 @@ SMALLEST_DP = 320
 
 @dataclass(slots=True)
 class Display:
-    """`width` and `height` are the panel's pixels, held upright. The overrides are those of `wm size` and `wm density`."""
+    """`width` and `height` are the panel's pixels, held upright; `wm size` and `wm density` set the overrides."""
 
     width: int
     height: int

@@ -14,10 +14,17 @@ FIRST_UID = 10_100
 INSTALLED = {"com.android.notes", "com.android.tasks", "com.android.maps", ADB_KEYBOARD, CLIPPER}
 """What counts as installed by the user; everything else came with the system."""
 SYSTEM = (
-    "android", "com.android.dialer", "com.android.inputmethod.latin", "com.android.permissioncontroller",
-    "com.android.providers.contacts", "com.android.providers.media", "com.android.providers.settings",
-    "com.android.providers.telephony", "com.android.shell", "com.android.systemui",
-)  # fmt: skip
+    "android",
+    "com.android.dialer",
+    "com.android.inputmethod.latin",
+    "com.android.permissioncontroller",
+    "com.android.providers.contacts",
+    "com.android.providers.media",
+    "com.android.providers.settings",
+    "com.android.providers.telephony",
+    "com.android.shell",
+    "com.android.systemui",
+)
 """Packages without an app on the home screen."""
 ACTIVITIES = {
     "com.android.settings": (".Settings",),
@@ -31,8 +38,10 @@ ACTIVITIES = {
 }
 """Names under which Android's own apps have their main page. `DEFAULT_ACTIVITY` works for every app as well."""
 DEFAULT_ACTIVITY = ".MainActivity"
-PROVIDED = {"com.android.providers.contacts": "com.android.contacts",
-            "com.android.providers.telephony": "com.android.messaging"}  # fmt: skip
+PROVIDED = {
+    "com.android.providers.contacts": "com.android.contacts",
+    "com.android.providers.telephony": "com.android.messaging",
+}
 """Providers and the app that holds their data."""
 
 

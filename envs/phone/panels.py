@@ -35,8 +35,12 @@ FIRST_TILES = 4
 def screen(phone: Phone, page: Page) -> Screen:
     """What the panel shows."""
     makers: dict[str, Callable[[Phone], Screen]] = {
-        SHADE: _shade, QUICK_SETTINGS: _quick_settings, RECENTS: _recents, telephony.CALL: _call, CLIPPER: _clipper,
-    }  # fmt: skip
+        SHADE: _shade,
+        QUICK_SETTINGS: _quick_settings,
+        RECENTS: _recents,
+        telephony.CALL: _call,
+        CLIPPER: _clipper,
+    }
     return makers[page.name](phone)
 
 

@@ -81,7 +81,8 @@ def _signature(phone: Phone) -> Hashable:
     if not phone.awake:
         return (phone.width, phone.height, None)
     app = phone.foreground
-    return (phone.width, phone.height, phone.scale, app.package, phone.panel is not None, _theme(phone).dark, tree.keyboard, _status(phone), *nodes)
+    screen = (phone.width, phone.height, phone.scale, app.package, phone.panel is not None)
+    return (*screen, _theme(phone).dark, tree.keyboard, _status(phone), *nodes)
 
 
 def _facts(n: Node) -> tuple[Hashable, ...]:

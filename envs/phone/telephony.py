@@ -55,8 +55,13 @@ def hang_up(phone: Phone) -> None:
         return
     kind = OUTGOING if call.outgoing else INCOMING if call.state == OFFHOOK else MISSED
     row: dict[str, Any] = {
-        "_id": 1 + max((r["_id"] for r in phone.calls), default=0), "number": call.number, "type": kind,
-        "date": phone.unix_ms, "duration": 0, "name": None, "new": 1,
-    }  # fmt: skip
+        "_id": 1 + max((r["_id"] for r in phone.calls), default=0),
+        "number": call.number,
+        "type": kind,
+        "date": phone.unix_ms,
+        "duration": 0,
+        "name": None,
+        "new": 1,
+    }
     phone.calls.append(row)
     phone.close_panel(CALL)

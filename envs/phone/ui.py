@@ -1,7 +1,8 @@
 """The layout tree: one description of a screen that draws the PNG, makes the XML and receives the touches.
 
-Sizes are in dp: the screen is 360 dp wide, whatever its pixels, until it is turned or `wm` changes it. Apps build a `Screen` from the widgets in
-`envs.phone.widgets`; `assemble` turns it into a `Tree` with bounds. Handlers are closures over the app.
+Sizes are in dp: the screen is 360 dp wide, whatever its pixels, until it is turned or `wm` changes it. Apps build a
+`Screen` from the widgets in `envs.phone.widgets`; `assemble` turns it into a `Tree` with bounds. Handlers are closures
+over the app.
 """
 
 from __future__ import annotations

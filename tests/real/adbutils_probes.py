@@ -18,9 +18,12 @@ from probing import Outcome, Probes
 probe = Probes(f"adbutils {adbutils.__version__}")
 SETTINGS, NOTES = "com.android.settings", "com.android.notes"
 ELSEWHERE = {
-    "AdbClient.server_kill": "about the adb server alone", "AdbDevice.download_apk": "fetches a URL, without a device",
-    "AdbClient.host": "a constant", "AdbClient.port": "a constant", "AdbDevice.serial": "a constant",
-}  # fmt: skip
+    "AdbClient.server_kill": "about the adb server alone",
+    "AdbDevice.download_apk": "fetches a URL, without a device",
+    "AdbClient.host": "a constant",
+    "AdbClient.port": "a constant",
+    "AdbDevice.serial": "a constant",
+}
 """Public names that ask nothing of a phone."""
 
 
@@ -74,8 +77,9 @@ def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     assert c.sync(s.serial).stat("/sdcard").mode
 
 
-@probe("AdbDevice.get_state", "AdbDevice.get_serialno", "AdbDevice.get_devpath", "AdbDevice.info",
-       "AdbDevice.get_features")  # fmt: skip
+@probe(
+    "AdbDevice.get_state", "AdbDevice.get_serialno", "AdbDevice.get_devpath", "AdbDevice.info", "AdbDevice.get_features"
+)
 def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     assert d.get_state() == "device" and d.get_serialno() == s.serial and d.get_devpath()
     assert d.info["state"] == "device" and "shell_v2" in d.get_features()
@@ -146,11 +150,15 @@ def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
 # --- files ---------------------------------------------------------------------------------------------------------
 
 
-@probe("AdbDevice.sync", "Sync.push", "Sync.read_bytes", "Sync.read_text", "Sync.iter_content", "Sync.stat", "Sync.exists")
+@probe(
+    "AdbDevice.sync", "Sync.push", "Sync.read_bytes", "Sync.read_text", "Sync.iter_content", "Sync.stat", "Sync.exists"
+)
 def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     data = bytes(range(256)) * 1000
     assert d.sync.push(io.BytesIO(data), "/sdcard/Download/a.bin", check=True) == len(data)
-    assert d.sync.read_bytes("/sdcard/Download/a.bin") == data == b"".join(d.sync.iter_content("/sdcard/Download/a.bin"))
+    assert (
+        d.sync.read_bytes("/sdcard/Download/a.bin") == data == b"".join(d.sync.iter_content("/sdcard/Download/a.bin"))
+    )
     d.sync.push("smörgås".encode(), "/sdcard/Download/b.txt")
     assert d.sync.read_text("/sdcard/Download/b.txt") == "smörgås"
     assert d.sync.stat("/sdcard/Download/a.bin").size == len(data)
@@ -169,7 +177,11 @@ def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     d.sync.push(b"inner", "/sdcard/Music/deep/in.txt")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        assert d.sync.pull("/sdcard/Music/deep/in.txt", out / "one") == 5 == d.sync.pull_file("/sdcard/Music/deep/in.txt", out / "two")
+        assert (
+            d.sync.pull("/sdcard/Music/deep/in.txt", out / "one")
+            == 5
+            == d.sync.pull_file("/sdcard/Music/deep/in.txt", out / "two")
+        )
         d.sync.pull_dir("/sdcard/Music", out / "music")
         assert (out / "music/deep/in.txt").read_bytes() == b"inner"
 
@@ -190,8 +202,15 @@ def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
 # --- forwards ------------------------------------------------------------------------------------------------------
 
 
-@probe("AdbDevice.forward", "AdbDevice.forward_list", "AdbDevice.forward_port", "AdbDevice.forward_remove",
-       "AdbDevice.forward_remove_all", "AdbClient.forward", "AdbClient.forward_list")  # fmt: skip
+@probe(
+    "AdbDevice.forward",
+    "AdbDevice.forward_list",
+    "AdbDevice.forward_port",
+    "AdbDevice.forward_remove",
+    "AdbDevice.forward_remove_all",
+    "AdbClient.forward",
+    "AdbClient.forward_list",
+)
 def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     port = d.forward_port(7912)
     assert f"tcp:{port}" in [f.local for f in d.forward_list()] and c.forward_list(s.serial)
@@ -203,8 +222,14 @@ def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     assert not d.forward_list()
 
 
-@probe("AdbDevice.reverse", "AdbDevice.reverse_list", "AdbDevice.reverse_remove", "AdbDevice.reverse_remove_all",
-       "AdbClient.reverse", "AdbClient.reverse_list")  # fmt: skip
+@probe(
+    "AdbDevice.reverse",
+    "AdbDevice.reverse_list",
+    "AdbDevice.reverse_remove",
+    "AdbDevice.reverse_remove_all",
+    "AdbClient.reverse",
+    "AdbClient.reverse_list",
+)
 def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     d.reverse("tcp:5001", "tcp:6001")
     c.reverse(s.serial, "tcp:5002", "tcp:6002")
@@ -216,7 +241,9 @@ def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     assert not d.reverse_list()
 
 
-@probe("AdbDevice.create_connection", "AdbDevice.open_transport", reason="no program on the phone listens: closed at once")
+@probe(
+    "AdbDevice.create_connection", "AdbDevice.open_transport", reason="no program on the phone listens: closed at once"
+)
 def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     assert "closed" in refused(d.create_connection, Network.TCP, 7912)
     assert "closed" in refused(d.create_connection, Network.LOCAL_ABSTRACT, "scrcpy")
@@ -268,8 +295,12 @@ def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     assert d.brightness_value == 200 and d.brightness_mode == BrightnessMode.AUTO
 
 
-@probe("AdbDevice.start_recording", "AdbDevice.stop_recording", "AdbDevice.is_recording",
-       reason="needs `screenrecord` or scrcpy: there is no video encoder")  # fmt: skip
+@probe(
+    "AdbDevice.start_recording",
+    "AdbDevice.stop_recording",
+    "AdbDevice.is_recording",
+    reason="needs `screenrecord` or scrcpy: there is no video encoder",
+)
 def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     assert "not found" in d.shell("screenrecord /sdcard/a.mp4")
 
@@ -354,7 +385,9 @@ def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
 @probe("AdbDevice.app_info", "AdbDevice.package_info")
 def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     info = d.app_info(SETTINGS)
-    assert info.version_name == "13" and info.version_code == 33 and info.path.endswith(".apk") and "SYSTEM" in info.flags
+    assert (
+        info.version_name == "13" and info.version_code == 33 and info.path.endswith(".apk") and "SYSTEM" in info.flags
+    )
     assert info.first_install_time.year == 2023 and info.signature and d.app_info("no.such.app") is None
     assert d.package_info(NOTES)["package_name"] == NOTES
 
@@ -366,7 +399,9 @@ def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     assert sorted(third + d.list_packages(["-s", "-e"])) == everything
 
 
-@probe("AdbDevice.install", "AdbDevice.install_remote", reason="the phone runs no APKs: `INSTALL_FAILED_NO_MATCHING_ABIS`")
+@probe(
+    "AdbDevice.install", "AdbDevice.install_remote", reason="the phone runs no APKs: `INSTALL_FAILED_NO_MATCHING_ABIS`"
+)
 def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     with tempfile.NamedTemporaryFile(suffix=".apk") as file:
         file.write(b"PK\3\4" + bytes(300_000))
@@ -429,7 +464,9 @@ def _quietly(call):
 def public_calls() -> set[str]:
     """Every public name of the classes that a user of adbutils has in hand."""
     classes = {"AdbClient": AdbClient, "AdbDevice": AdbDevice, "Sync": Sync}
-    return {f"{name}.{n}" for name, kind in classes.items() for n in dir(kind) if not n.startswith("_")} - set(ELSEWHERE)
+    return {f"{name}.{n}" for name, kind in classes.items() for n in dir(kind) if not n.startswith("_")} - set(
+        ELSEWHERE
+    )
 
 
 def run(phone: Served) -> list[Outcome]:

@@ -50,9 +50,11 @@ class Device:
 
     def __init__(self) -> None:
         config = config_classes.AdbControllerConfig(
-            adb_path=os.environ["ADBUTILS_ADB_PATH"], adb_server_port=int(os.environ["ANDROID_ADB_SERVER_PORT"]),
-            device_name=os.environ["ANDROID_SERIAL"], default_timeout=30.0,
-        )  # fmt: skip
+            adb_path=os.environ["ADBUTILS_ADB_PATH"],
+            adb_server_port=int(os.environ["ANDROID_ADB_SERVER_PORT"]),
+            device_name=os.environ["ANDROID_SERIAL"],
+            default_timeout=30.0,
+        )
         controller = adb_controller.AdbController(config)
         controller._restart_server = lambda timeout=None: None
         self.parser = adb_call_parser.AdbCallParser(controller)
@@ -164,7 +166,9 @@ def _(d: Device, c: Any) -> None:
     assert "android.hardware.touchscreen" in features.package_manager.list.items
     parse(d, package_manager=manager(clear=manager.Clear(package_name=NOTES)))
     assert d.shell("content query --uri content://notes/notes") == "No result found.\n"
-    parse(d, package_manager=manager(grant=manager.Grant(package_name=NOTES, permissions=["android.permission.CAMERA"])))
+    parse(
+        d, package_manager=manager(grant=manager.Grant(package_name=NOTES, permissions=["android.permission.CAMERA"]))
+    )
 
 
 @ENV("dumpsys")
@@ -188,7 +192,9 @@ def _(d: Device, c: Any) -> None:
 def _(d: Device, c: Any) -> None:
     blob = Request.InstallApk.Blob(contents=b"PK\3\4" + bytes(100_000))
     assert "NO_MATCHING_ABIS" in fails(d.parser.parse, Request(install_apk=Request.InstallApk(blob=blob)))
-    assert "DELETE_FAILED" in fails(d.parser.parse, Request(uninstall_package=Request.UninstallPackage(package_name=NOTES)))
+    assert "DELETE_FAILED" in fails(
+        d.parser.parse, Request(uninstall_package=Request.UninstallPackage(package_name=NOTES))
+    )
 
 
 # --- helpers of what follows ---------------------------------------------------------------------------------------
@@ -266,8 +272,8 @@ def _(d: Device, c: Any) -> None:
 @WORLD("type_text")
 def _(d: Device, c: Any) -> None:
     new_contact(d)
-    adb_utils.type_text("it's $5; (a|b) & \"c\" #1", d, timeout_sec=10)
-    assert "it's $5; (a|b) & \"c\" #1" in texts(c)
+    adb_utils.type_text('it\'s $5; (a|b) & "c" #1', d, timeout_sec=10)
+    assert 'it\'s $5; (a|b) & "c" #1' in texts(c)
 
 
 @WORLD("issue_generic_request", "check_ok")
@@ -327,8 +333,13 @@ def _(d: Device, c: Any) -> None:
 
 @WORLD("send_android_intent")
 def _(d: Device, c: Any) -> None:
-    adb_utils.send_android_intent("start", "android.intent.action.INSERT", d, mime_type="vnd.android.cursor.dir/contact",
-                                  extras={"name": "Ada Lovelace", "phone": "12345"})  # fmt: skip
+    adb_utils.send_android_intent(
+        "start",
+        "android.intent.action.INSERT",
+        d,
+        mime_type="vnd.android.cursor.dir/contact",
+        extras={"name": "Ada Lovelace", "phone": "12345"},
+    )
     assert {"Ada", "Lovelace", "12345"} <= set(texts(c))
 
 
@@ -428,7 +439,10 @@ def _(d: Device, c: Any) -> None:
 
 @WORLD("disable_headsup_notifications", "enable_headsup_notifications")
 def _(d: Device, c: Any) -> None:
-    for switch, value in ((adb_utils.disable_headsup_notifications, "0"), (adb_utils.enable_headsup_notifications, "1")):
+    for switch, value in (
+        (adb_utils.disable_headsup_notifications, "0"),
+        (adb_utils.enable_headsup_notifications, "1"),
+    ):
         switch(d)
         assert d.shell("settings get global heads_up_notifications_enabled").strip() == value
 
@@ -480,8 +494,11 @@ def _(d: Device, c: Any) -> None:
 # --- actuation and the controller ----------------------------------------------------------------------------------
 
 
-@WORLD("AndroidWorldController.get_ui_elements", "AndroidWorldController.device_screen_size",
-       "AndroidWorldController.logical_screen_size")  # fmt: skip
+@WORLD(
+    "AndroidWorldController.get_ui_elements",
+    "AndroidWorldController.device_screen_size",
+    "AndroidWorldController.logical_screen_size",
+)
 def _(d: Device, c: Any) -> None:
     assert "Settings" in texts(c) and c.device_screen_size == (1080, 2400) == c.logical_screen_size
 
@@ -550,8 +567,13 @@ def _(d: Device, c: Any) -> None:
     act(d, c, action_type="wait")
 
 
-@WORLD("actuation change_orientation", "actuation launch_adb_activity", "actuation drag_and_drop", "actuation press_keyboard",
-       reason="AndroidWorld's `JSONAction` takes no such action at this commit")  # fmt: skip
+@WORLD(
+    "actuation change_orientation",
+    "actuation launch_adb_activity",
+    "actuation drag_and_drop",
+    "actuation press_keyboard",
+    reason="AndroidWorld's `JSONAction` takes no such action at this commit",
+)
 def _(d: Device, c: Any) -> None:
     for kind in ("change_orientation", "launch_adb_activity", "drag_and_drop", "press_keyboard"):
         try:
@@ -598,15 +620,19 @@ def _(d: Device, c: Any) -> None:
 
 @WORLD("file_utils.create_file", "file_utils.check_file_content", "file_utils.remove_single_file")
 def _(d: Device, c: Any) -> None:
-    content = "It's \"quoted\" $HOME; line"
+    content = 'It\'s "quoted" $HOME; line'
     file_utils.create_file("note.md", "/sdcard/Documents/Box", d, content)
     assert file_utils.check_file_content("/sdcard/Documents/Box/note.md", content + "\n", d, exact_match=True)
     file_utils.remove_single_file("note.md", "/sdcard/Documents/Box", d)
     assert not file_utils.check_file_exists("/sdcard/Documents/Box/note.md", d)
 
 
-@WORLD("file_utils.mkdir", "file_utils.check_file_exists", "file_utils.check_directory_exists",
-       "file_utils.check_file_or_folder_exists")  # fmt: skip
+@WORLD(
+    "file_utils.mkdir",
+    "file_utils.check_file_exists",
+    "file_utils.check_directory_exists",
+    "file_utils.check_file_or_folder_exists",
+)
 def _(d: Device, c: Any) -> None:
     file_utils.mkdir("/sdcard/Probe/inner", d)
     d.shell("echo x > /sdcard/Probe/inner/a.txt")
@@ -729,7 +755,9 @@ def _(d: Device, c: Any) -> None:
 
 def main() -> None:
     device = Device()
-    controller = android_world_controller.AndroidWorldController(device, android_world_controller.A11yMethod.UIAUTOMATOR)
+    controller = android_world_controller.AndroidWorldController(
+        device, android_world_controller.A11yMethod.UIAUTOMATOR
+    )
     started = time.monotonic()
     outcomes = {p.program: p.run(device, controller, before=lambda: device.shell("sim reset")) for p in (ENV, WORLD)}
     print(f"{time.monotonic() - started:.0f} s", file=sys.stderr)

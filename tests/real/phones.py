@@ -1,4 +1,4 @@
-"""A phone of `mobilerl phone serve`, found by a private adb server as an emulator is: what the programs are tried on."""
+"""A phone of `mobilerl phone serve` that a private adb server takes for an emulator: what the programs are tried on."""
 
 from __future__ import annotations
 
@@ -44,13 +44,21 @@ class Served:
     def env(self) -> dict[str, str]:
         """For programs that find the server by environment variables."""
         return {
-            **os.environ, "HOME": str(self.home), "ANDROID_ADB_SERVER_PORT": str(self.server),
-            "ANDROID_SERIAL": self.serial, "ADBUTILS_ADB_PATH": self.adb_path, "ADB_LOCAL_TRANSPORT_MAX_PORT": NO_SCAN,
-        }  # fmt: skip
+            **os.environ,
+            "HOME": str(self.home),
+            "ANDROID_ADB_SERVER_PORT": str(self.server),
+            "ANDROID_SERIAL": self.serial,
+            "ADBUTILS_ADB_PATH": self.adb_path,
+            "ADB_LOCAL_TRANSPORT_MAX_PORT": NO_SCAN,
+        }
 
     def adb(self, *words: str, timeout: float = 30) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run([self.adb_path, "-P", str(self.server), "-s", self.serial, *words], env=self.env,
-                              capture_output=True, timeout=timeout)  # fmt: skip
+        return subprocess.run(
+            [self.adb_path, "-P", str(self.server), "-s", self.serial, *words],
+            env=self.env,
+            capture_output=True,
+            timeout=timeout,
+        )
 
 
 @contextmanager
@@ -69,8 +77,23 @@ def served(width: int = 1080, height: int = 2400) -> Iterator[Served]:
 def _phone(width: int, height: int, log: Path) -> tuple[subprocess.Popen[bytes], int]:
     """The process, and the phone's port; the console has the port below."""
     port = free_port(2) + 1
-    command = [sys.executable, "-m", "mobilerl", "phone", "serve", "--port", str(port), "--console-port", str(port - 1),
-               "--console-token", TOKEN, "--width", str(width), "--height", str(height)]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "mobilerl",
+        "phone",
+        "serve",
+        "--port",
+        str(port),
+        "--console-port",
+        str(port - 1),
+        "--console-token",
+        TOKEN,
+        "--width",
+        str(width),
+        "--height",
+        str(height),
+    ]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=out)
@@ -85,8 +108,12 @@ def _phone(width: int, height: int, log: Path) -> tuple[subprocess.Popen[bytes],
 
 def _adb_server(found: Served) -> subprocess.Popen[bytes]:
     subprocess.run([found.adb_path, "keygen", str(_key(found.home))], env=found.env, check=True, capture_output=True)
-    return subprocess.Popen([found.adb_path, "-P", str(found.server), "nodaemon", "server"], env=found.env,
-                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    return subprocess.Popen(
+        [found.adb_path, "-P", str(found.server), "nodaemon", "server"],
+        env=found.env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def _key(home: Path) -> Path:

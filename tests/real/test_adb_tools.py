@@ -1,7 +1,7 @@
 """Tools that drive Android phones over adb, adbutils and uiautomator2, on a served phone.
 
-    python tests/real/test_adb_tools.py --table         # the table of docs/devices.md
-    MOBILERL_UIAUTOMATOR2_PYTHON=PYTHON ...             # uiautomator2 too, with an interpreter that has it
+python tests/real/test_adb_tools.py --table         # the table of docs/devices.md
+MOBILERL_UIAUTOMATOR2_PYTHON=PYTHON ...             # uiautomator2 too, with an interpreter that has it
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ def phone() -> Iterator[Served]:
 
 def uiautomator2(phone: Served) -> dict[str, list[Outcome]]:
     probes = Path(__file__).with_name("uiautomator2_probes.py")
-    done = subprocess.run([os.environ[PYTHON], str(probes)], env=phone.env, capture_output=True, text=True,
-                          timeout=SECONDS)  # fmt: skip
+    done = subprocess.run(
+        [os.environ[PYTHON], str(probes)], env=phone.env, capture_output=True, text=True, timeout=SECONDS
+    )
     lines = [line.split("\t", 1) for line in done.stdout.splitlines() if "\t[{" in line]
     if not lines:
         raise RuntimeError(f"{probes.name} failed: {done.stderr[-2000:]}")

@@ -35,8 +35,10 @@ def run(phone: Served) -> dict[str, list[Outcome]]:
     return {program: loaded(outcomes) for program, outcomes in lines}
 
 
-@pytest.mark.skipif(not (os.environ.get(CHECKOUT) and os.environ.get(PYTHON)),
-                    reason=f"{CHECKOUT} names no checkout of AndroidWorld, or {PYTHON} no interpreter")  # fmt: skip
+@pytest.mark.skipif(
+    not (os.environ.get(CHECKOUT) and os.environ.get(PYTHON)),
+    reason=f"{CHECKOUT} names no checkout of AndroidWorld, or {PYTHON} no interpreter",
+)
 def test_androidworlds_controllers_drive_the_phone():
     with served() as phone:
         programs = run(phone)

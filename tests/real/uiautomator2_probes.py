@@ -22,9 +22,24 @@ import uiautomator2  # noqa: E402
 from probing import Probes, dumped  # noqa: E402
 
 probe = Probes(f"uiautomator2 {version('uiautomator2')}")
-LOCAL = {"click_post_delay", "debug", "implicitly_wait", "pos_rel2abs", "settings", "sleep", "wait_timeout", "watch_context",
-         "start_uiautomator", "stop_uiautomator", "reset_uiautomator", "show_float_window", "wait_fastinput_ime",
-         "watcher", "image", "screenrecord"}  # fmt: skip
+LOCAL = {
+    "click_post_delay",
+    "debug",
+    "implicitly_wait",
+    "pos_rel2abs",
+    "settings",
+    "sleep",
+    "wait_timeout",
+    "watch_context",
+    "start_uiautomator",
+    "stop_uiautomator",
+    "reset_uiautomator",
+    "show_float_window",
+    "wait_fastinput_ime",
+    "watcher",
+    "image",
+    "screenrecord",
+}
 """Public names that ask nothing of a phone, belong to `connect` or `xpath`, are retired, or need opencv on the host."""
 SETTINGS, NOTES, LAUNCHER = "com.android.settings", "com.android.notes", "com.android.launcher"
 
@@ -52,23 +67,40 @@ def _(d: Plain) -> None:
 
 
 SERVER_CALLS = {
-    "clear_text": lambda d: d.clear_text(), "clear_toast": lambda d: d.clear_toast(),
-    "clear_traversed_text": lambda d: d.clear_traversed_text(), "click": lambda d: d.click(10, 10),
-    "clipboard": lambda d: d.clipboard, "double_click": lambda d: d.double_click(10, 10),
-    "drag": lambda d: d.drag(10, 10, 500, 500), "dump_hierarchy": lambda d: d.dump_hierarchy(),
-    "exists": lambda d: bool(d.exists(text="Settings")), "freeze_rotation": lambda d: d.freeze_rotation(),
-    "info": lambda d: d.info, "jsonrpc": lambda d: d.jsonrpc.deviceInfo(),
-    "jsonrpc_call": lambda d: d.jsonrpc_call("deviceInfo"), "last_toast": lambda d: d.last_toast,
-    "last_traversed_text": lambda d: d.last_traversed_text, "long_click": lambda d: d.long_click(10, 10),
-    "make_toast": lambda d: d.make_toast("hi"), "open_notification": lambda d: d.open_notification(),
-    "open_quick_settings": lambda d: d.open_quick_settings(), "orientation": lambda d: d.orientation,
-    "press": lambda d: d.press("home"), "screen_off": lambda d: d.screen_off(), "screen_on": lambda d: d.screen_on(),
-    "screenshot": lambda d: d.screenshot(), "set_clipboard": lambda d: d.set_clipboard("x"),
-    "set_orientation": lambda d: d.set_orientation("l"), "swipe": lambda d: d.swipe(10, 10, 500, 500),
-    "swipe_ext": lambda d: d.swipe_ext("up"), "swipe_points": lambda d: d.swipe_points([(10, 10), (500, 500)]),
-    "toast": lambda d: d.toast.show("x"), "touch": lambda d: d.touch.down(10, 10),
-    "unlock": lambda d: d.unlock(), "xpath": lambda d: d.xpath("//*").all(),
-}  # fmt: skip
+    "clear_text": lambda d: d.clear_text(),
+    "clear_toast": lambda d: d.clear_toast(),
+    "clear_traversed_text": lambda d: d.clear_traversed_text(),
+    "click": lambda d: d.click(10, 10),
+    "clipboard": lambda d: d.clipboard,
+    "double_click": lambda d: d.double_click(10, 10),
+    "drag": lambda d: d.drag(10, 10, 500, 500),
+    "dump_hierarchy": lambda d: d.dump_hierarchy(),
+    "exists": lambda d: bool(d.exists(text="Settings")),
+    "freeze_rotation": lambda d: d.freeze_rotation(),
+    "info": lambda d: d.info,
+    "jsonrpc": lambda d: d.jsonrpc.deviceInfo(),
+    "jsonrpc_call": lambda d: d.jsonrpc_call("deviceInfo"),
+    "last_toast": lambda d: d.last_toast,
+    "last_traversed_text": lambda d: d.last_traversed_text,
+    "long_click": lambda d: d.long_click(10, 10),
+    "make_toast": lambda d: d.make_toast("hi"),
+    "open_notification": lambda d: d.open_notification(),
+    "open_quick_settings": lambda d: d.open_quick_settings(),
+    "orientation": lambda d: d.orientation,
+    "press": lambda d: d.press("home"),
+    "screen_off": lambda d: d.screen_off(),
+    "screen_on": lambda d: d.screen_on(),
+    "screenshot": lambda d: d.screenshot(),
+    "set_clipboard": lambda d: d.set_clipboard("x"),
+    "set_orientation": lambda d: d.set_orientation("l"),
+    "swipe": lambda d: d.swipe(10, 10, 500, 500),
+    "swipe_ext": lambda d: d.swipe_ext("up"),
+    "swipe_points": lambda d: d.swipe_points([(10, 10), (500, 500)]),
+    "toast": lambda d: d.toast.show("x"),
+    "touch": lambda d: d.touch.down(10, 10),
+    "unlock": lambda d: d.unlock(),
+    "xpath": lambda d: d.xpath("//*").all(),
+}
 
 
 @probe(*SERVER_CALLS, reason="asks uiautomator2's server on port 9008 of the phone, which is not there")
@@ -82,14 +114,23 @@ def _(d: Plain) -> None:
             raise AssertionError(f"{name} was not refused")
 
 
-@probe("send_keys", "set_input_ime", "is_input_ime_installed", "set_fastinput_ime", "send_action", "hide_keyboard",
-       reason="wants its own keyboard, an APK; ADBKeyboard's broadcasts and `adb shell input text` type")  # fmt: skip
+@probe(
+    "send_keys",
+    "set_input_ime",
+    "is_input_ime_installed",
+    "set_fastinput_ime",
+    "send_action",
+    "hide_keyboard",
+    reason="wants its own keyboard, an APK; ADBKeyboard's broadcasts and `adb shell input text` type",
+)
 def _(d: Plain) -> None:
     assert not d.is_input_ime_installed()
     assert "NO_MATCHING_ABIS" in refused(d.set_input_ime)
 
 
-@probe("app_install", "app_uninstall", "app_uninstall_all", reason="the phone runs no APKs, and its apps are part of it")
+@probe(
+    "app_install", "app_uninstall", "app_uninstall_all", reason="the phone runs no APKs, and its apps are part of it"
+)
 def _(d: Plain) -> None:
     with tempfile.NamedTemporaryFile(suffix=".apk") as file:
         file.write(b"PK\3\4" + bytes(1000))

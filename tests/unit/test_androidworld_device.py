@@ -95,7 +95,7 @@ def test_the_keyboard_is_chosen_by_what_is_installed(ime, chosen):
 def test_the_embedded_phone_offers_adbkeyboard():
     device = LiveDevice(InProcessTransport(Phone(APPS, 360, 720)), APP_NAMES, Settle(0.0, 0.0))
     device.prepare()
-    device.transport.shell(("am", "start", "-a", "android.intent.action.INSERT", "-t", "vnd.android.cursor.dir/contact"))
+    device.transport.shell("am start -a android.intent.action.INSERT -t vnd.android.cursor.dir/contact")
     assert device.act(Type("smörgås 漢")) == "" and 'text="smörgås 漢"' in device.dump_xml()
 
 

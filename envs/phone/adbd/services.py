@@ -1,4 +1,4 @@
-"""adb's smaller services: `reverse:`, `framebuffer:`, `root:` and those that a phone without Android's runtime refuses."""
+"""adb's smaller services: `reverse:`, `framebuffer:`, `root:` and those that the phone refuses."""
 
 from __future__ import annotations
 

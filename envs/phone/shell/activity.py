@@ -13,12 +13,24 @@ DRAWER = "android.intent.category.LAUNCHER"
 
 def am(phone: Phone, words: list[str]) -> str:
     verbs = {
-        "start": _start, "start-activity": _start, "force-stop": _force_stop, "kill": _force_stop, "stack": _stack,
-        "broadcast": broadcasts.run, "task": _task, "get-current-user": lambda p, w: "0\n",
-        "kill-all": lambda p, w: "", "start-service": _service, "startservice": _service,
-        "start-foreground-service": _service, "stop-service": _service, "stopservice": _service,
-        "get-config": _config, "instrument": _instrument, "wait-for-broadcast-idle": lambda p, w: "",
-    }  # fmt: skip
+        "start": _start,
+        "start-activity": _start,
+        "force-stop": _force_stop,
+        "kill": _force_stop,
+        "stack": _stack,
+        "broadcast": broadcasts.run,
+        "task": _task,
+        "get-current-user": lambda p, w: "0\n",
+        "kill-all": lambda p, w: "",
+        "start-service": _service,
+        "startservice": _service,
+        "start-foreground-service": _service,
+        "stop-service": _service,
+        "stopservice": _service,
+        "get-config": _config,
+        "instrument": _instrument,
+        "wait-for-broadcast-idle": lambda p, w: "",
+    }
     if not words or words[0] not in verbs:
         raise Failure(f"Unknown command: {' '.join(words[:1])}", 255)
     return verbs[words[0]](phone, words[1:])
@@ -48,8 +60,10 @@ def _start(phone: Phone, words: list[str]) -> str:
     if "-W" not in words:
         return shown
     top = packages.top_activity(phone)
-    return (f"{shown}Status: ok\nLaunchState: {'COLD' if cold else 'WARM'}\n"
-            f"Activity: {top[0]}/{packages.short_name(*top)}\nTotalTime: 120\nWaitTime: 125\nComplete\n")  # fmt: skip
+    return (
+        f"{shown}Status: ok\nLaunchState: {'COLD' if cold else 'WARM'}\n"
+        f"Activity: {top[0]}/{packages.short_name(*top)}\nTotalTime: 120\nWaitTime: 125\nComplete\n"
+    )
 
 
 def _installed(phone: Phone, package: str) -> bool:
@@ -94,26 +108,31 @@ def _stack(phone: Phone, words: list[str]) -> str:
 def _stack_lines(phone: Phone) -> list[str]:
     bounds = f"[0,0][{phone.width},{phone.height}]"
     top = packages.top_activity(phone)
-    tasks = [(a.package, packages.full_name(a.package, packages.main_activity(a.package)))
-             for a in (*phone.running(), phone.launcher)]  # fmt: skip
+    tasks = [
+        (a.package, packages.full_name(a.package, packages.main_activity(a.package)))
+        for a in (*phone.running(), phone.launcher)
+    ]
     lines = []
     for package, activity in dict.fromkeys([top, *tasks]):
         task, name = task_id(phone, package), f"{package}/{activity}"
         lines.append(f"RootTask id={task} bounds={bounds} displayId=0 userId=0")
-        lines.append(f"  taskId={task}: {name} bounds={bounds} userId=0 visible={str((package, activity) == top).lower()} "
-                     f"topActivity=ComponentInfo{{{name}}}\n")  # fmt: skip
+        lines.append(
+            f"  taskId={task}: {name} bounds={bounds} userId=0 visible={str((package, activity) == top).lower()} "
+            f"topActivity=ComponentInfo{{{name}}}\n"
+        )
     return lines
 
 
 def _task(phone: Phone, words: list[str]) -> str:
     """`am task lock ID` pins an app on a real phone; here it only answers."""
-    return f"Activity manager is in lockTaskMode\n" if words[:1] == ["lock"] and words[1:2] != ["stop"] else ""
+    return "Activity manager is in lockTaskMode\n" if words[:1] == ["lock"] and words[1:2] != ["stop"] else ""
 
 
 def _config(phone: Phone, words: list[str]) -> str:
     width, height = phone.size_dp
     turn = "land" if width > height else "port"
-    return f"config: en-rUS-ldltr-sw{min(width, height)}dp-w{width}dp-h{height}dp-{turn}-{phone.display.density}dpi-v33\nabi: x86_64\n"
+    size = f"sw{min(width, height)}dp-w{width}dp-h{height}dp-{turn}-{phone.display.density}dpi"
+    return f"config: en-rUS-ldltr-{size}-v33\nabi: x86_64\n"
 
 
 def task_id(phone: Phone, package: str) -> int:

@@ -11,8 +11,18 @@ from envs.phone.shell.command import Failure, Handler, number
 from envs.phone.shell.keycodes import CHARACTERS, KEYCODES, LAST_KEYCODE
 
 USAGE = "Error: Unknown command: {}\nUsage: input [<source>] [-d DISPLAY_ID] <command> [<arg>...]"
-SOURCES = {"touchscreen", "keyboard", "touchpad", "mouse", "stylus", "dpad", "trackball", "touchnavigation", "joystick",
-           "gamepad"}  # fmt: skip
+SOURCES = {
+    "touchscreen",
+    "keyboard",
+    "touchpad",
+    "mouse",
+    "stylus",
+    "dpad",
+    "trackball",
+    "touchnavigation",
+    "joystick",
+    "gamepad",
+}
 MOVE_AS_SWIPE_MS = 300
 VOLUME_TOP = 15
 
@@ -24,8 +34,17 @@ def run(phone: Phone, words: list[str]) -> str:
         words = words[2:]
     if not words:
         raise Failure(USAGE.format(""), 255)
-    verbs = {"tap": _tap, "swipe": _swipe, "draganddrop": _swipe, "text": _text, "keyevent": _keyevent,
-             "motionevent": _motion, "keycombination": _keycombination, "press": _ignore, "roll": _ignore}  # fmt: skip
+    verbs = {
+        "tap": _tap,
+        "swipe": _swipe,
+        "draganddrop": _swipe,
+        "text": _text,
+        "keyevent": _keyevent,
+        "motionevent": _motion,
+        "keycombination": _keycombination,
+        "press": _ignore,
+        "roll": _ignore,
+    }
     verb = verbs.get(words[0])
     if verb is None:
         raise Failure(USAGE.format(words[0]), 255)
@@ -153,20 +172,37 @@ def _cut(phone: Phone) -> None:
 
 
 _POWER: dict[str, Callable[[Phone], None]] = {
-    "POWER": lambda phone: _lit(phone, not phone.awake), "SLEEP": lambda phone: _lit(phone, False),
-    "SOFT_SLEEP": lambda phone: _lit(phone, False), "WAKEUP": lambda phone: _lit(phone, True),
-}  # fmt: skip
+    "POWER": lambda phone: _lit(phone, not phone.awake),
+    "SLEEP": lambda phone: _lit(phone, False),
+    "SOFT_SLEEP": lambda phone: _lit(phone, False),
+    "WAKEUP": lambda phone: _lit(phone, True),
+}
 _KEYS: dict[str, Callable[[Phone], None]] = {
-    **_POWER, "HOME": Phone.home, "BACK": Phone.back, "ENTER": Phone.enter, "NUMPAD_ENTER": Phone.enter,
-    "DPAD_CENTER": Phone.enter, "DEL": Phone.delete_char, "APP_SWITCH": _recents,
-    "NOTIFICATION": lambda phone: phone.show_panel(Page(panels.SHADE)), "CALL": telephony.answer,
-    "ENDCALL": telephony.hang_up, "VOLUME_UP": lambda phone: _volume(phone, 1),
-    "VOLUME_DOWN": lambda phone: _volume(phone, -1), "VOLUME_MUTE": lambda phone: _volume(phone, -VOLUME_TOP),
-    "PASTE": _paste, "COPY": _copy, "CUT": _cut,
-}  # fmt: skip
+    **_POWER,
+    "HOME": Phone.home,
+    "BACK": Phone.back,
+    "ENTER": Phone.enter,
+    "NUMPAD_ENTER": Phone.enter,
+    "DPAD_CENTER": Phone.enter,
+    "DEL": Phone.delete_char,
+    "APP_SWITCH": _recents,
+    "NOTIFICATION": lambda phone: phone.show_panel(Page(panels.SHADE)),
+    "CALL": telephony.answer,
+    "ENDCALL": telephony.hang_up,
+    "VOLUME_UP": lambda phone: _volume(phone, 1),
+    "VOLUME_DOWN": lambda phone: _volume(phone, -1),
+    "VOLUME_MUTE": lambda phone: _volume(phone, -VOLUME_TOP),
+    "PASTE": _paste,
+    "COPY": _copy,
+    "CUT": _cut,
+}
 _WITH_CTRL: dict[str, Callable[[Phone], None]] = {
-    "A": Phone.clear_text, "DEL": Phone.clear_text, "C": _copy, "V": _paste, "X": _cut,
-}  # fmt: skip
+    "A": Phone.clear_text,
+    "DEL": Phone.clear_text,
+    "C": _copy,
+    "V": _paste,
+    "X": _cut,
+}
 """CTRL+A is followed by a key that replaces what it has selected, so the field is emptied at once."""
 
 

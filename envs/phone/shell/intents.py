@@ -25,22 +25,37 @@ ACTIONS = {
 }
 """Actions and the app that answers them."""
 SETTINGS_ACTIONS = {
-    "SETTINGS": "", "WIFI_SETTINGS": "Network & internet", "WIRELESS_SETTINGS": "Network & internet",
-    "AIRPLANE_MODE_SETTINGS": "Network & internet", "BLUETOOTH_SETTINGS": "Connected devices",
-    "DISPLAY_SETTINGS": "Display", "SOUND_SETTINGS": "Sound", "BATTERY_SAVER_SETTINGS": "Battery",
-    "LOCATION_SOURCE_SETTINGS": "Location", "DATE_SETTINGS": "Date & time", "DEVICE_INFO_SETTINGS": "About phone",
-}  # fmt: skip
+    "SETTINGS": "",
+    "WIFI_SETTINGS": "Network & internet",
+    "WIRELESS_SETTINGS": "Network & internet",
+    "AIRPLANE_MODE_SETTINGS": "Network & internet",
+    "BLUETOOTH_SETTINGS": "Connected devices",
+    "DISPLAY_SETTINGS": "Display",
+    "SOUND_SETTINGS": "Sound",
+    "BATTERY_SAVER_SETTINGS": "Battery",
+    "LOCATION_SOURCE_SETTINGS": "Location",
+    "DATE_SETTINGS": "Date & time",
+    "DEVICE_INFO_SETTINGS": "About phone",
+}
 """`android.settings.<key>` and the section of Settings that it opens; "" is the first page."""
 SCHEMES = {
-    "sms": "Messages", "smsto": "Messages", "geo": "Maps",
-    "content://com.android.calendar": "Calendar", "content://contacts": "Contacts",
+    "sms": "Messages",
+    "smsto": "Messages",
+    "geo": "Maps",
+    "content://com.android.calendar": "Calendar",
+    "content://contacts": "Contacts",
     "content://com.android.contacts": "Contacts",
-}  # fmt: skip
+}
 """What a VIEW intent's data begins with, and the app. There is no browser, mail program or gallery."""
-_CATEGORIES = {"android.intent.category.APP_CONTACTS": "Contacts", "android.intent.category.APP_MESSAGING": "Messages",
-               "android.intent.category.APP_CALCULATOR": "Calculator", "android.intent.category.APP_CALENDAR": "Calendar",
-               "android.intent.category.APP_MAPS": "Maps", "android.intent.category.APP_MUSIC": "Music",
-               "android.intent.category.APP_FILES": "Files"}  # fmt: skip
+_CATEGORIES = {
+    "android.intent.category.APP_CONTACTS": "Contacts",
+    "android.intent.category.APP_MESSAGING": "Messages",
+    "android.intent.category.APP_CALCULATOR": "Calculator",
+    "android.intent.category.APP_CALENDAR": "Calendar",
+    "android.intent.category.APP_MAPS": "Maps",
+    "android.intent.category.APP_MUSIC": "Music",
+    "android.intent.category.APP_FILES": "Files",
+}
 _TEXT = {"-e", "--es", "--ez", "--ei", "--el", "--ef", "--esa", "--eia", "--ela", "--eu", "--ecn"}
 
 
@@ -58,8 +73,13 @@ class Intent:
         """As `am` prints it, with the middle of long data left out."""
         scheme, colon, rest = self.data.partition(":")
         data = f"{scheme}:{'//' if rest.startswith('//') else ''}..." if colon and len(rest) > 2 else self.data
-        parts = {"act": self.action, "cat": f"[{self.category}]" if self.category else "", "dat": data,
-                 "typ": self.mime, "cmp": self._shown_component()}  # fmt: skip
+        parts = {
+            "act": self.action,
+            "cat": f"[{self.category}]" if self.category else "",
+            "dat": data,
+            "typ": self.mime,
+            "cmp": self._shown_component(),
+        }
         said = " ".join(f"{key}={value}" for key, value in parts.items() if value)
         return said + (" (has extras)" if self.extras else "")
 
@@ -73,8 +93,11 @@ def parse(words: list[str]) -> Intent:
     extras = {words[i + 1]: words[i + 2] for i, w in enumerate(words[:-2]) if w in _TEXT}
     component = option(words, "-n") or _bare_component(words)
     if component and "/" not in component:
-        raise Failure(f"Exception occurred while executing 'start':\njava.lang.IllegalArgumentException: "
-                      f"Bad component name: {component}", 255)  # fmt: skip
+        raise Failure(
+            f"Exception occurred while executing 'start':\njava.lang.IllegalArgumentException: "
+            f"Bad component name: {component}",
+            255,
+        )
     data = option(words, "-d") or next((w for w in words[-1:] if "://" in w and "-d" not in words), "")
     return Intent(option(words, "-a"), component, data, option(words, "-t"), option(words, "-c"), extras)
 
@@ -99,8 +122,9 @@ def target(phone: Phone, intent: Intent) -> str | None:
         label = Contacts.label
     if intent.action in (VIEW, SENDTO) and label is None:
         scheme = intent.data.partition(":")[0]
-        label = SCHEMES.get(scheme) or next((a for start, a in SCHEMES.items() if intent.data.startswith(start + "/")
-                                             or intent.data == start), None)  # fmt: skip
+        label = SCHEMES.get(scheme) or next(
+            (a for start, a in SCHEMES.items() if intent.data.startswith(start + "/") or intent.data == start), None
+        )
     return _package(phone, label) if label else None
 
 

@@ -1,11 +1,11 @@
-"""`ps`, `pidof`, `logcat`, `reboot`, `ifconfig`, `ip`, `ping`: processes and the network, as far as tools look at them."""
+"""`ps`, `pidof`, `logcat`, `reboot`, `ifconfig`, `ip`, `ping`: processes and the network, as far as tools ask."""
 
 from __future__ import annotations
 
 from envs.phone import packages
 from envs.phone.phone import Phone
 from envs.phone.shell.command import Failure, Handler
-from envs.phone.shell.dumps import pid
+from envs.phone.shell.dump_windows import pid
 
 ADDRESS = "10.0.2.16"
 """Of the emulator's Wi-Fi."""
@@ -23,8 +23,10 @@ def _processes(phone: Phone) -> list[tuple[int, str, str]]:
 
 def ps(phone: Phone, words: list[str]) -> str:
     head = f"{'USER':12} {'PID':>6} {'PPID':>6} {'VSZ':>8} {'RSS':>7} {'WCHAN':16} {'ADDR':>8} S NAME\n"
-    rows = [f"{user:12} {n:6} {1 if n < 500 else 300:6} {12000000:8} {131072:7} {'0':16} {'0':>8} S {name}\n"
-            for n, user, name in _processes(phone)]  # fmt: skip
+    rows = [
+        f"{user:12} {n:6} {1 if n < 500 else 300:6} {12000000:8} {131072:7} {'0':16} {'0':>8} S {name}\n"
+        for n, user, name in _processes(phone)
+    ]
     return head + "".join(rows)
 
 
@@ -39,8 +41,8 @@ def logcat(phone: Phone, words: list[str]) -> str:
     """What was logged so far; the log is not followed, so the command ends as with -d."""
     if {"-c", "--clear"} & set(words):
         return ""
-    now = f"{phone.now:%m-%d %H:%M:%S}.000"
-    return f"--------- beginning of main\n{now} I/ActivityManager(  500): Displayed {'/'.join(packages.top_activity(phone))}\n"
+    said = f"I/ActivityManager(  500): Displayed {'/'.join(packages.top_activity(phone))}"
+    return f"--------- beginning of main\n{phone.now:%m-%d %H:%M:%S}.000 {said}\n"
 
 
 def reboot(phone: Phone, words: list[str]) -> str:
@@ -52,15 +54,19 @@ def reboot(phone: Phone, words: list[str]) -> str:
 
 
 def _online(phone: Phone) -> bool:
-    table = phone.settings["global"]
-    return table.get("wifi_on") == "1"
+    return phone.settings["global"].get("wifi_on") == "1"
 
 
 def ifconfig(phone: Phone, words: list[str]) -> str:
-    wlan = ("wlan0     Link encap:Ethernet  HWaddr 02:15:b2:00:00:00\n"
-            + (f"          inet addr:{ADDRESS}  Bcast:10.0.2.255  Mask:255.255.255.0\n" if _online(phone) else "")
-            + "          UP BROADCAST RUNNING MULTICAST  MTU:1500  Metric:1\n\n")  # fmt: skip
-    lo = "lo        Link encap:Local Loopback\n          inet addr:127.0.0.1  Mask:255.0.0.0\n          UP LOOPBACK RUNNING\n\n"
+    wlan = (
+        "wlan0     Link encap:Ethernet  HWaddr 02:15:b2:00:00:00\n"
+        + (f"          inet addr:{ADDRESS}  Bcast:10.0.2.255  Mask:255.255.255.0\n" if _online(phone) else "")
+        + "          UP BROADCAST RUNNING MULTICAST  MTU:1500  Metric:1\n\n"
+    )
+    lo = (
+        "lo        Link encap:Local Loopback\n          inet addr:127.0.0.1  Mask:255.0.0.0\n"
+        "          UP LOOPBACK RUNNING\n\n"
+    )
     parts = {"wlan0": wlan, "lo": lo}
     names = [w for w in words if not w.startswith("-")]
     if names and names[0] not in parts:
@@ -76,9 +82,11 @@ def ip(phone: Phone, words: list[str]) -> str:
         return "" if "route" in words else "2: wlan0: <BROADCAST,MULTICAST> mtu 1500 qdisc noop state DOWN\n"
     if "route" in words:
         return f"10.0.2.0/24 dev wlan0 proto kernel scope link src {ADDRESS}\n"
-    return (f"2: wlan0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc pfifo_fast state UP group default qlen 1000\n"
-            f"    link/ether 02:15:b2:00:00:00 brd ff:ff:ff:ff:ff:ff\n    inet {ADDRESS}/24 brd 10.0.2.255 scope global "
-            f"wlan0\n       valid_lft forever preferred_lft forever\n")  # fmt: skip
+    return (
+        f"2: wlan0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc pfifo_fast state UP group default qlen 1000\n"
+        f"    link/ether 02:15:b2:00:00:00 brd ff:ff:ff:ff:ff:ff\n    inet {ADDRESS}/24 brd 10.0.2.255 scope global "
+        f"wlan0\n       valid_lft forever preferred_lft forever\n"
+    )
 
 
 def ping(phone: Phone, words: list[str]) -> str:
@@ -93,6 +101,12 @@ def nothing(phone: Phone, words: list[str]) -> str:
 
 
 COMMANDS: dict[str, Handler] = {
-    "ps": ps, "pidof": pidof, "logcat": logcat, "reboot": reboot, "ifconfig": ifconfig, "ip": ip, "ping": ping,
+    "ps": ps,
+    "pidof": pidof,
+    "logcat": logcat,
+    "reboot": reboot,
+    "ifconfig": ifconfig,
+    "ip": ip,
+    "ping": ping,
     "restorecon": nothing,
-}  # fmt: skip
+}

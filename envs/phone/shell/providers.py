@@ -8,7 +8,8 @@ from typing import Any
 from envs.phone.app import Row
 from envs.phone.phone import Phone
 from envs.phone.shell.command import Failure, Handler, option
-from envs.phone.shell.tables import Prefs, Refused, Table, app_table, known_authorities, system_table
+from envs.phone.shell.table import Prefs, Refused, Table
+from envs.phone.shell.tables import app_table, known_authorities, system_table
 
 _WHERE = re.compile(r"""\s*([A-Za-z_]\w*)\s*=\s*(?:'((?:[^']|'')*)'|"([^"]*)"|(-?[\w.+-]+))\s*""")
 _AND = re.compile(r"\s*and\s+", re.IGNORECASE)
@@ -37,15 +38,19 @@ def _locate(phone: Phone, uri: str) -> tuple[Table, int | None]:
     authority, _, path = uri.removeprefix("content://").partition("/")
     path = path.rstrip("/")
     if not uri.startswith("content://") or authority not in known_authorities(phone):
-        raise Failure(f"Error while accessing provider:{authority}\njava.lang.IllegalStateException: Could not find "
-                      f"provider: {authority}", 1)  # fmt: skip
+        raise Failure(
+            f"Error while accessing provider:{authority}\njava.lang.IllegalStateException: Could not find "
+            f"provider: {authority}",
+            1,
+        )
     before, _, last = path.rpartition("/")
     for place, row_id in ((path, None), (before, last)):
         table = app_table(phone, authority, place) or system_table(phone, authority, place)
         if table is not None and (row_id is None or row_id.isdecimal()):
             return table, int(row_id) if row_id else None
-    raise Failure(f"Error while accessing provider:{authority}\njava.lang.IllegalArgumentException: Unknown URL "
-                  f"{uri}", 1)  # fmt: skip
+    raise Failure(
+        f"Error while accessing provider:{authority}\njava.lang.IllegalArgumentException: Unknown URL {uri}", 1
+    )
 
 
 def _selected(table: Table, row_id: int | None, words: list[str]) -> list[Row]:
@@ -65,14 +70,14 @@ def _conditions(where: str) -> list[tuple[str, str]]:
     while where and position <= len(where):
         match = _WHERE.match(where, position)
         if match is None:
-            raise Failure(f"android.database.sqlite.SQLiteException: near \"{where[position:]}\": syntax error", 1)
+            raise Failure(f'android.database.sqlite.SQLiteException: near "{where[position:]}": syntax error', 1)
         column, single, double, bare = match.groups()
         found.append((column, single.replace("''", "'") if single is not None else double if bare is None else bare))
         if match.end() == len(where):
             break
         joint = _AND.match(where, match.end())
         if joint is None:
-            raise Failure(f"android.database.sqlite.SQLiteException: near \"{where[match.end():]}\": syntax error", 1)
+            raise Failure(f'android.database.sqlite.SQLiteException: near "{where[match.end() :]}": syntax error', 1)
         position = joint.end()
     return found
 

@@ -80,12 +80,24 @@ def _ime_reset(phone: Phone, words: list[str]) -> str:
 
 def cmd(phone: Phone, words: list[str]) -> str:
     handlers = {
-        "package": packages.pm, "activity": activity.am, "settings": settings.run, "window": window.run,
-        "input": inputs.run, "input_method": ime, "statusbar": _statusbar, "uimode": _uimode,
-        "wifi": _wifi, "bluetooth_manager": _bluetooth, "connectivity": _connectivity, "appops": lambda p, w: "",
-        "notification": lambda p, w: "", "deviceidle": lambda p, w: "", "location": _location, "battery": _nothing,
+        "package": packages.pm,
+        "activity": activity.am,
+        "settings": settings.run,
+        "window": window.run,
+        "input": inputs.run,
+        "input_method": ime,
+        "statusbar": _statusbar,
+        "uimode": _uimode,
+        "wifi": _wifi,
+        "bluetooth_manager": _bluetooth,
+        "connectivity": _connectivity,
+        "appops": lambda p, w: "",
+        "notification": lambda p, w: "",
+        "deviceidle": lambda p, w: "",
+        "location": _location,
+        "battery": _nothing,
         "overlay": lambda p, w: "",
-    }  # fmt: skip
+    }
     if words[:1] in (["-l"], ["-w"]):
         return "Currently running services:\n" + "".join(f"  {name}\n" for name in sorted(dumps.SERVICES))
     if not words:
@@ -170,7 +182,9 @@ def _nothing(phone: Phone, words: list[str]) -> str:
 def service(phone: Phone, words: list[str]) -> str:
     if words[:1] == ["list"]:
         names = sorted(dumps.SERVICES)
-        return f"Found {len(names)} services:\n" + "".join(f"{i}\t{n}: [android.os.I{n}]\n" for i, n in enumerate(names))
+        return f"Found {len(names)} services:\n" + "".join(
+            f"{i}\t{n}: [android.os.I{n}]\n" for i, n in enumerate(names)
+        )
     if len(words) >= 2 and words[0] == "check":
         return f"Service {words[1]}: {'found' if words[1] in dumps.SERVICES else 'not found'}\n"
     if words[:3] == ["call", "alarm", SET_TIME_ZONE] and words[3:4] == ["s16"]:

@@ -11,9 +11,16 @@ from envs.phone.shell.command import Failure, Handler, number
 from envs.phone.shell.properties import PROPERTIES
 
 __all__ = ["COMMANDS", "PROPERTIES", "UNIX_EPOCH"]
-_ISO = {"d": "%Y-%m-%d", "date": "%Y-%m-%d", "h": "%Y-%m-%dT%H+00:00", "hours": "%Y-%m-%dT%H+00:00",
-        "m": "%Y-%m-%dT%H:%M+00:00", "minutes": "%Y-%m-%dT%H:%M+00:00", "s": "%Y-%m-%dT%H:%M:%S+00:00",
-        "seconds": "%Y-%m-%dT%H:%M:%S+00:00"}  # fmt: skip
+_ISO = {
+    "d": "%Y-%m-%d",
+    "date": "%Y-%m-%d",
+    "h": "%Y-%m-%dT%H+00:00",
+    "hours": "%Y-%m-%dT%H+00:00",
+    "m": "%Y-%m-%dT%H:%M+00:00",
+    "minutes": "%Y-%m-%dT%H:%M+00:00",
+    "s": "%Y-%m-%dT%H:%M:%S+00:00",
+    "seconds": "%Y-%m-%dT%H:%M:%S+00:00",
+}
 _DATES = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d", "%H:%M:%S", "%H:%M")
 
 
@@ -37,8 +44,11 @@ def date(phone: Phone, words: list[str]) -> str:
 def _formatted(when: datetime, form: str) -> str:
     """strftime for a clock in UTC that counts whole seconds."""
     ours = {"s": str(round((when - UNIX_EPOCH).total_seconds())), "N": "000000000", "z": "+0000", "Z": "UTC"}
-    form = re.sub(r"%(\d?)(.)", lambda m: ours[m[2]][: int(m[1] or 9)] if m[1] and m[2] == "N" else
-                  ours[m[2]] if m[2] in ours else m[0], form)  # fmt: skip
+    form = re.sub(
+        r"%(\d?)(.)",
+        lambda m: ours[m[2]][: int(m[1] or 9)] if m[1] and m[2] == "N" else ours[m[2]] if m[2] in ours else m[0],
+        form,
+    )
     return when.strftime(form)
 
 
@@ -69,8 +79,12 @@ def _iso_date(phone: Phone, word: str) -> datetime:
 
 
 def svc(phone: Phone, words: list[str]) -> str:
-    names = {"wifi": ("global", "wifi_on"), "data": ("global", "mobile_data"), "bluetooth": ("global", "bluetooth_on"),
-             "nfc": ("secure", "nfc_on")}  # fmt: skip
+    names = {
+        "wifi": ("global", "wifi_on"),
+        "data": ("global", "mobile_data"),
+        "bluetooth": ("global", "bluetooth_on"),
+        "nfc": ("secure", "nfc_on"),
+    }
     if len(words) == 2 and words[0] in names and words[1] in ("enable", "disable"):
         space, key = names[words[0]]
         phone.settings[space][key] = str(int(words[1] == "enable"))
@@ -92,6 +106,13 @@ def sleep(phone: Phone, words: list[str]) -> str:
 
 
 COMMANDS: dict[str, Handler] = {
-    "date": date, "svc": svc, "sleep": sleep, **dumps.COMMANDS, **packages.COMMANDS, **processes.COMMANDS,
-    **properties.COMMANDS, **services.COMMANDS, **window.COMMANDS,
-}  # fmt: skip
+    "date": date,
+    "svc": svc,
+    "sleep": sleep,
+    **dumps.COMMANDS,
+    **packages.COMMANDS,
+    **processes.COMMANDS,
+    **properties.COMMANDS,
+    **services.COMMANDS,
+    **window.COMMANDS,
+}

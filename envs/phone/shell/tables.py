@@ -1,85 +1,41 @@
-"""What `content` reads and writes: the tables of the apps, and Android's own providers on top of them."""
+"""Android's providers of messages, calls, settings and media, and which table a content URI means."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
 
-from envs.phone.app import App, Row
+from envs.phone.app import Row
 from envs.phone.apps.contacts import Contacts
 from envs.phone.apps.messages import DRAFT, RECEIVED, SENT, Messages
-from envs.phone.apps.people import full_name
 from envs.phone.phone import Phone
+from envs.phone.shell.people_tables import EMAIL_TYPE, PHONE_TYPE, People, PeopleData
+from envs.phone.shell.table import AppTable, Prefs, Refused, Table
 
 PREFS = "prefs"
-NAME_TYPE, PHONE_TYPE, EMAIL_TYPE = (
-    f"vnd.android.cursor.item/{n}" for n in ("name", "phone_v2", "email_v2")
-)
-
-
-class Refused(Exception):
-    """An operation that the provider does not have."""
-
-
-class Table(Protocol):
-    """`columns` are shown by a query without a projection. `rows` are copies or the rows themselves."""
-
-    columns: tuple[str, ...]
-    defaults: Row
-
-    def rows(self) -> list[Row]: ...
-    def insert(self, values: Row) -> None: ...
-    def update(self, row: Row, values: Row) -> None: ...
-    def delete(self, row: Row) -> None: ...
-
-
-class AppTable:
-    """A table of an app, as it is."""
-
-    def __init__(self, app: App, table: str) -> None:
-        self.app, self.table = app, table
-        self.defaults = {"_id": 0, **app.tables[table]}
-        self.columns = tuple(self.defaults)
-
-    def rows(self) -> list[Row]:
-        return self.app.db[self.table]
-
-    def insert(self, values: Row) -> None:
-        self.app.insert(self.table, **values)
-
-    def update(self, row: Row, values: Row) -> None:
-        row.update(values)
-
-    def delete(self, row: Row) -> None:
-        self.app.remove(self.table, row["_id"])
-
-
-class Prefs:
-    """The one row of an app's single values."""
-
-    def __init__(self, app: App) -> None:
-        self.app = app
-        self.defaults = app.prefs
-        self.columns = tuple(app.prefs)
-
-    def rows(self) -> list[Row]:
-        return [self.app.prefs]
-
-    def insert(self, values: Row) -> None:
-        raise Refused("insert")
-
-    def update(self, row: Row, values: Row) -> None:
-        row.update(values)
-
-    def delete(self, row: Row) -> None:
-        raise Refused("delete")
 
 
 class Sms:
     """`content://sms` and its boxes, with Android's columns."""
 
-    columns = ("_id", "thread_id", "address", "person", "date", "date_sent", "protocol", "read", "status", "type",
-               "reply_path_present", "subject", "body", "service_center", "locked", "error_code", "seen")  # fmt: skip
+    columns = (
+        "_id",
+        "thread_id",
+        "address",
+        "person",
+        "date",
+        "date_sent",
+        "protocol",
+        "read",
+        "status",
+        "type",
+        "reply_path_present",
+        "subject",
+        "body",
+        "service_center",
+        "locked",
+        "error_code",
+        "seen",
+    )
     defaults: Row = {c: "" for c in ("address", "body", "subject", "service_center")} | {
         c: 0 for c in columns if c not in ("address", "body", "subject", "service_center")
     }
@@ -97,11 +53,24 @@ class Sms:
     def _row(self, row: Row, thread: int) -> Row:
         sent = row["type"] == SENT
         return {
-            "_id": row["_id"], "thread_id": thread, "address": row["address"], "person": None, "date": row["date"],
-            "date_sent": 0 if sent else row["date"], "protocol": None if sent else 0, "read": row["read"], "status": -1,
-            "type": row["type"], "reply_path_present": None if sent else 0, "subject": None, "body": row["body"],
-            "service_center": None, "locked": 0, "error_code": -1, "seen": 1,
-        }  # fmt: skip
+            "_id": row["_id"],
+            "thread_id": thread,
+            "address": row["address"],
+            "person": None,
+            "date": row["date"],
+            "date_sent": 0 if sent else row["date"],
+            "protocol": None if sent else 0,
+            "read": row["read"],
+            "status": -1,
+            "type": row["type"],
+            "reply_path_present": None if sent else 0,
+            "subject": None,
+            "body": row["body"],
+            "service_center": None,
+            "locked": 0,
+            "error_code": -1,
+            "seen": 1,
+        }
 
     def insert(self, values: Row) -> None:
         kept = {k: v for k, v in values.items() if k in ("address", "body", "type", "read", "date")}
@@ -114,89 +83,6 @@ class Sms:
 
     def delete(self, row: Row) -> None:
         self.app.remove("messages", row["_id"])
-
-
-class People:
-    """`raw_contacts` and `contacts` of `com.android.contacts`."""
-
-    columns = ("_id", "contact_id", "display_name", "starred", "has_phone_number", "account_type", "account_name",
-               "deleted", "lookup")  # fmt: skip
-    defaults: Row = {c: "" for c in ("display_name", "account_type", "account_name", "lookup")} | {
-        c: 0 for c in ("_id", "contact_id", "starred", "has_phone_number", "deleted")
-    }
-
-    def __init__(self, app: Contacts) -> None:
-        self.app = app
-
-    def rows(self) -> list[Row]:
-        return [{"_id": p["_id"], "contact_id": p["_id"], "display_name": full_name(p) or None,
-                 "starred": p["favourite"], "has_phone_number": int(bool(p["phone"])), "account_type": None,
-                 "account_name": None, "deleted": 0, "lookup": f"0r{p['_id']}"} for p in self.app.db["people"]]  # fmt: skip
-
-    def insert(self, values: Row) -> None:
-        name = str(values.get("display_name", ""))
-        self.app.insert("people", first=name.partition(" ")[0], last=name.partition(" ")[2])
-
-    def update(self, row: Row, values: Row) -> None:
-        if "starred" in values:
-            self._person(row["_id"])["favourite"] = values["starred"]
-
-    def delete(self, row: Row) -> None:
-        self.app.remove("people", row["_id"])
-
-    def _person(self, number: int) -> Row:
-        person = self.app.get("people", number)
-        if person is None:
-            raise Refused(f"raw contact {number} does not exist")
-        return person
-
-
-class PeopleData(People):
-    """`data` of `com.android.contacts`: a row for each name, number and address; `kinds` are the MIME types shown."""
-
-    columns = ("_id", "raw_contact_id", "contact_id", "mimetype", "data1", "data2", "data3", "display_name", "number")
-    defaults: Row = {c: "" for c in columns if c.startswith(("data", "mime", "disp", "num"))} | {
-        c: 0 for c in ("_id", "raw_contact_id", "contact_id")
-    }
-
-    def __init__(self, app: Contacts, kinds: tuple[str, ...] = (NAME_TYPE, PHONE_TYPE, EMAIL_TYPE)) -> None:
-        super().__init__(app)
-        self.kinds = kinds
-
-    def rows(self) -> list[Row]:
-        found = []
-        for person in self.app.db["people"]:
-            for number, (kind, value, second, third) in enumerate(self._values(person)):
-                if value and kind in self.kinds:
-                    found.append({"_id": 3 * person["_id"] - 2 + number, "raw_contact_id": person["_id"],
-                                  "contact_id": person["_id"], "mimetype": kind, "data1": value, "data2": second,
-                                  "data3": third, "display_name": full_name(person), "number": value})  # fmt: skip
-        return found
-
-    @staticmethod
-    def _values(person: Row) -> list[tuple[str, str, Any, Any]]:
-        return [(NAME_TYPE, full_name(person), person["first"], person["last"]), (PHONE_TYPE, person["phone"], 2, None),
-                (EMAIL_TYPE, person["email"], 1, None)]  # fmt: skip
-
-    def insert(self, values: Row) -> None:
-        self._write(self._person(int(values.get("raw_contact_id", 0))), str(values.get("mimetype", "")), values)
-
-    def update(self, row: Row, values: Row) -> None:
-        self._write(self._person(row["raw_contact_id"]), row["mimetype"], values)
-
-    def delete(self, row: Row) -> None:
-        self._write(self._person(row["raw_contact_id"]), row["mimetype"], {"data1": ""})
-
-    @staticmethod
-    def _write(person: Row, kind: str, values: Row) -> None:
-        value = str(values.get("data1", ""))
-        if kind == NAME_TYPE:
-            first, _, last = value.partition(" ")
-            person.update(first=str(values.get("data2", first)), last=str(values.get("data3", last)))
-        elif kind in (PHONE_TYPE, EMAIL_TYPE):
-            person["phone" if kind == PHONE_TYPE else "email"] = value
-        else:
-            raise Refused(f"data of type {kind!r}")
 
 
 class Calls:
@@ -260,8 +146,15 @@ class Media:
     def rows(self) -> list[Row]:
         inside = tuple(f"/sdcard/{f}/" for f in self.folders)
         names = sorted(n for n in self.phone.files if n.startswith(inside) and not n.endswith("/"))
-        return [{"_id": i, "_data": "/storage/emulated/0" + n.removeprefix("/sdcard"), "_display_name":
-                 n.rpartition("/")[2], "_size": len(self.phone.files[n])} for i, n in enumerate(names, 1)]  # fmt: skip
+        return [
+            {
+                "_id": i,
+                "_data": "/storage/emulated/0" + n.removeprefix("/sdcard"),
+                "_display_name": n.rpartition("/")[2],
+                "_size": len(self.phone.files[n]),
+            }
+            for i, n in enumerate(names, 1)
+        ]
 
     def insert(self, values: Row) -> None:
         raise Refused("insert")
@@ -273,8 +166,13 @@ class Media:
         self.phone.files.pop("/sdcard" + row["_data"].removeprefix("/storage/emulated/0"), None)
 
 
-_MEDIA = {"downloads": ("Download",), "images/media": ("DCIM", "Pictures"), "video/media": ("Movies", "DCIM"),
-          "audio/media": ("Music",), "file": ("DCIM", "Download", "Movies", "Music", "Pictures")}  # fmt: skip
+_MEDIA = {
+    "downloads": ("Download",),
+    "images/media": ("DCIM", "Pictures"),
+    "video/media": ("Movies", "DCIM"),
+    "audio/media": ("Music",),
+    "file": ("DCIM", "Download", "Movies", "Music", "Pictures"),
+}
 
 
 def system_table(phone: Phone, authority: str, path: str) -> Table | None:
@@ -286,11 +184,14 @@ def system_table(phone: Phone, authority: str, path: str) -> Table | None:
         makers |= {("sms", box): _sms(messages, kind) for box, kind in boxes.items()}
     if isinstance(contacts, Contacts):
         for start in ("com.android.contacts", "contacts"):
-            makers |= {(start, "raw_contacts"): lambda: People(contacts), (start, "contacts"): lambda: People(contacts),
-                       (start, "data"): lambda: PeopleData(contacts),
-                       (start, "data/phones"): lambda: PeopleData(contacts, (PHONE_TYPE,)),
-                       (start, "phones"): lambda: PeopleData(contacts, (PHONE_TYPE,)),
-                       (start, "data/emails"): lambda: PeopleData(contacts, (EMAIL_TYPE,))}  # fmt: skip
+            makers |= {
+                (start, "raw_contacts"): lambda: People(contacts),
+                (start, "contacts"): lambda: People(contacts),
+                (start, "data"): lambda: PeopleData(contacts),
+                (start, "data/phones"): lambda: PeopleData(contacts, (PHONE_TYPE,)),
+                (start, "phones"): lambda: PeopleData(contacts, (PHONE_TYPE,)),
+                (start, "data/emails"): lambda: PeopleData(contacts, (EMAIL_TYPE,)),
+            }
     if authority == "settings" and path in phone.settings:
         return SettingsTable(phone, path)
     if authority == "media" and path.removeprefix("external/") in _MEDIA:
@@ -314,5 +215,11 @@ def app_table(phone: Phone, authority: str, path: str) -> Table | None:
 
 
 def known_authorities(phone: Phone) -> set[str]:
-    return {a.authority for a in phone.apps.values()} | {"sms", "com.android.contacts", "contacts", "call_log",
-                                                         "settings", "media"}  # fmt: skip
+    return {a.authority for a in phone.apps.values()} | {
+        "sms",
+        "com.android.contacts",
+        "contacts",
+        "call_log",
+        "settings",
+        "media",
+    }

@@ -13,8 +13,14 @@ MIN_DENSITY, MAX_DENSITY = 72, 1000
 
 
 def run(phone: Phone, words: list[str]) -> str:
-    verbs = {"size": _size, "density": _density, "user-rotation": _rotation, "set-user-rotation": _rotation,
-             "dismiss-keyguard": lambda p, w: "", "fixed-to-user-rotation": lambda p, w: ""}  # fmt: skip
+    verbs = {
+        "size": _size,
+        "density": _density,
+        "user-rotation": _rotation,
+        "set-user-rotation": _rotation,
+        "dismiss-keyguard": lambda p, w: "",
+        "fixed-to-user-rotation": lambda p, w: "",
+    }
     if not words or words[0] not in verbs:
         raise Failure(f"Unknown command: {' '.join(words[:1])}", 255)
     rest = words[3:] if words[1:2] == ["-d"] else words[1:]
