@@ -13,8 +13,6 @@ from envs.retry import retried
 
 ADB_KEYBOARD = "com.android.adbkeyboard/.AdbIME"
 CTRL_LEFT, KEY_A = 113, 29
-NO_PROGRAM = 127
-"""Exit code of a shell that finds none of that name."""
 TREE_PAUSES_S = (0.5, 1.0, 2.0)
 """Before each further try to get the UI tree of a screen that stands still."""
 
@@ -54,13 +52,11 @@ class LiveDevice(Device):
         """Hides the bar that AndroidWorld draws over the screen, and picks the keyboard."""
         self._run("settings", "put", "system", "pointer_location", "0")
         listed = self.transport.shell(("ime", "list", "-s", "-a"))
-        # Without an `ime` program it is an embedded phone, which takes ADBKeyboard's broadcasts by itself.
-        embedded = listed.exit_code == NO_PROGRAM
-        if listed.exit_code and not embedded:
+        if listed.exit_code:
             said = " ".join((listed.stdout + listed.stderr).split())
             raise InfraError(f"{self.transport.serial}: keyboards cannot be listed: {said or listed.exit_code}")
-        self._broadcasts = embedded or ADB_KEYBOARD in listed.stdout.split()
-        if self._broadcasts and not embedded:
+        self._broadcasts = ADB_KEYBOARD in listed.stdout.split()
+        if self._broadcasts:
             self._run("ime", "enable", ADB_KEYBOARD)
             self._run("ime", "set", ADB_KEYBOARD)
 

@@ -10,7 +10,7 @@ import hmac
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from envs.phone import snapshots
+from envs.phone import snapshots, telephony
 from envs.phone.apps.messages import RECEIVED
 from envs.phone.phone import Phone
 
@@ -85,7 +85,7 @@ class Console:
         words = line.split()
         match words:
             case ["help", *_]:
-                return "    help, ping, kill, avd, geo, sms, power\n"
+                return "    help, ping, kill, avd, geo, gsm, sms, power\n"
             case ["ping"]:
                 return "I am alive!\n"
             case ["avd", "name"]:
@@ -98,6 +98,8 @@ class Console:
                 return self._geo(longitude, latitude)
             case ["sms", "send", number, *text] if text:
                 return self._sms(number, line.split(None, 3)[3])
+            case ["gsm", verb, *rest]:
+                return self._gsm(verb, rest)
             case ["power", "capacity", _]:
                 return ""
         raise Ko(UNKNOWN)
@@ -134,6 +136,22 @@ class Console:
         if not (-180 <= place[0] <= 180 and -90 <= place[1] <= 90):
             raise Ko("invalid longitude or latitude")
         self.phone.location = place
+        return ""
+
+    def _gsm(self, verb: str, words: list[str]) -> str:
+        call = self.phone.call
+        if verb == "list":
+            state = "active" if call and call.state == telephony.OFFHOOK else "incoming"
+            return f"{'outbound to ' if call.outgoing else 'inbound from '}{call.number} : {state}\n" if call else ""
+        if verb == "call" and len(words) == 1:
+            telephony.ring(self.phone, words[0])
+            return ""
+        acts = {"accept": telephony.answer, "cancel": telephony.hang_up, "busy": telephony.hang_up}
+        if verb not in acts:
+            raise Ko("bad sub-command")
+        if call is None or words != [call.number]:
+            raise Ko(f"no current call to/from number '{' '.join(words)}'")
+        acts[verb](self.phone)
         return ""
 
     def _sms(self, number: str, text: str) -> str:

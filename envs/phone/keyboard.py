@@ -38,9 +38,9 @@ def _layout() -> tuple[Key, ...]:
 KEYS = _layout()
 
 
-def key_at(x: float, y: float, height: float) -> str:
-    """Name of the key at (x, y) dp of a screen `height` dp high; "" between the keys."""
-    y -= keyboard_top(height)
+def key_at(x: float, y: float, height: float, width: float = SCREEN_DP) -> str:
+    """Name of the key at (x, y) dp of a screen of `width` by `height` dp; "" between the keys."""
+    x, y = x * SCREEN_DP / width, y - keyboard_top(height)
     return next((k.name for k in KEYS if k.box[0] <= x < k.box[2] and k.box[1] <= y < k.box[3]), "")
 
 

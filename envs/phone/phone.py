@@ -10,28 +10,45 @@ import re
 import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
-from envs.phone.app import App
+from envs.phone import panels
+from envs.phone.app import App, Page
+from envs.phone.display import Display
 from envs.phone.keyboard import DELETE, ENTER, key_at, keyboard_top
 from envs.phone.popups import Popup, schedule
-from envs.phone.ui import SCREEN_DP, Node, Screen, Tree, assemble, node_at
+from envs.phone.telephony import Call
+from envs.phone.ui import NAV_BAR, STATUS_BAR, Node, Screen, Tree, assemble, node_at
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 EPOCH = datetime(2023, 10, 15, 15, 34)
 """Device time at reset: the moment AndroidWorld sets, a Sunday."""
 
+UNIX_EPOCH = datetime(1970, 1, 1)
+
+EDGE_SWIPE_DP = 48
+"""How far a finger that comes from the edge of the screen must move to open the shade, or to leave the app."""
+HOLD_MS = 800
+"""A swipe up from the bottom edge that takes this long shows the recent apps; a faster one goes home."""
+
 LOCATION = (-122.084, 37.422)
 """Longitude and latitude in degrees at which an emulator starts."""
 
 DEFAULT_SETTINGS: dict[str, dict[str, str]] = {
     "global": {"airplane_mode_on": "0", "bluetooth_on": "0", "wifi_on": "1", "mobile_data": "1", "zen_mode": "0",
-               "low_power": "0", "auto_time": "1", "device_name": "Pixel 7"},
+               "low_power": "0", "auto_time": "1", "device_name": "Pixel 7", "auto_time_zone": "1",
+               "device_provisioned": "1", "heads_up_notifications_enabled": "1", "stay_on_while_plugged_in": "0",
+               "window_animation_scale": "1.0", "transition_animation_scale": "1.0",
+               "animator_duration_scale": "1.0"},
     "system": {"screen_brightness": "128", "screen_off_timeout": "60000", "accelerometer_rotation": "0",
                "font_scale": "1.0", "volume_ring": "5", "volume_music": "7", "volume_alarm": "6",
-               "time_12_24": "24", "pointer_location": "0", "vibrate_when_ringing": "0"},
+               "time_12_24": "24", "pointer_location": "0", "vibrate_when_ringing": "0", "user_rotation": "0",
+               "screen_brightness_mode": "0", "show_touches": "0"},
     "secure": {"location_mode": "3", "ui_night_mode": "1", "night_display_activated": "0",
-               "accessibility_enabled": "0", "nfc_on": "0", "default_input_method": "com.android.adbkeyboard/.AdbIME"},
+               "accessibility_enabled": "0", "nfc_on": "0", "default_input_method": "com.android.adbkeyboard/.AdbIME",
+               "enabled_input_methods": "com.android.adbkeyboard/.AdbIME:com.android.inputmethod.latin/.LatinIME",
+               "sms_default_application": "com.android.messaging", "user_setup_complete": "1", "zen_duration": "0"},
 }  # fmt: skip
 
 
@@ -39,13 +56,23 @@ class Phone:
     """`apps` are App classes, the launcher first. `width` and `height` are pixels; 360 dp span the width."""
 
     def __init__(self, apps: Sequence[type[App]], width: int = 360, height: int = 720) -> None:
-        self.width, self.height = width, height
-        self.scale = width / SCREEN_DP
+        self.display = Display(width, height)
         self.settings: dict[str, dict[str, str]] = {}
         self.files: dict[str, bytes] = {}
         self.apps: dict[str, App] = {}
         self.inputs = 0
         self.popup: Popup | None = None
+        self.panel: Page | None = None
+        """What the system shows over the apps; see `panels.py`."""
+        self.call: Call | None = None
+        self.calls: list[dict[str, Any]] = []
+        """The call log."""
+        self.awake = True
+        self.clipboard = ""
+        self.finger: tuple[float, float, int] | None = None
+        """Where a finger that is down touched the screen, and after how many inputs."""
+        self.properties: dict[str, str] = {}
+        """What `setprop` has set."""
         self._popup_plan: dict[int, Popup] = {}
         self._classes = tuple(apps)
         self.boot_id = str(uuid.uuid4())
@@ -60,9 +87,39 @@ class Phone:
         return self.apps[self.current]
 
     @property
+    def rotation(self) -> int:
+        """Quarter turns of the screen. Nobody turns the phone itself, so only a locked rotation differs from 0."""
+        table = self.settings["system"]
+        locked = table.get("accelerometer_rotation") != "1"
+        turns = table.get("user_rotation", "0")
+        return int(turns) if locked and turns in ("1", "2", "3") else 0
+
+    @property
+    def width(self) -> int:
+        """Of the screen as it is turned, in pixels."""
+        return self.display.size(self.rotation)[0]
+
+    @property
+    def height(self) -> int:
+        return self.display.size(self.rotation)[1]
+
+    @property
+    def scale(self) -> float:
+        """Pixels of a dp."""
+        return self.display.scale
+
+    @property
+    def size_dp(self) -> tuple[int, int]:
+        return round(self.width / self.scale), round(self.height / self.scale)
+
+    @property
     def now(self) -> datetime:
         """A second passes with every input."""
         return self._clock + timedelta(seconds=self.inputs)
+
+    @property
+    def unix_ms(self) -> int:
+        return round((self.now - UNIX_EPOCH).total_seconds() * 1000)
 
     def set_time(self, now: datetime) -> None:
         """Sets the device's clock, as `date` does."""
@@ -83,11 +140,15 @@ class Phone:
         self.inputs = 0
         self._clock = EPOCH
         self.location = LOCATION
-        self.popup = None
+        self.display = Display(self.display.width, self.display.height)
+        self.popup = self.panel = self.call = None
+        self.calls, self.clipboard, self.awake, self.properties = [], "", True, {}
+        self.finger = None
         self.apps = {cls.package: cls(self) for cls in self._classes}
         for app in self.apps.values():
             app.populate(random.Random(f"{seed}/{app.package}"))
         self.current = self.launcher.package
+        self._recent: list[str] = []
         self.launcher.start()
         self._popup_plan = schedule(random.Random(f"{seed}/popups"), popup_rate)
         self._tree: Tree | None = None
@@ -95,7 +156,8 @@ class Phone:
     def boot(self) -> None:
         """After a reboot: the home screen, no app running, what was stored still there."""
         self.boot_id = str(uuid.uuid4())
-        self.popup = None
+        self.popup = self.panel = self.call = None
+        self.awake = True
         for app in self.apps.values():
             app.stack, app.snack = [], ""
         self._go_home()
@@ -113,13 +175,19 @@ class Phone:
         return self._tree
 
     def _lay_out(self) -> Tree:
+        width, height = self.size_dp
+        if self.panel is not None:
+            screen, package = panels.screen(self, self.panel), panels.component(self, self.panel)[0]
+            tree = assemble(screen, package, height, self.panel.scroll, False, width=width)
+            self.panel.scroll = min(self.panel.scroll, tree.scroll_max)
+            return tree
         app = self.foreground
         screen = app.screen()
         if self.popup is not None:
             screen.dialog = self.popup.dialog(self)
         page = app.page
         keyboard = self._fill_fields(app, screen)
-        tree = assemble(screen, app.package, round(self.height / self.scale), page.scroll, keyboard, app.snack)
+        tree = assemble(screen, app.package, height, page.scroll, keyboard, app.snack, width)
         page.scroll = min(page.scroll, tree.scroll_max)
         return tree
 
@@ -136,6 +204,8 @@ class Phone:
     @property
     def window_package(self) -> str:
         """Package of the window that has the focus: a pop-up may belong to another app than the one below it."""
+        if self.panel is not None:
+            return panels.component(self, self.panel)[0]
         return self.popup.package if self.popup is not None else self.current
 
     # --- inputs ----------------------------------------------------------------------------------------------
@@ -147,7 +217,7 @@ class Phone:
 
     def _settle(self) -> None:
         """After every input: a pop-up that is due comes up (not over a home screen) and the screen is redrawn."""
-        if self.popup is None and self.current != self.launcher.package:
+        if self.popup is None and self.panel is None and self.current != self.launcher.package:
             due = [n for n in self._popup_plan if n <= self.inputs]
             if due:
                 self.popup = self._popup_plan.pop(min(due))
@@ -164,7 +234,7 @@ class Phone:
         tree, app = self.tree(), self.foreground
         dx, dy = x / self.scale, y / self.scale
         if tree.keyboard and dy >= keyboard_top(self.height / self.scale):
-            self._press_key(key_at(dx, dy, self.height / self.scale))
+            self._press_key(key_at(dx, dy, self.height / self.scale, self.size_dp[0]))
             return
         self._input()
         hit = node_at(tree, dx, dy, long)
@@ -200,29 +270,52 @@ class Phone:
             return
         tree = self.tree()
         self._input()
-        if tree.dialog is None and tree.body[1] <= y / self.scale < tree.body[3]:
-            page = self.foreground.page
+        if self._edge_swipe(y / self.scale, (y2 - y) / self.scale, ms):
+            pass
+        elif tree.dialog is None and tree.body[1] <= y / self.scale < tree.body[3]:
+            page = self.panel or self.foreground.page
             page.scroll = min(max(0, page.scroll + round((y - y2) / self.scale)), tree.scroll_max)
         self._settle()
+
+    def _edge_swipe(self, y: float, down: float, ms: int) -> bool:
+        """Carries out what a finger that starts at `y` dp and moves `down` asks of the system; False for nothing."""
+        shade = self.panel is not None and self.panel.name in (panels.SHADE, panels.QUICK_SETTINGS)
+        if y < STATUS_BAR and down >= EDGE_SWIPE_DP:
+            self.panel = Page(panels.QUICK_SETTINGS if shade else panels.SHADE)
+        elif y >= self.height / self.scale - NAV_BAR and -down >= EDGE_SWIPE_DP:
+            if shade:
+                self.panel = None
+            elif ms >= HOLD_MS:
+                self.panel = Page(panels.RECENTS)
+            else:
+                self._leave_to_home()
+        else:
+            return False
+        return True
 
     def text(self, text: str) -> None:
         """Types at the end of the focused field, which holds one line; without a focus the keys go nowhere."""
         page = self.foreground.page
         text = _CONTROL.sub(" ", text)
         self._input()
-        if page.focus and self.popup is None:
+        if self.typing:
             page.fields[page.focus] = page.fields.get(page.focus, "") + text
         self._settle()
 
+    @property
+    def typing(self) -> bool:
+        """Whether what is typed arrives in a field."""
+        return self.foreground.page.focus != "" and self.popup is None and self.panel is None
+
     def clear_text(self) -> None:
         page = self.foreground.page
-        if page.focus and self.popup is None:
+        if self.typing:
             page.fields[page.focus] = ""
         self._tree = None
 
     def delete_char(self) -> None:
         page = self.foreground.page
-        if page.focus and self.popup is None:
+        if self.typing:
             page.fields[page.focus] = page.fields.get(page.focus, "")[:-1]
         self._tree = None
 
@@ -230,15 +323,17 @@ class Phone:
         app = self.foreground
         page = app.page
         self._input()
-        if page.focus and self.popup is None:
+        if self.typing:
             app.submit(page, page.focus)
         self._settle()
 
     def back(self) -> None:
-        """Back closes, in this order: pop-up or dialog, keyboard, page, app."""
+        """Back closes, in this order: panel, pop-up or dialog, keyboard, page, app."""
         tree, app = self.tree(), self.foreground
         self._input()
-        if tree.dialog is not None:
+        if self.panel is not None:
+            self.panel = None
+        elif tree.dialog is not None:
             self._dismiss(tree)
         elif tree.keyboard:
             app.page.focus = ""
@@ -248,9 +343,12 @@ class Phone:
 
     def home(self) -> None:
         self._input()
-        self.popup = None
-        self._go_home()
+        self._leave_to_home()
         self._settle()
+
+    def _leave_to_home(self) -> None:
+        self.popup = self.panel = None
+        self._go_home()
 
     def launch(self, package: str) -> bool:
         """Brings an app to the front; False when there is none of that package."""
@@ -259,15 +357,31 @@ class Phone:
             return False
         self._input()
         self.popup = None
-        app.start()
-        self.current = package
+        self.open(package)
         self._settle()
         return True
 
     def open(self, package: str) -> None:
         """An app opens another from within a handler."""
+        self.panel = None
         self.apps[package].start()
         self.current = package
+        self._recent = [package, *(p for p in self._recent if p != package)]
+
+    def running(self) -> list[App]:
+        """The apps that were opened and not closed since, the one used last first."""
+        used = [self.apps[p] for p in self._recent]
+        return [a for a in used if a.stack and a is not self.launcher]
+
+    def show_panel(self, page: Page) -> None:
+        self.panel = page
+        self._tree = None
+
+    def close_panel(self, name: str = "") -> None:
+        """Closes the panel; with a `name` only that one."""
+        if self.panel is not None and name in ("", self.panel.name):
+            self.panel = None
+        self._tree = None
 
     def force_stop(self, package: str) -> None:
         app = self.apps[package]

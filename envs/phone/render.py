@@ -78,8 +78,11 @@ def _signature(phone: Phone) -> Hashable:
     nodes = [_facts(n) for n in tree.root.walk()]
     if tree.window is not tree.root:
         nodes += [("dialog", *_facts(n)) for n in tree.window.walk()]
+    if not phone.awake:
+        return (phone.width, phone.height, None)
     app = phone.foreground
-    return (phone.width, phone.height, app.package, _theme(phone).dark, tree.keyboard, _status(phone), *nodes)
+    screen = (phone.width, phone.height, phone.scale, app.package, phone.panel is not None)
+    return (*screen, _theme(phone).dark, tree.keyboard, _status(phone), *nodes)
 
 
 def _facts(n: Node) -> tuple[Hashable, ...]:
@@ -89,51 +92,56 @@ def _facts(n: Node) -> tuple[Hashable, ...]:
 
 def picture(phone: Phone) -> Image.Image:
     """Draws the screen."""
-    tree, theme, app = phone.tree(), _theme(phone), phone.foreground
-    home = app is phone.launcher
+    if not phone.awake:
+        return Image.new("RGB", (phone.width, phone.height))
+    tree, theme = phone.tree(), _theme(phone)
+    width = tree.root.bounds[2]
+    home = phone.foreground is phone.launcher and phone.panel is None
+    color = phone.foreground.color if phone.panel is None else ""
     canvas = Canvas(phone.width, phone.height, phone.scale, theme.surface)
     if home:
         canvas.image.paste(_wallpaper(phone.width, phone.height))
-    brush = Brush(canvas, theme, app.color, on_wallpaper=home)
+    brush = Brush(canvas, theme, color, on_wallpaper=home)
     _draw_root(brush, tree, bars=not home)
     dark_bars = home or theme.dark
     if tree.window is not tree.root:
         canvas.darken(SCRIM)
         dark_bars = True
-    _draw_status(canvas, _status(phone), WHITE if dark_bars else (60, 64, 67))
+    _draw_status(canvas, _status(phone), WHITE if dark_bars else (60, 64, 67), width)
     if tree.window is not tree.root:
-        draw(Brush(canvas, replace(theme, surface=theme.dialog), app.color), tree.window)
+        draw(Brush(canvas, replace(theme, surface=theme.dialog), color), tree.window)
     height = phone.height / phone.scale
     if tree.keyboard:
-        _draw_keyboard(canvas, theme, height)
+        _draw_keyboard(canvas, theme, width, height)
         dark_bars = theme.dark
     pill = WHITE if dark_bars else mix(theme.text, theme.surface, 0.2)
-    canvas.round_rect(SCREEN_DP / 2 - 54, height - 12, SCREEN_DP / 2 + 54, height - 8, 2, pill)
+    canvas.round_rect(width / 2 - 54, height - 12, width / 2 + 54, height - 8, 2, pill)
     return canvas.image
 
 
 def _draw_root(brush: Brush, tree: Tree, bars: bool) -> None:
     """The body first, so that what is scrolled out of it disappears below the bars."""
+    width = tree.root.bounds[2]
     body, others = tree.body, [n for n in tree.root.children if n.look != "body"]
     for node in tree.root.children:
         if node.look == "body":
             draw(brush, node)
     if bars:
-        brush.canvas.rect(0, 0, SCREEN_DP, body[1], brush.theme.surface)
+        brush.canvas.rect(0, 0, width, body[1], brush.theme.surface)
         if others and others[0].look == "appbar":
-            brush.canvas.rect(0, 0, SCREEN_DP, STATUS_BAR, bar_color(brush.color, brush.theme))
-        brush.canvas.rect(0, body[3], SCREEN_DP, tree.root.bounds[3], brush.theme.surface)
+            brush.canvas.rect(0, 0, width, STATUS_BAR, bar_color(brush.color, brush.theme))
+        brush.canvas.rect(0, body[3], width, tree.root.bounds[3], brush.theme.surface)
         if any(n.look == "bottom_bar" for n in others):
-            brush.canvas.rect(0, body[3], SCREEN_DP, tree.root.bounds[3], bar_color(brush.color, brush.theme))
+            brush.canvas.rect(0, body[3], width, tree.root.bounds[3], bar_color(brush.color, brush.theme))
     for node in others:
         draw(brush, node)
 
 
-def _draw_status(canvas: Canvas, status: tuple[str, ...], ink: RGB) -> None:
+def _draw_status(canvas: Canvas, status: tuple[str, ...], ink: RGB, width: int) -> None:
     clock, *icons = status
     middle = STATUS_BAR / 2 + 1
     canvas.text(clock, 16, middle, 13, ink, bold=True)
-    x = SCREEN_DP - 22.0
+    x = width - 22.0
     for name in icons:
         if name == "signal":
             for i in range(4):
@@ -143,12 +151,13 @@ def _draw_status(canvas: Canvas, status: tuple[str, ...], ink: RGB) -> None:
         x -= 19
 
 
-def _draw_keyboard(canvas: Canvas, theme: Theme, height: float) -> None:
+def _draw_keyboard(canvas: Canvas, theme: Theme, width: int, height: float) -> None:
     top = keyboard_top(height)
-    canvas.rect(0, top, SCREEN_DP, height, theme.keyboard)
+    canvas.rect(0, top, width, height, theme.keyboard)
+    stretch = width / SCREEN_DP
     special = mix(theme.keyboard, theme.text, 0.14)
     for key in KEYS:
-        x1, y1, x2, y2 = key.box
+        x1, y1, x2, y2 = key.box[0] * stretch, key.box[1], key.box[2] * stretch, key.box[3]
         box = (x1 + 2.5, top + y1 + 4, x2 - 2.5, top + y2 - 4)
         middle = ((x1 + x2) / 2, top + (y1 + y2) / 2)
         if key.name == ENTER:

@@ -1,7 +1,8 @@
 """The layout tree: one description of a screen that draws the PNG, makes the XML and receives the touches.
 
-Sizes are in dp: the screen is always 360 dp wide, whatever its pixels. Apps build a `Screen` from the widgets in
-`envs.phone.widgets`; `assemble` turns it into a `Tree` with bounds. Handlers are closures over the app.
+Sizes are in dp: the screen is 360 dp wide, whatever its pixels, until it is turned or `wm` changes it. Apps build a
+`Screen` from the widgets in `envs.phone.widgets`; `assemble` turns it into a `Tree` with bounds. Handlers are closures
+over the app.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ KEYBOARD = 220
 BODY_PAD = 8
 """Free space between the title bar and the body's first row."""
 SNACKBAR = 56
+DIALOG_WIDTH = 480
+"""The widest a dialog gets, on a screen that is turned."""
 
 Handler = Callable[[], None]
 Bounds = tuple[int, int, int, int]
@@ -167,43 +170,45 @@ def _row_widths(node: Node, inner: int) -> list[int]:
     return [c.width if c.width is not None else free // flexible for c in node.children]
 
 
-def assemble(screen: Screen, package: str, height: int, scroll: int, keyboard: bool, snack: str = "") -> Tree:
-    """Lays a screen out on `height` dp. `scroll` is clamped to what the content allows."""
+def assemble(
+    screen: Screen, package: str, height: int, scroll: int, keyboard: bool, snack: str = "", width: int = SCREEN_DP
+) -> Tree:
+    """Lays a screen out on `width` by `height` dp. `scroll` is clamped to what the content allows."""
     top = STATUS_BAR
     root = Node(cls="android.widget.FrameLayout", look="window")
-    root.bounds = (0, 0, SCREEN_DP, height)
+    root.bounds = (0, 0, width, height)
     if screen.bar:
         bar = _app_bar(screen, package)
-        place(bar, 0, top, SCREEN_DP, APP_BAR)
+        place(bar, 0, top, width, APP_BAR)
         root.children.append(bar)
         top += APP_BAR
     bottom = height - NAV_BAR - (KEYBOARD if keyboard else 0)
     if screen.bottom is not None and not keyboard:
         bottom -= BOTTOM_BAR
-        place(screen.bottom, 0, bottom, SCREEN_DP, BOTTOM_BAR)
+        place(screen.bottom, 0, bottom, width, BOTTOM_BAR)
         root.children.append(screen.bottom)
     body = Node(cls="android.widget.ScrollView", look="body", children=screen.body)
     pad = BODY_PAD if screen.bar else 0
-    content = pad + sum(measure(n, SCREEN_DP) for n in screen.body) + (72 if screen.fab else 0)
+    content = pad + sum(measure(n, width) for n in screen.body) + (72 if screen.fab else 0)
     scroll_max = max(0, content - (bottom - top))
     scroll = min(max(0, scroll), scroll_max)
     y = top + pad - scroll
     for node in screen.body:
-        h = measure(node, SCREEN_DP)
-        place(node, 0, y, SCREEN_DP, h)
+        h = measure(node, width)
+        place(node, 0, y, width, h)
         y += h
-    body.bounds = (0, top, SCREEN_DP, bottom)
+    body.bounds = (0, top, width, bottom)
     body.scrollable = scroll_max > 0
     root.children.insert(1 if screen.bar else 0, body)
     if screen.fab is not None and not keyboard:
         # A snackbar pushes the button up, as in Material: what the XML offers can be seen.
-        place(screen.fab, SCREEN_DP - 72, bottom - 72 - (SNACKBAR if snack else 0), 56, 56)
+        place(screen.fab, width - 72, bottom - 72 - (SNACKBAR if snack else 0), 56, 56)
         root.children.append(screen.fab)
     if snack:
         bar = Node(cls="android.widget.TextView", text=snack, rid=f"{package}:id/snackbar_text", look="snack", size=14)
-        place(bar, 12, bottom - SNACKBAR, SCREEN_DP - 24, 48)
+        place(bar, 12, bottom - SNACKBAR, width - 24, 48)
         root.children.append(bar)
-    window = root if screen.dialog is None else _dialog_window(screen.dialog, package, height, keyboard)
+    window = root if screen.dialog is None else _dialog_window(screen.dialog, package, width, height, keyboard)
     return Tree(root, window, scroll_max, body.bounds, keyboard, screen.dialog)
 
 
@@ -222,7 +227,8 @@ def _app_bar(screen: Screen, package: str) -> Node:
     return Node(look="appbar", color=screen.color, axis="row", pad=(8, 0), height=APP_BAR, children=children)
 
 
-def _dialog_window(dialog: Dialog, package: str, height: int, keyboard: bool) -> Node:
+def _dialog_window(dialog: Dialog, package: str, width: int, height: int, keyboard: bool) -> Node:
+    wide = min(width - 48, DIALOG_WIDTH)
     children = []
     if dialog.title:
         children.append(
@@ -231,19 +237,19 @@ def _dialog_window(dialog: Dialog, package: str, height: int, keyboard: bool) ->
         )  # fmt: skip
     children.extend(dialog.body)
     if dialog.buttons:
-        row = Node(axis="row", pad=(4, 6), gap=4, height=52, children=_right_aligned(dialog.buttons))
+        row = Node(axis="row", pad=(4, 6), gap=4, height=52, children=_right_aligned(dialog.buttons, wide))
         children.append(row)
     card = Node(cls="android.widget.FrameLayout", look="dialog", pad=(8, 10), children=children)
     room = height - STATUS_BAR - (KEYBOARD if keyboard else NAV_BAR)
-    tall = min(measure(card, SCREEN_DP - 48), room)
-    place(card, 24, STATUS_BAR + (room - tall) // 2, SCREEN_DP - 48, tall)
+    tall = min(measure(card, wide), room)
+    place(card, (width - wide) // 2, STATUS_BAR + (room - tall) // 2, wide, tall)
     return card
 
 
-def _right_aligned(buttons: list[Node]) -> list[Node]:
+def _right_aligned(buttons: list[Node], wide: int) -> list[Node]:
     """Buttons as wide as their texts at the right end of their row; equal shares when that is too wide."""
     widths = [32 + 8 * len(b.text) for b in buttons]
-    if sum(widths) + 4 * len(buttons) > SCREEN_DP - 72:
+    if sum(widths) + 4 * len(buttons) > wide - 24:
         return buttons
     for button, width in zip(buttons, widths, strict=True):
         button.width = width

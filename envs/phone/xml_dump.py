@@ -6,14 +6,14 @@ import re
 
 from envs.phone.ui import Bounds, Node, Tree
 
-_HEAD = "<?xml version='1.0' encoding='UTF-8' standalone='yes' ?><hierarchy rotation=\"0\">"
+_HEAD = "<?xml version='1.0' encoding='UTF-8' standalone='yes' ?><hierarchy rotation=\"{}\">"
 _SPECIAL = re.compile(r"[&<>\"'\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 _BOOL = ("false", "true")
 
 
-def dump(tree: Tree, package: str, scale: float, width: int, height: int) -> str:
+def dump(tree: Tree, package: str, scale: float, width: int, height: int, rotation: int = 0) -> str:
     """The focused window of `tree` in pixels. Nodes outside the viewport are left out, others clipped to it."""
-    out = [_HEAD]
+    out = [_HEAD.format(rotation)]
     _node(tree.window, 0, f'" package="{_escape(package)}" content-desc="', scale, (0, 0, width, height), out)
     out.append("</hierarchy>")
     return "".join(out)

@@ -24,11 +24,11 @@ TREE = "<?xml version='1.0'?><hierarchy rotation=\"0\"></hierarchy>"
 
 
 class Scripted:
-    """`screens` come one after the other, the last one again; `ime` is what `ime list` says (None: there is no ime)."""
+    """`screens` come one after the other, the last one again; `ime` is what `ime list` says."""
 
     serial = "d0"
 
-    def __init__(self, screens=(b"a",), tree=TREE, ime=None):
+    def __init__(self, screens=(b"a",), tree=TREE, ime=""):
         self.screens, self.tree, self.ime = list(screens), tree, ime
         self.shown = self.dumped = 0
         self.lines: list[str] = []
@@ -36,7 +36,7 @@ class Scripted:
     def shell(self, cmd, timeout=10.0):
         self.lines.append(shlex.join(cmd))
         if cmd[0] == "ime" and cmd[1] == "list":
-            return ShellResult("", "not found", 127) if self.ime is None else ShellResult(self.ime, "", 0)
+            return ShellResult(self.ime, "", 0)
         return ShellResult("", "", 0)
 
     def exec_out(self, cmd, timeout=10.0):
@@ -79,20 +79,27 @@ def test_taps_are_in_the_coordinates_of_the_screen_as_it_is_turned():
 
 
 @pytest.mark.parametrize(("ime", "chosen"), [
-    (f"com.google.android.inputmethod.latin/x\n{ADB_KEYBOARD}\n", True), (None, True), ("com.google/x\n", False),
+    (f"com.google.android.inputmethod.latin/x\n{ADB_KEYBOARD}\n", True), ("com.google/x\n", False),
 ])  # fmt: skip
 def test_the_keyboard_is_chosen_by_what_is_installed(ime, chosen):
     transport = Scripted(ime=ime)
     device = LiveDevice(transport)
     device.prepare()
     assert transport.lines[0] == "settings put system pointer_location 0"
-    assert (f"ime set {ADB_KEYBOARD}" in transport.lines) == bool(ime and chosen)
+    assert (f"ime set {ADB_KEYBOARD}" in transport.lines) == chosen
     device.act(Type("x"))
     assert any("ADB_INPUT_B64" in line for line in transport.lines) == chosen
     assert ("input text x" in transport.lines) != chosen
 
 
-def test_a_phone_that_cannot_list_its_keyboards_just_now_is_not_taken_for_an_embedded_one():
+def test_the_embedded_phone_offers_adbkeyboard():
+    device = LiveDevice(InProcessTransport(Phone(APPS, 360, 720)), APP_NAMES, Settle(0.0, 0.0))
+    device.prepare()
+    device.transport.shell("am start -a android.intent.action.INSERT -t vnd.android.cursor.dir/contact")
+    assert device.act(Type("smörgås 漢")) == "" and 'text="smörgås 漢"' in device.dump_xml()
+
+
+def test_a_phone_that_cannot_list_its_keyboards_just_now_is_an_error():
     class Starting(Scripted):
         def shell(self, cmd, timeout=10.0):
             said = "cmd: Can't find service: input_method" if cmd[0] == "ime" else ""

@@ -131,7 +131,11 @@ def test_starting_apps(shell):
 
 
 def test_packages(shell):
-    assert out(shell, "pm list packages").splitlines() == ["package:com.android.launcher", f"package:{NOTES}"]
+    listed = out(shell, "pm list packages").splitlines()
+    assert listed[:2] == ["package:com.android.launcher", f"package:{NOTES}"] and "package:android" in listed
+    assert f"package:{NOTES}" in out(shell, "pm list packages -3").splitlines()
+    assert "launcher" not in out(shell, "pm list packages -3") and NOTES not in out(shell, "pm list packages -s")
+    assert f"package:/data/app/~~{NOTES}==/base.apk={NOTES} uid:" in out(shell, "pm list packages -f -U notes")
     assert shell.run("pm path no.app").exit_code == 1
     assert out(shell, f"pm clear {NOTES}") == "Success\n"
     assert shell.phone.apps[NOTES].db["notes"] == []

@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from envs.phone.adbd import shell_service
+from envs.phone.adbd import services, shell_service
 from envs.phone.adbd.auth import TOKEN_SIZE, Authorization
 from envs.phone.adbd.streams import Stream, StreamClosed
 from envs.phone.adbd.sync import Exclusive, SyncService
@@ -57,6 +57,7 @@ class Connection:
         self._reader, self._writer = reader, writer
         self._streams: dict[int, Stream] = {}
         self._services: dict[int, asyncio.Task[None]] = {}
+        self._reversed: services.Reversed = {}
         self._numbers = 0
         self._max = MAX_PAYLOAD
 
@@ -161,8 +162,9 @@ class Connection:
         if kind == "shell" and ",v2" in service.partition(":")[0]:
             return Connection._shell_v2
         return {
-            "shell": Connection._shell, "exec": Connection._shell, "sync": Connection._sync, "root": Connection._root,
-            "reboot": Connection._reboot_service,
+            "shell": Connection._shell, "exec": Connection._shell, "sync": Connection._sync,
+            "reboot": Connection._reboot_service, "reverse": Connection._reverse,
+            "framebuffer": Connection._framebuffer, **dict.fromkeys(services.SAID, Connection._say),
         }.get(kind)  # fmt: skip
 
     async def _shell(self, stream: Stream, service: str) -> None:
@@ -175,8 +177,16 @@ class Connection:
         await self._phone.before("sync")
         await SyncService(self._phone.shell.phone, stream, self._phone.exclusive).run()
 
-    async def _root(self, stream: Stream, service: str) -> None:
-        await stream.write(b"adbd is already running as root\n")
+    async def _say(self, stream: Stream, service: str) -> None:
+        await stream.write(services.SAID[service.partition(":")[0]])
+
+    async def _reverse(self, stream: Stream, service: str) -> None:
+        await stream.write(services.reverse(service.partition(":")[2], self._reversed))
+
+    async def _framebuffer(self, stream: Stream, service: str) -> None:
+        await self._phone.before("framebuffer")
+        phone = self._phone.shell.phone
+        await stream.write(await self._phone.exclusive(lambda: services.framebuffer(phone)))
 
     async def _reboot_service(self, stream: Stream, service: str) -> None:
         self._phone.reboot()

@@ -103,8 +103,12 @@ class ServedPhone:
 
     async def run_line(self, line: str) -> Result:
         """A command line's result, if the fault plan has one."""
-        fault = await self.before(line)
+        fault, boot = await self.before(line), self.phone.boot_id
         result = await self.exclusive(lambda: self.shell.run(line))
+        if self.phone.boot_id != boot:  # the line was `reboot`, or had it in it
+            self.reboots += 1
+            self._leave(REBOOT_S)
+            await _never()
         if fault is Fault.HANG:
             await _never()
         return Result(spoiled(fault, result.stdout), result.stderr, result.exit_code)

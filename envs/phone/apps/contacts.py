@@ -81,6 +81,11 @@ class Contacts(App):
         buttons = [text_button("Cancel", self.close_dialog), text_button("Delete", lambda: self._delete(page))]
         return Dialog("Delete contact?", [label("It cannot be restored.")], buttons)
 
+    def start_new(self, name: str, phone: str, email: str) -> None:
+        """Opens the page of a new contact, filled in as another app asked."""
+        first, _, last = name.partition(" ")
+        self.go("edit", focus="first", fields={"first": first, "last": last, "phone": phone, "email": email})
+
     # --- changes ---------------------------------------------------------------------------------------------
 
     def _edit(self, person: Row) -> None:

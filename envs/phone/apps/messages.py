@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 from envs.phone.app import App, Page, Row
 from envs.phone.apps.people import full_name
@@ -39,6 +40,12 @@ class Messages(App):
             texts = rng.sample(MESSAGE_TEXTS, 2)
             self.insert("messages", address=name, body=texts[0], type=SENT)
             self.insert("messages", address=name, body=texts[1])
+
+    def insert(self, table: str, **values: Any) -> Row:
+        """Notes the time too, in milliseconds: only `content://sms` and its kin show it."""
+        row = super().insert(table, **values)
+        row.setdefault("date", self.phone.unix_ms)
+        return row
 
     def contact_names(self) -> list[str]:
         contacts = self.phone.app("Contacts")
@@ -114,6 +121,13 @@ class Messages(App):
         text = draft["body"] if draft else ""
         self.go("thread", focus="text" if write else "", fields={"text": text}, address=address)
         self.page.scroll = END
+
+    def start_message(self, address: str, text: str) -> None:
+        """Opens a conversation with `text` ready to be sent, as another app asked."""
+        self.stack = [Page("main")]
+        self.open_thread(address, write=True)
+        if text:
+            self.page.fields["text"] = text
 
     def submit(self, page: Page, key: str) -> None:
         self._send(page)

@@ -43,6 +43,11 @@ class Settings(App):
         body = [item(s.title, icon=s.icon, on_tap=self._opener("section", index=i)) for i, s in enumerate(SECTIONS)]
         return Screen("Settings", body)
 
+    def open_section(self, title: str) -> None:
+        """Shows the page of a section, as an intent of another app asks for."""
+        index = next(i for i, s in enumerate(SECTIONS) if s.title == title)
+        self.stack = [Page("main"), Page("section", {"index": index})]
+
     def _opener(self, name: str, **args: int) -> Handler:
         return lambda: self.go(name, **args)
 

@@ -1,50 +1,66 @@
-"""`content`: the tables of the apps as content providers."""
+"""`content`: the tables of the apps and of Android's own providers, by URI."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from envs.phone.app import App, Row
+from envs.phone.app import Row
 from envs.phone.phone import Phone
 from envs.phone.shell.command import Failure, Handler, option
+from envs.phone.shell.table import Prefs, Refused, Table
+from envs.phone.shell.tables import app_table, known_authorities, system_table
 
-PREFS = "prefs"
 _WHERE = re.compile(r"""\s*([A-Za-z_]\w*)\s*=\s*(?:'((?:[^']|'')*)'|"([^"]*)"|(-?[\w.+-]+))\s*""")
 _AND = re.compile(r"\s*and\s+", re.IGNORECASE)
+_SQL = "android.database.sqlite.SQLiteException: "
 
 
 def run(phone: Phone, words: list[str]) -> str:
     verbs = {"query": _query, "insert": _insert, "update": _update, "delete": _delete}
+    if "--user" in words:
+        at = words.index("--user")
+        words = words[:at] + words[at + 2 :]
     if not words or words[0] not in verbs:
         raise Failure("[ERROR] Unsupported operation: " + " ".join(words[:1]), 255)
-    app, table, row_id = _locate(phone, option(words, "--uri"))
-    return verbs[words[0]](phone, app, table, row_id, words[1:])
+    table, row_id = _locate(phone, option(words, "--uri"))
+    try:
+        said = verbs[words[0]](table, row_id, words[1:])
+    except Refused as refused:
+        raise Failure(f"java.lang.UnsupportedOperationException: {refused}", 1) from None
+    if words[0] != "query":
+        phone.changed()
+    return said
 
 
-def _locate(phone: Phone, uri: str) -> tuple[App, str, int | None]:
+def _locate(phone: Phone, uri: str) -> tuple[Table, int | None]:
     """`content://authority/table[/id]`."""
     authority, _, path = uri.removeprefix("content://").partition("/")
-    app = next((a for a in phone.apps.values() if a.authority == authority), None)
-    table, _, row_id = path.partition("/")
-    if not uri.startswith("content://") or app is None:
-        raise Failure(f"Error while accessing provider:{authority}\njava.lang.IllegalStateException: Could not find "
-                      f"provider: {authority}", 1)  # fmt: skip
-    if table not in app.db and table != PREFS or not (row_id == "" or row_id.isdecimal()):
-        raise Failure(f"Error while accessing provider:{authority}\njava.lang.IllegalArgumentException: Unknown URL "
-                      f"{uri}", 1)  # fmt: skip
-    return app, table, int(row_id) if row_id else None
+    path = path.rstrip("/")
+    if not uri.startswith("content://") or authority not in known_authorities(phone):
+        raise Failure(
+            f"Error while accessing provider:{authority}\njava.lang.IllegalStateException: Could not find "
+            f"provider: {authority}",
+            1,
+        )
+    before, _, last = path.rpartition("/")
+    for place, row_id in ((path, None), (before, last)):
+        table = app_table(phone, authority, place) or system_table(phone, authority, place)
+        if table is not None and (row_id is None or row_id.isdecimal()):
+            return table, int(row_id) if row_id else None
+    raise Failure(
+        f"Error while accessing provider:{authority}\njava.lang.IllegalArgumentException: Unknown URL {uri}", 1
+    )
 
 
-def _selected(app: App, table: str, row_id: int | None, words: list[str]) -> list[Row]:
-    if table == PREFS:
-        return [app.prefs]
+def _selected(table: Table, row_id: int | None, words: list[str]) -> list[Row]:
+    if isinstance(table, Prefs):
+        return table.rows()
     conditions = _conditions(option(words, "--where"))
-    known = {"_id", *app.tables[table]}
     for column, _ in conditions:
-        if column not in known:
-            raise Failure(f"android.database.sqlite.SQLiteException: no such column: {column}", 1)
-    rows = app.db[table] if row_id is None else [r for r in app.db[table] if r["_id"] == row_id]
+        if column not in table.defaults:
+            raise Failure(f"{_SQL}no such column: {column}", 1)
+    rows = [r for r in table.rows() if row_id is None or r.get("_id") == row_id]
     return [r for r in rows if all(_equal(r[column], value) for column, value in conditions)]
 
 
@@ -54,14 +70,14 @@ def _conditions(where: str) -> list[tuple[str, str]]:
     while where and position <= len(where):
         match = _WHERE.match(where, position)
         if match is None:
-            raise Failure(f"android.database.sqlite.SQLiteException: near \"{where[position:]}\": syntax error", 1)
+            raise Failure(f'android.database.sqlite.SQLiteException: near "{where[position:]}": syntax error', 1)
         column, single, double, bare = match.groups()
         found.append((column, single.replace("''", "'") if single is not None else double if bare is None else bare))
         if match.end() == len(where):
             break
         joint = _AND.match(where, match.end())
         if joint is None:
-            raise Failure(f"android.database.sqlite.SQLiteException: near \"{where[match.end():]}\": syntax error", 1)
+            raise Failure(f'android.database.sqlite.SQLiteException: near "{where[match.end() :]}": syntax error', 1)
         position = joint.end()
     return found
 
@@ -75,14 +91,14 @@ def _equal(value: Any, wanted: str) -> bool:
         return False
 
 
-def _query(phone: Phone, app: App, table: str, row_id: int | None, words: list[str]) -> str:
-    rows = _selected(app, table, row_id, words)
+def _query(table: Table, row_id: int | None, words: list[str]) -> str:
+    rows = _selected(table, row_id, words)
     chosen = option(words, "--projection")
-    names = chosen.split(":") if chosen else list(app.prefs) if table == PREFS else ["_id", *app.tables[table]]
+    names = chosen.split(":") if chosen else list(table.columns)
     lines = []
     for i, row in enumerate(_sorted(rows, option(words, "--sort"))):
         if missing := [n for n in names if n not in row]:
-            raise Failure(f"android.database.sqlite.SQLiteException: no such column: {missing[0]}", 1)
+            raise Failure(f"{_SQL}no such column: {missing[0]}", 1)
         lines.append(f"Row: {i} " + ", ".join(f"{n}={_shown(row[n])}" for n in names) + "\n")
     return "".join(lines) or "No result found.\n"
 
@@ -92,7 +108,7 @@ def _sorted(rows: list[Row], order: str) -> list[Row]:
     if not column:
         return rows
     if rows and column not in rows[0]:
-        raise Failure(f"android.database.sqlite.SQLiteException: no such column: {column}", 1)
+        raise Failure(f"{_SQL}no such column: {column}", 1)
     return sorted(rows, key=lambda r: r[column], reverse=direction.strip().upper() == "DESC")
 
 
@@ -100,35 +116,29 @@ def _shown(value: Any) -> str:
     return "NULL" if value is None else str(value)
 
 
-def _insert(phone: Phone, app: App, table: str, row_id: int | None, words: list[str]) -> str:
-    if table == PREFS or row_id is not None:
-        raise Failure("java.lang.UnsupportedOperationException: insert", 1)
-    app.insert(table, **_bindings(app, table, words))
-    phone.changed()
+def _insert(table: Table, row_id: int | None, words: list[str]) -> str:
+    if row_id is not None:
+        raise Refused("insert")
+    table.insert(_bindings(table, words))
     return ""
 
 
-def _update(phone: Phone, app: App, table: str, row_id: int | None, words: list[str]) -> str:
-    values = _bindings(app, table, words)
-    for row in _selected(app, table, row_id, words):
-        row.update(values)
-    phone.changed()
+def _update(table: Table, row_id: int | None, words: list[str]) -> str:
+    values = _bindings(table, words)
+    for row in _selected(table, row_id, words):
+        table.update(row, values)
     return ""
 
 
-def _delete(phone: Phone, app: App, table: str, row_id: int | None, words: list[str]) -> str:
-    if table == PREFS:
-        raise Failure("java.lang.UnsupportedOperationException: delete", 1)
-    gone = {r["_id"] for r in _selected(app, table, row_id, words)}
-    app.db[table] = [r for r in app.db[table] if r["_id"] not in gone]
-    phone.changed()
+def _delete(table: Table, row_id: int | None, words: list[str]) -> str:
+    for row in _selected(table, row_id, words):
+        table.delete(row)
     return ""
 
 
-def _bindings(app: App, table: str, words: list[str]) -> Row:
+def _bindings(table: Table, words: list[str]) -> Row:
     """`--bind column:type:value`, once per column; types s(tring), i(nteger), l(ong), d(ouble), f(loat), b(oolean)."""
-    kinds = {"s": str, "i": int, "l": int, "d": float, "f": float, "b": lambda v: int(v == "true")}
-    known = app.prefs if table == PREFS else {"_id": 0, **app.tables[table]}
+    kinds = {"s": str, "i": int, "l": int, "d": float, "f": float, "b": lambda v: int(v == "true"), "n": lambda v: None}
     values: Row = {}
     for i, word in enumerate(words[:-1]):
         if word != "--bind":
@@ -136,8 +146,8 @@ def _bindings(app: App, table: str, words: list[str]) -> Row:
         column, kind, value = (words[i + 1].split(":", 2) + ["", ""])[:3]
         if kind not in kinds:
             raise Failure(f"[ERROR] Unsupported type: {kind}", 255)
-        if column not in known:
-            raise Failure(f"android.database.sqlite.SQLiteException: table {table} has no column named {column}", 1)
+        if column not in table.defaults:
+            raise Failure(f"{_SQL}the table has no column named {column}", 1)
         try:
             values[column] = kinds[kind](value)
         except ValueError:

@@ -16,7 +16,7 @@ def uiautomator(phone: Phone, words: list[str]) -> str:
     if words[:1] != ["dump"]:
         raise Failure("Usage: uiautomator <subcommand> [options]", 1)
     target = next((w for w in words[1:] if not w.startswith("--")), DEFAULT_DUMP)
-    xml = xml_dump.dump(phone.tree(), phone.window_package, phone.scale, phone.width, phone.height)
+    xml = xml_dump.dump(phone.tree(), phone.window_package, phone.scale, phone.width, phone.height, phone.rotation)
     said = f"UI hierchary dumped to: {target}\n"  # sic: the real tool's spelling
     if target == "/dev/tty":
         return xml + said
@@ -25,6 +25,10 @@ def uiautomator(phone: Phone, words: list[str]) -> str:
 
 
 def screencap(phone: Phone, words: list[str]) -> bytes:
+    """`screencap [-p] [-d DISPLAY] [FILE]`; there is one display."""
+    if "-d" in words:
+        at = words.index("-d")
+        words = words[:at] + words[at + 2 :]
     target = next((w for w in words if not w.startswith("-")), "")
     data = render.png(phone) if "-p" in words or target.endswith(".png") else _raw(phone)
     if not target:

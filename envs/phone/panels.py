@@ -1,0 +1,135 @@
+"""What the system draws over the apps: the notification shade, the recent apps, a call, and Clipper's page.
+
+A panel is one `Page` of the phone and takes all touches while it is up. It is left with Back or Home.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from envs.phone import telephony
+from envs.phone.app import Page
+from envs.phone.apps.messages import RECEIVED, Messages
+from envs.phone.ui import Handler, Node, Screen
+from envs.phone.widgets import button, icon_button, item, label, section, switch_item
+
+if TYPE_CHECKING:
+    from envs.phone.phone import Phone
+
+SHADE, QUICK_SETTINGS, RECENTS, CLIPPER = "shade", "quick_settings", "recents", "clipper"
+TILES = (
+    ("Internet", "wifi", "global", "wifi_on", "0", "1"),
+    ("Bluetooth", "bluetooth", "global", "bluetooth_on", "0", "1"),
+    ("Do Not Disturb", "moon", "global", "zen_mode", "0", "1"),
+    ("Airplane mode", "airplane", "global", "airplane_mode_on", "0", "1"),
+    ("Auto-rotate", "display", "system", "accelerometer_rotation", "0", "1"),
+    ("Battery Saver", "battery", "global", "low_power", "0", "1"),
+    ("Dark theme", "display", "secure", "ui_night_mode", "1", "2"),
+    ("Night Light", "moon", "secure", "night_display_activated", "0", "1"),
+)
+"""Title, icon, settings namespace and key, and the values for off and on. The shade shows the first `FIRST_TILES`."""
+FIRST_TILES = 4
+
+
+def screen(phone: Phone, page: Page) -> Screen:
+    """What the panel shows."""
+    makers: dict[str, Callable[[Phone], Screen]] = {
+        SHADE: _shade,
+        QUICK_SETTINGS: _quick_settings,
+        RECENTS: _recents,
+        telephony.CALL: _call,
+        CLIPPER: _clipper,
+    }
+    return makers[page.name](phone)
+
+
+def component(phone: Phone, page: Page) -> tuple[str, str]:
+    """Package and full activity name of the panel; the shade is a window without an activity."""
+    launcher = phone.launcher.package
+    return {
+        SHADE: ("com.android.systemui", ""),
+        QUICK_SETTINGS: ("com.android.systemui", ""),
+        RECENTS: (launcher, f"{launcher}.RecentsActivity"),
+        telephony.CALL: ("com.android.dialer", "com.android.incallui.InCallActivity"),
+        CLIPPER: ("ca.zgrs.clipper", "ca.zgrs.clipper.Main"),
+    }[page.name]
+
+
+def _tile(phone: Phone, tile: tuple[str, ...]) -> Node:
+    title, icon, space, key, off, on = tile
+    table = phone.settings[space]
+    is_on = table.get(key, off) not in (off, "")
+    return switch_item(title, is_on, lambda: table.update({key: off if is_on else on}), icon=icon)
+
+
+def _shade(phone: Phone) -> Screen:
+    now = phone.now
+    tiles = [_tile(phone, t) for t in TILES[:FIRST_TILES]]
+    rows = _notifications(phone) or [label("No notifications")]
+    return Screen(f"{now:%H:%M}  {now:%a}, {now:%b} {now.day}", [*tiles, section("Notifications"), *rows])
+
+
+def _quick_settings(phone: Phone) -> Screen:
+    return Screen("Quick settings", [_tile(phone, t) for t in TILES])
+
+
+def _notifications(phone: Phone) -> list[Node]:
+    """The newest unread message of each conversation."""
+    messages = phone.apps.get(Messages.package)
+    if not isinstance(messages, Messages):
+        return []
+    unread = {r["address"]: r for r in messages.db["messages"] if r["type"] == RECEIVED and not r["read"]}
+
+    def opener(address: str) -> Handler:
+        def opened() -> None:
+            phone.open(messages.package)
+            messages.open_thread(address)
+
+        return opened
+
+    return [item(a, r["body"], on_tap=opener(a), avatar=a) for a, r in reversed(unread.items())]
+
+
+def _recents(phone: Phone) -> Screen:
+    rows = []
+    for app in phone.running():
+        close = icon_button("close", f"Close {app.label}", _stopper(phone, app.package))
+        rows.append(item(app.label, on_tap=_opener(phone, app.package), icon=app.icon, trailing=[close]))
+    if rows:
+        rows.append(Node(pad=(16, 8), children=[button("Clear all", lambda: _clear_all(phone))]))
+    return Screen("Recent apps", rows or [label("No recent items")])
+
+
+def _opener(phone: Phone, package: str) -> Handler:
+    return lambda: phone.open(package)
+
+
+def _stopper(phone: Phone, package: str) -> Handler:
+    return lambda: phone.force_stop(package)
+
+
+def _clear_all(phone: Phone) -> None:
+    for app in phone.running():
+        phone.force_stop(app.package)
+    phone.close_panel(RECENTS)
+
+
+def _call(phone: Phone) -> Screen:
+    call = phone.call
+    if call is None:
+        return Screen("Phone", [label("Call ended")])
+    if call.state == telephony.RINGING:
+        said, buttons = "Incoming call", {"Answer": telephony.answer, "Decline": telephony.hang_up}
+    else:
+        said, buttons = "Ongoing call", {"End call": telephony.hang_up}
+    rows = [Node(pad=(16, 8), children=[button(n, _on_phone(phone, act))]) for n, act in buttons.items()]
+    return Screen("Phone", [label(call.number, size=24, bold=True), label(said), *rows])
+
+
+def _on_phone(phone: Phone, act: Callable[[Phone], None]) -> Handler:
+    return lambda: act(phone)
+
+
+def _clipper(phone: Phone) -> Screen:
+    return Screen("Clipper", [label("Clipper service is running")])

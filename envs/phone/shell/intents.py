@@ -1,0 +1,156 @@
+"""Intents of `am start`: how they are written, which app answers them, and what it then shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from envs.phone import packages, panels, telephony
+from envs.phone.app import Page
+from envs.phone.apps.contacts import Contacts
+from envs.phone.apps.messages import Messages
+from envs.phone.apps.settings import Settings
+from envs.phone.phone import Phone
+from envs.phone.shell.command import Failure, option
+
+MAIN, VIEW, DIAL, CALL, SENDTO, INSERT = (
+    f"android.intent.action.{n}" for n in ("MAIN", "VIEW", "DIAL", "CALL", "SENDTO", "INSERT")
+)
+HOME = "android.intent.category.HOME"
+ACTIONS = {
+    "android.intent.action.SHOW_ALARMS": "Clock",
+    "android.intent.action.SET_ALARM": "Clock",
+    "android.intent.action.SHOW_TIMERS": "Clock",
+    "android.media.action.STILL_IMAGE_CAMERA": "Camera",
+}
+"""Actions and the app that answers them."""
+SETTINGS_ACTIONS = {
+    "SETTINGS": "",
+    "WIFI_SETTINGS": "Network & internet",
+    "WIRELESS_SETTINGS": "Network & internet",
+    "AIRPLANE_MODE_SETTINGS": "Network & internet",
+    "BLUETOOTH_SETTINGS": "Connected devices",
+    "DISPLAY_SETTINGS": "Display",
+    "SOUND_SETTINGS": "Sound",
+    "BATTERY_SAVER_SETTINGS": "Battery",
+    "LOCATION_SOURCE_SETTINGS": "Location",
+    "DATE_SETTINGS": "Date & time",
+    "DEVICE_INFO_SETTINGS": "About phone",
+}
+"""`android.settings.<key>` and the section of Settings that it opens; "" is the first page."""
+SCHEMES = {
+    "sms": "Messages",
+    "smsto": "Messages",
+    "geo": "Maps",
+    "content://com.android.calendar": "Calendar",
+    "content://contacts": "Contacts",
+    "content://com.android.contacts": "Contacts",
+}
+"""What a VIEW intent's data begins with, and the app. There is no browser, mail program or gallery."""
+_CATEGORIES = {
+    "android.intent.category.APP_CONTACTS": "Contacts",
+    "android.intent.category.APP_MESSAGING": "Messages",
+    "android.intent.category.APP_CALCULATOR": "Calculator",
+    "android.intent.category.APP_CALENDAR": "Calendar",
+    "android.intent.category.APP_MAPS": "Maps",
+    "android.intent.category.APP_MUSIC": "Music",
+    "android.intent.category.APP_FILES": "Files",
+}
+_TEXT = {"-e", "--es", "--ez", "--ei", "--el", "--ef", "--esa", "--eia", "--ela", "--eu", "--ecn"}
+
+
+@dataclass(slots=True)
+class Intent:
+    action: str
+    component: str
+    data: str
+    mime: str
+    category: str
+    extras: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> str:
+        """As `am` prints it, with the middle of long data left out."""
+        scheme, colon, rest = self.data.partition(":")
+        data = f"{scheme}:{'//' if rest.startswith('//') else ''}..." if colon and len(rest) > 2 else self.data
+        parts = {
+            "act": self.action,
+            "cat": f"[{self.category}]" if self.category else "",
+            "dat": data,
+            "typ": self.mime,
+            "cmp": self._shown_component(),
+        }
+        said = " ".join(f"{key}={value}" for key, value in parts.items() if value)
+        return said + (" (has extras)" if self.extras else "")
+
+    def _shown_component(self) -> str:
+        package, slash, activity = self.component.partition("/")
+        return f"{package}/{packages.short_name(package, activity)}" if slash else ""
+
+
+def parse(words: list[str]) -> Intent:
+    """The intent of an `am` command's words."""
+    extras = {words[i + 1]: words[i + 2] for i, w in enumerate(words[:-2]) if w in _TEXT}
+    component = option(words, "-n") or _bare_component(words)
+    if component and "/" not in component:
+        raise Failure(
+            f"Exception occurred while executing 'start':\njava.lang.IllegalArgumentException: "
+            f"Bad component name: {component}",
+            255,
+        )
+    data = option(words, "-d") or next((w for w in words[-1:] if "://" in w and "-d" not in words), "")
+    return Intent(option(words, "-a"), component, data, option(words, "-t"), option(words, "-c"), extras)
+
+
+def _bare_component(words: list[str]) -> str:
+    """`am start com.android.settings/.Settings`, without -n."""
+    last = words[-1] if words else ""
+    before = words[-2] if len(words) > 1 else ""
+    return last if "/" in last and ":" not in last and not before.startswith("-") else ""
+
+
+def target(phone: Phone, intent: Intent) -> str | None:
+    """Package of the app that answers an intent without a component; None when there is none."""
+    if intent.action == MAIN and intent.category == HOME:
+        return phone.launcher.package
+    if intent.action.removeprefix("android.settings.") in SETTINGS_ACTIONS:
+        return _package(phone, Settings.label)
+    if intent.action in (CALL, DIAL):
+        return "com.android.dialer" if intent.data.startswith("tel:") else None
+    label = ACTIONS.get(intent.action) or _CATEGORIES.get(intent.category)
+    if intent.action == INSERT and "contact" in intent.mime:
+        label = Contacts.label
+    if intent.action in (VIEW, SENDTO) and label is None:
+        scheme = intent.data.partition(":")[0]
+        label = SCHEMES.get(scheme) or next(
+            (a for start, a in SCHEMES.items() if intent.data.startswith(start + "/") or intent.data == start), None
+        )
+    return _package(phone, label) if label else None
+
+
+def _package(phone: Phone, label: str) -> str | None:
+    app = phone.app(label)
+    return app.package if app is not None else None
+
+
+def open_in(phone: Phone, package: str, intent: Intent) -> None:
+    """Starts `package` and brings up what the intent asks for."""
+    if package == phone.launcher.package:
+        phone.home()
+        return
+    if package == packages.CLIPPER:
+        phone.show_panel(Page(panels.CLIPPER))
+        return
+    if package == "com.android.dialer":
+        telephony.dial(phone, unquote(intent.data.removeprefix("tel:")))
+        return
+    phone.launch(package)
+    app = phone.apps[package]
+    if isinstance(app, Settings):
+        if section := SETTINGS_ACTIONS.get(intent.action.removeprefix("android.settings.")):
+            app.open_section(section)
+    elif isinstance(app, Contacts) and intent.action == INSERT:
+        app.start_new(intent.extras.get("name", ""), intent.extras.get("phone", ""), intent.extras.get("email", ""))
+    elif isinstance(app, Messages) and intent.data.partition(":")[0] in ("sms", "smsto"):
+        app.start_message(unquote(intent.data.partition(":")[2].lstrip("/")), intent.extras.get("sms_body", ""))
+    phone.changed()

@@ -1,0 +1,59 @@
+"""Android's key codes by name, without the `KEYCODE_`."""
+
+from __future__ import annotations
+
+_FROM_0 = """
+UNKNOWN SOFT_LEFT SOFT_RIGHT HOME BACK CALL ENDCALL 0 1 2 3 4 5 6 7 8 9 STAR POUND DPAD_UP DPAD_DOWN DPAD_LEFT
+DPAD_RIGHT DPAD_CENTER VOLUME_UP VOLUME_DOWN POWER CAMERA CLEAR A B C D E F G H I J K L M N O P Q R S T U V W
+X Y Z COMMA PERIOD ALT_LEFT ALT_RIGHT SHIFT_LEFT SHIFT_RIGHT TAB SPACE SYM EXPLORER ENVELOPE ENTER DEL GRAVE
+MINUS EQUALS LEFT_BRACKET RIGHT_BRACKET BACKSLASH SEMICOLON APOSTROPHE SLASH AT NUM HEADSETHOOK FOCUS PLUS
+MENU NOTIFICATION SEARCH MEDIA_PLAY_PAUSE MEDIA_STOP MEDIA_NEXT MEDIA_PREVIOUS MEDIA_REWIND MEDIA_FAST_FORWARD
+MUTE PAGE_UP PAGE_DOWN
+""".split()
+KEYCODES = {name: code for code, name in enumerate(_FROM_0)} | {
+    "ESCAPE": 111,
+    "FORWARD_DEL": 112,
+    "CTRL_LEFT": 113,
+    "CTRL_RIGHT": 114,
+    "CAPS_LOCK": 115,
+    "MOVE_HOME": 122,
+    "MOVE_END": 123,
+    "INSERT": 124,
+    "MEDIA_PLAY": 126,
+    "MEDIA_PAUSE": 127,
+    "NUMPAD_ENTER": 160,
+    "VOLUME_MUTE": 164,
+    "APP_SWITCH": 187,
+    "CALCULATOR": 210,
+    "ASSIST": 219,
+    "BRIGHTNESS_DOWN": 220,
+    "BRIGHTNESS_UP": 221,
+    "SLEEP": 223,
+    "WAKEUP": 224,
+    "SOFT_SLEEP": 276,
+    "CUT": 277,
+    "COPY": 278,
+    "PASTE": 279,
+    "ALL_APPS": 284,
+}
+LAST_KEYCODE = 316
+_SIGNS = {
+    "SPACE": " ",
+    "COMMA": ",",
+    "PERIOD": ".",
+    "MINUS": "-",
+    "EQUALS": "=",
+    "LEFT_BRACKET": "[",
+    "AT": "@",
+    "RIGHT_BRACKET": "]",
+    "BACKSLASH": "\\",
+    "SEMICOLON": ";",
+    "APOSTROPHE": "'",
+    "SLASH": "/",
+    "PLUS": "+",
+    "STAR": "*",
+    "POUND": "#",
+    "GRAVE": "`",
+}
+CHARACTERS = {KEYCODES[n]: s for n, s in _SIGNS.items()} | {c: n.lower() for n, c in KEYCODES.items() if len(n) == 1}
+"""Key code -> the character that it types."""

@@ -1,0 +1,67 @@
+"""Phone calls: at most one at a time, without a voice, and the log of those that were."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from envs.phone.app import Page
+
+if TYPE_CHECKING:
+    from envs.phone.phone import Phone
+
+IDLE, RINGING, OFFHOOK = 0, 1, 2
+"""Android's call states."""
+INCOMING, OUTGOING, MISSED = 1, 2, 3
+"""Values of the call log's `type`."""
+CALL = "call"
+"""Name of the panel that shows a call."""
+
+
+@dataclass(slots=True)
+class Call:
+    number: str
+    state: int
+    outgoing: bool
+
+
+def state(phone: Phone) -> int:
+    return phone.call.state if phone.call is not None else IDLE
+
+
+def ring(phone: Phone, number: str) -> None:
+    """Somebody calls. While there is a call they hear that the line is busy."""
+    if phone.call is None:
+        phone.call = Call(number, RINGING, outgoing=False)
+        phone.show_panel(Page(CALL))
+
+
+def dial(phone: Phone, number: str) -> None:
+    if phone.call is None:
+        phone.call = Call(number, OFFHOOK, outgoing=True)
+        phone.show_panel(Page(CALL))
+
+
+def answer(phone: Phone) -> None:
+    if phone.call is not None:
+        phone.call.state = OFFHOOK
+        phone.changed()
+
+
+def hang_up(phone: Phone) -> None:
+    """Ends or declines the call, and writes it into the log."""
+    call, phone.call = phone.call, None
+    if call is None:
+        return
+    kind = OUTGOING if call.outgoing else INCOMING if call.state == OFFHOOK else MISSED
+    row: dict[str, Any] = {
+        "_id": 1 + max((r["_id"] for r in phone.calls), default=0),
+        "number": call.number,
+        "type": kind,
+        "date": phone.unix_ms,
+        "duration": 0,
+        "name": None,
+        "new": 1,
+    }
+    phone.calls.append(row)
+    phone.close_panel(CALL)
