@@ -8,7 +8,7 @@ from typing import Any
 from envs.phone.phone import Phone
 
 State = dict[str, Any]
-_OF_PHONE = ("settings", "files", "inputs", "popup", "current", "location", "_clock", "_popup_plan")
+_OF_PHONE = ("settings", "files", "attributes", "inputs", "popup", "current", "location", "_clock", "_popup_plan")
 _OF_APP = ("stack", "snack", "db", "prefs")
 
 

@@ -12,7 +12,7 @@ from envs.phone.adbd.auth import Authorization
 from envs.phone.adbd.connection import Connection
 from envs.phone.faults import Fault, FaultPlan, spoiled
 from envs.phone.phone import Phone
-from envs.phone.shell import Result, Shell
+from envs.phone.shell import Result, Session, Shell
 from envs.phone.shell.system import PROPERTIES
 
 T = TypeVar("T")
@@ -101,10 +101,10 @@ class ServedPhone:
 
     # --- commands --------------------------------------------------------------------------------------------
 
-    async def run_line(self, line: str) -> Result:
+    async def run_line(self, line: str, session: Session | None = None) -> Result:
         """A command line's result, if the fault plan has one."""
         fault = await self.before(line)
-        result = await self.exclusive(lambda: self.shell.run(line))
+        result = await self.exclusive(lambda: self.shell.run(line, session))
         if fault is Fault.HANG:
             await _never()
         return Result(spoiled(fault, result.stdout), result.stderr, result.exit_code)
