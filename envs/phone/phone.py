@@ -10,7 +10,7 @@ import re
 import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from envs.phone import panels
 from envs.phone.app import App, Page
@@ -52,6 +52,15 @@ DEFAULT_SETTINGS: dict[str, dict[str, str]] = {
 }  # fmt: skip
 
 
+class Attributes(NamedTuple):
+    """What a file system keeps about a file besides its content. `mtime` is Unix time."""
+
+    mode: int
+    owner: str
+    group: str
+    mtime: int
+
+
 class Phone:
     """`apps` are App classes, the launcher first. `width` and `height` are pixels; 360 dp span the width."""
 
@@ -59,6 +68,8 @@ class Phone:
         self.display = Display(width, height)
         self.settings: dict[str, dict[str, str]] = {}
         self.files: dict[str, bytes] = {}
+        self.attributes: dict[str, Attributes] = {}
+        """Of the files and folders that differ from what is usual at their place."""
         self.apps: dict[str, App] = {}
         self.inputs = 0
         self.popup: Popup | None = None
@@ -137,6 +148,7 @@ class Phone:
         """A used phone at its home screen. `popup_rate` is the chance that an episode is disturbed by a pop-up."""
         self.settings = {space: dict(values) for space, values in DEFAULT_SETTINGS.items()}
         self.files = {}
+        self.attributes = {}
         self.inputs = 0
         self._clock = EPOCH
         self.location = LOCATION

@@ -11,6 +11,7 @@ State = dict[str, Any]
 _OF_PHONE = (
     "settings",
     "files",
+    "attributes",
     "inputs",
     "popup",
     "panel",

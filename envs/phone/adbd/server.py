@@ -12,7 +12,7 @@ from envs.phone.adbd.auth import Authorization
 from envs.phone.adbd.connection import Connection
 from envs.phone.faults import Fault, FaultPlan, spoiled
 from envs.phone.phone import Phone
-from envs.phone.shell import Result, Shell
+from envs.phone.shell import Result, Session, Shell
 from envs.phone.shell.system import PROPERTIES
 
 T = TypeVar("T")
@@ -101,10 +101,10 @@ class ServedPhone:
 
     # --- commands --------------------------------------------------------------------------------------------
 
-    async def run_line(self, line: str) -> Result:
+    async def run_line(self, line: str, session: Session | None = None) -> Result:
         """A command line's result, if the fault plan has one."""
         fault, boot = await self.before(line), self.phone.boot_id
-        result = await self.exclusive(lambda: self.shell.run(line))
+        result = await self.exclusive(lambda: self.shell.run(line, session))
         if self.phone.boot_id != boot:  # the line was `reboot`, or had it in it
             self.reboots += 1
             self._leave(REBOOT_S)

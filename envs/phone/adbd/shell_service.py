@@ -1,7 +1,8 @@
-"""`shell:` and `exec:`: command lines from the host, run on the phone's own shell.
+"""`shell:` and `exec:`: scripts from the host, run on the phone's own shell.
 
 Three forms: `shell:LINE` gives both outputs as they come, `shell,v2,raw:LINE` frames them and ends with the exit code,
-`exec:LINE` gives raw bytes. Without a line the service reads commands from the host, one per line.
+`exec:LINE` gives raw bytes. Without a line the service is an interactive shell: it reads commands from the host and
+keeps variables and folder until `exit` or the end of the input. A compound command may go over several lines.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from collections.abc import Awaitable, Callable
 
 from envs.phone.adbd.streams import Stream
 from envs.phone.adbd.wire import ProtocolError
-from envs.phone.shell import Result
+from envs.phone.shell import Result, Session, incomplete
+from envs.phone.shell.lang.streams import to_text
 
-Run = Callable[[str], Awaitable[Result]]
+Run = Callable[[str, Session | None], Awaitable[Result]]
 STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN, WINDOW_SIZE = range(6)
 _PACKET = struct.Struct("<BI")
 MAX_LINE = 1 << 20
-PROMPT = b"emu64xa:/ $ "
+MAX_WAITING, MAX_TRIES = 1 << 15, 200
+"""Characters, and pieces that arrived, of a command that waits for more lines; a longer one is run as it is."""
+PROMPT, CONTINUED = b"emu64xa:/ # ", b"> "
 
 
 def packet(kind: int, data: bytes) -> bytes:
@@ -27,43 +31,47 @@ def packet(kind: int, data: bytes) -> bytes:
 async def plain(stream: Stream, line: str, run: Run) -> None:
     """`shell:` and `exec:`. No exit code."""
     if line:
-        result = await run(line)
+        result = await run(line, None)
         await stream.write(result.stdout + result.stderr)
         return
-    lines = Lines()
+    typed = Typed()
     await stream.write(PROMPT)
     while data := await stream.read():
-        for typed in lines.add(data):
-            if typed.strip() == "exit":
+        for script in typed.add(data):
+            result = await run(script, typed.session)
+            await stream.write(result.stdout + result.stderr)
+            if typed.session.ended:
                 return
-            result = await run(typed)
-            await stream.write(result.stdout + result.stderr + PROMPT)
+        await stream.write(CONTINUED if typed.waiting else PROMPT)
 
 
 async def framed(stream: Stream, line: str, run: Run) -> None:
     """`shell,v2`: packets, the last of which holds the exit code."""
     if line:
-        code = await _answer(stream, await run(line))
+        code = await _answer(stream, await run(line, None))
     else:
         code = await _session(stream, run)
     await stream.write(packet(EXIT, bytes([code & 0xFF])))
 
 
 async def _session(stream: Stream, run: Run) -> int:
-    lines, code = Lines(), 0
-    while True:
+    typed = Typed()
+    while not typed.session.ended:
         kind, length = _PACKET.unpack(await stream.read_exactly(_PACKET.size))
         if length > MAX_LINE:
             raise ProtocolError(f"shell: a packet of {length} bytes")
         data = await stream.read_exactly(length)
-        if kind not in (STDIN, CLOSE_STDIN):
+        if kind == STDIN:
+            scripts = typed.add(data)
+        elif kind == CLOSE_STDIN:
+            scripts, typed.session.ended = typed.rest(), True
+        else:
             continue
-        for typed in lines.add(data if kind == STDIN else b"\n"):
-            if typed.strip() == "exit":
-                return code
-            code = await _answer(stream, await run(typed))
-        if kind == CLOSE_STDIN:
-            return code
+        for script in scripts:
+            await _answer(stream, await run(script, typed.session))
+            if typed.session.ended:
+                break
+    return typed.session.state.status
 
 
 async def _answer(stream: Stream, result: Result) -> int:
@@ -73,14 +81,34 @@ async def _answer(stream: Stream, result: Result) -> int:
     return result.exit_code
 
 
-class Lines:
-    """Cuts what arrives into lines; a terminal's carriage return ends one as well."""
+class Typed:
+    """Collects what is typed until it is whole commands; a terminal's carriage return ends a line as well."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self.session = Session()
+        self._bytes = b""
+        self._lines, self._tries = "", 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a command has begun that needs more lines."""
+        return bool(self._lines)
 
     def add(self, data: bytes) -> list[str]:
-        *whole, self._rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
-        if len(self._rest) > MAX_LINE:
-            raise ProtocolError(f"shell: a line of more than {MAX_LINE} bytes")
-        return [line.decode(errors="replace") for line in whole if line.strip()]
+        """What can be run with these bytes: all lines, unless the last command waits for more."""
+        *whole, self._bytes = (self._bytes + data).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        if len(self._bytes) + len(self._lines) > MAX_LINE:
+            raise ProtocolError(f"shell: a command of more than {MAX_LINE} bytes")
+        self._lines += "".join(f"{to_text(line)}\n" for line in whole)
+        if not whole or not self._lines.strip():
+            return []
+        self._tries += 1
+        if incomplete(self._lines) and self._tries < MAX_TRIES and len(self._lines) < MAX_WAITING:
+            return []
+        script, self._lines, self._tries = self._lines, "", 0
+        return [script]
+
+    def rest(self) -> list[str]:
+        """What is left when the input ends, complete or not."""
+        script, self._lines, self._bytes = self._lines + to_text(self._bytes), "", b""
+        return [script] if script.strip() else []

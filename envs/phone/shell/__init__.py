@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from envs.phone.shell.core import Result, Shell
+from envs.phone.shell.core import Result, Session, Shell, incomplete
 
-__all__ = ["Result", "Shell"]
+__all__ = ["Result", "Session", "Shell", "incomplete"]

@@ -1,30 +1,41 @@
-"""Files: `ls`, `cat`, `rm`, `mkdir`, `mv`, `cp`, `echo`, `test`, `stat`, `df`, `true`, `false`.
+"""The phone's file system.
 
 A phone's files are `path -> bytes`. A folder exists while something is in it, or after `mkdir`, which leaves a
-marker: the path with a trailing slash. `/storage/emulated/0` is `/sdcard`.
+marker: the path with a trailing slash. `/storage/emulated/0` is `/sdcard`. What `chmod`, `chown` and `touch` change is
+kept beside the files, in `Phone.attributes`.
 """
 
 from __future__ import annotations
 
 import posixpath
+import stat
+from datetime import datetime
 
-from envs.phone.phone import Phone
-from envs.phone.shell.command import Failure, Handler
+from envs.phone.phone import EPOCH, Attributes, Phone
+from envs.phone.shell.command import Failure
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 DISK_KB = 6 << 20
+MAX_STORAGE = 1 << 30
+"""Bytes of all files at which the phone is full: they are memory of the host."""
+FOLDER_SIZE = 4096
 READ_ONLY = ("/system", "/proc", "/vendor", "/dev")
 STANDARD = ("Alarms", "DCIM", "Documents", "Download", "Movies", "Music", "Pictures", "Ringtones")
-ROOTS = {"/", "/sdcard", "/data", "/data/local", "/data/local/tmp", *READ_ONLY, *(f"/sdcard/{n}" for n in STANDARD)}
+ROOTS = {"/", "/sdcard", "/data", "/data/data", "/data/local", "/data/local/tmp", "/system", "/system/bin", "/proc",
+         "/vendor", "/dev", *(f"/sdcard/{n}" for n in STANDARD)}  # fmt: skip
 """Folders that exist on every phone."""
+DEVICES = ("/dev/null", "/dev/zero", "/dev/tty")
+ALIASES = (("/storage/emulated/0", "/sdcard"), ("/mnt/sdcard", "/sdcard"), ("/storage/self/primary", "/sdcard"),
+           ("/data/user/0", "/data/data"))  # fmt: skip
+_UNIX_EPOCH = datetime(1970, 1, 1)
 
 
 def normal(path: str) -> str:
-    """The canonical spelling of a path, without a trailing slash."""
+    """The canonical spelling of an absolute path, without a trailing slash."""
     clean = "/" + posixpath.normpath("/" + path).lstrip("/")
-    for alias in ("/storage/emulated/0", "/mnt/sdcard", "/storage/self/primary"):
+    for alias, real in ALIASES:
         if clean == alias or clean.startswith(alias + "/"):
-            return "/sdcard" + clean[len(alias) :]
+            return real + clean[len(alias) :]
     return clean
 
 
@@ -33,14 +44,27 @@ def is_folder(phone: Phone, path: str) -> bool:
     return path in ROOTS or any(name.startswith(inside) for name in phone.files)
 
 
+def exists(phone: Phone, path: str) -> bool:
+    return path in phone.files or path in DEVICES or path == BOOT_ID or is_folder(phone, path)
+
+
+def read_only(path: str) -> bool:
+    return path.startswith(tuple(f"{root}/" for root in READ_ONLY))
+
+
 def write(phone: Phone, path: str, data: bytes, append: bool = False) -> None:
     """Writes a file; its folders come into being with it. `Failure` where nothing can be written."""
     path = normal(path)
-    if is_folder(phone, path):
-        raise Failure(f"{path}: Is a directory")
-    if path.startswith(READ_ONLY):
-        raise Failure(f"{path}: Read-only file system")
+    if path not in phone.files:
+        if is_folder(phone, path):
+            raise Failure(f"{path}: Is a directory")
+        if read_only(path):
+            raise Failure(f"{path}: Read-only file system")
+        phone.attributes.pop(path, None)
+    if len(data) > 1 << 16 and used(phone) + len(data) > MAX_STORAGE:
+        raise Failure(f"{path}: No space left on device")
     phone.files[path] = (phone.files.get(path, b"") if append else b"") + data
+    phone.attributes[path] = attributes(phone, path)._replace(mtime=seconds(phone.now))
     phone.changed()
 
 
@@ -48,9 +72,28 @@ def read(phone: Phone, path: str) -> bytes:
     path = normal(path)
     if path == BOOT_ID:
         return f"{phone.boot_id}\n".encode()
+    if path in ("/dev/null", "/dev/tty"):
+        return b""
     if path not in phone.files:
         raise Failure(f"{path}: {'Is a directory' if is_folder(phone, path) else 'No such file or directory'}")
     return phone.files[path]
+
+
+def remove(phone: Phone, path: str) -> None:
+    """Removes a file, or a folder with everything in it. The folder around it stays."""
+    parent = posixpath.dirname(path)
+    for name in [n for n in phone.files if n == path or n.startswith(path + "/")]:
+        del phone.files[name]
+        phone.attributes.pop(name, None)
+    phone.attributes.pop(path, None)
+    if not is_folder(phone, parent):
+        phone.files[f"{parent}/"] = b""
+
+
+def make_folder(phone: Phone, path: str) -> None:
+    """Also keeps a folder that is there from vanishing with its last file."""
+    if path not in ROOTS:
+        phone.files.setdefault(f"{path}/", b"")
 
 
 def entries(phone: Phone, folder: str) -> list[str]:
@@ -61,168 +104,50 @@ def entries(phone: Phone, folder: str) -> list[str]:
     return sorted(names - {""})
 
 
-# --- commands --------------------------------------------------------------------------------------------------
+def folders(phone: Phone) -> dict[str, list[str]]:
+    """Every folder with the sorted names in it, collected in one pass."""
+    found: dict[str, set[str]] = {root: set() for root in ROOTS}
+    for path in [*phone.files, *(root for root in ROOTS if root != "/")]:
+        if path.endswith("/"):
+            path = path.rstrip("/")
+            found.setdefault(path, set())
+        while path != "/":
+            parent, _, name = path.rpartition("/")
+            path = parent or "/"
+            inside = found.setdefault(path, set())
+            if name in inside:
+                break
+            inside.add(name)
+    return {path: sorted(names) for path, names in found.items()}
 
 
-def ls(phone: Phone, words: list[str]) -> str:
-    flags, paths = _flags(words)
-    lines = []
-    for given in paths or ["/"]:
-        path = normal(given)
-        if path in phone.files or "d" in flags and is_folder(phone, path):
-            lines.append(_listed(phone, path, given, flags))
-        elif is_folder(phone, path):
-            if len(paths) > 1:
-                lines.append(f"{given}:\n")
-            lines.extend(_listed(phone, posixpath.join(path, n), n, flags) for n in entries(phone, path))
-        else:
-            raise Failure(f"ls: {given}: No such file or directory", 1, "".join(lines))
-    return "".join(lines)
+# --- attributes --------------------------------------------------------------------------------------------------
 
 
-def _listed(phone: Phone, path: str, name: str, flags: str) -> str:
-    if "l" not in flags:
-        return f"{name}\n"
-    folder = is_folder(phone, path)
-    mode, size = ("drwxrwx---", 4096) if folder else ("-rw-rw----", len(phone.files[path]))
-    return f"{mode} 1 root sdcard_rw {size:8d} {phone.now:%Y-%m-%d %H:%M} {name}\n"
+def seconds(moment: datetime) -> int:
+    """Unix time of a moment in the phone's clock."""
+    return round((moment - _UNIX_EPOCH).total_seconds())
 
 
-def cat(phone: Phone, words: list[str]) -> bytes:
-    try:
-        return b"".join(read(phone, w) for w in words)
-    except Failure as failure:
-        raise Failure(f"cat: {failure}") from None
+def attributes(phone: Phone, path: str) -> Attributes:
+    """Mode (with the file's type), owner, group and time of change of what exists at a path."""
+    known = phone.attributes.get(path)
+    folder = path not in phone.files and path not in DEVICES
+    kind = stat.S_IFCHR if path in DEVICES else stat.S_IFDIR if folder else stat.S_IFREG
+    if known is not None:
+        return known._replace(mode=kind | stat.S_IMODE(known.mode))
+    mtime = seconds(EPOCH)
+    if path == "/sdcard" or path.startswith("/sdcard/"):
+        return Attributes(kind | (0o2770 if folder else 0o660), "u0_a139", "media_rw", mtime)
+    if read_only(path) or path in ROOTS:
+        mode = 0o755 if folder else 0o666 if path in DEVICES else 0o444
+        return Attributes(kind | mode, "root", "root", mtime)
+    return Attributes(kind | (0o777 if folder else 0o666), "root", "root", mtime)
 
 
-def rm(phone: Phone, words: list[str]) -> str:
-    flags, paths = _flags(words)
-    for given in paths:
-        path = normal(given)
-        if path in phone.files:
-            del phone.files[path]
-        elif is_folder(phone, path):
-            if "r" not in flags and "R" not in flags:
-                raise Failure(f"rm: {given}: is directory")
-            _drop(phone, path)
-        elif "f" not in flags:
-            raise Failure(f"rm: {given}: No such file or directory")
-    phone.changed()
-    return ""
+def size(phone: Phone, path: str) -> int:
+    return len(phone.files[path]) if path in phone.files else FOLDER_SIZE if path not in DEVICES else 0
 
 
-def _drop(phone: Phone, folder: str) -> None:
-    for name in [n for n in phone.files if n.startswith(folder.rstrip("/") + "/")]:
-        del phone.files[name]
-
-
-def mkdir(phone: Phone, words: list[str]) -> str:
-    flags, paths = _flags(words)
-    for given in paths:
-        path = normal(given)
-        if (path in phone.files or is_folder(phone, path)) and "p" not in flags:
-            raise Failure(f"mkdir: '{given}': File exists")
-        if not is_folder(phone, path):
-            phone.files[path + "/"] = b""
-    phone.changed()
-    return ""
-
-
-def rmdir(phone: Phone, words: list[str]) -> str:
-    for given in words:
-        path = normal(given)
-        if entries(phone, path) or not is_folder(phone, path):
-            what = "Directory not empty" if is_folder(phone, path) else "No such file or directory"
-            raise Failure(f"rmdir: '{given}': {what}")
-        phone.files.pop(path + "/", None)
-    phone.changed()
-    return ""
-
-
-def mv(phone: Phone, words: list[str]) -> str:
-    return _transfer(phone, words, "mv", keep=False)
-
-
-def cp(phone: Phone, words: list[str]) -> str:
-    return _transfer(phone, words, "cp", keep=True)
-
-
-def _transfer(phone: Phone, words: list[str], command: str, keep: bool) -> str:
-    flags, paths = _flags(words)
-    if len(paths) < 2:
-        raise Failure(f"{command}: Needs 2 arguments")
-    *sources, target = paths
-    folder = is_folder(phone, normal(target))
-    for given in sources:
-        source = normal(given)
-        to = posixpath.join(normal(target), posixpath.basename(source)) if folder else normal(target)
-        if source in phone.files:
-            moved = {source: to}
-        elif is_folder(phone, source) and (not keep or "r" in flags or "R" in flags):
-            moved = {n: to + n[len(source) :] for n in phone.files if n.startswith(source + "/")}
-        else:
-            raise Failure(f"{command}: bad '{given}': No such file or directory")
-        contents = {new: phone.files[old] for old, new in moved.items()}
-        if not keep:
-            for old in moved:
-                del phone.files[old]
-        phone.files.update(contents)
-    phone.changed()
-    return ""
-
-
-def echo(phone: Phone, words: list[str]) -> str:
-    if words[:1] == ["-n"]:
-        return " ".join(words[1:])
-    return " ".join(words) + "\n"
-
-
-def test(phone: Phone, words: list[str]) -> str:
-    if words[-1:] == ["]"]:
-        words = words[:-1]
-    flag, word = (["-n", *words] if len(words) == 1 else words + ["", ""])[:2]
-    path = normal(word)
-    file, folder = path in phone.files, is_folder(phone, path)
-    checks = {"-e": file or folder, "-f": file, "-d": folder, "-s": file and phone.files[path] != b"",
-              "-n": word != "", "-z": word == ""}  # fmt: skip
-    if not checks.get(flag, False):
-        raise Failure("", 1)
-    return ""
-
-
-def stat(phone: Phone, words: list[str]) -> str:
-    form = words[1] if words[:1] == ["-c"] and len(words) > 2 else "%n %s"
-    given = words[-1] if words else ""
-    path = normal(given)
-    if path not in phone.files and not is_folder(phone, path):
-        raise Failure(f"stat: '{given}': No such file or directory")
-    folder = path not in phone.files
-    size = 4096 if folder else len(phone.files[path])
-    kind = "directory" if folder else "regular file"
-    return form.replace("%s", str(size)).replace("%F", kind).replace("%n", given) + "\n"
-
-
-def df(phone: Phone, words: list[str]) -> str:
-    used = sum(map(len, phone.files.values())) >> 10
-    share = -(-100 * used // DISK_KB)
-    return ("Filesystem       1K-blocks    Used Available Use% Mounted on\n"
-            f"/dev/block/dm-40 {DISK_KB:9} {used:7} {DISK_KB - used:9} {share:3}% /data\n")  # fmt: skip
-
-
-def true(phone: Phone, words: list[str]) -> str:
-    return ""
-
-
-def false(phone: Phone, words: list[str]) -> str:
-    raise Failure("", 1)
-
-
-def _flags(words: list[str]) -> tuple[str, list[str]]:
-    flags = "".join(w[1:] for w in words if w.startswith("-") and w != "-")
-    return flags, [w for w in words if not w.startswith("-") or w == "-"]
-
-
-COMMANDS: dict[str, Handler] = {
-    "ls": ls, "cat": cat, "rm": rm, "mkdir": mkdir, "rmdir": rmdir, "mv": mv, "cp": cp, "echo": echo, "test": test,
-    "[": test, "stat": stat, "df": df, "true": true, ":": true, "false": false, "sync": true,
-}  # fmt: skip
+def used(phone: Phone) -> int:
+    return sum(map(len, phone.files.values()))

@@ -1,0 +1,351 @@
+"""The shell's own commands. Each gets the interpreter and its words and gives its exit code; a `Failure`'s message is
+printed behind the command's name."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable
+
+from envs.phone.shell import files
+from envs.phone.shell.command import Failure
+from envs.phone.shell.lang import redirections
+from envs.phone.shell.lang.arith import ArithmeticFault, Evaluator
+from envs.phone.shell.lang.conditions import bracket, test
+from envs.phone.shell.lang.escapes import echoed
+from envs.phone.shell.lang.interpret import SPECIAL, Interpreter, KeepStreams
+from envs.phone.shell.lang.parser import RESERVED
+from envs.phone.shell.lang.specials import OPTION_LETTERS
+from envs.phone.shell.lang.state import Leave, ShellFault
+from envs.phone.shell.lang.streams import Sink, Source, to_bytes, to_text
+
+Builtin = Callable[[Interpreter, list[str]], int]
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_OPTION_NAMES = {letter: name for name, letter in OPTION_LETTERS.items()}
+
+
+def say(shell: Interpreter, text: str) -> int:
+    if not isinstance(shell.streams.get(1), Sink):
+        raise Failure("write error: Bad file descriptor")
+    shell.write(1, to_bytes(text))
+    return 0
+
+
+def echo(shell: Interpreter, words: list[str]) -> int:
+    return say(shell, echoed(words))
+
+
+def cd(shell: Interpreter, words: list[str]) -> int:
+    state = shell.state
+    words = [w for w in words if w not in ("-L", "-P", "--")]
+    if len(words) > 1:
+        raise Failure(f"bad substitution: '{words[0]}' not in '{state.cwd}'", 2)
+    target = words[0] if words else state.variables.get("HOME", "")
+    if target == "-":
+        target = state.variables.get("OLDPWD", "")
+        if not target:
+            raise Failure("no OLDPWD", 2)
+        say(shell, f"{target}\n")
+    if not target:
+        raise Failure("no home directory" if not words else ": No such file or directory", 2)
+    path = "/" + posixpath.normpath(posixpath.join(state.cwd, target)).lstrip("/")
+    shell.flush()
+    real = files.normal(path)
+    if not files.is_folder(shell.phone, real):
+        what = "Not a directory" if real in shell.phone.files else "No such file or directory"
+        raise Failure(f"{target}: {what}", 2)
+    state.assign("OLDPWD", state.cwd)
+    state.assign("PWD", path)
+    state.cwd = path
+    return 0
+
+
+def pwd(shell: Interpreter, words: list[str]) -> int:
+    return say(shell, f"{shell.state.cwd}\n")
+
+
+def _number(words: list[str], command: str, default: int) -> int:
+    word = words[0] if words else str(default)
+    if not re.fullmatch(r"-?\d{1,18}", word, re.ASCII):
+        raise ShellFault(f"{command}: bad number: {word}")
+    return int(word)
+
+
+def exit_(shell: Interpreter, words: list[str]) -> int:
+    raise Leave("exit", _number(words, "exit", shell.state.status))
+
+
+def return_(shell: Interpreter, words: list[str]) -> int:
+    value = _number(words, "return", shell.state.status)
+    raise Leave("return" if shell.functions else "exit", value & 0xFF)
+
+
+def break_(shell: Interpreter, words: list[str]) -> int:
+    return _leave_loop(shell, words, "break")
+
+
+def continue_(shell: Interpreter, words: list[str]) -> int:
+    return _leave_loop(shell, words, "continue")
+
+
+def _leave_loop(shell: Interpreter, words: list[str], kind: str) -> int:
+    value = _number(words, kind, 1)
+    if value < 1:
+        raise ShellFault(f"{kind}: {value}: bad value")
+    if not shell.loops:
+        shell.complain(f"{kind}: can't {kind}")
+        return 0
+    raise Leave(kind, value)
+
+
+def export(shell: Interpreter, words: list[str]) -> int:
+    return _declare(shell, words, "export", shell.state.exported)
+
+
+def readonly(shell: Interpreter, words: list[str]) -> int:
+    return _declare(shell, words, "readonly", shell.state.readonly)
+
+
+def _declare(shell: Interpreter, words: list[str], command: str, marked: set[str]) -> int:
+    if not words or words == ["-p"]:
+        values = shell.state.variables
+        if words:
+            return say(shell, "".join(f"{command} {n}={_quoted(values.get(n, ''))}\n" for n in sorted(marked)))
+        return say(shell, "".join(f"{n}\n" for n in sorted(marked)))
+    for word in words:
+        if word != "--":
+            marked.add(_assign(shell, word, command))
+    return 0
+
+
+def _assign(shell: Interpreter, word: str, command: str) -> str:
+    """Carries out `name` or `name=value`; the name."""
+    name, equals, value = word.partition("=")
+    append = name.endswith("+") and equals
+    name = name[:-1] if append else name
+    if not _NAME.fullmatch(name):
+        raise ShellFault(f"{command}: {word}: is not an identifier")
+    if equals:
+        shell.state.assign(name, shell.state.variables.get(name, "") + value if append else value)
+    return name
+
+
+def local(shell: Interpreter, words: list[str]) -> int:
+    for word in words:
+        if word.startswith("-"):
+            continue
+        name = word.partition("=")[0].removesuffix("+")
+        if shell.locals and name not in shell.locals[-1]:
+            shell.locals[-1][name] = shell.state.variables.get(name)
+            if "=" not in word:
+                shell.state.unset(name)
+        _assign(shell, word, "typeset")
+    return 0
+
+
+def unset(shell: Interpreter, words: list[str]) -> int:
+    functions = words[:1] == ["-f"]
+    for name in words[1:] if words[:1] in (["-f"], ["-v"]) else words:
+        if not _NAME.fullmatch(name):
+            raise ShellFault(f"unset: {name}: is not an identifier")
+        if functions:
+            shell.state.functions.pop(name, None)
+        else:
+            shell.state.unset(name)
+    return 0
+
+
+def set_(shell: Interpreter, words: list[str]) -> int:
+    state = shell.state
+    if not words:
+        return say(shell, "".join(f"{n}={_quoted(v)}\n" for n, v in sorted(state.variables.items())))
+    at = 0
+    while at < len(words) and re.match(r"[-+].", words[at]):
+        word = words[at]
+        at += 1
+        if word == "--":
+            break
+        change = state.options.add if word[0] == "-" else state.options.discard
+        for letter in word[1:]:
+            if letter == "o" and at < len(words):
+                change(words[at])
+                at += 1
+            elif letter in _OPTION_NAMES:
+                change(_OPTION_NAMES[letter])
+            elif letter not in "hmbo":
+                raise ShellFault(f"set: -{letter}: unknown option")
+    if at < len(words) or words[-1] == "--":
+        state.parameters = words[at:]
+    return 0
+
+
+def _quoted(value: str) -> str:
+    return value if re.fullmatch(r"[\w@%+=:,./-]+", value, re.ASCII) else "'" + value.replace("'", "'\\''") + "'"
+
+
+def shift(shell: Interpreter, words: list[str]) -> int:
+    count = _number(words, "shift", 1)
+    if not 0 <= count <= len(shell.state.parameters):
+        raise ShellFault("shift: nothing to shift")
+    del shell.state.parameters[:count]
+    return 0
+
+
+def read(shell: Interpreter, words: list[str]) -> int:
+    raw = False
+    while words and words[0].startswith("-") and len(words[0]) > 1:
+        raw = raw or "r" in words[0]
+        option, words = words[0], words[1:]
+        if option.endswith(("p", "n", "N", "t", "u", "d")):
+            words = words[1:]
+    source = shell.streams.get(0)
+    if not isinstance(source, Source):
+        raise Failure("Bad file descriptor")
+    line, ended = "", False
+    while chunk := to_text(source.line()):
+        ended = chunk.endswith("\n")
+        line += chunk.removesuffix("\n")
+        if raw or len(line) - len(line.rstrip("\\")) & 1 == 0 or not ended:
+            break
+        line, ended = line[:-1], False
+    shell.budget.spend(len(line) >> 8)
+    names = words or ["REPLY"]
+    for name, value in zip(names, _read_fields(line, len(names), shell.state.variables.get("IFS", " \t\n"), raw),
+                           strict=True):  # fmt: skip
+        if not _NAME.fullmatch(name):
+            raise Failure(f"{name}: is not an identifier")
+        shell.state.assign(name, value)
+    return 0 if ended else 1
+
+
+def _read_fields(line: str, count: int, separators: str, raw: bool) -> list[str]:
+    """The line cut at IFS; the last name gets the rest."""
+    white = "".join(c for c in separators if c in " \t\n")
+    rest = line.strip(white) if white else line
+    found: list[str] = []
+    while len(found) < count - 1:
+        field, at = "", 0
+        while at < len(rest) and rest[at] not in separators:
+            if rest[at] == "\\" and not raw:
+                at += 1
+            field += rest[at : at + 1]
+            at += 1
+        found.append(field)
+        rest = rest[at:].lstrip(white) if white else rest[at:]
+        if rest and rest[0] in separators:
+            rest = rest[1:].lstrip(white) if white else rest[1:]
+    others = "".join(c for c in separators if c not in white)
+    if others and rest.endswith(tuple(others)) and not any(c in rest[:-1] for c in separators):
+        rest = rest[:-1]
+    return [*found, rest if raw else re.sub(r"\\(.?)", r"\1", rest)]
+
+
+def eval_(shell: Interpreter, words: list[str]) -> int:
+    with shell.deeper():
+        return shell.script(" ".join(words))
+
+
+def source(shell: Interpreter, words: list[str]) -> int:
+    if not words:
+        raise ShellFault(".: missing argument")
+    try:
+        text = to_text(redirections.reading(shell, words[0]).read())
+    except Failure as failure:
+        raise ShellFault(f".: {words[0]}: {str(failure).rpartition(': ')[2]}") from None
+    outer = shell.state.parameters
+    if words[1:]:
+        shell.state.parameters = words[1:]
+    shell.functions += 1
+    try:
+        with shell.deeper():
+            return shell.script(text)
+    except Leave as leave:
+        if leave.kind != "return":
+            raise
+        return leave.value
+    finally:
+        shell.functions -= 1
+        shell.state.parameters = outer
+
+
+def exec_(shell: Interpreter, words: list[str]) -> int:
+    """Without a command, the redirections of this line stay."""
+    if not words:
+        raise KeepStreams
+    raise Leave("exit", shell.command(words, functions=False))
+
+
+def let(shell: Interpreter, words: list[str]) -> int:
+    value = 0
+    for word in words:
+        try:
+            value = Evaluator(lambda n: shell.state.variables.get(n, ""), shell.state.assign).value(word)
+        except ArithmeticFault as fault:
+            raise Failure(str(fault), 2) from None
+    return int(value == 0)
+
+
+def command(shell: Interpreter, words: list[str]) -> int:
+    if words[:1] in (["-v"], ["-V"]):
+        codes = [_describe(shell, word, words[0] == "-V") for word in words[1:]]
+        return max(codes, default=0)
+    words = words[1:] if words[:1] in (["-p"], ["--"]) else words
+    return shell.command(words, functions=False) if words else 0
+
+
+def type_(shell: Interpreter, words: list[str]) -> int:
+    return max([_describe(shell, word, True) for word in words], default=0)
+
+
+def _describe(shell: Interpreter, name: str, long: bool) -> int:
+    path = shell.commands.find(shell, name)
+    if name in RESERVED:
+        shown = f"{name} is a reserved word" if long else name
+    elif name in shell.state.functions:
+        shown = f"{name} is a function" if long else name
+    elif name in BUILTINS:
+        shown = f"{name} is a {'special ' * (name in SPECIAL)}shell builtin" if long else name
+    elif path:
+        shown = f"{name} is a tracked alias for {path}" if long and "/" not in name else f"{path}"
+    else:
+        if long:
+            say(shell, f"{name} not found\n")
+        return 1
+    say(shell, f"{shown}\n")
+    return 0
+
+
+def trap(shell: Interpreter, words: list[str]) -> int:
+    """Only a trap for EXIT ever comes to run."""
+    words = words[1:] if words[:1] == ["--"] else words
+    if not words:
+        return say(shell, "".join(f"trap -- {_quoted(v)} {n}\n" for n, v in sorted(shell.state.traps.items())))
+    action, names = ("-", words) if len(words) == 1 else (words[0], words[1:])
+    for name in names:
+        name = "EXIT" if name == "0" else name.removeprefix("SIG").upper()
+        if action == "-":
+            shell.state.traps.pop(name, None)
+        else:
+            shell.state.traps[name] = action
+    return 0
+
+
+def true(shell: Interpreter, words: list[str]) -> int:
+    return 0
+
+
+def false(shell: Interpreter, words: list[str]) -> int:
+    return 1
+
+
+def umask(shell: Interpreter, words: list[str]) -> int:
+    return say(shell, "000\n") if not words else 0
+
+
+BUILTINS: dict[str, Builtin] = {
+    "echo": echo, "cd": cd, "pwd": pwd, "exit": exit_, "return": return_, "break": break_, "continue": continue_,
+    "export": export, "readonly": readonly, "local": local, "typeset": local, "declare": local, "unset": unset,
+    "set": set_, "shift": shift, "read": read, "test": test, "[": bracket, "true": true, "false": false, ":": true,
+    "eval": eval_, ".": source, "source": source, "exec": exec_, "let": let, "command": command, "type": type_,
+    "trap": trap, "umask": umask, "wait": true,
+}  # fmt: skip

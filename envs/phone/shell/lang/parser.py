@@ -1,0 +1,394 @@
+"""Recursive-descent parser: the grammar of mksh, without coprocesses, `select` and `time`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import lru_cache
+
+from envs.phone.shell.lang.lexer import Lexer, Token
+from envs.phone.shell.lang.nodes import (
+    AndOr,
+    Assignment,
+    Background,
+    Calculation,
+    Case,
+    For,
+    Function,
+    HereDocument,
+    If,
+    Incomplete,
+    Literal,
+    Node,
+    Pipeline,
+    Redirect,
+    Redirected,
+    Script,
+    Sequence,
+    Simple,
+    Subshell,
+    SyntaxFault,
+    While,
+    Word,
+)
+from envs.phone.shell.lang.words import NAME, WordReader, make_word
+
+RESERVED = frozenset(("if then elif else fi for in while until do done case esac function { } !").split())
+_REDIRECTIONS = frozenset(("<", ">", ">>", ">|", "<>", "<&", ">&", "&>", "&>>", "<<", "<<-", "<<<"))
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
+_CLOSERS = {"if": "fi", "for": "done", "while": "done", "until": "done", "case": "esac", "{": "}", "(": ")"}
+
+
+MAX_CACHED = 2048
+"""Characters of scripts whose trees are kept for the next time."""
+
+
+def parse(text: str) -> Script:
+    """The script's lines up to its first fault. Never raises."""
+    return _cached(text) if len(text) <= MAX_CACHED else _parsed(text)
+
+
+@lru_cache(maxsize=512)
+def _cached(text: str) -> Script:
+    return _parsed(text)
+
+
+def _parsed(text: str) -> Script:
+    parser = Parser(WordReader(text, _substitution))
+    lines: list[Node] = []
+    try:
+        while (line := parser.line()) is not None:
+            lines.append(line)
+    except SyntaxFault as fault:
+        return Script(tuple(lines), fault)
+    return Script(tuple(lines))
+
+
+def _substitution(reader: WordReader) -> Script:
+    parser = Parser(reader)
+    body = parser.commands(")", "(", may_be_empty=True)
+    parser.take(")")
+    return Script((body,) if body else ())
+
+
+class Parser:
+    def __init__(self, reader: WordReader) -> None:
+        self._reader = reader
+        self._lexer = Lexer(reader)
+        self._token: Token | None = None
+        self._open: list[str] = []
+        """The compound commands that are not closed yet."""
+        self._separated = False
+
+    # --- tokens ------------------------------------------------------------------------------------------------
+
+    def peek(self) -> Token:
+        if self._token is None:
+            self._token = self._lexer.next()
+        return self._token
+
+    def next(self) -> Token:
+        token = self.peek()
+        self._token = None
+        return token
+
+    def at(self, *texts: str) -> bool:
+        """Whether an operator or a reserved word of these comes next."""
+        token = self.peek()
+        return token.text in texts if token.kind == "op" else token.plain in texts
+
+    def take(self, text: str) -> None:
+        if not self.at(text):
+            raise self.unexpected()
+        self.next()
+
+    def unexpected(self) -> SyntaxFault:
+        token = self.peek()
+        if token.kind == "end":
+            what = f"unmatched '{self._open[-1]}'" if self._open else "unexpected EOF"
+            return Incomplete(f"syntax error: {what}")
+        shown = "newline" if token.kind == "newline" else token.text
+        return SyntaxFault(f"syntax error: unexpected '{shown}'")
+
+    def _newlines(self) -> None:
+        while self.peek().kind == "newline":
+            self.next()
+
+    # --- lists -------------------------------------------------------------------------------------------------
+
+    def line(self) -> Node | None:
+        """The next complete line; None at the end."""
+        self._newlines()
+        if self.peek().kind == "end":
+            return None
+        commands: list[Node] = []
+        while self.peek().kind not in ("newline", "end"):
+            commands.append(self._terminated())
+            if self.peek().kind not in ("newline", "end") and not self._separated:
+                raise self.unexpected()
+        if self.peek().kind == "newline":
+            self.next()
+        return _sequence(commands)
+
+    def commands(self, end: str, opener: str, *ends: str, may_be_empty: bool = False) -> Node | None:
+        """Commands up to one of the closing words, which is left."""
+        ends = (end, *ends)
+        self._open.append(opener)
+        self._reader.deeper()
+        commands: list[Node] = []
+        self._newlines()
+        while not self.at(*ends):
+            commands.append(self._terminated())
+            separated = self._separated or self.peek().kind == "newline"
+            self._newlines()
+            if not separated and not self.at(*ends):
+                raise self.unexpected()
+        if not commands and not may_be_empty:
+            raise self.unexpected()
+        self._open.pop()
+        self._reader.deeper(-1)
+        return _sequence(commands) if commands else None
+
+    def _body(self, end: str, opener: str, *ends: str) -> Node:
+        body = self.commands(end, opener, *ends)
+        assert body is not None
+        return body
+
+    def _terminated(self) -> Node:
+        """A command with the `;` or `&` behind it; `_separated` says whether there was one."""
+        node = self._and_or()
+        self._separated = self.at(";", "&")
+        if self._separated and self.next().text == "&":
+            return Background(node)
+        return node
+
+    def _and_or(self) -> Node:
+        first, rest = self._pipeline(), []
+        while self.at("&&", "||"):
+            op = self.next().text
+            self._newlines()
+            rest.append((op, self._pipeline()))
+        return AndOr(first, tuple(rest)) if rest else first
+
+    def _pipeline(self) -> Node:
+        negated = False
+        while self.at("!"):
+            self.next()
+            negated = not negated
+        commands = [self._command()]
+        while self.at("|"):
+            self.next()
+            self._newlines()
+            commands.append(self._command())
+        if len(commands) == 1 and not negated:
+            return commands[0]
+        return Pipeline(tuple(commands), negated)
+
+    # --- commands ----------------------------------------------------------------------------------------------
+
+    def _command(self) -> Node:
+        self._reader.deeper()
+        compound = self._compound()
+        if compound is None:
+            node = self._simple()
+        elif isinstance(compound, Function):
+            node = compound
+        else:
+            redirects: list[Redirect] = []
+            while self._redirect(redirects):
+                pass
+            node = Redirected(compound, tuple(redirects)) if redirects else compound
+        self._reader.deeper(-1)
+        return node
+
+    def _compound(self) -> Node | None:
+        token = self.peek()
+        opener = token.text if token.kind == "op" else token.plain
+        if opener == "(":
+            return self._parenthesis()
+        read = {"{": self._group, "if": self._if, "for": self._for, "while": self._while, "until": self._while,
+                "case": self._case, "function": self._function}.get(opener or "")  # fmt: skip
+        if read is not None:
+            self.next()
+            return read(opener)
+        if opener in RESERVED:
+            raise self.unexpected()
+        return None
+
+    def _parenthesis(self) -> Node:
+        self.next()
+        reader = self._reader
+        if reader.peek() == "(":
+            start = reader.position
+            reader.position += 1
+            expression = reader.arithmetic()
+            if expression is not None:
+                return Calculation(expression)
+            reader.position = start
+        body = self._body(")", "(")
+        self.take(")")
+        return Subshell(body)
+
+    def _group(self, opener: str) -> Node:
+        body = self._body("}", "{")
+        self.take("}")
+        return body if isinstance(body, Sequence) else Sequence((body,))
+
+    def _if(self, opener: str) -> Node:
+        branches, otherwise = [], None
+        while True:
+            condition = self._body("then", "if")
+            self.take("then")
+            branches.append((condition, self._body("fi", "then", "elif", "else")))
+            if not self.at("elif"):
+                break
+            self.next()
+        if self.at("else"):
+            self.next()
+            otherwise = self._body("fi", "else")
+        self.take("fi")
+        return If(tuple(branches), otherwise)
+
+    def _for(self, opener: str) -> Node:
+        name = self.next()
+        if name.kind != "word" or not NAME.fullmatch(name.plain or ""):
+            self._token = name
+            raise self.unexpected()
+        self._newlines()
+        words = None
+        if self.at("in"):
+            self.next()
+            words = []
+            while self.peek().kind == "word":
+                word = self.next().word
+                assert word is not None
+                words.append(word)
+            if not self.at(";") and self.peek().kind != "newline":
+                raise self.unexpected()
+        if self.at(";"):
+            self.next()
+        self._newlines()
+        return For(name.text, None if words is None else tuple(words), self._loop_body("for"))
+
+    def _while(self, opener: str) -> Node:
+        condition = self._body("do", opener)
+        return While(condition, self._loop_body(opener), opener == "until")
+
+    def _loop_body(self, opener: str) -> Node:
+        self.take("do")
+        body = self._body("done", "do")
+        self.take("done")
+        return body
+
+    def _case(self, opener: str) -> Node:
+        subject = self.next()
+        if subject.word is None:
+            self._token = subject
+            raise self.unexpected()
+        self._newlines()
+        self.take("in")
+        items = []
+        self._open.append("case")
+        self._newlines()
+        while not self.at("esac"):
+            if self.at("("):
+                self.next()
+            patterns = [self._pattern()]
+            while self.at("|"):
+                self.next()
+                patterns.append(self._pattern())
+            self.take(")")
+            items.append((tuple(patterns), self.commands("esac", "case", ";;", may_be_empty=True)))
+            if self.at(";;"):
+                self.next()
+            self._newlines()
+        self._open.pop()
+        self.take("esac")
+        return Case(subject.word, tuple(items))
+
+    def _pattern(self) -> Word:
+        token = self.next()
+        if token.word is None:
+            self._token = token
+            raise self.unexpected()
+        return token.word
+
+    # --- functions and simple commands -------------------------------------------------------------------------
+
+    def _function(self, opener: str) -> Node:
+        name = self.next()
+        if not NAME.fullmatch(name.plain or ""):
+            self._token = name
+            raise self.unexpected()
+        if self.at("("):
+            self.next()
+            self.take(")")
+        return Function(name.text, self._function_body())
+
+    def _function_body(self) -> Node:
+        self._newlines()
+        return self._command()
+
+    def _simple(self) -> Node:
+        assignments: list[Assignment] = []
+        words: list[Word] = []
+        redirects: list[Redirect] = []
+        while True:
+            if self._redirect(redirects):
+                continue
+            token = self.peek()
+            if token.kind != "word":
+                break
+            self.next()
+            assert token.word is not None
+            assignment = as_assignment(token.word) if not words else None
+            if assignment is not None:
+                assignments.append(assignment)
+                continue
+            words.append(token.word)
+            if len(words) == 1 and not assignments and not redirects and token.plain and self.at("("):
+                self.next()
+                self.take(")")
+                return Function(token.text, self._function_body())
+        if not (assignments or words or redirects):
+            raise self.unexpected()
+        return Simple(tuple(assignments), tuple(words), tuple(redirects))
+
+    def _redirect(self, redirects: list[Redirect]) -> bool:
+        """Reads a redirection if one comes next."""
+        token = self.peek()
+        if token.kind != "io" and not (token.kind == "op" and token.text in _REDIRECTIONS):
+            return False
+        fd = int(self.next().text) if token.kind == "io" else None
+        op = self.next().text
+        target = self.peek()
+        if op not in _REDIRECTIONS or target.word is None:
+            raise self.unexpected()
+        if fd is None:
+            fd = 0 if op.startswith("<") else 1
+        document = None
+        if op in ("<<", "<<-"):
+            quoted = any(not isinstance(p, Literal) or p.quoted for p in target.word.parts)
+            delimiter = "".join(p.text for p in target.word.parts if isinstance(p, Literal))
+            document = HereDocument(delimiter, op == "<<-", quoted)
+            self._lexer.pending.append(document)
+        self.next()
+        redirects.append(Redirect(fd, op, target.word, document))
+        return True
+
+
+def _sequence(commands: list[Node]) -> Node:
+    return commands[0] if len(commands) == 1 else Sequence(tuple(commands))
+
+
+def as_assignment(word: Word) -> Assignment | None:
+    """`name=value` or `name+=value` with an unquoted name, taken apart."""
+    first = word.parts[0] if word.parts else None
+    if not isinstance(first, Literal) or first.quoted:
+        return None
+    found = _ASSIGNMENT.match(first.text)
+    if found is None:
+        return None
+    rest = first.text[found.end() :]
+    parts = [*([replace(first, text=rest)] if rest else []), *word.parts[1:]]
+    return Assignment(found[1], make_word(parts), bool(found[2]))
