@@ -291,6 +291,11 @@ def test_dates(shell, line, said):
     assert out(shell, line) == said
 
 
+def test_a_date_that_no_clock_shows_is_refused(shell):
+    for word in ("123123599999.59", "@-1", "133115342023", "tomorrow"):
+        assert shell.run(f"date {word}").exit_code == 1 and out(shell, "date +%F") == "2023-10-15\n"
+
+
 def test_properties(shell):
     for name in (
         "ro.serialno",
