@@ -68,6 +68,7 @@ def test_a_swipe_from_the_top_edge_opens_the_shade_over_the_app(shell):
 
 def test_a_notification_opens_its_conversation(shell):
     out(shell, "content insert --uri content://sms/messages --bind address:s:Ada --bind body:s:Nine? --bind read:i:0")
+    assert "android.text=String (Nine?)" in out(shell, "dumpsys notification")
     out(shell, "cmd statusbar expand-notifications")
     tap(shell, "Ada")
     assert front(shell) == "com.android.messaging" and "Nine?" in texts(shell)
