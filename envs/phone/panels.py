@@ -74,21 +74,25 @@ def _quick_settings(phone: Phone) -> Screen:
     return Screen("Quick settings", [_tile(phone, t) for t in TILES])
 
 
-def _notifications(phone: Phone) -> list[Node]:
-    """The newest unread message of each conversation."""
+def unread(phone: Phone) -> dict[str, str]:
+    """The newest unread message of each conversation, newest conversation first."""
     messages = phone.apps.get(Messages.package)
-    if not isinstance(messages, Messages):
-        return []
-    unread = {r["address"]: r for r in messages.db["messages"] if r["type"] == RECEIVED and not r["read"]}
+    rows = messages.db["messages"] if messages is not None else []
+    newest = {r["address"]: r["body"] for r in rows if r["type"] == RECEIVED and not r["read"]}
+    return dict(reversed(newest.items()))
 
+
+def _notifications(phone: Phone) -> list[Node]:
     def opener(address: str) -> Handler:
         def opened() -> None:
-            phone.open(messages.package)
+            phone.open(Messages.package)
+            messages = phone.apps[Messages.package]
+            assert isinstance(messages, Messages)
             messages.open_thread(address)
 
         return opened
 
-    return [item(a, r["body"], on_tap=opener(a), avatar=a) for a, r in reversed(unread.items())]
+    return [item(address, body, on_tap=opener(address), avatar=address) for address, body in unread(phone).items()]
 
 
 def _recents(phone: Phone) -> Screen:

@@ -8,26 +8,9 @@ from typing import Any
 from envs.phone.phone import Phone
 
 State = dict[str, Any]
-_OF_PHONE = (
-    "settings",
-    "files",
-    "attributes",
-    "inputs",
-    "popup",
-    "panel",
-    "call",
-    "calls",
-    "awake",
-    "clipboard",
-    "properties",
-    "display",
-    "finger",
-    "current",
-    "location",
-    "_clock",
-    "_popup_plan",
-    "_recent",
-)
+_STORED = ("settings", "files", "attributes", "calls", "clipboard", "properties", "display", "location", "_clock")
+_SHOWN = ("inputs", "popup", "panel", "call", "awake", "finger", "current", "_popup_plan", "_recent")
+_OF_PHONE = (*_STORED, *_SHOWN)
 _OF_APP = ("stack", "snack", "db", "prefs")
 
 

@@ -27,6 +27,7 @@ TASKS = [suite.make_task(t.__name__, 1) for t in suite.templates("train")[::5]]
 PLACE = st.integers(0, 999)
 ANYWHERE = st.one_of(
     st.builds(Tap, PLACE, PLACE), st.builds(LongPress, PLACE, PLACE), st.builds(Swipe, PLACE, PLACE, PLACE, PLACE),
+    st.builds(Swipe, PLACE, st.sampled_from([0, 999]), PLACE, PLACE),  # from the edges: shade and home
     st.builds(Type, st.text(max_size=12)), st.builds(Launch, st.sampled_from([*APP_NAMES, "Nothing"])),
     st.sampled_from([Back(), Home(), Enter(), Wait(1.0)]),
 )  # fmt: skip

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from envs.phone import packages, telephony
+from envs.phone import packages, panels, telephony
 from envs.phone.phone import Phone
 from envs.phone.shell import dump_screen, dump_windows
 from envs.phone.shell import packages as package_commands
 from envs.phone.shell.command import Failure, Handler
-from envs.phone.shell.dump_windows import pid
+from envs.phone.shell.dump_windows import pid, token
 
 
 def dumpsys(phone: Phone, words: list[str]) -> str:
@@ -95,7 +95,12 @@ def _meminfo(phone: Phone, words: list[str]) -> str:
 
 
 def _notification(phone: Phone, words: list[str]) -> str:
-    return "Current Notification Manager state:\n  Notification List:\n"
+    rows = "".join(
+        f"    NotificationRecord({token(title)}: pkg=com.android.messaging user=UserHandle{{0}} id={i})\n"
+        f"      android.title=String ({title})\n      android.text=String ({text})\n"
+        for i, (title, text) in enumerate(panels.unread(phone).items())
+    )
+    return f"Current Notification Manager state:\n  Notification List:\n{rows}"
 
 
 def _statusbar(phone: Phone, words: list[str]) -> str:

@@ -56,6 +56,7 @@ _CATEGORIES = {
     "android.intent.category.APP_MUSIC": "Music",
     "android.intent.category.APP_FILES": "Files",
 }
+_WITH_VALUE = {"-a", "-c", "-d", "-f", "-n", "-p", "-t", "--user", "--windowingMode", "--display"}
 _TEXT = {"-e", "--es", "--ez", "--ei", "--el", "--ef", "--esa", "--eia", "--ela", "--eu", "--ecn"}
 
 
@@ -104,9 +105,9 @@ def parse(words: list[str]) -> Intent:
 
 def _bare_component(words: list[str]) -> str:
     """`am start com.android.settings/.Settings`, without -n."""
-    last = words[-1] if words else ""
-    before = words[-2] if len(words) > 1 else ""
-    return last if "/" in last and ":" not in last and not before.startswith("-") else ""
+    last, before = words[-1] if words else "", words[-2:-1] + words[-3:-2]
+    is_value = set(before[:1]) & _WITH_VALUE or set(before[1:]) & _TEXT
+    return last if "/" in last and ":" not in last and not is_value else ""
 
 
 def target(phone: Phone, intent: Intent) -> str | None:

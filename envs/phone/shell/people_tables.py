@@ -108,7 +108,7 @@ class PeopleData(People):
         ]
 
     def insert(self, values: Row) -> None:
-        self._write(self._person(int(values.get("raw_contact_id", 0))), str(values.get("mimetype", "")), values)
+        self._write(self._person(values.get("raw_contact_id", 0)), str(values.get("mimetype", "")), values)
 
     def update(self, row: Row, values: Row) -> None:
         self._write(self._person(row["raw_contact_id"]), row["mimetype"], values)

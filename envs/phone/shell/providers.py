@@ -83,7 +83,7 @@ def _conditions(where: str) -> list[tuple[str, str]]:
 
 
 def _equal(value: Any, wanted: str) -> bool:
-    if isinstance(value, str):
+    if value is None or isinstance(value, str):
         return value == wanted
     try:
         return float(value) == float(wanted)
@@ -109,7 +109,12 @@ def _sorted(rows: list[Row], order: str) -> list[Row]:
         return rows
     if rows and column not in rows[0]:
         raise Failure(f"{_SQL}no such column: {column}", 1)
-    return sorted(rows, key=lambda r: r[column], reverse=direction.strip().upper() == "DESC")
+    return sorted(rows, key=lambda r: _rank(r[column]), reverse=direction.strip().upper() == "DESC")
+
+
+def _rank(value: Any) -> tuple[int, Any]:
+    """SQLite's order: NULL, then numbers, then texts."""
+    return (0, 0) if value is None else (2, value) if isinstance(value, str) else (1, value)
 
 
 def _shown(value: Any) -> str:

@@ -11,6 +11,7 @@ from envs.phone.shell.command import Failure, Handler, number
 from envs.phone.shell.properties import PROPERTIES
 
 __all__ = ["COMMANDS", "PROPERTIES", "UNIX_EPOCH"]
+LAST_YEAR = 2100
 _ISO = {
     "d": "%Y-%m-%d",
     "date": "%Y-%m-%d",
@@ -37,8 +38,18 @@ def date(phone: Phone, words: list[str]) -> str:
             value = rest.pop(0)
             shown = _parsed(phone, value) if word == "-d" else shown
         elif word not in ("-u", "-s"):
-            phone.set_time(_parsed(phone, word))
-    return _formatted(shown or phone.now, form) + "\n"
+            _set(phone, word)
+    try:
+        return _formatted(shown or phone.now, form) + "\n"
+    except ValueError:
+        raise Failure(f"date: bad format '{form}'", 1) from None
+
+
+def _set(phone: Phone, word: str) -> None:
+    new = _parsed(phone, word)
+    if not UNIX_EPOCH.year <= new.year <= LAST_YEAR:
+        raise Failure(f"date: bad date '{word}'", 1)
+    phone.set_time(new)
 
 
 def _formatted(when: datetime, form: str) -> str:
