@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 _NUMBERS = {"-eq": "==", "-ne": "!=", "-lt": "<", "-le": "<=", "-gt": ">", "-ge": ">="}
 _TEXTS = ("=", "==", "!=", "<", ">")
 _FILES = ("-nt", "-ot", "-ef")
-_UNARY = "abcdefghkLnoprsStuwxzOG"
+BINARY = frozenset((*_NUMBERS, *_TEXTS, *_FILES))
+UNARY = frozenset("abcdefghkLnoprsStuwxzOG")
 
 
-class _Wrong(Exception):
+class Wrong(Exception):
     """The words are no expression."""
 
 
@@ -37,15 +38,15 @@ def bracket(shell: Interpreter, words: list[str]) -> int:
 def _run(shell: Interpreter, command: str, words: list[str]) -> int:
     shell.flush()
     try:
-        return int(not _Condition(shell, words).value())
-    except (_Wrong, ArithmeticFault) as wrong:
+        return int(not Condition(shell, words).value())
+    except (Wrong, ArithmeticFault) as wrong:
         shell.complain(f"{command}: {wrong}")
         return 2
     except RecursionError:
         raise ShellFault(f"{command}: expression too complex", 2) from None
 
 
-class _Condition:
+class Condition:
     """Reads the expression; POSIX's rules by the number of words come first, as words may look like operators."""
 
     def __init__(self, shell: Interpreter, words: list[str]) -> None:
@@ -60,16 +61,16 @@ class _Condition:
         if len(words) == 2 and words[0] == "!":
             return words[1] == ""
         if len(words) == 3 and self._is_binary(words[1]):
-            return self._binary(*words)
+            return self.binary(*words)
         if len(words) == 4 and words[0] == "!" and self._is_binary(words[2]):
-            return not self._binary(*words[1:])
+            return not self.binary(*words[1:])
         found = self._or()
         if self._at < len(words):
-            raise _Wrong(f"{words[self._at]}: unexpected operator/operand")
+            raise Wrong(f"{words[self._at]}: unexpected operator/operand")
         return found
 
     def _is_binary(self, word: str) -> bool:
-        return word in _NUMBERS or word in _TEXTS or word in _FILES
+        return word in BINARY
 
     def _peek(self, ahead: int = 0) -> str | None:
         at = self._at + ahead
@@ -78,7 +79,7 @@ class _Condition:
     def _next(self) -> str:
         word = self._peek()
         if word is None:
-            raise _Wrong("missing argument")
+            raise Wrong("missing argument")
         self._at += 1
         return word
 
@@ -107,17 +108,17 @@ class _Condition:
         operator = self._peek()
         if operator is not None and self._is_binary(operator):
             self._at += 1
-            return self._binary(word, operator, self._next())
+            return self.binary(word, operator, self._next())
         if word == "(" and operator is not None:
             found = self._or()
             if self._next() != ")":
-                raise _Wrong("missing )")
+                raise Wrong("missing )")
             return found
-        if len(word) == 2 and word[0] == "-" and word[1] in _UNARY and operator not in (None, "-a", "-o"):
-            return self._unary(word[1], self._next())
+        if len(word) == 2 and word[0] == "-" and word[1] in UNARY and operator not in (None, "-a", "-o"):
+            return self.unary(word[1], self._next())
         return word != ""
 
-    def _binary(self, left: str, operator: str, right: str) -> bool:
+    def binary(self, left: str, operator: str, right: str) -> bool:
         if operator in _NUMBERS:
             one, two = self._number(left), self._number(right)
             return {"==": one == two, "!=": one != two, "<": one < two, "<=": one <= two, ">": one > two,
@@ -143,7 +144,7 @@ class _Condition:
         one, two = times if operator == "-nt" else times[::-1]
         return one is not None and (two is None or one > two)
 
-    def _unary(self, flag: str, word: str) -> bool:
+    def unary(self, flag: str, word: str) -> bool:
         if flag in "nz":
             return (word != "") == (flag == "n")
         if flag == "o":

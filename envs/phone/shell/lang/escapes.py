@@ -15,22 +15,22 @@ def byte(value: int) -> str:
 
 
 def unescaped(text: str) -> tuple[str, bool]:
-    r"""The text with its escapes resolved, and whether `\c` ended it."""
+    r"""The text with its escapes resolved, and whether `\c` was among them."""
     if "\\" not in text:
         return text, False
-    out, at = [], 0
+    out, at, stopped = [], 0, False
     for found in _ESCAPE.finditer(text):
         out.append(text[at : found.start()])
         at = found.end()
         if found[4] == "c":
-            return "".join(out), True
-        if found[4]:
+            stopped = True
+        elif found[4]:
             out.append(LETTERS[found[4]])
         elif found[3]:
             out.append(chr(int(found[3], 16)))
         else:
             out.append(byte(int(found[2], 16) if found[2] else int(found[1] or "0", 8)))
-    return "".join(out) + text[at:], False
+    return "".join(out) + text[at:], stopped
 
 
 def echoed(words: list[str]) -> str:

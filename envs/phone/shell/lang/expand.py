@@ -172,7 +172,7 @@ class Expander:
             return
         value = self._lookup(part.name)
         op = part.op.removeprefix(":")
-        missing = value is None or (value == "" and part.op.startswith(":") and op)
+        missing = value is None or value == "" and part.op[:1] == ":" and op != ""
         if op in ("-", "+", "=", "?") and part.argument is not None:
             if missing == (op == "+"):
                 value = "" if op == "+" else value
@@ -220,7 +220,7 @@ class Expander:
                 return
             if op == "+":
                 return
-            values = [self._operated(part, value) for value in values]
+            raise ShellFault(f"${{{part.name}{part.op}...}}: bad substitution")
         ifs = self._state.variables.get("IFS", " \t\n")
         if part.name == "*" and (part.quoted or separators is None):
             fields.add(ifs[:1].join(values), part.quoted)

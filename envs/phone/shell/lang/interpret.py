@@ -9,7 +9,7 @@ from typing import Protocol
 from envs.phone.phone import Phone
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
-from envs.phone.shell.lang import nodes, redirections
+from envs.phone.shell.lang import double_brackets, nodes, redirections
 from envs.phone.shell.lang.expand import Expander
 from envs.phone.shell.lang.parser import parse
 from envs.phone.shell.lang.specials import special
@@ -288,6 +288,10 @@ class Interpreter:
         self.budget.spend(3)
         return self._checked(int(self.expand.arithmetic(node.expression) == 0))
 
+    def _brackets(self, node: nodes.DoubleBrackets) -> int:
+        self.budget.spend(3)
+        return self._checked(double_brackets.evaluate(self, node.test))
+
     def _redirected(self, node: nodes.Redirected) -> int:
         with redirections.applied(self, node.redirects) as good:
             return self.run(node.body) if good else 1
@@ -389,4 +393,5 @@ _RUNNERS: dict[type, Callable[[Interpreter, nodes.Node], int]] = {
     nodes.Subshell: Interpreter._subshell, nodes.If: Interpreter._if, nodes.For: Interpreter._for,
     nodes.While: Interpreter._while, nodes.Case: Interpreter._case, nodes.Function: Interpreter._function,
     nodes.Calculation: Interpreter._calculation, nodes.Redirected: Interpreter._redirected,
+    nodes.DoubleBrackets: Interpreter._brackets,
 }  # fmt: skip

@@ -177,9 +177,40 @@ class Calculation:
     expression: Word
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One comparison of `[[ ]]`; without `right`, a test like `-f left`."""
+
+    operator: str
+    left: Word
+    right: Word | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    test: Test
+
+
+@dataclass(frozen=True, slots=True)
+class Logical:
+    operator: str
+    left: Test
+    right: Test
+
+
+Test = Comparison | Negation | Logical
+
+
+@dataclass(frozen=True, slots=True)
+class DoubleBrackets:
+    """`[[ test ]]`."""
+
+    test: Test
+
+
 Node = (
     Simple | Redirected | Pipeline | AndOr | Sequence | Background | Subshell | If | For | While | Case | Function
-    | Calculation
+    | Calculation | DoubleBrackets
 )  # fmt: skip
 
 

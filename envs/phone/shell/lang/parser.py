@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 
+from envs.phone.shell.lang.double_brackets import read_test
 from envs.phone.shell.lang.lexer import Lexer, Token
 from envs.phone.shell.lang.nodes import (
     AndOr,
@@ -13,6 +16,7 @@ from envs.phone.shell.lang.nodes import (
     Background,
     Calculation,
     Case,
+    DoubleBrackets,
     For,
     Function,
     HereDocument,
@@ -33,10 +37,9 @@ from envs.phone.shell.lang.nodes import (
 )
 from envs.phone.shell.lang.words import NAME, WordReader, make_word
 
-RESERVED = frozenset(("if then elif else fi for in while until do done case esac function { } !").split())
+RESERVED = frozenset(("if then elif else fi for in while until do done case esac function { } ! [[ ]]").split())
 _REDIRECTIONS = frozenset(("<", ">", ">>", ">|", "<>", "<&", ">&", "&>", "&>>", "<<", "<<-", "<<<"))
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
-_CLOSERS = {"if": "fi", "for": "done", "while": "done", "until": "done", "case": "esac", "{": "}", "(": ")"}
 
 
 MAX_CACHED = 2048
@@ -110,15 +113,24 @@ class Parser:
         shown = "newline" if token.kind == "newline" else token.text
         return SyntaxFault(f"syntax error: unexpected '{shown}'")
 
-    def _newlines(self) -> None:
+    def skip_newlines(self) -> None:
         while self.peek().kind == "newline":
             self.next()
+
+    @contextmanager
+    def nested(self, opener: str) -> Iterator[None]:
+        """Inside of a compound command, which a missing end is blamed on."""
+        self._open.append(opener)
+        self._reader.deeper()
+        yield
+        self._open.pop()
+        self._reader.deeper(-1)
 
     # --- lists -------------------------------------------------------------------------------------------------
 
     def line(self) -> Node | None:
         """The next complete line; None at the end."""
-        self._newlines()
+        self.skip_newlines()
         if self.peek().kind == "end":
             return None
         commands: list[Node] = []
@@ -133,20 +145,17 @@ class Parser:
     def commands(self, end: str, opener: str, *ends: str, may_be_empty: bool = False) -> Node | None:
         """Commands up to one of the closing words, which is left."""
         ends = (end, *ends)
-        self._open.append(opener)
-        self._reader.deeper()
         commands: list[Node] = []
-        self._newlines()
-        while not self.at(*ends):
-            commands.append(self._terminated())
-            separated = self._separated or self.peek().kind == "newline"
-            self._newlines()
-            if not separated and not self.at(*ends):
+        with self.nested(opener):
+            self.skip_newlines()
+            while not self.at(*ends):
+                commands.append(self._terminated())
+                separated = self._separated or self.peek().kind == "newline"
+                self.skip_newlines()
+                if not separated and not self.at(*ends):
+                    raise self.unexpected()
+            if not commands and not may_be_empty:
                 raise self.unexpected()
-        if not commands and not may_be_empty:
-            raise self.unexpected()
-        self._open.pop()
-        self._reader.deeper(-1)
         return _sequence(commands) if commands else None
 
     def _body(self, end: str, opener: str, *ends: str) -> Node:
@@ -166,7 +175,7 @@ class Parser:
         first, rest = self._pipeline(), []
         while self.at("&&", "||"):
             op = self.next().text
-            self._newlines()
+            self.skip_newlines()
             rest.append((op, self._pipeline()))
         return AndOr(first, tuple(rest)) if rest else first
 
@@ -178,7 +187,7 @@ class Parser:
         commands = [self._command()]
         while self.at("|"):
             self.next()
-            self._newlines()
+            self.skip_newlines()
             commands.append(self._command())
         if len(commands) == 1 and not negated:
             return commands[0]
@@ -207,7 +216,7 @@ class Parser:
         if opener == "(":
             return self._parenthesis()
         read = {"{": self._group, "if": self._if, "for": self._for, "while": self._while, "until": self._while,
-                "case": self._case, "function": self._function}.get(opener or "")  # fmt: skip
+                "case": self._case, "function": self._function, "[[": self._brackets}.get(opener or "")  # fmt: skip
         if read is not None:
             self.next()
             return read(opener)
@@ -254,7 +263,7 @@ class Parser:
         if name.kind != "word" or not NAME.fullmatch(name.plain or ""):
             self._token = name
             raise self.unexpected()
-        self._newlines()
+        self.skip_newlines()
         words = None
         if self.at("in"):
             self.next()
@@ -267,7 +276,7 @@ class Parser:
                 raise self.unexpected()
         if self.at(";"):
             self.next()
-        self._newlines()
+        self.skip_newlines()
         return For(name.text, None if words is None else tuple(words), self._loop_body("for"))
 
     def _while(self, opener: str) -> Node:
@@ -285,11 +294,11 @@ class Parser:
         if subject.word is None:
             self._token = subject
             raise self.unexpected()
-        self._newlines()
+        self.skip_newlines()
         self.take("in")
         items = []
         self._open.append("case")
-        self._newlines()
+        self.skip_newlines()
         while not self.at("esac"):
             if self.at("("):
                 self.next()
@@ -301,10 +310,13 @@ class Parser:
             items.append((tuple(patterns), self.commands("esac", "case", ";;", may_be_empty=True)))
             if self.at(";;"):
                 self.next()
-            self._newlines()
+            self.skip_newlines()
         self._open.pop()
         self.take("esac")
         return Case(subject.word, tuple(items))
+
+    def _brackets(self, opener: str) -> Node:
+        return DoubleBrackets(read_test(self))
 
     def _pattern(self) -> Word:
         token = self.next()
@@ -326,7 +338,7 @@ class Parser:
         return Function(name.text, self._function_body())
 
     def _function_body(self) -> Node:
-        self._newlines()
+        self.skip_newlines()
         return self._command()
 
     def _simple(self) -> Node:

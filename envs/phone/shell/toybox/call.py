@@ -82,8 +82,8 @@ class Call:
             raise Failure(f"{self.name}: {word}: {str(failure).rpartition(': ')[2]}") from None
 
     def options(self, spec: str, least: int = 0) -> tuple[Flags, list[str]]:
-        """Options and operands. A colon in `spec` follows the letters that have a value; a leading `+` ends the
-        options at the first operand."""
+        """Options and operands. A colon in `spec` follows the letters that have a value, a star those whose values
+        are collected, one a line; a leading `+` ends the options at the first operand."""
         flags: Flags = {}
         operands: list[str] = []
         words = iter(self.words)
@@ -102,7 +102,7 @@ class Call:
 
     def _cluster(self, letters: str, spec: str, words: Iterator[str], flags: Flags) -> None:
         for i, letter in enumerate(letters):
-            at = spec.find(letter) if letter not in "+:" else -1
+            at = spec.find(letter) if letter not in "+:*" else -1
             if at < 0:
                 raise Failure(f"{self.name}: Unknown option '{letter}' (see \"{self.name} --help\")")
             if spec[at + 1 : at + 2] == ":":
@@ -110,6 +110,10 @@ class Call:
                 if value is None:
                     raise Failure(f"{self.name}: Missing argument to -{letter} (see \"{self.name} --help\")")
                 flags[letter] = value
+                return
+            if spec[at + 1 : at + 2] == "*":
+                value = letters[i + 1 :] or next(words, "")
+                flags[letter] = f"{flags[letter]}\n{value}" if letter in flags else value
                 return
             flags[letter] = flags.get(letter, "") + letter
 

@@ -89,8 +89,7 @@ class _Expression:
             return self._print("\0" if word == "-print0" else "\n")
         if word == "-prune":
             return self._prune
-        if word == "-delete":
-            self._acts = True
+        if word == "-delete":  # toybox prints what it deletes
             return self._delete
         if word in ("-exec", "-execdir", "-ok"):
             return self._exec()

@@ -14,7 +14,7 @@ from envs.phone.shell.toybox.call import Call, Flags, Program, lines_of
 
 def grep(call: Call) -> None:
     """Exit code 0 when a line was selected, 1 when none was, 2 after an error."""
-    flags, operands = call.options("EFHLabce:f:hilm:noqrsvwxzA:B:C:RI" if call.name == "grep" else "Hce:hilnoqrsvwx")
+    flags, operands = call.options("EFHLabce*f:hilm:noqrsvwxzA:B:C:RI" if call.name == "grep" else "Hce*hilnoqrsvwx")
     if "e" in flags or "f" in flags:
         source = flags["e"] if "e" in flags else "\n".join(lines_of(call.read(flags["f"])))
     elif operands:

@@ -49,12 +49,12 @@ def realpath(call: Call) -> None:
 def seq(call: Call) -> None:
     words, form = list(call.words), ""
     separator = "\n"
-    while words and words[0] in ("-w", "-s", "-f"):
+    while words and words[0][:2] in ("-w", "-s"):
         option = words.pop(0)
         if option == "-w":
             form = "w"
-        elif words:
-            separator = words.pop(0) if option == "-s" else separator
+        else:
+            separator = option[2:] or (words.pop(0) if words else separator)
     if not 1 <= len(words) <= 3:
         raise Failure(f'seq: Needs {1 if not words else "at most 3"} argument (see "seq --help")')
     numbers = []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from envs.phone.shell.command import Failure
 from envs.phone.shell.lang.streams import Source, to_text
 from envs.phone.shell.toybox.call import Call, Program
@@ -19,7 +17,7 @@ def xargs(call: Call) -> None:
     elif "I" in flags:
         items = [line.strip() for line in text.split("\n") if line.strip()]
     else:
-        items = _quoted_items(text)
+        items = text.split()
     if "I" in flags:
         calls = [[w.replace(flags["I"], item) for w in command] for item in items]
     else:
@@ -35,13 +33,6 @@ def xargs(call: Call) -> None:
             return
         if code:
             call.code = code if code in (126, 127) else 123
-
-
-def _quoted_items(text: str) -> list[str]:
-    """Items at blanks and newlines; quotes and backslashes keep an item together."""
-    found = re.finditer(r"(?:\\.|'[^']*'|\"[^\"]*\"|[^\s\\'\"])+", text, re.DOTALL)
-    return [re.sub(r"\\(.)|'([^']*)'|\"([^\"]*)\"", lambda m: m[1] or m[2] or m[3] or "", f[0], flags=re.DOTALL)
-            for f in found]  # fmt: skip
 
 
 def run(call: Call, words: list[str]) -> int:

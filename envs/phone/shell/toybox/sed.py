@@ -354,16 +354,14 @@ class Editor:
 
 
 def sed(call: Call) -> None:
-    words = list(call.words)
-    scripts = [words[i + 1] for i, w in enumerate(words[:-1]) if w in ("-e", "--expression")]
-    flags, operands = call.options("nErie:f:sz")
+    flags, operands = call.options("nErie*f:sz")
+    scripts = [flags["e"]] if "e" in flags else []
     if "f" in flags:
         scripts.append(to_text(call.read(flags["f"])))
     if not scripts:
-        scripts = [flags["e"]] if "e" in flags else operands[:1]
-        if not scripts:
-            raise Failure("sed: no pattern")
-        operands = operands if "e" in flags else operands[1:]
+        scripts, operands = operands[:1], operands[1:]
+    if not scripts:
+        raise Failure("sed: no pattern")
     script = "\n".join(scripts)
     extended = "E" in flags or "r" in flags
     if "i" not in flags:

@@ -74,18 +74,17 @@ def _titled(call: Call, flags: dict[str, str], names: list[str]):
 def wc(call: Call) -> None:
     flags, names = call.options("clwm")
     chosen = [f for f in "lwmc" if f in flags] or ["l", "w", "c"]
-    total, count = dict.fromkeys("lwmc", 0), 0
+    total, wide = dict.fromkeys("lwmc", 0), len(names) > 1
     for name, data in call.inputs(names):
         numbers = {"l": data.count(b"\n"), "w": len(data.split()), "m": len(to_text(data)), "c": len(data)}
         total = {k: total[k] + n for k, n in numbers.items()}
-        count += 1
-        _counted(call, numbers, chosen, name if names else "")
-    if count > 1:
-        _counted(call, total, chosen, "total")
+        _counted(call, numbers, chosen, name if names else "", wide)
+    if wide:
+        _counted(call, total, chosen, "total", wide)
 
 
-def _counted(call: Call, numbers: dict[str, int], chosen: list[str], name: str) -> None:
-    shown = " ".join(str(numbers[f]) if len(chosen) == 1 else f"{numbers[f]:7d}" for f in chosen)
+def _counted(call: Call, numbers: dict[str, int], chosen: list[str], name: str, wide: bool) -> None:
+    shown = " ".join(f"{numbers[f]:7d}" if wide else str(numbers[f]) for f in chosen)
     call.out(f"{shown}{' ' * bool(name)}{name}\n")
 
 
