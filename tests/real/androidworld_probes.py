@@ -602,9 +602,7 @@ def _(d: Device, c: Any) -> None:
     assert activity(d).startswith(LAUNCHER)
 
 
-@WORLD(
-    "AndroidToolController.send_sms", reason="knows the buttons of two other messaging apps only"
-)
+@WORLD("AndroidToolController.send_sms", reason="knows the buttons of two other messaging apps only")
 def _(d: Device, c: Any) -> None:
     try:
         tools.AndroidToolController(c).send_sms("5550105", "Hello there")
