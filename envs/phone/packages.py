@@ -61,10 +61,14 @@ class Package:
         return f"/data/app/~~{self.name}==/base.apk"
 
 
+def names(phone: Phone) -> list[str]:
+    """All packages, the apps first."""
+    return [*phone.apps, ADB_KEYBOARD, CLIPPER, *SYSTEM]
+
+
 def all_packages(phone: Phone) -> dict[str, Package]:
-    """Name -> package, apps first."""
-    names = [*phone.apps, ADB_KEYBOARD, CLIPPER, *SYSTEM]
-    return {name: Package(name, 1000 if name == "android" else FIRST_UID + i) for i, name in enumerate(names)}
+    """Name -> package, in the same order."""
+    return {name: Package(name, 1000 if name == "android" else FIRST_UID + i) for i, name in enumerate(names(phone))}
 
 
 def main_activity(package: str) -> str:
@@ -82,8 +86,8 @@ def short_name(package: str, activity: str) -> str:
 
 
 def has_activity(package: str, activity: str) -> bool:
-    names = (*ACTIVITIES.get(package, ()), DEFAULT_ACTIVITY)
-    return full_name(package, activity) in {full_name(package, n) for n in names}
+    known = (*ACTIVITIES.get(package, ()), DEFAULT_ACTIVITY)
+    return full_name(package, activity) in {full_name(package, n) for n in known}
 
 
 def top_activity(phone: Phone) -> tuple[str, str]:

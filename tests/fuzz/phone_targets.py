@@ -164,6 +164,10 @@ LINES = [
     "echo hi > /sdcard/a; cat /sdcard/a", "rm -rf /sdcard/*", "dumpsys window", "pm list packages",
     "am broadcast -a ADB_INPUT_B64 --es msg YWJj", "sim reset --seed 3 --popups 0.5", "cp /sdcard/a /sdcard/b",
     "uiautomator dump /sdcard/x.xml", "input swipe 1 2 3 4 500", "monkey -p com.android.settings 1", "wm size",
+    "wm size 300x200; wm density 100", "cmd statusbar expand-settings", "pm list packages -f", "dumpsys",
+    "input motionevent DOWN 1 2; input motionevent UP 9 300", "am start -a android.intent.action.CALL -d tel:1",
+    "content insert --uri content://com.android.contacts/data --bind raw_contact_id:i:1 --bind data1:s:x",
+    "settings put system user_rotation 1", "input keyevent 187 26",
 ]  # fmt: skip
 SHELL_WORDS = [";", "&&", "||", ">", ">>", "2>&1", "|", "&", "$(", "`", "'", '"', "\\", "-1", "1e308", "nan", "inf",
                "0x", "99999999999999999999", "content://", "--", "é", "/../../", "/dev/null"]  # fmt: skip

@@ -112,7 +112,7 @@ def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
 def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     done = d.shell2("ls /nowhere")
     assert done.returncode == 1 and "No such file" in done.output
-    assert d.shell2("echo hi").output == "hi\n" and d.shell2("exit 7").returncode == 7
+    assert d.shell2("echo hi").output == "hi\n" and d.shell2("(exit 7)").returncode == 7
 
 
 @probe("AdbDevice.shell2(v2=True)")
@@ -241,14 +241,20 @@ def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     assert not d.reverse_list()
 
 
-@probe(
-    "AdbDevice.create_connection", "AdbDevice.open_transport", reason="no program on the phone listens: closed at once"
-)
+@probe("AdbDevice.create_connection", reason="no program on the phone listens: closed at once")
 def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     assert "closed" in refused(d.create_connection, Network.TCP, 7912)
     assert "closed" in refused(d.create_connection, Network.LOCAL_ABSTRACT, "scrcpy")
+
+
+@probe("AdbDevice.open_transport")
+def _(c: AdbClient, d: AdbDevice, s: Served) -> None:
     with d.open_transport() as connection:
-        connection.send_command("track-jdwp")
+        connection.send_command("shell:echo hi")
+        connection.check_okay()
+        assert connection.read_until_close() == "hi\n"
+    with d.open_transport() as connection:
+        connection.send_command("track-jdwp")  # there is no Java to debug
         assert "closed" in refused(connection.check_okay)
 
 

@@ -28,6 +28,7 @@ from android_world.env import (  # noqa: E402
     android_world_controller,
     json_action,
     representation_utils,
+    tools,
 )
 from android_world.task_evals.utils import sqlite_utils, user_data_generation  # noqa: E402
 from android_world.utils import app_snapshot, contacts_utils, datetime_utils, file_utils  # noqa: E402
@@ -589,6 +590,27 @@ def _(d: Device, c: Any) -> None:
     assert activity(d).startswith(SETTINGS)
 
 
+@WORLD("AndroidToolController.click_element")
+def _(d: Device, c: Any) -> None:
+    tools.AndroidToolController(c).click_element("Settings")
+    assert activity(d).startswith(SETTINGS)
+
+
+@WORLD("AndroidToolController.open_web_page", reason="there is no browser: the intent cannot be resolved")
+def _(d: Device, c: Any) -> None:
+    tools.AndroidToolController(c).open_web_page("example.com")
+    assert activity(d).startswith(LAUNCHER)
+
+
+@WORLD("AndroidToolController.send_sms", reason="knows the buttons of two other messaging apps only")
+def _(d: Device, c: Any) -> None:
+    try:
+        tools.AndroidToolController(c).send_sms("5550105", "Hello there")
+    except ValueError as error:
+        assert "Messaging app not supported: com.android.messaging" in str(error)
+    assert "Hello there" in texts(c)
+
+
 # --- contacts, date and time ---------------------------------------------------------------------------------------
 
 
@@ -712,6 +734,15 @@ def _(d: Device, c: Any) -> None:
     user_data_generation.write_to_markor("text", "note.md", env)
     assert "picture.jpg" in d.shell("ls /sdcard/DCIM")
     assert d.shell("cat /storage/emulated/0/Documents/Markor/note.md") == "text"
+
+
+@WORLD("user_data_generation.write_mp3_file_to_device", "user_data_generation.write_video_file_to_device")
+def _(d: Device, c: Any) -> None:
+    env = SimpleNamespace(controller=c)
+    user_data_generation.write_mp3_file_to_device("/sdcard/Music/song.mp3", env)
+    user_data_generation.write_video_file_to_device("film.mp4", "/sdcard/Movies", env)
+    listed = d.shell("content query --uri content://media/external/file --projection _display_name")
+    assert "song.mp3" in listed and "film.mp4" in listed
 
 
 # --- databases -----------------------------------------------------------------------------------------------------

@@ -137,8 +137,7 @@ def _config(phone: Phone, words: list[str]) -> str:
 
 def task_id(phone: Phone, package: str) -> int:
     """Every app has one task; its number is its place among the apps."""
-    names = list(packages.all_packages(phone))
-    return 1 + names.index(package)
+    return 1 + packages.names(phone).index(package)
 
 
 def monkey(phone: Phone, words: list[str]) -> str:

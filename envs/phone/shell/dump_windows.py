@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from envs.phone import packages
 from envs.phone.phone import Phone
 from envs.phone.shell.activity import task_id
@@ -15,6 +17,7 @@ def pid(phone: Phone, package: str) -> int:
     return PID + task_id(phone, package)
 
 
+@lru_cache(maxsize=256)
 def token(name: str) -> str:
     """An object's address as dumpsys prints it: made up, but the same for the same object."""
     return f"{sum(ord(c) * 31 ** (i % 5) for i, c in enumerate(name)) % 2**28:07x}"
