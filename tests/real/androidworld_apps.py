@@ -16,6 +16,8 @@ from typing import Any
 Tables = Mapping[str, Sequence[str]]
 """Column definitions by table name."""
 
+SMS = "/data/data/com.android.providers.telephony/databases/mmssms.db"
+"""AndroidWorld empties it in the phone's shell; it reads messages through Android's provider."""
 FOLDERS = (
     "/data/media/0/Android/data/net.osmand/files/tracks",
     "/data/media/0/Android/data/net.osmand/files/favorites",
@@ -54,6 +56,7 @@ def databases() -> dict[str, Tables]:
             "PlaylistEntity": ["playlist_id INTEGER PRIMARY KEY", "playlist_name"],
             "SongEntity": ["song_key INTEGER PRIMARY KEY", "playlist_creator_id", "title", "duration"],
         },
+        SMS: {"sms": ["_id INTEGER PRIMARY KEY"], "threads": ["_id INTEGER PRIMARY KEY"]},
     }
 
 

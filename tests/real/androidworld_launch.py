@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from concurrent import futures
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import androidworld_apps
 
@@ -79,7 +81,18 @@ def load_env(args: argparse.Namespace, adb: list[str]) -> Any:
     """Does what AndroidWorld's `load_and_setup_env` does, with this adb server and without the forwarder app."""
     from android_env import loader
     from android_env.components import config_classes
-    from android_world.env import android_world_controller, env_launcher, interface
+    from android_env.proto.a11y import android_accessibility_forest_pb2
+    from android_world.env import adb_utils, android_world_controller, env_launcher, interface
+
+    class Controller(android_world_controller.AndroidWorldController):
+        """Also fills in the forest that a few checks read, which the forwarder app would send."""
+
+        def _process_timestep(self, timestep: Any) -> Any:
+            forest = android_accessibility_forest_pb2.AndroidAccessibilityForest()
+            add_nodes(forest.windows.add().tree, ElementTree.fromstring(adb_utils.uiautomator_dump(self._env)))
+            timestep = super()._process_timestep(timestep)
+            timestep.observation[android_world_controller.OBSERVATION_KEY_FOREST] = forest
+            return timestep
 
     config = config_classes.AndroidEnvConfig(
         task=config_classes.FilesystemTaskConfig(path=android_world_controller._write_default_task_proto()),
@@ -90,13 +103,32 @@ def load_env(args: argparse.Namespace, adb: list[str]) -> Any:
             adb_controller=config_classes.AdbControllerConfig(adb_path=args.adb, adb_server_port=args.adb_server_port),
         ),
     )
-    controller = android_world_controller.AndroidWorldController(
-        loader.load(config), android_world_controller.A11yMethod.UIAUTOMATOR
-    )
+    controller = Controller(loader.load(config), android_world_controller.A11yMethod.UIAUTOMATOR)
     env = interface.AsyncAndroidEnv(controller)
     env_launcher.setup_env(env, emulator_setup=False, freeze_datetime=True)
     androidworld_apps.push(adb)
     return env
+
+
+def add_nodes(tree: Any, root: ElementTree.Element) -> None:
+    """The nodes of a `uiautomator dump` as an accessibility service gives them: flat, with the numbers of children."""
+    numbers = {element: number for number, element in enumerate(root.iter("node"))}
+    for element, number in numbers.items():
+        x, y, x2, y2 = (int(v) for v in re.findall(r"-?\d+", element.get("bounds")))
+        node = tree.nodes.add(
+            unique_id=number,
+            class_name=element.get("class"),
+            package_name=element.get("package"),
+            text=element.get("text"),
+            content_description=element.get("content-desc"),
+            view_id_resource_name=element.get("resource-id"),
+            is_clickable=element.get("clickable") == "true",
+            is_scrollable=element.get("scrollable") == "true",
+            is_visible_to_user=True,
+            child_ids=[numbers[child] for child in element],
+        )
+        node.bounds_in_screen.left, node.bounds_in_screen.top = x, y
+        node.bounds_in_screen.right, node.bounds_in_screen.bottom = x2, y2
 
 
 def serve_emulator(adb: list[str]) -> int:

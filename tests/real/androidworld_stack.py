@@ -80,7 +80,7 @@ class Stack:
 
     def _serve_phone(self) -> int:
         for port in EMULATOR_PORTS:
-            command = [sys.executable, "-m", "mobilerl", "phone", "serve", "--port", str(port)]
+            command = [sys.executable, str(HERE / "androidworld_phone.py"), "--port", str(port)]
             process = self._start(f"phone-{port}", [*command, "--console-port", str(port - 1)])
             until = time.monotonic() + START_S
             while process.poll() is None and time.monotonic() < until:

@@ -31,7 +31,7 @@ def packet(kind: int, data: bytes) -> bytes:
 async def plain(stream: Stream, line: str, run: Run) -> None:
     """`shell:` and `exec:`. No exit code."""
     if line:
-        result = await run(line, None)
+        result = await run(f"exec 2>&1\n{line}", None)  # one channel: what is written keeps its order
         await stream.write(result.stdout + result.stderr)
         return
     typed = Typed()

@@ -25,15 +25,20 @@ ROOTS = {"/", "/sdcard", "/data", "/data/data", "/data/local", "/data/local/tmp"
          "/vendor", "/dev", *(f"/sdcard/{n}" for n in STANDARD)}  # fmt: skip
 """Folders that exist on every phone."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/tty")
-ALIASES = (("/storage/emulated/0", "/sdcard"), ("/mnt/sdcard", "/sdcard"), ("/storage/self/primary", "/sdcard"),
-           ("/data/user/0", "/data/data"))  # fmt: skip
+ALIASES = {
+    "/storage/emulated/0": "/sdcard",
+    "/storage/self/primary": "/sdcard",
+    "/mnt/sdcard": "/sdcard",
+    "/data/media/0": "/sdcard",
+    "/data/user/0": "/data/data",
+}
 _UNIX_EPOCH = datetime(1970, 1, 1)
 
 
 def normal(path: str) -> str:
     """The canonical spelling of an absolute path, without a trailing slash."""
     clean = "/" + posixpath.normpath("/" + path).lstrip("/")
-    for alias, real in ALIASES:
+    for alias, real in ALIASES.items():
         if clean == alias or clean.startswith(alias + "/"):
             return real + clean[len(alias) :]
     return clean

@@ -33,7 +33,8 @@ def _in(folders: Folders, cwd: str, base: str, part: str, last: bool, spend: Cal
     if not _UNQUOTED.search(part):
         name = re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL)
         path = normal(f"{folder}/{name}")
-        exists = path in folders or last and path.rsplit("/", 1)[1] in folders.get(folder, ())
+        # A folder on the way may be one that only exists as part of another name of a folder, such as /storage.
+        exists = not last or path in folders or path.rsplit("/", 1)[1] in folders.get(folder, ())
         return [base + name + end] if exists else []
     matcher = glob(part)
     inside = folders.get(folder, [])

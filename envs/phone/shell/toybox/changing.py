@@ -96,7 +96,9 @@ def _transfer(call: Call, operands: list[str], keep: bool, folders: bool) -> Non
     for name in sources:
         call.spend(1 + (len(call.phone.files) >> 4))
         source = call.path(name)
-        to = posixpath.join(call.path(target), posixpath.basename(source)) if into else call.path(target)
+        inside = name.rstrip("/").endswith("/.") or name in (".", "./")  # `DIR/.`: what is in it
+        to = posixpath.join(call.path(target), "" if inside else posixpath.basename(source)).rstrip("/") if into else (
+            call.path(target))
         folder = files.is_folder(call.phone, source)
         if source not in call.phone.files and not folder:
             call.wrong(f"bad '{name}': No such file or directory")

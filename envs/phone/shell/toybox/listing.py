@@ -104,11 +104,12 @@ def _long(call: Call, flags: Flags, name: str, path: str) -> tuple[str, ...]:
     known = files.attributes(call.phone, path)
     size = files.size(call.phone, path)
     owner, group = known.owner, known.group
+    time = "%Y-%m-%d %H:%M:%S.000000000 +0000" if flags["l"] == "ll" else "%Y-%m-%d %H:%M"
     if "n" in flags:
         owner, group = str(user_id(owner)), str(user_id(group))
     return (modes.filemode(known.mode), str(_links(call, path)), owner, group,
             human(size) if "h" in flags else str(size),
-            f"{moment(known.mtime):%Y-%m-%d %H:%M} {name}{_mark(call, flags, path)}")  # fmt: skip
+            f"{moment(known.mtime):{time}} {name}{_mark(call, flags, path)}")  # fmt: skip
 
 
 def _links(call: Call, path: str) -> int:
