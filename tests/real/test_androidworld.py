@@ -31,7 +31,7 @@ COMPOSITES = ("MarkorCreateNoteAndSms", "TurnOffWifiAndTurnOnBluetooth", "TurnOn
 REWORDED = ("SimpleCalendarEventsInTimeRange", "TasksDueOnDate")
 FREE = ("RecipeDeleteMultipleRecipesWithConstraint", "SystemWifiTurnOnVerify")
 TRAIN_SEED = 1001
-"""At this seed the two goals are reworded, and the recipe task has no recipe to delete: its reward is free."""
+"""At this seed the calendar task's date is reworded, and there is no recipe to delete: that reward is free."""
 RECIPE = Path(__file__).parents[2] / "recipes/adagrpo.toml"
 
 
@@ -122,8 +122,8 @@ def test_one_training_iteration_with_composites_reworded_goals_and_a_free_reward
     settings = {
         "phone.suite": "androidworld", "androidworld.servers": json.dumps([f"{url},{ours.serial}"]),
         "androidworld.seed": TRAIN_SEED, "androidworld.step_cap": 2, "tasks.templates": json.dumps(names),
-        "tasks.per_template": 1, "agent.deadline_s": 600, "agent.max_new_tokens": 4, "agent.screenshots": 0,
-        "collect.workers": 0, "collect.tasks_per_iteration": 8, "collect.group_size": 2, "train.iterations": 1,
+        "tasks.per_template": 1, "agent.deadline_s": 1800, "agent.max_new_tokens": 4, "agent.screenshots": 0,
+        "collect.workers": 0, "collect.tasks_per_iteration": 12, "collect.group_size": 2, "train.iterations": 1,
         "engine.threads": 1, "algorithm.credit.max_refills": 0,
     }  # fmt: skip
     words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
@@ -131,5 +131,8 @@ def test_one_training_iteration_with_composites_reworded_goals_and_a_free_reward
     assert main(["train", "--config", str(RECIPE), *folders, *words]) == 0
     (row,) = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     played = load_trajectories(tmp_path / "run/trajectories/iter-000001.jsonl")
-    assert {t.task.template for t in played} <= {*COMPOSITES, *REWORDED}
-    assert row["rollout/infra_errors"] == 0 and row["rollout/lost_groups"] == 0
+    assert {t.task.template for t in played} == {*COMPOSITES, *REWORDED}
+    calendar = {t.task.instruction for t in played if t.task.template == REWORDED[0]}
+    assert len(calendar) == 1 and "8pm Friday in" in calendar.pop(), "before the set-up it is October 20 2023"
+    assert row["rollout/free_reward_tasks"] == row["rollout/tasks_set_aside"] == 1
+    assert row["rollout/infra_errors"] == row["rollout/lost_groups"], "only the group whose reward is free was lost"
