@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from shell_grammar import SCRIPTS
 
 from envs.phone.apps.launcher import Launcher
 from envs.phone.phone import Phone
 from envs.phone.shell import Session, Shell
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
+from shell_grammar import SCRIPTS  # noqa: E402
 
 MKSH, TOYBOX = shutil.which("mksh"), shutil.which("toybox")
 pytestmark = pytest.mark.skipif(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from envs.phone.shell.lang import globbing
-from envs.phone.shell.lang.arith import ArithmeticFault, Evaluator
+from envs.phone.shell.lang.arith import Evaluator
 from envs.phone.shell.lang.braces import braced
 from envs.phone.shell.lang.nodes import Arithmetic, Literal, Node, Parameter, Part, Word
 from envs.phone.shell.lang.parser import as_assignment
@@ -100,10 +100,8 @@ class Expander:
         return as_pattern(self._pieces(word))
 
     def arithmetic(self, word: Word) -> int:
-        try:
-            return Evaluator(self._number, self._state.assign).value(self.text(word))
-        except ArithmeticFault as fault:
-            raise ShellFault(str(fault)) from None
+        """`ArithmeticFault` where the expression has no value."""
+        return Evaluator(self._number, self._state.assign).value(self.text(word))
 
     # --- words -------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from envs.phone.phone import Phone
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
 from envs.phone.shell.lang import double_brackets, nodes, redirections
+from envs.phone.shell.lang.arith import ArithmeticFault
 from envs.phone.shell.lang.expand import Expander
 from envs.phone.shell.lang.parser import parse
 from envs.phone.shell.lang.specials import special
@@ -83,9 +84,9 @@ class Interpreter:
         except Leave as leave:
             self.left = leave.kind == "exit"
             return leave.value if leave.kind in ("exit", "return") else self.state.status
-        except ShellFault as fault:
+        except (ShellFault, ArithmeticFault) as fault:
             self.complain(str(fault))
-            return fault.code
+            return fault.code if isinstance(fault, ShellFault) else 1
 
     def script(self, text: str) -> int:
         """Runs lines up to the first that cannot be parsed. `ShellFault` for that one."""
@@ -141,7 +142,6 @@ class Interpreter:
         sink = Sink(self.budget)
         self.budget.spend(3)
         self._substituted = self.isolated(lambda inner: inner.all(lines), {**self.streams, 1: sink})
-        self.state.status = self._substituted
         return to_text(bytes(sink.data)).replace("\0", "")
 
     def all(self, lines: Sequence[nodes.Node]) -> int:
@@ -286,7 +286,11 @@ class Interpreter:
 
     def _calculation(self, node: nodes.Calculation) -> int:
         self.budget.spend(3)
-        return self._checked(int(self.expand.arithmetic(node.expression) == 0))
+        try:
+            return self._checked(int(self.expand.arithmetic(node.expression) == 0))
+        except ArithmeticFault as fault:
+            self.complain(str(fault))
+            return self._checked(2)
 
     def _brackets(self, node: nodes.DoubleBrackets) -> int:
         self.budget.spend(3)
