@@ -186,9 +186,10 @@ PROGRAM_LINES = [
     "seq 3 | xargs -n1 echo; cut -d: -f1 /sdcard/a; tr a-z A-Z < /sdcard/a; od -c /sdcard/a; chmod u+x /sdcard/a",
     "trap 'echo bye' EXIT; [[ $x = a* && ! -f b ]]; (exit 3); exec >/sdcard/o; echo $'a\\n'", "test 1 -eq 2 -o a = b",
 ]  # fmt: skip
-PROGRAM_WORDS = [*SHELL_WORDS, "${", "$((", "((", "[[", "]]", "done", "fi", "esac", "{", "}", "<<E", "<<<", ")", "*", "[!",
-                 "while :; do", "for i in", "f() {", "f;", "x=$x$x", "${x//a/aaaaaaaa}", "%999999999d", "{1,2}{1,2}{1,2}",
-                 "(a|b)*c{1,99}", "\\(", "\\{2,3\\}", "exec", "eval", "zeroblob(999999999)", "-exec", ".*.*.*x"]  # fmt: skip
+PROGRAM_WORDS = [*SHELL_WORDS, "${", "$((", "((", "[[", "]]", "done", "fi", "esac", "{", "}", "<<E", "<<<", ")", "*",
+                 "while :; do", "for i in", "f() {", "f;", "x=$x$x", "${x//a/aaaaaaaa}", "%999999999d", "exec", "eval",
+                 "{1,2}{1,2}{1,2}", "(a|b)*c{1,99}", "\\(", "\\{2,3\\}", "zeroblob(999999999)", "-exec", ".*.*.*x",
+                 "[!"]  # fmt: skip
 
 
 # --- a phone's answers -------------------------------------------------------------------------------------------

@@ -33,19 +33,20 @@ def _expressions() -> st.SearchStrategy[str]:
 def _words(commands: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     parameter = st.one_of(
         NAMES.map(lambda n: f"${n}"), st.sampled_from(["$1", "$#", "$?", "$*", "$@", "${#x}", "${2}"]),
-        st.tuples(NAMES, st.sampled_from([":-", "-", ":+", "+", ":=", "="]), PLAIN).map(lambda t: "${%s%s%s}" % t),
+        st.tuples(NAMES, st.sampled_from([":-", "-", ":+", "+", ":=", "="]), PLAIN).map(lambda t: f"${{{t[0]}{t[1]}{t[2]}}}"),
     )  # fmt: skip
-    inside = st.one_of(parameter, PLAIN, st.just(" "), st.just("\\$"), st.just("\\\\"), commands.map(lambda c: f"$( {c} )"))
+    substitution = commands.map(lambda c: f"$( {c} )")
+    inside = st.one_of(parameter, PLAIN, st.just(" "), st.just("\\$"), st.just("\\\\"), substitution)
     # Not without quotes: mksh loses quoted text beside an unquoted ${x:n} or ${x#y} that is empty.
     cut = st.one_of(
-        st.tuples(NAMES, st.integers(0, 4)).map(lambda t: '"${%s:%d}"' % t),
-        st.tuples(NAMES, st.sampled_from(["#", "##", "%", "%%"]), PATTERNS).map(lambda t: '"${%s%s%s}"' % t),
+        st.tuples(NAMES, st.integers(0, 4)).map(lambda t: f'"${{{t[0]}:{t[1]}}}"'),
+        st.tuples(NAMES, st.sampled_from(["#", "##", "%", "%%"]), PATTERNS).map(lambda t: f'"${{{t[0]}{t[1]}{t[2]}}}"'),
     )
     part = st.one_of(
         cut,
         PLAIN, PLAIN, PATTERNS, parameter, parameter, PLAIN.map(lambda t: f"'{t} {t}'"),
         _some(inside, "", 3, 0).map(lambda t: f'"{t}"'), _expressions().map(lambda e: f"$(({e}))"),
-        commands.map(lambda c: f"$( {c} )"), st.just("$'a\\tb'"), st.just("\\ "),
+        substitution, st.just("$'a\\tb'"), st.just("\\ "),
     )  # fmt: skip
     return st.one_of(_some(part, "", 3), st.sampled_from(["~", "~/a"]))
 
@@ -73,11 +74,12 @@ def _commands(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         st.tuples(inner, st.sampled_from(["; ", "\n", " && ", " || "]), inner).map("".join),
         inner.map(lambda c: f"( {c} )"), inner.map(lambda c: f"{{ {c}; }}"), simple.map(lambda c: f"! {c}"),
         st.tuples(inner, filters).map(lambda t: f"{{ {t[0]}; }} | {t[1]}"),
-        st.tuples(inner, inner, inner).map(lambda t: "if %s; then %s; else %s; fi" % t),
-        st.tuples(NAMES, words, inner).map(lambda t: "for %s in %s; do %s; done" % t),
+        st.tuples(inner, inner, inner).map(lambda t: f"if {t[0]}; then {t[1]}; else {t[2]}; fi"),
+        st.tuples(NAMES, words, inner).map(lambda t: f"for {t[0]} in {t[1]}; do {t[2]}; done"),
         st.tuples(words, inner).map(lambda t: f"i=; for w in {t[0]}; do {t[1]}; [ \"$w\" = a ] && break; done"),
         st.tuples(inner).map(lambda t: f"n=0; while [ $n -lt 2 ]; do n=$((n+1)); {t[0]}; done"),
-        st.tuples(word, pattern, inner, pattern, inner).map(lambda t: "case %s in %s) %s;; %s|q) %s;; esac" % t),
+        st.tuples(word, pattern, inner, pattern, inner).map(
+            lambda t: f"case {t[0]} in {t[1]}) {t[2]};; {t[3]}|q) {t[4]};; esac"),
         inner.map(lambda c: f"f() {{ {c}; }}"), inner.map(lambda c: f"f() {{ local x=l; {c}; return 4; }}; f p q"),
         st.tuples(word, inner).map(lambda t: f"cat <<E\n{t[0]}\nE\n{t[1]}"),
     )  # fmt: skip

@@ -15,6 +15,7 @@ from envs.phone.shell.lang.trimming import replaced, substring, trimmed
 
 Piece = tuple[str, bool]
 """Text, and whether it was quoted."""
+_BLANKS = re.compile(r"[ \t\n]+")
 _GLOB = re.compile(r"[*?\[]")
 _SPECIAL_IN_PATTERN = re.compile(r"([*?\[\]\\!^-])")
 
@@ -38,6 +39,9 @@ class _Fields:
 
     def split(self, text: str, separators: str) -> None:
         """Adds the value of an unquoted expansion, cut at the separators of IFS."""
+        if separators == " \t\n":
+            self._split_at_blanks(text)
+            return
         white = "".join(c for c in separators if c in " \t\n")
         run = ""
         at = 0
@@ -64,6 +68,15 @@ class _Fields:
         if run:
             self.add(run, False)
 
+    def _split_at_blanks(self, text: str) -> None:
+        first, *rest = _BLANKS.split(text)
+        if first:
+            self.add(first, False)
+        for piece in rest:
+            self.cut()
+            if piece:
+                self.add(piece, False)
+
 
 class Expander:
     """`substitute` runs a command substitution and gives its output."""
@@ -86,7 +99,7 @@ class Expander:
             else:
                 for one in braced(word, self._budget):
                     found += self._argument(one)
-        self._budget.spend(len(found) >> 3)
+        self._budget.spend(len(found) >> 1)
         return found
 
     def text(self, word: Word) -> str:
@@ -150,7 +163,7 @@ class Expander:
                 self._value(value, part.quoted, fields, separators)
 
     def _value(self, value: str, quoted: bool, fields: _Fields, separators: str | None) -> None:
-        self._budget.spend(len(value) >> 10)
+        self._budget.spend(len(value) >> (10 if quoted else 5))
         if quoted or separators is None:
             fields.add(value, quoted)
         else:

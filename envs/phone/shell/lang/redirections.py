@@ -85,7 +85,7 @@ def writing(shell: Interpreter, path: str, append: bool) -> Sink:
     if full in ("/dev/null", "/dev/tty"):
         return Null(shell.budget)
     shell.flush()
-    shell.budget.spend(len(shell.phone.files) >> 4)
+    shell.budget.spend(len(shell.phone.files) >> 3)
     try:
         if path == "" or not files.is_folder(shell.phone, posixpath.dirname(full)):
             raise Failure(": No such file or directory")

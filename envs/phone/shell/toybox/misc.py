@@ -69,7 +69,7 @@ def seq(call: Call) -> None:
     if step == 0:
         raise Failure("seq: bad increment")
     count = int((last - first) / step) + 1 if (last - first) / step >= 0 else 0
-    call.spend(count >> 2)
+    call.spend(count >> 1)
     shown = [f"{float(first + i * step):0{width}.{places}f}" if places else f"{int(first + i * step):0{width}d}"
              for i in range(count)]  # fmt: skip
     call.out(separator.join(shown) + "\n" * bool(shown))

@@ -62,10 +62,16 @@ def sqlite3_program(call: Call) -> None:
             raise Failure(f"sqlite3: Error: unknown option: {word}\nUse -help for a list of options.")
     name = names[0] if names else ":memory:"
     script = "\n".join(names[1:]) if len(names) > 1 else to_text(call.stdin())
-    with closing(_opened(call, name)) as database:
-        _Session(call, database, form).run(script)
-        if name not in ("", ":memory:"):
-            _save(call, database, name)
+    try:
+        with closing(_opened(call, name)) as database:
+            before = _bytes(database)
+            try:
+                _Session(call, database, form).run(script)
+            finally:  # the statements before one that fails have been carried out
+                if name not in ("", ":memory:"):
+                    _save(call, database, name, before)
+    except sqlite3.Error as error:
+        raise Failure(f"Error: {error}") from None
 
 
 def _opened(call: Call, name: str) -> sqlite3.Connection:
@@ -84,9 +90,8 @@ def _opened(call: Call, name: str) -> sqlite3.Connection:
     database.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
     database.execute("PRAGMA temp_store = MEMORY")
     for schema in ("main", "temp"):
-        size = database.execute(f"PRAGMA {schema}.page_size").fetchone()
-        limit = MAX_DATABASE // (size[0] if size else 4096)
-        database.execute(f"PRAGMA {schema}.max_page_count = {limit}")
+        (size,) = database.execute(f"PRAGMA {schema}.page_size").fetchone()
+        database.execute(f"PRAGMA {schema}.max_page_count = {MAX_DATABASE // size}")
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
     database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     database.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)
@@ -107,15 +112,18 @@ def _authorize(action: int, one: str | None, two: str | None, schema: str | None
     return sqlite3.SQLITE_OK
 
 
-def _save(call: Call, database: sqlite3.Connection, name: str) -> None:
+def _save(call: Call, database: sqlite3.Connection, name: str, before: bytes) -> None:
+    database.set_progress_handler(None, 0)
     if database.in_transaction:
         database.rollback()
-    if not database.total_changes and database.execute("PRAGMA schema_version").fetchone()[0] == 0:
-        return
-    path = call.path(name)
-    data = database.serialize()
-    if data != call.phone.files.get(path):
+    data = _bytes(database)
+    if data != before:
         call.write(name, data)
+
+
+def _bytes(database: sqlite3.Connection) -> bytes:
+    """The database as a file. One that was never written to has no pages, and SQLite gives no bytes for it."""
+    return database.serialize() if database.execute("PRAGMA page_count").fetchone()[0] else b""
 
 
 class _Session:
