@@ -37,7 +37,7 @@ def test_a_session_keeps_what_a_single_line_forgets(shell):
     session = Session()
     out(shell, "cd /sdcard; x=1; f() { echo $x$1; }; false; true", session)
     assert out(shell, "f $?; pwd", session) == "10\n/sdcard\n"
-    assert out(shell, "echo \"<$x>\"; pwd") == "<>\n/\n"
+    assert out(shell, 'echo "<$x>"; pwd') == "<>\n/\n"
     assert shell.run("exit 7", session).exit_code == 7 and session.ended
 
 
@@ -50,17 +50,20 @@ def test_typed_lines_wait_for_the_end_of_a_command():
     assert typed.add(b"echo )\n") == ["echo )\n"]
 
 
-@pytest.mark.parametrize(("script", "code", "message"), [
-    ("nope", 127, "/system/bin/sh: nope: inaccessible or not found\n"),
-    ("/sdcard", 126, "/system/bin/sh: /sdcard: can't execute: Is a directory\n"),
-    ("echo )", 1, "/system/bin/sh: syntax error: unexpected ')'\n"),
-    ("if true", 1, "/system/bin/sh: syntax error: unmatched 'if'\n"),
-    ("echo 'a", 1, "/system/bin/sh: no closing quote\n"),
-    ("cd /nope", 2, "/system/bin/sh: cd: /nope: No such file or directory\n"),
-    ("[ a b ]", 2, "/system/bin/sh: [: b: unexpected operator/operand\n"),
-    ("echo $((1/0))", 1, "/system/bin/sh: 1/0: zero divisor\n"),
-    ("echo x > /system/x", 1, "/system/bin/sh: can't create /system/x: Read-only file system\n"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("script", "code", "message"),
+    [
+        ("nope", 127, "/system/bin/sh: nope: inaccessible or not found\n"),
+        ("/sdcard", 126, "/system/bin/sh: /sdcard: can't execute: Is a directory\n"),
+        ("echo )", 1, "/system/bin/sh: syntax error: unexpected ')'\n"),
+        ("if true", 1, "/system/bin/sh: syntax error: unmatched 'if'\n"),
+        ("echo 'a", 1, "/system/bin/sh: no closing quote\n"),
+        ("cd /nope", 2, "/system/bin/sh: cd: /nope: No such file or directory\n"),
+        ("[ a b ]", 2, "/system/bin/sh: [: b: unexpected operator/operand\n"),
+        ("echo $((1/0))", 1, "/system/bin/sh: 1/0: zero divisor\n"),
+        ("echo x > /system/x", 1, "/system/bin/sh: can't create /system/x: Read-only file system\n"),
+    ],
+)
 def test_errors_are_those_of_mksh(script, code, message, shell):
     result = shell.run(script)
     assert (result.exit_code, result.stderr.decode()) == (code, message)
@@ -81,14 +84,28 @@ def test_commands_of_android_take_part_in_pipes_and_substitutions(shell):
 # --- limits ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("script", [
-    "while :; do :; done", "while :; do wm size; done", "f() { f; }; f", "f() { f | f; }; f",
-    "x=a; while :; do x=$x$x; done",
-    "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done > /sdcard/f", "seq 1 999999999999", "printf %999999999d 1",
-    "echo " + "{a,b}" * 24, "echo " + "$(" * 500, "(" * 5000, "echo $((" + "(" * 500 + "1", "test " + "! " * 5000 + "a",
-    "sqlite3 :memory: 'with recursive c(x) as (select zeroblob(4000000) union all select x from c) "
-    "select * from c order by 1'", "truncate -s 999999999 /sdcard/f", "echo a | sed ':a;s/a/aa/;ta'",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "script",
+    [
+        "while :; do :; done",
+        "while :; do wm size; done",
+        "f() { f; }; f",
+        "f() { f | f; }; f",
+        "x=a; while :; do x=$x$x; done",
+        "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done > /sdcard/f",
+        "seq 1 999999999999",
+        "printf %999999999d 1",
+        "echo " + "{a,b}" * 24,
+        "echo " + "$(" * 500,
+        "(" * 5000,
+        "echo $((" + "(" * 500 + "1",
+        "test " + "! " * 5000 + "a",
+        "sqlite3 :memory: 'with recursive c(x) as (select zeroblob(4000000) union all select x from c) "
+        "select * from c order by 1'",
+        "truncate -s 999999999 /sdcard/f",
+        "echo a | sed ':a;s/a/aa/;ta'",
+    ],
+)
 def test_what_would_never_end_or_fill_the_memory_is_stopped(script, shell):
     result = shell.run(script)
     assert result.exit_code in (KILLED, 1, 2) and result.stderr.startswith((b"/system/bin/sh: ", b"printf: "))
@@ -105,15 +122,30 @@ def test_a_pattern_that_makes_backtracking_explode_costs_nothing(pattern, shell)
 # --- the host ----------------------------------------------------------------------------------------------------
 
 REACHING = [
-    "cat /etc/hostname", "cat < /etc/passwd", ". /etc/profile", "cat ../../../../etc/passwd", "sh /etc/profile",
-    "ls /etc", "find /etc", "cd /home", "cat /proc/self/environ", "/bin/ls", "/usr/bin/id", "test -e /etc/passwd",
+    "cat /etc/hostname",
+    "cat < /etc/passwd",
+    ". /etc/profile",
+    "cat ../../../../etc/passwd",
+    "sh /etc/profile",
+    "ls /etc",
+    "find /etc",
+    "cd /home",
+    "cat /proc/self/environ",
+    "/bin/ls",
+    "/usr/bin/id",
+    "test -e /etc/passwd",
     "cp /etc/passwd /sdcard",
-    "sqlite3 /etc/passwd .tables && false", "sqlite3 :memory: \"attach '/etc/passwd' as x\"",
-    "sqlite3 :memory: \"vacuum into '/sdcard/../etc/x'\"", "sqlite3 :memory: \"select load_extension('libm.so')\"",
-    "sqlite3 :memory: \"select readfile('/etc/passwd')\"", "sqlite3 :memory: \"pragma temp_store_directory='/tmp'\"",
-    "sqlite3 :memory: .read /etc/passwd", "sqlite3 :memory: '.shell id'", "sqlite3 :memory: '.import /etc/passwd t'",
+    "sqlite3 /etc/passwd .tables && false",
+    "sqlite3 :memory: \"attach '/etc/passwd' as x\"",
+    "sqlite3 :memory: \"vacuum into '/sdcard/../etc/x'\"",
+    "sqlite3 :memory: \"select load_extension('libm.so')\"",
+    "sqlite3 :memory: \"select readfile('/etc/passwd')\"",
+    "sqlite3 :memory: \"pragma temp_store_directory='/tmp'\"",
+    "sqlite3 :memory: .read /etc/passwd",
+    "sqlite3 :memory: '.shell id'",
+    "sqlite3 :memory: '.import /etc/passwd t'",
     "sqlite3 :memory: \"create virtual table t using csv(filename='/etc/passwd')\"",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("script", REACHING)

@@ -81,8 +81,14 @@ class _Fields:
 class Expander:
     """`substitute` runs a command substitution and gives its output."""
 
-    def __init__(self, state: State, budget: Budget, tree: Callable[[], globbing.Folders],
-                 substitute: Callable[[Sequence[Node]], str], special: Callable[[str], str]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        state: State,
+        budget: Budget,
+        tree: Callable[[], globbing.Folders],
+        substitute: Callable[[Sequence[Node]], str],
+        special: Callable[[str], str],
+    ) -> None:
         self._state, self._budget, self._tree = state, budget, tree
         self._substitute, self._special = substitute, special
 

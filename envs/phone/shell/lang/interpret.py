@@ -38,8 +38,24 @@ class Commands(Protocol):
 
 
 DECLARING = ("export", "readonly", "local", "typeset", "declare")
-SPECIAL = frozenset((":", ".", "break", "continue", "eval", "exec", "exit", "export", "readonly", "return", "set",
-                     "shift", "trap", "unset"))  # fmt: skip
+SPECIAL = frozenset(
+    (
+        ":",
+        ".",
+        "break",
+        "continue",
+        "eval",
+        "exec",
+        "exit",
+        "export",
+        "readonly",
+        "return",
+        "set",
+        "shift",
+        "trap",
+        "unset",
+    )
+)
 """Builtins whose assignments stay."""
 
 
@@ -392,10 +408,18 @@ class Interpreter:
 
 
 _RUNNERS: dict[type, Callable[[Interpreter, nodes.Node], int]] = {
-    nodes.Simple: Interpreter._simple, nodes.Sequence: Interpreter._sequence, nodes.AndOr: Interpreter._and_or,
-    nodes.Pipeline: Interpreter._pipeline, nodes.Background: Interpreter._background,
-    nodes.Subshell: Interpreter._subshell, nodes.If: Interpreter._if, nodes.For: Interpreter._for,
-    nodes.While: Interpreter._while, nodes.Case: Interpreter._case, nodes.Function: Interpreter._function,
-    nodes.Calculation: Interpreter._calculation, nodes.Redirected: Interpreter._redirected,
+    nodes.Simple: Interpreter._simple,
+    nodes.Sequence: Interpreter._sequence,
+    nodes.AndOr: Interpreter._and_or,
+    nodes.Pipeline: Interpreter._pipeline,
+    nodes.Background: Interpreter._background,
+    nodes.Subshell: Interpreter._subshell,
+    nodes.If: Interpreter._if,
+    nodes.For: Interpreter._for,
+    nodes.While: Interpreter._while,
+    nodes.Case: Interpreter._case,
+    nodes.Function: Interpreter._function,
+    nodes.Calculation: Interpreter._calculation,
+    nodes.Redirected: Interpreter._redirected,
     nodes.DoubleBrackets: Interpreter._brackets,
-}  # fmt: skip
+}

@@ -25,15 +25,52 @@ MAX_SECONDS = 5.0
 MAX_GROWTH = 512 << 20
 """Bytes by which the process may grow while a statement runs."""
 STEPS = 1000
-_PRAGMAS = frozenset((
-    "application_id", "auto_vacuum", "case_sensitive_like", "collation_list", "compile_options", "count_changes",
-    "data_version", "database_list", "defer_foreign_keys", "encoding", "foreign_key_check", "foreign_key_list",
-    "foreign_keys", "freelist_count", "full_column_names", "function_list", "incremental_vacuum", "index_info",
-    "index_list", "index_xinfo", "integrity_check", "journal_mode", "legacy_alter_table", "locking_mode",
-    "optimize", "page_count", "page_size", "pragma_list", "quick_check", "read_uncommitted", "recursive_triggers",
-    "reverse_unordered_selects", "schema_version", "secure_delete", "short_column_names", "synchronous", "table_info",
-    "table_list", "table_xinfo", "trusted_schema", "user_version", "wal_checkpoint",
-))  # fmt: skip
+_PRAGMAS = frozenset(
+    (
+        "application_id",
+        "auto_vacuum",
+        "case_sensitive_like",
+        "collation_list",
+        "compile_options",
+        "count_changes",
+        "data_version",
+        "database_list",
+        "defer_foreign_keys",
+        "encoding",
+        "foreign_key_check",
+        "foreign_key_list",
+        "foreign_keys",
+        "freelist_count",
+        "full_column_names",
+        "function_list",
+        "incremental_vacuum",
+        "index_info",
+        "index_list",
+        "index_xinfo",
+        "integrity_check",
+        "journal_mode",
+        "legacy_alter_table",
+        "locking_mode",
+        "optimize",
+        "page_count",
+        "page_size",
+        "pragma_list",
+        "quick_check",
+        "read_uncommitted",
+        "recursive_triggers",
+        "reverse_unordered_selects",
+        "schema_version",
+        "secure_delete",
+        "short_column_names",
+        "synchronous",
+        "table_info",
+        "table_list",
+        "table_xinfo",
+        "trusted_schema",
+        "user_version",
+        "wal_checkpoint",
+    )
+)
 _REFUSED_FUNCTIONS = frozenset(("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"))
 _MODES = ("list", "csv", "json", "line", "column", "tabs", "quote", "html", "insert", "box", "table", "markdown")
 
