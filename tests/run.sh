@@ -51,6 +51,8 @@ if [[ ${1:-} == fast ]]; then
 else
     install_program chromium "the viewer's browser tests are skipped" chromium chromium-browser google-chrome
     install_program docker.io "the tests of containers are skipped" dockerd
+    install_program mksh "the phone's shell is not compared with mksh" mksh
+    install_program toybox "the phone's shell is not compared with mksh" toybox
     say "installing verl, vLLM and DeepSpeed for CPUs (once, some minutes)"
     bash tests/install_verl_cpu.sh "$VENV" || say "the tests of verl, vLLM and DeepSpeed are skipped"
 fi

@@ -17,6 +17,7 @@ from damage import damaged_bytes, damaged_text
 from fuzzing import Target
 from hypothesis import strategies as st
 from PIL import Image
+from shell_grammar import SCRIPTS
 
 from envs.adb import AdbTransport
 from envs.base import InfraError, ShellResult
@@ -180,6 +181,21 @@ def _shell(line: str) -> None:
     assert_alive(phone)
 
 
+PROGRAM_LINES = [
+    "for i in 1 2 3; do echo $i; done | sort -rn | head -n 1", "x=$(echo a | sed 's/\\(a\\)/[\\1]/g'); echo ${x%]}",
+    "grep -E '(a+)+$' /sdcard/a || echo $((1 << 3)) ${#x}", "find /sdcard -name '*.t?t' -exec cat {} \\; ; ls -lR /",
+    "f() { local n=$1; [ $n -gt 0 ] && f $((n-1)); }; f 5; echo $?", "while read a b; do echo $b; done < /sdcard/a",
+    "cat <<E > /sdcard/b\n$x `id` \\$y\nE", "case $x in a*|[b-d]) echo 1;; *) echo 2; esac", "printf '%5d|%-3s' 1 a",
+    "sqlite3 -header /sdcard/d.db \"create table t(a); insert into t values(1); select * from t\"", "set -- {a,b}{c,d}",
+    "seq 3 | xargs -n1 echo; cut -d: -f1 /sdcard/a; tr a-z A-Z < /sdcard/a; od -c /sdcard/a; chmod u+x /sdcard/a",
+    "trap 'echo bye' EXIT; [[ $x = a* && ! -f b ]]; (exit 3); exec >/sdcard/o; echo $'a\\n'", "test 1 -eq 2 -o a = b",
+]  # fmt: skip
+PROGRAM_WORDS = [*SHELL_WORDS, "${", "$((", "((", "[[", "]]", "done", "fi", "esac", "{", "}", "<<E", "<<<", ")", "*",
+                 "while :; do", "for i in", "f() {", "f;", "x=$x$x", "${x//a/aaaaaaaa}", "%999999999d", "exec", "eval",
+                 "{1,2}{1,2}{1,2}", "(a|b)*c{1,99}", "\\(", "\\{2,3\\}", "zeroblob(999999999)", "-exec", ".*.*.*x",
+                 "[!"]  # fmt: skip
+
+
 # --- a phone's answers -------------------------------------------------------------------------------------------
 
 
@@ -293,6 +309,7 @@ def _adb_server(answer: bytes) -> None:
 TARGETS = [
     Target("adbd", st.tuples(damaged_bytes(CONVERSATIONS, WIRE_WORDS), st.integers(0, 7).map(lambda n: n == 0)), _adbd),
     Target("phone shell", damaged_text(LINES, SHELL_WORDS), _shell),
+    Target("shell programs", damaged_text(PROGRAM_LINES, PROGRAM_WORDS) | SCRIPTS, _shell),
     Target("screenshot", damaged_bytes(PNGS, [b"IHDR", b"IDAT", b"IEND", b"\x89PNG"]) | BUILT, _screenshot),
     Target("phone answers", damaged_bytes(SAID, [b"<?xml", b"</hierarchy>", b"size: 0x0", b"\0"]), _answers),
     Target("adb server", damaged_bytes(ANSWERS, ADB_WORDS), _adb_server),

@@ -5,22 +5,31 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from shell_grammar import SCRIPTS
 
 from envs.phone.apps.launcher import Launcher
 from envs.phone.phone import Phone
 from envs.phone.shell import Session, Shell
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
+from shell_grammar import SCRIPTS  # noqa: E402
+
 MKSH, TOYBOX = shutil.which("mksh"), shutil.which("toybox")
 pytestmark = pytest.mark.skipif(
     MKSH is None or TOYBOX is None, reason="mksh and toybox are not installed (apt-get install mksh toybox)"
 )
-FILES = {"a.txt": b"one\ntwo\nthree\n", "b.txt": b"x y z\n\nlast", "d/c.txt": b"in d\n", "d/.hid": b"",
-         "sp ace": b"s\n", "num": b"10\n9\n2\n2\n33\n"}  # fmt: skip
+FILES = {
+    "a.txt": b"one\ntwo\nthree\n",
+    "b.txt": b"x y z\n\nlast",
+    "d/c.txt": b"in d\n",
+    "d/.hid": b"",
+    "sp ace": b"s\n",
+    "num": b"10\n9\n2\n2\n33\n",
+}
 WRITTEN = Path(__file__).with_name("shell_scripts.txt").read_text().split("\n%\n")
 """Written by hand; `%` on a line of its own stands between two."""
 EXAMPLES = int(os.environ.get("MKSH_EXAMPLES", "150"))
@@ -50,9 +59,13 @@ def real(script: str, folder: Path, tools: Path) -> tuple[bytes, int]:
         (folder / name).chmod(0o666)
     assert MKSH is not None
     done = subprocess.run(
-        [MKSH, "-c", f"umask 000; cd {folder}\n{script}"], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
-        timeout=20, env={"PATH": str(tools), "HOME": "/", "LC_ALL": "C.UTF-8"},
-    )  # fmt: skip
+        [MKSH, "-c", f"umask 000; cd {folder}\n{script}"],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=20,
+        env={"PATH": str(tools), "HOME": "/", "LC_ALL": "C.UTF-8"},
+    )
     return done.stdout, done.returncode
 
 

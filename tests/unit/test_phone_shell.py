@@ -62,8 +62,8 @@ def test_a_word_list_is_never_parsed(shell):
     assert out(shell, ["echo", "$(reboot)", ";", "`x`"]) == "$(reboot) ; `x`\n"
 
 
-WORDS = [*COMMANDS, *PROGRAMS, "list", "-p", "-n", "-a", "--uri", "content://notes/notes", "--bind", "title:s:x", "--where",
-         "_id=1", "query", "start", "global", "get", "put", "text", "keyevent", "tap", "swipe", "/sdcard",
+WORDS = [*COMMANDS, *PROGRAMS, "list", "-p", "-n", "-a", "--uri", "content://notes/notes", "--bind", "title:s:x",
+         "--where", "_id=1", "query", "start", "global", "get", "put", "text", "keyevent", "tap", "swipe", "/sdcard",
          "/sdcard/x", "-r", ">", "&&", "1", "-5", "1e400", "@1e9", "'", "dump", "reset", "--seed", "%s",
          "force-stop", "com.android.notes", "stack"]  # fmt: skip
 

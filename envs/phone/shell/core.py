@@ -24,7 +24,7 @@ COMMANDS: dict[str, Handler] = {}
 for _module in (inputs, activity, settings, providers, system, screen, sim):
     COMMANDS.update(_module.COMMANDS)
 BIN = "/system/bin/"
-ANDROID_WORK, PROGRAM_WORK = 300, 10
+ANDROID_WORK, PROGRAM_WORK = 1000, 20
 """Work that a call of a command of Android and of a program counts as."""
 
 

@@ -11,17 +11,29 @@ MAX_PROGRAM = 4000
 MAX_REPEAT = 255
 MAX_GROUPS_DEEP = 40
 _CLASSES = {
-    "alpha": "AZaz", "digit": "09", "alnum": "AZaz09", "upper": "AZ", "lower": "az", "space": "  \t\r",
-    "blank": "  \t\t", "punct": "!/:@[`{~", "xdigit": "09AFaf", "cntrl": "\x00\x1f\x7f\x7f", "print": " ~",
+    "alpha": "AZaz",
+    "digit": "09",
+    "alnum": "AZaz09",
+    "upper": "AZ",
+    "lower": "az",
+    "space": "  \t\r",
+    "blank": "  \t\t",
+    "punct": "!/:@[`{~",
+    "xdigit": "09AFaf",
+    "cntrl": "\x00\x1f\x7f\x7f",
+    "print": " ~",
     "graph": "!~",
-}  # fmt: skip
+}
 _ANY = CharSet((("\n", "\n"),), negated=True)
 _EVERY = CharSet((), negated=True)
 _WORD = (("A", "Z"), ("a", "z"), ("0", "9"), ("_", "_"))
 _SPACE = ((" ", " "), ("\t", "\r"))
 _ESCAPES = {
-    "w": CharSet(_WORD), "W": CharSet(_WORD, negated=True), "s": CharSet(_SPACE), "S": CharSet(_SPACE, negated=True),
-}  # fmt: skip
+    "w": CharSet(_WORD),
+    "W": CharSet(_WORD, negated=True),
+    "s": CharSet(_SPACE),
+    "S": CharSet(_SPACE, negated=True),
+}
 _BOUNDS = re.compile(r"(\d*)(,?)(\d*)(\\?)\}")
 
 

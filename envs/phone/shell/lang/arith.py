@@ -10,8 +10,18 @@ _TOKEN = re.compile(
     r"|(<<=|>>=|\+\+|--|&&|\|\||<<|>>|<=|>=|==|!=|[-+*/%&|^]=|[-+*/%<>=!~&|^?:(),]))",
     re.ASCII,
 )
-_LEVELS = (("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", "<=", ">", ">="), ("<<", ">>"), ("+", "-"),
-           ("*", "/", "%"))  # fmt: skip
+_LEVELS = (
+    ("||",),
+    ("&&",),
+    ("|",),
+    ("^",),
+    ("&",),
+    ("==", "!="),
+    ("<", "<=", ">", ">="),
+    ("<<", ">>"),
+    ("+", "-"),
+    ("*", "/", "%"),
+)
 _ASSIGNMENTS = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="))
 MAX_DEPTH = 25
 MAX_LENGTH = 10_000
@@ -122,13 +132,24 @@ class Evaluator:
                 raise self._fault("zero divisor")
             quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
             return wrap(quotient if operator == "/" else left - quotient * right)
-        return wrap({
-            "+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right,
-            "<<": lambda: left << (right & 31), ">>": lambda: left >> (right & 31),
-            "&": lambda: left & right, "|": lambda: left | right, "^": lambda: left ^ right,
-            "<": lambda: left < right, "<=": lambda: left <= right, ">": lambda: left > right,
-            ">=": lambda: left >= right, "==": lambda: left == right, "!=": lambda: left != right,
-        }[operator]())  # fmt: skip
+        return wrap(
+            {
+                "+": lambda: left + right,
+                "-": lambda: left - right,
+                "*": lambda: left * right,
+                "<<": lambda: left << (right & 31),
+                ">>": lambda: left >> (right & 31),
+                "&": lambda: left & right,
+                "|": lambda: left | right,
+                "^": lambda: left ^ right,
+                "<": lambda: left < right,
+                "<=": lambda: left <= right,
+                ">": lambda: left > right,
+                ">=": lambda: left >= right,
+                "==": lambda: left == right,
+                "!=": lambda: left != right,
+            }[operator]()
+        )
 
     def _unary(self) -> int:
         operator = self._take("+", "-", "!", "~", "++", "--")

@@ -210,8 +210,9 @@ def read(shell: Interpreter, words: list[str]) -> int:
         line, ended = line[:-1], False
     shell.budget.spend(len(line) >> 8)
     names = words or ["REPLY"]
-    for name, value in zip(names, _read_fields(line, len(names), shell.state.variables.get("IFS", " \t\n"), raw),
-                           strict=True):  # fmt: skip
+    for name, value in zip(
+        names, _read_fields(line, len(names), shell.state.variables.get("IFS", " \t\n"), raw), strict=True
+    ):
         if not _NAME.fullmatch(name):
             raise Failure(f"{name}: is not an identifier")
         shell.state.assign(name, value)
@@ -343,9 +344,35 @@ def umask(shell: Interpreter, words: list[str]) -> int:
 
 
 BUILTINS: dict[str, Builtin] = {
-    "echo": echo, "cd": cd, "pwd": pwd, "exit": exit_, "return": return_, "break": break_, "continue": continue_,
-    "export": export, "readonly": readonly, "local": local, "typeset": local, "declare": local, "unset": unset,
-    "set": set_, "shift": shift, "read": read, "test": test, "[": bracket, "true": true, "false": false, ":": true,
-    "eval": eval_, ".": source, "source": source, "exec": exec_, "let": let, "command": command, "type": type_,
-    "trap": trap, "umask": umask, "wait": true,
-}  # fmt: skip
+    "echo": echo,
+    "cd": cd,
+    "pwd": pwd,
+    "exit": exit_,
+    "return": return_,
+    "break": break_,
+    "continue": continue_,
+    "export": export,
+    "readonly": readonly,
+    "local": local,
+    "typeset": local,
+    "declare": local,
+    "unset": unset,
+    "set": set_,
+    "shift": shift,
+    "read": read,
+    "test": test,
+    "[": bracket,
+    "true": true,
+    "false": false,
+    ":": true,
+    "eval": eval_,
+    ".": source,
+    "source": source,
+    "exec": exec_,
+    "let": let,
+    "command": command,
+    "type": type_,
+    "trap": trap,
+    "umask": umask,
+    "wait": true,
+}

@@ -121,12 +121,19 @@ class Condition:
     def binary(self, left: str, operator: str, right: str) -> bool:
         if operator in _NUMBERS:
             one, two = self._number(left), self._number(right)
-            return {"==": one == two, "!=": one != two, "<": one < two, "<=": one <= two, ">": one > two,
-                    ">=": one >= two}[_NUMBERS[operator]]  # fmt: skip
+            return {
+                "==": one == two,
+                "!=": one != two,
+                "<": one < two,
+                "<=": one <= two,
+                ">": one > two,
+                ">=": one >= two,
+            }[_NUMBERS[operator]]
         if operator in _FILES:
             return self._files(left, operator, right)
-        return {"=": left == right, "==": left == right, "!=": left != right, "<": left < right,
-                ">": left > right}[operator]  # fmt: skip
+        return {"=": left == right, "==": left == right, "!=": left != right, "<": left < right, ">": left > right}[
+            operator
+        ]
 
     def _number(self, word: str) -> int:
         variables = self._shell.state.variables
@@ -137,8 +144,10 @@ class Condition:
 
     def _files(self, left: str, operator: str, right: str) -> bool:
         phone = self._shell.phone
-        times = [files.attributes(phone, path).mtime if files.exists(phone, path) else None
-                 for path in (self._path(left), self._path(right))]  # fmt: skip
+        times = [
+            files.attributes(phone, path).mtime if files.exists(phone, path) else None
+            for path in (self._path(left), self._path(right))
+        ]
         if operator == "-ef":
             return None not in times and self._path(left) == self._path(right)
         one, two = times if operator == "-nt" else times[::-1]
@@ -156,8 +165,9 @@ class Condition:
             return False
         attributes = files.attributes(phone, path)
         if flag in "fdcx":
-            return {"f": stat.S_ISREG, "d": stat.S_ISDIR, "c": stat.S_ISCHR,
-                    "x": lambda mode: bool(mode & 0o111)}[flag](attributes.mode)  # fmt: skip
+            return {"f": stat.S_ISREG, "d": stat.S_ISDIR, "c": stat.S_ISCHR, "x": lambda mode: bool(mode & 0o111)}[
+                flag
+            ](attributes.mode)
         if flag == "s":
             return files.size(phone, path) > 0
         if flag == "u":

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from envs.phone.shell.lang import globbing
-from envs.phone.shell.lang.arith import ArithmeticFault, Evaluator
+from envs.phone.shell.lang.arith import Evaluator
 from envs.phone.shell.lang.braces import braced
 from envs.phone.shell.lang.nodes import Arithmetic, Literal, Node, Parameter, Part, Word
 from envs.phone.shell.lang.parser import as_assignment
@@ -15,6 +15,7 @@ from envs.phone.shell.lang.trimming import replaced, substring, trimmed
 
 Piece = tuple[str, bool]
 """Text, and whether it was quoted."""
+_BLANKS = re.compile(r"[ \t\n]+")
 _GLOB = re.compile(r"[*?\[]")
 _SPECIAL_IN_PATTERN = re.compile(r"([*?\[\]\\!^-])")
 
@@ -38,6 +39,9 @@ class _Fields:
 
     def split(self, text: str, separators: str) -> None:
         """Adds the value of an unquoted expansion, cut at the separators of IFS."""
+        if separators == " \t\n":
+            self._split_at_blanks(text)
+            return
         white = "".join(c for c in separators if c in " \t\n")
         run = ""
         at = 0
@@ -64,12 +68,27 @@ class _Fields:
         if run:
             self.add(run, False)
 
+    def _split_at_blanks(self, text: str) -> None:
+        first, *rest = _BLANKS.split(text)
+        if first:
+            self.add(first, False)
+        for piece in rest:
+            self.cut()
+            if piece:
+                self.add(piece, False)
+
 
 class Expander:
     """`substitute` runs a command substitution and gives its output."""
 
-    def __init__(self, state: State, budget: Budget, tree: Callable[[], globbing.Folders],
-                 substitute: Callable[[Sequence[Node]], str], special: Callable[[str], str]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        state: State,
+        budget: Budget,
+        tree: Callable[[], globbing.Folders],
+        substitute: Callable[[Sequence[Node]], str],
+        special: Callable[[str], str],
+    ) -> None:
         self._state, self._budget, self._tree = state, budget, tree
         self._substitute, self._special = substitute, special
 
@@ -86,7 +105,7 @@ class Expander:
             else:
                 for one in braced(word, self._budget):
                     found += self._argument(one)
-        self._budget.spend(len(found) >> 3)
+        self._budget.spend(len(found) >> 1)
         return found
 
     def text(self, word: Word) -> str:
@@ -100,10 +119,8 @@ class Expander:
         return as_pattern(self._pieces(word))
 
     def arithmetic(self, word: Word) -> int:
-        try:
-            return Evaluator(self._number, self._state.assign).value(self.text(word))
-        except ArithmeticFault as fault:
-            raise ShellFault(str(fault)) from None
+        """`ArithmeticFault` where the expression has no value."""
+        return Evaluator(self._number, self._state.assign).value(self.text(word))
 
     # --- words -------------------------------------------------------------------------------------------------
 
@@ -152,7 +169,7 @@ class Expander:
                 self._value(value, part.quoted, fields, separators)
 
     def _value(self, value: str, quoted: bool, fields: _Fields, separators: str | None) -> None:
-        self._budget.spend(len(value) >> 10)
+        self._budget.spend(len(value) >> (10 if quoted else 5))
         if quoted or separators is None:
             fields.add(value, quoted)
         else:

@@ -40,7 +40,9 @@ def _in(folders: Folders, cwd: str, base: str, part: str, last: bool, spend: Cal
     inside = folders.get(folder, [])
     spend(len(inside) >> 3)
     return [
-        base + name + end for name in inside
-        if (part.startswith((".", "\\.")) or not name.startswith(".")) and matcher.full(name, spend)
+        base + name + end
+        for name in inside
+        if (part.startswith((".", "\\.")) or not name.startswith("."))
+        and matcher.full(name, spend)
         and (last or normal(f"{folder}/{name}") in folders)
-    ]  # fmt: skip
+    ]

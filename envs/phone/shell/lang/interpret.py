@@ -10,6 +10,7 @@ from envs.phone.phone import Phone
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
 from envs.phone.shell.lang import double_brackets, nodes, redirections
+from envs.phone.shell.lang.arith import ArithmeticFault
 from envs.phone.shell.lang.expand import Expander
 from envs.phone.shell.lang.parser import parse
 from envs.phone.shell.lang.specials import special
@@ -37,8 +38,24 @@ class Commands(Protocol):
 
 
 DECLARING = ("export", "readonly", "local", "typeset", "declare")
-SPECIAL = frozenset((":", ".", "break", "continue", "eval", "exec", "exit", "export", "readonly", "return", "set",
-                     "shift", "trap", "unset"))  # fmt: skip
+SPECIAL = frozenset(
+    (
+        ":",
+        ".",
+        "break",
+        "continue",
+        "eval",
+        "exec",
+        "exit",
+        "export",
+        "readonly",
+        "return",
+        "set",
+        "shift",
+        "trap",
+        "unset",
+    )
+)
 """Builtins whose assignments stay."""
 
 
@@ -83,9 +100,9 @@ class Interpreter:
         except Leave as leave:
             self.left = leave.kind == "exit"
             return leave.value if leave.kind in ("exit", "return") else self.state.status
-        except ShellFault as fault:
+        except (ShellFault, ArithmeticFault) as fault:
             self.complain(str(fault))
-            return fault.code
+            return fault.code if isinstance(fault, ShellFault) else 1
 
     def script(self, text: str) -> int:
         """Runs lines up to the first that cannot be parsed. `ShellFault` for that one."""
@@ -141,7 +158,6 @@ class Interpreter:
         sink = Sink(self.budget)
         self.budget.spend(3)
         self._substituted = self.isolated(lambda inner: inner.all(lines), {**self.streams, 1: sink})
-        self.state.status = self._substituted
         return to_text(bytes(sink.data)).replace("\0", "")
 
     def all(self, lines: Sequence[nodes.Node]) -> int:
@@ -286,7 +302,11 @@ class Interpreter:
 
     def _calculation(self, node: nodes.Calculation) -> int:
         self.budget.spend(3)
-        return self._checked(int(self.expand.arithmetic(node.expression) == 0))
+        try:
+            return self._checked(int(self.expand.arithmetic(node.expression) == 0))
+        except ArithmeticFault as fault:
+            self.complain(str(fault))
+            return self._checked(2)
 
     def _brackets(self, node: nodes.DoubleBrackets) -> int:
         self.budget.spend(3)
@@ -388,10 +408,18 @@ class Interpreter:
 
 
 _RUNNERS: dict[type, Callable[[Interpreter, nodes.Node], int]] = {
-    nodes.Simple: Interpreter._simple, nodes.Sequence: Interpreter._sequence, nodes.AndOr: Interpreter._and_or,
-    nodes.Pipeline: Interpreter._pipeline, nodes.Background: Interpreter._background,
-    nodes.Subshell: Interpreter._subshell, nodes.If: Interpreter._if, nodes.For: Interpreter._for,
-    nodes.While: Interpreter._while, nodes.Case: Interpreter._case, nodes.Function: Interpreter._function,
-    nodes.Calculation: Interpreter._calculation, nodes.Redirected: Interpreter._redirected,
+    nodes.Simple: Interpreter._simple,
+    nodes.Sequence: Interpreter._sequence,
+    nodes.AndOr: Interpreter._and_or,
+    nodes.Pipeline: Interpreter._pipeline,
+    nodes.Background: Interpreter._background,
+    nodes.Subshell: Interpreter._subshell,
+    nodes.If: Interpreter._if,
+    nodes.For: Interpreter._for,
+    nodes.While: Interpreter._while,
+    nodes.Case: Interpreter._case,
+    nodes.Function: Interpreter._function,
+    nodes.Calculation: Interpreter._calculation,
+    nodes.Redirected: Interpreter._redirected,
     nodes.DoubleBrackets: Interpreter._brackets,
-}  # fmt: skip
+}

@@ -209,9 +209,21 @@ class DoubleBrackets:
 
 
 Node = (
-    Simple | Redirected | Pipeline | AndOr | Sequence | Background | Subshell | If | For | While | Case | Function
-    | Calculation | DoubleBrackets
-)  # fmt: skip
+    Simple
+    | Redirected
+    | Pipeline
+    | AndOr
+    | Sequence
+    | Background
+    | Subshell
+    | If
+    | For
+    | While
+    | Case
+    | Function
+    | Calculation
+    | DoubleBrackets
+)
 
 
 @dataclass(frozen=True, slots=True)

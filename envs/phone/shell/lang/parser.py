@@ -215,8 +215,16 @@ class Parser:
         opener = token.text if token.kind == "op" else token.plain
         if opener == "(":
             return self._parenthesis()
-        read = {"{": self._group, "if": self._if, "for": self._for, "while": self._while, "until": self._while,
-                "case": self._case, "function": self._function, "[[": self._brackets}.get(opener or "")  # fmt: skip
+        read = {
+            "{": self._group,
+            "if": self._if,
+            "for": self._for,
+            "while": self._while,
+            "until": self._while,
+            "case": self._case,
+            "function": self._function,
+            "[[": self._brackets,
+        }.get(opener or "")
         if read is not None:
             self.next()
             return read(opener)

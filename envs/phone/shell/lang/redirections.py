@@ -71,8 +71,11 @@ def _duplicate(streams: Streams, fd: int, target: str) -> None:
 
 def reading(shell: Interpreter, path: str) -> Source:
     shell.flush()
+    full = files.normal(posixpath.join(shell.state.cwd, path))
+    if path and files.is_folder(shell.phone, full):
+        return Source()  # it can be opened; reading it fails, which no program here finds out
     try:
-        return Source(files.read(shell.phone, posixpath.join(shell.state.cwd, path)))
+        return Source(files.read(shell.phone, full))
     except Failure as failure:
         raise Failure(f"can't open {path}: {str(failure).rpartition(': ')[2]}") from None
 
@@ -82,7 +85,7 @@ def writing(shell: Interpreter, path: str, append: bool) -> Sink:
     if full in ("/dev/null", "/dev/tty"):
         return Null(shell.budget)
     shell.flush()
-    shell.budget.spend(len(shell.phone.files) >> 4)
+    shell.budget.spend(len(shell.phone.files) >> 3)
     try:
         if path == "" or not files.is_folder(shell.phone, posixpath.dirname(full)):
             raise Failure(": No such file or directory")

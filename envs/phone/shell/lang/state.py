@@ -20,11 +20,25 @@ MAX_VARIABLES = 16 << 20
 KILLED = 137
 ENVIRONMENT = {
     "PATH": "/product/bin:/apex/com.android.runtime/bin:/system/bin:/system/xbin:/vendor/bin",
-    "HOME": "/", "SHELL": "/system/bin/sh", "USER": "root", "LOGNAME": "root", "HOSTNAME": "emu64xa", "TERM": "dumb",
-    "TMPDIR": "/data/local/tmp", "ANDROID_ROOT": "/system", "ANDROID_DATA": "/data", "EXTERNAL_STORAGE": "/sdcard",
-}  # fmt: skip
-DEFAULTS = {"IFS": " \t\n", "PS1": "emu64xa:/ # ", "PS2": "> ", "OPTIND": "1", "PWD": "/",
-            "KSH_VERSION": "@(#)MIRBSD KSH R59 2020/10/31 Android"}  # fmt: skip
+    "HOME": "/",
+    "SHELL": "/system/bin/sh",
+    "USER": "root",
+    "LOGNAME": "root",
+    "HOSTNAME": "emu64xa",
+    "TERM": "dumb",
+    "TMPDIR": "/data/local/tmp",
+    "ANDROID_ROOT": "/system",
+    "ANDROID_DATA": "/data",
+    "EXTERNAL_STORAGE": "/sdcard",
+}
+DEFAULTS = {
+    "IFS": " \t\n",
+    "PS1": "emu64xa:/ # ",
+    "PS2": "> ",
+    "OPTIND": "1",
+    "PWD": "/",
+    "KSH_VERSION": "@(#)MIRBSD KSH R59 2020/10/31 Android",
+}
 
 
 class LimitReached(Exception):
@@ -84,9 +98,16 @@ class State:
     random: int = 4242
 
     def copy(self) -> State:
-        return replace(self, variables=dict(self.variables), exported=set(self.exported), readonly=set(self.readonly),
-                       functions=dict(self.functions), parameters=list(self.parameters), options=set(self.options),
-                       traps={})  # fmt: skip
+        return replace(
+            self,
+            variables=dict(self.variables),
+            exported=set(self.exported),
+            readonly=set(self.readonly),
+            functions=dict(self.functions),
+            parameters=list(self.parameters),
+            options=set(self.options),
+            traps={},
+        )
 
     def assign(self, name: str, value: str) -> None:
         if name in self.readonly:

@@ -108,7 +108,7 @@ class Call:
             if spec[at + 1 : at + 2] == ":":
                 value = letters[i + 1 :] or next(words, None)
                 if value is None:
-                    raise Failure(f"{self.name}: Missing argument to -{letter} (see \"{self.name} --help\")")
+                    raise Failure(f'{self.name}: Missing argument to -{letter} (see "{self.name} --help")')
                 flags[letter] = value
                 return
             if spec[at + 1 : at + 2] == "*":

@@ -259,6 +259,15 @@ def mktemp(call: Call) -> None:
 
 
 PROGRAMS: dict[str, Program] = {
-    "rm": rm, "unlink": rm, "mkdir": mkdir, "rmdir": rmdir, "mv": mv, "cp": cp, "touch": touch, "chmod": chmod,
-    "chown": chown, "chgrp": chown, "mktemp": mktemp,
-}  # fmt: skip
+    "rm": rm,
+    "unlink": rm,
+    "mkdir": mkdir,
+    "rmdir": rmdir,
+    "mv": mv,
+    "cp": cp,
+    "touch": touch,
+    "chmod": chmod,
+    "chown": chown,
+    "chgrp": chown,
+    "mktemp": mktemp,
+}

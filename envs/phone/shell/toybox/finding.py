@@ -155,8 +155,13 @@ class _Expression:
                 return -(-files.size(phone, path) // _UNITS[found[3]])
             return (now - files.attributes(phone, path).mtime) // (86400 if word == "-mtime" else 60)
 
-        return lambda name, path: (measured(path) > wanted if sign == "+" else measured(path) < wanted if sign == "-"
-                                   else measured(path) == wanted)  # fmt: skip
+        return lambda name, path: (
+            measured(path) > wanted
+            if sign == "+"
+            else measured(path) < wanted
+            if sign == "-"
+            else measured(path) == wanted
+        )
 
     # --- actions -----------------------------------------------------------------------------------------------
 
@@ -177,8 +182,11 @@ class _Expression:
 
     def _delete(self, name: str, path: str) -> bool:
         call = self._call
-        if path in files.ROOTS or files.read_only(path) or path not in call.phone.files and files.entries(
-            call.phone, path
+        if (
+            path in files.ROOTS
+            or files.read_only(path)
+            or path not in call.phone.files
+            and files.entries(call.phone, path)
         ):
             call.wrong(f"{name}: Directory not empty")
             return False

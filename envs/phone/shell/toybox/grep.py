@@ -23,8 +23,10 @@ def grep(call: Call) -> None:
         raise Failure(f"{call.name}: no REGEX", 2)
     extended = "E" in flags or call.name == "egrep"
     try:
-        patterns = [compiled(one, extended, "i" in flags, fixed="F" in flags or call.name == "fgrep")
-                    for one in source.split("\n")]  # fmt: skip
+        patterns = [
+            compiled(one, extended, "i" in flags, fixed="F" in flags or call.name == "fgrep")
+            for one in source.split("\n")
+        ]
     except RegexFault as fault:
         raise Failure(f"{call.name}: bad REGEX: {fault}", 2) from None
     recursive = "r" in flags or "R" in flags

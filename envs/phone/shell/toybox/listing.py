@@ -89,8 +89,10 @@ def _entries(call: Call, flags: Flags, found: list[tuple[str, str]]) -> None:
     rows = [_long(call, flags, name, path) for name, path in found]
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(5)]
     for mode, links, owner, group, size, rest in rows:
-        call.out(f"{mode:{widths[0]}} {links:>{widths[1]}} {owner:{widths[2]}} {group:{widths[3]}} "
-                 f"{size:>{widths[4]}} {rest}\n")  # fmt: skip
+        call.out(
+            f"{mode:{widths[0]}} {links:>{widths[1]}} {owner:{widths[2]}} {group:{widths[3]}} "
+            f"{size:>{widths[4]}} {rest}\n"
+        )
 
 
 def _mark(call: Call, flags: Flags, path: str) -> str:
@@ -117,8 +119,11 @@ def _links(call: Call, path: str) -> int:
         return 1
     call.spend(1 + (len(call.phone.files) >> 4))
     inside = path.rstrip("/") + "/"
-    below = {name[len(inside) :].partition("/")[0] for name in [*call.phone.files, *(f"{r}/" for r in files.ROOTS)]
-             if name.startswith(inside) and "/" in name[len(inside) :]}  # fmt: skip
+    below = {
+        name[len(inside) :].partition("/")[0]
+        for name in [*call.phone.files, *(f"{r}/" for r in files.ROOTS)]
+        if name.startswith(inside) and "/" in name[len(inside) :]
+    }
     return 2 + len(below - {""})
 
 
@@ -136,10 +141,17 @@ def stat(call: Call) -> None:
         elif "c" in flags:
             call.out(_stat_format(call, flags["c"], name, path) + "\n")
         else:
-            call.out(_stat_format(call, "  File: %n\n  Size: %s\t Blocks: %b\t IO Blocks: 512\t %F\n"
-                                  "Device: fd02h/64770d\t Inode: %i\t Links: %h\t Device type: 0,0\n"
-                                  "Access: (0%a/%A)\tUid: (%5u/%8U)\tGid: (%5g/%8G)\n"
-                                  "Access: %x\nModify: %y\nChange: %z\n", name, path))  # fmt: skip
+            call.out(
+                _stat_format(
+                    call,
+                    "  File: %n\n  Size: %s\t Blocks: %b\t IO Blocks: 512\t %F\n"
+                    "Device: fd02h/64770d\t Inode: %i\t Links: %h\t Device type: 0,0\n"
+                    "Access: (0%a/%A)\tUid: (%5u/%8U)\tGid: (%5g/%8G)\n"
+                    "Access: %x\nModify: %y\nChange: %z\n",
+                    name,
+                    path,
+                )
+            )
 
 
 def _stat_format(call: Call, form: str, name: str, path: str) -> str:
@@ -149,12 +161,33 @@ def _stat_format(call: Call, form: str, name: str, path: str) -> str:
     )
     time = f"{moment(known.mtime):%Y-%m-%d %H:%M:%S}.000000000 +0000"
     values: dict[str, object] = {
-        "n": name, "N": name, "s": size, "b": 2 * blocks(call, path), "B": 512, "F": kind,
-        "a": f"{modes.S_IMODE(known.mode):o}", "A": modes.filemode(known.mode), "f": f"{known.mode:x}",
-        "u": user_id(known.owner), "U": known.owner, "g": user_id(known.group), "G": known.group,
-        "h": _links(call, path), "i": _inode(path), "X": known.mtime, "Y": known.mtime, "Z": known.mtime, "x": time,
-        "y": time, "z": time, "d": 64770, "D": "fd02", "o": 4096, "m": "/", "%": "%",
-    }  # fmt: skip
+        "n": name,
+        "N": name,
+        "s": size,
+        "b": 2 * blocks(call, path),
+        "B": 512,
+        "F": kind,
+        "a": f"{modes.S_IMODE(known.mode):o}",
+        "A": modes.filemode(known.mode),
+        "f": f"{known.mode:x}",
+        "u": user_id(known.owner),
+        "U": known.owner,
+        "g": user_id(known.group),
+        "G": known.group,
+        "h": _links(call, path),
+        "i": _inode(path),
+        "X": known.mtime,
+        "Y": known.mtime,
+        "Z": known.mtime,
+        "x": time,
+        "y": time,
+        "z": time,
+        "d": 64770,
+        "D": "fd02",
+        "o": 4096,
+        "m": "/",
+        "%": "%",
+    }
     out, at = [], 0
     while at < len(form):
         char = form[at]
@@ -214,12 +247,16 @@ def df(call: Call) -> None:
     numbers = [files.DISK_KB, used, files.DISK_KB - used]
     share = -(-100 * used // files.DISK_KB)
     if "h" in flags:
-        call.out("Filesystem       Size Used Avail Use% Mounted on\n"
-                 f"/dev/block/dm-40 {human(numbers[0] << 10):>4} {human(numbers[1] << 10):>4} "
-                 f"{human(numbers[2] << 10):>5} {share:3}% /data\n")  # fmt: skip
+        call.out(
+            "Filesystem       Size Used Avail Use% Mounted on\n"
+            f"/dev/block/dm-40 {human(numbers[0] << 10):>4} {human(numbers[1] << 10):>4} "
+            f"{human(numbers[2] << 10):>5} {share:3}% /data\n"
+        )
         return
-    call.out("Filesystem       1K-blocks    Used Available Use% Mounted on\n"
-             f"/dev/block/dm-40 {numbers[0]:9} {numbers[1]:7} {numbers[2]:9} {share:3}% /data\n")  # fmt: skip
+    call.out(
+        "Filesystem       1K-blocks    Used Available Use% Mounted on\n"
+        f"/dev/block/dm-40 {numbers[0]:9} {numbers[1]:7} {numbers[2]:9} {share:3}% /data\n"
+    )
 
 
 PROGRAMS: dict[str, Program] = {"ls": ls, "stat": stat, "du": du, "df": df}

@@ -12,11 +12,19 @@ from envs.phone.shell.regex import compiled
 from envs.phone.shell.regex_parser import RegexFault
 from envs.phone.shell.toybox.call import Call, Program
 
-_IDENTITY = ("uid=0(root) gid=0(root) groups=0(root),1004(input),1007(log),1011(adb),1015(sdcard_rw),1028(sdcard_r),"
-             "1078(ext_data_rw),1079(ext_obb_rw),3001(net_bt_admin),3002(net_bt),3003(inet),3006(net_bw_stats),"
-             "3009(readproc),3011(uhid),3012(readtracefs) context=u:r:su:s0\n")  # fmt: skip
-_SYSTEM = {"s": "Linux", "n": "localhost", "r": "5.15.41-android13-8-00055-g4f5025129fe8-ab8949913",
-           "v": "#1 SMP PREEMPT Mon Aug 15 18:33:14 UTC 2022", "m": "x86_64", "o": "Toybox"}  # fmt: skip
+_IDENTITY = (
+    "uid=0(root) gid=0(root) groups=0(root),1004(input),1007(log),1011(adb),1015(sdcard_rw),1028(sdcard_r),"
+    "1078(ext_data_rw),1079(ext_obb_rw),3001(net_bt_admin),3002(net_bt),3003(inet),3006(net_bw_stats),"
+    "3009(readproc),3011(uhid),3012(readtracefs) context=u:r:su:s0\n"
+)
+_SYSTEM = {
+    "s": "Linux",
+    "n": "localhost",
+    "r": "5.15.41-android13-8-00055-g4f5025129fe8-ab8949913",
+    "v": "#1 SMP PREEMPT Mon Aug 15 18:33:14 UTC 2022",
+    "m": "x86_64",
+    "o": "Toybox",
+}
 
 
 def basename(call: Call) -> None:
@@ -38,9 +46,7 @@ def realpath(call: Call) -> None:
     _, names = call.options("fenqmsz", least=1)
     for name in names:
         path = call.path(name)
-        if files.exists(call.phone, path) or "f" in call.words[0] and files.exists(
-            call.phone, posixpath.dirname(path)
-        ):
+        if files.exists(call.phone, path) or "f" in call.words[0] and files.exists(call.phone, posixpath.dirname(path)):
             call.out(f"{path}\n")
         else:
             call.wrong(f"{name}: No such file or directory")
@@ -62,16 +68,21 @@ def seq(call: Call) -> None:
         if not re.fullmatch(r"-?\d{1,15}(?:\.\d{1,9})?", word):
             raise Failure(f"seq: bad number '{word}'")
         numbers.append(Fraction(word))
-    first, step, last = {1: (Fraction(1), Fraction(1), *numbers), 2: (numbers[0], Fraction(1), numbers[-1]),
-                         3: tuple(numbers)}[len(numbers)]  # fmt: skip
+    first, step, last = {
+        1: (Fraction(1), Fraction(1), *numbers),
+        2: (numbers[0], Fraction(1), numbers[-1]),
+        3: tuple(numbers),
+    }[len(numbers)]
     places = max(len(w.partition(".")[2]) for w in words[:2] if len(words) > 1) if len(words) > 1 else 0
     width = max(len(f"{float(n):.{places}f}") for n in (first, last)) if form else 0
     if step == 0:
         raise Failure("seq: bad increment")
     count = int((last - first) / step) + 1 if (last - first) / step >= 0 else 0
-    call.spend(count >> 2)
-    shown = [f"{float(first + i * step):0{width}.{places}f}" if places else f"{int(first + i * step):0{width}d}"
-             for i in range(count)]  # fmt: skip
+    call.spend(count >> 1)
+    shown = [
+        f"{float(first + i * step):0{width}.{places}f}" if places else f"{int(first + i * step):0{width}d}"
+        for i in range(count)
+    ]
     call.out(separator.join(shown) + "\n" * bool(shown))
 
 
@@ -173,8 +184,19 @@ class _Expr:
         numbers = [int(v) for v in (left, right) if re.fullmatch(r"-?\d{1,18}", v)]
         if operator in ("=", "==", "!=", "<", "<=", ">", ">="):
             one, two = numbers if len(numbers) == 2 else (left, right)
-            return str(int({"=": one == two, "==": one == two, "!=": one != two, "<": one < two, "<=": one <= two,
-                            ">": one > two, ">=": one >= two}[operator]))  # fmt: skip
+            return str(
+                int(
+                    {
+                        "=": one == two,
+                        "==": one == two,
+                        "!=": one != two,
+                        "<": one < two,
+                        "<=": one <= two,
+                        ">": one > two,
+                        ">=": one >= two,
+                    }[operator]
+                )
+            )
         if len(numbers) < 2:
             raise Failure("expr: not an integer", 2)
         one, two = numbers
@@ -205,7 +227,18 @@ def expr(call: Call) -> None:
 
 
 PROGRAMS: dict[str, Program] = {
-    "basename": basename, "dirname": dirname, "realpath": realpath, "readlink": realpath, "seq": seq, "id": identity,
-    "whoami": whoami, "uname": uname, "which": which, "hostname": hostname, "printenv": printenv, "expr": expr,
-    "sync": nothing, "clear": nothing,
-}  # fmt: skip
+    "basename": basename,
+    "dirname": dirname,
+    "realpath": realpath,
+    "readlink": realpath,
+    "seq": seq,
+    "id": identity,
+    "whoami": whoami,
+    "uname": uname,
+    "which": which,
+    "hostname": hostname,
+    "printenv": printenv,
+    "expr": expr,
+    "sync": nothing,
+    "clear": nothing,
+}

@@ -58,6 +58,7 @@ def sh(call: Call) -> None:
 
 def script(call: Call, text: str, name: str, arguments: list[str], options: list[str]) -> None:
     """Runs a script in a shell of its own, which inherits the exported variables."""
+
     def work(inner) -> int:
         state = inner.state
         state.variables = {n: v for n, v in state.variables.items() if n in state.exported or n in ("IFS", "PWD")}
@@ -119,6 +120,9 @@ def wrapped(call: Call) -> None:
 
 
 PROGRAMS: dict[str, Program] = {
-    "xargs": xargs, "sh": sh, "su": su, "env": env, **dict.fromkeys(
-        ("nohup", "nice", "setsid", "timeout", "time"), wrapped),
-}  # fmt: skip
+    "xargs": xargs,
+    "sh": sh,
+    "su": su,
+    "env": env,
+    **dict.fromkeys(("nohup", "nice", "setsid", "timeout", "time"), wrapped),
+}

@@ -365,8 +365,10 @@ def sed(call: Call) -> None:
     script = "\n".join(scripts)
     extended = "E" in flags or "r" in flags
     if "i" not in flags:
-        data = b"".join(found if found.endswith(b"\n") or not found else found + b"\n" if more else found
-                        for found, more in _followed(list(call.inputs(operands))))  # fmt: skip
+        data = b"".join(
+            found if found.endswith(b"\n") or not found else found + b"\n" if more else found
+            for found, more in _followed(list(call.inputs(operands)))
+        )
         call.out(_edited(call, script, extended, "n" in flags, data))
         return
     for name, data in call.inputs(operands):

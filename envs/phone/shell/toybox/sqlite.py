@@ -25,15 +25,52 @@ MAX_SECONDS = 5.0
 MAX_GROWTH = 512 << 20
 """Bytes by which the process may grow while a statement runs."""
 STEPS = 1000
-_PRAGMAS = frozenset((
-    "application_id", "auto_vacuum", "case_sensitive_like", "collation_list", "compile_options", "count_changes",
-    "data_version", "database_list", "defer_foreign_keys", "encoding", "foreign_key_check", "foreign_key_list",
-    "foreign_keys", "freelist_count", "full_column_names", "function_list", "incremental_vacuum", "index_info",
-    "index_list", "index_xinfo", "integrity_check", "journal_mode", "legacy_alter_table", "locking_mode",
-    "optimize", "page_count", "page_size", "pragma_list", "quick_check", "read_uncommitted", "recursive_triggers",
-    "reverse_unordered_selects", "schema_version", "secure_delete", "short_column_names", "synchronous", "table_info",
-    "table_list", "table_xinfo", "trusted_schema", "user_version", "wal_checkpoint",
-))  # fmt: skip
+_PRAGMAS = frozenset(
+    (
+        "application_id",
+        "auto_vacuum",
+        "case_sensitive_like",
+        "collation_list",
+        "compile_options",
+        "count_changes",
+        "data_version",
+        "database_list",
+        "defer_foreign_keys",
+        "encoding",
+        "foreign_key_check",
+        "foreign_key_list",
+        "foreign_keys",
+        "freelist_count",
+        "full_column_names",
+        "function_list",
+        "incremental_vacuum",
+        "index_info",
+        "index_list",
+        "index_xinfo",
+        "integrity_check",
+        "journal_mode",
+        "legacy_alter_table",
+        "locking_mode",
+        "optimize",
+        "page_count",
+        "page_size",
+        "pragma_list",
+        "quick_check",
+        "read_uncommitted",
+        "recursive_triggers",
+        "reverse_unordered_selects",
+        "schema_version",
+        "secure_delete",
+        "short_column_names",
+        "synchronous",
+        "table_info",
+        "table_list",
+        "table_xinfo",
+        "trusted_schema",
+        "user_version",
+        "wal_checkpoint",
+    )
+)
 _REFUSED_FUNCTIONS = frozenset(("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"))
 _MODES = ("list", "csv", "json", "line", "column", "tabs", "quote", "html", "insert", "box", "table", "markdown")
 
@@ -62,10 +99,16 @@ def sqlite3_program(call: Call) -> None:
             raise Failure(f"sqlite3: Error: unknown option: {word}\nUse -help for a list of options.")
     name = names[0] if names else ":memory:"
     script = "\n".join(names[1:]) if len(names) > 1 else to_text(call.stdin())
-    with closing(_opened(call, name)) as database:
-        _Session(call, database, form).run(script)
-        if name not in ("", ":memory:"):
-            _save(call, database, name)
+    try:
+        with closing(_opened(call, name)) as database:
+            before = _bytes(database)
+            try:
+                _Session(call, database, form).run(script)
+            finally:  # the statements before one that fails have been carried out
+                if name not in ("", ":memory:"):
+                    _save(call, database, name, before)
+    except sqlite3.Error as error:
+        raise Failure(f"Error: {error}") from None
 
 
 def _opened(call: Call, name: str) -> sqlite3.Connection:
@@ -84,9 +127,8 @@ def _opened(call: Call, name: str) -> sqlite3.Connection:
     database.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
     database.execute("PRAGMA temp_store = MEMORY")
     for schema in ("main", "temp"):
-        size = database.execute(f"PRAGMA {schema}.page_size").fetchone()
-        limit = MAX_DATABASE // (size[0] if size else 4096)
-        database.execute(f"PRAGMA {schema}.max_page_count = {limit}")
+        (size,) = database.execute(f"PRAGMA {schema}.page_size").fetchone()
+        database.execute(f"PRAGMA {schema}.max_page_count = {MAX_DATABASE // size}")
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
     database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     database.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)
@@ -107,15 +149,18 @@ def _authorize(action: int, one: str | None, two: str | None, schema: str | None
     return sqlite3.SQLITE_OK
 
 
-def _save(call: Call, database: sqlite3.Connection, name: str) -> None:
+def _save(call: Call, database: sqlite3.Connection, name: str, before: bytes) -> None:
+    database.set_progress_handler(None, 0)
     if database.in_transaction:
         database.rollback()
-    if not database.total_changes and database.execute("PRAGMA schema_version").fetchone()[0] == 0:
-        return
-    path = call.path(name)
-    data = database.serialize()
-    if data != call.phone.files.get(path):
+    data = _bytes(database)
+    if data != before:
         call.write(name, data)
+
+
+def _bytes(database: sqlite3.Connection) -> bytes:
+    """The database as a file. One that was never written to has no pages, and SQLite gives no bytes for it."""
+    return database.serialize() if database.execute("PRAGMA page_count").fetchone()[0] else b""
 
 
 class _Session:

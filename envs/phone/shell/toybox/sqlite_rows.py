@@ -56,8 +56,10 @@ class Printer:
         header = [self._columns] if self._form.header or self._form.mode != "column" else []
         widths = [max(len(r[i]) for r in [*header, *self._rows]) for i in range(len(self._columns))]
         rules = [["-" * w for w in widths]] if header else []
-        lines = ["  ".join(t.ljust(w) for t, w in zip(r, widths, strict=True)).rstrip() + "\n"
-                 for r in [*header, *rules, *self._rows]]  # fmt: skip
+        lines = [
+            "  ".join(t.ljust(w) for t, w in zip(r, widths, strict=True)).rstrip() + "\n"
+            for r in [*header, *rules, *self._rows]
+        ]
         return "".join(lines)
 
     def _header(self) -> str:

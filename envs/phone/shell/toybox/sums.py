@@ -64,8 +64,18 @@ def xxd(call: Call) -> None:
         call.out(f"{at:08x}: {pairs:{columns * 2 + (columns + 1) // 2 - 1}}  {shown}\n")
 
 
-_OD = {"x1": (1, "02x", 3), "x2": (2, "04x", 5), "x4": (4, "08x", 9), "o2": (2, "06o", 8), "o1": (1, "03o", 4),
-       "d1": (1, "d", 5), "u1": (1, "d", 4), "d2": (2, "d", 7), "u2": (2, "d", 6), "c": (1, "c", 4)}  # fmt: skip
+_OD = {
+    "x1": (1, "02x", 3),
+    "x2": (2, "04x", 5),
+    "x4": (4, "08x", 9),
+    "o2": (2, "06o", 8),
+    "o1": (1, "03o", 4),
+    "d1": (1, "d", 5),
+    "u1": (1, "d", 4),
+    "d2": (2, "d", 7),
+    "u2": (2, "d", 6),
+    "c": (1, "c", 4),
+}
 _OD_LETTERS = {0: "\\0", 7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r"}
 
 
@@ -116,5 +126,9 @@ def cmp(call: Call) -> None:
 
 PROGRAMS: dict[str, Program] = {
     **dict.fromkeys(("md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum"), digest),
-    "crc32": crc32, "base64": base64, "xxd": xxd, "od": od, "cmp": cmp,
-}  # fmt: skip
+    "crc32": crc32,
+    "base64": base64,
+    "xxd": xxd,
+    "od": od,
+    "cmp": cmp,
+}

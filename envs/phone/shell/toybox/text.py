@@ -215,9 +215,20 @@ def tr(call: Call) -> None:
     call.out(data)
 
 
-_TR_CLASSES = {"alpha": r"[A-Za-z]", "digit": r"\d", "alnum": r"[A-Za-z0-9]", "upper": r"[A-Z]", "lower": r"[a-z]",
-               "space": r"\s", "blank": r"[ \t]", "punct": r"[!-/:-@\[-`{-~]", "xdigit": r"[0-9A-Fa-f]",
-               "cntrl": r"[\x00-\x1f\x7f]", "print": r"[ -~]", "graph": r"[!-~]"}  # fmt: skip
+_TR_CLASSES = {
+    "alpha": r"[A-Za-z]",
+    "digit": r"\d",
+    "alnum": r"[A-Za-z0-9]",
+    "upper": r"[A-Z]",
+    "lower": r"[a-z]",
+    "space": r"\s",
+    "blank": r"[ \t]",
+    "punct": r"[!-/:-@\[-`{-~]",
+    "xdigit": r"[0-9A-Fa-f]",
+    "cntrl": r"[\x00-\x1f\x7f]",
+    "print": r"[ -~]",
+    "graph": r"[!-~]",
+}
 
 
 def _tr_set(text: str) -> list[int]:
@@ -290,6 +301,19 @@ def truncate(call: Call) -> None:
 
 
 PROGRAMS: dict[str, Program] = {
-    "cat": cat, "tac": tac, "rev": rev, "head": head, "tail": tail, "wc": wc, "sort": sort, "uniq": uniq, "cut": cut,
-    "tr": tr, "tee": tee, "nl": nl, "paste": paste, "strings": strings, "truncate": truncate,
-}  # fmt: skip
+    "cat": cat,
+    "tac": tac,
+    "rev": rev,
+    "head": head,
+    "tail": tail,
+    "wc": wc,
+    "sort": sort,
+    "uniq": uniq,
+    "cut": cut,
+    "tr": tr,
+    "tee": tee,
+    "nl": nl,
+    "paste": paste,
+    "strings": strings,
+    "truncate": truncate,
+}
