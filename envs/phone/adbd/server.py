@@ -101,10 +101,10 @@ class ServedPhone:
 
     # --- commands --------------------------------------------------------------------------------------------
 
-    async def run_line(self, line: str, session: Session | None = None, stdin: bytes = b"") -> Result:
+    async def run_line(self, line: str, session: Session | None = None) -> Result:
         """A command line's result, if the fault plan has one."""
         fault = await self.before(line)
-        result = await self.exclusive(lambda: self.shell.run(line, session, stdin))
+        result = await self.exclusive(lambda: self.shell.run(line, session))
         if fault is Fault.HANG:
             await _never()
         return Result(spoiled(fault, result.stdout), result.stderr, result.exit_code)

@@ -8,7 +8,7 @@ keeps variables and folder until `exit` or the end of the input. A compound comm
 from __future__ import annotations
 
 import struct
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 from envs.phone.adbd.streams import Stream
 from envs.phone.adbd.wire import ProtocolError
@@ -16,13 +16,7 @@ from envs.phone.shell import Result, Session, incomplete
 from envs.phone.shell.lang.input import reads_input
 from envs.phone.shell.lang.streams import to_text
 
-
-class Run(Protocol):
-    """Runs a script in a session, or in a shell of its own, with some standard input."""
-
-    async def __call__(self, script: str, session: Session | None, stdin: bytes = b"") -> Result: ...
-
-
+Run = Callable[[str, Session | None], Awaitable[Result]]
 STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN, WINDOW_SIZE = range(6)
 _PACKET = struct.Struct("<BI")
 MAX_LINE = 1 << 20
@@ -56,8 +50,8 @@ async def plain(stream: Stream, line: str, run: Run) -> None:
 async def framed(stream: Stream, line: str, run: Run) -> None:
     """`shell,v2`: packets, the last of which holds the exit code."""
     if line:
-        data = await _input(stream) if reads_input(line) else b""
-        code = await _answer(stream, await run(line, None, data))
+        session = Session(stdin=await _input(stream)) if reads_input(line) else None
+        code = await _answer(stream, await run(line, session))
     else:
         code = await _session(stream, run)
     await stream.write(packet(EXIT, bytes([code & 0xFF])))
