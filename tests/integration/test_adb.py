@@ -46,6 +46,12 @@ def test_the_adb_program_holds_a_session(adb, serial, tmp_path):
     typed = adb.adb(*on, "shell", data=b"wm size\necho two\nexit\n")
     assert typed.stdout == b"Physical size: 360x720\ntwo\n"
 
+    script = b"x=1\nfor i in 1 2\ndo\necho $x$i\ndone\nexit 3\necho no\n"
+    kept = adb.adb(*on, "shell", data=script)
+    assert (kept.stdout, kept.returncode) == (b"11\n12\n", 3)
+    line = "cat > /sdcard/fed; tr a-z A-Z < /sdcard/fed | wc -c; rm /sdcard/fed"
+    fed = adb.adb(*on, "shell", line, data=b"x" * 100_000)
+    assert fed.stdout == b"100000\n"
     picture = Image.open(io.BytesIO(adb.adb(*on, "exec-out", "screencap", "-p").stdout))
     assert picture.size == (360, 720)
 

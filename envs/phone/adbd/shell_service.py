@@ -13,12 +13,14 @@ from collections.abc import Awaitable, Callable
 from envs.phone.adbd.streams import Stream
 from envs.phone.adbd.wire import ProtocolError
 from envs.phone.shell import Result, Session, incomplete
+from envs.phone.shell.lang.input import reads_input
 from envs.phone.shell.lang.streams import to_text
 
 Run = Callable[[str, Session | None], Awaitable[Result]]
 STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN, WINDOW_SIZE = range(6)
 _PACKET = struct.Struct("<BI")
 MAX_LINE = 1 << 20
+MAX_INPUT = 64 << 20
 MAX_WAITING, MAX_TRIES = 1 << 15, 200
 """Characters, and pieces that arrived, of a command that waits for more lines; a longer one is run as it is."""
 PROMPT, CONTINUED = b"emu64xa:/ # ", b"> "
@@ -48,10 +50,27 @@ async def plain(stream: Stream, line: str, run: Run) -> None:
 async def framed(stream: Stream, line: str, run: Run) -> None:
     """`shell,v2`: packets, the last of which holds the exit code."""
     if line:
-        code = await _answer(stream, await run(line, None))
+        session = Session(stdin=await _input(stream)) if reads_input(line) else None
+        code = await _answer(stream, await run(line, session))
     else:
         code = await _session(stream, run)
     await stream.write(packet(EXIT, bytes([code & 0xFF])))
+
+
+async def _input(stream: Stream) -> bytes:
+    """Standard input, up to its end."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        kind, length = _PACKET.unpack(await stream.read_exactly(_PACKET.size))
+        size += length
+        if size > MAX_INPUT:
+            raise ProtocolError(f"shell: more than {MAX_INPUT} bytes of input")
+        data = await stream.read_exactly(length)
+        if kind == STDIN:
+            parts.append(data)
+        elif kind == CLOSE_STDIN:
+            return b"".join(parts)
 
 
 async def _session(stream: Stream, run: Run) -> int:

@@ -39,9 +39,10 @@ class Result:
 
 @dataclass
 class Session:
-    """A shell that is used for several lines. `ended` after `exit`."""
+    """A shell that is used for several lines. `stdin` is what each of them can read; `ended` after `exit`."""
 
     state: State = field(default_factory=State)
+    stdin: bytes = b""
     ended: bool = False
 
 
@@ -51,22 +52,22 @@ class Shell:
     def __init__(self, phone: Phone) -> None:
         self.phone = phone
 
-    def run(self, command: Sequence[str] | str, session: Session | None = None, stdin: bytes = b"") -> Result:
+    def run(self, command: Sequence[str] | str, session: Session | None = None) -> Result:
         """Runs a script, or an argument list as one command as it is. Never raises for what is in it.
 
         Without a session the script has a shell of its own.
         """
         if not isinstance(command, str):
-            return self._words(list(command), stdin)
+            return self._words(list(command))
         session = session or Session()
         budget = Budget()
         out, error = Sink(budget), Sink(budget)
-        shell = Interpreter(self.phone, session.state, {0: Source(stdin), 1: out, 2: error}, budget, Programs())
+        shell = Interpreter(self.phone, session.state, {0: Source(session.stdin), 1: out, 2: error}, budget, Programs())
         session.state.status = code = shell.main(lambda: shell.script(command))
         session.ended = shell.left
         return Result(bytes(out.data), bytes(error.data), code)
 
-    def _words(self, words: list[str], stdin: bytes) -> Result:
+    def _words(self, words: list[str]) -> Result:
         if not words:
             return Result(b"", b"", 0)
         handler = COMMANDS.get(words[0].removeprefix(BIN))
@@ -75,7 +76,7 @@ class Shell:
             return Result(out, error, code)
         budget = Budget()
         written, errors = Sink(budget), Sink(budget)
-        shell = Interpreter(self.phone, State(), {0: Source(stdin), 1: written, 2: errors}, budget, Programs())
+        shell = Interpreter(self.phone, State(), {0: Source(), 1: written, 2: errors}, budget, Programs())
         code = shell.main(lambda: shell.command(words))
         return Result(bytes(written.data), bytes(errors.data), code)
 
