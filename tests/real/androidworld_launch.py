@@ -65,7 +65,8 @@ def run(args: argparse.Namespace, adb: list[str]) -> list[dict[str, Any]]:
     tasks = registry.TaskRegistry().get_registry("android_world")
     suite = suite_utils.create_suite(tasks, n_task_combinations=1, seed=args.seed)
     suite.suite_family = "android_world"
-    episodes = suite_utils.run(suite, Finisher(env, "finisher", transition_pause=0.0))
+    agent = Finisher(env, "finisher", transition_pause=0.0)
+    episodes = suite_utils.run(suite, agent, return_full_episode_data=True)
     return [
         {
             "task": episode["task_template"],
