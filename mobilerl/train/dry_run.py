@@ -59,7 +59,7 @@ def check(recipe: Recipe, run_dir: Path) -> None:
     check_devices(recipe)
     _check_engine(recipe)
     _check_offline(recipe, run_dir)
-    step_budgets(recipe)
+    check_tasks(recipe)
 
 
 def check_writable(run_dir: Path) -> None:
@@ -129,19 +129,16 @@ def _check_offline(recipe: Recipe, run_dir: Path) -> None:
         raise ConfigError(f"offline.trajectories: {error}") from None
 
 
-def step_budgets(recipe: Recipe) -> list[int]:
-    """The most steps of every training task. Raises ConfigError or ValueError for tasks that do not exist."""
+def check_tasks(recipe: Recipe) -> None:
+    """Raises ConfigError or ValueError for training tasks that do not exist, or that are held out for testing."""
     if recipe.phone.suite == "sim":
         from mobilerl.train.tasks import training_tasks
 
-        return [task.max_steps for task in training_tasks(recipe.tasks)]
-    from envs.androidworld.tasks import FACTS, trainable
+        training_tasks(recipe.tasks)
+    else:
+        from envs.androidworld.tasks import trainable
 
-    names = trainable(recipe.tasks.templates, recipe.plays_free_rewards)
-    cap = recipe.androidworld.step_cap
-    return [
-        min(FACTS[name].budget, cap or FACTS[name].budget) for name in names for _ in range(recipe.tasks.per_template)
-    ]
+        trainable(recipe.tasks.templates, recipe.plays_free_rewards)
 
 
 # --- what is printed ---------------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from envs.base import Invalid
 from mobilerl.algorithms.replay import CircularReplay, PrioritizedReplay
 from mobilerl.config import CriticSection, DigirlSection, DistrlSection, load_recipe
 from mobilerl.engines import features as frozen
-from mobilerl.train.critics import digirl as digirl_module
 from mobilerl.train.critics import base, make_critic
+from mobilerl.train.critics import digirl as digirl_module
 from mobilerl.train.critics.digirl import DigirlCritic, _step_advantage
 from mobilerl.train.critics.distrl import DistrlCritic
 from mobilerl.train.critics.features import Encoder
