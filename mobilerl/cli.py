@@ -20,7 +20,7 @@ from typing import NoReturn
 from envs.base import InfraError
 from mobilerl import __version__
 from mobilerl.commands import bench, completion, doctor, evaluate, fleet, pages, phone, settings, sft, train, view
-from mobilerl.doctor.cure import installs
+from mobilerl.doctor.packages import installs
 from mobilerl.engines.base import EngineError
 from mobilerl.rollout.workers import WorkerError
 from mobilerl.train.checkpoint import CheckpointError

@@ -121,10 +121,10 @@ def build_model(vocab_size: int, tokenizer: PreTrainedTokenizerFast, hidden: int
 
 
 def create(path: Path, corpus: Iterable[str], hidden: int = 128, layers: int = 4, heads: int = 4,
-           vision_hidden: int = 32, vision_layers: int = 1, max_pixels: int = 8 * 28 * 28) -> None:  # fmt: skip
+           vision_hidden: int = 32, max_pixels: int = 8 * 28 * 28) -> None:  # fmt: skip
     """Writes an untrained checkpoint folder that every part of the project (and Hugging Face) can load."""
     tokenizer = build_tokenizer(corpus)
-    model = build_model(len(tokenizer), tokenizer, hidden, layers, heads, vision_hidden, vision_layers)
+    model = build_model(len(tokenizer), tokenizer, hidden, layers, heads, vision_hidden, vision_layers=1)
     # Given as `size`: with min_pixels and max_pixels the class would change its own defaults for the whole process.
     processor = Qwen2VLImageProcessorPil(size={"shortest_edge": 4 * 28 * 28, "longest_edge": max_pixels})
     model.save_pretrained(path)

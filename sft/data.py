@@ -24,6 +24,9 @@ from sft.sources.report import Report
 from sft.sources.stream import Source, SourceSpec, open_sources, steps
 from sft.vocabulary import corpus
 
+SHUFFLED = 256
+"""Samples of each source of recorded demonstrations among which it is shuffled."""
+
 
 class Data:
     """What one warm-up learns from. `context`: how the agent is asked, which decides what of a source can be used."""
@@ -43,8 +46,9 @@ class Data:
             torch.manual_seed(self.recipe.sft.seed)
             temporary = self.run_dir / ".init.tmp"
             shutil.rmtree(temporary, ignore_errors=True)
-            tiny.create(temporary, corpus(self.phone), shape.hidden, shape.layers, shape.heads, shape.vision_hidden,
-                        shape.vision_layers, shape.max_pixels)  # fmt: skip
+            tiny.create(
+                temporary, corpus(self.phone), shape.hidden, shape.layers, shape.heads, max_pixels=shape.max_pixels
+            )
             put_folder(temporary, path)
         return path
 
@@ -78,7 +82,7 @@ class Data:
         if not self.sources:
             return
         try:
-            stream = steps(self.sources, "train", self.context, report, settings.seed, settings.source_buffer)
+            stream = steps(self.sources, "train", self.context, report, settings.seed, SHUFFLED)
             yield from islice(stream, settings.source_steps)
         except ValueError as fault:
             raise ConfigError(str(fault)) from None

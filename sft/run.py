@@ -34,6 +34,10 @@ from sft.trainer import Spread, save_model, train, trainable_model
 STAGES = (1, 2)
 PLACEMENT = ("sft.processes", "sft.nodes", "sft.node_rank", "sft.rendezvous")
 """Settings that say where a run goes, not what it is: a run may go on elsewhere."""
+LESSON_RATE = 2e-3
+"""Learning rate of the reading lessons."""
+LESSON_SHARE = 0.15
+"""New lessons among the samples of the stages, as a share of them, so that reading is not forgotten."""
 
 
 class WarmUp:
@@ -70,7 +74,7 @@ class WarmUp:
                 base = made
                 continue
             samples = make(self.data.words, codec, count, random.Random(f"{settings.seed}/{name}"))
-            base = self._train(name, base, codec, samples, 1.0, settings.lesson_batch, settings.lesson_rate)
+            base = self._train(name, base, codec, samples, 1.0, settings.lesson_batch, LESSON_RATE)
         return base
 
     def _refreshed(self, name: str, codec: Codec, samples: list[Sample]) -> list[Sample]:
@@ -79,7 +83,7 @@ class WarmUp:
         if self.recipe.model or not settings.lessons:
             return samples
         rng = random.Random(f"{settings.seed}/{name}")
-        return samples + lessons(self.data.words, codec, int(settings.lesson_share * len(samples)), rng)
+        return samples + lessons(self.data.words, codec, int(LESSON_SHARE * len(samples)), rng)
 
     def stage1(self, steps: Sequence[ExpertStep], base: Path) -> Path:
         """Reasoning-free: the expert's action without a thought, and single-step instructions."""

@@ -18,7 +18,6 @@ LOCATION = "-122.156 37.438"
 DATE = "2024-05-10"
 _SET_DATE = "051012002024.00"
 """Noon of `DATE`, as `MMDDhhmmCCYY.SS`."""
-FIRST_CONSOLE = 5554
 UP_S = 60.0
 POLL_S = 0.5
 UI_FILE = "/sdcard/Android/data/com.example.android.xml_parser/files/ui.xml"

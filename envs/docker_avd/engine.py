@@ -235,17 +235,17 @@ def _reason(error: Exception) -> str:
     return " ".join(str(said).split())
 
 
-def connect(host: str) -> DockerClient:
-    """Raises InfraError with the cure when the package or the engine is not there."""
+def connect(host: str, timeout_s: float = 60.0) -> DockerClient:
+    """A client whose requests take at most `timeout_s`. Raises InfraError, with the fix, when nothing answers."""
     try:
         import docker
     except ImportError:
         raise InfraError("the Docker SDK is not installed: pip install 'mobilerl[docker]'") from None
     client = None
     try:
-        client = docker.DockerClient(base_url=host) if host else docker.from_env()
+        client = docker.DockerClient(base_url=host, timeout=timeout_s) if host else docker.from_env(timeout=timeout_s)
         client.ping()
-    except _faults() as error:
+    except (*_faults(), ValueError) as error:  # a ValueError: an address with brackets that do not close, say
         if client is not None:
             client.close()
         where = host or os.environ.get("DOCKER_HOST") or "this machine"

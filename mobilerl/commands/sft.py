@@ -28,7 +28,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="check everything, print the resolved recipe and what it will cost, and train nothing",
+        help="check everything, print the resolved recipe, and train nothing",
     )
     parser.set_defaults(run=run, takes_settings=True)
 

@@ -91,9 +91,7 @@ class CurriculumSection(Section):
     revisit_every: Positive | None = None
     """Epochs between probes of a removed task; null: it is removed for good (MobileRL)."""
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
-    """Share of the tasks that are preferred (`instruction_value`)."""
-    rest: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
-    """Weight of the others (`instruction_value`)."""
+    """Share of the tasks that are preferred; the others have weight 0.2 (`instruction_value`)."""
 
 
 class CriticSection(Section):
@@ -102,8 +100,6 @@ class CriticSection(Section):
     type: Literal["none", "digirl", "distrl"] = "none"
     """`digirl`: values of steps and of instructions (DigiRL eq. 4.5, 4.6). `distrl`: of states and trajectories
     (DistRL)."""
-    hidden: Positive = 256
-    """Width of the value functions' hidden layers."""
     learning_rate: Rate = 3e-3
     """Of the value functions (DigiRL: 3e-3)."""
     grad_clip: Rate = 0.01
@@ -112,8 +108,6 @@ class CriticSection(Section):
     """Steps of each value function per iteration."""
     offline_updates: Positive = 400
     """Steps of each value function on stored trajectories."""
-    batch: Positive = 256
-    """Rows, or trajectories, of one step."""
 
 
 class DigirlSection(Section):

@@ -51,10 +51,6 @@ class TinySection(Section):
     """Layers of the language model."""
     heads: Positive = 4
     """Attention heads; hidden / heads must be a multiple of 8."""
-    vision_hidden: Positive = 32
-    """Width of the vision tower."""
-    vision_layers: Positive = 1
-    """Layers of the vision tower."""
     max_pixels: Positive = 6272
     """Largest screenshot the model sees; larger ones are made smaller."""
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mobilerl.config.types import Count, Positive, Rate, Section, Share
+from mobilerl.config.types import Positive, Rate, Section
 
 Part = Annotated[float, Field(ge=0.0, lt=1.0)]
 
@@ -16,12 +16,6 @@ class PagesSection(Section):
 
     graph: str = ""
     """Folder of a stored page graph; empty: an embedded phone is explored."""
-    phone_seed: Count = 1
-    """What the explored phone holds."""
-    survey_phones: Positive = 5
-    """Differently filled phones that are walked over first, to tell pages from their contents."""
-    survey_steps: Positive = 150
-    """Random actions in every app of each of them."""
     most_pages: Positive = 300
     """Pages explored in one app."""
     apps: tuple[str, ...] = ()
@@ -46,8 +40,6 @@ class PagesSection(Section):
     """Samples of one optimiser step of stage 1."""
     learning_rate: Rate = 5e-4
     """Highest of stage 1. ReachAgent: 1e-5, for a large model."""
-    warmup: Share = 0.02
-    """Share of the steps of stage 1 over which the learning rate rises. ReachAgent."""
     seed: int = 0
     """Of the tasks, their split, and stage 1."""
 
@@ -67,8 +59,6 @@ class DpoSection(Section):
     """Pairs of one optimiser step."""
     learning_rate: Rate = 1e-5
     """Highest of stage 2. ReachAgent."""
-    warmup: Share = 0.02
-    """Share of the steps of stage 2 over which the learning rate rises. ReachAgent."""
     checkpoint_every: Positive = 50
     """Optimiser steps from one checkpoint to the next."""
     seed: int = 0

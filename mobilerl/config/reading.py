@@ -15,6 +15,7 @@ from pydantic_settings.exceptions import SettingsError
 
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config.recipe import Recipe
+from mobilerl.config.removed import REMOVED, drop_removed
 
 M = TypeVar("M", bound=BaseModel)
 LONGEST_QUOTE = 200
@@ -60,13 +61,17 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
 
 
 def read_saved(path: Path) -> Recipe:
-    """A resolved recipe as `save_recipe` wrote it."""
+    """A resolved recipe as `save_recipe` wrote it, also in an earlier version."""
     try:
         data = json.loads(path.read_text())
         if not isinstance(data, dict):
             raise ValueError(f"it holds no object but a {type(data).__name__}")
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not a saved recipe: {error}") from None
+    try:
+        data = drop_removed(data)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
     return validate(Recipe, data, str(path))
 
 
@@ -134,6 +139,8 @@ def _explain(error: ValidationError, kind: type[BaseModel]) -> str:
         # What contradicts itself is a whole section: its values say nothing that the message does not.
         given = "" if isinstance(first["input"], dict | BaseModel) else f" (given: {_shown(repr(first['input']))})"
         return f"{field}: {said}{given}" if field else said
+    if field in REMOVED:
+        return _removed(field)
     return f"{field}: there is no such setting{_hint(names[-1], _fields_at(kind, names[:-1]))}"
 
 
@@ -157,11 +164,17 @@ def _hint(name: str, known: Sequence[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else f"; choose one of {', '.join(known)}"
 
 
+def _removed(name: str) -> str:
+    return f"{name}: this setting was removed and is always {REMOVED[name]!r}; leave it out"
+
+
 def _unknown_flag(message: str, overrides: Sequence[str]) -> str:
     flags = _all_flags(Recipe)
     for word in overrides:
         name = word.removeprefix("--").split("=")[0]
         if word.startswith("--") and name not in flags:
+            if name in REMOVED:
+                return f"--{_removed(name)}"
             near = difflib.get_close_matches(name, flags)
             return f"--{name}: there is no such setting{_hint(name, flags) if near else ''}"
     sections = [flag for flag in flags if any(other.startswith(f"{flag}.") for other in flags)]

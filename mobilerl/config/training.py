@@ -129,18 +129,12 @@ class SftSection(Section):
     """Screens to be recited in another order, the first lessons."""
     lessons: Count = 12000
     """Reading lessons for a model that starts from nothing (0: none); a pretrained checkpoint is not given any."""
-    lesson_share: Share = 0.15
-    """New lessons among the samples of the stages, as a share of them, so that reading is not forgotten."""
     lesson_batch: Positive = 16
     """Samples of one optimiser step of the reading lessons."""
-    lesson_rate: Rate = 2e-3
-    """Learning rate of the reading lessons."""
     sources: tuple[SourceSection, ...] = ()
     """Recorded demonstrations that stage 1 learns from besides the phone's own."""
     source_steps: Positive = 10000
     """Most samples that are drawn from the sources, all together."""
-    source_buffer: Count = 256
-    """Samples of each source among which it is shuffled."""
     single_steps: Count = 1
     """Single-step instructions per demonstrated step (stage 1)."""
     stage1_epochs: Rate = 1.0

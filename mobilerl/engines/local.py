@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mobilerl.engines.base import Objective, Request
 from mobilerl.engines.codec import Codec
-from mobilerl.engines.defaults import ADAM_BETAS, GENERATE_ROWS, GENERATE_TOKENS
+from mobilerl.engines.defaults import ADAM_BETAS
 from mobilerl.engines.loading import add_lora, compute_dtype, load_model
 from mobilerl.engines.recompute import recompute_layers
 from mobilerl.engines.reference import FirstAdapter
@@ -41,8 +41,8 @@ class LocalSettings:
     warmup_steps: int = 0
     grad_clip: float = 1.0
     micro_tokens: int = 16384
-    generate_batch: int = GENERATE_ROWS
-    generate_tokens: int = GENERATE_TOKENS
+    generate_batch: int = 24
+    generate_tokens: int = 16384
     generate_threads: int = 0
     """CPU threads while sampling; 0: as many as for everything else."""
     temperature: float = 1.0

@@ -1,4 +1,4 @@
-"""`--dry-run`: what a recipe is when everything is resolved, whether it can run, and what it will cost.
+"""`--dry-run`: checks that a recipe can run and prints it with everything resolved.
 
 The resolved recipe goes to standard output and can be saved and used; the rest goes to standard error.
 """
@@ -9,54 +9,44 @@ import os
 import re
 import shlex
 import shutil
+import sys
 import tempfile
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection
 from importlib.util import find_spec
 from pathlib import Path
 
-from rich.box import SIMPLE
-
-from envs.phone.tasks import suite
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.toml import null_flags, to_toml
 from mobilerl.fleet import check_packages, spare_devices
 from mobilerl.setup import check_checkpoint
-from mobilerl.tables import make_console, make_table
 from mobilerl.train.checkpoint import latest
-from mobilerl.train.cost import disk_total, memory_total, training_cost
-from mobilerl.train.cost_parts import MB, Item
-from mobilerl.train.model_shape import ModelShape
+from mobilerl.train.checkpoint_files import check_files, vocabulary_size
 from mobilerl.train.stored import check_stored
-from mobilerl.train.warm_up_cost import warm_up_cost
 
 SERIAL = re.compile(r"[\w.\-]+(:\d{1,5})?|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 
 def dry_run(recipe: Recipe, run_dir: Path, resume: bool) -> int:
-    """Of `mobilerl train`. Raises ConfigError for what would stop the run at its start. Starts nothing, asks nobody."""
+    """`mobilerl train --dry-run`. Raises ConfigError for what would stop the run at its start; starts nothing."""
     check(recipe, run_dir)
     recipe = _resolved(recipe, run_dir, resume)
-    shape = ModelShape.of_checkpoint(Path(recipe.model))
-    items = training_cost(recipe, step_budgets(recipe), shape)
-    _print(recipe, items, run_dir, f"mobilerl train --run-dir {shlex.quote(str(run_dir))}")
+    check_files(Path(recipe.model))
+    _print(recipe, f"mobilerl train --run-dir {shlex.quote(str(run_dir))}")
     return 0
 
 
 def dry_run_sft(recipe: Recipe, run_dir: Path, stages: Collection[int] = (1, 2)) -> int:
-    """Of `mobilerl sft`, whole or one stage of it."""
+    """`mobilerl sft --dry-run`, for both stages or one of them."""
     from sft.placement import check, check_stages
 
     check_writable(run_dir)
     if recipe.model:
         check_checkpoint(recipe.model)
+        check_files(Path(recipe.model))
     check(recipe)
     check_stages(recipe, run_dir, stages)
-    shape = ModelShape.of_checkpoint(Path(recipe.model)) if recipe.model else ModelShape.of_tiny(recipe.tiny)
-    demonstrated = [template.steps for template in suite.templates("train", True)]
-    items = warm_up_cost(recipe, demonstrated, shape, stages)
     only = "" if len(stages) > 1 else f" --stage {min(stages)}"
-    _print(recipe, items, run_dir, f"mobilerl sft --run-dir {shlex.quote(str(run_dir))}{only}")
+    _print(recipe, f"mobilerl sft --run-dir {shlex.quote(str(run_dir))}{only}")
     return 0
 
 
@@ -69,7 +59,7 @@ def check(recipe: Recipe, run_dir: Path) -> None:
     check_devices(recipe)
     _check_engine(recipe)
     _check_offline(recipe, run_dir)
-    step_budgets(recipe)
+    check_tasks(recipe)
 
 
 def check_writable(run_dir: Path) -> None:
@@ -132,77 +122,33 @@ def _check_offline(recipe: Recipe, run_dir: Path) -> None:
     """Of a run that has a checkpoint they are not needed any more."""
     if not recipe.offline.trajectories or latest(run_dir) is not None:
         return
-    vocabulary = ModelShape.of_checkpoint(Path(recipe.model)).vocabulary if recipe.model else None
+    vocabulary = vocabulary_size(Path(recipe.model)) if recipe.model else None
     try:
         check_stored(Path(recipe.offline.trajectories), vocabulary)
     except ValueError as error:
         raise ConfigError(f"offline.trajectories: {error}") from None
 
 
-def step_budgets(recipe: Recipe) -> list[int]:
-    """The most steps of every training task. Raises ConfigError or ValueError for tasks that do not exist."""
+def check_tasks(recipe: Recipe) -> None:
+    """Raises ConfigError or ValueError for training tasks that do not exist, or that are held out for testing."""
     if recipe.phone.suite == "sim":
         from mobilerl.train.tasks import training_tasks
 
-        return [task.max_steps for task in training_tasks(recipe.tasks)]
-    from envs.androidworld.tasks import FACTS, trainable
+        training_tasks(recipe.tasks)
+    else:
+        from envs.androidworld.tasks import trainable
 
-    names = trainable(recipe.tasks.templates, recipe.plays_free_rewards)
-    cap = recipe.androidworld.step_cap
-    return [
-        min(FACTS[name].budget, cap or FACTS[name].budget) for name in names for _ in range(recipe.tasks.per_template)
-    ]
+        trainable(recipe.tasks.templates, recipe.plays_free_rewards)
 
 
 # --- what is printed ---------------------------------------------------------------------------------------------
 
 
-def _print(recipe: Recipe, items: Sequence[Item], run_dir: Path, command: str) -> None:
+def _print(recipe: Recipe, command: str) -> None:
     flags = null_flags(recipe)
     print(f"# the resolved recipe of: {command}")
     if flags:
         print(f"# TOML cannot say null; to use this file, give as well: {shlex.join(flags)}")
     print(to_toml(recipe), end="")
-    console = make_console(stderr=True)
-    table = make_table("", "what it will cost", "at least", "at most", "how it is worked out", box=SIMPLE)
-    for column in table.columns[2:4]:
-        column.justify, column.no_wrap = "right", True
-    group = ""
-    for item in items:
-        if group and item.group != group:
-            table.add_section()
-        low = "" if item.low is None else _number(item.low)
-        table.add_row(
-            item.group if item.group != group else "", item.what, low, f"{_number(item.high)} {item.unit}", item.how
-        )
-        group = item.group
-    console.print(table)
-    for line in _warnings(items, run_dir):
-        console.print(f"[yellow]{line}[/yellow]", soft_wrap=True, highlight=False)
-    console.print("nothing was started; `mobilerl doctor` with the same recipe examines this machine", highlight=False)
-
-
-def _warnings(items: Sequence[Item], run_dir: Path) -> list[str]:
-    """What this machine may not have enough of."""
-    found, memory = [], memory_total(items)
-    available = available_mb()
-    if memory > available:
-        cure = "less of engine.micro_tokens, phone.count, collect.workers or algorithm.replay.capacity helps"
-        found.append(f"about {memory:.0f} MiB of memory may be needed, {available:.0f} MiB are available: {cure}")
-    place = next(p for p in (run_dir, *run_dir.absolute().parents) if p.exists())
-    free = shutil.disk_usage(place).free / MB
-    if disk_total(items) > free:
-        found.append(f"about {disk_total(items):.0f} MiB of disk may be needed, {free:.0f} MiB are free in {place}")
-    return found
-
-
-def available_mb() -> float:
-    """MiB of memory that could be had now, with what the kernel would give up of the files it keeps."""
-    with suppress(OSError, StopIteration):
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))) / 1024
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / MB
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+    print("the run would start with this recipe; nothing was started. `mobilerl doctor` with the same recipe checks "
+          "this machine", file=sys.stderr)  # fmt: skip

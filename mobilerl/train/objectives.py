@@ -23,7 +23,7 @@ def make_objective(settings: LossSection) -> Objective:
 
 def imitation(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
     """Maximum likelihood, every row with its advantage as its weight (Filtered BC, DigiRL, AWR)."""
-    return imitation_loss(micro.logp, micro.mask, micro.advantage, weights=micro.weights)
+    return imitation_loss(micro.logp, micro.mask, micro.advantage, micro.weights)
 
 
 def aride(settings: LossSection) -> Objective:
@@ -31,8 +31,8 @@ def aride(settings: LossSection) -> Objective:
 
     def objective(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
         return aride_loss(
-            micro.logp, micro.rollout_logp, micro.advantage, micro.mask, settings.ratio_cap, settings.entropy_coef,
-            weights=micro.weights,
+            micro.logp, micro.rollout_logp, micro.advantage, micro.mask, micro.weights, settings.ratio_cap,
+            settings.entropy_coef,
         )  # fmt: skip
 
     return objective

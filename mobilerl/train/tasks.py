@@ -18,6 +18,9 @@ from mobilerl.config import ConfigError, CurriculumSection, Recipe, TasksSection
 from mobilerl.records import Group, LostGroup
 from mobilerl.train.losses import TaskLosses
 
+OTHERS_WEIGHT = 0.2
+"""Weight of the tasks that an `instruction_value` curriculum does not prefer."""
+
 
 def open_suite(recipe: Recipe, run_dir: Path | None = None) -> tuple[list[Task], Devices | Sequence[MobileEnv] | None]:
     """The training tasks, and the devices of a suite that brings its own.
@@ -69,7 +72,7 @@ def make_curriculum(
     tasks: Iterable[str], settings: CurriculumSection
 ) -> FailureCurriculum | InstructionValueCurriculum:
     if settings.type == "instruction_value":
-        return InstructionValueCurriculum(tasks, settings.top_p, settings.rest)
+        return InstructionValueCurriculum(tasks, settings.top_p, OTHERS_WEIGHT)
     patience = settings.patience if settings.type == "fcf" else sys.maxsize
     return FailureCurriculum(tasks, patience=patience, cooldown=settings.cooldown, revisit_every=settings.revisit_every)
 

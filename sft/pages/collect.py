@@ -25,6 +25,12 @@ from sft.pages.states import HOME_APP, Snapshots
 from sft.pages.tasks import PageTask, TaskSet, make_tasks
 
 TASKS_FILE = "tasks.json"
+PHONE_SEED = 1
+"""What the explored phone holds; the surveyed phones have this seed and the following ones."""
+SURVEY_PHONES = 5
+"""Differently filled phones that are walked over first, to tell pages from their contents."""
+SURVEY_STEPS = 150
+"""Random actions in every app of each of them."""
 Say = Callable[[str], None]
 
 
@@ -63,11 +69,11 @@ def _explore(settings: PagesSection, phone: PhoneSection, say: Say) -> PageGraph
         limits = Limits(pages=settings.most_pages)
         return Explorer(device, Snapshots(embedded, device, seed), APP_NAMES, abstraction, limits, seed, screenshots)
 
-    seeds = range(settings.phone_seed, settings.phone_seed + settings.survey_phones)
+    seeds = range(PHONE_SEED, PHONE_SEED + SURVEY_PHONES)
     say(f"walking over {len(seeds)} phones")
-    abstraction = survey([explorer(seed, None, False) for seed in seeds], apps, settings.survey_steps)
+    abstraction = survey([explorer(seed, None, False) for seed in seeds], apps, SURVEY_STEPS)
     say(f"exploring {len(apps)} apps")
-    explorer_ = explorer(settings.phone_seed, abstraction, True)
+    explorer_ = explorer(PHONE_SEED, abstraction, True)
     graph = explore(explorer_, apps)
     for reason, count in explorer_.report.dropped.items():
         say(f"not explored: {count} times {reason}")

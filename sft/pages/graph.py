@@ -108,11 +108,6 @@ class PageGraph:
                     queue.append(target)
         return found
 
-    def path_to(self, identity: str, app: str) -> Path_ | None:
-        """The shortest action sequence from an app's home to any variant of a page."""
-        ways = [way for page, way in self.paths(app).items() if self.pages[page].identity == identity]
-        return min(ways, key=len, default=None)
-
     def unreachable(self) -> tuple[str, ...]:
         """Pages that no app's home leads to."""
         reached = {page for app in self.homes for page in self.paths(app)}

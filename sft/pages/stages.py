@@ -39,6 +39,8 @@ from sft.samples import Sample, encode
 
 STAGE1 = "stage1"
 RESULTS, COUNTS = "results.json", "pages/counts.json"
+WARMUP = 0.02
+"""Share of a stage's steps over which the learning rate rises (ReachAgent)."""
 
 
 class PagesRun(WarmUp):
@@ -173,8 +175,8 @@ class PagesRun(WarmUp):
 def stage1_recipe(recipe: Recipe) -> Recipe:
     """The recipe as a warm-up trains by it: [sft] with what [pages] says of stage 1. A run is saved without this."""
     settings = recipe.pages
-    said = {name: getattr(settings, name) for name in ("batch_size", "learning_rate", "warmup", "seed")}
-    return recipe.model_copy(update={"sft": recipe.sft.model_copy(update=said)})
+    said = {name: getattr(settings, name) for name in ("batch_size", "learning_rate", "seed")}
+    return recipe.model_copy(update={"sft": recipe.sft.model_copy(update={**said, "warmup": WARMUP})})
 
 
 def dpo_recipe(recipe: Recipe, stage1: Path, steps: int) -> Recipe:
@@ -183,7 +185,7 @@ def dpo_recipe(recipe: Recipe, stage1: Path, steps: int) -> Recipe:
     The engine keeps no reference weights of its own (`mobilerl.train.dpo`).
     """
     settings, algorithm = recipe.dpo, recipe.algorithm
-    rate = {"learning_rate": settings.learning_rate, "warmup_steps": int(settings.warmup * steps)}
+    rate = {"learning_rate": settings.learning_rate, "warmup_steps": int(WARMUP * steps)}
     loss = algorithm.loss.model_copy(update={"kl_coef": 0.0})
     return recipe.model_copy(update={
         "model": str(stage1),

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 SCREEN = ["--phone.width", str(WIDTH), "--phone.height", str(HEIGHT), "--phone.count", "4"]
-PAGES = {"apps": '["Notes"]', "survey_phones": 2, "survey_steps": 20, "most_pages": 12, "walks": 60, "epochs": 2}
+PAGES = {"apps": '["Notes"]', "most_pages": 16, "walks": 60, "epochs": 2}
 DPO = {"epochs": 1, "batch_size": 8, "checkpoint_every": 1}
 SECTIONS = {"pages": PAGES, "dpo": DPO}
 SMALL = [*SCREEN, *(w for s, given in SECTIONS.items() for k, v in given.items() for w in (f"--{s}.{k}", str(v)))]

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 SCREEN = ["--phone.width", str(WIDTH), "--phone.height", str(HEIGHT), "--phone.count", "8"]
-SHAPE = ["--tiny.hidden", "32", "--tiny.layers", "1", "--tiny.heads", "2", "--tiny.vision_hidden", "16"]
+SHAPE = ["--tiny.hidden", "32", "--tiny.layers", "1", "--tiny.heads", "2"]
 WARM_UP = [*SCREEN, *SHAPE, "--sft.recitals", "64", "--sft.lessons", "64", "--sft.demos_per_template", "1",
            "--sft.stage1_epochs", "1", "--sft.stage2_rounds", "2", "--sft.stage2_epochs", "1", "--sft.batch_size", "8",
            "--agent.max_new_tokens", "12"]  # fmt: skip

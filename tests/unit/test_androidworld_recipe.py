@@ -10,7 +10,7 @@ import pytest
 from mobilerl.cli import main
 from mobilerl.config import ConfigError, load_recipe
 from mobilerl.fleet import container_settings
-from mobilerl.train.dry_run import step_budgets
+from mobilerl.train.dry_run import check_tasks
 
 
 @pytest.fixture
@@ -56,6 +56,6 @@ def test_a_test_seed_is_refused_before_a_model_or_a_server_is_asked_for(tmp_path
 def test_templates_of_which_none_can_be_trained_on_are_refused(recipe_file):
     templates = '["SystemWifiTurnOnVerify", "MarkorCreateFolder"]'
     with pytest.raises(ValueError, match=r"tasks.templates: none .*androidworld.free_reward = true"):
-        step_budgets(load_recipe(recipe_file, ["--tasks.templates", templates]))
-    free = ["--androidworld.free_reward", "true", "--tasks.per_template", "2"]
-    assert len(step_budgets(load_recipe(recipe_file, ["--tasks.templates", templates, *free]))) == 2
+        check_tasks(load_recipe(recipe_file, ["--tasks.templates", templates]))
+    free = ["--androidworld.free_reward", "true"]
+    check_tasks(load_recipe(recipe_file, ["--tasks.templates", templates, *free]))

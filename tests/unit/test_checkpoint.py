@@ -251,14 +251,14 @@ def real(tmp_path_factory):
     return base, save(run_dir, 2, engine, AgentSection(), make_replay(), make_critic(), STATE, 2)
 
 
-def make_critic(hidden: int = 4) -> DigirlCritic:
+def make_critic(size: int = 3) -> DigirlCritic:
     """Its features are asked for nothing: only what it has learned is saved."""
-    return DigirlCritic(Encoder(SimpleNamespace(size=3)), CriticSection(hidden=hidden), DigirlSection())
+    return DigirlCritic(Encoder(SimpleNamespace(size=size)), CriticSection(), DigirlSection())
 
 
 def test_a_critic_of_another_shape_is_refused(real):
     with pytest.raises(CheckpointError, match=r"critic\.pt is damaged or foreign.*another shape"):
-        load_critic(real[1], make_critic(hidden=5))
+        load_critic(real[1], make_critic(size=4))
 
 
 def cut(path: Path) -> None:

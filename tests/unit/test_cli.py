@@ -11,7 +11,7 @@ import pytest
 
 from mobilerl import cli, fleet
 from mobilerl.cli import main
-from mobilerl.doctor.cure import installs
+from mobilerl.doctor.packages import installs
 from mobilerl.eval.run import evaluate
 from mobilerl.setup import save_agent
 from mobilerl.train.interrupt import Stopped

@@ -105,6 +105,28 @@ def test_a_run_directory_belongs_to_its_recipe(tmp_path):
     assert read_saved(run_dir / "config.json").model == "", "a refused recipe claims nothing"
 
 
+def test_removed_settings_of_a_saved_recipe_are_left_out_if_nothing_changes(tmp_path):
+    recipe = load_recipe(None, ["--train.seed", "3"])
+    path = tmp_path / "config.json"
+    saved = recipe.model_dump(mode="json")
+    saved["sft"]["lesson_rate"] = 2e-3
+    saved["algorithm"]["critic"]["hidden"] = 256
+    path.write_text(json.dumps(saved))
+    assert read_saved(path) == recipe
+    saved["algorithm"]["critic"]["hidden"] = 64
+    path.write_text(json.dumps(saved))
+    with pytest.raises(ConfigError, match="algorithm.critic.hidden was removed and is always 256"):
+        read_saved(path)
+
+
+def test_removed_settings_of_a_recipe_are_refused_by_name(tmp_path):
+    (tmp_path / "old.toml").write_text("[sft]\nlesson_share = 0.15\n")
+    with pytest.raises(ConfigError, match="sft.lesson_share: this setting was removed and is always 0.15"):
+        load_recipe(tmp_path / "old.toml")
+    with pytest.raises(ConfigError, match="--dpo.warmup: this setting was removed"):
+        load_recipe(None, ["--dpo.warmup", "0.1"])
+
+
 def test_damaged_or_foreign_saved_recipe(tmp_path):
     path = tmp_path / "config.json"
     path.write_text('{"train": ')

@@ -16,16 +16,21 @@ from envs.base import Invalid
 from mobilerl.algorithms.replay import CircularReplay, PrioritizedReplay
 from mobilerl.config import CriticSection, DigirlSection, DistrlSection, load_recipe
 from mobilerl.engines import features as frozen
+from mobilerl.train.critics import base, make_critic
 from mobilerl.train.critics import digirl as digirl_module
-from mobilerl.train.critics import make_critic
 from mobilerl.train.critics.digirl import DigirlCritic, _step_advantage
 from mobilerl.train.critics.distrl import DistrlCritic
 from mobilerl.train.critics.features import Encoder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-CRITIC = CriticSection(hidden=32, updates=150, offline_updates=150, batch=64, grad_clip=1.0)
+CRITIC = CriticSection(updates=150, offline_updates=150, grad_clip=1.0)
 RECIPES = Path(__file__).parents[2] / "recipes"
 EASY, HARD = (replace(make_task(name), instruction=name, max_steps=6) for name in ("easy", "hard"))
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch):
+    monkeypatch.setattr(base, "BATCH", 64)
 
 
 class MadeUp:

@@ -113,7 +113,6 @@ def test_shortest_paths_and_unreachable_pages_by_hand() -> None:
     graph = small_graph()
     assert {page: len(path) for page, path in graph.paths("App").items()} == {"A": 0, "L": 1, "N": 1, "E": 1, "T": 2}
     assert graph.unreachable() == ("X",)
-    assert len(graph.path_to("e", "App") or ()) == 1, "T is a variant of E"
     smaller = graph.without(graph.unreachable())
     assert smaller.unreachable() == () and set(smaller.pages) == set("ALETN")
     with pytest.raises(GraphError, match="home A"):

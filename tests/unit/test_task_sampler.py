@@ -119,13 +119,13 @@ def test_a_template_that_cannot_be_trained_on_is_an_error(name):
 
 
 def test_values_of_instructions_choose_the_tasks_once_the_critic_knows():
-    s = sampler(type="instruction_value", epoch_groups=1, top_p=0.5, rest=0.1)
+    s = sampler(type="instruction_value", epoch_groups=1, top_p=0.5)
     value = {"do A0": 0.4, "do A1": 0.6, "do A2": 0.5}
     s.record([group(0, 0.0)])
     assert s.curriculum.active == {"B"}, "without values it is the mean reward that counts"
     s.value_of = lambda instructions: [value.get(i, 0.99) for i in instructions]
     s.record([group(0, 0.0)])
-    assert s.curriculum.active == {"A"} and s.curriculum.weights() == {"A": 1.0, "B": 0.1}
-    again = sampler(type="instruction_value", epoch_groups=1, top_p=0.5, rest=0.1)
+    assert s.curriculum.active == {"A"} and s.curriculum.weights() == {"A": 1.0, "B": 0.2}
+    again = sampler(type="instruction_value", epoch_groups=1, top_p=0.5)
     again.load_state_dict(json.loads(json.dumps(s.state_dict())))
     assert again.sample(20, random.Random(5)) == s.sample(20, random.Random(5))

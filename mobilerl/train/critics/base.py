@@ -31,6 +31,10 @@ class Critic(Protocol):
         """Restores `state_dict`, bit for bit. ValueError if it is not of a critic of this shape."""
 
 
+BATCH = 256
+"""Rows, or trajectories, of one step of a value function."""
+
+
 class Trained:
     """A value head with its optimiser."""
 
@@ -54,7 +58,7 @@ class Trained:
         for step in range(steps):
             if callable(target) and step and step * 4 // steps > (step - 1) * 4 // steps:
                 labels = target()
-            rows = rng.sample(range(len(labels)), min(self._settings.batch, len(labels)))
+            rows = rng.sample(range(len(labels)), min(BATCH, len(labels)))
             chosen = [feature[rows] for feature in features]
             history.append(train_step(self.head, self._optimizer, chosen, labels[rows], self._settings.grad_clip))
         return {name: sum(h[name] for h in history) / len(history) for name in ("loss", "value_mean", "target_mean")}

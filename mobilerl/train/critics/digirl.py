@@ -34,8 +34,8 @@ class DigirlCritic:
     def __init__(self, encoder: Encoder, critic: CriticSection, settings: DigirlSection) -> None:
         self._encoder, self._critic, self._settings = encoder, critic, settings
         size = encoder.size
-        self._step = Trained(StepValue(3 * size, size, critic.hidden), critic)
-        self._instruction = Trained(InstructionValue(size, critic.hidden), critic)
+        self._step = Trained(StepValue(3 * size, size), critic)
+        self._instruction = Trained(InstructionValue(size), critic)
 
     def judge(self, replay: CircularReplay, rng: random.Random, offline: bool = False) -> dict[str, float]:
         trajectories = replay.trajectories

@@ -53,8 +53,8 @@ class DistrlCritic:
     def __init__(self, encoder: Encoder, critic: CriticSection, settings: DistrlSection, engine: Engine) -> None:
         self._encoder, self._critic, self._settings, self._engine = encoder, critic, settings, engine
         size = encoder.size
-        self._state = Trained(StepValue(3 * size, size, critic.hidden), critic)
-        self._trajectory = Trained(StepValue(3 * size, size, critic.hidden), critic)
+        self._state = Trained(StepValue(3 * size, size), critic)
+        self._trajectory = Trained(StepValue(3 * size, size), critic)
 
     def judge(self, replay: CircularReplay, rng: random.Random, offline: bool = False) -> dict[str, float]:
         trajectories = replay.trajectories
