@@ -49,7 +49,7 @@ def evaluate(server: str, phone: Stack, out: Path, *words: str) -> list[dict[str
 
 def words_of(goal: str) -> str:
     """A goal without the wall clock that one task's folder is named after."""
-    return re.sub(r"\d{4}_\d\d_\d\d_\d\d_\d\d_\d\d", "NOW", goal)
+    return re.sub(r"\d{8}_\d{6}", "NOW", goal)
 
 
 def errors(instances: list[dict[str, Any]]) -> set[str]:
