@@ -9,15 +9,12 @@ from collections.abc import Callable
 
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
-from envs.phone.shell.lang import redirections
-from envs.phone.shell.lang.arith import ArithmeticFault, Evaluator
 from envs.phone.shell.lang.conditions import bracket, test
 from envs.phone.shell.lang.escapes import echoed
 from envs.phone.shell.lang.interpret import SPECIAL, Interpreter, KeepStreams
 from envs.phone.shell.lang.parser import RESERVED
-from envs.phone.shell.lang.specials import OPTION_LETTERS
-from envs.phone.shell.lang.state import Leave, ShellFault
-from envs.phone.shell.lang.streams import Sink, Source, to_bytes, to_text
+from envs.phone.shell.lang.state import OPTION_LETTERS, Leave, ShellFault, State
+from envs.phone.shell.lang.streams import Sink, Source, reading, to_bytes, to_text
 
 Builtin = Callable[[Interpreter, list[str]], int]
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -29,10 +26,6 @@ def say(shell: Interpreter, text: str) -> int:
         raise Failure("write error: Bad file descriptor")
     shell.write(1, to_bytes(text))
     return 0
-
-
-def echo(shell: Interpreter, words: list[str]) -> int:
-    return say(shell, echoed(words))
 
 
 def cd(shell: Interpreter, words: list[str]) -> int:
@@ -60,10 +53,6 @@ def cd(shell: Interpreter, words: list[str]) -> int:
     return 0
 
 
-def pwd(shell: Interpreter, words: list[str]) -> int:
-    return say(shell, f"{shell.state.cwd}\n")
-
-
 def _number(words: list[str], command: str, default: int) -> int:
     word = words[0] if words else str(default)
     if not re.fullmatch(r"-?\d{1,18}", word, re.ASCII):
@@ -80,42 +69,32 @@ def return_(shell: Interpreter, words: list[str]) -> int:
     raise Leave("return" if shell.functions else "exit", value & 0xFF)
 
 
-def break_(shell: Interpreter, words: list[str]) -> int:
-    return _leave_loop(shell, words, "break")
+def _leave_loop(kind: str) -> Builtin:
+    def leave(shell: Interpreter, words: list[str]) -> int:
+        value = _number(words, kind, 1)
+        if value < 1:
+            raise ShellFault(f"{kind}: {value}: bad value")
+        if not shell.loops:
+            shell.complain(f"{kind}: can't {kind}")
+            return 0
+        raise Leave(kind, value)
+
+    return leave
 
 
-def continue_(shell: Interpreter, words: list[str]) -> int:
-    return _leave_loop(shell, words, "continue")
+def _declaring(command: str, marked: Callable[[State], set[str]]) -> Builtin:
+    """`export` and `readonly`."""
 
-
-def _leave_loop(shell: Interpreter, words: list[str], kind: str) -> int:
-    value = _number(words, kind, 1)
-    if value < 1:
-        raise ShellFault(f"{kind}: {value}: bad value")
-    if not shell.loops:
-        shell.complain(f"{kind}: can't {kind}")
+    def declare(shell: Interpreter, words: list[str]) -> int:
+        names = marked(shell.state)
+        if not words or words == ["-p"]:
+            values = shell.state.variables
+            shown = (f"{command} {n}={_quoted(values.get(n, ''))}" if words else n for n in sorted(names))
+            return say(shell, "".join(f"{line}\n" for line in shown))
+        names.update(_assign(shell, word, command) for word in words if word != "--")
         return 0
-    raise Leave(kind, value)
 
-
-def export(shell: Interpreter, words: list[str]) -> int:
-    return _declare(shell, words, "export", shell.state.exported)
-
-
-def readonly(shell: Interpreter, words: list[str]) -> int:
-    return _declare(shell, words, "readonly", shell.state.readonly)
-
-
-def _declare(shell: Interpreter, words: list[str], command: str, marked: set[str]) -> int:
-    if not words or words == ["-p"]:
-        values = shell.state.variables
-        if words:
-            return say(shell, "".join(f"{command} {n}={_quoted(values.get(n, ''))}\n" for n in sorted(marked)))
-        return say(shell, "".join(f"{n}\n" for n in sorted(marked)))
-    for word in words:
-        if word != "--":
-            marked.add(_assign(shell, word, command))
-    return 0
+    return declare
 
 
 def _assign(shell: Interpreter, word: str, command: str) -> str:
@@ -221,24 +200,22 @@ def read(shell: Interpreter, words: list[str]) -> int:
 
 def _read_fields(line: str, count: int, separators: str, raw: bool) -> list[str]:
     """The line cut at IFS; the last name gets the rest."""
-    white = "".join(c for c in separators if c in " \t\n")
-    rest = line.strip(white) if white else line
-    found: list[str] = []
+    white = re.escape("".join(c for c in separators if c in " \t\n"))
+    other = re.escape("".join(c for c in separators if c not in " \t\n"))
+    space = f"[{white}]*" if white else ""
+    char = f"[^{white}{other}]" if separators else "."
+    char = char if raw else rf"\\.|(?!\\){char}"
+    field = re.compile(rf"((?:{char})*)(?:{space}[{other}]{space}|{space})" if other else rf"((?:{char})*){space}", re.S)
+    found, at = [], re.compile(space).match(line).end()
     while len(found) < count - 1:
-        field, at = "", 0
-        while at < len(rest) and rest[at] not in separators:
-            if rest[at] == "\\" and not raw:
-                at += 1
-            field += rest[at : at + 1]
-            at += 1
-        found.append(field)
-        rest = rest[at:].lstrip(white) if white else rest[at:]
-        if rest and rest[0] in separators:
-            rest = rest[1:].lstrip(white) if white else rest[1:]
-    others = "".join(c for c in separators if c not in white)
-    if others and rest.endswith(tuple(others)) and not any(c in rest[:-1] for c in separators):
-        rest = rest[:-1]
-    return [*found, rest if raw else re.sub(r"\\(.?)", r"\1", rest)]
+        cut = field.match(line, at)
+        found.append(cut[1])
+        at = cut.end()
+    rest = re.sub(f"{space}$", "", line[at:]) if white else line[at:]
+    if other and (whole := field.fullmatch(rest)):
+        rest = whole[1]
+    found.append(rest)
+    return found if raw else [re.sub(r"\\(.?)", r"\1", one) for one in found]
 
 
 def eval_(shell: Interpreter, words: list[str]) -> int:
@@ -250,7 +227,7 @@ def source(shell: Interpreter, words: list[str]) -> int:
     if not words:
         raise ShellFault(".: missing argument")
     try:
-        text = to_text(redirections.reading(shell, words[0]).read())
+        text = to_text(reading(shell, words[0]).read())
     except Failure as failure:
         raise ShellFault(f".: {words[0]}: {str(failure).rpartition(': ')[2]}") from None
     outer = shell.state.parameters
@@ -274,16 +251,6 @@ def exec_(shell: Interpreter, words: list[str]) -> int:
     if not words:
         raise KeepStreams
     raise Leave("exit", shell.command(words, functions=False))
-
-
-def let(shell: Interpreter, words: list[str]) -> int:
-    value = 0
-    for word in words:
-        try:
-            value = Evaluator(lambda n: shell.state.variables.get(n, ""), shell.state.assign).value(word)
-        except ArithmeticFault as fault:
-            raise Failure(str(fault), 2) from None
-    return int(value == 0)
 
 
 def command(shell: Interpreter, words: list[str]) -> int:
@@ -331,28 +298,20 @@ def trap(shell: Interpreter, words: list[str]) -> int:
     return 0
 
 
-def true(shell: Interpreter, words: list[str]) -> int:
+def _nothing(shell: Interpreter, words: list[str]) -> int:
     return 0
 
 
-def false(shell: Interpreter, words: list[str]) -> int:
-    return 1
-
-
-def umask(shell: Interpreter, words: list[str]) -> int:
-    return say(shell, "000\n") if not words else 0
-
-
 BUILTINS: dict[str, Builtin] = {
-    "echo": echo,
+    "echo": lambda shell, words: say(shell, echoed(words)),
     "cd": cd,
-    "pwd": pwd,
+    "pwd": lambda shell, words: say(shell, f"{shell.state.cwd}\n"),
     "exit": exit_,
     "return": return_,
-    "break": break_,
-    "continue": continue_,
-    "export": export,
-    "readonly": readonly,
+    "break": _leave_loop("break"),
+    "continue": _leave_loop("continue"),
+    "export": _declaring("export", lambda state: state.exported),
+    "readonly": _declaring("readonly", lambda state: state.readonly),
     "local": local,
     "typeset": local,
     "declare": local,
@@ -362,17 +321,15 @@ BUILTINS: dict[str, Builtin] = {
     "read": read,
     "test": test,
     "[": bracket,
-    "true": true,
-    "false": false,
-    ":": true,
+    "true": _nothing,
+    "false": lambda shell, words: 1,
+    ":": _nothing,
     "eval": eval_,
     ".": source,
     "source": source,
     "exec": exec_,
-    "let": let,
     "command": command,
     "type": type_,
     "trap": trap,
-    "umask": umask,
-    "wait": true,
+    "wait": _nothing,
 }

@@ -9,14 +9,13 @@ from typing import Protocol
 from envs.phone.phone import Phone
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
-from envs.phone.shell.lang import double_brackets, nodes, redirections
+from envs.phone.shell.lang import nodes
 from envs.phone.shell.lang.arith import ArithmeticFault
 from envs.phone.shell.lang.expand import Expander
 from envs.phone.shell.lang.parser import parse
-from envs.phone.shell.lang.specials import special
 from envs.phone.shell.lang.state import KILLED, MAX_DEPTH, Budget, Leave, LimitReached, ShellFault, State
-from envs.phone.shell.lang.streams import Sink, Source, to_bytes, to_text
-from envs.phone.shell.regex import glob
+from envs.phone.shell.lang.streams import Sink, Source, redirected, to_bytes, to_text
+from envs.phone.shell.regex import RegexFault, glob
 
 Streams = dict[int, Source | Sink]
 
@@ -38,24 +37,7 @@ class Commands(Protocol):
 
 
 DECLARING = ("export", "readonly", "local", "typeset", "declare")
-SPECIAL = frozenset(
-    (
-        ":",
-        ".",
-        "break",
-        "continue",
-        "eval",
-        "exec",
-        "exit",
-        "export",
-        "readonly",
-        "return",
-        "set",
-        "shift",
-        "trap",
-        "unset",
-    )
-)
+SPECIAL = frozenset(": . break continue eval exec exit export readonly return set shift trap unset".split())
 """Builtins whose assignments stay."""
 
 
@@ -71,7 +53,7 @@ class Interpreter:
         """Set by `exec > file`: the redirections that are in force outlast their command."""
         self._tested = 0
         self._substituted: int | None = None
-        self.expand = Expander(state, budget, self._folders, self._substitute, lambda name: special(self, name))
+        self.expand = Expander(state, budget, self._folders, self._substitute, state.special)
 
     # --- scripts -----------------------------------------------------------------------------------------------
 
@@ -100,7 +82,7 @@ class Interpreter:
         except Leave as leave:
             self.left = leave.kind == "exit"
             return leave.value if leave.kind in ("exit", "return") else self.state.status
-        except (ShellFault, ArithmeticFault) as fault:
+        except (ShellFault, ArithmeticFault, RegexFault) as fault:
             self.complain(str(fault))
             return fault.code if isinstance(fault, ShellFault) else 1
 
@@ -229,11 +211,10 @@ class Interpreter:
             raise Leave("exit", code)
         return code
 
-    def _background(self, node: nodes.Background) -> int:
-        self.isolated(lambda inner: inner.run(node.body), {**self.streams, 0: Source()})
-        return 0
-
     def _subshell(self, node: nodes.Subshell) -> int:
+        if node.background:
+            self.isolated(lambda inner: inner.run(node.body), {**self.streams, 0: Source()})
+            return 0
         return self._checked(self.isolated(lambda inner: inner.run(node.body)))
 
     def _if(self, node: nodes.If) -> int:
@@ -246,33 +227,33 @@ class Interpreter:
 
     def _for(self, node: nodes.For) -> int:
         words = list(self.state.parameters) if node.words is None else self.expand.arguments(node.words)
-        code = 0
-        self.loops += 1
-        try:
-            for word in words:
-                self.budget.spend(5)
-                self.state.assign(node.name, word)
-                try:
-                    code = self.run(node.body)
-                except Leave as leave:
-                    code = 0
-                    if self._leaves_loop(leave):
-                        break
-        finally:
-            self.loops -= 1
-        return code
+
+        def assign() -> bool:
+            if words:
+                self.state.assign(node.name, words.pop())
+                return True
+            return False
+
+        words.reverse()
+        return self._loop(assign, node.body)
 
     def _while(self, node: nodes.While) -> int:
+        def condition() -> bool:
+            with self._testing():
+                return (self.run(node.condition) == 0) != node.until
+
+        return self._loop(condition, node.body)
+
+    def _loop(self, goes_on: Callable[[], bool], body: nodes.Node) -> int:
         code = 0
         self.loops += 1
         try:
             while True:
                 self.budget.spend(5)
                 try:
-                    with self._testing():
-                        if (self.run(node.condition) == 0) == node.until:
-                            break
-                    code = self.run(node.body)
+                    if not goes_on():
+                        break
+                    code = self.run(body)
                 except Leave as leave:
                     code = 0
                     if self._leaves_loop(leave):
@@ -292,7 +273,8 @@ class Interpreter:
     def _case(self, node: nodes.Case) -> int:
         subject = self.expand.text(node.subject)
         for patterns, body in node.items:
-            if any(glob(self.expand.pattern(p)).full(subject, self.budget.spend) for p in patterns):
+            self.budget.spend(1 + (len(subject) >> 10))
+            if any(glob(self.expand.pattern(p)).fullmatch(subject) for p in patterns):
                 return self.run(body) if body else 0
         return 0
 
@@ -308,12 +290,8 @@ class Interpreter:
             self.complain(str(fault))
             return self._checked(2)
 
-    def _brackets(self, node: nodes.DoubleBrackets) -> int:
-        self.budget.spend(3)
-        return self._checked(double_brackets.evaluate(self, node.test))
-
     def _redirected(self, node: nodes.Redirected) -> int:
-        with redirections.applied(self, node.redirects) as good:
+        with redirected(self, node.redirects) as good:
             return self.run(node.body) if good else 1
 
     # --- simple commands ---------------------------------------------------------------------------------------
@@ -323,7 +301,7 @@ class Interpreter:
         self._substituted = None
         first = node.words[0].plain if node.words else None
         words = self.expand.arguments(node.words, declaring=first in DECLARING)
-        with redirections.applied(self, node.redirects) as good:
+        with redirected(self, node.redirects) as good:
             if not good:
                 if words and words[0] in SPECIAL:
                     raise Leave("exit", 1)
@@ -412,7 +390,6 @@ _RUNNERS: dict[type, Callable[[Interpreter, nodes.Node], int]] = {
     nodes.Sequence: Interpreter._sequence,
     nodes.AndOr: Interpreter._and_or,
     nodes.Pipeline: Interpreter._pipeline,
-    nodes.Background: Interpreter._background,
     nodes.Subshell: Interpreter._subshell,
     nodes.If: Interpreter._if,
     nodes.For: Interpreter._for,
@@ -421,5 +398,4 @@ _RUNNERS: dict[type, Callable[[Interpreter, nodes.Node], int]] = {
     nodes.Function: Interpreter._function,
     nodes.Calculation: Interpreter._calculation,
     nodes.Redirected: Interpreter._redirected,
-    nodes.DoubleBrackets: Interpreter._brackets,
 }

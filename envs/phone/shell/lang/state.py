@@ -31,14 +31,8 @@ ENVIRONMENT = {
     "ANDROID_DATA": "/data",
     "EXTERNAL_STORAGE": "/sdcard",
 }
-DEFAULTS = {
-    "IFS": " \t\n",
-    "PS1": "emu64xa:/ # ",
-    "PS2": "> ",
-    "OPTIND": "1",
-    "PWD": "/",
-    "KSH_VERSION": "@(#)MIRBSD KSH R59 2020/10/31 Android",
-}
+DEFAULTS = {"IFS": " \t\n", "PWD": "/", "KSH_VERSION": "@(#)MIRBSD KSH R59 2020/10/31 Android"}
+OPTION_LETTERS = {"allexport": "a", "errexit": "e", "noglob": "f", "nounset": "u", "xtrace": "x"}
 
 
 class LimitReached(Exception):
@@ -124,3 +118,18 @@ class State:
             raise ShellFault(f"read-only: {name}", 2)
         self.variables.pop(name, None)
         self.exported.discard(name)
+
+    def special(self, name: str) -> str | None:
+        """The value of `$?`, `$#` and the others that no assignment made. `$RANDOM` repeats from session to session."""
+        if name == "?":
+            return str(self.status)
+        if name == "#":
+            return str(len(self.parameters))
+        if name in ("$", "!"):
+            return str(self.pid)
+        if name == "-":
+            return "h" + "".join(sorted(OPTION_LETTERS[o] for o in self.options if o in OPTION_LETTERS))
+        if name == "RANDOM":
+            self.random = (self.random * 1103515245 + 12345) & 0x7FFFFFFF
+            return str(self.random >> 16 & 0x7FFF)
+        return {"PPID": str(self.pid - 1), "USER_ID": "0"}.get(name)

@@ -106,8 +106,8 @@ class _Expression:
         if word in ("-name", "-iname", "-path", "-ipath", "-wholename"):
             pattern = glob(value, fold=word.startswith("-i"))
             if word.endswith("path") or word == "-wholename":
-                return lambda name, path: pattern.full(name, call.spend)
-            return lambda name, path: pattern.full(posixpath.basename(name.rstrip("/")) or "/", call.spend)
+                return lambda name, path: pattern.fullmatch(name) is not None
+            return lambda name, path: pattern.fullmatch(posixpath.basename(name.rstrip("/")) or "/") is not None
         if word in ("-maxdepth", "-mindepth"):
             depth = min(call.number(value), DEEPEST)
             if word == "-maxdepth":

@@ -6,9 +6,9 @@ import re
 
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
-from envs.phone.shell.lang.escapes import LETTERS, byte
-from envs.phone.shell.lang.redirections import writing
-from envs.phone.shell.lang.streams import to_bytes, to_text
+from envs.phone.shell.lang.escapes import unescaped
+from envs.phone.shell.lang.streams import to_bytes, to_text, writing
+from envs.phone.shell.regex import CLASSES
 from envs.phone.shell.toybox.call import Call, Program, lines_of
 
 
@@ -215,30 +215,14 @@ def tr(call: Call) -> None:
     call.out(data)
 
 
-_TR_CLASSES = {
-    "alpha": r"[A-Za-z]",
-    "digit": r"\d",
-    "alnum": r"[A-Za-z0-9]",
-    "upper": r"[A-Z]",
-    "lower": r"[a-z]",
-    "space": r"\s",
-    "blank": r"[ \t]",
-    "punct": r"[!-/:-@\[-`{-~]",
-    "xdigit": r"[0-9A-Fa-f]",
-    "cntrl": r"[\x00-\x1f\x7f]",
-    "print": r"[ -~]",
-    "graph": r"[!-~]",
-}
-
-
 def _tr_set(text: str) -> list[int]:
+    """The bytes of a set; classes and escapes are resolved first."""
+
     def expand(found: re.Match[str]) -> str:
-        pattern = re.compile(_TR_CLASSES.get(found[1], "$^"), re.ASCII)
+        pattern = re.compile(f"[{CLASSES.get(found[1], '')}]" if found[1] in CLASSES else "(?!)", re.ASCII)
         return "".join(chr(c) for c in range(128) if pattern.match(chr(c)))
 
-    text = re.sub(r"\\([0-7]{1,3})", lambda m: byte(int(m[1], 8)), re.sub(r"\[:(\w+):\]", expand, text))
-    text = re.sub(r"\\([abfnrtv\\])", lambda m: LETTERS[m[1]], text)
-    data, out, at = to_bytes(text), [], 0
+    data, out, at = to_bytes(unescaped(re.sub(r"\[:(\w+):\]", expand, text))[0]), [], 0
     while at < len(data):
         if data[at + 1 : at + 2] == b"-" and at + 2 < len(data):
             out += range(data[at], data[at + 2] + 1)
