@@ -188,7 +188,7 @@ PROGRAM_LINES = [
     "cat <<E > /sdcard/b\n$x `id` \\$y\nE", "case $x in a*|[b-d]) echo 1;; *) echo 2; esac", "printf '%5d|%-3s' 1 a",
     "sqlite3 -header /sdcard/d.db \"create table t(a); insert into t values(1); select * from t\"", "set a; echo $@",
     "seq 3 | xargs -n1 echo; cut -d: -f1 /sdcard/a; tr a-z A-Z < /sdcard/a; chmod u+x /sdcard/a",
-    "trap 'echo bye' EXIT; [ ! -f b ]; (exit 3); exec >/sdcard/o; echo $'a\\n'", "test 1 -eq 2 -o a = b",
+    "[ ! -f b ]; (exit 3); exec >/sdcard/o; echo $'a\\n'", "test 1 -eq 2 -o a = b",
 ]  # fmt: skip
 PROGRAM_WORDS = [*SHELL_WORDS, "${", "$((", "((", "done", "fi", "esac", "{", "}", "<<E", "<<<", ")", "*",
                  "while :; do", "for i in", "f() {", "f;", "x=$x$x", "${x##*a}", "%999999999d", "exec", "eval",

@@ -54,10 +54,9 @@ def cd(shell: Interpreter, words: list[str]) -> int:
 
 
 def _number(words: list[str], command: str, default: int) -> int:
-    word = words[0] if words else str(default)
-    if not re.fullmatch(r"-?\d{1,18}", word, re.ASCII):
-        raise ShellFault(f"{command}: bad number: {word}")
-    return int(word)
+    if words and not re.fullmatch(r"-?\d{1,18}", words[0], re.ASCII):
+        raise ShellFault(f"{command}: bad number: {words[0]}")
+    return int(words[0]) if words else default
 
 
 def exit_(shell: Interpreter, words: list[str]) -> int:
@@ -204,18 +203,18 @@ def _read_fields(line: str, count: int, separators: str, raw: bool) -> list[str]
     other = re.escape("".join(c for c in separators if c not in " \t\n"))
     space = f"[{white}]*" if white else ""
     char = f"[^{white}{other}]" if separators else "."
-    char = char if raw else rf"\\.|(?!\\){char}"
-    field = re.compile(rf"((?:{char})*)(?:{space}[{other}]{space}|{space})" if other else rf"((?:{char})*){space}", re.S)
-    found, at = [], re.compile(space).match(line).end()
+    text = f"((?:{char})*)" if raw else rf"((?:\\.|(?!\\){char})*)"
+    field = re.compile(f"{text}{space}[{other}]{space}|{text}{space}" if other else text + space, re.DOTALL)
+    line = re.sub(f"^{space}|{space}$", "", line)
+    found: list[str] = []
     while len(found) < count - 1:
-        cut = field.match(line, at)
-        found.append(cut[1])
-        at = cut.end()
-    rest = re.sub(f"{space}$", "", line[at:]) if white else line[at:]
-    if other and (whole := field.fullmatch(rest)):
-        rest = whole[1]
-    found.append(rest)
-    return found if raw else [re.sub(r"\\(.?)", r"\1", one) for one in found]
+        cut = field.match(line)
+        assert cut is not None
+        found.append(cut[cut.lastindex or 1])
+        line = line[cut.end() :]
+    if other and (whole := field.fullmatch(line)):
+        line = whole[whole.lastindex or 1]
+    return [*found, line] if raw else [re.sub(r"\\(.?)", r"\1", one) for one in [*found, line]]
 
 
 def eval_(shell: Interpreter, words: list[str]) -> int:
@@ -283,53 +282,16 @@ def _describe(shell: Interpreter, name: str, long: bool) -> int:
     return 0
 
 
-def trap(shell: Interpreter, words: list[str]) -> int:
-    """Only a trap for EXIT ever comes to run."""
-    words = words[1:] if words[:1] == ["--"] else words
-    if not words:
-        return say(shell, "".join(f"trap -- {_quoted(v)} {n}\n" for n, v in sorted(shell.state.traps.items())))
-    action, names = ("-", words) if len(words) == 1 else (words[0], words[1:])
-    for name in names:
-        name = "EXIT" if name == "0" else name.removeprefix("SIG").upper()
-        if action == "-":
-            shell.state.traps.pop(name, None)
-        else:
-            shell.state.traps[name] = action
-    return 0
-
-
-def _nothing(shell: Interpreter, words: list[str]) -> int:
-    return 0
-
-
 BUILTINS: dict[str, Builtin] = {
     "echo": lambda shell, words: say(shell, echoed(words)),
-    "cd": cd,
     "pwd": lambda shell, words: say(shell, f"{shell.state.cwd}\n"),
-    "exit": exit_,
-    "return": return_,
-    "break": _leave_loop("break"),
-    "continue": _leave_loop("continue"),
+    **dict.fromkeys((":", "true", "wait"), lambda shell, words: 0),
+    "false": lambda shell, words: 1,
+    **{"cd": cd, "read": read, "test": test, "[": bracket},
+    **{"exit": exit_, "return": return_, "break": _leave_loop("break"), "continue": _leave_loop("continue")},
     "export": _declaring("export", lambda state: state.exported),
     "readonly": _declaring("readonly", lambda state: state.readonly),
-    "local": local,
-    "typeset": local,
-    "declare": local,
-    "unset": unset,
-    "set": set_,
-    "shift": shift,
-    "read": read,
-    "test": test,
-    "[": bracket,
-    "true": _nothing,
-    "false": lambda shell, words: 1,
-    ":": _nothing,
-    "eval": eval_,
-    ".": source,
-    "source": source,
-    "exec": exec_,
-    "command": command,
-    "type": type_,
-    "trap": trap,
-    "wait": _nothing,
+    **dict.fromkeys(("local", "typeset", "declare"), local),
+    **{"unset": unset, "set": set_, "shift": shift},
+    **{"eval": eval_, ".": source, "source": source, "exec": exec_, "command": command, "type": type_},
 }

@@ -17,13 +17,11 @@ if TYPE_CHECKING:
 
 _NUMBERS = {"-eq": "==", "-ne": "!=", "-lt": "<", "-le": "<=", "-gt": ">", "-ge": ">="}
 _TEXTS = {"=": operator.eq, "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt}
-_FILES = ("-nt", "-ot", "-ef")
-_BINARY = frozenset((*_NUMBERS, *_TEXTS, *_FILES))
+_BINARY = frozenset((*_NUMBERS, *_TEXTS))
 _UNARY = frozenset("abcdefghkLnoprsStuwxzOG")
 
 _MODES: dict[str, Callable[[int], object]] = {
-    **{"f": stat.S_ISREG, "d": stat.S_ISDIR, "c": stat.S_ISCHR},
-    **{"x": lambda mode: mode & 0o111, "u": lambda mode: mode & stat.S_ISUID, "g": lambda mode: mode & stat.S_ISGID},
+    **{"f": stat.S_ISREG, "d": stat.S_ISDIR, "c": stat.S_ISCHR, "x": lambda mode: mode & 0o111},
 }
 
 
@@ -84,18 +82,14 @@ class Condition:
         return word
 
     def _or(self) -> bool:
-        found = self._and()
-        while self._peek() == "-o":
+        groups = [self._not()]
+        while (symbol := self._peek()) in ("-a", "-o"):
             self._at += 1
-            found = self._and() or found
-        return found
-
-    def _and(self) -> bool:
-        found = self._not()
-        while self._peek() == "-a":
-            self._at += 1
-            found = self._not() and found
-        return found
+            if symbol == "-o":
+                groups.append(self._not())
+            else:
+                groups[-1] = self._not() and groups[-1]
+        return any(groups)
 
     def _not(self) -> bool:
         if self._peek() == "!" and self._peek(1) is not None:
@@ -121,27 +115,11 @@ class Condition:
     def _binary(self, left: str, symbol: str, right: str) -> bool:
         if symbol in _NUMBERS:
             return bool(COMPARISONS[_NUMBERS[symbol]](self._number(left), self._number(right)))
-        if symbol in _FILES:
-            return self._files(left, symbol, right)
         return _TEXTS[symbol](left, right)
 
     def _number(self, word: str) -> int:
         variables = self._shell.state.variables
         return Evaluator(lambda name: variables.get(name, ""), self._shell.state.assign).value(word)
-
-    def _path(self, word: str) -> str:
-        return files.normal(posixpath.join(self._shell.state.cwd, word))
-
-    def _files(self, left: str, operator: str, right: str) -> bool:
-        phone = self._shell.phone
-        times = [
-            files.attributes(phone, path).mtime if files.exists(phone, path) else None
-            for path in (self._path(left), self._path(right))
-        ]
-        if operator == "-ef":
-            return None not in times and self._path(left) == self._path(right)
-        one, two = times if operator == "-nt" else times[::-1]
-        return one is not None and (two is None or one > two)
 
     def _unary(self, flag: str, word: str) -> bool:
         if flag in "nz":
@@ -150,7 +128,7 @@ class Condition:
             return word in self._shell.state.options
         if flag == "t":
             return False
-        phone, path = self._shell.phone, self._path(word)
+        phone, path = self._shell.phone, files.normal(posixpath.join(self._shell.state.cwd, word))
         if word == "" or not files.exists(phone, path):
             return False
         mode = files.attributes(phone, path).mode

@@ -37,7 +37,7 @@ class Commands(Protocol):
 
 
 DECLARING = ("export", "readonly", "local", "typeset", "declare")
-SPECIAL = frozenset(": . break continue eval exec exit export readonly return set shift trap unset".split())
+SPECIAL = frozenset(": . break continue eval exec exit export readonly return set shift unset".split())
 """Builtins whose assignments stay."""
 
 
@@ -61,10 +61,6 @@ class Interpreter:
         """Runs a whole script, with everything that may end it, and gives the exit code."""
         try:
             code = self._guarded(work)
-            if trap := self.state.traps.pop("EXIT", ""):
-                self.state.status = code
-                left = self._guarded(lambda: self.script(trap))
-                code = left if self.left else code
         except (LimitReached, RecursionError) as limit:
             self.budget.bytes = 4096  # for the message
             self.complain(str(limit) if isinstance(limit, LimitReached) else "stopped: nested too deep")
@@ -121,8 +117,6 @@ class Interpreter:
         inner = self.subshell(dict(self.streams) if streams is None else streams)
         with self.deeper():
             code = inner._guarded(lambda: work(inner)) & 0xFF
-            if trap := inner.state.traps.pop("EXIT", ""):
-                inner._guarded(lambda: inner.script(trap))
         inner.flush()
         return code
 

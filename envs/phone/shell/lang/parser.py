@@ -73,10 +73,16 @@ class Parser:
         token = self.peek()
         return token.text in texts if token.kind == "op" else token.plain in texts
 
+    def accept(self, *texts: str) -> bool:
+        """Takes what comes next if it is one of these."""
+        found = self.at(*texts)
+        if found:
+            self.next()
+        return found
+
     def take(self, text: str) -> None:
-        if not self.at(text):
+        if not self.accept(text):
             raise self.unexpected()
-        self.next()
 
     def unexpected(self) -> SyntaxFault:
         token = self.peek()
@@ -149,29 +155,24 @@ class Parser:
         return body
 
     def _terminated(self) -> Node:
-        """A command with the `;` or `&` behind it; `_separated` says whether there was one."""
-        node = self._and_or()
-        self._separated = self.at(";", "&")
-        if self._separated and self.next().text == "&":
-            return nodes.Subshell(node, background=True)
-        return node
-
-    def _and_or(self) -> Node:
+        """A list of commands with the `;` or `&` behind it; `_separated` says whether there was one."""
         first, rest = self._pipeline(), []
         while self.at("&&", "||"):
             op = self.next().text
             self.skip_newlines()
             rest.append((op, self._pipeline()))
-        return nodes.AndOr(first, tuple(rest)) if rest else first
+        node = nodes.AndOr(first, tuple(rest)) if rest else first
+        self._separated = self.at(";", "&")
+        if self._separated and self.next().text == "&":
+            return nodes.Subshell(node, background=True)
+        return node
 
     def _pipeline(self) -> Node:
         negated = False
-        while self.at("!"):
-            self.next()
+        while self.accept("!"):
             negated = not negated
         commands = [self._command()]
-        while self.at("|"):
-            self.next()
+        while self.accept("|"):
             self.skip_newlines()
             commands.append(self._command())
         if len(commands) == 1 and not negated:
@@ -201,13 +202,8 @@ class Parser:
         if opener == "(":
             return self._parenthesis()
         read = {
-            "{": self._group,
-            "if": self._if,
-            "for": self._for,
-            "while": self._while,
-            "until": self._while,
-            "case": self._case,
-            "function": self._function,
+            **{"{": self._group, "if": self._if, "for": self._for, "case": self._case, "function": self._function},
+            **dict.fromkeys(("while", "until"), self._while),
         }.get(opener or "")
         if read is not None:
             self.next()
@@ -236,17 +232,14 @@ class Parser:
         return body if isinstance(body, nodes.Sequence) else nodes.Sequence((body,))
 
     def _if(self, opener: str) -> Node:
-        branches, otherwise = [], None
+        branches = []
         while True:
             condition = self._body("then", "if")
             self.take("then")
             branches.append((condition, self._body("fi", "then", "elif", "else")))
-            if not self.at("elif"):
+            if not self.accept("elif"):
                 break
-            self.next()
-        if self.at("else"):
-            self.next()
-            otherwise = self._body("fi", "else")
+        otherwise = self._body("fi", "else") if self.accept("else") else None
         self.take("fi")
         return nodes.If(tuple(branches), otherwise)
 
@@ -254,15 +247,13 @@ class Parser:
         name = self._name()
         self.skip_newlines()
         words = None
-        if self.at("in"):
-            self.next()
+        if self.accept("in"):
             words = []
             while self.peek().kind == "word":
                 words.append(self._word())
             if not self.at(";") and self.peek().kind != "newline":
                 raise self.unexpected()
-        if self.at(";"):
-            self.next()
+        self.accept(";")
         self.skip_newlines()
         return nodes.For(name, None if words is None else tuple(words), self._loop_body("for"))
 
@@ -284,16 +275,13 @@ class Parser:
         self._open.append("case")
         self.skip_newlines()
         while not self.at("esac"):
-            if self.at("("):
-                self.next()
+            self.accept("(")
             patterns = [self._word()]
-            while self.at("|"):
-                self.next()
+            while self.accept("|"):
                 patterns.append(self._word())
             self.take(")")
             items.append((tuple(patterns), self.commands("esac", "case", ";;", may_be_empty=True)))
-            if self.at(";;"):
-                self.next()
+            self.accept(";;")
             self.skip_newlines()
         self._open.pop()
         self.take("esac")
@@ -303,8 +291,7 @@ class Parser:
 
     def _function(self, opener: str) -> Node:
         name = self._name()
-        if self.at("("):
-            self.next()
+        if self.accept("("):
             self.take(")")
         self.skip_newlines()
         return nodes.Function(name, self._command())
@@ -325,8 +312,7 @@ class Parser:
                 assignments.append(assignment)
                 continue
             words.append(word)
-            if len(words) == 1 and not assignments and not redirects and token.plain and self.at("("):
-                self.next()
+            if len(words) == 1 and not assignments and not redirects and token.plain and self.accept("("):
                 self.take(")")
                 self.skip_newlines()
                 return nodes.Function(token.text, self._command())

@@ -86,7 +86,6 @@ class State:
     name: str = "/system/bin/sh"
     parameters: list[str] = field(default_factory=list)
     options: set[str] = field(default_factory=set)
-    traps: dict[str, str] = field(default_factory=dict)
     status: int = 0
     pid: int = 4242
     random: int = 4242
@@ -100,7 +99,6 @@ class State:
             functions=dict(self.functions),
             parameters=list(self.parameters),
             options=set(self.options),
-            traps={},
         )
 
     def assign(self, name: str, value: str) -> None:
