@@ -11,14 +11,13 @@ from envs.phone.shell import files
 from envs.phone.shell.command import Failure
 from envs.phone.shell.lang.conditions import bracket, test
 from envs.phone.shell.lang.escapes import echoed
-from envs.phone.shell.lang.interpret import SPECIAL, Interpreter, KeepStreams
+from envs.phone.shell.lang.interpret import Interpreter, KeepStreams
 from envs.phone.shell.lang.parser import RESERVED
-from envs.phone.shell.lang.state import OPTION_LETTERS, Leave, ShellFault, State
+from envs.phone.shell.lang.state import OPTIONS, Leave, ShellFault
 from envs.phone.shell.lang.streams import Sink, Source, reading, to_bytes, to_text
 
 Builtin = Callable[[Interpreter, list[str]], int]
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_OPTION_NAMES = {letter: name for name, letter in OPTION_LETTERS.items()}
 
 
 def say(shell: Interpreter, text: str) -> int:
@@ -64,8 +63,7 @@ def exit_(shell: Interpreter, words: list[str]) -> int:
 
 
 def return_(shell: Interpreter, words: list[str]) -> int:
-    value = _number(words, "return", shell.state.status)
-    raise Leave("return" if shell.functions else "exit", value & 0xFF)
+    raise Leave("return" if shell.functions else "exit", _number(words, "return", shell.state.status) & 0xFF)
 
 
 def _leave_loop(kind: str) -> Builtin:
@@ -81,19 +79,14 @@ def _leave_loop(kind: str) -> Builtin:
     return leave
 
 
-def _declaring(command: str, marked: Callable[[State], set[str]]) -> Builtin:
-    """`export` and `readonly`."""
+def export(shell: Interpreter, words: list[str]) -> int:
+    shell.state.exported.update(_assign(shell, word, "export") for word in words if word not in ("--", "-p"))
+    return 0 if words else say(shell, "".join(f"{name}\n" for name in sorted(shell.state.exported)))
 
-    def declare(shell: Interpreter, words: list[str]) -> int:
-        names = marked(shell.state)
-        if not words or words == ["-p"]:
-            values = shell.state.variables
-            shown = (f"{command} {n}={_quoted(values.get(n, ''))}" if words else n for n in sorted(names))
-            return say(shell, "".join(f"{line}\n" for line in shown))
-        names.update(_assign(shell, word, command) for word in words if word != "--")
-        return 0
 
-    return declare
+def readonly(shell: Interpreter, words: list[str]) -> int:
+    shell.state.readonly.update(_assign(shell, word, "readonly") for word in words if word not in ("--", "-p"))
+    return 0
 
 
 def _assign(shell: Interpreter, word: str, command: str) -> str:
@@ -148,8 +141,8 @@ def set_(shell: Interpreter, words: list[str]) -> int:
             if letter == "o" and at < len(words):
                 change(words[at])
                 at += 1
-            elif letter in _OPTION_NAMES:
-                change(_OPTION_NAMES[letter])
+            elif letter in OPTIONS:
+                change(OPTIONS[letter])
             elif letter not in "hmbo":
                 raise ShellFault(f"set: -{letter}: unknown option")
     if at < len(words) or words[-1] == "--":
@@ -188,9 +181,8 @@ def read(shell: Interpreter, words: list[str]) -> int:
         line, ended = line[:-1], False
     shell.budget.spend(len(line) >> 8)
     names = words or ["REPLY"]
-    for name, value in zip(
-        names, _read_fields(line, len(names), shell.state.variables.get("IFS", " \t\n"), raw), strict=True
-    ):
+    fields = _read_fields(line, len(names), shell.state.variables.get("IFS", " \t\n"), raw)
+    for name, value in zip(names, fields, strict=True):
         if not _NAME.fullmatch(name):
             raise Failure(f"{name}: is not an identifier")
         shell.state.assign(name, value)
@@ -199,13 +191,14 @@ def read(shell: Interpreter, words: list[str]) -> int:
 
 def _read_fields(line: str, count: int, separators: str, raw: bool) -> list[str]:
     """The line cut at IFS; the last name gets the rest."""
-    white = re.escape("".join(c for c in separators if c in " \t\n"))
+    white = "".join(c for c in separators if c in " \t\n")
+    line = line.strip(white)
+    white = re.escape(white)
     other = re.escape("".join(c for c in separators if c not in " \t\n"))
     space = f"[{white}]*" if white else ""
     char = f"[^{white}{other}]" if separators else "."
     text = f"((?:{char})*)" if raw else rf"((?:\\.|(?!\\){char})*)"
     field = re.compile(f"{text}{space}[{other}]{space}|{text}{space}" if other else text + space, re.DOTALL)
-    line = re.sub(f"^{space}|{space}$", "", line)
     found: list[str] = []
     while len(found) < count - 1:
         cut = field.match(line)
@@ -254,32 +247,15 @@ def exec_(shell: Interpreter, words: list[str]) -> int:
 
 def command(shell: Interpreter, words: list[str]) -> int:
     if words[:1] in (["-v"], ["-V"]):
-        codes = [_describe(shell, word, words[0] == "-V") for word in words[1:]]
-        return max(codes, default=0)
+        return max([_describe(shell, word) for word in words[1:]], default=0)
     words = words[1:] if words[:1] in (["-p"], ["--"]) else words
     return shell.command(words, functions=False) if words else 0
 
 
-def type_(shell: Interpreter, words: list[str]) -> int:
-    return max([_describe(shell, word, True) for word in words], default=0)
-
-
-def _describe(shell: Interpreter, name: str, long: bool) -> int:
-    path = shell.commands.find(shell, name)
-    if name in RESERVED:
-        shown = f"{name} is a reserved word" if long else name
-    elif name in shell.state.functions:
-        shown = f"{name} is a function" if long else name
-    elif name in BUILTINS:
-        shown = f"{name} is a {'special ' * (name in SPECIAL)}shell builtin" if long else name
-    elif path:
-        shown = f"{name} is a tracked alias for {path}" if long and "/" not in name else f"{path}"
-    else:
-        if long:
-            say(shell, f"{name} not found\n")
-        return 1
-    say(shell, f"{shown}\n")
-    return 0
+def _describe(shell: Interpreter, name: str) -> int:
+    own = name in RESERVED or name in shell.state.functions or name in BUILTINS
+    shown = name if own else shell.commands.find(shell, name)
+    return say(shell, f"{shown}\n") if shown else 1
 
 
 BUILTINS: dict[str, Builtin] = {
@@ -289,9 +265,7 @@ BUILTINS: dict[str, Builtin] = {
     "false": lambda shell, words: 1,
     **{"cd": cd, "read": read, "test": test, "[": bracket},
     **{"exit": exit_, "return": return_, "break": _leave_loop("break"), "continue": _leave_loop("continue")},
-    "export": _declaring("export", lambda state: state.exported),
-    "readonly": _declaring("readonly", lambda state: state.readonly),
     **dict.fromkeys(("local", "typeset", "declare"), local),
-    **{"unset": unset, "set": set_, "shift": shift},
-    **{"eval": eval_, ".": source, "source": source, "exec": exec_, "command": command, "type": type_},
+    **{"export": export, "readonly": readonly, "unset": unset, "set": set_, "shift": shift},
+    **{"eval": eval_, ".": source, "source": source, "exec": exec_, "command": command},
 }

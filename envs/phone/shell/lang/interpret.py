@@ -86,9 +86,7 @@ class Interpreter:
         """Runs lines up to the first that cannot be parsed. `ShellFault` for that one."""
         parsed = parse(text)
         self.budget.spend(len(text) >> 6)
-        code = 0
-        for line in parsed.lines:
-            code = self.run(line)
+        code = self._all(parsed.lines)
         if parsed.fault is not None:
             raise ShellFault(str(parsed.fault))
         return code
@@ -107,14 +105,11 @@ class Interpreter:
 
     # --- subshells ---------------------------------------------------------------------------------------------
 
-    def subshell(self, streams: Streams) -> Interpreter:
-        inner = Interpreter(self.phone, self.state.copy(), streams, self.budget, self.commands)
-        inner.functions, inner._tested = self.functions, self._tested
-        return inner
-
     def isolated(self, work: Callable[[Interpreter], int], streams: Streams | None = None) -> int:
         """Runs `work` in a subshell; nothing but its exit code comes out."""
-        inner = self.subshell(dict(self.streams) if streams is None else streams)
+        streams = dict(self.streams) if streams is None else streams
+        inner = Interpreter(self.phone, self.state.copy(), streams, self.budget, self.commands)
+        inner.functions, inner._tested = self.functions, self._tested
         with self.deeper():
             code = inner._guarded(lambda: work(inner)) & 0xFF
         inner.flush()
@@ -133,14 +128,8 @@ class Interpreter:
     def _substitute(self, lines: Sequence[nodes.Node]) -> str:
         sink = Sink(self.budget)
         self.budget.spend(3)
-        self._substituted = self.isolated(lambda inner: inner.all(lines), {**self.streams, 1: sink})
+        self._substituted = self.isolated(lambda inner: inner._all(lines), {**self.streams, 1: sink})
         return to_text(bytes(sink.data)).replace("\0", "")
-
-    def all(self, lines: Sequence[nodes.Node]) -> int:
-        code = 0
-        for line in lines:
-            code = self.run(line)
-        return code
 
     def _folders(self) -> dict[str, list[str]]:
         self.flush()
@@ -153,23 +142,20 @@ class Interpreter:
         code = self.state.status = _RUNNERS[type(node)](self, node)
         return code
 
-    def _sequence(self, node: nodes.Sequence) -> int:
+    def _all(self, commands: Sequence[nodes.Node]) -> int:
         code = 0
-        for command in node.commands:
+        for command in commands:
             code = self.run(command)
         return code
 
     def _and_or(self, node: nodes.AndOr) -> int:
-        with self._testing():
-            code = self.run(node.first)
-        for i, (op, command) in enumerate(node.rest):
+        code = 0
+        for op, command in (("&&", node.first), *node.rest[:-1]):
             if (op == "&&") == (code == 0):
-                if i == len(node.rest) - 1:
+                with self._testing():
                     code = self.run(command)
-                else:
-                    with self._testing():
-                        code = self.run(command)
-        return code
+        op, last = node.rest[-1]
+        return self.run(last) if (op == "&&") == (code == 0) else code
 
     @contextmanager
     def _testing(self):
@@ -272,10 +258,6 @@ class Interpreter:
                 return self.run(body) if body else 0
         return 0
 
-    def _function(self, node: nodes.Function) -> int:
-        self.state.functions[node.name] = node
-        return 0
-
     def _calculation(self, node: nodes.Calculation) -> int:
         self.budget.spend(3)
         try:
@@ -303,11 +285,9 @@ class Interpreter:
             if not words:
                 for assignment in node.assignments:
                     self._assign(assignment)
-                self._trace([], node)
                 return self._checked(self._substituted or 0)
             saved = self._assigned(node.assignments) if node.assignments else None
             try:
-                self._trace(words, node)
                 return self._checked(self.command(words))
             except KeepStreams:
                 self.keeping = True
@@ -315,11 +295,6 @@ class Interpreter:
             finally:
                 if saved is not None and words[0] not in SPECIAL and words[0] not in self.state.functions:
                     self._restore(saved)
-
-    def _trace(self, words: list[str], node: nodes.Simple) -> None:
-        if "xtrace" in self.state.options:
-            shown = [f"{a.name}={self.state.variables.get(a.name, '')}" for a in node.assignments] + words
-            self.write(2, to_bytes(f"+ {' '.join(shown)}\n"))
 
     def _assign(self, assignment: nodes.Assignment) -> None:
         value = self.expand.text(assignment.value)
@@ -381,7 +356,7 @@ class Interpreter:
 
 _RUNNERS: dict[type, Callable[[Interpreter, nodes.Node], int]] = {
     nodes.Simple: Interpreter._simple,
-    nodes.Sequence: Interpreter._sequence,
+    nodes.Sequence: lambda shell, node: shell._all(node.commands),
     nodes.AndOr: Interpreter._and_or,
     nodes.Pipeline: Interpreter._pipeline,
     nodes.Subshell: Interpreter._subshell,
@@ -389,7 +364,7 @@ _RUNNERS: dict[type, Callable[[Interpreter, nodes.Node], int]] = {
     nodes.For: Interpreter._for,
     nodes.While: Interpreter._while,
     nodes.Case: Interpreter._case,
-    nodes.Function: Interpreter._function,
+    nodes.Function: lambda shell, node: int(shell.state.functions.update({node.name: node}) is not None),
     nodes.Calculation: Interpreter._calculation,
     nodes.Redirected: Interpreter._redirected,
 }

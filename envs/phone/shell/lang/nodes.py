@@ -155,9 +155,7 @@ class Calculation(NamedTuple):
     expression: Word
 
 
-Node = (
-    Simple | Redirected | Pipeline | AndOr | Sequence | Subshell | If | For | While | Case | Function | Calculation
-)
+Node = Simple | Redirected | Pipeline | AndOr | Sequence | Subshell | If | For | While | Case | Function | Calculation
 
 
 class Script(NamedTuple):

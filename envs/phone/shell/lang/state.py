@@ -20,19 +20,12 @@ MAX_VARIABLES = 16 << 20
 KILLED = 137
 ENVIRONMENT = {
     "PATH": "/product/bin:/apex/com.android.runtime/bin:/system/bin:/system/xbin:/vendor/bin",
-    "HOME": "/",
-    "SHELL": "/system/bin/sh",
-    "USER": "root",
-    "LOGNAME": "root",
-    "HOSTNAME": "emu64xa",
-    "TERM": "dumb",
-    "TMPDIR": "/data/local/tmp",
-    "ANDROID_ROOT": "/system",
-    "ANDROID_DATA": "/data",
-    "EXTERNAL_STORAGE": "/sdcard",
+    **{"HOME": "/", "USER": "root", "LOGNAME": "root", "SHELL": "/system/bin/sh", "TERM": "dumb"},
+    **{"HOSTNAME": "emu64xa", "ANDROID_ROOT": "/system", "ANDROID_DATA": "/data"},
+    **{"TMPDIR": "/data/local/tmp", "EXTERNAL_STORAGE": "/sdcard"},
 }
 DEFAULTS = {"IFS": " \t\n", "PWD": "/", "KSH_VERSION": "@(#)MIRBSD KSH R59 2020/10/31 Android"}
-OPTION_LETTERS = {"allexport": "a", "errexit": "e", "noglob": "f", "nounset": "u", "xtrace": "x"}
+OPTIONS = {"e": "errexit", "f": "noglob", "u": "nounset"}
 
 
 class LimitReached(Exception):
@@ -108,8 +101,6 @@ class State:
         if len(value) > 4096 and sum(map(len, self.variables.values())) > MAX_VARIABLES:
             del self.variables[name]
             raise ShellFault("the variables need too much memory")
-        if "allexport" in self.options:
-            self.exported.add(name)
 
     def unset(self, name: str) -> None:
         if name in self.readonly:
@@ -126,7 +117,7 @@ class State:
         if name in ("$", "!"):
             return str(self.pid)
         if name == "-":
-            return "h" + "".join(sorted(OPTION_LETTERS[o] for o in self.options if o in OPTION_LETTERS))
+            return "h" + "".join(letter for letter, option in OPTIONS.items() if option in self.options)
         if name == "RANDOM":
             self.random = (self.random * 1103515245 + 12345) & 0x7FFFFFFF
             return str(self.random >> 16 & 0x7FFF)

@@ -1,4 +1,4 @@
-"""Programs that change files: `rm`, `mkdir`, `rmdir`, `mv`, `cp`, `touch`, `chmod`, `chown`, `mktemp`."""
+"""Programs that change files: `rm`, `mkdir`, `rmdir`, `mv`, `cp`, `touch`, `chmod` and `chown`."""
 
 from __future__ import annotations
 
@@ -221,22 +221,8 @@ def _bits(who: str, letters: str) -> int:
     return bits | (0o1000 if "t" in letters else 0)
 
 
-def mktemp(call: Call) -> None:
-    flags, operands = call.options("dqtup:")
-    template = operands[0] if operands else posixpath.join(flags.get("p", "/data/local/tmp"), "tmp.XXXXXXXXXX")
-    stem = template.rstrip("X")
-    number = 0
-    while files.exists(call.phone, call.path(name := f"{stem}{number:0{len(template) - len(stem)}d}")):
-        number += 1
-    if "d" in flags:
-        files.make_folder(call.phone, call.path(name))
-    else:
-        call.write(name, b"")
-    call.out(f"{name}\n")
-
-
 PROGRAMS: dict[str, Program] = {
-    **{f.__name__: f for f in (rm, mkdir, rmdir, mv, cp, touch, chmod, chown, mktemp)},
+    **{f.__name__: f for f in (rm, mkdir, rmdir, mv, cp, touch, chmod, chown)},
     "unlink": rm,
     "chgrp": chown,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import posixpath
 import re
 import stat
@@ -49,11 +50,11 @@ class _Expression:
         return self._words[self._at] if self._at < len(self._words) else ""
 
     def _or(self) -> Test:
-        left = self._and()
+        alternatives = [self._and()]
         while self._peek() in ("-o", "-or"):
             self._at += 1
-            left = _either(left, self._and())
-        return left
+            alternatives.append(self._and())
+        return lambda name, path: any(test(name, path) for test in alternatives)
 
     def _and(self) -> Test:
         left = self._not()
@@ -113,32 +114,12 @@ class _Expression:
         if word == "-type" and set(value) <= {*_KINDS, ","}:
             kinds = [_KINDS[kind] for kind in value.split(",") if kind]
             return lambda name, path: any(k(files.attributes(phone, path).mode) for k in kinds)
-        if word in ("-user", "-group"):
-            field = "owner" if word == "-user" else "group"
-            return lambda name, path: getattr(files.attributes(phone, path), field) == value
-        if word == "-newer":
-            newer = files.attributes(phone, call.path(value)).mtime
-            return lambda name, path: files.attributes(phone, path).mtime > newer
-        if word == "-perm" and re.fullmatch(r"-?[0-7]{1,4}", value):
-            wanted, mask = int(value.lstrip("-"), 8), int(value.lstrip("-"), 8) if value[0] == "-" else 0o7777
-            return lambda name, path: files.attributes(phone, path).mode & mask == wanted
         measure = re.fullmatch(r"([+-]?)(\d{1,12})([ckMG]?)", value)
-        if word in ("-size", "-mtime", "-mmin") and measure and (word == "-size" or not measure[3]):
-            return self._compared(word, measure[1], int(measure[2]), _UNITS[measure[3]])
+        if word == "-size" and measure:
+            compare = {"+": operator.gt, "-": operator.lt, "": operator.eq}[measure[1]]
+            unit, wanted = _UNITS[measure[3]], int(measure[2])
+            return lambda name, path: compare(-(-files.size(phone, path) // unit), wanted)
         raise Failure(f"find: bad arg '{word} {value}'")
-
-    def _compared(self, word: str, sign: str, wanted: int, unit: int) -> Test:
-        """`+N`, `-N` or `N` of some unit."""
-        phone, now = self._call.phone, files.seconds(self._call.phone.now)
-
-        def test(name: str, path: str) -> bool:
-            if word == "-size":
-                found = -(-files.size(phone, path) // unit)
-            else:
-                found = (now - files.attributes(phone, path).mtime) // (86400 if word == "-mtime" else 60)
-            return found > wanted if sign == "+" else found < wanted if sign == "-" else found == wanted
-
-        return test
 
     # --- actions -----------------------------------------------------------------------------------------------
 
@@ -180,10 +161,6 @@ def _always(name: str, path: str) -> bool:
 
 def _both(one: Test, two: Test) -> Test:
     return lambda name, path: one(name, path) and two(name, path)
-
-
-def _either(one: Test, two: Test) -> Test:
-    return lambda name, path: one(name, path) or two(name, path)
 
 
 def find(call: Call) -> None:

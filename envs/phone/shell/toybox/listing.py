@@ -161,33 +161,26 @@ def _stat_values(call: Call, name: str, path: str) -> dict[str, object]:
 
 
 def du(call: Call) -> None:
-    flags, names = call.options("ahksmcd:xK")
-    deepest = call.number(flags["d"]) if "d" in flags else 10**6
+    flags, names = call.options("ahksm")
     call.walk()
     tree = files.folders(call.phone)
-
-    def shown(size: int, name: str) -> None:
-        number = human(size << 10) if "h" in flags else -(-size // 1024) if "m" in flags else size
-        call.out(f"{number}\t{name}\n")
 
     def measure(name: str, path: str, depth: int = 0) -> int:
         call.spend(1)
         size = blocks(call, path)
         for inside in tree.get(path, ()) if depth < 60 else ():
             size += measure(posixpath.join(name, inside), posixpath.join(path, inside), depth + 1)
-        if depth == 0 or "s" not in flags and (path in tree or "a" in flags) and depth <= deepest:
-            shown(size, name)
+        if depth == 0 or "s" not in flags and (path in tree or "a" in flags):
+            number = human(size << 10) if "h" in flags else -(-size // 1024) if "m" in flags else size
+            call.out(f"{number}\t{name}\n")
         return size
 
-    total = 0
     for name in names or ["."]:
         path = call.path(name)
         if path in tree or files.exists(call.phone, path):
-            total += measure(name, path)
+            measure(name, path)
         else:
             call.wrong(f"{name}: No such file or directory")
-    if "c" in flags:
-        shown(total, "total")
 
 
 def df(call: Call) -> None:

@@ -67,7 +67,7 @@ def wc(call: Call) -> None:
 
 
 def sort(call: Call) -> None:
-    flags, names = call.options("rnufk:t:o:bgV")
+    flags, names = call.options("rnufk:t:o:b")
     lines = [line for _, data in call.inputs(names) for line in lines_of(data)]
     call.spend(len(lines) >> 3)
     modifiers = "".join(flags) + flags.get("k", "")
@@ -75,9 +75,7 @@ def sort(call: Call) -> None:
     def key(line: str) -> object:
         text = _sort_key(line, flags.get("k", ""), flags.get("t"))
         text = text.upper() if "f" in modifiers else text
-        if "V" in modifiers:
-            return [(int(p), "") if p.isdecimal() else (-1, p) for p in re.findall(r"\d{1,18}|\D+", text)]
-        return _leading_number(text) if "n" in modifiers or "g" in modifiers else to_bytes(text)
+        return _leading_number(text) if "n" in modifiers else to_bytes(text)
 
     lines.sort(key=key if "u" in flags else lambda line: (key(line), to_bytes(line)), reverse="r" in modifiers)
     if "u" in flags:
