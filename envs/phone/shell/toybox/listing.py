@@ -105,14 +105,9 @@ def _entries(call: Call, flags: Flags, found: list[tuple[str, str]]) -> None:
 def _links(call: Call, path: str) -> int:
     if not modes.S_ISDIR(files.attributes(call.phone, path).mode):
         return 1
-    call.walk()
-    inside = path.rstrip("/") + "/"
-    below = {
-        name[len(inside) :].partition("/")[0]
-        for name in [*call.phone.files, *(f"{r}/" for r in files.ROOTS)]
-        if name.startswith(inside) and "/" in name[len(inside) :]
-    }
-    return 2 + len(below - {""})
+    inside = files.entries(call.phone, path)
+    call.spend(1 + (len(call.phone.files) * (1 + len(inside)) >> 4))
+    return 2 + sum(files.is_folder(call.phone, posixpath.join(path, name)) for name in inside)
 
 
 def _inode(path: str) -> int:

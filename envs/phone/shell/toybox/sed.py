@@ -10,11 +10,17 @@ from envs.phone.shell.lang.streams import to_bytes
 from envs.phone.shell.regex import MAX_LINE, Pattern, RegexFault, compiled
 from envs.phone.shell.toybox.call import Call, Program, lines_of
 
+MAX_SCRIPT = 10_000
 Address = int | str | Pattern
 """A line number, "$" for the last line, or a pattern."""
-_NUMBER = re.compile(r"\d{1,9}|\$")
-_NEGATION = re.compile(r"\s*(!?)\s*")
-_FLAGS = re.compile(r"[gpIi\d]*")
+_ADDRESS = r"(\d{1,9}|\$|/(?:\\.|[^/\\])*+/)"
+_TEXT = r"((?:\\.|(?!(?P=end)).)*+)(?P=end)"
+_PATTERN = r"((?:\\.|\[\^?+\]?+[^]]*+\]|(?!(?P=end)).)*+)(?P=end)"
+_COMMAND = re.compile(
+    rf"(?:{_ADDRESS}(?:\s*,\s*{_ADDRESS})?)?\s*(!?)\s*"
+    rf"(?:([dpq])|s(?P<end>[^\\\n]){_PATTERN}{_TEXT}([gpIi\d]{{0,20}}))[ \t]*(?:[;\n]\s*|$)",
+    re.DOTALL,
+)
 _REPLACEMENT = re.compile(r"\\(.)|(&)|([^\\&]+)", re.DOTALL)
 
 
@@ -75,90 +81,41 @@ class Command:
         return line, count >= wanted
 
 
-class Parser:
-    def __init__(self, text: str, extended: bool) -> None:
-        self._text, self._at, self._extended = text, 0, extended
+def _parsed(script: str, extended: bool) -> list[Command]:
+    found: list[Command] = []
+    if len(script) > MAX_SCRIPT:
+        raise Failure("sed: the script is too long")
+    script = script.lstrip("; \t\n")
+    while script:
+        match = _COMMAND.match(script)
+        if match is None:
+            raise Failure(f"sed: bad pattern '{script[:60]}'")
+        first, second, negation, name, delimiter, source, replacement, flags = match.groups()
+        addresses = [_address(text, extended) for text in (first, second) if text]
+        command = Command(name or "s", addresses, bool(negation), flags=flags or "")
+        if not name:
+            command.pattern = _compiled(source.replace(f"\\{delimiter}", delimiter), extended, "i" in flags.lower())
+            for letter, whole, text in _REPLACEMENT.findall(replacement):
+                part = {"n": "\n", "t": "\t"}.get(letter, letter) or text
+                command.replacement.append(0 if whole else int(letter) if letter.isdecimal() else part)
+            if any(isinstance(part, int) and part > command.pattern.groups for part in command.replacement):
+                raise Failure(f"sed: bad group in '{replacement[:60]}'")
+        found.append(command)
+        script = script[match.end() :].lstrip("; \t\n")
+    return found
 
-    def commands(self) -> list[Command]:
-        found = []
-        while self._skip(" \t\n;"):
-            addresses = []
-            if (first := self._address()) is not None:
-                addresses.append(first)
-                if self._skip(" \t") and self._text[self._at] == ",":
-                    self._at += 1
-                    self._skip(" \t")
-                    if (second := self._address()) is None:
-                        raise self._fault()
-                    addresses.append(second)
-            negation = _NEGATION.match(self._text, self._at)
-            assert negation is not None
-            self._at = negation.end()
-            command = Command(self._next(), addresses, bool(negation[1]))
-            if command.name == "s":
-                self._substitution(command)
-            elif command.name not in "dpq":
-                raise self._fault()
-            if self._skip(" \t") and self._text[self._at] not in ";\n":
-                raise self._fault()
-            found.append(command)
-        return found
 
-    def _fault(self) -> Failure:
-        return Failure(f"sed: bad pattern '{self._text[:60]}'@{self._at}")
+def _address(text: str, extended: bool) -> Address:
+    if text == "$":
+        return text
+    return int(text) if text.isdecimal() else _compiled(text[1:-1].replace("\\/", "/"), extended, False)
 
-    def _skip(self, chars: str) -> bool:
-        """Skips these; whether anything follows."""
-        while self._at < len(self._text) and self._text[self._at] in chars:
-            self._at += 1
-        return self._at < len(self._text)
 
-    def _next(self) -> str:
-        if self._at >= len(self._text):
-            raise self._fault()
-        self._at += 1
-        return self._text[self._at - 1]
-
-    def _address(self) -> Address | None:
-        if number := _NUMBER.match(self._text, self._at):
-            self._at = number.end()
-            return number[0] if number[0] == "$" else int(number[0])
-        if self._text[self._at] not in "/\\":
-            return None
-        delimiter = self._next()
-        return self._compiled(self._until(self._next() if delimiter == "\\" else delimiter), False)
-
-    def _compiled(self, source: str, fold: bool) -> Pattern:
-        try:
-            return compiled(source, self._extended, fold)
-        except RegexFault as fault:
-            raise Failure(f"sed: bad REGEX '{source}': {fault}") from None
-
-    def _until(self, delimiter: str, brackets: bool = True) -> str:
-        """Up to the next delimiter that no backslash or bracket hides; it is taken."""
-        out, inside = "", False
-        while (char := self._next()) != delimiter or inside:
-            if char == "\\" and not inside:
-                following = self._next()
-                out += following if following == delimiter else char + following
-                continue
-            if brackets:
-                inside = char == "[" if not inside else char != "]" or out.endswith(("[", "[^"))
-            out += char
-        return out
-
-    def _substitution(self, command: Command) -> None:
-        delimiter = self._next()
-        source, replacement = self._until(delimiter), self._until(delimiter, brackets=False)
-        flags = _FLAGS.match(self._text, self._at)
-        assert flags is not None
-        command.flags, self._at = flags[0][:20], flags.end()
-        command.pattern = self._compiled(source, "i" in command.flags.lower())
-        for letter, whole, text in _REPLACEMENT.findall(replacement):
-            part = {"n": "\n", "t": "\t"}.get(letter, letter) or text
-            command.replacement.append(0 if whole else int(letter) if letter.isdecimal() else part)
-        if any(isinstance(p, int) and p > command.pattern.groups for p in command.replacement):
-            raise Failure(f"sed: bad group in '{replacement}'")
+def _compiled(source: str, extended: bool, fold: bool) -> Pattern:
+    try:
+        return compiled(source, extended, fold)
+    except RegexFault as fault:
+        raise Failure(f"sed: bad REGEX '{source[:60]}': {fault}") from None
 
 
 def _edited(call: Call, commands: list[Command], quiet: bool, data: bytes) -> bytes:
@@ -203,7 +160,7 @@ def sed(call: Call) -> None:
         joined = [d if d.endswith(b"\n") or not d else d + b"\n" for _, d in found[:-1]] + [d for _, d in found[-1:]]
         found = [("", b"".join(joined))]
     for name, data in found:
-        commands = Parser(flags["e"], "E" in flags or "r" in flags).commands()
+        commands = _parsed(flags["e"], "E" in flags or "r" in flags)
         edited = _edited(call, commands, "n" in flags, data)
         if name:
             call.write(name, edited)
