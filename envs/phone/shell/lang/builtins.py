@@ -9,19 +9,15 @@ from collections.abc import Callable
 
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
-from envs.phone.shell.lang import redirections
-from envs.phone.shell.lang.arith import ArithmeticFault, Evaluator
 from envs.phone.shell.lang.conditions import bracket, test
 from envs.phone.shell.lang.escapes import echoed
-from envs.phone.shell.lang.interpret import SPECIAL, Interpreter, KeepStreams
+from envs.phone.shell.lang.interpret import Interpreter, KeepStreams
 from envs.phone.shell.lang.parser import RESERVED
-from envs.phone.shell.lang.specials import OPTION_LETTERS
-from envs.phone.shell.lang.state import Leave, ShellFault
-from envs.phone.shell.lang.streams import Sink, Source, to_bytes, to_text
+from envs.phone.shell.lang.state import OPTIONS, Leave, ShellFault
+from envs.phone.shell.lang.streams import Sink, Source, reading, to_bytes, to_text
 
 Builtin = Callable[[Interpreter, list[str]], int]
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_OPTION_NAMES = {letter: name for name, letter in OPTION_LETTERS.items()}
 
 
 def say(shell: Interpreter, text: str) -> int:
@@ -29,10 +25,6 @@ def say(shell: Interpreter, text: str) -> int:
         raise Failure("write error: Bad file descriptor")
     shell.write(1, to_bytes(text))
     return 0
-
-
-def echo(shell: Interpreter, words: list[str]) -> int:
-    return say(shell, echoed(words))
 
 
 def cd(shell: Interpreter, words: list[str]) -> int:
@@ -60,15 +52,10 @@ def cd(shell: Interpreter, words: list[str]) -> int:
     return 0
 
 
-def pwd(shell: Interpreter, words: list[str]) -> int:
-    return say(shell, f"{shell.state.cwd}\n")
-
-
 def _number(words: list[str], command: str, default: int) -> int:
-    word = words[0] if words else str(default)
-    if not re.fullmatch(r"-?\d{1,18}", word, re.ASCII):
-        raise ShellFault(f"{command}: bad number: {word}")
-    return int(word)
+    if words and not re.fullmatch(r"-?\d{1,18}", words[0], re.ASCII):
+        raise ShellFault(f"{command}: bad number: {words[0]}")
+    return int(words[0]) if words else default
 
 
 def exit_(shell: Interpreter, words: list[str]) -> int:
@@ -76,45 +63,29 @@ def exit_(shell: Interpreter, words: list[str]) -> int:
 
 
 def return_(shell: Interpreter, words: list[str]) -> int:
-    value = _number(words, "return", shell.state.status)
-    raise Leave("return" if shell.functions else "exit", value & 0xFF)
+    raise Leave("return" if shell.functions else "exit", _number(words, "return", shell.state.status) & 0xFF)
 
 
-def break_(shell: Interpreter, words: list[str]) -> int:
-    return _leave_loop(shell, words, "break")
+def _leave_loop(kind: str) -> Builtin:
+    def leave(shell: Interpreter, words: list[str]) -> int:
+        value = _number(words, kind, 1)
+        if value < 1:
+            raise ShellFault(f"{kind}: {value}: bad value")
+        if not shell.loops:
+            shell.complain(f"{kind}: can't {kind}")
+            return 0
+        raise Leave(kind, value)
 
-
-def continue_(shell: Interpreter, words: list[str]) -> int:
-    return _leave_loop(shell, words, "continue")
-
-
-def _leave_loop(shell: Interpreter, words: list[str], kind: str) -> int:
-    value = _number(words, kind, 1)
-    if value < 1:
-        raise ShellFault(f"{kind}: {value}: bad value")
-    if not shell.loops:
-        shell.complain(f"{kind}: can't {kind}")
-        return 0
-    raise Leave(kind, value)
+    return leave
 
 
 def export(shell: Interpreter, words: list[str]) -> int:
-    return _declare(shell, words, "export", shell.state.exported)
+    shell.state.exported.update(_assign(shell, word, "export") for word in words if word not in ("--", "-p"))
+    return 0 if words else say(shell, "".join(f"{name}\n" for name in sorted(shell.state.exported)))
 
 
 def readonly(shell: Interpreter, words: list[str]) -> int:
-    return _declare(shell, words, "readonly", shell.state.readonly)
-
-
-def _declare(shell: Interpreter, words: list[str], command: str, marked: set[str]) -> int:
-    if not words or words == ["-p"]:
-        values = shell.state.variables
-        if words:
-            return say(shell, "".join(f"{command} {n}={_quoted(values.get(n, ''))}\n" for n in sorted(marked)))
-        return say(shell, "".join(f"{n}\n" for n in sorted(marked)))
-    for word in words:
-        if word != "--":
-            marked.add(_assign(shell, word, command))
+    shell.state.readonly.update(_assign(shell, word, "readonly") for word in words if word not in ("--", "-p"))
     return 0
 
 
@@ -170,8 +141,8 @@ def set_(shell: Interpreter, words: list[str]) -> int:
             if letter == "o" and at < len(words):
                 change(words[at])
                 at += 1
-            elif letter in _OPTION_NAMES:
-                change(_OPTION_NAMES[letter])
+            elif letter in OPTIONS:
+                change(OPTIONS[letter])
             elif letter not in "hmbo":
                 raise ShellFault(f"set: -{letter}: unknown option")
     if at < len(words) or words[-1] == "--":
@@ -210,9 +181,8 @@ def read(shell: Interpreter, words: list[str]) -> int:
         line, ended = line[:-1], False
     shell.budget.spend(len(line) >> 8)
     names = words or ["REPLY"]
-    for name, value in zip(
-        names, _read_fields(line, len(names), shell.state.variables.get("IFS", " \t\n"), raw), strict=True
-    ):
+    fields = _read_fields(line, len(names), shell.state.variables.get("IFS", " \t\n"), raw)
+    for name, value in zip(names, fields, strict=True):
         if not _NAME.fullmatch(name):
             raise Failure(f"{name}: is not an identifier")
         shell.state.assign(name, value)
@@ -222,23 +192,22 @@ def read(shell: Interpreter, words: list[str]) -> int:
 def _read_fields(line: str, count: int, separators: str, raw: bool) -> list[str]:
     """The line cut at IFS; the last name gets the rest."""
     white = "".join(c for c in separators if c in " \t\n")
-    rest = line.strip(white) if white else line
+    line = line.strip(white)
+    white = re.escape(white)
+    other = re.escape("".join(c for c in separators if c not in " \t\n"))
+    space = f"[{white}]*" if white else ""
+    char = f"[^{white}{other}]" if separators else "."
+    text = f"((?:{char})*)" if raw else rf"((?:\\.|(?!\\){char})*)"
+    field = re.compile(f"{text}{space}[{other}]{space}|{text}{space}" if other else text + space, re.DOTALL)
     found: list[str] = []
     while len(found) < count - 1:
-        field, at = "", 0
-        while at < len(rest) and rest[at] not in separators:
-            if rest[at] == "\\" and not raw:
-                at += 1
-            field += rest[at : at + 1]
-            at += 1
-        found.append(field)
-        rest = rest[at:].lstrip(white) if white else rest[at:]
-        if rest and rest[0] in separators:
-            rest = rest[1:].lstrip(white) if white else rest[1:]
-    others = "".join(c for c in separators if c not in white)
-    if others and rest.endswith(tuple(others)) and not any(c in rest[:-1] for c in separators):
-        rest = rest[:-1]
-    return [*found, rest if raw else re.sub(r"\\(.?)", r"\1", rest)]
+        cut = field.match(line)
+        assert cut is not None
+        found.append(cut[cut.lastindex or 1])
+        line = line[cut.end() :]
+    if other and (whole := field.fullmatch(line)):
+        line = whole[whole.lastindex or 1]
+    return [*found, line] if raw else [re.sub(r"\\(.?)", r"\1", one) for one in [*found, line]]
 
 
 def eval_(shell: Interpreter, words: list[str]) -> int:
@@ -250,7 +219,7 @@ def source(shell: Interpreter, words: list[str]) -> int:
     if not words:
         raise ShellFault(".: missing argument")
     try:
-        text = to_text(redirections.reading(shell, words[0]).read())
+        text = to_text(reading(shell, words[0]).read())
     except Failure as failure:
         raise ShellFault(f".: {words[0]}: {str(failure).rpartition(': ')[2]}") from None
     outer = shell.state.parameters
@@ -276,103 +245,27 @@ def exec_(shell: Interpreter, words: list[str]) -> int:
     raise Leave("exit", shell.command(words, functions=False))
 
 
-def let(shell: Interpreter, words: list[str]) -> int:
-    value = 0
-    for word in words:
-        try:
-            value = Evaluator(lambda n: shell.state.variables.get(n, ""), shell.state.assign).value(word)
-        except ArithmeticFault as fault:
-            raise Failure(str(fault), 2) from None
-    return int(value == 0)
-
-
 def command(shell: Interpreter, words: list[str]) -> int:
     if words[:1] in (["-v"], ["-V"]):
-        codes = [_describe(shell, word, words[0] == "-V") for word in words[1:]]
-        return max(codes, default=0)
+        return max([_describe(shell, word) for word in words[1:]], default=0)
     words = words[1:] if words[:1] in (["-p"], ["--"]) else words
     return shell.command(words, functions=False) if words else 0
 
 
-def type_(shell: Interpreter, words: list[str]) -> int:
-    return max([_describe(shell, word, True) for word in words], default=0)
-
-
-def _describe(shell: Interpreter, name: str, long: bool) -> int:
-    path = shell.commands.find(shell, name)
-    if name in RESERVED:
-        shown = f"{name} is a reserved word" if long else name
-    elif name in shell.state.functions:
-        shown = f"{name} is a function" if long else name
-    elif name in BUILTINS:
-        shown = f"{name} is a {'special ' * (name in SPECIAL)}shell builtin" if long else name
-    elif path:
-        shown = f"{name} is a tracked alias for {path}" if long and "/" not in name else f"{path}"
-    else:
-        if long:
-            say(shell, f"{name} not found\n")
-        return 1
-    say(shell, f"{shown}\n")
-    return 0
-
-
-def trap(shell: Interpreter, words: list[str]) -> int:
-    """Only a trap for EXIT ever comes to run."""
-    words = words[1:] if words[:1] == ["--"] else words
-    if not words:
-        return say(shell, "".join(f"trap -- {_quoted(v)} {n}\n" for n, v in sorted(shell.state.traps.items())))
-    action, names = ("-", words) if len(words) == 1 else (words[0], words[1:])
-    for name in names:
-        name = "EXIT" if name == "0" else name.removeprefix("SIG").upper()
-        if action == "-":
-            shell.state.traps.pop(name, None)
-        else:
-            shell.state.traps[name] = action
-    return 0
-
-
-def true(shell: Interpreter, words: list[str]) -> int:
-    return 0
-
-
-def false(shell: Interpreter, words: list[str]) -> int:
-    return 1
-
-
-def umask(shell: Interpreter, words: list[str]) -> int:
-    return say(shell, "000\n") if not words else 0
+def _describe(shell: Interpreter, name: str) -> int:
+    own = name in RESERVED or name in shell.state.functions or name in BUILTINS
+    shown = name if own else shell.commands.find(shell, name)
+    return say(shell, f"{shown}\n") if shown else 1
 
 
 BUILTINS: dict[str, Builtin] = {
-    "echo": echo,
-    "cd": cd,
-    "pwd": pwd,
-    "exit": exit_,
-    "return": return_,
-    "break": break_,
-    "continue": continue_,
-    "export": export,
-    "readonly": readonly,
-    "local": local,
-    "typeset": local,
-    "declare": local,
-    "unset": unset,
-    "set": set_,
-    "shift": shift,
-    "read": read,
-    "test": test,
-    "[": bracket,
-    "true": true,
-    "false": false,
-    ":": true,
-    "eval": eval_,
-    ".": source,
-    "source": source,
-    "exec": exec_,
-    "let": let,
-    "command": command,
-    "type": type_,
-    "trap": trap,
-    "umask": umask,
-    "wait": true,
+    "echo": lambda shell, words: say(shell, echoed(words)),
+    "pwd": lambda shell, words: say(shell, f"{shell.state.cwd}\n"),
+    **dict.fromkeys((":", "true", "wait"), lambda shell, words: 0),
+    "false": lambda shell, words: 1,
+    **{"cd": cd, "read": read, "test": test, "[": bracket},
+    **{"exit": exit_, "return": return_, "break": _leave_loop("break"), "continue": _leave_loop("continue")},
+    **dict.fromkeys(("local", "typeset", "declare"), local),
+    **{"export": export, "readonly": readonly, "unset": unset, "set": set_, "shift": shift},
+    **{"eval": eval_, ".": source, "source": source, "exec": exec_, "command": command},
 }

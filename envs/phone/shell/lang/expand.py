@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from envs.phone.shell.lang import globbing
+from envs.phone.shell.files import normal
 from envs.phone.shell.lang.arith import Evaluator
-from envs.phone.shell.lang.braces import braced
 from envs.phone.shell.lang.nodes import Arithmetic, Literal, Node, Parameter, Part, Word
 from envs.phone.shell.lang.parser import as_assignment
 from envs.phone.shell.lang.state import MAX_WORD, Budget, ShellFault, State
-from envs.phone.shell.lang.trimming import replaced, substring, trimmed
+from envs.phone.shell.regex import glob, trimmed
 
 Piece = tuple[str, bool]
 """Text, and whether it was quoted."""
-_BLANKS = re.compile(r"[ \t\n]+")
+Folders = dict[str, list[str]]
+"""The names in every folder of the phone."""
+BLANKS = " \t\n"
 _GLOB = re.compile(r"[*?\[]")
+_UNQUOTED_GLOB = re.compile(r"(?<!\\)(?:\\\\)*[*?\[]")
 _SPECIAL_IN_PATTERN = re.compile(r"([*?\[\]\\!^-])")
 
 
@@ -28,8 +30,7 @@ class _Fields:
         self.open: list[Piece] | None = None
 
     def add(self, text: str, quoted: bool) -> None:
-        if self.open is None:
-            self.open = []
+        self.open = self.open or []
         self.open.append((text, quoted))
 
     def cut(self) -> None:
@@ -39,55 +40,35 @@ class _Fields:
 
     def split(self, text: str, separators: str) -> None:
         """Adds the value of an unquoted expansion, cut at the separators of IFS."""
-        if separators == " \t\n":
-            self._split_at_blanks(text)
+        if not separators:
+            self.add(text, False)
             return
-        white = "".join(c for c in separators if c in " \t\n")
-        run = ""
+        white = re.escape("".join(c for c in separators if c in BLANKS))
+        other = re.escape("".join(c for c in separators if c not in BLANKS))
+        space = f"[{white}]" if white else "(?!)"
+        cut = f"{space}*([{other}]){space}*|({space}+)" if other else f"()({space}+)"
         at = 0
-        while at < len(text):
-            char = text[at]
-            if char not in separators:
-                run += char
-                at += 1
-                continue
-            if run:
-                self.add(run, False)
-                run = ""
-            end = at
-            while end < len(text) and text[end] in white:
-                end += 1
-            if end < len(text) and text[end] in separators:
-                if self.open is None:
-                    self.add("", True)
-                end += 1
-                while end < len(text) and text[end] in white:
-                    end += 1
+        for found in re.finditer(cut, text):
+            if found.start() > at:
+                self.add(text[at : found.start()], False)
+            if found[1] and self.open is None:
+                self.add("", True)
             self.cut()
-            at = end
-        if run:
-            self.add(run, False)
-
-    def _split_at_blanks(self, text: str) -> None:
-        first, *rest = _BLANKS.split(text)
-        if first:
-            self.add(first, False)
-        for piece in rest:
-            self.cut()
-            if piece:
-                self.add(piece, False)
+            at = found.end()
+        if at < len(text):
+            self.add(text[at:], False)
 
 
 class Expander:
-    """`substitute` runs a command substitution and gives its output."""
+    """`tree` lists the folders, `substitute` runs a command substitution and gives its output, `special` knows `$?`."""
 
     def __init__(
         self,
         state: State,
         budget: Budget,
-        tree: Callable[[], globbing.Folders],
+        tree: Callable[[], Folders],
         substitute: Callable[[Sequence[Node]], str],
-        special: Callable[[str], str],
+        special: Callable[[str], str | None],
     ) -> None:
         self._state, self._budget, self._tree = state, budget, tree
         self._substitute, self._special = substitute, special
@@ -103,37 +84,34 @@ class Expander:
             elif declaring and (assignment := as_assignment(word)):
                 found.append(f"{assignment.name}{'+' * assignment.append}={self.text(assignment.value)}")
             else:
-                for one in braced(word, self._budget):
-                    found += self._argument(one)
+                found += self._argument(word)
         self._budget.spend(len(found) >> 1)
         return found
 
     def text(self, word: Word) -> str:
         """One string: no splitting, no file names."""
-        if word.plain is not None:
-            return word.plain
-        return self._joined(self._pieces(word))
+        return self._joined(self._pieces(word)) if word.plain is None else word.plain
 
     def pattern(self, word: Word) -> str:
         """A pattern in which a backslash keeps what was quoted from being special."""
-        return as_pattern(self._pieces(word))
+        return _as_pattern(self._pieces(word))
 
     def arithmetic(self, word: Word) -> int:
         """`ArithmeticFault` where the expression has no value."""
-        return Evaluator(self._number, self._state.assign).value(self.text(word))
+        return Evaluator(lambda name: self._lookup(name) or "", self._state.assign).value(self.text(word))
 
     # --- words -------------------------------------------------------------------------------------------------
 
     def _argument(self, word: Word) -> list[str]:
         fields = _Fields()
-        self._add(word.parts, fields, self._state.variables.get("IFS", " \t\n"))
+        self._add(word.parts, fields, self._state.variables.get("IFS", BLANKS))
         fields.cut()
         found: list[str] = []
         for pieces in fields.done:
             text = self._joined(pieces)
             names: list[str] = []
             if "noglob" not in self._state.options and any(not q and _GLOB.search(t) for t, q in pieces):
-                names = globbing.names(self._tree(), self._state.cwd, as_pattern(pieces), self._budget.spend)
+                names = self._names(_as_pattern(pieces))
             found += names or [text]
         return found
 
@@ -141,7 +119,7 @@ class Expander:
         fields = _Fields()
         self._add(word.parts, fields, None)
         pieces = [piece for field in [*fields.done, fields.open or []] for piece in [*field, (" ", True)]]
-        return pieces[:-1] if pieces else []
+        return pieces[:-1]
 
     def _joined(self, pieces: list[Piece]) -> str:
         size = sum(len(text) for text, _ in pieces)
@@ -161,12 +139,10 @@ class Expander:
                     fields.add(text, part.quoted)
             elif isinstance(part, Parameter):
                 self._parameter(part, fields, separators)
+            elif isinstance(part, Arithmetic):
+                self._value(str(self.arithmetic(part.expression)), part.quoted, fields, separators)
             else:
-                if isinstance(part, Arithmetic):
-                    value = str(self.arithmetic(part.expression))
-                else:
-                    value = self._substitute(part.script.lines).rstrip("\n")
-                self._value(value, part.quoted, fields, separators)
+                self._value(self._substitute(part.script.lines).rstrip("\n"), part.quoted, fields, separators)
 
     def _value(self, value: str, quoted: bool, fields: _Fields, separators: str | None) -> None:
         self._budget.spend(len(value) >> (10 if quoted else 5))
@@ -189,7 +165,7 @@ class Expander:
             return
         value = self._lookup(part.name)
         op = part.op.removeprefix(":")
-        missing = value is None or value == "" and part.op[:1] == ":" and op != ""
+        missing = value is None or value == "" and part.op != op and op != ""
         if op in ("-", "+", "=", "?") and part.argument is not None:
             if missing == (op == "+"):
                 value = "" if op == "+" else value
@@ -198,10 +174,8 @@ class Expander:
                 return
             else:
                 value = self._otherwise(part.name, op, part.argument)
-        elif value is None:
-            if "nounset" in self._state.options:
-                raise ShellFault(f"{part.name}: parameter not set")
-            value = ""
+        elif value is None and "nounset" in self._state.options:
+            raise ShellFault(f"{part.name}: parameter not set")
         self._value(self._operated(part, value or ""), part.quoted, fields, separators)
 
     def _otherwise(self, name: str, op: str, argument: Word) -> str:
@@ -216,39 +190,35 @@ class Expander:
     def _operated(self, part: Parameter, value: str) -> str:
         if part.op == "length":
             return str(len(self._state.parameters) if part.name in "@*" else len(value))
-        if part.op in ("#", "##", "%", "%%") and part.argument is not None:
-            return trimmed(value, part.op, self.pattern(part.argument), self._budget.spend)
-        if part.op in ("/", "//") and part.argument is not None:
-            by = self.text(part.second) if part.second else ""
-            return replaced(value, part.op, self.pattern(part.argument), by, self._budget.spend, MAX_WORD)
-        if part.op == ":" and part.argument is not None:
-            length = self.arithmetic(part.second) if part.second else None
-            return substring(value, self.arithmetic(part.argument), length)
-        return value
+        if part.argument is None or part.op not in ("#", "##", "%", "%%", ":"):
+            return value
+        if part.op != ":":
+            return trimmed(value, part.op, self.pattern(part.argument))
+        offset = self.arithmetic(part.argument)
+        start = offset if offset >= 0 else max(0, len(value) + offset) if -offset <= len(value) else len(value)
+        length = self.arithmetic(part.second) if part.second else len(value)
+        return value[start : start + length if length >= 0 else len(value) + length]
 
     def _all(self, part: Parameter, fields: _Fields, separators: str | None) -> None:
         """`$@` and `$*`."""
         values = self._state.parameters
         if part.op:
             op = part.op.removeprefix(":")
-            missing = not values or part.op.startswith(":") and not "".join(values)
+            missing = not values or part.op != op and not "".join(values)
             if op in ("-", "+") and part.argument is not None and missing == (op == "-"):
                 self._add(part.argument.parts, fields, None if part.quoted else separators, inner=True)
                 return
             if op == "+":
                 return
             raise ShellFault(f"${{{part.name}{part.op}...}}: bad substitution")
-        ifs = self._state.variables.get("IFS", " \t\n")
         if part.name == "*" and (part.quoted or separators is None):
-            fields.add(ifs[:1].join(values), part.quoted)
+            fields.add(self._state.variables.get("IFS", BLANKS)[:1].join(values), part.quoted)
             return
         for i, value in enumerate(values):
             if i:
                 fields.cut()
-            if part.quoted:
-                fields.add(value, True)
-            elif separators is None:
-                fields.add(value, False)
+            if part.quoted or separators is None:
+                fields.add(value, part.quoted)
             else:
                 fields.split(value, separators)
 
@@ -258,13 +228,40 @@ class Expander:
             if number == 0:
                 return self._state.name
             return self._state.parameters[number - 1] if number <= len(self._state.parameters) else None
-        if name in self._state.variables:
-            return self._state.variables[name]
-        return self._special(name)
+        return self._state.variables[name] if name in self._state.variables else self._special(name)
 
-    def _number(self, name: str) -> str:
-        return self._lookup(name) or ""
+    # --- file names --------------------------------------------------------------------------------------------
+
+    def _names(self, pattern: str) -> list[str]:
+        """The paths that a pattern matches, sorted. A leading dot must be matched by a dot."""
+        found, parts, folders = ["/"] if pattern.startswith("/") else [""], pattern.split("/"), self._tree()
+        for i, part in enumerate(parts):
+            last = i == len(parts) - 1
+            if part or last:
+                found = [name for base in found for name in self._inside(folders, base, part, last)]
+        return sorted(found)
+
+    def _inside(self, folders: Folders, base: str, part: str, last: bool) -> list[str]:
+        folder = normal(base if base.startswith("/") else f"{self._state.cwd}/{base}")
+        inside, end = folders.get(folder, []), "" if last else "/"
+        self._budget.spend(1 + (len(inside) >> 3))
+        if part == "":
+            return [base] if folder in folders else []
+        if not _UNQUOTED_GLOB.search(part):
+            name = re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL)
+            path = normal(f"{folder}/{name}")
+            # A folder on the way may be one that only exists as part of another name of a folder, such as /storage.
+            exists = not last or path in folders or path.rpartition("/")[2] in folders.get(folder, ())
+            return [base + name + end] if exists else []
+        matches = glob(part).fullmatch
+        return [
+            base + name + end
+            for name in inside
+            if (part.startswith((".", "\\.")) or not name.startswith("."))
+            and matches(name)
+            and (last or normal(f"{folder}/{name}") in folders)
+        ]
 
 
-def as_pattern(pieces: list[Piece]) -> str:
+def _as_pattern(pieces: list[Piece]) -> str:
     return "".join(_SPECIAL_IN_PATTERN.sub(r"\\\1", text) if quoted else text for text, quoted in pieces)

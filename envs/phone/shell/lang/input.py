@@ -10,7 +10,7 @@ from envs.phone.shell.lang.parser import parse
 READERS = frozenset(("read", "tee", "xargs", "tr"))
 """Commands that read standard input whatever their words are."""
 READERS_WITHOUT_FILES = frozenset(
-    ("cat", "sh", "wc", "sort", "head", "tail", "base64", "md5sum", "sha1sum", "sha256sum", "xxd", "od", "tac", "uniq")
+    ("cat", "sh", "wc", "sort", "head", "tail", "base64", "md5sum", "sha1sum", "sha256sum", "uniq")
 )
 
 
@@ -27,28 +27,14 @@ def _reads(command: nodes.Simple) -> bool:
     return name in READERS or name in READERS_WITHOUT_FILES and all(w is not None and w[:1] == "-" for w in words[1:])
 
 
-def _unfed(node: nodes.Node | None) -> Iterator[nodes.Simple]:
+def _unfed(node: object) -> Iterator[nodes.Simple]:
     """The simple commands whose standard input is the script's own."""
     if isinstance(node, nodes.Simple | nodes.Redirected) and any(r.fd == 0 for r in node.redirects):
         return
     if isinstance(node, nodes.Simple):
         yield node
-        return
-    for inner in _parts(node):
-        yield from _unfed(inner)
-
-
-def _parts(node: nodes.Node | None) -> tuple[nodes.Node | None, ...]:
-    if isinstance(node, nodes.Pipeline):
-        return node.commands[:1]
-    if isinstance(node, nodes.Sequence):
-        return node.commands
-    if isinstance(node, nodes.AndOr):
-        return (node.first, *(command for _, command in node.rest))
-    if isinstance(node, nodes.If):
-        return (*(part for branch in node.branches for part in branch), node.otherwise)
-    if isinstance(node, nodes.While):
-        return (node.condition, node.body)
-    if isinstance(node, nodes.Subshell | nodes.Redirected | nodes.For | nodes.Function):
-        return (node.body,)
-    return ()
+    elif isinstance(node, nodes.Pipeline):
+        yield from _unfed(node.commands[0])
+    elif isinstance(node, tuple) and not isinstance(node, nodes.Word | nodes.Redirect | nodes.Case):
+        for inner in node:
+            yield from _unfed(inner)

@@ -9,14 +9,13 @@ from typing import Protocol
 from envs.phone.phone import Phone
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
-from envs.phone.shell.lang import double_brackets, nodes, redirections
+from envs.phone.shell.lang import nodes
 from envs.phone.shell.lang.arith import ArithmeticFault
 from envs.phone.shell.lang.expand import Expander
 from envs.phone.shell.lang.parser import parse
-from envs.phone.shell.lang.specials import special
 from envs.phone.shell.lang.state import KILLED, MAX_DEPTH, Budget, Leave, LimitReached, ShellFault, State
-from envs.phone.shell.lang.streams import Sink, Source, to_bytes, to_text
-from envs.phone.shell.regex import glob
+from envs.phone.shell.lang.streams import Sink, Source, redirected, to_bytes, to_text
+from envs.phone.shell.regex import RegexFault, glob
 
 Streams = dict[int, Source | Sink]
 
@@ -38,24 +37,7 @@ class Commands(Protocol):
 
 
 DECLARING = ("export", "readonly", "local", "typeset", "declare")
-SPECIAL = frozenset(
-    (
-        ":",
-        ".",
-        "break",
-        "continue",
-        "eval",
-        "exec",
-        "exit",
-        "export",
-        "readonly",
-        "return",
-        "set",
-        "shift",
-        "trap",
-        "unset",
-    )
-)
+SPECIAL = frozenset(": . break continue eval exec exit export readonly return set shift unset".split())
 """Builtins whose assignments stay."""
 
 
@@ -71,7 +53,7 @@ class Interpreter:
         """Set by `exec > file`: the redirections that are in force outlast their command."""
         self._tested = 0
         self._substituted: int | None = None
-        self.expand = Expander(state, budget, self._folders, self._substitute, lambda name: special(self, name))
+        self.expand = Expander(state, budget, self._folders, self._substitute, state.special)
 
     # --- scripts -----------------------------------------------------------------------------------------------
 
@@ -79,10 +61,6 @@ class Interpreter:
         """Runs a whole script, with everything that may end it, and gives the exit code."""
         try:
             code = self._guarded(work)
-            if trap := self.state.traps.pop("EXIT", ""):
-                self.state.status = code
-                left = self._guarded(lambda: self.script(trap))
-                code = left if self.left else code
         except (LimitReached, RecursionError) as limit:
             self.budget.bytes = 4096  # for the message
             self.complain(str(limit) if isinstance(limit, LimitReached) else "stopped: nested too deep")
@@ -100,7 +78,7 @@ class Interpreter:
         except Leave as leave:
             self.left = leave.kind == "exit"
             return leave.value if leave.kind in ("exit", "return") else self.state.status
-        except (ShellFault, ArithmeticFault) as fault:
+        except (ShellFault, ArithmeticFault, RegexFault) as fault:
             self.complain(str(fault))
             return fault.code if isinstance(fault, ShellFault) else 1
 
@@ -108,9 +86,7 @@ class Interpreter:
         """Runs lines up to the first that cannot be parsed. `ShellFault` for that one."""
         parsed = parse(text)
         self.budget.spend(len(text) >> 6)
-        code = 0
-        for line in parsed.lines:
-            code = self.run(line)
+        code = self._all(parsed.lines)
         if parsed.fault is not None:
             raise ShellFault(str(parsed.fault))
         return code
@@ -129,18 +105,13 @@ class Interpreter:
 
     # --- subshells ---------------------------------------------------------------------------------------------
 
-    def subshell(self, streams: Streams) -> Interpreter:
-        inner = Interpreter(self.phone, self.state.copy(), streams, self.budget, self.commands)
-        inner.functions, inner._tested = self.functions, self._tested
-        return inner
-
     def isolated(self, work: Callable[[Interpreter], int], streams: Streams | None = None) -> int:
         """Runs `work` in a subshell; nothing but its exit code comes out."""
-        inner = self.subshell(dict(self.streams) if streams is None else streams)
+        streams = dict(self.streams) if streams is None else streams
+        inner = Interpreter(self.phone, self.state.copy(), streams, self.budget, self.commands)
+        inner.functions, inner._tested = self.functions, self._tested
         with self.deeper():
             code = inner._guarded(lambda: work(inner)) & 0xFF
-            if trap := inner.state.traps.pop("EXIT", ""):
-                inner._guarded(lambda: inner.script(trap))
         inner.flush()
         return code
 
@@ -157,14 +128,8 @@ class Interpreter:
     def _substitute(self, lines: Sequence[nodes.Node]) -> str:
         sink = Sink(self.budget)
         self.budget.spend(3)
-        self._substituted = self.isolated(lambda inner: inner.all(lines), {**self.streams, 1: sink})
+        self._substituted = self.isolated(lambda inner: inner._all(lines), {**self.streams, 1: sink})
         return to_text(bytes(sink.data)).replace("\0", "")
-
-    def all(self, lines: Sequence[nodes.Node]) -> int:
-        code = 0
-        for line in lines:
-            code = self.run(line)
-        return code
 
     def _folders(self) -> dict[str, list[str]]:
         self.flush()
@@ -177,23 +142,20 @@ class Interpreter:
         code = self.state.status = _RUNNERS[type(node)](self, node)
         return code
 
-    def _sequence(self, node: nodes.Sequence) -> int:
+    def _all(self, commands: Sequence[nodes.Node]) -> int:
         code = 0
-        for command in node.commands:
+        for command in commands:
             code = self.run(command)
         return code
 
     def _and_or(self, node: nodes.AndOr) -> int:
-        with self._testing():
-            code = self.run(node.first)
-        for i, (op, command) in enumerate(node.rest):
+        code = 0
+        for op, command in (("&&", node.first), *node.rest[:-1]):
             if (op == "&&") == (code == 0):
-                if i == len(node.rest) - 1:
+                with self._testing():
                     code = self.run(command)
-                else:
-                    with self._testing():
-                        code = self.run(command)
-        return code
+        op, last = node.rest[-1]
+        return self.run(last) if (op == "&&") == (code == 0) else code
 
     @contextmanager
     def _testing(self):
@@ -229,11 +191,10 @@ class Interpreter:
             raise Leave("exit", code)
         return code
 
-    def _background(self, node: nodes.Background) -> int:
-        self.isolated(lambda inner: inner.run(node.body), {**self.streams, 0: Source()})
-        return 0
-
     def _subshell(self, node: nodes.Subshell) -> int:
+        if node.background:
+            self.isolated(lambda inner: inner.run(node.body), {**self.streams, 0: Source()})
+            return 0
         return self._checked(self.isolated(lambda inner: inner.run(node.body)))
 
     def _if(self, node: nodes.If) -> int:
@@ -246,33 +207,33 @@ class Interpreter:
 
     def _for(self, node: nodes.For) -> int:
         words = list(self.state.parameters) if node.words is None else self.expand.arguments(node.words)
-        code = 0
-        self.loops += 1
-        try:
-            for word in words:
-                self.budget.spend(5)
-                self.state.assign(node.name, word)
-                try:
-                    code = self.run(node.body)
-                except Leave as leave:
-                    code = 0
-                    if self._leaves_loop(leave):
-                        break
-        finally:
-            self.loops -= 1
-        return code
+
+        def assign() -> bool:
+            if words:
+                self.state.assign(node.name, words.pop())
+                return True
+            return False
+
+        words.reverse()
+        return self._loop(assign, node.body)
 
     def _while(self, node: nodes.While) -> int:
+        def condition() -> bool:
+            with self._testing():
+                return (self.run(node.condition) == 0) != node.until
+
+        return self._loop(condition, node.body)
+
+    def _loop(self, goes_on: Callable[[], bool], body: nodes.Node) -> int:
         code = 0
         self.loops += 1
         try:
             while True:
                 self.budget.spend(5)
                 try:
-                    with self._testing():
-                        if (self.run(node.condition) == 0) == node.until:
-                            break
-                    code = self.run(node.body)
+                    if not goes_on():
+                        break
+                    code = self.run(body)
                 except Leave as leave:
                     code = 0
                     if self._leaves_loop(leave):
@@ -292,12 +253,9 @@ class Interpreter:
     def _case(self, node: nodes.Case) -> int:
         subject = self.expand.text(node.subject)
         for patterns, body in node.items:
-            if any(glob(self.expand.pattern(p)).full(subject, self.budget.spend) for p in patterns):
+            self.budget.spend(1 + (len(subject) >> 10))
+            if any(glob(self.expand.pattern(p)).fullmatch(subject) for p in patterns):
                 return self.run(body) if body else 0
-        return 0
-
-    def _function(self, node: nodes.Function) -> int:
-        self.state.functions[node.name] = node
         return 0
 
     def _calculation(self, node: nodes.Calculation) -> int:
@@ -308,12 +266,8 @@ class Interpreter:
             self.complain(str(fault))
             return self._checked(2)
 
-    def _brackets(self, node: nodes.DoubleBrackets) -> int:
-        self.budget.spend(3)
-        return self._checked(double_brackets.evaluate(self, node.test))
-
     def _redirected(self, node: nodes.Redirected) -> int:
-        with redirections.applied(self, node.redirects) as good:
+        with redirected(self, node.redirects) as good:
             return self.run(node.body) if good else 1
 
     # --- simple commands ---------------------------------------------------------------------------------------
@@ -323,7 +277,7 @@ class Interpreter:
         self._substituted = None
         first = node.words[0].plain if node.words else None
         words = self.expand.arguments(node.words, declaring=first in DECLARING)
-        with redirections.applied(self, node.redirects) as good:
+        with redirected(self, node.redirects) as good:
             if not good:
                 if words and words[0] in SPECIAL:
                     raise Leave("exit", 1)
@@ -331,11 +285,9 @@ class Interpreter:
             if not words:
                 for assignment in node.assignments:
                     self._assign(assignment)
-                self._trace([], node)
                 return self._checked(self._substituted or 0)
             saved = self._assigned(node.assignments) if node.assignments else None
             try:
-                self._trace(words, node)
                 return self._checked(self.command(words))
             except KeepStreams:
                 self.keeping = True
@@ -343,11 +295,6 @@ class Interpreter:
             finally:
                 if saved is not None and words[0] not in SPECIAL and words[0] not in self.state.functions:
                     self._restore(saved)
-
-    def _trace(self, words: list[str], node: nodes.Simple) -> None:
-        if "xtrace" in self.state.options:
-            shown = [f"{a.name}={self.state.variables.get(a.name, '')}" for a in node.assignments] + words
-            self.write(2, to_bytes(f"+ {' '.join(shown)}\n"))
 
     def _assign(self, assignment: nodes.Assignment) -> None:
         value = self.expand.text(assignment.value)
@@ -409,17 +356,15 @@ class Interpreter:
 
 _RUNNERS: dict[type, Callable[[Interpreter, nodes.Node], int]] = {
     nodes.Simple: Interpreter._simple,
-    nodes.Sequence: Interpreter._sequence,
+    nodes.Sequence: lambda shell, node: shell._all(node.commands),
     nodes.AndOr: Interpreter._and_or,
     nodes.Pipeline: Interpreter._pipeline,
-    nodes.Background: Interpreter._background,
     nodes.Subshell: Interpreter._subshell,
     nodes.If: Interpreter._if,
     nodes.For: Interpreter._for,
     nodes.While: Interpreter._while,
     nodes.Case: Interpreter._case,
-    nodes.Function: Interpreter._function,
+    nodes.Function: lambda shell, node: int(shell.state.functions.update({node.name: node}) is not None),
     nodes.Calculation: Interpreter._calculation,
     nodes.Redirected: Interpreter._redirected,
-    nodes.DoubleBrackets: Interpreter._brackets,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class SyntaxFault(ValueError):
@@ -16,16 +17,14 @@ class Incomplete(SyntaxFault):
 # --- words -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(NamedTuple):
     """Text as it stands. Unquoted text may be a pattern or start with a tilde."""
 
     text: str
     quoted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """`$name`, or `${name op argument}`. The operator "length" is `${#name}`."""
 
     name: str
@@ -35,16 +34,14 @@ class Parameter:
     quoted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Substitution:
+class Substitution(NamedTuple):
     """`$(script)` or backticks."""
 
     script: Script
     quoted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
+class Arithmetic(NamedTuple):
     """`$((expression))`."""
 
     expression: Word
@@ -54,8 +51,7 @@ class Arithmetic:
 Part = Literal | Parameter | Substitution | Arithmetic
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """`plain` is the word's value where no expansion can change it, else None."""
 
     parts: tuple[Part, ...]
@@ -75,8 +71,7 @@ class HereDocument:
     body: Word = Word((), "")
 
 
-@dataclass(frozen=True, slots=True)
-class Redirect:
+class Redirect(NamedTuple):
     """`op` is one of < > >> >| <> <& >& &> &>> << <<- <<<."""
 
     fd: int
@@ -85,65 +80,52 @@ class Redirect:
     document: HereDocument | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(NamedTuple):
     name: str
     value: Word
     append: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Simple:
+class Simple(NamedTuple):
     assignments: tuple[Assignment, ...]
     words: tuple[Word, ...]
     redirects: tuple[Redirect, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Redirected:
+class Redirected(NamedTuple):
     """A compound command with redirections."""
 
     body: Node
     redirects: tuple[Redirect, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Pipeline:
+class Pipeline(NamedTuple):
     commands: tuple[Node, ...]
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AndOr:
+class AndOr(NamedTuple):
     first: Node
     rest: tuple[tuple[str, Node], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Sequence:
+class Sequence(NamedTuple):
     commands: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Background:
-    """`command &`. It runs to its end at once, in a subshell."""
+class Subshell(NamedTuple):
+    """`(body)`; in the `background`, `body &`, it runs to its end at once."""
 
     body: Node
+    background: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Subshell:
-    body: Node
-
-
-@dataclass(frozen=True, slots=True)
-class If:
+class If(NamedTuple):
     branches: tuple[tuple[Node, Node], ...]
     otherwise: Node | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class For:
+class For(NamedTuple):
     """Without `in`, `words` is None and the loop runs over the positional parameters."""
 
     name: str
@@ -151,83 +133,32 @@ class For:
     body: Node
 
 
-@dataclass(frozen=True, slots=True)
-class While:
+class While(NamedTuple):
     condition: Node
     body: Node
     until: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     subject: Word
     items: tuple[tuple[tuple[Word, ...], Node | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(NamedTuple):
     name: str
     body: Node
 
 
-@dataclass(frozen=True, slots=True)
-class Calculation:
+class Calculation(NamedTuple):
     """`((expression))` as a command."""
 
     expression: Word
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """One comparison of `[[ ]]`; without `right`, a test like `-f left`."""
-
-    operator: str
-    left: Word
-    right: Word | None = None
+Node = Simple | Redirected | Pipeline | AndOr | Sequence | Subshell | If | For | While | Case | Function | Calculation
 
 
-@dataclass(frozen=True, slots=True)
-class Negation:
-    test: Test
-
-
-@dataclass(frozen=True, slots=True)
-class Logical:
-    operator: str
-    left: Test
-    right: Test
-
-
-Test = Comparison | Negation | Logical
-
-
-@dataclass(frozen=True, slots=True)
-class DoubleBrackets:
-    """`[[ test ]]`."""
-
-    test: Test
-
-
-Node = (
-    Simple
-    | Redirected
-    | Pipeline
-    | AndOr
-    | Sequence
-    | Background
-    | Subshell
-    | If
-    | For
-    | While
-    | Case
-    | Function
-    | Calculation
-    | DoubleBrackets
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(NamedTuple):
     """What was parsed line by line, and the fault at which parsing stopped: the lines before it still run."""
 
     lines: tuple[Node, ...]

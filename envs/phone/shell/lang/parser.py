@@ -1,47 +1,19 @@
-"""Recursive-descent parser: the grammar of mksh, without coprocesses, `select` and `time`."""
+"""Recursive-descent parser: the grammar of mksh, without `[[`, coprocesses, `select` and `time`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import lru_cache
 
-from envs.phone.shell.lang.double_brackets import read_test
-from envs.phone.shell.lang.lexer import Lexer, Token
-from envs.phone.shell.lang.nodes import (
-    AndOr,
-    Assignment,
-    Background,
-    Calculation,
-    Case,
-    DoubleBrackets,
-    For,
-    Function,
-    HereDocument,
-    If,
-    Incomplete,
-    Literal,
-    Node,
-    Pipeline,
-    Redirect,
-    Redirected,
-    Script,
-    Sequence,
-    Simple,
-    Subshell,
-    SyntaxFault,
-    While,
-    Word,
-)
-from envs.phone.shell.lang.words import NAME, WordReader, make_word
+from envs.phone.shell.lang import nodes
+from envs.phone.shell.lang.nodes import Incomplete, Literal, Node, Script, SyntaxFault, Word
+from envs.phone.shell.lang.words import NAME, Reader, Token, make_word
 
-RESERVED = frozenset(("if then elif else fi for in while until do done case esac function { } ! [[ ]]").split())
-_REDIRECTIONS = frozenset(("<", ">", ">>", ">|", "<>", "<&", ">&", "&>", "&>>", "<<", "<<-", "<<<"))
+RESERVED = frozenset("if then elif else fi for in while until do done case esac function { } !".split())
+_REDIRECTIONS = frozenset("< > >> >| <> <& >& &> &>> << <<- <<<".split())
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
-
-
 MAX_CACHED = 2048
 """Characters of scripts whose trees are kept for the next time."""
 
@@ -57,7 +29,7 @@ def _cached(text: str) -> Script:
 
 
 def _parsed(text: str) -> Script:
-    parser = Parser(WordReader(text, _substitution))
+    parser = Parser(Reader(text, _substitution))
     lines: list[Node] = []
     try:
         while (line := parser.line()) is not None:
@@ -67,7 +39,7 @@ def _parsed(text: str) -> Script:
     return Script(tuple(lines))
 
 
-def _substitution(reader: WordReader) -> Script:
+def _substitution(reader: Reader) -> Script:
     parser = Parser(reader)
     body = parser.commands(")", "(", may_be_empty=True)
     parser.take(")")
@@ -75,9 +47,10 @@ def _substitution(reader: WordReader) -> Script:
 
 
 class Parser:
-    def __init__(self, reader: WordReader) -> None:
+    def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._lexer = Lexer(reader)
+        self._documents: list[nodes.HereDocument] = []
+        """Here-documents whose bodies follow this line."""
         self._token: Token | None = None
         self._open: list[str] = []
         """The compound commands that are not closed yet."""
@@ -87,7 +60,7 @@ class Parser:
 
     def peek(self) -> Token:
         if self._token is None:
-            self._token = self._lexer.next()
+            self._token = self._reader.token(self._documents)
         return self._token
 
     def next(self) -> Token:
@@ -100,10 +73,16 @@ class Parser:
         token = self.peek()
         return token.text in texts if token.kind == "op" else token.plain in texts
 
+    def accept(self, *texts: str) -> bool:
+        """Takes what comes next if it is one of these."""
+        found = self.at(*texts)
+        if found:
+            self.next()
+        return found
+
     def take(self, text: str) -> None:
-        if not self.at(text):
+        if not self.accept(text):
             raise self.unexpected()
-        self.next()
 
     def unexpected(self) -> SyntaxFault:
         token = self.peek()
@@ -112,6 +91,18 @@ class Parser:
             return Incomplete(f"syntax error: {what}")
         shown = "newline" if token.kind == "newline" else token.text
         return SyntaxFault(f"syntax error: unexpected '{shown}'")
+
+    def _word(self) -> Word:
+        word = self.peek().word
+        if word is None:
+            raise self.unexpected()
+        self.next()
+        return word
+
+    def _name(self) -> str:
+        if not NAME.fullmatch(self.peek().plain or ""):
+            raise self.unexpected()
+        return self.next().text
 
     def skip_newlines(self) -> None:
         while self.peek().kind == "newline":
@@ -164,34 +155,29 @@ class Parser:
         return body
 
     def _terminated(self) -> Node:
-        """A command with the `;` or `&` behind it; `_separated` says whether there was one."""
-        node = self._and_or()
-        self._separated = self.at(";", "&")
-        if self._separated and self.next().text == "&":
-            return Background(node)
-        return node
-
-    def _and_or(self) -> Node:
+        """A list of commands with the `;` or `&` behind it; `_separated` says whether there was one."""
         first, rest = self._pipeline(), []
         while self.at("&&", "||"):
             op = self.next().text
             self.skip_newlines()
             rest.append((op, self._pipeline()))
-        return AndOr(first, tuple(rest)) if rest else first
+        node = nodes.AndOr(first, tuple(rest)) if rest else first
+        self._separated = self.at(";", "&")
+        if self._separated and self.next().text == "&":
+            return nodes.Subshell(node, background=True)
+        return node
 
     def _pipeline(self) -> Node:
         negated = False
-        while self.at("!"):
-            self.next()
+        while self.accept("!"):
             negated = not negated
         commands = [self._command()]
-        while self.at("|"):
-            self.next()
+        while self.accept("|"):
             self.skip_newlines()
             commands.append(self._command())
         if len(commands) == 1 and not negated:
             return commands[0]
-        return Pipeline(tuple(commands), negated)
+        return nodes.Pipeline(tuple(commands), negated)
 
     # --- commands ----------------------------------------------------------------------------------------------
 
@@ -200,13 +186,13 @@ class Parser:
         compound = self._compound()
         if compound is None:
             node = self._simple()
-        elif isinstance(compound, Function):
+        elif isinstance(compound, nodes.Function):
             node = compound
         else:
-            redirects: list[Redirect] = []
+            redirects: list[nodes.Redirect] = []
             while self._redirect(redirects):
                 pass
-            node = Redirected(compound, tuple(redirects)) if redirects else compound
+            node = nodes.Redirected(compound, tuple(redirects)) if redirects else compound
         self._reader.deeper(-1)
         return node
 
@@ -216,14 +202,8 @@ class Parser:
         if opener == "(":
             return self._parenthesis()
         read = {
-            "{": self._group,
-            "if": self._if,
-            "for": self._for,
-            "while": self._while,
-            "until": self._while,
-            "case": self._case,
-            "function": self._function,
-            "[[": self._brackets,
+            **{"{": self._group, "if": self._if, "for": self._for, "case": self._case, "function": self._function},
+            **dict.fromkeys(("while", "until"), self._while),
         }.get(opener or "")
         if read is not None:
             self.next()
@@ -240,56 +220,46 @@ class Parser:
             reader.position += 1
             expression = reader.arithmetic()
             if expression is not None:
-                return Calculation(expression)
+                return nodes.Calculation(expression)
             reader.position = start
         body = self._body(")", "(")
         self.take(")")
-        return Subshell(body)
+        return nodes.Subshell(body)
 
     def _group(self, opener: str) -> Node:
         body = self._body("}", "{")
         self.take("}")
-        return body if isinstance(body, Sequence) else Sequence((body,))
+        return body if isinstance(body, nodes.Sequence) else nodes.Sequence((body,))
 
     def _if(self, opener: str) -> Node:
-        branches, otherwise = [], None
+        branches = []
         while True:
             condition = self._body("then", "if")
             self.take("then")
             branches.append((condition, self._body("fi", "then", "elif", "else")))
-            if not self.at("elif"):
+            if not self.accept("elif"):
                 break
-            self.next()
-        if self.at("else"):
-            self.next()
-            otherwise = self._body("fi", "else")
+        otherwise = self._body("fi", "else") if self.accept("else") else None
         self.take("fi")
-        return If(tuple(branches), otherwise)
+        return nodes.If(tuple(branches), otherwise)
 
     def _for(self, opener: str) -> Node:
-        name = self.next()
-        if name.kind != "word" or not NAME.fullmatch(name.plain or ""):
-            self._token = name
-            raise self.unexpected()
+        name = self._name()
         self.skip_newlines()
         words = None
-        if self.at("in"):
-            self.next()
+        if self.accept("in"):
             words = []
             while self.peek().kind == "word":
-                word = self.next().word
-                assert word is not None
-                words.append(word)
+                words.append(self._word())
             if not self.at(";") and self.peek().kind != "newline":
                 raise self.unexpected()
-        if self.at(";"):
-            self.next()
+        self.accept(";")
         self.skip_newlines()
-        return For(name.text, None if words is None else tuple(words), self._loop_body("for"))
+        return nodes.For(name, None if words is None else tuple(words), self._loop_body("for"))
 
     def _while(self, opener: str) -> Node:
         condition = self._body("do", opener)
-        return While(condition, self._loop_body(opener), opener == "until")
+        return nodes.While(condition, self._loop_body(opener), opener == "until")
 
     def _loop_body(self, opener: str) -> Node:
         self.take("do")
@@ -298,110 +268,84 @@ class Parser:
         return body
 
     def _case(self, opener: str) -> Node:
-        subject = self.next()
-        if subject.word is None:
-            self._token = subject
-            raise self.unexpected()
+        subject = self._word()
         self.skip_newlines()
         self.take("in")
         items = []
         self._open.append("case")
         self.skip_newlines()
         while not self.at("esac"):
-            if self.at("("):
-                self.next()
-            patterns = [self._pattern()]
-            while self.at("|"):
-                self.next()
-                patterns.append(self._pattern())
+            self.accept("(")
+            patterns = [self._word()]
+            while self.accept("|"):
+                patterns.append(self._word())
             self.take(")")
             items.append((tuple(patterns), self.commands("esac", "case", ";;", may_be_empty=True)))
-            if self.at(";;"):
-                self.next()
+            self.accept(";;")
             self.skip_newlines()
         self._open.pop()
         self.take("esac")
-        return Case(subject.word, tuple(items))
-
-    def _brackets(self, opener: str) -> Node:
-        return DoubleBrackets(read_test(self))
-
-    def _pattern(self) -> Word:
-        token = self.next()
-        if token.word is None:
-            self._token = token
-            raise self.unexpected()
-        return token.word
+        return nodes.Case(subject, tuple(items))
 
     # --- functions and simple commands -------------------------------------------------------------------------
 
     def _function(self, opener: str) -> Node:
-        name = self.next()
-        if not NAME.fullmatch(name.plain or ""):
-            self._token = name
-            raise self.unexpected()
-        if self.at("("):
-            self.next()
+        name = self._name()
+        if self.accept("("):
             self.take(")")
-        return Function(name.text, self._function_body())
-
-    def _function_body(self) -> Node:
         self.skip_newlines()
-        return self._command()
+        return nodes.Function(name, self._command())
 
     def _simple(self) -> Node:
-        assignments: list[Assignment] = []
+        assignments: list[nodes.Assignment] = []
         words: list[Word] = []
-        redirects: list[Redirect] = []
+        redirects: list[nodes.Redirect] = []
         while True:
             if self._redirect(redirects):
                 continue
             token = self.peek()
             if token.kind != "word":
                 break
-            self.next()
-            assert token.word is not None
-            assignment = as_assignment(token.word) if not words else None
+            word = self._word()
+            assignment = as_assignment(word) if not words else None
             if assignment is not None:
                 assignments.append(assignment)
                 continue
-            words.append(token.word)
-            if len(words) == 1 and not assignments and not redirects and token.plain and self.at("("):
-                self.next()
+            words.append(word)
+            if len(words) == 1 and not assignments and not redirects and token.plain and self.accept("("):
                 self.take(")")
-                return Function(token.text, self._function_body())
+                self.skip_newlines()
+                return nodes.Function(token.text, self._command())
         if not (assignments or words or redirects):
             raise self.unexpected()
-        return Simple(tuple(assignments), tuple(words), tuple(redirects))
+        return nodes.Simple(tuple(assignments), tuple(words), tuple(redirects))
 
-    def _redirect(self, redirects: list[Redirect]) -> bool:
+    def _redirect(self, redirects: list[nodes.Redirect]) -> bool:
         """Reads a redirection if one comes next."""
         token = self.peek()
         if token.kind != "io" and not (token.kind == "op" and token.text in _REDIRECTIONS):
             return False
         fd = int(self.next().text) if token.kind == "io" else None
         op = self.next().text
-        target = self.peek()
-        if op not in _REDIRECTIONS or target.word is None:
+        if op not in _REDIRECTIONS:
             raise self.unexpected()
-        if fd is None:
-            fd = 0 if op.startswith("<") else 1
+        fd = int(not op.startswith("<")) if fd is None else fd
+        target = self.peek().word
         document = None
-        if op in ("<<", "<<-"):
-            quoted = any(not isinstance(p, Literal) or p.quoted for p in target.word.parts)
-            delimiter = "".join(p.text for p in target.word.parts if isinstance(p, Literal))
-            document = HereDocument(delimiter, op == "<<-", quoted)
-            self._lexer.pending.append(document)
-        self.next()
-        redirects.append(Redirect(fd, op, target.word, document))
+        if op in ("<<", "<<-") and target is not None:
+            quoted = any(not isinstance(p, Literal) or p.quoted for p in target.parts)
+            delimiter = "".join(p.text for p in target.parts if isinstance(p, Literal))
+            document = nodes.HereDocument(delimiter, op == "<<-", quoted)
+            self._documents.append(document)
+        redirects.append(nodes.Redirect(fd, op, self._word(), document))
         return True
 
 
 def _sequence(commands: list[Node]) -> Node:
-    return commands[0] if len(commands) == 1 else Sequence(tuple(commands))
+    return commands[0] if len(commands) == 1 else nodes.Sequence(tuple(commands))
 
 
-def as_assignment(word: Word) -> Assignment | None:
+def as_assignment(word: Word) -> nodes.Assignment | None:
     """`name=value` or `name+=value` with an unquoted name, taken apart."""
     first = word.parts[0] if word.parts else None
     if not isinstance(first, Literal) or first.quoted:
@@ -410,5 +354,5 @@ def as_assignment(word: Word) -> Assignment | None:
     if found is None:
         return None
     rest = first.text[found.end() :]
-    parts = [*([replace(first, text=rest)] if rest else []), *word.parts[1:]]
-    return Assignment(found[1], make_word(parts), bool(found[2]))
+    parts = [*([first._replace(text=rest)] if rest else []), *word.parts[1:]]
+    return nodes.Assignment(found[1], make_word(parts), bool(found[2]))

@@ -20,25 +20,12 @@ MAX_VARIABLES = 16 << 20
 KILLED = 137
 ENVIRONMENT = {
     "PATH": "/product/bin:/apex/com.android.runtime/bin:/system/bin:/system/xbin:/vendor/bin",
-    "HOME": "/",
-    "SHELL": "/system/bin/sh",
-    "USER": "root",
-    "LOGNAME": "root",
-    "HOSTNAME": "emu64xa",
-    "TERM": "dumb",
-    "TMPDIR": "/data/local/tmp",
-    "ANDROID_ROOT": "/system",
-    "ANDROID_DATA": "/data",
-    "EXTERNAL_STORAGE": "/sdcard",
+    **{"HOME": "/", "USER": "root", "LOGNAME": "root", "SHELL": "/system/bin/sh", "TERM": "dumb"},
+    **{"HOSTNAME": "emu64xa", "ANDROID_ROOT": "/system", "ANDROID_DATA": "/data"},
+    **{"TMPDIR": "/data/local/tmp", "EXTERNAL_STORAGE": "/sdcard"},
 }
-DEFAULTS = {
-    "IFS": " \t\n",
-    "PS1": "emu64xa:/ # ",
-    "PS2": "> ",
-    "OPTIND": "1",
-    "PWD": "/",
-    "KSH_VERSION": "@(#)MIRBSD KSH R59 2020/10/31 Android",
-}
+DEFAULTS = {"IFS": " \t\n", "PWD": "/", "KSH_VERSION": "@(#)MIRBSD KSH R59 2020/10/31 Android"}
+OPTIONS = {"e": "errexit", "f": "noglob", "u": "nounset"}
 
 
 class LimitReached(Exception):
@@ -92,7 +79,6 @@ class State:
     name: str = "/system/bin/sh"
     parameters: list[str] = field(default_factory=list)
     options: set[str] = field(default_factory=set)
-    traps: dict[str, str] = field(default_factory=dict)
     status: int = 0
     pid: int = 4242
     random: int = 4242
@@ -106,7 +92,6 @@ class State:
             functions=dict(self.functions),
             parameters=list(self.parameters),
             options=set(self.options),
-            traps={},
         )
 
     def assign(self, name: str, value: str) -> None:
@@ -116,11 +101,24 @@ class State:
         if len(value) > 4096 and sum(map(len, self.variables.values())) > MAX_VARIABLES:
             del self.variables[name]
             raise ShellFault("the variables need too much memory")
-        if "allexport" in self.options:
-            self.exported.add(name)
 
     def unset(self, name: str) -> None:
         if name in self.readonly:
             raise ShellFault(f"read-only: {name}", 2)
         self.variables.pop(name, None)
         self.exported.discard(name)
+
+    def special(self, name: str) -> str | None:
+        """The value of `$?`, `$#` and the others that no assignment made. `$RANDOM` repeats from session to session."""
+        if name == "?":
+            return str(self.status)
+        if name == "#":
+            return str(len(self.parameters))
+        if name in ("$", "!"):
+            return str(self.pid)
+        if name == "-":
+            return "h" + "".join(letter for letter, option in OPTIONS.items() if option in self.options)
+        if name == "RANDOM":
+            self.random = (self.random * 1103515245 + 12345) & 0x7FFFFFFF
+            return str(self.random >> 16 & 0x7FFF)
+        return {"PPID": str(self.pid - 1), "USER_ID": "0"}.get(name)

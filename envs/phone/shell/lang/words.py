@@ -1,13 +1,15 @@
-"""Reads words: quotes, parameters, substitutions. `WordReader` is the part of the lexer below the level of tokens."""
+"""The lexer: cuts a script into tokens, and reads words with their quotes, parameters and substitutions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
-from envs.phone.shell.lang.escapes import LETTERS
+from envs.phone.shell.lang.escapes import unescaped
 from envs.phone.shell.lang.nodes import (
     Arithmetic,
+    HereDocument,
     Incomplete,
     Literal,
     Parameter,
@@ -22,17 +24,34 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 WORD_ENDS = " \t\n;&|<>()"
 MAX_NESTING = 40
 """How deep substitutions, groups and loops may be nested in each other."""
-_SPECIAL = "@*#?-$!0123456789"
-_OPERATORS = re.compile(r":?[-=+?]|##?|%%?|//?|:")
-_PATTERN_OPERATORS = ("#", "##", "%", "%%", "/", "//")
-_ANSI_LETTERS = {**LETTERS, "E": "\x1b"}
-_NUMBER_ESCAPES = re.compile(r"x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})")
+_PARAMETER = re.compile(rf"{NAME.pattern}|[@*#?$!0-9-]")
+_BRACED = re.compile(rf"{NAME.pattern}|\d+|[@*#?$!-]")
+_LENGTH = re.compile(r"#(?![}=+?:#%]|-[^}])")
+_OPERATORS = re.compile(r":?[-=+?]|##?|%%?|:")
+_ANSI = re.compile(r"\$'((?:\\.|[^'\\])*)'", re.DOTALL)
+_BLANK = re.compile(r"(?:[ \t\r]|\\\n)*(?:#[^\n]*)?")
+_OPERATOR = re.compile(r"&>>|<<<|<<-|&&|\|\||;;|<<|>>|>&|<&|<>|>\||&>|[;&|()<>]")
+_IO_NUMBER = re.compile(r"\d(?=[<>])")
 
 
-class WordReader:
+class Token(NamedTuple):
+    """`kind` is "word", "op", "io" (the number before a redirection), "newline" or "end"."""
+
+    kind: str
+    text: str
+    word: Word | None = None
+
+    @property
+    def plain(self) -> str | None:
+        """The text of an unquoted word, which may be reserved; None for everything else."""
+        part = self.word.parts[0] if self.word and len(self.word.parts) == 1 else None
+        return part.text if isinstance(part, Literal) and not part.quoted else None
+
+
+class Reader:
     """`substitute` parses commands from a reader's place up to the closing parenthesis, which it takes too."""
 
-    def __init__(self, text: str, substitute: Callable[[WordReader], Script], depth: int = 0) -> None:
+    def __init__(self, text: str, substitute: Callable[[Reader], Script], depth: int = 0) -> None:
         self.text, self.position, self.depth = text, 0, depth
         self.substitute = substitute
 
@@ -44,11 +63,49 @@ class WordReader:
         if self.depth > MAX_NESTING:
             raise SyntaxFault(f"syntax error: nested more than {MAX_NESTING} deep")
 
-    # --- words -------------------------------------------------------------------------------------------------
+    def token(self, pending: list[HereDocument]) -> Token:
+        """The next token. At the end of a line the bodies of the `pending` here-documents are read."""
+        blank = _BLANK.match(self.text, self.position)
+        assert blank is not None
+        start = self.position = blank.end()
+        if start >= len(self.text):
+            if pending:
+                raise Incomplete(f"here document '{pending[0].delimiter}' unclosed")
+            return Token("end", "EOF")
+        if self.text[start] == "\n":
+            self.position += 1
+            for document in pending:
+                self._read_document(document)
+            pending.clear()
+            return Token("newline", "\n")
+        for kind, pattern in (("io", _IO_NUMBER), ("op", _OPERATOR)):
+            if found := pattern.match(self.text, start):
+                self.position = found.end()
+                return Token(kind, found[0])
+        word = make_word(self.parts(WORD_ENDS, quoted=False))
+        return Token("word", self.text[start : self.position], word)
 
-    def word(self) -> Word:
-        """The word that starts here; it has at least one part."""
-        return make_word(self.parts(WORD_ENDS, quoted=False))
+    def _read_document(self, document: HereDocument) -> None:
+        lines: list[str] = []
+        while self.position < len(self.text):
+            end = self.text.find("\n", self.position)
+            end = len(self.text) if end < 0 else end
+            line = self.text[self.position : end]
+            self.position = min(end + 1, len(self.text))
+            line = line.lstrip("\t") if document.strip_tabs else line
+            if line == document.delimiter:
+                break
+            lines.append(f"{line}\n")
+        else:
+            raise Incomplete(f"here document '{document.delimiter}' unclosed")
+        text = "".join(lines)
+        if document.raw:
+            document.body = Word((Literal(text, True),), text)
+        else:
+            inner = Reader(text, self.substitute, self.depth)
+            document.body = make_word(inner.parts("", quoted=True, quotes=False))
+
+    # --- words -------------------------------------------------------------------------------------------------
 
     def parts(self, ends: str, quoted: bool, quotes: bool = True) -> list[Part]:
         """Parts up to an unquoted character of `ends`, which is not taken; without `ends`, to the end of the text.
@@ -58,48 +115,47 @@ class WordReader:
         parts: list[Part] = []
         plain: list[str] = []
 
-        def add(part: Part) -> None:
+        def flush() -> None:
             if plain:
                 parts.append(Literal("".join(plain), quoted))
                 plain.clear()
-            parts.append(part)
 
         while self.position < len(self.text):
             char = self.text[self.position]
             if char in ends:
                 break
+            found: list[Part] | str = char
             if char == "\\":
-                self._escape(plain, add, quoted, quotes)
+                found = self._escape(quoted, quotes)
             elif char == "'" and not quoted:
-                add(Literal(self._single(), True))
+                found = [Literal(self._single(), True)]
             elif char == '"' and quotes:
-                for part in self._double():
-                    add(part)
+                found = self._double()
             elif char == "$":
-                self._dollar(plain, add, quoted)
+                found = self._dollar(quoted)
             elif char == "`":
-                add(self._backticks(quoted))
+                found = [self._backticks(quoted)]
             else:
-                plain.append(char)
                 self.position += 1
+            if isinstance(found, str):
+                plain.append(found)
+            else:
+                flush()
+                parts += found
         else:
             if ends and ends is not WORD_ENDS:
                 raise Incomplete("no closing quote")
-        if plain:
-            parts.append(Literal("".join(plain), quoted))
+        flush()
         return parts
 
-    def _escape(self, plain: list[str], add: Callable[[Part], None], quoted: bool, quotes: bool) -> None:
+    def _escape(self, quoted: bool, quotes: bool) -> list[Part] | str:
         char = self.text[self.position + 1 : self.position + 2]
         self.position += 2
         if char == "\n":
-            return
+            return ""
         if not quoted:
-            add(Literal(char or "\\", True))
-        elif char and char in ('$`\\"' if quotes else "$`\\"):
-            plain.append(char)
-        else:
-            plain.append("\\" + char)
+            return [Literal(char or "\\", True)]
+        return char if char and char in ('$`\\"' if quotes else "$`\\") else "\\" + char
 
     def _single(self) -> str:
         end = self.text.find("'", self.position + 1)
@@ -117,58 +173,23 @@ class WordReader:
         self.position += 1
         return parts or [Literal("", True)]
 
-    def _ansi(self) -> str:
-        """The rest of `$'...'`, from behind its first quote."""
-        out: list[str] = []
-        while (char := self.peek()) != "'":
-            if not char:
-                raise Incomplete("no closing quote")
-            self.position += 1
-            if char != "\\":
-                out.append(char)
-                continue
-            number = _NUMBER_ESCAPES.match(self.text, self.position)
-            if number:
-                self.position = number.end()
-                hexadecimal = number[1] or number[2] or number[3]
-                code = int(hexadecimal, 16) if hexadecimal else int(number[4], 8)
-                if number[1] or number[4]:
-                    code &= 0xFF
-                    out.append(chr(code) if code < 0x80 else chr(0xDC00 + code))
-                elif code < 0x110000:
-                    out.append(chr(code))
-            else:
-                letter = self.peek()
-                self.position += 1
-                out.append(_ANSI_LETTERS.get(letter, letter))
-        self.position += 1
-        return "".join(out).split("\0", 1)[0]
-
     # --- what a dollar starts ----------------------------------------------------------------------------------
 
-    def _dollar(self, plain: list[str], add: Callable[[Part], None], quoted: bool) -> None:
+    def _dollar(self, quoted: bool) -> list[Part] | str:
         following = self.text[self.position + 1 : self.position + 2]
-        if following == "'" and not quoted:
-            self.position += 2
-            add(Literal(self._ansi(), True))
-        elif following == "(":
+        if not quoted and (ansi := _ANSI.match(self.text, self.position)):
+            self.position = ansi.end()
+            return [Literal(unescaped(ansi[1])[0].partition("\0")[0], True)]
+        if following in ("(", "{"):
             self.deeper()
-            add(self._parenthesis(quoted))
+            part = self._parenthesis(quoted) if following == "(" else self._braced(quoted)
             self.deeper(-1)
-        elif following == "{":
-            self.deeper()
-            self.position += 2
-            add(self._braced(quoted))
-            self.deeper(-1)
-        elif name := NAME.match(self.text, self.position + 1):
+            return [part]
+        if name := _PARAMETER.match(self.text, self.position + 1):
             self.position = name.end()
-            add(Parameter(name[0], quoted=quoted))
-        elif following and following in _SPECIAL:
-            self.position += 2
-            add(Parameter(following, quoted=quoted))
-        else:
-            plain.append("$")
-            self.position += 1
+            return [Parameter(name[0], quoted=quoted)]
+        self.position += 1
+        return "$"
 
     def _parenthesis(self, quoted: bool) -> Part:
         start = self.position
@@ -197,50 +218,39 @@ class WordReader:
             self.position += 1
 
     def _braced(self, quoted: bool) -> Part:
-        """The rest of `${...}`."""
-        length = self.peek() == "#" and self.peek(2) not in ("#}", "#-", "#=", "#+", "#?", "#:", "##", "#%")
-        self.position += length
-        found = NAME.match(self.text, self.position) or re.compile(r"\d+|[@*#?$!-]").match(self.text, self.position)
-        if found is None:
-            raise self._bad_substitution()
-        self.position = found.end()
-        if self.peek() == "}":
+        """`${...}`."""
+        start = self.position
+        self.position += 2
+        if length := _LENGTH.match(self.text, self.position):
             self.position += 1
-            return Parameter(found[0], "length" if length else "", quoted=quoted)
+        name = _BRACED.match(self.text, self.position)
+        self.position = name.end() if name else self.position
+        if name and self.peek() == "}":
+            self.position += 1
+            return Parameter(name[0], "length" if length else "", quoted=quoted)
         op = _OPERATORS.match(self.text, self.position)
-        if op is None or length:
-            raise self._bad_substitution()
+        if name is None or op is None or length:
+            end = self.text.find("}", self.position) + 1
+            if not end:
+                raise Incomplete("no closing quote")
+            raise SyntaxFault(f"{self.text[start:end]}: bad substitution")
         self.position = op.end()
-        pattern = op[0] in _PATTERN_OPERATORS
-        ends = {"/": "/}", "//": "/}", ":": ":}"}.get(op[0], "}")
-        argument = make_word(self.parts(ends, quoted=quoted and not pattern))
+        argument = make_word(self.parts(":}" if op[0] == ":" else "}", quoted=quoted and op[0][0] not in "#%"))
         second = None
-        if self.peek() != "}":
+        if self.peek() == ":":
             self.position += 1
             second = make_word(self.parts("}", quoted=quoted))
         self.position += 1
-        return Parameter(found[0], op[0], argument, second, quoted)
-
-    def _bad_substitution(self) -> SyntaxFault:
-        if "}" not in self.text[self.position :]:
-            return Incomplete("no closing quote")
-        end = self.text.index("}", self.position) + 1
-        return SyntaxFault(f"{self.text[self.position - 2 : end]}: bad substitution")
+        return Parameter(name[0], op[0], argument, second, quoted)
 
     def _backticks(self, quoted: bool) -> Part:
-        out: list[str] = []
-        self.position += 1
-        while (char := self.peek()) != "`":
-            if not char:
-                raise Incomplete("no closing quote")
-            self.position += 1
-            if char == "\\" and self.peek() in ('\\$`"' if quoted else "\\$`"):
-                char = self.peek()
-                self.position += 1
-            out.append(char)
-        self.position += 1
+        found = re.compile(r"`((?:\\.|[^`\\])*)`", re.DOTALL).match(self.text, self.position)
+        if found is None:
+            raise Incomplete("no closing quote")
+        self.position = found.end()
         self.deeper()
-        inner = WordReader("".join(out) + "\n)", self.substitute, self.depth)
+        inner = Reader(re.sub(r'\\([$`\\"])' if quoted else r"\\([$`\\])", r"\1", found[1]) + "\n)", self.substitute)
+        inner.depth = self.depth
         script = self.substitute(inner)
         if inner.position < len(inner.text):
             raise SyntaxFault("syntax error: unexpected ')'")
@@ -252,7 +262,7 @@ def make_word(parts: list[Part]) -> Word:
     """Adds the word's plain value, where it has one."""
     texts = []
     for part in parts:
-        if not isinstance(part, Literal) or not part.quoted and any(c in "*?[~{" for c in part.text):
+        if not isinstance(part, Literal) or not part.quoted and any(c in "*?[~" for c in part.text):
             return Word(tuple(parts))
         texts.append(part.text)
     return Word(tuple(parts), "".join(texts))

@@ -1,4 +1,4 @@
-"""Programs that change files: `rm`, `mkdir`, `rmdir`, `mv`, `cp`, `touch`, `chmod`, `chown`, `mktemp`."""
+"""Programs that change files: `rm`, `mkdir`, `rmdir`, `mv`, `cp`, `touch`, `chmod` and `chown`."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from envs.phone.shell import files
 from envs.phone.shell.command import Failure
 from envs.phone.shell.toybox.call import Call, Program
 
+_CLAUSE = re.compile(r"([ugoa]*)([-+=])([rwxXst]*)")
+
 
 def rm(call: Call) -> None:
     flags, names = call.options("fiRrv")
+    recursive = "r" in flags or "R" in flags
     if not names and "f" not in flags:
         raise Failure('rm: Needs 1 argument (see "rm --help")')
     for name in names:
         path = call.path(name)
-        call.spend(1 + (len(call.phone.files) >> 4))
+        call.walk()
         if posixpath.basename(name.rstrip("/")) in (".", ".."):
             call.wrong(f"bad path {name}")
-        elif files.read_only(path) or path in files.ROOTS and ("r" in flags or "R" in flags):
+        elif files.read_only(path) or path in files.ROOTS and recursive:
             call.wrong(f"{name}: Permission denied")
-        elif path in call.phone.files:
+        elif path in call.phone.files or recursive and files.is_folder(call.phone, path):
             files.remove(call.phone, path)
-        elif not files.is_folder(call.phone, path):
-            if "f" not in flags:
-                call.wrong(f"{name}: No such file or directory")
-        elif "r" in flags or "R" in flags:
-            files.remove(call.phone, path)
-        else:
+        elif files.is_folder(call.phone, path):
             call.wrong(f"{name}: Is a directory")
+        elif "f" not in flags:
+            call.wrong(f"{name}: No such file or directory")
     call.phone.changed()
 
 
@@ -38,20 +38,19 @@ def mkdir(call: Call) -> None:
     flags, names = call.options("pvm:", least=1)
     for name in names:
         path = call.path(name)
-        call.spend(1 + (len(call.phone.files) >> 4))
+        call.walk()
         if path in call.phone.files or files.is_folder(call.phone, path):
             if "p" not in flags or path in call.phone.files:
                 call.wrong(f"'{name}': File exists")
-            continue
-        if fault := _obstacle(call, path, "p" in flags):
+        elif fault := _obstacle(call, path, "p" in flags):
             call.wrong(f"'{name}': {fault}")
-            continue
-        files.make_folder(call.phone, path)
-        stamp(call, path, parse_mode(call, flags["m"], 0o777, True) if "m" in flags else None)
+        else:
+            files.make_folder(call.phone, path)
+            _stamp(call, path, _parse_mode(call, flags["m"], 0o777, True) if "m" in flags else None)
     call.phone.changed()
 
 
-def _obstacle(call: Call, path: str, parents: bool) -> str:
+def _obstacle(call: Call, path: str, parents: bool = False) -> str:
     """Why nothing can be made at a path; "" where it can."""
     if files.read_only(path):
         return "Read-only file system"
@@ -64,8 +63,7 @@ def _obstacle(call: Call, path: str, parents: bool) -> str:
 
 
 def rmdir(call: Call) -> None:
-    _, names = call.options("p", least=1)
-    for name in names:
+    for name in call.options("p", least=1)[1]:
         path = call.path(name)
         if path in call.phone.files:
             call.wrong(f"{name}: Not a directory")
@@ -79,8 +77,7 @@ def rmdir(call: Call) -> None:
 
 
 def mv(call: Call) -> None:
-    _, operands = call.options("finTvx", least=2)
-    _transfer(call, operands, keep=False, folders=True)
+    _transfer(call, call.options("finTvx", least=2)[1], keep=False, folders=True)
 
 
 def cp(call: Call) -> None:
@@ -94,11 +91,11 @@ def _transfer(call: Call, operands: list[str], keep: bool, folders: bool) -> Non
     if len(sources) > 1 and not into:
         raise Failure(f"{call.name}: '{target}' not directory")
     for name in sources:
-        call.spend(1 + (len(call.phone.files) >> 4))
-        source = call.path(name)
+        call.walk()
+        source, to = call.path(name), call.path(target)
         inside = name.rstrip("/").endswith("/.") or name in (".", "./")  # `DIR/.`: what is in it
-        to = posixpath.join(call.path(target), "" if inside else posixpath.basename(source)).rstrip("/") if into else (
-            call.path(target))
+        if into and not inside:
+            to = posixpath.join(to, posixpath.basename(source))
         folder = files.is_folder(call.phone, source)
         if source not in call.phone.files and not folder:
             call.wrong(f"bad '{name}': No such file or directory")
@@ -106,7 +103,7 @@ def _transfer(call: Call, operands: list[str], keep: bool, folders: bool) -> Non
             call.wrong(f"Skipped dir '{name}'")
         elif source == to or to.startswith(f"{source}/"):
             call.wrong(f"'{name}' is '{target}'" if source == to else f"dir '{name}' -> '{target}': Invalid argument")
-        elif fault := _obstacle(call, to, parents=False):
+        elif fault := _obstacle(call, to):
             call.wrong(f"'{to if into else target}': {fault}")
         elif not keep and (source in files.ROOTS or files.read_only(source)):
             call.wrong(f"bad '{name}': Permission denied")
@@ -126,36 +123,34 @@ def _carry(call: Call, source: str, to: str, keep: bool) -> None:
         call.shell.budget.take(size)
         if files.used(phone) + size > files.MAX_STORAGE:
             raise Failure(f"{call.name}: No space left on device")
-    known = {new: phone.attributes[old] for old, new in moved.items() if old in phone.attributes}
-    if source in phone.attributes:
-        known[to] = phone.attributes[source]
+    known = {new: phone.attributes[old] for old, new in [*moved.items(), (source, to)] if old in phone.attributes}
     if not keep:
         files.remove(phone, source)
     if f"{source}/" in moved or source not in moved:
         contents.setdefault(f"{to}/", b"")
     phone.files.update(contents)
     phone.attributes.update(known)
-    if keep:
-        for new in moved.values():
-            stamp(call, new)
+    for new in moved.values() if keep else ():
+        _stamp(call, new)
 
 
 def touch(call: Call) -> None:
+    """The time is always the phone's present one."""
     flags, names = call.options("acmhd:t:r:", least=1)
     for name in names:
         path = call.path(name)
         if not files.exists(call.phone, path):
             if "c" in flags:
                 continue
-            if fault := _obstacle(call, path, parents=False):
+            if fault := _obstacle(call, path):
                 call.wrong(f"'{name}': {fault}")
                 continue
             files.write(call.phone, path, b"")
-        stamp(call, path)
+        _stamp(call, path)
     call.phone.changed()
 
 
-def stamp(call: Call, path: str, mode: int | None = None) -> None:
+def _stamp(call: Call, path: str, mode: int | None = None) -> None:
     """Sets the time of change, and the mode where one is given."""
     path = path.rstrip("/")
     known = files.attributes(call.phone, path)
@@ -167,10 +162,10 @@ def chmod(call: Call) -> None:
     call.words = [f"./{w}" if re.fullmatch(r"-[rwxX]+", w) else w for w in call.words]
     flags, operands = call.options("Rvf", least=2)
     mode = operands[0].removeprefix("./")
-    parse_mode(call, mode, 0, False)
+    _parse_mode(call, mode, 0, False)
     for path in _targets(call, operands[1:], "R" in flags):
         known = files.attributes(call.phone, path)
-        new = parse_mode(call, mode, stat.S_IMODE(known.mode), stat.S_ISDIR(known.mode))
+        new = _parse_mode(call, mode, stat.S_IMODE(known.mode), stat.S_ISDIR(known.mode))
         call.phone.attributes[path] = known._replace(mode=new)
 
 
@@ -179,39 +174,31 @@ def chown(call: Call) -> None:
     owner, _, group = operands[0].replace(".", ":", 1).partition(":")
     if call.name == "chgrp":
         owner, group = "", operands[0]
-    for name in (owner, group):
-        if not re.fullmatch(r"[A-Za-z0-9_]{0,32}", name):
-            raise Failure(f"{call.name}: no user '{name}'")
+    if not re.fullmatch(r"\w{0,32}/\w{0,32}", f"{owner}/{group}", re.ASCII):
+        raise Failure(f"{call.name}: no user '{operands[0]}'")
+    names = {"0": "root", "1000": "system", "2000": "shell"}
     for path in _targets(call, operands[1:], "R" in flags):
         known = files.attributes(call.phone, path)
-        new = known._replace(owner=_user(owner) or known.owner, group=_user(group) or known.group)
-        call.phone.attributes[path] = new
-
-
-def _user(name: str) -> str:
-    return {"0": "root", "1000": "system", "2000": "shell"}.get(name, name)
+        owners = {"owner": names.get(owner, owner) or known.owner, "group": names.get(group, group) or known.group}
+        call.phone.attributes[path] = known._replace(**owners)
 
 
 def _targets(call: Call, names: list[str], recursive: bool) -> list[str]:
     found: list[str] = []
     for name in names:
         path = call.path(name)
-        call.spend(1 + (len(call.phone.files) >> 4))
+        call.walk()
         if not files.exists(call.phone, path):
             call.wrong(f"'{name}': No such file or directory")
         elif files.read_only(path):
             call.wrong(f"'{name}': Read-only file system")
         else:
-            found.append(path)
-            if recursive:
-                found += {n.rstrip("/") for n in call.phone.files if n.startswith(f"{path}/")} - {path}
+            inside = {n.rstrip("/") for n in call.phone.files if n.startswith(f"{path}/")} - {path}
+            found += [path, *(inside if recursive else ())]
     return found
 
 
-_CLAUSE = re.compile(r"([ugoa]*)((?:[-+=](?:[rwxXst]*|[ugo]))+)")
-
-
-def parse_mode(call: Call, text: str, old: int, folder: bool) -> int:
+def _parse_mode(call: Call, text: str, old: int, folder: bool) -> int:
     """The mode that `chmod TEXT` gives a file of mode `old`."""
     if re.fullmatch(r"[0-7]{1,5}", text):
         return int(text, 8) & 0o7777
@@ -219,55 +206,23 @@ def parse_mode(call: Call, text: str, old: int, folder: bool) -> int:
         found = _CLAUSE.fullmatch(clause)
         if not found:
             raise Failure(f"{call.name}: bad mode '{text}'")
-        who = {"": "ugo", "a": "ugo"}.get(found[1], found[1].replace("a", "ugo"))
-        for operator, letters in re.findall(r"([-+=])([rwxXstugo]*)", found[2]):
-            bits = _bits(who, letters, old, folder)
-            cleared = _bits(who, "rwxst", old, folder)
-            old = old | bits if operator == "+" else old & ~bits if operator == "-" else old & ~cleared | bits
+        who = (found[1] or "a").replace("a", "ugo")
+        letters = found[3].replace("X", "x" if folder or old & 0o111 else "")
+        bits, all_bits = _bits(who, letters), _bits(who, "rwxst")
+        old = old | bits if found[2] == "+" else old & ~bits if found[2] == "-" else old & ~all_bits | bits
     return old
 
 
-def _bits(who: str, letters: str, old: int, folder: bool) -> int:
-    bits = 0
-    for one in letters:
-        if one in "ugo":
-            triple = old >> {"u": 6, "g": 3, "o": 0}[one] & 7
-        else:
-            triple = {"r": 4, "w": 2, "x": 1, "X": int(folder or bool(old & 0o111))}.get(one, 0)
-        for person in who:
-            bits |= triple << {"u": 6, "g": 3, "o": 0}[person]
-        if one == "s":
-            bits |= (0o4000 if "u" in who else 0) | (0o2000 if "g" in who else 0)
-        if one == "t":
-            bits |= 0o1000
-    return bits
-
-
-def mktemp(call: Call) -> None:
-    flags, operands = call.options("dqtup:")
-    template = operands[0] if operands else posixpath.join(flags.get("p", "/data/local/tmp"), "tmp.XXXXXXXXXX")
-    stem = template.rstrip("X")
-    for number in range(len(call.phone.files) + 1):
-        name = f"{stem}{number:0{len(template) - len(stem)}d}"
-        if not files.exists(call.phone, call.path(name)):
-            break
-    if "d" in flags:
-        files.make_folder(call.phone, call.path(name))
-    else:
-        call.write(name, b"")
-    call.out(f"{name}\n")
+def _bits(who: str, letters: str) -> int:
+    triple = sum({"r": 4, "w": 2, "x": 1}.get(letter, 0) for letter in set(letters))
+    bits = sum(triple << {"u": 6, "g": 3, "o": 0}[person] for person in set(who))
+    if "s" in letters:
+        bits |= (0o4000 if "u" in who else 0) | (0o2000 if "g" in who else 0)
+    return bits | (0o1000 if "t" in letters else 0)
 
 
 PROGRAMS: dict[str, Program] = {
-    "rm": rm,
+    **{f.__name__: f for f in (rm, mkdir, rmdir, mv, cp, touch, chmod, chown)},
     "unlink": rm,
-    "mkdir": mkdir,
-    "rmdir": rmdir,
-    "mv": mv,
-    "cp": cp,
-    "touch": touch,
-    "chmod": chmod,
-    "chown": chown,
     "chgrp": chown,
-    "mktemp": mktemp,
 }

@@ -8,30 +8,22 @@ from envs.phone.shell.toybox.call import Call, Program
 
 
 def xargs(call: Call) -> None:
-    flags, command = call.options("+0n:I:i:L:P:rtpE:s:x")
+    flags, command = call.options("+0n:I:rt")
     command = command or ["echo"]
     text = to_text(call.stdin())
     call.shell.streams = {**call.shell.streams, 0: Source()}
     if "0" in flags:
         items = text.removesuffix("\0").split("\0") if text else []
-    elif "I" in flags:
-        items = [line.strip() for line in text.split("\n") if line.strip()]
     else:
-        items = text.split()
+        items = [line.strip() for line in text.split("\n") if line.strip()] if "I" in flags else text.split()
     if "I" in flags:
         calls = [[w.replace(flags["I"], item) for w in command] for item in items]
     else:
-        size = max(1, call.number(flags["n"])) if "n" in flags else max(1, len(items))
+        size = max(1, call.number(flags["n"]) if "n" in flags else len(items))
         calls = [[*command, *items[i : i + size]] for i in range(0, len(items), size)]
-        if not items and "r" not in flags:
-            calls = [command]
+        calls = calls or ([] if "r" in flags else [command])
     for words in calls:
-        code = run(call, words)
-        if code == 255:
-            call.wrong(f"{words[0]}: exited with status 255; aborting")
-            call.code = 124
-            return
-        if code:
+        if code := run(call, words):
             call.code = code if code in (126, 127) else 123
 
 
@@ -105,7 +97,7 @@ def env(call: Call) -> None:
 
 
 def wrapped(call: Call) -> None:
-    """`nohup`, `nice`, `setsid`, `timeout`, `time`: the command itself; nothing takes time here."""
+    """`nohup`, `timeout` and `time`: the command itself; nothing takes time here."""
     words = list(call.words)
     while words and words[0].startswith("-"):
         valued = words.pop(0) in ("-n", "-s", "-k")
@@ -124,5 +116,5 @@ PROGRAMS: dict[str, Program] = {
     "sh": sh,
     "su": su,
     "env": env,
-    **dict.fromkeys(("nohup", "nice", "setsid", "timeout", "time"), wrapped),
+    **dict.fromkeys(("nohup", "timeout", "time"), wrapped),
 }

@@ -17,7 +17,7 @@ from envs.phone.shell.command import Failure
 from envs.phone.shell.lang.state import LimitReached
 from envs.phone.shell.lang.streams import to_text
 from envs.phone.shell.toybox.call import Call, Program
-from envs.phone.shell.toybox.sqlite_rows import Format, dumped
+from envs.phone.shell.toybox.sqlite_rows import MODES, Format
 
 MAX_DATABASE = 64 << 20
 MAX_VALUE = 4 << 20
@@ -26,53 +26,16 @@ MAX_GROWTH = 512 << 20
 """Bytes by which the process may grow while a statement runs."""
 STEPS = 1000
 _PRAGMAS = frozenset(
-    (
-        "application_id",
-        "auto_vacuum",
-        "case_sensitive_like",
-        "collation_list",
-        "compile_options",
-        "count_changes",
-        "data_version",
-        "database_list",
-        "defer_foreign_keys",
-        "encoding",
-        "foreign_key_check",
-        "foreign_key_list",
-        "foreign_keys",
-        "freelist_count",
-        "full_column_names",
-        "function_list",
-        "incremental_vacuum",
-        "index_info",
-        "index_list",
-        "index_xinfo",
-        "integrity_check",
-        "journal_mode",
-        "legacy_alter_table",
-        "locking_mode",
-        "optimize",
-        "page_count",
-        "page_size",
-        "pragma_list",
-        "quick_check",
-        "read_uncommitted",
-        "recursive_triggers",
-        "reverse_unordered_selects",
-        "schema_version",
-        "secure_delete",
-        "short_column_names",
-        "synchronous",
-        "table_info",
-        "table_list",
-        "table_xinfo",
-        "trusted_schema",
-        "user_version",
-        "wal_checkpoint",
-    )
+    """
+    application_id auto_vacuum case_sensitive_like collation_list compile_options count_changes data_version
+    database_list defer_foreign_keys encoding foreign_key_check foreign_key_list foreign_keys freelist_count
+    full_column_names function_list incremental_vacuum index_info index_list index_xinfo integrity_check journal_mode
+    legacy_alter_table locking_mode optimize page_count page_size pragma_list quick_check read_uncommitted
+    recursive_triggers reverse_unordered_selects schema_version secure_delete short_column_names synchronous
+    table_info table_list table_xinfo trusted_schema user_version wal_checkpoint
+    """.split()
 )
 _REFUSED_FUNCTIONS = frozenset(("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"))
-_MODES = ("list", "csv", "json", "line", "column", "tabs", "quote", "html", "insert", "box", "table", "markdown")
 
 
 def sqlite3_program(call: Call) -> None:
@@ -84,20 +47,18 @@ def sqlite3_program(call: Call) -> None:
             names.append(word)
         elif option in ("-header", "-noheader"):
             form.header = option == "-header"
-        elif option[1:] in _MODES:
+        elif option[1:] in MODES:
             form.mode = option[1:]
-        elif option in ("-separator", "-nullvalue", "-newline", "-cmd"):
-            value = next(words, "")
-            if option == "-separator":
-                form.separator = value.replace("\\t", "\t")
-            elif option == "-nullvalue":
-                form.null = value
+        elif option == "-separator":
+            form.separator = next(words, "").replace("\\t", "\t")
+        elif option == "-nullvalue":
+            form.null = next(words, "")
         elif option == "-version":
             call.out("3.32.2 2021-07-12 15:00:17\n")
             return
-        elif option not in ("-batch", "-readonly", "-bail", "-echo", "-init"):
+        elif option not in ("-batch", "-readonly", "-bail"):
             raise Failure(f"sqlite3: Error: unknown option: {word}\nUse -help for a list of options.")
-    name = names[0] if names else ":memory:"
+    name = names[0] if names and names[0] else ":memory:"
     script = "\n".join(names[1:]) if len(names) > 1 else to_text(call.stdin())
     try:
         with closing(_opened(call, name)) as database:
@@ -105,7 +66,7 @@ def sqlite3_program(call: Call) -> None:
             try:
                 _Session(call, database, form).run(script)
             finally:  # the statements before one that fails have been carried out
-                if name not in ("", ":memory:"):
+                if name != ":memory:":
                     _save(call, database, name, before)
     except sqlite3.Error as error:
         raise Failure(f"Error: {error}") from None
@@ -113,9 +74,8 @@ def sqlite3_program(call: Call) -> None:
 
 def _opened(call: Call, name: str) -> sqlite3.Connection:
     path = call.path(name)
-    if name not in ("", ":memory:") and not files.exists(call.phone, path.rpartition("/")[0] or "/"):
-        raise Failure(f'Error: unable to open database "{name}": unable to open database file')
-    if name not in ("", ":memory:") and files.is_folder(call.phone, path):
+    folder = path.rpartition("/")[0] or "/"
+    if name != ":memory:" and (files.is_folder(call.phone, path) or not files.exists(call.phone, folder)):
         raise Failure(f'Error: unable to open database "{name}": unable to open database file')
     data = call.phone.files.get(path, b"")
     if len(data) > MAX_DATABASE:
@@ -198,12 +158,9 @@ class _Session:
         try:
             cursor = self._database.execute(sql)
             columns = [d[0] for d in cursor.description or ()]
-            printer = self._form.printer(columns)
-            for row in cursor:
-                self._call.out(printer.row(row))
+            for text in self._form.lines(columns, cursor) if columns else ():
+                self._call.out(text)
                 self._call.spend(1)
-            if columns:
-                self._call.out(printer.end())
         except sqlite3.Error as error:
             self._fail(error)
         except (ValueError, OverflowError, MemoryError) as error:
@@ -217,37 +174,26 @@ class _Session:
 
     def _dot(self, line: str) -> None:
         verb, *arguments = line.split()
-        if verb in (".tables", ".schema", ".indexes", ".indices"):
+        if verb in (".tables", ".schema"):
             self._listing(verb, arguments[0] if arguments else "%")
         elif verb == ".dump":
-            for text in dumped(self._database):
-                self._call.out(text)
+            for text in self._database.iterdump():
+                self._call.out(f"{text}\n")
         elif verb in (".headers", ".header") and arguments:
             self._form.header = arguments[0].lower() in ("on", "yes", "1")
-        elif verb == ".mode" and arguments and arguments[0] in _MODES:
+        elif verb == ".mode" and arguments and arguments[0] in MODES:
             self._form.mode = arguments[0]
-        elif verb == ".separator" and arguments:
-            self._form.separator = arguments[0].strip("\"'").replace("\\t", "\t")
-        elif verb == ".nullvalue" and arguments:
-            self._form.null = arguments[0].strip("\"'")
-        elif verb not in (".exit", ".quit", ".timeout", ".bail", ".echo", ".changes"):
+        elif verb not in (".exit", ".quit"):
             raise Failure(f'Error: unknown command or invalid arguments:  "{verb[1:]}". Enter ".help" for help')
 
     def _listing(self, verb: str, like: str) -> None:
-        try:
-            rows = self._database.execute(
-                "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE tbl_name LIKE ? ORDER BY rowid", (like,)
-            ).fetchall()
-        except sqlite3.Error as error:
-            self._fail(error)
-            return
-        shown = [r for r in rows if not r[1].startswith("sqlite_")]
+        query = "SELECT type, name, sql FROM sqlite_master WHERE tbl_name LIKE ? ORDER BY rowid"
+        rows = self._database.execute(query, (like,)).fetchall()
         if verb == ".schema":
-            self._call.out("".join(f"{r[3]};\n" for r in rows if r[3]))
-        elif verb == ".tables":
-            self._call.out(_columns(sorted(r[1] for r in shown if r[0] in ("table", "view"))))
+            self._call.out("".join(f"{sql};\n" for _, _, sql in rows if sql))
         else:
-            self._call.out("".join(f"{n}\n" for n in sorted(r[1] for r in shown if r[0] == "index")))
+            tables = (n for kind, n, _ in rows if kind in ("table", "view") and not n.startswith("sqlite_"))
+            self._call.out(_columns(sorted(tables)))
 
 
 def _columns(names: list[str]) -> str:

@@ -1,31 +1,24 @@
-"""Programs that work on lines and bytes: `cat`, `head`, `tail`, `wc`, `sort`, `uniq`, `cut`, `tr`, `tee` and others."""
+"""Programs that work on lines and bytes: `cat`, `head`, `tail`, `wc`, `sort`, `uniq`, `cut`, `tr` and `tee`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import groupby
 
-from envs.phone.shell import files
 from envs.phone.shell.command import Failure
-from envs.phone.shell.lang.escapes import LETTERS, byte
-from envs.phone.shell.lang.redirections import writing
-from envs.phone.shell.lang.streams import to_bytes, to_text
+from envs.phone.shell.lang.escapes import unescaped
+from envs.phone.shell.lang.streams import to_bytes, to_text, writing
+from envs.phone.shell.regex import CLASSES
 from envs.phone.shell.toybox.call import Call, Program, lines_of
+
+_LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
 def cat(call: Call) -> None:
     _, names = call.options("uetv")
     for _, data in call.inputs(names):
         call.out(data)
-
-
-def tac(call: Call) -> None:
-    for _, data in call.inputs(call.options("")[1]):
-        call.out("".join(f"{line}\n" for line in lines_of(data)[::-1]))
-
-
-def rev(call: Call) -> None:
-    for _, data in call.inputs(call.options("")[1]):
-        call.out("".join(f"{line[::-1]}\n" for line in lines_of(data)))
 
 
 def _count_option(call: Call, spec: str) -> tuple[dict[str, str], list[str]]:
@@ -37,85 +30,56 @@ def _count_option(call: Call, spec: str) -> tuple[dict[str, str], list[str]]:
 def head(call: Call) -> None:
     flags, names = _count_option(call, "n:c:qv")
     for data in _titled(call, flags, names):
-        if "c" in flags:
-            call.out(data[: call.number(flags["c"])])
-            continue
-        count = call.number(flags.get("n", "10"))
-        call.out(b"".join(_newlined(data)[:count]))
+        count = call.number(flags.get("c", flags.get("n", "10")))
+        call.out(data[:count] if "c" in flags else b"".join(_LINE.findall(data)[:count]))
 
 
 def tail(call: Call) -> None:
     flags, names = _count_option(call, "n:c:qvf")
+    given = flags.get("c", flags.get("n", "10"))
+    count = call.number(given)
     for data in _titled(call, flags, names):
-        unit = "c" if "c" in flags else "n"
-        given = flags.get(unit, "10")
-        count = call.number(given)
-        parts = data if unit == "c" else _newlined(data)
+        parts = data if "c" in flags else _LINE.findall(data)
         start = max(count - 1, 0) if given.startswith("+") else max(len(parts) - abs(count), 0)
-        call.out(parts[start:] if isinstance(parts, bytes) else b"".join(parts[start:]))
+        call.out(data[start:] if "c" in flags else b"".join(parts[start:]))
 
 
-def _newlined(data: bytes) -> list[bytes]:
-    """The lines with their newlines; the last may lack it."""
-    lines = [line + b"\n" for line in data.split(b"\n")]
-    lines[-1] = lines[-1][:-1]
-    return lines if lines[-1] else lines[:-1]
-
-
-def _titled(call: Call, flags: dict[str, str], names: list[str]):
-    first = True
-    for name, data in call.inputs(names):
+def _titled(call: Call, flags: dict[str, str], names: list[str]) -> Iterator[bytes]:
+    """The contents, with a title before each when there are several."""
+    for i, (name, data) in enumerate(call.inputs(names)):
         if ("v" in flags or len(names) > 1) and "q" not in flags:
-            call.out(f"{'' if first else chr(10)}==> {name} <==\n")
-        first = False
+            call.out(f"{chr(10) * (i > 0)}==> {name} <==\n")
         yield data
 
 
 def wc(call: Call) -> None:
     flags, names = call.options("clwm")
     chosen = [f for f in "lwmc" if f in flags] or ["l", "w", "c"]
-    total, wide = dict.fromkeys("lwmc", 0), len(names) > 1
+    rows: list[tuple[str, dict[str, int]]] = []
     for name, data in call.inputs(names):
-        numbers = {"l": data.count(b"\n"), "w": len(data.split()), "m": len(to_text(data)), "c": len(data)}
-        total = {k: total[k] + n for k, n in numbers.items()}
-        _counted(call, numbers, chosen, name if names else "", wide)
-    if wide:
-        _counted(call, total, chosen, "total", wide)
-
-
-def _counted(call: Call, numbers: dict[str, int], chosen: list[str], name: str, wide: bool) -> None:
-    shown = " ".join(f"{numbers[f]:7d}" if wide else str(numbers[f]) for f in chosen)
-    call.out(f"{shown}{' ' * bool(name)}{name}\n")
+        counts = {"l": data.count(b"\n"), "w": len(data.split()), "m": len(to_text(data)), "c": len(data)}
+        rows.append((name if names else "", counts))
+    if len(names) > 1:
+        rows.append(("total", {f: sum(counts[f] for _, counts in rows) for f in chosen}))
+    for name, counts in rows:
+        shown = " ".join(f"{counts[f]:7d}" if len(names) > 1 else str(counts[f]) for f in chosen)
+        call.out(f"{shown}{' ' * bool(name)}{name}\n")
 
 
 def sort(call: Call) -> None:
-    flags, names = call.options("rnufk:t:o:bdigMVsxcz")
-    lines: list[str] = []
-    for _, data in call.inputs(names):
-        lines += lines_of(data)
+    flags, names = call.options("rnufk:t:o:b")
+    lines = [line for _, data in call.inputs(names) for line in lines_of(data)]
     call.spend(len(lines) >> 3)
+    modifiers = "".join(flags) + flags.get("k", "")
 
     def key(line: str) -> object:
         text = _sort_key(line, flags.get("k", ""), flags.get("t"))
-        modifiers = "".join(flags) + flags.get("k", "")
-        if "f" in modifiers:
-            text = text.upper()
-        if "V" in modifiers:
-            return [(int(p), "") if p.isdecimal() else (-1, p) for p in re.findall(r"\d{1,18}|\D+", text)]
-        return _leading_number(text) if "n" in modifiers or "g" in modifiers else to_bytes(text)
+        text = text.upper() if "f" in modifiers else text
+        return _leading_number(text) if "n" in modifiers else to_bytes(text)
 
-    last = (lambda line: (key(line), to_bytes(line))) if "u" not in flags and "s" not in flags else key
-    backwards = "r" in flags or "r" in flags.get("k", "")
-    if "c" in flags:
-        call.code = int(lines != sorted(lines, key=last, reverse=backwards))
-        return
-    lines.sort(key=last, reverse=backwards)
+    lines.sort(key=key if "u" in flags else lambda line: (key(line), to_bytes(line)), reverse="r" in modifiers)
     if "u" in flags:
-        kept: list[str] = []
-        for line in lines:
-            if not kept or key(kept[-1]) != key(line):
-                kept.append(line)
-        lines = kept
+        lines = [line for i, line in enumerate(lines) if i == 0 or key(line) != key(lines[i - 1])]
     data = to_bytes("".join(f"{line}\n" for line in lines))
     if "o" in flags:
         call.write(flags["o"], data)
@@ -141,25 +105,13 @@ def _leading_number(text: str) -> float:
 
 
 def uniq(call: Call) -> None:
-    flags, names = call.options("cdiuf:s:w:z")
-    groups: list[list[str]] = []
-    for line in lines_of(call.read(names[0] if names else "-")):
-        if groups and _uniq_key(call, groups[-1][0], flags) == _uniq_key(call, line, flags):
-            groups[-1].append(line)
-        else:
-            groups.append([line])
-    for group in groups:
-        if ("d" in flags and len(group) == 1) or ("u" in flags and len(group) > 1):
+    flags, names = call.options("cdiu")
+    lines = lines_of(call.read(names[0] if names else "-"))
+    for _, equal in groupby(lines, str.lower if "i" in flags else None):
+        group = list(equal)
+        if "d" in flags and len(group) == 1 or "u" in flags and len(group) > 1:
             continue
         call.out(f"{len(group):7d} {group[0]}\n" if "c" in flags else f"{group[0]}\n")
-
-
-def _uniq_key(call: Call, line: str, flags: dict[str, str]) -> str:
-    if "f" in flags:
-        line = re.sub(rf"^(?:\s*\S+){{0,{min(call.number(flags['f']), 1000)}}}", "", line)
-    line = line[call.number(flags.get("s", "0")) :]
-    line = line[: call.number(flags["w"])] if "w" in flags else line
-    return line.lower() if "i" in flags else line
 
 
 def cut(call: Call) -> None:
@@ -215,30 +167,14 @@ def tr(call: Call) -> None:
     call.out(data)
 
 
-_TR_CLASSES = {
-    "alpha": r"[A-Za-z]",
-    "digit": r"\d",
-    "alnum": r"[A-Za-z0-9]",
-    "upper": r"[A-Z]",
-    "lower": r"[a-z]",
-    "space": r"\s",
-    "blank": r"[ \t]",
-    "punct": r"[!-/:-@\[-`{-~]",
-    "xdigit": r"[0-9A-Fa-f]",
-    "cntrl": r"[\x00-\x1f\x7f]",
-    "print": r"[ -~]",
-    "graph": r"[!-~]",
-}
-
-
 def _tr_set(text: str) -> list[int]:
+    """The bytes of a set; classes and escapes are resolved first."""
+
     def expand(found: re.Match[str]) -> str:
-        pattern = re.compile(_TR_CLASSES.get(found[1], "$^"), re.ASCII)
+        pattern = re.compile(f"[{CLASSES.get(found[1], '')}]" if found[1] in CLASSES else "(?!)", re.ASCII)
         return "".join(chr(c) for c in range(128) if pattern.match(chr(c)))
 
-    text = re.sub(r"\\([0-7]{1,3})", lambda m: byte(int(m[1], 8)), re.sub(r"\[:(\w+):\]", expand, text))
-    text = re.sub(r"\\([abfnrtv\\])", lambda m: LETTERS[m[1]], text)
-    data, out, at = to_bytes(text), [], 0
+    data, out, at = to_bytes(unescaped(re.sub(r"\[:(\w+):\]", expand, text))[0]), [], 0
     while at < len(data):
         if data[at + 1 : at + 2] == b"-" and at + 2 < len(data):
             out += range(data[at], data[at + 2] + 1)
@@ -261,59 +197,4 @@ def tee(call: Call) -> None:
     call.shell.flush()
 
 
-def nl(call: Call) -> None:
-    _, names = call.options("b:n:s:w:v:")
-    number = 0
-    for _, data in call.inputs(names):
-        for line in lines_of(data):
-            number += bool(line)
-            call.out(f"{number:6d}\t{line}\n" if line else f"{'':6} {line}\n")
-
-
-def paste(call: Call) -> None:
-    flags, names = call.options("d:s")
-    columns = [lines_of(data) for _, data in call.inputs(names)]
-    delimiter = flags.get("d", "\t").replace("\\n", "\n").replace("\\t", "\t")[:1]
-    if "s" in flags:
-        call.out("".join(delimiter.join(lines) + "\n" for lines in columns))
-        return
-    for i in range(max(map(len, columns), default=0)):
-        call.out(delimiter.join(lines[i] if i < len(lines) else "" for lines in columns) + "\n")
-
-
-def strings(call: Call) -> None:
-    flags, names = call.options("n:af")
-    least = max(1, min(call.number(flags.get("n", "4")), 10_000))
-    for _, data in call.inputs(names):
-        for run in re.findall(rb"[\t -~]{%d,}" % least, data):
-            call.out(run + b"\n")
-
-
-def truncate(call: Call) -> None:
-    flags, names = call.options("s:c", least=1)
-    size = call.number(flags.get("s", "0"))
-    for name in names:
-        old = call.phone.files.get(call.path(name), b"")
-        if size > files.MAX_STORAGE:
-            raise Failure(f"truncate: '{name}': File too large")
-        call.shell.budget.take(max(0, size))
-        call.write(name, old[:size].ljust(size, b"\0"))
-
-
-PROGRAMS: dict[str, Program] = {
-    "cat": cat,
-    "tac": tac,
-    "rev": rev,
-    "head": head,
-    "tail": tail,
-    "wc": wc,
-    "sort": sort,
-    "uniq": uniq,
-    "cut": cut,
-    "tr": tr,
-    "tee": tee,
-    "nl": nl,
-    "paste": paste,
-    "strings": strings,
-    "truncate": truncate,
-}
+PROGRAMS: dict[str, Program] = {f.__name__: f for f in (cat, head, tail, wc, sort, uniq, cut, tr, tee)}
