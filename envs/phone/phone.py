@@ -69,7 +69,7 @@ class Phone:
         self.settings: dict[str, dict[str, str]] = {}
         self.files: dict[str, bytes] = {}
         self.attributes: dict[str, Attributes] = {}
-        """Of the files and folders that differ from what is usual at their place."""
+        """Mode, owner and time of the files and folders that have unusual ones."""
         self.apps: dict[str, App] = {}
         self.inputs = 0
         self.popup: Popup | None = None
@@ -107,7 +107,7 @@ class Phone:
 
     @property
     def width(self) -> int:
-        """Of the screen as it is turned, in pixels."""
+        """Width of the screen as it is turned, in pixels."""
         return self.display.size(self.rotation)[0]
 
     @property

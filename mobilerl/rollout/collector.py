@@ -61,9 +61,9 @@ class _OpenGroup:
     waiting: int
     trajectories: dict[int, Trajectory] = field(default_factory=dict)
     causes: set[Cause] = field(default_factory=set)
-    """Of its episodes that were given up."""
+    """Causes of the episodes that were given up."""
     reason: str = ""
-    """Of the last of them."""
+    """The last fault of those episodes."""
 
     @property
     def cause(self) -> Cause:

@@ -8,7 +8,7 @@ from envs.phone.shell.command import Failure, Handler
 from envs.phone.shell.dump_windows import pid
 
 ADDRESS = "10.0.2.16"
-"""Of the emulator's Wi-Fi."""
+"""Address of the emulator's Wi-Fi."""
 _DAEMONS = ((1, "root", "init"), (300, "root", "zygote64"), (320, "root", "adbd"), (500, "system", "system_server"))
 
 

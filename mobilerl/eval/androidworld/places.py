@@ -28,7 +28,7 @@ class Places(Protocol):
     count: int
     over_adb: bool
     names: tuple[str, ...]
-    """Of servers that stay dead when they die; () where another takes the place of one that does."""
+    """Names of servers that stay dead when they die; () where another one takes their place."""
 
     async def open(
         self, suite: Suite, boot_wait_s: float, say: Say, leftovers: Mapping[str, tuple[str, int]]
