@@ -21,8 +21,8 @@ MAX_STORAGE = 1 << 30
 FOLDER_SIZE = 4096
 READ_ONLY = ("/system", "/proc", "/vendor", "/dev")
 STANDARD = ("Alarms", "DCIM", "Documents", "Download", "Movies", "Music", "Pictures", "Ringtones")
-ROOTS = {"/", "/sdcard", "/data", "/data/data", "/data/local", "/data/local/tmp", "/data/misc", "/data/misc/adb", "/system", "/system/bin", "/proc",
-         "/vendor", "/dev", *(f"/sdcard/{n}" for n in STANDARD)}  # fmt: skip
+ROOTS = {"/", "/sdcard", "/data", "/data/data", "/data/local", "/data/local/tmp", "/data/misc", "/data/misc/adb",
+         "/system", "/system/bin", "/proc", "/vendor", "/dev", *(f"/sdcard/{n}" for n in STANDARD)}  # fmt: skip
 """Folders that exist on every phone."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/tty")
 ALIASES = {
