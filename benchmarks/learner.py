@@ -1,10 +1,7 @@
-"""How fast and how large an optimiser step is, beside TRL's and a plain Hugging Face loop on the same rows.
+"""Speed and memory of an optimiser step, compared with TRL's and a plain Hugging Face loop on the same samples.
 
-Each side runs in a process of its own, which does nothing while another is measured. They take turns for some rounds,
-so that other work on the machine meets them alike. What each of them does is said in `benchmarks.sides`.
-
-On a CPU the memory is what torch allocated, taken from its profiler in one further step that is not timed; on a GPU it
-is `torch.cuda.max_memory_allocated`. Both count weights, gradients, optimiser state and everything in between.
+Each side (`benchmarks.sides`) runs in a process of its own and is idle while another is measured. They take turns for
+some rounds, so that other work on the machine affects them alike.
 """
 
 from __future__ import annotations
@@ -13,194 +10,121 @@ import multiprocessing
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from importlib.util import find_spec
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.networks import PUBLISHED, Shape
-from mobilerl.engines.base import EngineError
+if TYPE_CHECKING:
+    from benchmarks.sides import Side, Update
 
 SIDES = ("mobilerl", "mobilerl-recompute", "hf", "trl", "trl-recompute")
-PAIRS = (("mobilerl", "hf"), ("mobilerl", "trl"), ("mobilerl", "trl-recompute"), ("mobilerl-recompute", "mobilerl"),
-         ("mobilerl-recompute", "trl"), ("mobilerl-recompute", "trl-recompute"))  # fmt: skip
+PAIRS = (
+    ("mobilerl", "hf"),
+    ("mobilerl", "trl"),
+    ("mobilerl", "trl-recompute"),
+    ("mobilerl-recompute", "mobilerl"),
+    ("mobilerl-recompute", "trl"),
+    ("mobilerl-recompute", "trl-recompute"),
+)
 """Whose ratios are reported."""
-_SPAWN = multiprocessing.get_context("spawn")
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
-    """`rows` is rounded down to whole micro-batches of the sides that count rows. `threads`: torch's, on a CPU."""
+def measure(hidden: int, layers: int, rows: int, micro_tokens: int, rounds: int, threads: int) -> dict[str, Any]:
+    """One result per side whose package is installed, and the ratios of PAIRS. ValueError for an impossible width."""
+    if hidden % 32:
+        raise ValueError(f"--hidden is {hidden}; it must be a multiple of 32")
+    from benchmarks.samples import expert_rows, make_checkpoint
+    from benchmarks.sides import Update
 
-    rows: int = 256
-    micro_tokens: int = 4096
-    rounds: int = 5
-    threads: int = 1
-    max_pixels: int = 1_000_000
-    """Of a screenshot, for published sizes."""
-
-
-def available() -> list[str]:
-    """The sides whose packages are installed."""
-    return [side for side in SIDES if not side.startswith("trl") or find_spec("trl")]
-
-
-def measure(network: Shape | str, load: Load, sides: Sequence[str] | None = None) -> dict[str, Any]:
-    """Makes a checkpoint and rows, and compares the sides on them. ValueError for what cannot be measured here."""
-    sides = list(sides or available())
-    _check(network, sides)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder)
-        _alone(_record, path, network, load)
-        name = network if isinstance(network, str) else f"{network.hidden} wide, {network.layers} layers"
-        return {"model": name, **compare(path / "model", path, load, sides)}
-
-
-def _check(network: Shape | str, sides: Sequence[str]) -> None:
-    if unknown := set(sides) - set(SIDES):
-        raise ValueError(f"--sides: there is no {', '.join(sorted(unknown))}; choose of {', '.join(SIDES)}")
-    if missing := set(sides) - set(available()):
-        raise ValueError(f"--sides: {', '.join(sorted(missing))} needs TRL: pip install 'mobilerl[bench]'")
-    import torch  # for a size, too: without torch, this command says so and not a process of its own
-
-    if isinstance(network, Shape):
-        if network.hidden % 32:
-            raise ValueError(f"--hidden is {network.hidden}; it must be a multiple of 32")
-        return
-    if network not in PUBLISHED:
-        raise ValueError(f"--network is {network!r}; choose one of {', '.join(PUBLISHED)}")
-    if not torch.cuda.is_available():
-        raise ValueError(f"--network {network} needs a GPU, and torch finds none here; use --hidden and --layers")
-
-
-def compare(model: Path, run_dir: Path, load: Load, sides: Sequence[str]) -> dict[str, Any]:
-    """One result per side on the rows recorded in `run_dir`, and the ratios of PAIRS."""
-    with ExitStack() as stack:
-        running = {side: stack.enter_context(_Worker(side, model, run_dir, load)) for side in sides}
-        facts = {side: worker.ready() for side, worker in running.items()}
-        for worker in running.values():  # first steps make optimiser state and warm caches
-            worker.update()
-        rounds = [{side: worker.update() for side, worker in running.items()} for _ in range(load.rounds)]
-        memory = {side: worker.memory() for side, worker in running.items()}
-    first = facts[sides[0]]
-    results = [_result(side, [r[side] for r in rounds], memory[side], first) for side in sides]
+        model = Path(folder) / "model"
+        make_checkpoint(model, hidden, layers)
+        update = Update.of(model, expert_rows(model, rows), micro_tokens)
+        sides = [side for side in SIDES if not side.startswith("trl") or find_spec("trl")]
+        measured = _run(sides, update, rounds, threads)
+    count, tokens = len(update.rows), sum(len(r.prompt_ids) + len(r.response_ids) for r in update.rows)
     pairs = [(a, b) for a, b in PAIRS if a in sides and b in sides]
-    ratios = [
-        {"side": a, "against": b, **_ratio([r[a] for r in rounds], [r[b] for r in rounds], memory[a], memory[b])}
-        for a, b in pairs
-    ]
-    return {**first, "micro_tokens": load.micro_tokens, "rounds": load.rounds, "sides": results, "ratios": ratios}
-
-
-def _result(side: str, rounds: Sequence[Mapping[str, float]], memory: Mapping[str, float], facts: Mapping[str, Any]
-            ) -> dict[str, Any]:  # fmt: skip
-    wall = statistics.median(r["wall_s"] for r in rounds)
-    row = {
-        "side": side,
-        "rows_per_s": facts["rows"] / wall,
-        "rows_per_cpu_s": facts["rows"] / statistics.median(r["cpu_s"] for r in rounds),
-        "tokens_per_s": facts["tokens"] / wall,
-        "peak_mb": memory["peak_mb"],
-        "held_mb": memory["held_mb"],
-        "process_peak_mb": memory["process_peak_mb"],
-        "grad_norm": rounds[0]["grad_norm"],
+    return {
+        "model": f"{hidden} wide, {layers} layers",
+        "rows": count,
+        "tokens": tokens,
+        "micro_tokens": micro_tokens,
+        "rounds": rounds,
+        "sides": [{"side": side, **_speed(measured[side], count, tokens)} for side in sides],
+        "ratios": [{"side": a, "against": b, **_ratio(measured[a], measured[b])} for a, b in pairs],
     }
-    return row | ({"mfu": facts["flops"] / wall / facts["peak_flops"]} if facts["peak_flops"] else {})
 
 
-def _ratio(ours: Sequence[Mapping[str, float]], theirs: Sequence[Mapping[str, float]], our_memory: Mapping[str, float],
-           memory: Mapping[str, float]) -> dict[str, Any]:  # fmt: skip
-    """How many times as fast, round by round, and the share of the memory."""
-    speed = {}
-    for name in ("wall_s", "cpu_s"):
-        values = [b[name] / a[name] for a, b in zip(ours, theirs, strict=True)]
-        label = name.removesuffix("_s")
-        speed |= {f"{label}_speed": statistics.median(values), f"{label}_speed_min": min(values),
-                  f"{label}_speed_max": max(values)}  # fmt: skip
-    return {**speed, "memory": our_memory["peak_mb"] / memory["peak_mb"]}
+def _run(sides: Sequence[str], update: Update, rounds: int, threads: int) -> dict[str, dict[str, Any]]:
+    """For each side the seconds of every round and the memory of one more."""
+    spawn = multiprocessing.get_context("spawn")
+    with ExitStack() as stack:
+        workers = {}
+        for side in sides:
+            worker = ProcessPoolExecutor(1, spawn, initializer=_start, initargs=(side, update, threads))
+            workers[side] = stack.enter_context(worker)
+
+        def call(function: Callable[[], Any]) -> dict[str, Any]:
+            return {side: worker.submit(function).result() for side, worker in workers.items()}
+
+        call(_update)  # creates the optimiser state and warms caches
+        timed = [call(_update) for _ in range(rounds)]
+        memory = call(_memory)
+    return {side: {"rounds": [r[side] for r in timed], **memory[side]} for side in sides}
 
 
-# --- processes -----------------------------------------------------------------------------------------------------
+def _speed(measured: Mapping[str, Any], rows: int, tokens: int) -> dict[str, Any]:
+    wall, cpu = (statistics.median(r[clock] for r in measured["rounds"]) for clock in ("wall", "cpu"))
+    return {
+        "rows_per_s": rows / wall,
+        "rows_per_cpu_s": rows / cpu,
+        "tokens_per_s": tokens / wall,
+        "peak_mb": measured["peak_mb"],
+        "held_mb": measured["held_mb"],
+        "grad_norm": measured["rounds"][0]["grad_norm"],
+    }
 
 
-class _Worker:
-    """A side in its own process; as a context manager, it is ended at the end."""
-
-    def __init__(self, side: str, model: Path, run_dir: Path, load: Load) -> None:
-        self._pipe, other = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_serve, args=(other, side, model, run_dir, load), daemon=True)
-        self._process.start()
-        other.close()
-        self.side = side
-
-    def __enter__(self) -> _Worker:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._pipe.close()
-        self._process.join(30)
-        if self._process.is_alive():
-            self._process.kill()
-
-    def ready(self) -> dict[str, Any]:
-        return self._receive()
-
-    def update(self) -> dict[str, float]:
-        self._pipe.send("update")
-        return self._receive()
-
-    def memory(self) -> dict[str, float]:
-        self._pipe.send("memory")
-        return self._receive()
-
-    def _receive(self) -> Any:
-        try:
-            return self._pipe.recv()
-        except EOFError:
-            raise EngineError(f"the process of {self.side} ended with its error above") from None
+def _ratio(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, float]:
+    """Times as fast, round by round (median and range), and the share of the memory."""
+    ratios: dict[str, float] = {}
+    for clock in ("wall", "cpu"):
+        values = [b[clock] / a[clock] for a, b in zip(ours["rounds"], theirs["rounds"], strict=True)]
+        ratios |= {
+            f"{clock}_speed": statistics.median(values),
+            f"{clock}_speed_min": min(values),
+            f"{clock}_speed_max": max(values),
+        }
+    return {**ratios, "memory": ours["peak_mb"] / theirs["peak_mb"]}
 
 
-def _serve(pipe: Connection, side: str, model: Path, run_dir: Path, load: Load) -> None:
+# --- in the process of a side --------------------------------------------------------------------------------------
+
+_side: Side
+
+
+def _start(name: str, update: Update, threads: int) -> None:
     import torch
 
     from benchmarks.sides import make
-    from benchmarks.step import facts_of, load_step, peak_memory
 
-    torch.set_num_threads(load.threads)
-    step = load_step(model, run_dir, load.rows, load.micro_tokens)
-    runner = make(side, step)
-    pipe.send(facts_of(step, runner.model))
-    while True:
-        try:
-            order = pipe.recv()
-        except EOFError:
-            return
-        runner.prepare()
-        if order == "memory":
-            pipe.send(peak_memory(runner))
-            continue
-        wall, cpu = time.perf_counter(), time.process_time()
-        norm = runner.update()  # a float: whatever runs on a GPU has ended
-        pipe.send({"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu, "grad_norm": norm})
+    global _side
+    torch.set_num_threads(threads)
+    _side = make(name, update)
 
 
-def _alone(function: Any, *args: Any) -> None:
-    """Runs it in a process of its own: what it leaves in memory (a GPU's) must not count."""
-    process = _SPAWN.Process(target=function, args=args)
-    process.start()
-    process.join()
-    if process.exitcode:
-        raise EngineError(f"{function.__name__.strip('_')} ended with its error above")
+def _update() -> dict[str, float]:
+    _side.prepare()
+    wall, cpu = time.perf_counter(), time.process_time()
+    norm = _side.update()  # a float, so a GPU has finished
+    return {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "grad_norm": norm}
 
 
-def _record(folder: Path, network: Shape | str, load: Load) -> None:
-    from benchmarks.networks import make_checkpoint
-    from benchmarks.rows import FULL, SMALL, expert_rows
-    from mobilerl.trajectory_files import save_trajectories
+def _memory() -> dict[str, float]:
+    from benchmarks.sides import peak_memory
 
-    make_checkpoint(folder / "model", network, load.max_pixels)
-    look = SMALL if isinstance(network, Shape) else FULL
-    save_trajectories(folder, 0, expert_rows(folder / "model", load.rows, look))
+    _side.prepare()
+    return peak_memory(_side)

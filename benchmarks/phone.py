@@ -1,4 +1,4 @@
-"""How fast the embedded phone plays: full steps per second on one core, with and without pictures."""
+"""Steps per second of the embedded phone on one core, with and without screenshots."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from envs.phone.tasks.expert import ExpertAgent
 from envs.phone.tasks.suite import make_task
 
 
-def measure(steps: int = 600, width: int = 360, height: int = 720) -> dict[str, float]:
+def measure(steps: int, width: int, height: int) -> dict[str, float]:
     """Steps per second, and per second of CPU time, of experts playing all templates in turn.
 
-    `*_uncached`: every picture is drawn anew.
+    `*_uncached`: without the cache of drawn screens.
     """
     kinds = {"png_uncached": (True, False), "png": (True, True), "xml_only": (False, True)}
     rates: dict[str, float] = {}

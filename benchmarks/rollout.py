@@ -1,13 +1,13 @@
-"""How well collectors keep devices busy whose steps take very different times.
+"""Utilisation of devices whose steps take very different times, by three collectors.
 
-Devices are simulated: a step sleeps for a log-normal time with p99/p1 = 100, and the policy answers after a fixed time
-however many ask. Three collectors play the same kind of episodes for the same time:
+Devices are simulated: a step sleeps for a log-normal time with p99/p1 = 100, and the policy takes a fixed time for any
+number of prompts. The collectors:
 
-- `trajectory`: mobilerl's own, which gives a device its next episode as soon as it is free;
-- `episode barrier`: a batch of one episode per device; the next batch starts when the last has ended;
+- `trajectory`: mobilerl's own, which starts the next episode on a device as soon as it is free;
+- `episode barrier`: batches of one episode per device; the next batch starts when the last episode has ended;
 - `step barrier`: as DigiRL collects: all devices step together, and each step lasts as long as the slowest device's.
 
-Times are real ones times `scale`, so that a size is measured in seconds.
+All times are real times multiplied by `scale`, so that a number of devices is measured in seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from envs.base import Action, Health, Observation, StepResult, Tap, Task
-from mobilerl.agent.actor import Decision, scripted
+from mobilerl.policy.actor import Decision, scripted
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings, run_episode
 
@@ -32,8 +32,10 @@ GROUP = 8
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Real seconds: `step_s` is the median of a device's step, `policy_s` what the policy takes. Steps per episode are
-    uniform between the two `steps`. A size is measured for `seconds` after `warm_s`, both of this machine's clock."""
+    """Real seconds: the median of a device's step and the time of the policy. Steps per episode are uniform in `steps`.
+
+    Measured for `seconds` after `warm_s`, both by this machine's clock.
+    """
 
     step_s: float = 1.5
     policy_s: float = 1.0
@@ -44,12 +46,12 @@ class Load:
 
 
 class SimulatedDevice:
-    """Sleeps instead of acting, and keeps account of the time its episodes needed."""
+    """Sleeps instead of acting, and adds up the time its episodes needed."""
 
     def __init__(self, number: int, load: Load) -> None:
         self.device_id = f"device-{number}"
         self.needed_s = 0.0
-        """Of its steps and of the policy's answers to it: what is left of the time is lost to the collector."""
+        """Seconds of its steps and of the policy's answers; the collector lost the rest."""
         self.steps = self.episodes = 0
         self.observation = Observation(b"", 100, 200, SCREEN, "App", 0)
         self._load, self._rng = load, random.Random(number)
@@ -73,14 +75,14 @@ class SimulatedDevice:
         return 1.0
 
     async def close(self) -> None:
-        """Holds nothing."""
+        """Nothing to release."""
 
     async def health(self) -> Health:
         return Health(True)
 
 
 class FixedLatency:
-    """A policy that serves any number at once, as a server with room does."""
+    """A policy that answers any number of prompts at once."""
 
     def __init__(self, load: Load) -> None:
         self._seconds = load.scale * load.policy_s
@@ -129,22 +131,23 @@ async def step_barrier(devices: Devices, actor: FixedLatency) -> None:
 
 
 COLLECTORS: dict[str, Callable[[Devices, FixedLatency], Awaitable[None]]] = {
-    "trajectory": trajectory, "episode barrier": episode_barrier, "step barrier": step_barrier,
-}  # fmt: skip
+    "trajectory": trajectory,
+    "episode barrier": episode_barrier,
+    "step barrier": step_barrier,
+}
 
 
 # --- measuring -----------------------------------------------------------------------------------------------------
 
 
-def measure(sizes: Sequence[int], load: Load) -> list[dict[str, float | str]]:
-    """One row per size and collector, the collectors of a size one after the other in the same process.
+def measure(devices: Sequence[int], seconds: float, scale: float) -> list[dict[str, float | str]]:
+    """One result per number of devices and collector.
 
-    `*_per_min` are at real times, that is, times `scale`. Collectors with a barrier end episodes in batches, so that
-    in a short time their steps say more. `utilisation`: the share of device time that steps and the policy's answers
-    needed.
-    `lost_ms_per_step`: the rest of it, on this machine's clock.
+    `*_per_min` are at real times. `utilisation`: the share of device time that steps and the policy's answers needed;
+    `lost_ms_per_step`: the rest of it, by this machine's clock.
     """
-    return [asyncio.run(_measure(name, size, load)) for size in sizes for name in COLLECTORS]
+    load = Load(scale=scale, seconds=seconds)
+    return [asyncio.run(_measure(name, size, load)) for size in devices for name in COLLECTORS]
 
 
 async def _measure(name: str, size: int, load: Load) -> dict[str, float | str]:

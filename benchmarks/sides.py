@@ -1,51 +1,63 @@
-"""What `benchmarks.learner` compares: one optimiser step on recorded rows, by this project and by others.
+"""The sides that `benchmarks.learner` compares: one optimiser step on the same samples, by this project and by others.
 
-Every side takes the same checkpoint and rows, the same bound on the padded tokens of a micro-batch, AdamW with the same
-settings, and clips the same token-mean loss and the same gradient norm. It makes the pixels from PNGs in each step,
-since rows are recorded as PNGs. Sides:
+Every side has the same checkpoint and samples, the same limit on the padded tokens of a micro-batch, AdamW with the
+same settings, the same clipped token-mean loss and gradient clipping. Each makes pixels from PNGs in every step.
 
-- `mobilerl`: `LocalEngine.update`; `mobilerl-recompute`: with its layers recomputed in the backward pass.
-- `trl`: `GRPOTrainer.training_step` until the optimiser steps, with generation replaced by the recorded rows.
-  Everything else is the trainer's: padding to the longest prompt and reply, shuffling, splitting, its loss and metrics.
+- `mobilerl`: `LocalEngine.update`; `mobilerl-recompute`: with gradient checkpointing.
+- `trl`: `GRPOTrainer.training_step` until the optimiser steps, with recorded samples in place of generation. The rest
+  is the trainer's: padding to the longest prompt and reply, shuffling, splitting, its loss and metrics.
 - `trl-recompute`: the same with gradient checkpointing, which is TRL's default.
-- `hf`: a plain loop: rows as they come, padded to the longest of their micro-batch, logits for every position.
+- `hf`: a plain loop: samples in order, padded to the longest of their micro-batch, logits for every position.
+
+Memory is what torch allocated: `torch.cuda.max_memory_allocated` on a GPU, else by its profiler in a step that is not
+timed. It includes weights, gradients and optimiser state.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
 from mobilerl.algorithms.losses import aggregation_weights, clipped_policy_loss
-from mobilerl.config import LossSection
-from mobilerl.engines.codec import Codec
-from mobilerl.engines.defaults import ADAM_BETAS
-from mobilerl.engines.loading import compute_dtype, load_model
+from mobilerl.algorithms.objectives import clipped
+from mobilerl.config.algorithms import ClippedLossSection
 from mobilerl.engines.local import LocalEngine, LocalSettings
-from mobilerl.records import Batch, Row
-from mobilerl.train.objectives import clipped
+from mobilerl.interfaces import ADAM_BETAS
+from mobilerl.models.codec import Codec
+from mobilerl.models.loading import compute_dtype, load_model
+from mobilerl.records import TrainingSample
 
 AGG = "token-mean"
 CLIP = 0.2
-NORM = 1.0
+GRAD_CLIP = 1.0
 RATE = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """An optimiser step to be done. `per_micro` rows of the longest row's length are `micro_tokens` tokens at most."""
+class Update:
+    """An optimiser step to be done, as whole micro-batches of `per_micro` samples."""
 
     model: Path
-    rows: Sequence[Row]
+    rows: Sequence[TrainingSample]
     advantages: Sequence[float]
     micro_tokens: int
     per_micro: int
+
+    @classmethod
+    def of(cls, model: Path, rows: Sequence[TrainingSample], micro_tokens: int) -> Update:
+        """Advantages have both signs, equal within a trajectory."""
+        width = max(len(r.prompt_ids) for r in rows) + max(len(r.response_ids) for r in rows)
+        per_micro = min(len(rows), max(1, micro_tokens // width))
+        rows = rows[: len(rows) // per_micro * per_micro]
+        signs = {name: 1.0 if i % 3 else -1.5 for i, name in enumerate(dict.fromkeys(r.trajectory_id for r in rows))}
+        return cls(model, rows, [signs[r.trajectory_id] for r in rows], micro_tokens, per_micro)
 
 
 class Side(Protocol):
@@ -53,32 +65,33 @@ class Side(Protocol):
     optimizer: Any
 
     def prepare(self) -> None:
-        """Forgets the pixels of earlier steps; not timed."""
+        """Drops the pixels of earlier steps; not timed."""
 
     def update(self) -> float:
         """One optimiser step; returns the gradient norm before clipping."""
 
 
 class Mobilerl:
-    def __init__(self, step: Step, recompute: bool = False) -> None:
+    def __init__(self, step: Update, recompute: bool = False) -> None:
         self.step = step
-        settings = LocalSettings(learning_rate=RATE, grad_clip=NORM, micro_tokens=step.micro_tokens,
-                                 recompute=recompute)  # fmt: skip
+        settings = LocalSettings(
+            learning_rate=RATE, micro_batch_tokens=step.micro_tokens, gradient_checkpointing=recompute
+        )
         self.engine = LocalEngine(step.model, settings)
         self.model, self.optimizer = self.engine.model, self.engine.optimizer
-        self.objective = clipped(LossSection(clip_low=CLIP, clip_high=CLIP, kl_coef=0.0))
+        self.objective = clipped(ClippedLossSection(clip_low=CLIP, clip_high=CLIP, kl_coef=0.0))
 
     def prepare(self) -> None:
         self.engine.codec = Codec.load(self.step.model)
 
     def update(self) -> float:
         rows = self.step.rows
-        batch = Batch(rows, self.step.advantages, [False] * len(rows))
+        batch = [replace(r, advantage=a) for r, a in zip(rows, self.step.advantages, strict=True)]
         return self.engine.update(batch, self.objective, AGG)["grad_norm"]
 
 
 class HuggingFace:
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Update) -> None:
         self.step = step
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model = load_model(step.model, learns=True).to(self.device).train()
@@ -94,12 +107,12 @@ class HuggingFace:
             part = slice(start, start + self.step.per_micro)
             loss, tokens = self._loss(self.step.rows[part], self.step.advantages[part])
             (loss * tokens / total).backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), NORM)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), GRAD_CLIP)
         self.optimizer.step()
         return float(norm)
 
-    def _loss(self, rows: Sequence[Row], advantages: Sequence[float]) -> tuple[Tensor, int]:
-        """Token-mean loss of these rows and how many tokens it is of."""
+    def _loss(self, rows: Sequence[TrainingSample], advantages: Sequence[float]) -> tuple[Tensor, int]:
+        """Token-mean loss of these samples, and their number of tokens."""
         ids = [r.prompt_ids + r.response_ids for r in rows]
         inputs = self.codec.collate(ids, [r.images for r in rows], pad_left=False, device=self.device)
         with torch.autocast(self.device.type, compute_dtype(), enabled=self.device.type == "cuda"):
@@ -112,15 +125,22 @@ class HuggingFace:
             mask[i, where] = 1.0
             old[i, where] = torch.tensor(row.rollout_logprobs, device=self.device)
         weights = aggregation_weights(mask, AGG)
-        loss, _ = clipped_policy_loss(logp, old, torch.tensor(advantages, device=self.device), mask,
-                                      clip_low=CLIP, clip_high=CLIP, weights=weights)  # fmt: skip
+        loss, _ = clipped_policy_loss(
+            logp,
+            old,
+            torch.tensor(advantages, device=self.device),
+            mask,
+            clip_low=CLIP,
+            clip_high=CLIP,
+            weights=weights,
+        )
         return loss, int(mask.sum())
 
 
 class Trl:
-    """TRL's trainer. `recompute`: activations are recomputed in the backward pass."""
+    """TRL's trainer. `recompute`: with gradient checkpointing."""
 
-    def __init__(self, step: Step, recompute: bool = False) -> None:
+    def __init__(self, step: Update, recompute: bool = False) -> None:
         from datasets import Dataset
         from trl import GRPOConfig, GRPOTrainer
 
@@ -137,16 +157,31 @@ class Trl:
         gpu = torch.cuda.is_available()
         self._folder = tempfile.TemporaryDirectory()
         settings = GRPOConfig(
-            output_dir=self._folder.name, per_device_train_batch_size=step.per_micro, num_generations=step.per_micro,
-            gradient_accumulation_steps=micros, steps_per_generation=micros, max_completion_length=64, beta=0.0,
-            epsilon=CLIP, loss_type="dapo", gradient_checkpointing=recompute, bf16=gpu, use_cpu=not gpu,
-            report_to="none", disable_tqdm=True, max_grad_norm=NORM,
-        )  # fmt: skip
+            output_dir=self._folder.name,
+            per_device_train_batch_size=step.per_micro,
+            num_generations=step.per_micro,
+            gradient_accumulation_steps=micros,
+            steps_per_generation=micros,
+            max_completion_length=64,
+            beta=0.0,
+            epsilon=CLIP,
+            loss_type="dapo",
+            gradient_checkpointing=recompute,
+            bf16=gpu,
+            use_cpu=not gpu,
+            report_to="none",
+            disable_tqdm=True,
+            max_grad_norm=GRAD_CLIP,
+        )
         tokenizer = Codec.load(step.model).tokenizer
         self.trainer = Recorded(
-            model, reward_funcs=_no_reward, args=settings, train_dataset=Dataset.from_dict({"prompt": ["-"]}),
-            processing_class=tokenizer, optimizers=(optimizer, None),
-        )  # fmt: skip
+            model,
+            reward_funcs=_no_reward,
+            args=settings,
+            train_dataset=Dataset.from_dict({"prompt": ["-"]}),
+            processing_class=tokenizer,
+            optimizers=(optimizer, None),
+        )
         self.trainer.current_gradient_accumulation_steps = micros
         if recompute:  # as `train()` does before its first step
             model.gradient_checkpointing_enable(settings.gradient_checkpointing_kwargs)
@@ -162,12 +197,12 @@ class Trl:
         self.optimizer.zero_grad()
         for _ in range(self.micros):
             trainer.training_step(self.model, {}, None)
-        norm = trainer.accelerator.clip_grad_norm_(self.model.parameters(), NORM)
+        norm = trainer.accelerator.clip_grad_norm_(self.model.parameters(), GRAD_CLIP)
         self.optimizer.step()
         return float(norm)
 
     def inputs(self, device: torch.device) -> dict[str, Any]:
-        """What the trainer's own generation returns: prompts padded on the left, replies on the right."""
+        """As the trainer's own generation returns it: prompts padded on the left, replies on the right."""
         rows = self.step.rows
         prompts = self.codec.collate([r.prompt_ids for r in rows], [r.images for r in rows], pad_left=True)
         replies = self.codec.collate([r.response_ids for r in rows], [()] * len(rows), pad_left=False)
@@ -177,22 +212,57 @@ class Trl:
             old[i, : len(row.rollout_logprobs)] = torch.tensor(row.rollout_logprobs)
         kinds = torch.cat([prompts["mm_token_type_ids"], replies["mm_token_type_ids"]], dim=1)
         tensors = {
-            "prompt_ids": prompts["input_ids"], "prompt_mask": prompts["attention_mask"],
-            "completion_ids": replies["input_ids"], "completion_mask": mask, "old_per_token_logps": old,
-            "advantages": torch.tensor(self.step.advantages), "num_items_in_batch": mask.sum(),
-            "mm_token_type_ids": kinds, "pixel_values": prompts["pixel_values"],
+            "prompt_ids": prompts["input_ids"],
+            "prompt_mask": prompts["attention_mask"],
+            "completion_ids": replies["input_ids"],
+            "completion_mask": mask,
+            "old_per_token_logps": old,
+            "advantages": torch.tensor(self.step.advantages),
+            "num_items_in_batch": mask.sum(),
+            "mm_token_type_ids": kinds,
+            "pixel_values": prompts["pixel_values"],
             "image_grid_thw": prompts["image_grid_thw"],
-        }  # fmt: skip
+        }
         return {name: t.to(device) for name, t in tensors.items()} | {"num_images": [len(r.images) for r in rows]}
 
 
 def _no_reward(prompts: list[str], completions: list[str], **kwargs: object) -> list[float]:
-    """The trainer wants a reward; the advantages are recorded."""
+    """Required by the trainer; the advantages are given."""
     return [0.0] * len(completions)
 
 
-def make(name: str, step: Step) -> Side:
+def make(name: str, step: Update) -> Side:
     kind, _, recompute = name.partition("-")
     if kind == "hf":
         return HuggingFace(step)
     return (Mobilerl if kind == "mobilerl" else Trl)(step, recompute=bool(recompute))
+
+
+def peak_memory(side: Side) -> dict[str, float]:
+    """Megabytes in one more step: `held_mb` of weights and optimiser state, `peak_mb` at most, including those."""
+    side.optimizer.zero_grad()
+    state = [v for entry in side.optimizer.state.values() for v in entry.values() if torch.is_tensor(v)]
+    held = _bytes(side.model.parameters()) + _bytes(state)
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+        side.update()
+        peak = torch.cuda.max_memory_allocated()
+    else:
+        peak = held + _peak_on_cpu(side)
+    return {"peak_mb": peak / 1e6, "held_mb": held / 1e6}
+
+
+def _bytes(tensors: Iterable[Tensor]) -> int:
+    return sum(t.numel() * t.element_size() for t in tensors)
+
+
+def _peak_on_cpu(side: Side) -> int:
+    """Largest number of bytes that torch had allocated at any moment of an update."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        side.update()
+    events = recorded.profiler.kineto_results.events()
+    now = peak = 0
+    for _, change in sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"):
+        now += change
+        peak = max(peak, now)
+    return peak

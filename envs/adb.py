@@ -10,10 +10,10 @@ import io
 import shlex
 import socket
 import struct
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from subprocess import SubprocessError
 
 from adbutils import AdbClient, AdbConnection, AdbError
 
@@ -29,9 +29,8 @@ MAX_ANSWER = 256 << 20
 """Most bytes of one answer: a device that never stops sending must not fill this machine's memory."""
 MAX_LINE = 60_000
 """A request's length is sent in four hexadecimal digits."""
-_FAULTS = (AdbError, OSError, EOFError, AssertionError, RuntimeError, ValueError, struct.error,
-           subprocess.SubprocessError)  # fmt: skip
-"""What adbutils raises when a server or a device is gone or stops in mid-reply, which it does not check everywhere."""
+_FAULTS = (AdbError, OSError, EOFError, AssertionError, RuntimeError, ValueError, struct.error, SubprocessError)
+"""Exceptions of adbutils when a server or a device is gone or stops in mid-reply."""
 
 
 class AdbTransport:
@@ -46,10 +45,8 @@ class AdbTransport:
         self._client = AdbClient(host, port, socket_timeout=FILE_TIMEOUT_S)
         self._device = self._client.device(serial)
 
-    # --- connection ------------------------------------------------------------------------------------------
-
     def connect(self) -> None:
-        """Makes sure that the device is online. A stale connection is dropped and made anew: adb mends those late."""
+        """Makes sure that the device is online. A stale connection is replaced: adb itself notices those late."""
         if self.state() == "device":
             return
         if ":" not in self.serial:
@@ -71,8 +68,6 @@ class AdbTransport:
         with self._faults("devices"):
             found = {d.serial: d.state for d in self._client.list(extended=False)}
         return found.get(self.serial, "")
-
-    # --- Transport -------------------------------------------------------------------------------------------
 
     def shell(self, cmd: Sequence[str] | str, timeout: float = 10.0) -> ShellResult:
         out: dict[int, list[bytes]] = {_STDOUT: [], _STDERR: []}
@@ -107,8 +102,6 @@ class AdbTransport:
                 if kind != b"DATA":
                     raise EOFError(data.decode(errors="replace"))
                 parts.append(data)
-
-    # --- parts -----------------------------------------------------------------------------------------------
 
     @contextmanager
     def _service(self, service: str, timeout: float, what: str = "") -> Iterator[_Answer]:

@@ -1,4 +1,4 @@
-"""The contract between a phone and whatever drives it: tasks, observations, actions, transports.
+"""The contract between a phone and its driver: tasks, observations, actions, transports.
 
 Everything here is plain frozen data, so that it can be written to disk, compared and sent between processes.
 Coordinates in an action are integers 0-999 relative to the screen; only `envs.device.Device` turns them into pixels.
@@ -12,9 +12,6 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 COORD_MAX = 999
 """Largest relative coordinate: pixel = v * size / 999."""
-
-
-# --- tasks -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +30,6 @@ class Task:
     suite: str
     app: str = ""
     feasible: bool = True
-
-
-# --- actions -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +104,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """What the model wrote could not be read as an action. `reason` is shown to the model at the next step."""
+    """The model's output could not be parsed as an action. `reason` is shown to the model at the next step."""
 
     reason: str
     kind: Literal["invalid"] = "invalid"
@@ -125,12 +119,9 @@ ACTION_TYPES: dict[str, type] = {
 }
 
 
-# --- what an episode sees ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the agent sees before a step. `screenshot` is PNG bytes (b"" when screenshots are switched off)."""
+    """The agent's view before a step. `screenshot` is PNG bytes (b"" when screenshots are switched off)."""
 
     screenshot: bytes
     width: int
@@ -164,25 +155,25 @@ class InfraError(RuntimeError):
 
 
 class TaskFault(InfraError):
-    """The task itself cannot be played here: its own set-up or check raised. The device is not to blame."""
+    """The task itself cannot run here: its own set-up or check raised. The device is not to blame."""
 
 
 class NoScore(TaskFault):
-    """The task has no check of its own, or one that could not be carried out. Raised by `MobileEnv.score`: somebody
-    else may give the reward."""
+    """The task has no check of its own, or one that could not be carried out. Raised by `MobileEnv.score`: a judge
+    may give the reward."""
 
 
 class FreeReward(TaskFault):
     """The task gives its reward before the agent has done anything, so nothing can be learned from it. Raised by
-    `MobileEnv.reset`: playing the task again, here or elsewhere, does not help."""
+    `MobileEnv.reset`: retrying the task, here or elsewhere, does not help."""
 
 
 @runtime_checkable
 class MobileEnv(Protocol):
-    """One device that can play one task at a time. Every method may raise `InfraError`.
+    """One device, which runs one task at a time. Every method may raise `InfraError`.
 
     An environment that words the instruction while it sets a task up also has `instruction: str`, the text of the
-    episode being played; `as_worded` reads it.
+    current episode; `as_worded` reads it.
     """
 
     device_id: str
@@ -211,18 +202,18 @@ class DeviceReport:
     seconds: Mapping[str, float]
     faults: int
     reason: str
-    """Of the last fault."""
+    """Reason of the last fault."""
 
 
 class Devices(Protocol):
-    """Where a collector gets its devices: a fixed set, or a pool that mends and replaces them.
+    """Where a collector gets its devices: a fixed set, or a pool that repairs and replaces them.
 
     Used from one event loop. Whoever takes devices sets `changed`, which is called when a device became ready by itself
     (not by `give_back`) or is no longer to be expected, and when `failure` was set.
     """
 
     capacity: int
-    """Most episodes that are played at once."""
+    """Most concurrent episodes."""
     failure: Exception | None
     """Why no device will ever be ready again; None while there is hope."""
     changed: Callable[[], None]
@@ -233,7 +224,7 @@ class Devices(Protocol):
     async def close(self) -> None: ...
 
     def take(self, avoid: Collection[str] = ()) -> MobileEnv | None:
-        """A device that is ready, and is nobody else's until it is given back; None while there is none.
+        """A ready device, exclusive until it is given back; None while there is none.
 
         `avoid` holds device ids that are not wanted while there are others, ready or not.
         """
@@ -246,9 +237,6 @@ class Devices(Protocol):
 
     def report(self) -> list[DeviceReport]:
         """Every place, whether there is a device in it or not."""
-
-
-# --- transports --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ MAX_ANSWER = 1 << 20
 
 
 class Console:
-    """Connects anew for every command, as `adb emu` does. `token` None is read from the user's token file, if any."""
+    """Opens a connection for every command, as `adb emu` does. `token` None: read from the user's token file."""
 
     def __init__(self, host: str, port: int, token: str | None = None, timeout_s: float = 60.0) -> None:
         self.address, self.timeout_s = (host, port), timeout_s
@@ -21,7 +21,7 @@ class Console:
         self._token = token
 
     def command(self, line: str) -> str:
-        """The command's answer without the final OK. InfraError for KO, no answer, or nobody there."""
+        """The command's answer without the final OK. InfraError for KO, no answer, or no connection."""
         where = f"console {self.address[0]}:{self.address[1]}"
         if "\n" in line or "\r" in line:
             raise ValueError(f"{where}: a command is one line")

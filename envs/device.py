@@ -11,22 +11,7 @@ from collections.abc import Mapping
 
 from PIL import Image
 
-from envs.base import (
-    COORD_MAX,
-    Action,
-    Back,
-    Enter,
-    Home,
-    InfraError,
-    Launch,
-    LongPress,
-    ShellResult,
-    Swipe,
-    Tap,
-    Transport,
-    Type,
-    Wait,
-)
+from envs.base import COORD_MAX, Action, InfraError, ShellResult, Transport
 from envs.retry import retried
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -45,12 +30,11 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 BLACK = 8
 """Largest channel value of a picture that shows nothing."""
 LONGEST_SIDE = 16_384
-"""Of a screen, in pixels."""
+"""Longest accepted side of a screen, in pixels."""
 MOST_PIXELS = 32_000_000
-"""Of a screenshot: a few kB of PNG can claim any number, and unpacked they are bytes of this machine's memory."""
-_BROKEN = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error,
-           Image.DecompressionBombError)  # fmt: skip
-"""What Pillow raises on damaged images."""
+"""Most pixels of a screenshot: a few kB of PNG can claim any number, which would be allocated here."""
+_BAD = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error, Image.DecompressionBombError)
+"""Exceptions of Pillow on damaged images."""
 _PACKAGE = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+")
 
 
@@ -64,16 +48,12 @@ class Device:
     `timeout_s` is how long a command may take.
     """
 
-    def __init__(
-        self, transport: Transport, apps: Mapping[str, str] | None = None, timeout_s: float = 10.0
-    ) -> None:
+    def __init__(self, transport: Transport, apps: Mapping[str, str] | None = None, timeout_s: float = 10.0) -> None:
         self.transport = transport
         self.timeout_s = timeout_s
         self._packages = {label.casefold(): package for label, package in (apps or {}).items()}
         self._labels = {package: label for label, package in (apps or {}).items()}
         self._size: tuple[int, int] | None = None
-
-    # --- looking ---------------------------------------------------------------------------------------------
 
     def size(self) -> tuple[int, int]:
         """Width and height in pixels. Asked once: a phone that is driven does not change its resolution."""
@@ -133,31 +113,30 @@ class Device:
         return self._labels.get(package, package)
 
     def look(self, *words: str) -> str:
-        """What a command says that changes nothing."""
+        """Output of a read-only command."""
         return retried(lambda: self._run(*words)).stdout
-
-    # --- acting ----------------------------------------------------------------------------------------------
 
     def act(self, action: Action) -> str:
         """Carries an action out. Returns why it had no effect, or "". Finish and Invalid are not for devices."""
-        if isinstance(action, Tap):
-            self._input("tap", *self._pixels(action.x, action.y))
-        elif isinstance(action, LongPress):
-            point = self._pixels(action.x, action.y)
-            self._input("swipe", *point, *point, LONG_PRESS_MS)
-        elif isinstance(action, Swipe):
-            self._input("swipe", *self._pixels(action.x, action.y), *self._pixels(action.x2, action.y2), SWIPE_MS)
-        elif isinstance(action, Type):
-            return self._type(action.text)
-        elif isinstance(action, Launch):
-            return self._launch(action.app)
-        elif isinstance(action, Back | Home | Enter):
-            self._input("keyevent", f"KEYCODE_{action.kind.upper()}")
-        elif isinstance(action, Wait):
-            seconds = min(max(action.seconds, 0.0), MAX_WAIT_S)
-            self._run("sleep", f"{seconds:g}", timeout=seconds + self.timeout_s)
-        else:
-            raise TypeError(f"{action.kind} is not an action of a device")
+        match action.kind:
+            case "tap":
+                self._input("tap", *self._pixels(action.x, action.y))
+            case "long_press":
+                point = self._pixels(action.x, action.y)
+                self._input("swipe", *point, *point, LONG_PRESS_MS)
+            case "swipe":
+                self._input("swipe", *self._pixels(action.x, action.y), *self._pixels(action.x2, action.y2), SWIPE_MS)
+            case "type":
+                return self._type(action.text)
+            case "launch":
+                return self._launch(action.app)
+            case "back" | "home" | "enter":
+                self._input("keyevent", f"KEYCODE_{action.kind.upper()}")
+            case "wait":
+                seconds = min(max(action.seconds, 0.0), MAX_WAIT_S)
+                self._run("sleep", f"{seconds:g}", timeout=seconds + self.timeout_s)
+            case _:
+                raise TypeError(f"{action.kind} is not an action of a device")
         return ""
 
     def home(self) -> None:
@@ -213,7 +192,7 @@ def no_app(name: str) -> str:
 def is_black(png: bytes) -> bool:
     """Whether a PNG shows nothing. ValueError as `open_picture` does.
 
-    Only pictures that compress as far as a single colour does are looked at.
+    Only pictures that compress as well as a single colour are decoded.
     """
     picture = open_picture(png)
     if len(png) > 1000 + picture.width * picture.height // 200:
@@ -231,6 +210,6 @@ def open_picture(png: bytes) -> Image.Image:
         if picture.width * picture.height <= MOST_PIXELS:
             picture.load()
             return picture
-    except _BROKEN as error:
+    except _BAD as error:
         raise ValueError(" ".join(str(error).split())[:200] or type(error).__name__) from None
     raise ValueError(f"{picture.width}x{picture.height} pixels")

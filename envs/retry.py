@@ -1,4 +1,4 @@
-"""Trying again what may be tried again: looking at a device, and work that begins from a known state."""
+"""Retries of what may be repeated: reading from a device, and work that starts from a known state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, whatever happens to the process that writes them."""
+"""Files that appear complete or not at all, even if the process that writes them is killed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.tmp", re.DOTALL)
 
 
 def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:
-    """Puts `data` at `path` so that a crash at any moment leaves the old file or the new one, never a mixture.
+    """Writes a file such that a crash leaves the old file or the new one, never a mixture.
 
-    Without `sync` that holds for a crash of the process alone, not for a power cut: for files of a folder that is
-    synced as a whole (`sync_folder`) before anybody relies on it.
+    Without `sync` this holds for a crash of the process but not for a power failure, for files in a folder that is
+    synced as a whole (`sync_folder`) later.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
@@ -28,31 +28,31 @@ def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     if sync:
-        sync_path(path.parent)  # the rename itself survives a power cut only once the folder is on disk
+        sync_path(path.parent)  # makes the rename survive a power failure
 
 
 def put_folder(temporary: Path, final: Path) -> None:
-    """Gives a finished folder its name, at which nothing may be, once all of it is on disk."""
+    """Syncs a finished folder and renames it to `final`, which must not exist."""
     sync_folder(temporary)
     temporary.rename(final)
     sync_path(final.parent)
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Of `write_atomic` in a process that was killed meanwhile. Nobody may be writing into `folder` now."""
+    """Removes temporary files of killed processes. No process may be writing into `folder`."""
     for path in folder.glob(".*.tmp"):
         if _TEMPORARY.fullmatch(path.name):
             path.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
-    """Puts everything in `folder`, at any depth, on disk."""
+    """Syncs everything in `folder`, at any depth."""
     for path in [*folder.rglob("*"), folder]:
         sync_path(path)
 
 
 def sync_path(path: Path) -> None:
-    """Puts a file's content, or a folder's entries, on disk."""
+    """Syncs a file's content or a folder's entries."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""Memory that was freed, given back to the system."""
+"""Returning freed memory to the system."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 
 
 def give_back_free_memory() -> None:
-    """Gives back what glibc's malloc keeps of freed memory; does nothing where there is another malloc.
+    """Returns the freed memory that glibc's malloc keeps; does nothing with another malloc.
 
-    Prompts and pictures of ever other lengths leave gaps between what stays, in the arena of each thread. Left alone, a
-    process comes to hold as much again as it uses within an hour. Takes some ten milliseconds.
+    Prompts and images of varying size fragment the arenas of the threads: within an hour a process would hold twice
+    what it uses. Takes some ten milliseconds.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -1,4 +1,4 @@
-"""What an episode leaves behind: Step, Trajectory, Group and Row.
+"""Records of rollouts and training: Step, Trajectory, Group and TrainingSample.
 
 Screenshots are PNG bytes shared by reference: the same `bytes` object is the observation of one step and an image of
 the prompts that show it, so a trajectory holds each screen once. On disk they become `screens/<sha256>.png`.
@@ -7,11 +7,15 @@ the prompts that show it, so a trajectory holds each screen once. On disk they b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from envs.base import Action, Observation, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Status(StrEnum):
@@ -68,10 +72,11 @@ class Trajectory:
     def success(self) -> bool:
         return self.reward > 0.5
 
-    def rows(self) -> list[Row]:
-        """One row per model call, in step order."""
+    def samples(self, advantage: float | Sequence[float] = 0.0, replayed: bool = False) -> list[TrainingSample]:
+        """One training sample per model call, in step order. `advantage`: one for all of them, or one each."""
+        advantages = advantage if isinstance(advantage, Sequence) else [advantage] * len(self.steps)
         return [
-            Row(
+            TrainingSample(
                 trajectory_id=self.id,
                 step=i,
                 prompt_ids=s.completion.prompt_ids,
@@ -79,8 +84,10 @@ class Trajectory:
                 rollout_logprobs=s.completion.logprobs,
                 images=s.images,
                 version=s.completion.version,
+                advantage=a,
+                replayed=replayed,
             )
-            for i, s in enumerate(self.steps)
+            for i, (s, a) in enumerate(zip(self.steps, advantages, strict=True))
         ]
 
 
@@ -113,8 +120,8 @@ class LostGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One model call = one training sample. Pixels are made from `images` only when a micro-batch is built."""
+class TrainingSample:
+    """One model call to learn from. Pixels are made from `images` only when a micro-batch is built."""
 
     trajectory_id: str
     step: int
@@ -123,18 +130,40 @@ class Row:
     rollout_logprobs: tuple[float, ...]
     images: tuple[bytes, ...]
     version: int
+    """Version of the weights that sampled it."""
+    advantage: float = 0.0
+    """Shared by all its tokens; for imitation losses, its weight."""
+    replayed: bool = False
+    """Drawn from a buffer of earlier iterations."""
+    old_logprobs: tuple[float, ...] | None = None
+    """Under the weights that the clipping compares with; None: `rollout_logprobs`."""
+    ref_logprobs: tuple[float, ...] | None = None
+    """Under the frozen reference, when the objective has a KL term."""
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """The rows of one optimiser step. `advantages[i]` belongs to `rows[i]` and is shared by all its tokens."""
+class MicroBatch:
+    """What an objective sees of R rows whose responses are at most L tokens long.
 
-    rows: Sequence[Row]
-    advantages: Sequence[float]
-    replayed: Sequence[bool]
-    old_logprobs: Sequence[tuple[float, ...]] | None = None
-    """Per row, under the weights the clipping compares with; None: the rollout's own."""
-    ref_logprobs: Sequence[tuple[float, ...]] | None = None
-    """Per row, under the frozen reference, when the objective has a KL term."""
-    version: int | None = None
-    """Of the weights that learn; None: nobody asks which rows were drawn by others."""
+    `mask` is 1.0 on response tokens; log-probabilities are 0 elsewhere. `weights` is this micro-batch's part of the
+    aggregation weights, which sum to 1 over the whole optimiser step: a loss is `sum(weights * per_token)`.
+    """
+
+    logp: Tensor
+    """(R, L) under the current weights, with gradient."""
+    old_logp: Tensor
+    """(R, L) under the weights the clipping compares with."""
+    rollout_logp: Tensor
+    """(R, L) as the sampler reported them."""
+    ref_logp: Tensor | None
+    """(R, L) under the frozen reference, when the objective asked for one."""
+    advantage: Tensor
+    """(R,)"""
+    older: Tensor
+    """(R,) bool: not drawn by the weights that this iteration began with: replayed, or collected ahead of learning."""
+    mask: Tensor
+    weights: Tensor
+
+
+Objective = Callable[[MicroBatch], tuple["Tensor", Mapping[str, "Tensor"]]]
+"""(loss, metrics). Metrics add up over micro-batches, except those ending in `_max`, of which the largest is kept."""

@@ -1,4 +1,4 @@
-"""Screenshots outside of trajectories: named by the SHA-256 of their PNG, in memory or as files of a folder."""
+"""Stores for screenshots, named by the SHA-256 of their PNG: in memory, or as files in a folder."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class ScreenStore(Protocol):
-    """Where PNGs live while a trajectory is a dict: `get(put(png)) == png`, and equal PNGs share one name."""
+    """Holds the PNGs of trajectories in dict form: `get(put(png)) == png`, and equal PNGs have the same name."""
 
     def put(self, png: bytes) -> str: ...
     def get(self, digest: str) -> bytes: ...
 
 
 class MemoryScreens:
-    """Screens in a dict {sha256: PNG}, for state that is saved in one piece."""
+    """Screens in a dict {sha256: PNG}."""
 
     def __init__(self, screens: dict[str, bytes] | None = None) -> None:
         self.screens = {} if screens is None else screens
@@ -37,9 +37,9 @@ class MemoryScreens:
 
 
 class ScreenFolder:
-    """Screens as `<folder>/<sha256>.png`. Within one store equal screens come back as one `bytes` object.
+    """Screens as `<folder>/<sha256>.png`. Equal screens are read as one `bytes` object.
 
-    Each is on disk once it is put. Without `sync` that is left to whoever syncs the folder as a whole.
+    `put` syncs each file to disk; with `sync=False` the caller syncs the folder.
     """
 
     def __init__(self, folder: Path | str, sync: bool = True) -> None:

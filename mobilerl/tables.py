@@ -1,4 +1,4 @@
-"""Tables on the terminal of which nothing is cut off, since names and addresses in them are to be copied."""
+"""Terminal tables that truncate nothing, so that names and addresses can be copied from them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.table import Column, Table
 
 FILE_WIDTH = 140
-"""Of what goes to a file or another program; a terminal has its own."""
+"""Columns of output to a file or another program; a terminal has its own width."""
 
 
 def make_table(*names: str, whole: str = "", box: Box = HEAVY_HEAD) -> Table:
-    """One with these columns. Entries are folded where they must, those of the column `whole` last of all."""
+    """A table with these columns. Long entries are wrapped, except in the column `whole`."""
     return Table(*(Column(name, overflow="fold", no_wrap=name == whole) for name in names), box=box)
 
 

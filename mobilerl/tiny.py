@@ -1,7 +1,7 @@
 """A tiny vision-language model: the real Qwen2.5-VL classes at about a million parameters, trained from scratch.
 
-Its tokenizer knows whole words, so that prompts are short and copying a word from the screen is one token. Text
-round-trips exactly as long as its words are in the vocabulary or can be spelled with printable ASCII characters.
+Its tokenizer has whole words, so prompts are short and copying a word from the screen takes one token. Text round-trips
+exactly if its words are in the vocabulary or can be spelled with printable ASCII characters.
 """
 
 from __future__ import annotations
@@ -19,22 +19,39 @@ from transformers import (
     Qwen2VLImageProcessorPil,
 )
 
-from mobilerl.engines.codec import Codec
-from mobilerl.lookup import start_looking_up
+from mobilerl.induction import init_induction_heads
+from mobilerl.models.codec import Codec
 
-SPECIAL = ("<|pad|>", "<|end|>", "<|unk|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>",
-           "<|system|>", "<|user|>", "<|assistant|>")  # fmt: skip
-GRAMMAR = ("<think>", "</think>", "<answer>", "</answer>", "</think><answer>", ")</answer>", '")</answer>',
-           'do(action="Tap", element=', 'do(action="Long Press", element=',
-           'do(action="Type", text="', 'do(action="Launch", app="', 'do(action="Swipe", direction="', '", dist="',
-           'do(action="Back")', 'do(action="Home")', 'do(action="Enter")', 'do(action="Wait")', 'finish(message="',
-           '")')  # fmt: skip
-"""Pieces of the reply format that are one token each."""
+SPECIAL = [
+    f"<|{name}|>" for name in "pad end unk vision_start vision_end image_pad video_pad system user assistant".split()
+]
+GRAMMAR = (
+    "<think>",
+    "</think>",
+    "<answer>",
+    "</answer>",
+    "</think><answer>",
+    ")</answer>",
+    '")</answer>',
+    'do(action="Tap", element=',
+    'do(action="Long Press", element=',
+    'do(action="Type", text="',
+    'do(action="Launch", app="',
+    'do(action="Swipe", direction="',
+    '", dist="',
+    'do(action="Back")',
+    'do(action="Home")',
+    'do(action="Enter")',
+    'do(action="Wait")',
+    'finish(message="',
+    '")',
+)
+"""Parts of the reply format that are one token each."""
 MARKS = 40
 ROPE_THETA = 1e6
 WORD_MARK = "▁"
 SPACE = "␣"
-"""Stands for a space that is not between two words."""
+"""A space that is not between two words."""
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>"
     "{% if message['content'] is string %}{{ message['content'] }}"
@@ -47,12 +64,12 @@ CHAT_TEMPLATE = (
 
 
 def words_of(text: str) -> list[str]:
-    """The words a text is cut into, as the tokenizer sees them."""
+    """The words of a text, as the tokenizer sees them."""
     return re.findall(r"\w+", text)
 
 
 def build_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
-    """A whole-word tokenizer for the words of `corpus`; other words are spelled, numbers are cut in pairs of digits.
+    """A whole-word tokenizer for the words of `corpus`; other words are spelled, numbers split into pairs of digits.
 
     A space between two words is implied, every other space is a token of its own.
     """
@@ -66,32 +83,41 @@ def build_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
 
     tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="<|unk|>", continuing_subword_prefix="##"))
     tokenizer.normalizer = normalizers.Replace(Regex(r"(?<!\w) | (?!\w)"), SPACE)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(r"(?<=\w) (?=\w)"), "removed"),
-        pre_tokenizers.Split(Regex(r"\w+|[^\w\s]|\s"), "isolated"),
-        pre_tokenizers.Metaspace(prepend_scheme="always", split=False),
-    ])  # fmt: skip
-    tokenizer.decoder = decoders.Sequence([
-        decoders.Replace("##", ""),
-        decoders.Fuse(),
-        decoders.Replace(Regex(rf"(?<=\w){WORD_MARK}(?=\w)"), " "),
-        decoders.Replace(WORD_MARK, ""),
-        decoders.Replace(SPACE, " "),
-    ])  # fmt: skip
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"(?<=\w) (?=\w)"), "removed"),
+            pre_tokenizers.Split(Regex(r"\w+|[^\w\s]|\s"), "isolated"),
+            pre_tokenizers.Metaspace(prepend_scheme="always", split=False),
+        ]
+    )
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace("##", ""),
+            decoders.Fuse(),
+            decoders.Replace(Regex(rf"(?<=\w){WORD_MARK}(?=\w)"), " "),
+            decoders.Replace(WORD_MARK, ""),
+            decoders.Replace(SPACE, " "),
+        ]
+    )
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<|pad|>", eos_token="<|end|>", unk_token="<|unk|>",
-        additional_special_tokens=list(SPECIAL[3:]), clean_up_tokenization_spaces=False,
-    )  # fmt: skip
+        tokenizer_object=tokenizer,
+        pad_token="<|pad|>",
+        eos_token="<|end|>",
+        unk_token="<|unk|>",
+        additional_special_tokens=SPECIAL[3:],
+        clean_up_tokenization_spaces=False,
+    )
     fast.add_tokens([AddedToken(t, normalized=False) for t in (*GRAMMAR, *(f"<{i}>" for i in range(1, MARKS + 1)))])
     fast.chat_template = CHAT_TEMPLATE
     return fast
 
 
-def build_model(vocab_size: int, tokenizer: PreTrainedTokenizerFast, hidden: int, layers: int, heads: int,
-                vision_hidden: int, vision_layers: int) -> Qwen2_5_VLForConditionalGeneration:  # fmt: skip
-    """Random weights scaled by 1 / sqrt(hidden): Hugging Face's 0.02 suits wide models, a narrow one starts slowly.
+def build_model(
+    tokenizer: PreTrainedTokenizerFast, hidden: int, layers: int, heads: int, vision_hidden: int
+) -> Qwen2_5_VLForConditionalGeneration:
+    """Random weights scaled by 1 / sqrt(hidden): Hugging Face's 0.02 suits wide models, and trains narrow ones slowly.
 
-    The first two layers start with the beginnings of a circuit that looks words up: see `mobilerl.lookup`.
+    The first two layers start with induction heads: see `mobilerl.induction`.
 
     Head size `hidden / heads` must be a multiple of 8 (three rotary sections).
     """
@@ -100,31 +126,51 @@ def build_model(vocab_size: int, tokenizer: PreTrainedTokenizerFast, hidden: int
     ids = tokenizer.convert_tokens_to_ids
     config = Qwen2_5_VLConfig(
         text_config={
-            "vocab_size": vocab_size, "hidden_size": hidden, "intermediate_size": 3 * hidden,
+            "vocab_size": len(tokenizer),
+            "hidden_size": hidden,
+            "intermediate_size": 3 * hidden,
             "initializer_range": hidden**-0.5,
-            "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": heads,
-            "max_position_embeddings": 4096, "tie_word_embeddings": True,
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads,
+            "num_key_value_heads": heads,
+            "max_position_embeddings": 4096,
+            "tie_word_embeddings": True,
             "rope_parameters": {"rope_type": "default", "rope_theta": ROPE_THETA, "mrope_section": sections},
-            "bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id,
+            "bos_token_id": None,
+            "eos_token_id": tokenizer.eos_token_id,
+            "pad_token_id": tokenizer.pad_token_id,
         },
         vision_config={
-            "depth": vision_layers, "hidden_size": vision_hidden, "intermediate_size": 2 * vision_hidden,
-            "num_heads": 2, "out_hidden_size": hidden, "fullatt_block_indexes": list(range(vision_layers)),
+            "depth": 1,
+            "hidden_size": vision_hidden,
+            "intermediate_size": 2 * vision_hidden,
+            "num_heads": 2,
+            "out_hidden_size": hidden,
+            "fullatt_block_indexes": [0],
         },
-        image_token_id=ids("<|image_pad|>"), video_token_id=ids("<|video_pad|>"),
-        vision_start_token_id=ids("<|vision_start|>"), vision_end_token_id=ids("<|vision_end|>"),
+        image_token_id=ids("<|image_pad|>"),
+        video_token_id=ids("<|video_pad|>"),
+        vision_start_token_id=ids("<|vision_start|>"),
+        vision_end_token_id=ids("<|vision_end|>"),
         tie_word_embeddings=True,
-    )  # fmt: skip
+    )
     model = Qwen2_5_VLForConditionalGeneration(config)
-    start_looking_up(model)
+    init_induction_heads(model)
     return model
 
 
-def create(path: Path, corpus: Iterable[str], hidden: int = 128, layers: int = 4, heads: int = 4,
-           vision_hidden: int = 32, max_pixels: int = 8 * 28 * 28) -> None:  # fmt: skip
-    """Writes an untrained checkpoint folder that every part of the project (and Hugging Face) can load."""
+def create(
+    path: Path,
+    corpus: Iterable[str],
+    hidden: int = 128,
+    layers: int = 4,
+    heads: int = 4,
+    vision_hidden: int = 32,
+    max_pixels: int = 8 * 28 * 28,
+) -> None:
+    """Writes an untrained checkpoint folder that Hugging Face can load."""
     tokenizer = build_tokenizer(corpus)
-    model = build_model(len(tokenizer), tokenizer, hidden, layers, heads, vision_hidden, vision_layers=1)
+    model = build_model(tokenizer, hidden, layers, heads, vision_hidden)
     # Given as `size`: with min_pixels and max_pixels the class would change its own defaults for the whole process.
     processor = Qwen2VLImageProcessorPil(size={"shortest_edge": 4 * 28 * 28, "longest_edge": max_pixels})
     model.save_pretrained(path)

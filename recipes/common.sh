@@ -1,19 +1,24 @@
-# shellcheck shell=bash
-# What the recipes share: the virtual environment they run in, and how a policy is evaluated. To be sourced.
+# shellcheck shell=bash disable=SC2034
+# Shared by the recipes: arguments, the virtual environment, training and evaluation. To be sourced.
 #
-#   PYTHON   interpreter that makes the virtual environment (default: python3.11, python3.12 or python3)
-#   VENV     where it is made, or reused (default: .venv in the repository)
-#   CONFIG   the recipe (default: adagrpo.toml)
-#   ENGINE   what holds the weights, see engine.type (default: what CONFIG says, else local)
-#   EVAL_FLAGS   further flags of `mobilerl eval sim`, such as "--instances 2 --split train" (default: none)
-#   SKIP_INSTALL   when it is not empty nothing is installed: VENV has it all
+# Every recipe takes these flags, and passes all others on as settings:
+#   --config FILE   the recipe (also CONFIG)            --engine NAME   engine.type (also ENGINE)
+#   --model DIR     checkpoint to start from            --nodes N       cluster.nodes
+#
+# Environment:
+#   PYTHON         interpreter that makes the virtual environment (default: python3.11, python3.12 or python3)
+#   VENV           where it is made, or reused (default: .venv in the repository)
+#   SKIP_INSTALL   not empty: install nothing, VENV has everything
+#   SFT_DIR        directory of the SFT run (default: runs/sft)
+#   EVAL_FLAGS     further flags of `mobilerl eval sim`, such as "--instances 2 --split train"
 
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 RECIPES=$ROOT/recipes
 VENV=${VENV:-$ROOT/.venv}
-CONFIG=${CONFIG:-$RECIPES/adagrpo.toml}
+SFT_DIR=${SFT_DIR:-$ROOT/runs/sft}
+MODEL=${MODEL:-}
 TORCH=torch==2.13.0
 
 say() { printf '== %s\n' "$*"; }
@@ -23,136 +28,137 @@ die() {
     exit 2
 }
 
-# toml_value FILE SECTION KEY: a plain value without its quotes; nothing when it is not there.
-toml_value() {
-    awk -v section="[$2]" -v key="$3=" '
-        { sub(/#.*/, ""); gsub(/[[:space:]"]/, "") }
-        /^\[/ { here = $0 == section; next }
-        here && index($0, key) == 1 { print substr($0, length(key) + 1); exit }
-    ' "$1"
-}
+mobilerl() { "$VENV/bin/mobilerl" "$@"; }
 
-# setting SECTION.KEY [FLAG...]: the value the flags give, the last one winning, or else the one in CONFIG.
-setting() {
-    local name=$1 found=0 value=""
-    shift
+# read_arguments ARGUMENT...: sets CONFIG, MODEL, `flags` (the settings), `node_flags` (those of a SLURM step) and `rank`,
+# this node's number in a distributed SFT. RENDEZVOUS_PORT is node 0's port for the others (default: 29400).
+read_arguments() {
+    local head word
+    flags=(${ENGINE:+--engine.type "$ENGINE"}) node_flags=() rank=${SLURM_NODEID:-0}
+    if [[ -n ${SLURM_JOB_ID:-} ]] && ((${SLURM_STEP_NUM_NODES:-1} > 1)); then
+        read -r head < <(scontrol show hostnames "$SLURM_STEP_NODELIST")
+        node_flags=(--sft.nodes "$SLURM_STEP_NUM_NODES" --sft.node_rank "$rank"
+            --sft.rendezvous "$head:${RENDEZVOUS_PORT:-29400}")
+    fi
     while (($# > 0)); do
-        case $1 in
-            "--$name") found=1 value=${2:-} ;;
-            "--$name="*) found=1 value=${1#*=} ;;
-        esac
+        word=$1
         shift
+        case $word in
+            --engine=* | --nodes=* | --config=* | --model=* | --sft.node_rank=*) set -- "${word%%=*}" "${word#*=}" "$@" ;;
+            --engine | --nodes | --config | --model | --sft.node_rank)
+                (($# > 0)) || die "$word needs a value"
+                case $word in
+                    --engine) flags+=(--engine.type "$1") ;;
+                    --nodes) flags+=(--cluster.nodes "$1") ;;
+                    --config) CONFIG=$1 ;;
+                    --model) MODEL=$1 ;;
+                    --sft.node_rank) rank=$1 && flags+=("$word" "$1") ;;
+                esac
+                shift
+                ;;
+            *) flags+=("$word") ;;
+        esac
     done
-    ((found)) || value=$(toml_value "$CONFIG" "${name%.*}" "${name##*.}")
-    printf '%s\n' "$value"
+    [[ -f $CONFIG ]] || die "there is no recipe $CONFIG"
 }
 
-[[ -f $CONFIG ]] || die "there is no recipe $CONFIG"
-ENGINE=${ENGINE:-$(setting engine.type)}
-ENGINE=${ENGINE:-local}
-
-find_python() {
-    local name
-    for name in ${PYTHON:+"$PYTHON"} python3.11 python3.12 python3; do
-        if "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then
-            printf '%s\n' "$name"
-            return
-        fi
-    done
-    die "Python 3.11 or 3.12 is needed; name one with PYTHON=/path/to/python3.11"
-}
+# --- installing ----------------------------------------------------------------------------------------------------
 
 make_venv() {
-    local python
-    python=$(find_python)
+    local name python=""
+    for name in ${PYTHON:+"$PYTHON"} python3.11 python3.12 python3; do
+        if "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then
+            python=$name
+            break
+        fi
+    done
+    [[ -n $python ]] || die "Python 3.11 or 3.12 is needed; name one with PYTHON=/path/to/python3.11"
     say "making the virtual environment $VENV"
     # Debian keeps ensurepip in a package of its own: without it, the interpreter's own pip fills the environment.
     if ! "$python" -m venv "$VENV" >/dev/null 2>&1; then
         "$python" -m venv --clear --without-pip "$VENV"
         "$python" -m pip --python "$VENV/bin/python" install -qq pip ||
-            die "no pip to be found; apt-get install -y python3-pip python3-venv"
+            die "there is no pip; apt-get install -y python3-pip python3-venv"
     fi
 }
 
-# wants_verl EXTRAS; has_verl: whether VENV has both verl and mobilerl, wherever they came from.
-wants_verl() { [[ ,$1, == *,verl,* ]]; }
-
-has_verl() {
-    [[ -x $VENV/bin/mobilerl ]] && "$VENV/bin/python" -c \
-        'import importlib.util, sys; sys.exit(importlib.util.find_spec("verl") is None)' 2>/dev/null
+# has MODULE: whether VENV has it, without importing it.
+has() {
+    "$VENV/bin/python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)' "$1" \
+        2>/dev/null
 }
 
-# ensure_installed EXTRAS: the package with these extras, unless exactly that was done before.
-ensure_installed() {
-    local extras=$1 stamp=$VENV/.mobilerl-$1 wanted versions=(-c "$ROOT/constraints.txt")
-    [[ -z ${SKIP_INSTALL:-} ]] || return 0
-    if wants_verl "$extras" && has_verl; then
-        return
-    fi
+# once NAME ARGUMENT...: pip installs the arguments, unless it did so for the same pyproject.toml and constraints.txt.
+once() {
+    local stamp=$VENV/.mobilerl-$1 wanted
+    shift
     wanted=$(cat "$ROOT/pyproject.toml" "$ROOT/constraints.txt" | sha256sum)
-    [[ -x $VENV/bin/python ]] || make_venv
-    if [[ -f $stamp && $(<"$stamp") == "$wanted" ]]; then
-        return
+    if [[ ! -f $stamp || $(<"$stamp") != "$wanted" ]]; then
+        say "installing ${*: -1}"
+        "$VENV/bin/python" -m pip install -qq --disable-pip-version-check "$@"
+        printf '%s\n' "$wanted" >"$stamp"
     fi
-    local pip=("$VENV/bin/python" -m pip install -qq --disable-pip-version-check)
-    # torch comes first and alone, so that nothing else decides which build of it is taken. vLLM is built for one
-    # version of it, with CUDA.
-    if wants_verl "$extras"; then
+}
+
+# ensure_installed EXTRAS: the package with these extras. torch comes first, so that nothing else chooses its build.
+ensure_installed() {
+    local versions=(-c "$ROOT/constraints.txt")
+    [[ -z ${SKIP_INSTALL:-} ]] || return 0
+    [[ -x $VENV/bin/python ]] || make_venv
+    if [[ ,$1, == *,verl,* ]]; then  # vLLM is built for one version of torch, with CUDA
         versions+=(-c "$ROOT/recipes/cluster/constraints.txt")
-        say "installing torch with CUDA (once, some minutes)"
-        "${pip[@]}" "${versions[@]}" torch
+        once torch-cuda "${versions[@]}" torch
         "$VENV/bin/python" -c 'import sys, torch; sys.exit(torch.version.cuda is None)' ||
             die "torch in $VENV is built without CUDA: leave PIP_EXTRA_INDEX_URL unset and give verl a new VENV"
-    elif ! "$VENV/bin/python" -c 'import torch' 2>/dev/null; then
-        say "installing $TORCH (once, some minutes)"
-        "${pip[@]}" "$TORCH"
+    elif ! has torch; then
+        once torch "$TORCH"
     fi
-    say "installing mobilerl[$extras]"
-    "${pip[@]}" "${versions[@]}" -e "${ROOT}[$extras]"
-    printf '%s\n' "$wanted" >"$stamp"
+    once "$1" "${versions[@]}" -e "${ROOT}[$1]"
 }
 
-# slurm_nodes: sets `node_flags` to the flags that make this node one of its SLURM step's; to none without SLURM.
-# RENDEZVOUS_PORT is node 0's for the others (default: 29400).
-slurm_nodes() {
-    local head
-    node_flags=()
-    if [[ -n ${SLURM_JOB_ID:-} ]] && ((${SLURM_STEP_NUM_NODES:-1} > 1)); then
-        read -r head < <(scontrol show hostnames "$SLURM_STEP_NODELIST")
-        node_flags=(--sft.nodes "$SLURM_STEP_NUM_NODES" --sft.node_rank "$SLURM_NODEID")
-        node_flags+=(--sft.rendezvous "$head:${RENDEZVOUS_PORT:-29400}")
-    fi
-}
-
-# install_in_turn EXTRAS: `ensure_installed`, one node after the other, since they may share VENV.
-install_in_turn() {
-    local lock
+# install_for_recipe: the package with the extras that CONFIG and `flags` need. The nodes of a SLURM step take turns,
+# since they may share VENV.
+install_for_recipe() {
+    local extras lock
+    [[ -z ${SKIP_INSTALL:-} ]] || return 0
     if ((${#node_flags[@]} > 0)); then
         exec {lock}>"$VENV.lock"
         flock "$lock"
     fi
-    ensure_installed "$1"
+    [[ -x $VENV/bin/python ]] || make_venv
+    if [[ ! -x $VENV/bin/mobilerl ]] || ! has verl; then
+        once core -c "$ROOT/constraints.txt" -e "$ROOT"
+    fi
+    extras=$(mobilerl doctor --extras --config "$CONFIG" "${flags[@]}")
+    if [[ ,$extras, != *,verl,* ]] || ! has verl; then
+        ensure_installed "$extras"
+    fi
     [[ -z ${lock:-} ]] || exec {lock}>&-
 }
 
-mobilerl() { "$VENV/bin/mobilerl" "$@"; }
+# --- running -------------------------------------------------------------------------------------------------------
 
-# resume_flag RUN_DIR: prints --resume when there is a run to go on with.
-resume_flag() {
-    if [[ -f $1/config.json ]]; then
-        printf '%s\n' --resume
+# need_checkpoint: sets MODEL to the checkpoint of SFT_DIR, made by sft.sh if missing, unless --model gave one.
+need_checkpoint() {
+    [[ -z $MODEL ]] || return 0
+    MODEL=$SFT_DIR/final
+    if [[ ! -d $MODEL ]]; then
+        ((${#node_flags[@]} == 0 && rank == 0)) ||
+            die "there is no $MODEL: run recipes/sft.sh on the nodes first, or give --model DIR"
+        say "no checkpoint in $SFT_DIR: running SFT first"
+        if has verl; then export SKIP_INSTALL=yes; fi  # SFT must not replace the torch of verl
+        CONFIG='' ENGINE='' MODEL='' SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh"
     fi
 }
 
-# evaluate MODEL OUT [FLAG...]: results.json and a print-out in OUT; what is already there with equal settings is kept.
+# evaluate MODEL OUT [FLAG...]: results.json and its printed form in OUT; results with equal settings are kept.
 evaluate() {
-    local model=$1 out=$2 flags
+    local model=$1 out=$2 more
     shift 2
-    read -ra flags <<<"${EVAL_FLAGS:-}"
+    read -ra more <<<"${EVAL_FLAGS:-}"
     mkdir -p "$out"
     say "evaluating $model"
-    mobilerl eval sim --config "$CONFIG" --model "$model" --out "$out" --reuse "$@" "${flags[@]}" \
-        >"$out/print-out.txt"
+    mobilerl eval sim --config "$CONFIG" --model "$model" --out "$out" --reuse "$@" "${more[@]}" >"$out/print-out.txt"
 }
 
 # table NAME=RESULTS...: success rates side by side, and the difference paired by instance.

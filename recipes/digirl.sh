@@ -2,9 +2,9 @@
 # DigiRL, online or offline-to-online: steps that value functions find better than expected are imitated.
 #
 #   bash recipes/digirl.sh [--train.max_minutes 20 ...]
-#   bash recipes/digirl.sh --offline.trajectories runs/adagrpo      begins with what another run collected
+#   bash recipes/digirl.sh --algorithm.offline.trajectories runs/adagrpo      starts from what another run collected
 #
-# recipes/online.sh says what else can be given, and where the run goes.
+# recipes/online.sh lists what else can be given.
 
 TITLE="DigiRL"
 CONFIG=${CONFIG:-$(dirname "${BASH_SOURCE[0]}")/digirl.toml}

@@ -2,9 +2,9 @@
 # DistRL: asynchronous, off-policy, with Retrace and prioritised replay.
 #
 #   bash recipes/distrl.sh [--train.max_minutes 20 ...]
-#   bash recipes/distrl.sh --offline.trajectories runs/adagrpo      begins with what another run collected
+#   bash recipes/distrl.sh --algorithm.offline.trajectories runs/adagrpo      starts from what another run collected
 #
-# recipes/online.sh says what else can be given, and where the run goes.
+# recipes/online.sh lists what else can be given.
 
 TITLE="DistRL"
 CONFIG=${CONFIG:-$(dirname "${BASH_SOURCE[0]}")/distrl.toml}

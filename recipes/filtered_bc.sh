@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Filtered behaviour cloning, offline-to-online: the newest trajectories are kept, and their successes imitated.
+# Filtered behaviour cloning: the successes among the newest trajectories are imitated.
 #
 #   bash recipes/filtered_bc.sh [--train.max_minutes 20 ...]
-#   bash recipes/filtered_bc.sh --offline.trajectories runs/adagrpo      begins with what another run collected
+#   bash recipes/filtered_bc.sh --algorithm.offline.trajectories runs/adagrpo      starts from what another run collected
 #
-# recipes/online.sh says what else can be given, and where the run goes.
+# recipes/online.sh lists what else can be given.
 
 TITLE="Filtered BC"
 CONFIG=${CONFIG:-$(dirname "${BASH_SOURCE[0]}")/filtered_bc.toml}

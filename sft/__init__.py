@@ -1,1 +1,1 @@
-"""Two-stage warm-up: demonstrations, a reasoning bootstrap, and training with the Hugging Face Trainer."""
+"""Two-stage supervised fine-tuning: demonstrations, bootstrapped reasoning, training with the Hugging Face Trainer."""

@@ -1,33 +1,24 @@
-"""Which samples an optimiser step sees, which part of them a process gets, and the tensors they become."""
+"""Batches of an epoch, their distribution among ranks, and their conversion to tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
-from mobilerl.engines.codec import Codec
-from sft.samples import Sample
+from mobilerl.models.codec import Codec
+from sft.samples import Sample, lengths_of
 
 IGNORE = -100
 
-
-class SampleDataset(Dataset):
-    def __init__(self, samples: Sequence[Sample]) -> None:
-        self.samples = samples
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: int) -> Sample:
-        return self.samples[index]
+Collator = Callable[[Sequence[Sample]], dict[str, Any]]
 
 
 class LengthBatches:
-    """Batches of samples of similar length in random order, so that little of a batch is padding."""
+    """Batches of samples of similar length in random order, which limits padding."""
 
     def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
         self.lengths, self.batch_size = lengths, batch_size
@@ -40,7 +31,7 @@ class LengthBatches:
 
     def __iter__(self) -> Iterator[list[int]]:
         shuffled = torch.randperm(len(self.lengths), generator=self.generator).tolist()
-        # Sorted within chunks of 16 batches: near-equal lengths, yet another partner for a sample in every epoch.
+        # Sorting within chunks of 16 batches gives similar lengths, yet different batches in every epoch.
         chunk = 16 * self.batch_size
         order: list[int] = []
         for i in range(0, len(shuffled), chunk):
@@ -51,44 +42,48 @@ class LengthBatches:
 
 
 class RankBatches:
-    """One rank's micro-batches of `batches`: the same batches for any number of ranks, and the same steps for all.
+    """One rank's micro-batches of `batches`, which are the same for any number of ranks.
 
-    A batch is `accumulation` micro-steps of `ranks` x `micro_batch` samples. Those of a micro-step are dealt out in
-    turns, so that the ranks' shares are of similar length. A short batch, the last of an epoch, leaves some empty.
+    A batch is `accumulation` micro-steps of `ranks` x `micro_batch_size` samples, distributed round-robin so that the
+    ranks' shares have similar lengths. The last batch of an epoch may leave some shares empty.
     """
 
-    def __init__(self, batches: LengthBatches, rank: int = 0, ranks: int = 1, micro_batch: int = 0) -> None:
+    def __init__(self, batches: LengthBatches, rank: int = 0, ranks: int = 1, micro_batch_size: int = 0) -> None:
         self.batches, self.rank, self.ranks = batches, rank, ranks
         share, rest = divmod(batches.batch_size, ranks)
-        self.micro_batch = micro_batch or share
-        if rest or share % self.micro_batch:
-            raise ValueError(f"a batch of {batches.batch_size} samples is not {ranks} x a number of {self.micro_batch}")
-        self.accumulation = share // self.micro_batch
+        self.micro_batch_size = micro_batch_size or share
+        if rest or share % self.micro_batch_size:
+            raise ValueError(
+                f"a batch of {batches.batch_size} samples is not a multiple of {ranks} x {self.micro_batch_size}"
+            )
+        self.accumulation = share // self.micro_batch_size
 
     def __len__(self) -> int:
         return len(self.batches) * self.accumulation
 
     def __iter__(self) -> Iterator[list[int]]:
-        step = self.ranks * self.micro_batch
+        step = self.ranks * self.micro_batch_size
         for batch in self.batches:
             for i in range(self.accumulation):
                 yield batch[i * step : (i + 1) * step][self.rank :: self.ranks]
 
 
-def stand_in(samples: Sequence[Sample], lengths: Sequence[int], images: Sequence[int]) -> Sample:
-    """The shortest sample, with images if any has some, nothing of it trained."""
-    most = [i for i, count in enumerate(images) if count] or range(len(lengths))
-    chosen = samples[min(most, key=lengths.__getitem__)]
-    return replace(chosen, trained=(False,) * len(chosen.response_ids))
+def with_placeholder(make: Collator, samples: Sequence[Sample], images: Sequence[int]) -> Collator:
+    """A collator that adds a sample without loss where a micro-batch is empty, or has no image but others may.
 
-
-def completed(samples: Sequence[Sample], filler: Sample) -> Sequence[Sample]:
-    """`samples`, with `filler` where none of them has what it has: a row at all, or an image.
-
-    Ranks that share weights or gradients wait for each other in every module: they must all go through the same ones.
+    Ranks that share weights or gradients wait for each other in every module, so all must run the same modules. The
+    placeholder is the shortest sample that has an image, if any has; `images` are the numbers of images.
     """
-    lacking = not samples or (filler.images and not any(s.images for s in samples))
-    return [*samples, filler] if lacking else samples
+    lengths = lengths_of(samples)
+    candidates = [i for i, count in enumerate(images) if count] or range(len(lengths))
+    shortest = samples[min(candidates, key=lengths.__getitem__)]
+    placeholder = replace(shortest, trained=(False,) * len(shortest.response_ids))
+
+    def collator(chosen: Sequence[Sample]) -> dict[str, Any]:
+        incomplete = not chosen or (placeholder.images and not any(s.images for s in chosen))
+        return make([*chosen, placeholder] if incomplete else chosen)
+
+    return collator
 
 
 def collate(samples: Sequence[Sample], codec: Codec) -> dict[str, Tensor]:
@@ -102,7 +97,7 @@ def collate(samples: Sequence[Sample], codec: Codec) -> dict[str, Tensor]:
 
 
 def targets(sample: Sample) -> Tensor:
-    """(response,) its tokens, IGNORE where they are not trained on."""
+    """(response,) token ids, IGNORE for those that are not trained on."""
     reply = torch.tensor(sample.response_ids)
     if sample.trained is not None:
         reply[~torch.tensor(sample.trained)] = IGNORE

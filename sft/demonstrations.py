@@ -1,28 +1,38 @@
-"""Expert demonstrations on the embedded phone, and single-step instructions made from the screens they pass.
+"""Expert demonstrations on the embedded phone, and single-step instructions made from their screens.
 
-Demonstrations are limited the way recorded ones are: shortest paths only, no pop-ups, and only the templates whose
-`demo` is true. The single-step part plays the role AndroidControl's low-level instructions have in MobileRL's data: the
-instruction names one thing to do on the current screen ("tap Save").
+Like recorded demonstrations they are limited: shortest paths only, no pop-ups, and only templates whose `demo` is true.
+The single-step instructions ("tap Save") play the role of AndroidControl's low-level instructions in MobileRL's data.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from envs.base import InfraError, Tap, Task
+from envs.phone import words
 from envs.phone.env import PhoneEnv
+from envs.phone.popups import CATALOGUE
+from envs.phone.tasks import suite
 from envs.phone.tasks.expert import ExpertAgent
-from mobilerl.agent.actions import describe
-from mobilerl.agent.context import Turn
-from mobilerl.agent.screen import Element, Screen, parse_screen
+from mobilerl.policy.actions import describe
+from mobilerl.policy.context import Turn
+from mobilerl.policy.screen import Element, Screen, parse_screen
 from sft.samples import ExpertStep
+
+VOCABULARY_INSTANCES = 4
+"""Instances of every training template whose texts make up the tiny model's vocabulary."""
+ACTION_WORDS = (
+    "history app error tap hold type open swipe up down left right back home enter wait finish invalid nothing "
+    "what is read short medium long infeasible field button checked unchecked selected focused"
+)
 
 
 async def demonstrate(env: PhoneEnv, task: Task) -> list[ExpertStep]:
-    """The expert's episode. Raises InfraError when it does not succeed: a wrong demonstration must not be learned."""
+    """The expert's episode. Raises InfraError if it does not succeed."""
     observation = await env.reset(task)
     expert = ExpertAgent(env.template)
     steps: list[ExpertStep] = []
@@ -43,33 +53,45 @@ async def demonstrate(env: PhoneEnv, task: Task) -> list[ExpertStep]:
 def demonstrations(env: PhoneEnv, tasks: Iterable[Task]) -> list[ExpertStep]:
     """All steps of the expert's episodes of `tasks`."""
 
-    async def play() -> list[ExpertStep]:
+    async def collect() -> list[ExpertStep]:
         return [step for task in tasks for step in await demonstrate(env, task)]
 
-    return asyncio.run(play())
+    return asyncio.run(collect())
 
 
-def single_steps(steps: Sequence[ExpertStep], per_step: int, rng: random.Random) -> list[ExpertStep]:
-    """For every step `per_step` instructions that each name one element of its screen, and the action they mean."""
+def single_steps(steps: Sequence[ExpertStep], rng: random.Random) -> list[ExpertStep]:
+    """An instruction for every step that names one element of its screen, with the matching action."""
     made: list[ExpertStep] = []
     for step in steps:
-        choices = _unambiguous(step.screen)
-        for element in rng.sample(choices, min(per_step, len(choices))):
-            action = Tap(*element.centre)
-            instruction = describe(action, step.screen)
-            task = replace(step.task, instruction=instruction)
+        if choices := _unambiguous(step.screen):
+            action = Tap(*rng.choice(choices).centre)
+            task = replace(step.task, instruction=describe(action, step.screen))
             made.append(ExpertStep(task, (), step.observation, step.screen, action))
     return made
 
 
 def _unambiguous(screen: Screen) -> list[Element]:
-    """Elements that can be tapped and whose name no other element of the screen shares."""
-    names: dict[str, int] = {}
-    for element in screen.elements:
-        name = element.text.split("|")[0] or element.role
-        names[name] = names.get(name, 0) + 1
-    return [
-        e for e in screen.elements
-        if e.mark is not None and "click" in e.actions and names[e.text.split("|")[0] or e.role] == 1
-    ]  # fmt: skip
+    """Tappable elements with a unique name on the screen."""
+    names = Counter(map(_name, screen.elements))
+    return [e for e in screen.elements if e.mark is not None and "click" in e.actions and names[_name(e)] == 1]
 
+
+def _name(element: Element) -> str:
+    return element.text.split("|")[0] or element.role
+
+
+def corpus(env: PhoneEnv) -> list[str]:
+    """Texts with every word the tiny model needs: the screens and tasks of the training templates. Deterministic."""
+
+    async def crawl() -> list[str]:
+        texts: list[str] = []
+        for cls in suite.templates("train"):
+            for seed in range(VOCABULARY_INSTANCES):
+                for step in await demonstrate(env, suite.make_task(cls.__name__, seed)):
+                    texts += [step.task.instruction, step.screen.render("marks"), step.observation.app]
+                    texts += [turn.summary for turn in step.turns]
+        return texts
+
+    pools = [" ".join(map(str, pool)) for pool in vars(words).values() if isinstance(pool, tuple)]
+    popups = [f"{p.title} {p.text} {p.decline} {p.accept}" for p in CATALOGUE]
+    return [*asyncio.run(crawl()), *pools, *popups, ACTION_WORDS]

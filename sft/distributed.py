@@ -1,8 +1,10 @@
-"""Training on many GPUs: ranks that torch's launcher starts here, and on other nodes that follow this one.
+"""Training in several processes, started by torchrun on this node and on the nodes that follow it.
 
-The warm-up stays one process. For a training it writes a job into a folder of the run directory, waits for the ranks
-and takes the checkpoint over. With several nodes the run directory must be on a disk that all of them share; node 0
-does everything, and the others wait for its jobs: a key-value store of torch on node 0 tells them of each.
+`mobilerl sft` remains one process. For each training it writes a job into a folder of the run directory, runs torchrun,
+and collects the checkpoint. With several nodes the run directory must be on a shared disk: node 0 does everything, and
+the other nodes wait for its jobs, which it announces through a key-value store of torch.
+
+`python -m sft.distributed FOLDER PID` is one rank.
 """
 
 from __future__ import annotations
@@ -12,147 +14,124 @@ import json
 import logging
 import os
 import re
+import select
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch.distributed import DistError, TCPStore
+from torch.distributed.elastic.multiprocessing.errors import record
 
 from mobilerl.config import ConfigError, SftSection
-from sft.rank import LOG, OUT, SAMPLES, Job
-from sft.sample_files import write_samples
-from sft.samples import Sample
+from mobilerl.models.codec import Codec
+from sft.samples import Sample, SampleFile, write_samples
+from sft.trainer import LogCallback, SftTrainer, TrainingJob, save_model, train
 
 log = logging.getLogger(__name__)
+JOB, LOG, OUT = "job.json", "log.jsonl", "out"
+"""In a job's folder, beside the samples: the job, rank 0's log entries, and the trained checkpoint."""
 POLL_S = 0.2
 STOP_S = 30.0
-"""Seconds the launcher gets to stop its ranks before it is killed; then they notice and end."""
+"""Time for torchrun to stop its ranks before it is killed; the ranks notice that and exit."""
 END = b"end"
-CONNECT, WAIT = timedelta(minutes=30), timedelta(days=7)
-"""How long a node tries to reach node 0, and waits for its next job."""
-BYE = timedelta(minutes=1)
+CONNECT, WAIT, LEAVE = timedelta(minutes=30), timedelta(days=7), timedelta(minutes=1)
+"""Timeouts: a node connecting to node 0; a node waiting for its next job; node 0 waiting for the others at the end."""
 
 
-def fit(job: Job, samples: Sequence[Sample], folder: Path, cluster: Cluster,
-        on_log: Callable[[dict[str, Any]], None]) -> Path:  # fmt: skip
+def fit(
+    job: TrainingJob,
+    samples: Sequence[Sample],
+    folder: Path,
+    cluster: Cluster,
+    on_log: Callable[[int, int, float, float], None],
+) -> Path:
     """Trains in the cluster's processes; returns the folder of the checkpoint.
 
-    `on_log` gets rank 0's reports: step, max_steps, loss, learning_rate. Raises ChildProcessError, with what the failed
-    rank last said, when one fails; then, and on any other exception, all of them are stopped.
+    `on_log` gets rank 0's log entries: step, max_steps, loss, learning_rate. Raises ChildProcessError with the error of
+    the first rank that failed; all ranks are stopped on any exception.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    write_samples(samples, folder / SAMPLES)
-    job.write(folder)
+    write_samples(samples, folder)
+    (folder / JOB).write_text(json.dumps(asdict(job), indent=2) + "\n")
+    (folder / LOG).touch()
     gc.collect()
-    if torch.cuda.is_initialized():  # what proposed in this process may have left its memory to torch
+    if torch.cuda.is_initialized():  # a proposer in this process may have left cached GPU memory
         torch.cuda.empty_cache()
     cluster.announce(folder)
-    lines = _new_lines(folder / LOG)
-    with _launched(cluster.settings, folder) as launcher:
-        while launcher.poll() is None:
-            time.sleep(POLL_S)
-            for line in next(lines):
-                on_log(json.loads(line))
-        for line in next(lines):
-            on_log(json.loads(line))
+    with (folder / LOG).open() as entries, _torchrun(cluster.settings, folder) as launcher:
+        running = True
+        while running:
+            running = launcher.poll() is None
+            for line in entries:
+                on_log(*json.loads(line))
+            time.sleep(POLL_S if running else 0.0)
         _check_success(launcher, folder, cluster.settings.node_rank)
     return folder / OUT
 
 
-def _new_lines(path: Path) -> Iterator[list[str]]:
-    """What was added to a file since last asked, in whole lines."""
-    read, rest = 0, b""
-    while True:
-        if path.is_file():
-            with path.open("rb") as file:
-                file.seek(read)
-                rest += file.read()
-                read = file.tell()
-        *lines, rest = rest.split(b"\n")
-        yield [line.decode() for line in lines]
+# --- torchrun ----------------------------------------------------------------------------------------------------
 
 
-# --- the launcher ------------------------------------------------------------------------------------------------
-
-
-def command(settings: SftSection, folder: Path) -> list[str]:
-    """torch's launcher for this node's ranks."""
+@contextmanager
+def _torchrun(settings: SftSection, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs torchrun for this node's ranks; stops it at the end."""
     where = ["--standalone"]
     if settings.nodes > 1:
         host, port = _address(settings)
-        where = ["--nnodes", str(settings.nodes), "--node-rank", str(settings.node_rank), "--master-addr", host,
-                 "--master-port", str(port + 1)]  # fmt: skip
-    return [
-        sys.executable, "-m", "torch.distributed.run", *where, "--nproc-per-node", str(settings.processes),
-        "--max-restarts", "0", "--log-dir", str(_logs(folder, settings.node_rank)), "--redirects", "3",
-        "-m", "sft.rank", str(folder), str(os.getpid()),
-    ]  # fmt: skip
+        where = ["--nnodes", str(settings.nodes), "--node-rank", str(settings.node_rank)]
+        where += ["--master-addr", host, "--master-port", str(port + 1)]
+    logs = _logs(folder, settings.node_rank)
+    logs.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "torch.distributed.run", *where, "--nproc-per-node", str(settings.processes)]
+    command += ["--max-restarts", "0", "--log-dir", str(logs), "--redirects", "3"]
+    command += ["-m", "sft.distributed", str(folder), str(os.getpid())]
+    environment = dict(os.environ)
+    if not torch.cuda.is_available():
+        environment["DS_ACCELERATOR"] = "cpu"
+    with (logs / "launcher.log").open("wb") as output:
+        # In its own session, Ctrl-C reaches only this process, which then stops the others.
+        launcher = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            yield launcher
+        finally:
+            launcher.terminate()
+            try:
+                launcher.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                launcher.kill()
+                launcher.wait()
 
 
 def _logs(folder: Path, node_rank: int) -> Path:
     return folder / f"node-{node_rank}"
 
 
-@contextmanager
-def _launched(settings: SftSection, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    logs = _logs(folder, settings.node_rank)
-    logs.mkdir(parents=True, exist_ok=True)
-    environment = dict(os.environ)
-    if not torch.cuda.is_available():
-        environment["DS_ACCELERATOR"] = "cpu"
-    with (logs / "launcher.log").open("wb") as said:
-        # A session of its own: Ctrl-C is for this process, which then stops the others in order.
-        launcher = subprocess.Popen(command(settings, folder), env=environment, stdin=subprocess.DEVNULL, stdout=said,
-                                    stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
-        try:
-            yield launcher
-        finally:
-            _stop(launcher)
-
-
-def _stop(launcher: subprocess.Popen[bytes]) -> None:
-    launcher.terminate()
-    try:
-        launcher.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        launcher.kill()
-        launcher.wait()
-
-
 def _check_success(launcher: subprocess.Popen[bytes], folder: Path, node_rank: int) -> None:
+    """Raises ChildProcessError with the error of the rank that failed first, as torchrun's report has it."""
     if launcher.returncode == 0:
         return
     logs = _logs(folder, node_rank)
-    rank, said = _first_failure(logs)
-    raise ChildProcessError(f"training failed in rank {rank}: {' '.join(said.split())[:600]} (logs: {logs})")
-
-
-def _first_failure(logs: Path) -> tuple[str, str]:
-    """The rank that failed first, and what it said: the others fail because it is gone."""
-    errors = [(path, json.loads(path.read_text())["message"]) for path in logs.rglob("error.json")]
-    if errors:
-        path, message = min(errors, key=lambda e: float(e[1]["extraInfo"]["timestamp"]))
-        return path.parent.name, message["message"]
-    report = (logs / "launcher.log").read_text(errors="replace")
-    # Ended without a word, by a signal: the launcher knows which.
-    root = report.rpartition("Root Cause")[2]
-    rank, code = re.search(r"local_rank: (\d+)", root), re.search(r"exitcode\s*: (-?\d+)", root)
-    if rank and code:
-        last = [path.read_text(errors="replace") for path in logs.rglob(f"{rank[1]}/stderr.log")]
-        return rank[1], f"exit code {code[1]}; {_tail(''.join(last))}"
-    return "?", _tail(report)
-
-
-def _tail(text: str, lines: int = 3) -> str:
-    return " | ".join(line.strip() for line in text.splitlines()[-lines:] if line.strip()) or "no output"
+    report = (logs / "launcher.log").read_text(errors="replace").rpartition("Root Cause")[2]
+    rank, code = re.search(r"rank\s*: (\d+)", report), re.search(r"exitcode\s*: (-?\d+)", report)
+    lines = [line.strip() for line in report.splitlines() if line.strip(" =-")]
+    failed = f"rank {rank[1]}, exit code {code[1]}" if rank and code else "torchrun"
+    raise ChildProcessError(f"training failed in {failed}: {lines[-1][:600] if lines else 'no output'} (logs: {logs})")
 
 
 # --- several nodes -----------------------------------------------------------------------------------------------
@@ -164,57 +143,116 @@ def _address(settings: SftSection) -> tuple[str, int]:
 
 
 class Cluster:
-    """Tells the other nodes of node 0's jobs. With one node there is nobody to tell."""
+    """Announces node 0's jobs to the other nodes, if there are any."""
 
     def __init__(self, settings: SftSection) -> None:
         self.settings, self.jobs = settings, 0
         self.store = None
         if settings.nodes > 1:
-            host, port = _address(settings)
             try:
-                self.store = TCPStore(host, port, is_master=True, wait_for_workers=False)
+                self.store = TCPStore(*_address(settings), is_master=True, wait_for_workers=False)
             except DistError as error:
                 raise ConfigError(f"sft.rendezvous: cannot serve {settings.rendezvous} ({error})") from None
 
-    def announce(self, folder: Path) -> None:
-        self._say(str(folder.resolve()).encode())
-
-    def _say(self, what: bytes) -> None:
+    def announce(self, folder: Path | None) -> None:
+        """A job's folder; None: there are no more jobs."""
         if self.store is not None:
-            self.store.set(f"job-{self.jobs}", what)
+            self.store.set(f"job-{self.jobs}", END if folder is None else str(folder.resolve()).encode())
             self.jobs += 1
 
     def close(self) -> None:
-        """Lets the others go home. The store ends with this process, so it waits until they have heard, a minute: one
-        that comes later, or is gone, is missed by nobody."""
+        """Lets the other nodes exit. Waits until they have read it, as the store ends with this process."""
         if self.store is not None:
-            self._say(END)
+            self.announce(None)
             others = range(1, self.settings.nodes)
             try:
-                self.store.wait([f"bye-{n}" for n in others], BYE)
+                self.store.wait([f"left-{n}" for n in others], LEAVE)
             except DistError:
-                away = [n for n in others if not self.store.check([f"bye-{n}"])]
-                log.warning("all is trained; of node %s nothing was heard", ", ".join(map(str, away)))
+                missing = [str(n) for n in others if not self.store.check([f"left-{n}"])]
+                log.warning("training is complete, but node %s did not respond", ", ".join(missing))
 
 
 def follow(settings: SftSection) -> None:
-    """What every node but the first does: trains along with node 0 until that is done.
+    """Runs on every node except the first: joins node 0's trainings until it is done.
 
-    Raises ConfigError when node 0 cannot be reached or is gone, ChildProcessError when a rank of this node fails.
+    Raises ConfigError if node 0 cannot be reached, ChildProcessError if a rank of this node fails.
     """
-    host, port = _address(settings)
     number = 0
     try:
-        store = TCPStore(host, port, is_master=False, timeout=CONNECT)
+        store = TCPStore(*_address(settings), is_master=False, timeout=CONNECT)
         store.set_timeout(WAIT)
         while (job := store.get(f"job-{number}")) != END:
             folder = Path(job.decode())
             if not folder.is_dir():
                 raise ConfigError(f"node 0 trains in {folder}, which is not here: --run-dir must be on a shared disk")
-            with _launched(settings, folder) as launcher:
+            with _torchrun(settings, folder) as launcher:
                 launcher.wait()
                 _check_success(launcher, folder, settings.node_rank)
             number += 1
-        store.set(f"bye-{settings.node_rank}", b"")
+        store.set(f"left-{settings.node_rank}", b"")
     except DistError as error:
-        raise ConfigError(f"node 0 at {settings.rendezvous} cannot be reached or is gone ({error})") from None
+        raise ConfigError(f"node 0 at {settings.rendezvous} cannot be reached ({error})") from None
+
+
+# --- one rank ----------------------------------------------------------------------------------------------------
+
+
+def _exit_with(pids: Sequence[int]) -> None:
+    """Ends this process as soon as one of `pids` has ended, since nobody would collect the result."""
+    watched = select.poll()
+    for pid in pids:
+        try:
+            watched.register(os.pidfd_open(pid), select.POLLIN)
+        except ProcessLookupError:
+            os._exit(1)
+
+    def wait() -> None:
+        watched.poll()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _gathered_weights(trainer: SftTrainer) -> dict[str, torch.Tensor] | None:
+    """The trained weights on rank 0, gathered from all ranks; None on the others. Every rank must call this."""
+    zero3 = trainer.is_deepspeed_enabled and trainer.accelerator.state.deepspeed_plugin.zero_stage == 3
+    if not (zero3 and hasattr(trainer.model, "peft_config")):
+        state = trainer.accelerator.get_state_dict(trainer.model_wrapped)
+        return state if trainer.is_world_process_zero() else None
+    import deepspeed
+
+    trained = {name: p for name, p in trainer.model.named_parameters() if p.requires_grad}
+    with deepspeed.zero.GatheredParameters(list(trained.values())):
+        if not trainer.is_world_process_zero():
+            return None
+        return {name: p.detach().cpu().clone() for name, p in trained.items()}
+
+
+@record
+def main(folder: Path, waiting_pid: int) -> None:
+    _exit_with([waiting_pid, os.getppid()])
+    job = TrainingJob(**json.loads((folder / JOB).read_text()))
+    if job.deepspeed and not torch.cuda.is_available():
+        # On CPUs DeepSpeed would first compile a shared-memory kernel; gloo's own reduction suffices.
+        from deepspeed.ops import __compatible_ops__ as usable
+
+        usable["deepspeed_shm_comm"] = False
+
+    def write_log(*entry: float) -> None:
+        with (folder / LOG).open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    codec = Codec.load(Path(job.base), job.max_pixels)
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    trainer = train(job, codec, SampleFile(folder), folder / "trainer", [LogCallback(write_log)], rank, ranks)
+    state = _gathered_weights(trainer)
+    if state is not None:
+        save_model(trainer.model, codec, folder / OUT, state)
+    trainer.accelerator.wait_for_everyone()
+    trainer.accelerator.end_training()
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,8 +1,9 @@
-"""Several samples in one row, none of which sees another: no padding between them.
+"""Packs several samples into one row without padding between them.
 
-Every sample keeps the positions it has alone. Row 0 of `position_ids` counts its tokens; where it falls back to 0 a new
-sample begins, and transformers lets no token look back past that: as a block-diagonal mask under sdpa, and through
-flash-attention's kernel for rows of several lengths. Rows 1 to 3 are the model's own positions in time, height, width.
+Every sample keeps its own positions and attends only to itself. Row 0 of `position_ids` counts its tokens; where the
+count restarts at 0 a new sample begins, and transformers blocks attention across that point: by a block-diagonal mask
+under sdpa, and by the variable-length kernel of flash-attention. Rows 1 to 3 are the model's own positions in time,
+height and width.
 """
 
 from __future__ import annotations
@@ -14,23 +15,23 @@ import torch
 from torch import Tensor
 
 from mobilerl.config import ConfigError
-from mobilerl.engines.codec import Codec
+from mobilerl.models.codec import Codec
 from sft.batches import IGNORE, targets
 from sft.samples import Sample
 
 FAMILIES = {"qwen2_5_vl": "Qwen2.5-VL", "qwen3_vl": "Qwen3-VL", "glm4v": "GLM-4.1V"}
-"""Model types whose text model takes four rows of positions."""
+"""Model types whose text model accepts four rows of positions."""
 
 
 def check_family(model_type: str) -> None:
-    """Raises ConfigError for a model that would let packed samples see each other."""
+    """Raises ConfigError for a model in which packed samples would attend to each other."""
     if model_type not in FAMILIES:
         known = ", ".join(FAMILIES.values())
-        raise ConfigError(f"sft.packing is for {known}, not for a model of type {model_type!r}: set sft.packing = 0")
+        raise ConfigError(f"sft.packing supports {known}, not a model of type {model_type!r}: set sft.packing = 0")
 
 
 def rows_within(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Indices of each row: the longest first, each in the first row that has room. A longer one has a row to itself."""
+    """First-fit decreasing: the indices in each row. A sample longer than `budget` gets its own row."""
     rows: list[list[int]] = []
     room: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
@@ -44,18 +45,18 @@ def rows_within(lengths: Sequence[int], budget: int) -> list[list[int]]:
 
 
 class Packer:
-    """Makes batches of packed rows for `model`. Raises ConfigError for a model that cannot take them."""
+    """Collates batches of packed rows for `model`. Raises ConfigError for an unsupported model."""
 
     def __init__(self, model: torch.nn.Module, codec: Codec, budget: int) -> None:
         base: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
         check_family(base.config.model_type)
         self.codec, self.budget = codec, budget
         self._rope_index = base.model.get_rope_index
-        # Its kernel takes one row: cut into samples, which cost no more there than rows of their own.
+        # The kernel of flash-attention takes one row and splits it into samples at no extra cost.
         self.one_row = base.config._attn_implementation.startswith("flash")
 
     def __call__(self, samples: Sequence[Sample]) -> dict[str, Any]:
-        """Inputs of R rows of L tokens. `labels` (R, K) belong to the logits at columns `logits_to_keep` (K,)."""
+        """Inputs of R rows of L tokens; `labels` (R, K) belong to the logits at columns `logits_to_keep` (K,)."""
         lengths = [len(s) for s in samples]
         rows = [list(range(len(samples)))] if self.one_row else rows_within(lengths, self.budget)
         packed = [[samples[i] for i in row] for row in rows]
@@ -65,7 +66,7 @@ class Packer:
             pad_left=False,
         )
         labels = torch.full_like(inputs["input_ids"], IGNORE)
-        # Padding counts on from 0: one more sample, which nothing trained looks at.
+        # Padding is one more sample, without labels.
         positions = torch.zeros(4, *labels.shape, dtype=torch.long)
         for r, row in enumerate(packed):
             end = 0
@@ -76,12 +77,17 @@ class Packer:
             positions[0, r, end:] = torch.arange(labels.shape[1] - end)
         keep = (labels[:, 1:] != IGNORE).any(0).nonzero().flatten()
         keep = keep if len(keep) else torch.zeros(1, dtype=torch.long)
-        del inputs["attention_mask"]  # with one, or with a cache, positions would not separate the samples
-        return {**inputs, "position_ids": positions, "use_cache": False, "logits_to_keep": keep,
-                "labels": labels[:, keep + 1]}  # fmt: skip
+        del inputs["attention_mask"]  # positions separate the samples only without a mask and without a cache
+        return {
+            **inputs,
+            "position_ids": positions,
+            "use_cache": False,
+            "logits_to_keep": keep,
+            "labels": labels[:, keep + 1],
+        }
 
     def positions(self, sample: Sample) -> Tensor:
-        """(4, length): the count of tokens, and where the model places them in time, height and width."""
+        """(4, length): token count, and the model's positions in time, height and width."""
         count = torch.arange(len(sample))
         if not sample.images:
             return count.expand(4, -1)

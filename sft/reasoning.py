@@ -1,7 +1,7 @@
-"""Stage 2: reasoning that leads to the expert's action, bootstrapped from proposals.
+"""Stage 2 of SFT: bootstraps reasoning that leads to the expert's action (MobileRL, reasoning SFT).
 
-For every expert step a proposer gives candidates (thought, action); those whose action is the expert's are kept, the
-model is trained on them, and the new model proposes in the next round (MobileRL, reasoning SFT).
+A proposer gives candidates (thought, action) for every expert step. Those with the expert's action are kept, the model
+is trained on them, and the new model is the next round's proposer.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from envs.base import Action, Finish, Launch, LongPress, Swipe, Tap, Type
-from mobilerl.agent.actions import describe, parse_reply
-from mobilerl.agent.context import ContextPolicy
-from mobilerl.agent.policy import Policy
-from mobilerl.agent.screen import Screen
-from mobilerl.agent.swipes import nearest_swipe
-from mobilerl.engines.base import Sampling
+from mobilerl.interfaces import Sampling
+from mobilerl.policy.actions import describe, nearest_swipe
+from mobilerl.policy.actor import Policy
+from mobilerl.policy.context import ContextPolicy
+from mobilerl.policy.parsing import parse_reply
+from mobilerl.policy.screen import Screen
 from sft.samples import ExpertStep
+
+IN_FLIGHT = 64
+"""Proposals requested at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +31,16 @@ class Proposal:
     action: Action
 
 
-class Proposer(Protocol):
-    def propose(self, steps: Sequence[ExpertStep], candidates: int) -> list[list[Proposal]]:
-        """Up to `candidates` proposals for every step."""
+def template_proposals(steps: Sequence[ExpertStep]) -> list[list[Proposal]]:
+    """One proposal per step, a template thought and the expert's action, in place of an instruct model's proposals.
 
-
-class ThoughtWriter:
-    """Writes the thought from the expert's action, by template. It stands in for an instruct model where there is none.
-
-    It is told the answer, so its proposals always match; what a policy learns from it is to name what it will do, and
-    with mark grounding the mark of what it will touch, before it does it.
+    They teach a policy to name its next action, and with mark grounding the mark it will touch.
     """
-
-    def propose(self, steps: Sequence[ExpertStep], candidates: int) -> list[list[Proposal]]:
-        return [[Proposal(written_thought(step), step.action)] for step in steps]
+    return [[Proposal(written_thought(step), step.action)] for step in steps]
 
 
 def written_thought(step: ExpertStep) -> str:
-    """The action in words, after what it rests on: "tap Save<2>", "read Films.jpg<4> finish 27 kB"."""
+    """The action in words, with the element it depends on: "tap Save<2>", "read Films.jpg<4> finish 27 kB"."""
     words = describe(step.action, step.screen)
     if isinstance(step.action, (Tap, LongPress)):
         element = step.screen.at(step.action.x, step.action.y, marked_only=True)
@@ -58,7 +52,7 @@ def written_thought(step: ExpertStep) -> str:
 
 
 def _source(message: str, step: ExpertStep) -> str:
-    """`name<mark>` of the element that the instruction names and whose details hold the answer; "" if none does."""
+    """`name<mark>` of the element that is named in the instruction and contains the answer; "" if there is none."""
     asked = step.task.instruction.casefold()
     for element in step.screen.elements:
         name, _, details = element.text.partition("|")
@@ -68,36 +62,27 @@ def _source(message: str, step: ExpertStep) -> str:
     return ""
 
 
-class PolicyProposer:
-    """Samples from a model: the policy of the round before, or any instruct model behind a server."""
+async def sample_proposals(
+    policy: Policy, context: ContextPolicy, sampling: Sampling, steps: Sequence[ExpertStep], candidates: int
+) -> list[list[Proposal]]:
+    """`candidates` proposals per step from a model: the previous round's policy, or an instruct model on a server."""
+    gate = asyncio.Semaphore(IN_FLIGHT)
 
-    def __init__(self, policy: Policy, context: ContextPolicy, sampling: Sampling, in_flight: int = 64) -> None:
-        self.policy, self.context, self.sampling, self.in_flight = policy, context, sampling, in_flight
-
-    def propose(self, steps: Sequence[ExpertStep], candidates: int) -> list[list[Proposal]]:
-        return asyncio.run(self._propose_all(steps, candidates))
-
-    async def _propose_all(self, steps: Sequence[ExpertStep], candidates: int) -> list[list[Proposal]]:
-        gate = asyncio.Semaphore(self.in_flight)
-
-        async def one(i: int, k: int) -> Proposal:
-            async with gate:
-                return await self._propose(steps[i], f"{i:08d}-{k:02d}")
-
-        jobs = [one(i, k) for i in range(len(steps)) for k in range(candidates)]
-        flat = await asyncio.gather(*jobs)
-        return [list(flat[i * candidates : (i + 1) * candidates]) for i in range(len(steps))]
-
-    async def _propose(self, step: ExpertStep, key: str) -> Proposal:
-        messages, images = step.messages(self.context)
-        completion = await self.policy.act(messages, images, self.sampling, key)
-        seen = step.observation
-        reply = parse_reply(completion.text, step.screen, self.context.grounding, seen.width, seen.height)
+    async def propose(step: ExpertStep, key: str) -> Proposal:
+        messages, images = step.messages(context)
+        async with gate:
+            completion = await policy.act(messages, images, sampling, key)
+        size = step.observation.width, step.observation.height
+        reply = parse_reply(completion.text, step.screen, context.grounding, *size)
         return Proposal(reply.thought, reply.action)
+
+    keys = [(i, f"{i:08d}-{k:02d}") for i in range(len(steps)) for k in range(candidates)]
+    flat = await asyncio.gather(*(propose(steps[i], key) for i, key in keys))
+    return [list(flat[i * candidates : (i + 1) * candidates]) for i in range(len(steps))]
 
 
 def same_action(a: Action, b: Action, screen: Screen) -> bool:
-    """Whether two actions do the same on a screen: taps by the element they hit, texts without regard to case."""
+    """Whether two actions have the same effect: taps on the same element, texts that differ only in case."""
     match a, b:
         case (Tap(x, y), Tap(u, v)) | (LongPress(x, y), LongPress(u, v)):
             return screen.at(x, y) is not None and screen.at(x, y) is screen.at(u, v)
@@ -109,24 +94,17 @@ def same_action(a: Action, b: Action, screen: Screen) -> bool:
     return a == b
 
 
-@dataclass(frozen=True, slots=True)
-class Reasoned:
-    """An expert step with a thought that led to its action."""
-
-    step: ExpertStep
-    thought: str
-
-
 def bootstrap(
-    steps: Sequence[ExpertStep], proposer: Proposer, candidates: int, rng: random.Random
-) -> tuple[list[Reasoned], float]:
-    """One kept thought per step that has any, drawn from the matching proposals; and the share of steps that have."""
-    kept: list[Reasoned] = []
-    for step, proposals in zip(steps, proposer.propose(steps, candidates), strict=True):
+    steps: Sequence[ExpertStep], proposals: Sequence[Sequence[Proposal]], rng: random.Random
+) -> tuple[list[tuple[ExpertStep, str]], float]:
+    """A random matching proposal's thought for each step that has any, and the fraction of such steps."""
+    kept: list[tuple[ExpertStep, str]] = []
+    for step, candidates in zip(steps, proposals, strict=True):
         thoughts = [
-            p.thought for p in proposals
+            p.thought
+            for p in candidates
             if p.thought and "</think>" not in p.thought and same_action(p.action, step.action, step.screen)
-        ]  # fmt: skip
+        ]
         if thoughts:
-            kept.append(Reasoned(step, rng.choice(thoughts)))
+            kept.append((step, rng.choice(thoughts)))
     return kept, len(kept) / len(steps) if steps else 0.0

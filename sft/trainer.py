@@ -1,4 +1,4 @@
-"""Supervised training with the Hugging Face Trainer on token-exact samples: in one process, or as one of many ranks."""
+"""Supervised training with the Hugging Face Trainer on token-exact samples, in one process or as one of many ranks."""
 
 from __future__ import annotations
 
@@ -13,78 +13,101 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from mobilerl.engines.codec import Codec
-from mobilerl.engines.loading import add_lora, load_model
-from sft.batches import IGNORE, LengthBatches, RankBatches, SampleDataset, collate, completed, stand_in
+from mobilerl.models.codec import Codec
+from mobilerl.models.loading import add_lora, load_model
+from sft.batches import IGNORE, LengthBatches, RankBatches, collate, with_placeholder
 from sft.packing import Packer
-from sft.sample_files import SampleFile
-from sft.samples import Sample
+from sft.samples import Sample, image_counts, lengths_of
 
 DECAY = 0.2
-"""Share of the steps over which the learning rate falls to nothing."""
+"""Fraction of the steps over which the learning rate decays to 0."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """How a batch is spread over forward passes, rows and ranks. It changes what training costs, not what it learns."""
+class TrainingJob:
+    """One training: the checkpoint to start from, and its hyperparameters."""
 
-    micro_batch: int = 0
-    """Samples of one forward pass; 0: a rank's whole share."""
+    base: str
+    epochs: float
+    batch_size: int
+    """Samples of one optimiser step, over all ranks."""
+    learning_rate: float
+    """Peak learning rate."""
+    warmup_ratio: float = 0.05
+    """Fraction of the steps over which the learning rate rises from 0."""
+    seed: int = 0
+    max_pixels: int | None = None
+    lora_rank: int = 0
+    attention: str = "sdpa"
+    micro_batch_size: int = 0
+    """Samples of one forward pass on a rank; 0: the rank's whole share of a batch."""
     packing: int = 0
-    """Tokens of a row of packed samples; 0: one sample a row."""
+    """Tokens of a row of packed samples; 0: one sample per row."""
     gradient_checkpointing: bool = False
     deepspeed: str = ""
-    """Path of a DeepSpeed file; empty: every rank keeps weights, gradients and optimiser state whole."""
+    """Path of a DeepSpeed configuration; empty: plain DDP."""
     log_every: int = 20
-    """Steps from one report to the next."""
+    """Steps between two log entries."""
 
 
-def trainable_model(base: Path, lora_rank: int = 0, attention: str = "sdpa", seed: int = 0,
-                    deepspeed: bool = False) -> torch.nn.Module:  # fmt: skip
-    """The checkpoint at `base`, with new adapters if `lora_rank` is given and it has none.
+def trainable_model(job: TrainingJob) -> torch.nn.Module:
+    """The checkpoint, with new adapters if it has none and `lora_rank` is above 0.
 
-    With `deepspeed` all weights may be in the precision of the device: it keeps float32 ones of its own.
+    With DeepSpeed, which keeps its own float32 weights, all weights have the device's precision.
     """
-    # An adapter's folder names that of its base: in full, so that it is found from anywhere.
-    model = load_model(base.resolve() if lora_rank else base, learns=not (lora_rank or deepspeed))
-    if lora_rank and not hasattr(model, "peft_config"):
-        torch.manual_seed(seed)
-        model = add_lora(model, lora_rank)
-    if attention != "sdpa":
-        model.set_attn_implementation(attention)
+    # An adapter's folder names its base by absolute path.
+    base = Path(job.base).resolve() if job.lora_rank else Path(job.base)
+    model = load_model(base, learns=not (job.lora_rank or job.deepspeed))
+    if job.lora_rank and not hasattr(model, "peft_config"):
+        torch.manual_seed(job.seed)
+        model = add_lora(model, job.lora_rank)
+    if job.attention != "sdpa":
+        model.set_attn_implementation(job.attention)
     return model
 
 
 def save_model(model: torch.nn.Module, codec: Codec, path: Path, state: dict[str, Tensor] | None = None) -> None:
-    """A Hugging Face folder of weights, or of an adapter. `state`: the weights, where the model has parts of them."""
+    """Writes a Hugging Face folder of weights or of an adapter. `state`: the gathered weights if they are sharded."""
     model.save_pretrained(path, **({} if state is None else {"state_dict": state}))
-    if hasattr(model, "peft_config"):  # an adapter's folder would have neither, and the codec reads both
+    if hasattr(model, "peft_config"):  # the codec reads these from an adapter's folder as well
         model.config.save_pretrained(path)
         model.generation_config.save_pretrained(path)
     codec.save(path)
 
 
-class SftTrainer(Trainer):
-    """Cross-entropy on response tokens, a mean over those of the whole batch; logits only where there are labels."""
+class LogCallback(TrainerCallback):
+    """Passes rank 0's log entries to `on_log(step, max_steps, loss, learning_rate)`."""
 
-    def __init__(self, *args: Any, batches: RankBatches, collator: Callable[[Sequence[Sample]], dict[str, Any]],
-                 **kwargs: Any) -> None:  # fmt: skip
+    def __init__(self, on_log: Callable[[int, int, float, float], None]) -> None:
+        self._on_log = on_log
+
+    def on_log(self, args, state, control, logs=None, **_) -> None:  # noqa: ANN001 - the Trainer's own signature
+        if state.is_world_process_zero and logs and "loss" in logs:
+            self._on_log(state.global_step, state.max_steps, float(logs["loss"]), float(logs["learning_rate"]))
+
+
+class SftTrainer(Trainer):
+    """Mean cross-entropy over the response tokens of a whole batch; logits are computed only where there are labels."""
+
+    def __init__(
+        self, *args: Any, batches: RankBatches, collator: Callable[[Sequence[Sample]], dict[str, Any]], **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.batches, self.collator = batches, collator
-        # Makes the Trainer count the labels of a whole batch, over all micro-batches and ranks, for `compute_loss`.
+        # Makes the Trainer count the labels of a batch over all micro-batches and ranks for `compute_loss`.
         self.model_accepts_loss_kwargs = True
 
     def get_train_dataloader(self) -> DataLoader:
-        """Not handed to accelerate, which would cut the batches up among the ranks a second time."""
+        """Bypasses accelerate, which would split the batches among the ranks a second time."""
         return DataLoader(self.train_dataset, batch_sampler=self.batches, collate_fn=self.collator)
 
-    def training_step(self, model: torch.nn.Module, *args: Any, **kwargs: Any) -> Tensor:
-        if self.args.deepspeed:
-            check_engine(model)
-        return super().training_step(model, *args, **kwargs)
-
-    def compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any], return_outputs: bool = False,
-                     num_items_in_batch: Tensor | int | None = None) -> Any:  # fmt: skip
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Any:
         labels = inputs.pop("labels")
         if "logits_to_keep" in inputs:
             outputs = model(**inputs)
@@ -96,52 +119,52 @@ class SftTrainer(Trainer):
             logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORE, reduction="sum"
         )
         count = num_items_in_batch if num_items_in_batch is not None else (labels != IGNORE).sum()
-        # Gradients are averaged over the ranks afterwards, but `count` is that of all of them.
+        # Gradients are averaged over the ranks later, but `count` is the total of all ranks.
         loss = total / count if self.args.world_size == 1 else total / count * self.args.world_size
         return (loss, outputs) if return_outputs else loss
 
 
-def check_engine(model: torch.nn.Module) -> None:
-    """Raises RuntimeError unless DeepSpeed runs the model: told to use the CPU, accelerate quietly leaves it out."""
-    import deepspeed
-
-    if not isinstance(model, deepspeed.DeepSpeedEngine):
-        raise RuntimeError(f"DeepSpeed was asked for, but the model is run by {type(model).__name__}")
-
-
-def arguments(
-    out: Path, steps_per_epoch: int, epochs: float, accumulation: int, micro_batch: int, learning_rate: float,
-    warmup: float, seed: int, spread: Spread, ranks: int,
-) -> TrainingArguments:  # fmt: skip
-    """The Trainer's. Under ZeRO-3 they must exist before the model, whose weights are then cut up as they are read.
-
-    Ranks without a GPU: plain ones need `use_cpu`, which would quietly take DeepSpeed away.
-    """
-    steps = int(epochs * steps_per_epoch)
+def arguments(job: TrainingJob, out: Path, batches: RankBatches, ranks: int) -> TrainingArguments:
+    """The Trainer's arguments. Under ZeRO-3 they must exist before the model, whose weights are then loaded sharded."""
+    steps = int(job.epochs * len(batches.batches))
     gpu = torch.cuda.is_available()
-    cpu_deepspeed = bool(spread.deepspeed) and not gpu
+    cpu_deepspeed = bool(job.deepspeed) and not gpu
     if cpu_deepspeed:
-        _meet_on_cpu()
+        _start_cpu_deepspeed()
     args = TrainingArguments(
-        output_dir=str(out), num_train_epochs=epochs, per_device_train_batch_size=micro_batch, seed=seed,
-        gradient_accumulation_steps=accumulation, deepspeed=spread.deepspeed or None,
-        gradient_checkpointing=spread.gradient_checkpointing, ddp_find_unused_parameters=True,
-        learning_rate=learning_rate, lr_scheduler_type="warmup_stable_decay", warmup_steps=int(warmup * steps),
+        output_dir=str(out),
+        num_train_epochs=job.epochs,
+        per_device_train_batch_size=batches.micro_batch_size,
+        seed=job.seed,
+        gradient_accumulation_steps=batches.accumulation,
+        deepspeed=job.deepspeed or None,
+        gradient_checkpointing=job.gradient_checkpointing,
+        ddp_find_unused_parameters=True,
+        learning_rate=job.learning_rate,
+        lr_scheduler_type="warmup_stable_decay",
+        warmup_steps=int(job.warmup_ratio * steps),
         lr_scheduler_kwargs={"num_decay_steps": max(1, int(DECAY * steps))},
-        weight_decay=0.01, max_grad_norm=1.0, adam_beta2=0.98, logging_steps=spread.log_every, save_strategy="no",
-        report_to=[], bf16=gpu, remove_unused_columns=False, disable_tqdm=True,
-        use_cpu=ranks > 1 and not gpu and not cpu_deepspeed,
+        weight_decay=0.01,
+        max_grad_norm=1.0,
+        adam_beta2=0.98,
+        logging_steps=job.log_every,
+        save_strategy="no",
+        report_to=[],
+        bf16=gpu,
+        remove_unused_columns=False,
+        disable_tqdm=True,
+        use_cpu=ranks > 1 and not gpu and not cpu_deepspeed,  # would silently disable DeepSpeed
         accelerator_config={"use_configured_state": True} if cpu_deepspeed else None,
-    )  # fmt: skip
+    )
     if args.world_size != ranks:
         raise RuntimeError(f"the Trainer sees {args.world_size} ranks, not {ranks}; unset ACCELERATE_* variables")
-    if args.n_gpu > 1:  # one process on a machine of many: the Trainer would deal out rows, and not their images
+    if args.n_gpu > 1:  # the Trainer would split rows, but not their images, among the GPUs of a single process
         args._n_gpu = 1
     return args
 
 
-def _meet_on_cpu() -> None:
-    """DeepSpeed's ranks on CPUs. Left to itself, accelerate would take each of them for the only one."""
+def _start_cpu_deepspeed() -> None:
+    """Makes accelerate recognise DeepSpeed's ranks on CPUs."""
     from accelerate import PartialState
 
     os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
@@ -150,32 +173,30 @@ def _meet_on_cpu() -> None:
 
 
 def train(
-    model: torch.nn.Module | Callable[[], torch.nn.Module], codec: Codec, samples: Sequence[Sample], out: Path,
-    epochs: float, batch_size: int, learning_rate: float, warmup: float, seed: int,
-    callbacks: Sequence[TrainerCallback] = (), spread: Spread | None = None, rank: int = 0, ranks: int = 1,
-) -> SftTrainer:  # fmt: skip
-    """Trains in place. The learning rate rises over the share `warmup` of the steps and falls over the last fifth.
+    job: TrainingJob,
+    codec: Codec,
+    samples: Sequence[Sample],
+    out: Path,
+    callbacks: Sequence[TrainerCallback] = (),
+    rank: int = 0,
+    ranks: int = 1,
+) -> SftTrainer:
+    """Trains the job's checkpoint; the trained model is `trainer.model`. `out`: the Trainer's own folder.
 
-    In between it is constant: a model that starts from nothing learns to read in a sudden turn, which an early decay
-    would put off. `batch_size` counts the samples of all ranks. A `model` that is to be split is given as a function.
+    The learning rate rises linearly, stays constant, and decays over the last fifth: a model trained from scratch
+    learns to read abruptly, which an early decay would delay.
     """
-    spread = spread or Spread()
-    lengths = samples.lengths() if isinstance(samples, SampleFile) else [len(s) for s in samples]
-    batches = RankBatches(LengthBatches(lengths, batch_size, seed), rank, ranks, spread.micro_batch)
-    args = arguments(out, len(batches.batches), epochs, batches.accumulation, batches.micro_batch, learning_rate,
-                     warmup, seed, spread, ranks)  # fmt: skip
-    model = model if isinstance(model, torch.nn.Module) else model()
-    filler = _filler(samples, lengths) if ranks > 1 or batches.accumulation > 1 else None
-    make = Packer(model, codec, spread.packing) if spread.packing else lambda chosen: collate(chosen, codec)
+    batches = RankBatches(
+        LengthBatches(lengths_of(samples), job.batch_size, job.seed), rank, ranks, job.micro_batch_size
+    )
+    args = arguments(job, out, batches, ranks)
+    model = trainable_model(job)
+    make = Packer(model, codec, job.packing) if job.packing else lambda chosen: collate(chosen, codec)
+    if ranks > 1 or batches.accumulation > 1:
+        make = with_placeholder(make, samples, image_counts(samples))
     trainer = SftTrainer(
-        model=model, args=args, train_dataset=SampleDataset(samples), batches=batches, callbacks=list(callbacks),
-        collator=lambda chosen: make(completed(chosen, filler) if filler else chosen),
-    )  # fmt: skip
+        model=model, args=args, train_dataset=samples, batches=batches, callbacks=list(callbacks), collator=make
+    )
     trainer.remove_callback(PrinterCallback)
     trainer.train()
     return trainer
-
-
-def _filler(samples: Sequence[Sample], lengths: Sequence[int]) -> Sample:
-    images = samples.images() if isinstance(samples, SampleFile) else [len(s.images) for s in samples]
-    return stand_in(samples, lengths, images)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
-"""How long an example takes says something of the machine, which may be busy, and nothing of what is tested."""
+"""No deadlines: the machine may be busy."""
 
 if adbutils := importlib.util.find_spec("adbutils"):
     # The adb that adbutils brings, whatever is on the PATH: Debian's 29.0.6 lacks `--one-device`.
@@ -23,11 +23,20 @@ if adbutils := importlib.util.find_spec("adbutils"):
         os.environ.setdefault("ADBUTILS_ADB_PATH", str(bundled))
 
 LONGEST = (
-    "test_verl_engine.py", "test_recipes.py", "test_resume.py", "test_interrupt.py", "test_learning.py",
-    "test_vllm_sampler.py", "test_verl.py", "test_vllm_server.py", "test_reachagent.py", "test_determinism.py",
+    "test_verl_engine.py",
+    "test_deepspeed.py",
+    "test_recipes.py",
+    "test_resume.py",
+    "test_interrupt.py",
+    "test_learning.py",
+    "test_vllm_sampler.py",
+    "test_verl.py",
+    "test_vllm_server.py",
+    "test_reachagent.py",
+    "test_determinism.py",
     "test_docker.py",
-)  # fmt: skip
-"""Files of minutes, in the order in which they begin. The two that need the cluster are far apart."""
+)
+"""Files that take minutes, in the order in which they start. The two that need the cluster are far apart."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -61,3 +61,35 @@ def completion(text: str, model: str = "vlm") -> dict[str, Any]:
     message = {"role": "assistant", "content": text}
     choice = {"index": 0, "finish_reason": "stop", "message": message}
     return {"id": "1", "object": "chat.completion", "created": 1, "model": model, "choices": [choice]}
+
+
+def text_of(message: dict[str, Any]) -> str:
+    """The text of a chat message, without its pictures."""
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
+class ChatServer(Server):
+    """An OpenAI-compatible server. `answer(request)` gives a text, or None for 404; `asked` has the requests."""
+
+    def __init__(self, answer: Callable[[dict[str, Any]], str | None], models: Sequence[str] = ("vlm",)) -> None:
+        self.answer, self.models = answer, models
+        self.asked: list[dict[str, Any]] = []
+        super().__init__(_Chat)
+
+    @property
+    def url(self) -> str:
+        return f"{super().url}/v1"
+
+
+class _Chat(Handler):
+    server: ChatServer
+
+    def do_GET(self) -> None:
+        self.reply({"object": "list", "data": [{"id": name} for name in self.server.models]})
+
+    def do_POST(self) -> None:
+        request = self.body()
+        self.server.asked.append(request)
+        text = self.server.answer(request)
+        self.reply("no answer", 404) if text is None else self.reply(completion(text, request["model"]))

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.comparison.plan import Group
 from benchmarks.comparison.runs import Run
-from benchmarks.comparison.variants import Group, Variant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BINS = 20
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's, which people with any kind of colour blindness can tell apart."""
+"""Okabe and Ito's palette, safe for colour blindness."""
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 1)))
 WIDTH, PANEL_HEIGHT, DPI = 10.0, 3.4, 110
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """`steps`: middles of equal parts of the budget; success rates there: mean, least and greatest of the seeds."""
+    """`steps`: middles of equal parts of the budget; success rates there: mean, minimum and maximum of the seeds."""
 
     steps: tuple[float, ...]
     mean: tuple[float, ...]
@@ -34,20 +34,19 @@ class Curve:
 
 
 def learning_curve(runs: Sequence[Run], budget: int) -> Curve | None:
-    """Of the runs whose training can be compared; None when none of them has played.
+    """Curves of the online runs without a fault; None if there are none.
 
-    Successes and episodes are counts that grow evenly within an iteration. What falls into a part of the budget gives
-    its rate, so that algorithms with short and with long iterations are averaged over the same numbers of steps. There
-    are at most `BINS` parts, and no more than the shortest run has iterations.
+    Episodes and successes are interpolated within iterations, so that algorithms with short and long iterations are
+    averaged over the same parts of the budget: at most `BINS`, and no more than the shortest run has iterations.
     """
-    played = [run for run in runs if run.points and not run.training_fault]
-    if not played:
+    online = [run for run in runs if run.points and not run.training_fault]
+    if not online:
         return None
-    edges = np.linspace(0, budget, 1 + min(BINS, *(len(run.points) for run in played)))
-    rates = np.array([_rates(run, edges) for run in played])
+    edges = np.linspace(0, budget, 1 + min(BINS, *(len(run.points) for run in online)))
+    rates = np.array([_rates(run, edges) for run in online])
     middles = (edges[1:] + edges[:-1]) / 2
     shown = (middles, rates.mean(axis=0), rates.min(axis=0), rates.max(axis=0))
-    return Curve(*(tuple(float(value) for value in values) for values in shown), seeds=len(played))
+    return Curve(*(tuple(float(value) for value in values) for values in shown), seeds=len(online))
 
 
 def _rates(run: Run, edges: np.ndarray) -> np.ndarray:
@@ -56,8 +55,8 @@ def _rates(run: Run, edges: np.ndarray) -> np.ndarray:
     return successes / episodes
 
 
-def draw(path: Path, groups: Sequence[Group], variants: Mapping[str, Variant], curves: Mapping[str, Curve]) -> bool:
-    """Writes a PNG; groups without a curve have no panel. False, and no file, when there is nothing to draw."""
+def draw(path: Path, groups: Sequence[Group], titles: Mapping[str, str], curves: Mapping[str, Curve]) -> bool:
+    """Writes a PNG with a panel for each group that has a curve. False, and no file, if there is none."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -68,30 +67,30 @@ def draw(path: Path, groups: Sequence[Group], variants: Mapping[str, Variant], c
         return False
     columns = min(2, len(shown))
     rows = -(-len(shown) // columns)
-    figure, axes = pyplot.subplots(rows, columns, figsize=(WIDTH, PANEL_HEIGHT * rows + 0.4), squeeze=False,
-                                   sharey=True, sharex=True, layout="constrained")  # fmt: skip
+    size = (WIDTH, PANEL_HEIGHT * rows + 0.4)
+    figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, sharey=True, layout="constrained")
     for axis, group in zip(axes.flat, shown, strict=False):
-        _panel(axis, group, variants, curves)
+        _panel(axis, group, titles, curves)
     for axis in axes.flat[len(shown) :]:
         axis.remove()
-    figure.suptitle("Success in training, mean of the seeds (band: least to greatest)", fontsize=11)
+    figure.suptitle("Success in training, mean of the seeds (band: minimum to maximum)", fontsize=11)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=DPI, metadata={"Software": None})
     pyplot.close(figure)
     return True
 
 
-def _panel(axis: Axes, group: Group, variants: Mapping[str, Variant], curves: Mapping[str, Curve]) -> None:
+def _panel(axis: Axes, group: Group, titles: Mapping[str, str], curves: Mapping[str, Curve]) -> None:
     for i, name in enumerate(group.members):
         if (curve := curves.get(name)) is None:
             continue
         style = {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)]}
         seeds = f"{curve.seeds} seed{'s' if curve.seeds > 1 else ''}"
         steps = np.array(curve.steps) / 1000
-        axis.plot(steps, 100 * np.array(curve.mean), **style, linewidth=1.8, label=f"{variants[name].title} ({seeds})")
+        axis.plot(steps, 100 * np.array(curve.mean), **style, linewidth=1.8, label=f"{titles[name]} ({seeds})")
         if curve.seeds > 1:
-            axis.fill_between(steps, 100 * np.array(curve.low), 100 * np.array(curve.high), color=style["color"],
-                              alpha=0.15, linewidth=0)  # fmt: skip
+            low, high = 100 * np.array(curve.low), 100 * np.array(curve.high)
+            axis.fill_between(steps, low, high, color=style["color"], alpha=0.15, linewidth=0)
     axis.set_title(group.title, fontsize=10, loc="left", fontweight="bold")
     axis.set_xlabel("environment steps, thousands")
     axis.set_ylabel("success, %")

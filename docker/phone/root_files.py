@@ -10,10 +10,9 @@ import sysconfig
 from pathlib import Path
 
 APPLICATION = Path("/opt/mobilerl")
-"""The image's working directory, from which Python imports under whatever name a distribution's own folder goes."""
-LEFT_OUT = ("test", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "site-packages", "dist-packages",
-            "__pycache__", "config-*", "pydoc_data")  # fmt: skip
-"""Of the standard library."""
+"""The image's working directory, from which Python imports."""
+LEFT_OUT = "test idlelib tkinter turtledemo ensurepip lib2to3 *-packages __pycache__ config-* pydoc_data"
+"""Patterns of what is left out of the standard library."""
 
 
 def copy_root(root: Path) -> None:
@@ -24,7 +23,7 @@ def copy_root(root: Path) -> None:
     library = Path(sysconfig.get_path("stdlib")).resolve()
     pillow = Path(PIL.__file__).resolve().parent
     _copy_file(interpreter, root)
-    _copy_tree(library, root, LEFT_OUT)
+    _copy_tree(library, root, tuple(LEFT_OUT.split()))
     _copy_tree(pillow, root, ("__pycache__",), APPLICATION / "PIL")
     bundled = pillow.parent / "pillow.libs"
     if bundled.is_dir():
@@ -49,11 +48,8 @@ def _libraries(objects: list[Path]) -> set[Path]:
         batch = [str(p) for p in objects[start : start + 50]]
         said = subprocess.run(["ldd", *batch], capture_output=True, text=True, check=False).stdout
         found |= {Path(path) for path in re.findall(r"(?:=> )?(/\S+) \(0x", said)}
-    return {p for p in found if p.exists() and "site-packages" not in p.parts and p.name not in map(_name, objects)}
-
-
-def _name(path: Path) -> str:
-    return path.name
+    own = {p.name for p in objects}
+    return {p for p in found if p.exists() and "site-packages" not in p.parts and p.name not in own}
 
 
 def _copy_file(source: Path, root: Path) -> None:
@@ -64,8 +60,13 @@ def _copy_file(source: Path, root: Path) -> None:
 
 
 def _copy_tree(source: Path, root: Path, left_out: tuple[str, ...], target: Path | None = None) -> None:
-    shutil.copytree(source, root / (target or source).relative_to("/"), symlinks=True, dirs_exist_ok=True,
-                    ignore=shutil.ignore_patterns(*left_out))  # fmt: skip
+    shutil.copytree(
+        source,
+        root / (target or source).relative_to("/"),
+        symlinks=True,
+        dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns(*left_out),
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""For mkdocs: the first page is the README, and links that leave docs/ become names of files.
+"""Hooks for mkdocs: the README becomes the first page, and links to files outside docs/ become plain file names.
 
-The pages are read in the repository as well, where such links work. A site has nothing to point them to.
+Such links work in the repository, but have no target on the site.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Adds index.md: the README, as it would read one folder further down."""
+    """Adds index.md, the README with links relative to docs/."""
     from mkdocs.structure.files import File
 
     text = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -24,9 +24,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def within_docs(text: str) -> str:
-    """The README's links seen from docs/."""
+    """Makes the README's links relative to docs/."""
     inside = re.sub(r"\]\(docs/", "](", text)
-    # Folders, and the files that stand beside the README.
+    # Links to folders, and to files next to the README.
     return re.sub(r"(?<!!)\[([^\]\n]+)\]\((?!https?:|#)([^)\s]*/|[A-Z]+\.md)\)", r"`\2`", inside)
 
 

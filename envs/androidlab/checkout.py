@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envs.androidlab.packages import read_packages
-from envs.androidlab.tasks import LabTask, Skipped, read_file
+from envs.androidlab.tasks import LabTask, Skipped, read_file, read_packages
 
 TASKS = 138
 """Tasks of the published benchmark."""
@@ -42,23 +41,24 @@ class Checkout:
         """Name of each app of the tasks -> package."""
         return {task.app: task.package for task in self.tasks}
 
-    def chosen(self, ids: Sequence[str] = (), apps: Sequence[str] = (), kind: str = "") -> list[LabTask]:
-        """The tasks with these ids, of these apps and of this kind; everything where nothing is named."""
+    def chosen(
+        self, ids: Sequence[str] = (), apps: Sequence[str] = (), kind: str = ""
+    ) -> tuple[list[LabTask], list[Skipped]]:
+        """The tasks with these ids, of these apps and of this kind (everything where nothing is named), and what of
+        them cannot be used."""
         everything = (*self.tasks, *self.skipped)
-        _refuse_unknown("task", ids, [t.id for t in everything])
-        _refuse_unknown("app", apps, list(dict.fromkeys(t.app for t in everything)))
-        chosen = [
-            t for t in self.tasks
-            if (not ids or t.id in ids) and (not apps or t.app in apps) and (not kind or t.kind == kind)
-        ]  # fmt: skip
-        if not chosen:
-            why = "; ".join(f"{t.id} cannot be used: {t.reason}" for t in self.left_out(ids, apps)[:1])
-            raise CheckoutError(f"no task is left of those that --task, --app and --kind ask for{why and '; ' + why}")
-        return chosen
+        _check_known("task", ids, [t.id for t in everything])
+        _check_known("app", apps, list(dict.fromkeys(t.app for t in everything)))
 
-    def left_out(self, ids: Sequence[str] = (), apps: Sequence[str] = ()) -> list[Skipped]:
-        """What `chosen` would hold if it could be used."""
-        return [t for t in self.skipped if (not ids or t.id in ids) and (not apps or t.app in apps)]
+        def wanted(task: LabTask | Skipped) -> bool:
+            return (not ids or task.id in ids) and (not apps or task.app in apps)
+
+        tasks = [t for t in self.tasks if wanted(t) and (not kind or t.kind == kind)]
+        skipped = [t for t in self.skipped if wanted(t)]
+        if not tasks:
+            why = "".join(f"; {t.id} cannot be used: {t.reason}" for t in skipped[:1])
+            raise CheckoutError(f"no task matches --task, --app and --kind{why}")
+        return tasks, skipped
 
 
 def read_checkout(path: Path | str) -> Checkout:
@@ -72,18 +72,17 @@ def read_checkout(path: Path | str) -> Checkout:
         raise CheckoutError(f"there is no folder {path}; get AndroidLab with `git clone {REPOSITORY}`")
     files = sorted((path / CONFIG).glob("*.yaml"))
     if not files:
-        raise CheckoutError(
-            f"{path} is no AndroidLab checkout: it has no {CONFIG}/*.yaml; get it with `git clone {REPOSITORY}`"
-        )
+        raise CheckoutError(f"{path} is no AndroidLab checkout: it has no {CONFIG}/*.yaml; `git clone {REPOSITORY}`")
     packages = read_packages(path)
     tasks: dict[str, LabTask] = {}
     skipped: list[Skipped] = []
     for file in files:
-        for task in read_file(file, str(file.relative_to(path)), packages):
+        name = str(file.relative_to(path))
+        for task in read_file(file, name, packages):
+            if isinstance(task, LabTask) and task.id in tasks:
+                task = Skipped(task.id, task.app, f"{name} has this task_id a second time")
             if isinstance(task, Skipped):
                 skipped.append(task)
-            elif task.id in tasks:
-                skipped.append(Skipped(task.id, task.app, f"{file.relative_to(path)} has this task_id a second time"))
             else:
                 tasks[task.id] = task
     if not tasks:
@@ -94,21 +93,14 @@ def read_checkout(path: Path | str) -> Checkout:
 def _read_lengths(path: Path) -> dict[str, float]:
     file = next(iter(sorted((path / "evaluation").rglob(LENGTHS))), None)
     if file is None:
-        raise CheckoutError(
-            f"{path} has no {LENGTHS} under evaluation/, which RRR needs; check out the repository whole"
-        )
-    name = file.relative_to(path)
+        raise CheckoutError(f"{path} has no {LENGTHS} under evaluation/, which RRR needs; check it out completely")
     try:
         lengths = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise CheckoutError(f"{name} is not valid JSON: {error}") from None
+        raise CheckoutError(f"{file} is not valid JSON: {error}") from None
     if not isinstance(lengths, dict):
-        raise CheckoutError(f"{name}: it must map task ids to numbers of steps")
-    return {
-        task_id: float(length)
-        for task_id, length in lengths.items()
-        if isinstance(length, int | float) and not isinstance(length, bool) and length > 0
-    }
+        raise CheckoutError(f"{file}: it must map task ids to numbers of steps")
+    return {name: float(length) for name, length in lengths.items() if type(length) in (int, float) and length > 0}
 
 
 def _commit(path: Path) -> str:
@@ -118,14 +110,14 @@ def _commit(path: Path) -> str:
 
     try:
         if Path(git("rev-parse", "--show-toplevel")).resolve() != path:
-            return "unknown"  # a copy without a history, inside a repository of something else
+            return "unknown"  # a copy without a history, inside another repository
         commit = git("rev-parse", "HEAD")
         return commit + ("+changes" if git("status", "--porcelain", "--untracked-files=no", ".") else "")
     except (OSError, subprocess.SubprocessError):
         return "unknown"
 
 
-def _refuse_unknown(what: str, names: Sequence[str], known: Sequence[str]) -> None:
+def _check_known(what: str, names: Sequence[str], known: Sequence[str]) -> None:
     if unknown := next((name for name in names if name not in known), None):
         near = ", ".join(sorted(known)) if len(known) <= 20 else "--list shows them all"
         raise CheckoutError(f"the checkout has no {what} {unknown!r}; {near}")

@@ -1,4 +1,4 @@
-"""`AndroidLabEnv`: one device that plays AndroidLab's tasks, as a `MobileEnv`."""
+"""`AndroidLabEnv`: one device that runs AndroidLab's tasks, as a `MobileEnv`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
-from envs.androidlab.phone import LabPhone, Seen
+from envs.androidlab.phone import LabPhone
 from envs.androidlab.trace import TraceWriter
+from envs.androidworld.device import OneAtATime
 from envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task
 
-T = TypeVar("T")
 Grade = Callable[[Task, Path], Awaitable[float]]
 """(task, folder of its trace) -> reward in [0, 1]. Raises InfraError when it cannot tell."""
 REAL_DATE = "map.me"
 """Tasks whose instruction has this word keep the device's own date."""
 MOVING = ("map.me", "pimusic")
 """Words of instructions that tell AndroidLab that screens never stand still, so that `uiautomator` gives no tree. Its
-music tasks say `Pi Music Player`, and are read with `uiautomator` all the same."""
+music tasks say `Pi Music Player`, and are still read with `uiautomator`."""
 REPEATS, REPEATS_AFTER = 5, 5
 """An episode ends when its last `REPEATS` actions were the same one and it has more than `REPEATS_AFTER` steps."""
 
@@ -36,55 +35,59 @@ class LabSettings:
 
 
 class AndroidLabEnv:
-    """Plays a `Task` of `LabTask.task`. Its trace is written under `folder`/<task id> as it comes into being.
+    """Runs a `Task` of `LabTask.task`. Its trace is written under `folder`/<task id>, step by step.
 
     The task's query is asked whenever the screen is looked at, before the action that is decided on it: a line of the
     trace holds screen, query and action, as AndroidLab's do. `apps` maps the names of apps to packages.
     """
 
-    def __init__(self, device_id: str, phone: LabPhone, apps: Mapping[str, str], folder: Path, grade: Grade,
-                 settings: LabSettings | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        device_id: str,
+        phone: LabPhone,
+        apps: Mapping[str, str],
+        folder: Path,
+        grade: Grade,
+        settings: LabSettings | None = None,
+    ) -> None:
         self.device_id = device_id
         self.phone, self.settings = phone, settings or LabSettings()
         self._apps, self._labels = dict(apps), {package: name for name, package in apps.items()}
         self._folder, self._grade = folder, grade
-        self._turn = asyncio.Lock()
+        self._call = OneAtATime()
         self._task: Task | None = None
         self._trace: TraceWriter | None = None
         self._seen: Observation | None = None
         self._done = False
 
-    # --- MobileEnv -------------------------------------------------------------------------------------------
-
     async def reset(self, task: Task) -> Observation:
         """Sets the device up, opens the app, and waits until it is there."""
         self._task = self._trace = self._seen = None
-        package, told = task.params["package"], task.instruction
-        await self._call(lambda: self.phone.prepare(package, set_date=REAL_DATE not in told))
+        package, instruction = task.params["package"], task.instruction
+        await self._call(lambda: self.phone.prepare(package, set_date=REAL_DATE not in instruction))
         if self.settings.launch:
             await self._call(lambda: self.phone.launch(package))
             await asyncio.sleep(self.settings.launch_wait_s)
-        await self._call(lambda: self.phone.watch(any(word in told for word in MOVING)))
+        await self._call(lambda: self.phone.watch(any(word in instruction for word in MOVING)))
         self._trace = TraceWriter(self._folder / task.id, task.id, task.instruction)
         self._task, self._done = task, False
         return await self._look(task, 0)
 
     async def step(self, action: Action) -> StepResult:
-        """Plays one action. Finish ends the episode, and so do the last step of the task's budget and repetition."""
+        """Takes one action. Finish ends the episode, and so do the last step of the task's budget and repetition."""
         task, trace, seen = self._task, self._trace, self._seen
         if task is None or trace is None or seen is None or self._done:
             raise RuntimeError(f"{self.device_id}: no episode is running; call reset(task)")
         start, note = time.perf_counter(), ""
         if not isinstance(action, Finish | Invalid):
-            note = await self._call(lambda: self.phone.act(action))
+            note = await self._call(lambda: self.phone.device.act(action))
         trace.acted(action, self._apps)
         acted = time.perf_counter()
         steps = seen.step + 1
         stuck = steps > REPEATS_AFTER and trace.repeated >= REPEATS
         self._done = isinstance(action, Finish) or steps >= task.max_steps or stuck
-        if self._done:  # what comes after the last action is in no line of the trace
-            self._seen = replace(seen, step=steps)
-            return StepResult(self._seen, True, {"act": acted - start}, note)
+        if self._done:  # the screen after the last action is in no line of the trace
+            return StepResult(replace(seen, step=steps), True, {"act": acted - start}, note)
         await asyncio.sleep(self.settings.interval_s)
         settled = time.perf_counter()
         observation = await self._look(task, steps)
@@ -92,41 +95,28 @@ class AndroidLabEnv:
         return StepResult(observation, False, timings, note)
 
     async def score(self) -> float:
-        """What the judge makes of the trace."""
+        """The judge's reward for the trace."""
         if self._task is None or self._trace is None:
             raise RuntimeError(f"{self.device_id}: no episode to score; call reset(task)")
-        await self._call(self.phone.check_boot)
+        await self._call(self.phone.device.check_boot)
         return await self._grade(self._task, self._trace.folder)
 
     async def close(self) -> None:
-        """Nothing to give back: who runs the device ends it."""
+        """The device stays."""
 
     async def health(self) -> Health:
         try:
-            await self._call(self.phone.connect)
+            await self._call(self.phone.device.connect)
         except InfraError as error:
             return Health(False, str(error))
         return Health(True)
 
-    # --- parts -----------------------------------------------------------------------------------------------
-
     async def _look(self, task: Task, step: int) -> Observation:
-        screen, command = await self._call(lambda: self._screen(task))
+        query = task.params["query"]
+        screen = await self._call(self.phone.see)
+        command = {query: await self._call(lambda: self.phone.query(query))} if query else {}
         assert self._trace is not None
         self._trace.seen(step, screen, command)
         app = self._labels.get(screen.package, screen.package)
         self._seen = Observation(screen.screenshot, screen.width, screen.height, screen.xml, app, step)
         return self._seen
-
-    def _screen(self, task: Task) -> tuple[Seen, dict[str, str]]:
-        query = task.params["query"]
-        screen = self.phone.see()
-        return screen, {query: self.phone.query(query)} if query else {}
-
-    async def _call(self, work: Callable[[], T]) -> T:
-        """In a thread. What an abandoned episode began is finished before the next one touches the device."""
-        return await asyncio.shield(asyncio.ensure_future(self._alone(work)))
-
-    async def _alone(self, work: Callable[[], T]) -> T:
-        async with self._turn:
-            return await asyncio.to_thread(work)

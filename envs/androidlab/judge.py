@@ -1,4 +1,4 @@
-"""From a trace to an outcome: AndroidLab's judges, run in a process of their own with a deadline."""
+"""From a trace to an outcome: AndroidLab's judges, run in a separate process with a deadline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from envs.androidlab.checkout import REPOSITORY, Checkout, CheckoutError
-from envs.androidlab.compress import compressed_tree
 from envs.androidlab.tasks import LabTask
 from envs.androidlab.trace import NO_TREE
 
@@ -36,7 +35,7 @@ class JudgeFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a judge found. `steps` are the indices of the trace's lines that it judged."""
+    """A judge's verdict. `steps` are the indices of the trace's lines that it judged."""
 
     complete: bool
     sub_goals: Mapping[str, bool]
@@ -47,7 +46,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What is known of judges before they judge, by task id."""
+    """What is known of the judges before they judge, by task id."""
 
     problems: Mapping[str, str]
     """Why a judge cannot be used."""
@@ -61,8 +60,6 @@ class Judges:
 
     def __init__(self, checkout: Checkout, python: str = sys.executable, timeout_s: float = TIMEOUT_S) -> None:
         self.checkout, self.python, self.timeout_s = checkout, python, timeout_s
-        self.own_trees = False
-        """Whether the checkout compresses the screens itself; known after `check`."""
 
     async def check(self, tasks: Sequence[LabTask]) -> Checked:
         """Imports the judges of `tasks` and makes each of them. Raises CheckoutError where none can be used, and where
@@ -79,33 +76,29 @@ class Judges:
         if lacking and "'evaluation" not in lacking:
             raise CheckoutError(f"{self.checkout.path}: {lacking}; {NEEDS}")
         if problems and len(problems) == len(tasks):
-            raise CheckoutError(f"{self.checkout.path}: {next(iter(problems.values()))}; check out {REPOSITORY} anew")
-        if found["asking"] and not found["asks"]:
-            raise CheckoutError(
-                f"{self.checkout.path}: evaluation/ has no function detect_answer, so its answers cannot be judged; "
-                f"use the code of {REPOSITORY}, or leave {', '.join(found['asking'])} out"
-            )
-        self.own_trees = found["dump_xml"]
+            raise CheckoutError(f"{self.checkout.path}: {next(iter(problems.values()))}; check out {REPOSITORY} again")
+        needed = {"dump_xml": found["dump_xml"], "detect_answer": found["asks"] or not found["asking"]}
+        for function, there in needed.items():
+            if not there:
+                raise CheckoutError(
+                    f"{self.checkout.path}: evaluation/ has no function {function}, which its judges need; "
+                    f"use the code of {REPOSITORY}"
+                )
         return Checked(problems, frozenset(found["asking"]))
 
     async def judge(self, task: LabTask, folder: Path, lines: Sequence[Mapping[str, Any]], ask: Ask) -> Outcome:
         """The outcome of a trace. Raises JudgeFault when there is none."""
         read = read_lines(lines)
-        steps = [
-            await asyncio.to_thread(_step, line, folder, self.own_trees) for line in read if line["xml"] != NO_TREE
-        ]
+        steps = [_step(line, folder) for line in read if line["xml"] != NO_TREE]
         if not steps:
             raise JudgeFault("the trace has no step with a UI tree")
         answers: list[tuple[str, str, str, bool]] = []
         for _ in range(MAX_ROUNDS):
-            found = await self._run({
-                "module": task.module, "task_id": task.id, "steps": steps, "own_trees": self.own_trees,
-                "answers": answers,
-            })  # fmt: skip
+            found = await self._run({"module": task.module, "task_id": task.id, "steps": steps, "answers": answers})
             if not found["asked"]:
-                return _outcome(found, [step["line"]["index"] for step in steps])
+                return _outcome(found, [step["index"] for step in steps])
             answers += [(*question, await ask(*question)) for question in found["asked"]]
-        raise JudgeFault(f"the judge asks about ever new answers, such as {answers[-1][:3]}")
+        raise JudgeFault(f"the judge keeps asking about new answers, such as {answers[-1][:3]}")
 
     async def _run(self, request: dict[str, Any]) -> dict[str, Any]:
         """One run of the child, with its answer."""
@@ -114,31 +107,31 @@ class Judges:
         with tempfile.TemporaryFile() as stderr:
             try:
                 child = await asyncio.create_subprocess_exec(
-                    self.python, str(CHILD), cwd=self.checkout.path, env=environment, start_new_session=True,
-                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=stderr,
-                )  # fmt: skip
+                    self.python,
+                    str(CHILD),
+                    cwd=self.checkout.path,
+                    env=environment,
+                    start_new_session=True,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=stderr,
+                )
             except OSError as error:
                 raise JudgeFault(f"{self.python} does not start: {error.strerror}") from None
             try:
                 async with asyncio.timeout(self.timeout_s):
                     out, _ = await child.communicate(json.dumps(request).encode())
             except TimeoutError:
-                await _kill(child)
                 raise JudgeFault(f"no answer within {self.timeout_s:g} s") from None
-            except BaseException:
-                await _kill(child)
-                raise
+            finally:
+                if child.returncode is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(child.pid, signal.SIGKILL)  # with everything it started
+                    await child.wait()
             try:
                 return json.loads(out)
             except ValueError:
                 raise JudgeFault(f"exit code {child.returncode}: {_last_line(stderr)}") from None
-
-
-async def _kill(child: asyncio.subprocess.Process) -> None:
-    """Ends the child and everything it started, which is a process group of its own."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    await child.wait()
 
 
 def read_lines(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -154,15 +147,9 @@ def read_lines(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return read
 
 
-def _step(line: Mapping[str, Any], folder: Path, own_trees: bool) -> dict[str, Any]:
-    """A line with its paths made absolute, and its tree unless the checkout makes that itself."""
-    path = (folder / line["xml"]).resolve()
-    tree = None
-    if not own_trees:
-        with contextlib.suppress(ValueError):  # a judge is given no tree then, as in AndroidLab
-            tree = compressed_tree(path.read_text(encoding="utf-8"))
-    whole = {**line, "xml": str(path), "image": str((folder / line["image"]).resolve())}
-    return {"line": whole, "xml": str(path), "tree": tree}
+def _step(line: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A line with absolute paths."""
+    return {**line, **{name: str((folder / line[name]).resolve()) for name in ("xml", "image")}}
 
 
 def _outcome(found: Mapping[str, Any], indices: Sequence[int]) -> Outcome:

@@ -1,16 +1,16 @@
-"""Runs judges of an AndroidLab checkout, in a process of its own: they are the checkout's code, whatever it does.
+"""Runs judges of an AndroidLab checkout, in a separate process, because they are the checkout's code.
 
 A program on the standard library alone, for any Python from 3.9 that has what the checkout imports. One JSON request on
 standard input, one JSON answer on standard output:
 
     {"checkout": PATH, "check": {MODULE: [TASK_ID, ...]}}
         -> {"problems": {TASK_ID: TEXT, ...}, "asking": [TASK_ID, ...], "dump_xml": BOOL, "asks": BOOL}
-    {"checkout": PATH, "module": MODULE, "task_id": ID, "steps": [{"line", "xml", "tree"}, ...], "own_trees": BOOL,
+    {"checkout": PATH, "module": MODULE, "task_id": ID, "steps": [LINE, ...],
      "answers": [[QUESTION, ANSWER, TRUTH, BOOL], ...]}
         -> {"final": {...} | null, "judged": [INDEX, ...], "errors": [[INDEX, TEXT], ...], "asked": [[...], ...]}
 
-A judge that wants to know whether an answer is right gets what `answers` says; a question that is not there is listed
-in `asked`, and answered with no for now.
+A judge that asks whether an answer is right gets the verdict from `answers`; a question that is not there is listed in
+`asked`, and answered with no for now.
 """
 
 import importlib
@@ -74,12 +74,11 @@ def run(request):
     judge = _make(_judges(request["module"])[request["task_id"]])
     asked = _answer_from(request["answers"])
     takes_path = len(inspect.signature(judge.judge).parameters) > 2
-    dump_xml = sys.modules[TASK_MODULE].dump_xml if request["own_trees"] else None
     final, judged, errors = None, [], []
-    for i, step in enumerate(request["steps"]):
+    for i, line in enumerate(request["steps"]):
         try:
-            tree = dump_xml(step["xml"]) if dump_xml else step["tree"]
-            arguments = (tree, step["line"], step["xml"]) if takes_path else (tree, step["line"])
+            tree = sys.modules[TASK_MODULE].dump_xml(line["xml"])
+            arguments = (tree, line, line["xml"]) if takes_path else (tree, line)
             result = judge.judge(*arguments)
         except Exception as error:  # AndroidLab leaves such a step out, too
             errors.append([i, _line(error)])
@@ -129,12 +128,12 @@ def _line(error):
 
 def main():
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what the checkout prints is no answer
+    os.dup2(2, 1)  # output of the checkout is no answer
     request = json.load(sys.stdin)
     sys.path[0] = request["checkout"]  # in place of this program's folder
     json.dump(check(request) if "check" in request else run(request), answer)
     answer.flush()
-    os._exit(0)  # threads and exit handlers of the checkout are none of ours
+    os._exit(0)  # does not wait for threads and exit handlers of the checkout
 
 
 if __name__ == "__main__":

@@ -1,20 +1,21 @@
-"""Tasks of AndroidLab's YAML files. What cannot be used is skipped, with a reason of one line."""
+"""Tasks of AndroidLab's YAML files. Those that cannot be used are skipped, with a reason of one line."""
 
 from __future__ import annotations
 
+import ast
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envs.androidlab.packages import FILE, find_package
-from envs.androidlab.query import device_line
 from envs.base import Task
 
 SUITE = "androidlab"
 OPERATION, QUERY = "operation", "query_detect"
-
+PACKAGES, PACKAGES_TABLE = Path("templates/packages.py"), "apps_dict"
+_OPERATORS = "|&;<>()"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _PACKAGE = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -26,14 +27,14 @@ class _Unusable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LabTask:
-    """One task. `module` is what holds its judge; `query` is its `adb_query`, "" where it has none."""
+    """One task. `module` holds its judge; `query` is its `adb_query`, "" where it has none."""
 
     id: str
     app: str
     package: str
     goal: str
     kind: str
-    """`query_detect`, or `operation` whatever else the task file says (AndroidLab's map_14 has `operations`)."""
+    """`query_detect`, or `operation` for everything else (AndroidLab's map_14 has `operations`)."""
     module: str
     query: str = ""
 
@@ -43,18 +44,21 @@ class LabTask:
         return f"You should use {self.app} to complete the following task: {self.goal}"
 
     def task(self, rounds: int) -> Task:
-        """The task as an episode's, with a budget of `rounds` steps."""
+        """The task of an episode, with a budget of `rounds` steps."""
         params = {"package": self.package, "kind": self.kind, "query": self.query}
         return Task(self.id, self.id, self.instruction, params, 0, rounds, SUITE, self.app)
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A task that cannot be used. `id` is its task_id, or where in which file it stands when it has none."""
+    """A task that cannot be used. `id` is its task_id, or its place in its file when it has none."""
 
     id: str
     app: str
     reason: str
+
+
+# --- files -------------------------------------------------------------------------------------------------------
 
 
 def read_file(file: Path, name: str, packages: Mapping[str, str]) -> Iterator[LabTask | Skipped]:
@@ -75,7 +79,7 @@ def read_file(file: Path, name: str, packages: Mapping[str, str]) -> Iterator[La
         try:
             if not isinstance(entry, dict):
                 raise _Unusable("it must have fields such as task_id and task")
-            task_id = _text(entry, "task_id", _ID)
+            task_id = _text(entry, "task_id", _ID, "a name of letters, digits, `_`, `-` and `.`")
             yield _read_task(entry, task_id, app, package)
         except _Unusable as error:
             yield Skipped(task_id, app, str(error))
@@ -96,38 +100,95 @@ def _load(file: Path) -> dict[Any, Any]:
 def _package(data: dict[Any, Any], app: str, packages: Mapping[str, str]) -> str:
     """AndroidLab starts what its table names nearest to APP, and does not look at `package`."""
     if not packages:
-        return _text(data, "package", _PACKAGE)
+        return _text(data, "package", _PACKAGE, "a package name such as com.android.settings")
     package = find_package(app, packages)
     if not _PACKAGE.fullmatch(package):
-        raise _Unusable(f"APP is {app!r}, whose package in {FILE} is {package!r}; it must be a package name")
+        raise _Unusable(f"APP is {app!r}, whose package in {PACKAGES} is {package!r}; it must be a package name")
     return package
 
 
 def _read_task(entry: dict[Any, Any], task_id: str, app: str, package: str) -> LabTask:
-    # AndroidLab plays a task of any metric_type, and looks for the module under evaluation.tasks, whatever stands
-    # before its last name.
+    # AndroidLab runs a task of any metric_type, and looks for the last name of the module under evaluation.tasks.
     kind = QUERY if entry.get("metric_type") == QUERY else OPERATION
-    module = "evaluation.tasks." + _text(entry, "metric_func", _DOTTED).rpartition(".")[2]
+    module = _text(entry, "metric_func", _DOTTED, "a module's name such as evaluation.tasks.setting")
     query = "" if entry.get("adb_query") is None else _text(entry, "adb_query")
     if query:
         try:
             device_line(query)
         except ValueError as error:
             raise _Unusable(f"field adb_query {error} (given: {query!r})") from None
+    module = "evaluation.tasks." + module.rpartition(".")[2]
     return LabTask(task_id, app, package, _text(entry, "task"), kind, module, query)
 
 
-def _text(data: dict[Any, Any], field: str, form: re.Pattern[str] | None = None) -> str:
+def _text(data: dict[Any, Any], field: str, form: re.Pattern[str] | None = None, wanted: str = "a text") -> str:
     if field not in data:
         raise _Unusable(f"field {field} is missing")
     value = data[field]
     if not isinstance(value, str) or not value.strip() or (form and not form.fullmatch(value.strip())):
-        raise _Unusable(f"field {field} is {value!r}; it must be {_WANTED.get(form, 'a text')}")
+        raise _Unusable(f"field {field} is {value!r}; it must be {wanted}")
     return value.strip()
 
 
-_WANTED = {
-    _ID: "a name of letters, digits, `_`, `-` and `.`",
-    _PACKAGE: "a package name such as com.android.settings",
-    _DOTTED: "a module's name such as evaluation.tasks.setting",
-}
+# --- names of apps -----------------------------------------------------------------------------------------------
+
+
+def read_packages(checkout: Path) -> dict[str, str]:
+    """Names of apps -> packages, from a checkout's `templates/packages.py`, which is read and not run.
+
+    In the table's order; empty where there is none that can be read.
+    """
+    try:
+        tree = ast.parse((checkout / PACKAGES).read_text(encoding="utf-8"))
+        assigned = [n for n in tree.body if isinstance(n, ast.Assign) and PACKAGES_TABLE in map(ast.unparse, n.targets)]
+        return {str(name): str(package) for name, package in dict(ast.literal_eval(assigned[0].value)).items()}
+    except (OSError, SyntaxError, ValueError, TypeError, IndexError):
+        return {}
+
+
+def find_package(name: str, packages: Mapping[str, str]) -> str:
+    """The package of the app whose name is nearest to `name` in edits: AndroidLab finds `bluecoins` as `bleucoins`."""
+    if name in packages:
+        return packages[name]
+    plain = _plain(name)
+    return packages.get(plain) or packages[min(packages, key=lambda known: _edits(plain, _plain(known)))]
+
+
+def _plain(name: str) -> str:
+    return name.replace(" ", "").lower()
+
+
+def _edits(a: str, b: str) -> int:
+    """Levenshtein's distance."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, start=1):
+        above, row = row, [i]
+        for j, y in enumerate(b, start=1):
+            row.append(min(above[j] + 1, row[-1] + 1, above[j - 1] + (x != y)))
+    return row[-1]
+
+
+# --- queries -----------------------------------------------------------------------------------------------------
+
+
+def device_line(query: str) -> str:
+    """What reaches the device's shell when a host's shell runs an `adb shell ...` line.
+
+    `adb shell 'getprop a.b'` sends `getprop a.b`: the host takes the quotes off. What follows a `|` runs on the host
+    there; here the device runs it, which has the same `grep`. Raises ValueError for anything but a pipeline.
+    """
+    lexer = shlex.shlex(query, posix=True, punctuation_chars=_OPERATORS)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        tokens = list(lexer)
+    except ValueError as error:
+        raise ValueError(f"is not a shell line ({error})") from None
+    if tokens[:2] != ["adb", "shell"] or len(tokens) < 3:
+        raise ValueError("must begin with `adb shell `")
+    for token in tokens:
+        if token and token != "|" and set(token) <= set(_OPERATORS):
+            raise ValueError(f"uses `{token}`; only `|` is supported")
+    pipe = tokens.index("|") if "|" in tokens else len(tokens)
+    filters = [token if token == "|" else shlex.quote(token) for token in tokens[pipe:]]
+    return " ".join(tokens[2:pipe] + filters)

@@ -1,8 +1,8 @@
-"""What an episode leaves on disk while it is played, in the shape AndroidLab's judges read.
+"""The trace of an episode on disk, in the format that AndroidLab's judges read.
 
 <folder>/trace.jsonl    one line per step, written when its action has been carried out
 <folder>/Screen/0.png   the screen before the action of step 0
-<folder>/xml/0.xml      its UI tree; not there when there was none to be had
+<folder>/xml/0.xml      its UI tree, if there was one
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from envs.androidlab.phone import Seen
-from envs.base import COORD_MAX, Action, Finish, Invalid, Launch, LongPress, Swipe, Tap, Type
+from envs.base import COORD_MAX, Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Swipe, Tap, Type
 
 TRACE = "trace.jsonl"
 NO_TREE = "ERROR"
-"""In place of a tree's path where there was none to be had: AndroidLab's evaluation passes over such a step."""
-_NAMES = {"tap": "Tap", "long_press": "Long Press", "swipe": "Swipe", "type": "Type", "launch": "Launch",
-          "back": "Press Back", "home": "Press Home", "enter": "Press Enter", "wait": "Wait"}  # fmt: skip
+"""In place of a tree's path where there is none: AndroidLab's evaluation skips such a step."""
+_KEYS = (Back, Home, Enter)
 
 
 class TraceWriter:
-    """One episode's folder. What an earlier try left there is removed first."""
+    """One episode's folder. The files of an earlier try are removed first."""
 
     def __init__(self, folder: Path, task_id: str, instruction: str) -> None:
         self.folder, self._task_id, self._instruction = folder, task_id, instruction
@@ -37,7 +36,7 @@ class TraceWriter:
             (folder / part).mkdir(parents=True)
 
     def seen(self, index: int, screen: Seen, command: dict[str, str]) -> None:
-        """A screen, and what the task's query said at it. Paths in the trace are relative to its folder."""
+        """Notes a screen and the output of the task's query at it. Paths in the trace are relative to its folder."""
         (self.folder / "Screen" / f"{index}.png").write_bytes(screen.screenshot)
         if screen.xml:
             (self.folder / "xml" / f"{index}.xml").write_text(screen.xml, encoding="utf-8", errors="replace")
@@ -57,8 +56,8 @@ class TraceWriter:
     def acted(self, action: Action, apps: dict[str, str]) -> None:
         """The action taken on the screen seen last. `apps` maps names to packages."""
         width, height = self._line["window"]
-        action_before, self._action = self._action, parsed_action(action, width, height, apps)
-        self.repeated = self.repeated + 1 if self._action == action_before else 1
+        before, self._action = self._action, parsed_action(action, width, height, apps)
+        self.repeated = self.repeated + 1 if self._action == before else 1
         line = self._line | {"parsed_action": self._action}
         with open(self.folder / TRACE, "a", encoding="ascii") as f:
             f.write(json.dumps(line) + "\n")
@@ -74,7 +73,8 @@ def parsed_action(action: Action, width: int, height: int, apps: dict[str, str])
         return {"operation": "finish", "action": "finish", "kwargs": {"message": action.message}}
     if isinstance(action, Invalid):
         return {"operation": "invalid", "action": "invalid", "kwargs": {"reason": action.reason}}
-    said: dict[str, Any] = {"operation": "do", "action": _NAMES[action.kind]}
+    name = action.kind.replace("_", " ").title()
+    said: dict[str, Any] = {"operation": "do", "action": f"Press {name}" if isinstance(action, _KEYS) else name}
     if isinstance(action, Tap | LongPress):
         said["kwargs"] = {"element": point(action.x, action.y)}
     elif isinstance(action, Swipe):

@@ -3,65 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-from envs.androidworld.apps import resolve
 from envs.androidworld.client import AndroidWorldClient
-from envs.androidworld.device import LiveDevice, Settle, png_size
+from envs.androidworld.device import LiveDevice, OneAtATime, Settle, png_size
+from envs.androidworld.tasks import resolve
 from envs.base import COORD_MAX, Action, Launch, LongPress, Observation, Swipe, Tap, Transport, Type, Wait
 from envs.device import MAX_WAIT_S, no_app
-
-T = TypeVar("T")
-
-
-class Access(Protocol):
-    """The phone of one server. `kind` is `adb` or `http`; `settle` says when a screen counts as settled."""
-
-    kind: str
-    settle: str
-
-    async def connect(self) -> None:
-        """Raises InfraError unless the phone can be used now."""
-
-    async def prepare(self) -> None:
-        """At the beginning of an episode."""
-
-    async def check(self) -> None:
-        """Raises InfraError when the phone is not the one that was prepared any more: it has rebooted."""
-
-    async def observe(self, step: int) -> Observation: ...
-
-    async def act(self, action: Action) -> str:
-        """Why the action was not carried out (launching an app that is not there, say), or ""."""
 
 
 class AdbAccess:
     """Over adb: screenshot, UI tree and foreground app in about a second, text typed as it is."""
 
-    kind = "adb"
+    settle: str
+    """When a screen counts as settled."""
 
     def __init__(self, transport: Transport, apps: Mapping[str, str], settle: Settle | None = None) -> None:
         self.device = LiveDevice(transport, apps, settle)
         self.settle = str(self.device.settle)
         self._apps = apps
-        self._turn = asyncio.Lock()
+        self._call = OneAtATime()
 
     async def connect(self) -> None:
-        await self._call(self._connect)
-
-    def _connect(self) -> None:
-        connect = getattr(self.device.transport, "connect", None)
-        if connect is not None:  # a phone of this process has nothing to connect
-            connect()
-        self.device.check()
+        """Raises InfraError unless the phone can be used now."""
+        await self._call(self.device.check)
 
     async def prepare(self) -> None:
-        await self._call(self._prepare)
-
-    def _prepare(self) -> None:
-        self.device.prepare()
-        self.device.remember_boot()
+        """Called at the beginning of an episode."""
+        await self._call(self.device.prepare)
 
     async def observe(self, step: int) -> Observation:
         return await self._call(lambda: self._observe(step))
@@ -71,20 +41,14 @@ class AdbAccess:
         return Observation(screenshot, *self.device.size(), xml, self.device.foreground_app(), step)
 
     async def check(self) -> None:
+        """Raises InfraError when the phone has rebooted since `prepare`."""
         await self._call(self.device.check_boot)
 
     async def act(self, action: Action) -> str:
+        """Why the action was not carried out (such as launching an unknown app), or ""."""
         if isinstance(action, Launch) and (label := resolve(action.app, self._apps)):
             action = Launch(self._apps[label])
         return await self._call(lambda: self.device.act(action))
-
-    async def _call(self, work: Callable[[], T]) -> T:
-        """In a thread. What an abandoned episode began is finished before the next one touches the phone."""
-        return await asyncio.shield(asyncio.ensure_future(self._alone(work)))
-
-    async def _alone(self, work: Callable[[], T]) -> T:
-        async with self._turn:
-            return await asyncio.to_thread(work)
 
 
 class HttpAccess:
@@ -95,7 +59,6 @@ class HttpAccess:
     always ends with Enter.
     """
 
-    kind = "http"
     settle = "AndroidWorld's: 3 equal element lists 0.5 s apart, at most 6 s"
 
     def __init__(self, client: AndroidWorldClient, apps: Mapping[str, str]) -> None:
@@ -127,10 +90,13 @@ class HttpAccess:
         await self._client.execute(**fields)
         return ""
 
-    def _fields(self, action: Action) -> dict[str, str | int | bool] | str:
-        """AndroidWorld's form of the action, or why it has none. What it would refuse brings its adb down."""
+    def _fields(self, action: Action) -> dict[str, Any] | str:
+        """The action in AndroidWorld's form, or why it has none. An action that it refuses would break its adb."""
         if isinstance(action, Tap | LongPress):
-            x, y = self._touched = self._pixels(action.x, action.y)
+            width, height = self._size
+            x = min(max(action.x * width // COORD_MAX, 0), width - 1)
+            y = min(max(action.y * height // COORD_MAX, 0), height - 1)
+            self._touched = x, y
             return {"action_type": "click" if isinstance(action, Tap) else "long_press", "x": x, "y": y}
         if isinstance(action, Swipe):
             return {"action_type": "scroll", "direction": scroll_direction(action)}
@@ -143,15 +109,12 @@ class HttpAccess:
             return {"action_type": "input_text", "text": action.text, "x": x, "y": y, "clear_text": True}
         if isinstance(action, Launch):
             label = resolve(action.app, self._apps)
-            if label is None:
-                return no_app(action.app)
-            return {"action_type": "open_app", "app_name": label.lower()}
+            return {"action_type": "open_app", "app_name": label.lower()} if label else no_app(action.app)
         names = {"back": "navigate_back", "home": "navigate_home", "enter": "keyboard_enter"}
         return {"action_type": names[action.kind]}
 
-    def _pixels(self, x: int, y: int) -> tuple[int, int]:
-        width, height = self._size
-        return min(max(x * width // COORD_MAX, 0), width - 1), min(max(y * height // COORD_MAX, 0), height - 1)
+
+Access = AdbAccess | HttpAccess
 
 
 def scroll_direction(swipe: Swipe) -> str:

@@ -2,7 +2,7 @@
 
 Three habits of that server shape this client. After each answer 500 it closes the connection without saying so, and a
 pooled client's next request dies: so every request has a connection of its own, and none is ever sent twice. It handles
-one request after the other, and one that was given up here goes on there: so every time limit exceeds the longest task
+one request after the other, and continues one that was given up here: so every time limit exceeds the longest task
 set-up. All arguments are query parameters but those of an action.
 """
 
@@ -12,7 +12,6 @@ import asyncio
 import io
 import math
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
 import httpx
@@ -61,8 +60,6 @@ class AndroidWorldClient:
         """Closes this client, not the server's environment."""
         await self._http.aclose()
 
-    # --- the phone -------------------------------------------------------------------------------------------
-
     async def health(self) -> None:
         """Only says that HTTP answers: upstream reports success for a dead emulator too."""
         if (await self._ask("GET", "/health")).get("status") != "success":
@@ -76,58 +73,52 @@ class AndroidWorldClient:
         """The screen as PNG. Upstream's server sends all its pixels as JSON: 15 s and more at 1080x2400."""
         if self._gives_png is None:
             self._gives_png = (await self.info()).get("screenshots") == "png"
-        if self._gives_png:
-            png = (await self._send("GET", "/screenshot.png")).content
-            try:
+        try:
+            if self._gives_png:
+                png = (await self._send("GET", "/screenshot.png")).content
                 await asyncio.to_thread(open_picture, png)
-            except ValueError as error:
-                raise WrongServer(f"{self.url}: GET /screenshot.png gives no PNG: {_reason(error)}") from None
-            return png
-        data = await self._ask("GET", "/screenshot", wait_to_stabilize=True)
-        return await asyncio.to_thread(self._png, data.get("pixels"))
+                return png
+            data = await self._ask("GET", "/screenshot", wait_to_stabilize=True)
+            return await asyncio.to_thread(_png, data.get("pixels"))
+        except ValueError as error:
+            raise WrongServer(f"{self.url}: the screenshot has no usable pixels: {_reason(error)}") from None
 
     async def execute(self, **action: Any) -> None:
         """One action, in AndroidWorld's fields and in pixels."""
         await self._ask("POST", "/execute_action", body=action)
 
     async def info(self) -> dict[str, Any]:
-        """What only the server of docker/androidworld tells: its commit and step budgets. Upstream's: nothing."""
+        """Commit and step budgets, which only the server of docker/androidworld tells; {} from upstream's."""
         try:
             return await self._ask("GET", "/info")
         except WrongServer:
             return {}
 
-    # --- the suite -------------------------------------------------------------------------------------------
-
     async def task_list(self) -> list[str]:
-        names = self._field("/suite/task_list", await self._ask("GET", "/suite/task_list", max_index=-1), "task_list",
-                            list)  # fmt: skip
+        names = await self._value("GET", "/suite/task_list", "task_list", list, max_index=-1)
         if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
             raise WrongServer(f"{self.url}: GET /suite/task_list is not a list of different names: {_short(names)}")
         return names
 
     async def task_length(self, name: str) -> int:
         """How many instances of a task the suite has."""
-        return self._field("/suite/task_length", await self._ask("GET", "/suite/task_length", task_type=name),
-                           "length", int)  # fmt: skip
+        return await self._value("GET", "/suite/task_length", "length", int, task_type=name)
 
     async def reinitialize(self, combinations: int, seed: int, family: str = FAMILY) -> None:
         """Replaces all instances; what was set up and not torn down can never be torn down after this."""
         await self._ask("GET", "/suite/reinitialize", n_task_combinations=combinations, seed=seed, task_family=family)
 
-    # --- a task ----------------------------------------------------------------------------------------------
-
     async def initialize(self, name: str, index: int) -> None:
         """Sets the task up. Raises in the middle of it when it has been set up before: tear down first."""
-        await self._task("POST", "initialize", name, index)
+        await self._ask("POST", "/task/initialize", task_type=name, task_idx=index)
 
     async def tear_down(self, name: str, index: int) -> None:
         """May be repeated, and may come before any set-up."""
-        await self._task("POST", "tear_down", name, index)
+        await self._ask("POST", "/task/tear_down", task_type=name, task_idx=index)
 
     async def score(self, name: str, index: int) -> float:
         """0 to 1, with fractions for composite tasks. Raises NanScore when it is no number."""
-        value = (await self._task("GET", "score", name, index)).get("score", "")
+        value = (await self._ask("GET", "/task/score", task_type=name, task_idx=index)).get("score", "")
         if value is None or (isinstance(value, float) and math.isnan(value)):
             raise NanScore(f"{self.url}: the score of {name} {index} is not a number")
         if not isinstance(value, int | float) or not 0 <= value <= 1:
@@ -135,12 +126,14 @@ class AndroidWorldClient:
         return float(value)
 
     async def goal(self, name: str, index: int) -> str:
-        return self._field("/task/goal", await self._task("GET", "goal", name, index), "goal", str)
+        return await self._value("GET", "/task/goal", "goal", str, task_type=name, task_idx=index)
 
-    # --- parts -----------------------------------------------------------------------------------------------
-
-    async def _task(self, method: str, route: str, name: str, index: int) -> dict[str, Any]:
-        return await self._ask(method, f"/task/{route}", task_type=name, task_idx=index)
+    async def _value(self, method: str, route: str, name: str, kind: type[T], **query: Any) -> T:
+        """One field of an answer."""
+        data = await self._ask(method, route, **query)
+        if not isinstance(data.get(name), kind):
+            raise WrongServer(f"{self.url}: {route} gives no {name} but {_short(data)}")
+        return data[name]
 
     async def _ask(
         self, method: str, route: str, body: Mapping[str, Any] | None = None, **query: Any
@@ -151,7 +144,7 @@ class AndroidWorldClient:
         except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):
-            raise WrongServer(f"{self.url}: {method} {route} answered no JSON object but {_said(reply)}")
+            raise WrongServer(f"{self.url}: {method} {route} answered no JSON object but {_short(reply.text)}")
         return data
 
     async def _send(
@@ -160,63 +153,51 @@ class AndroidWorldClient:
         """The answer 200 to one request, which is sent once."""
         limit = self._longest_init_s + OWN_TIME_S.get(route, QUICK_S)
         where = f"{self.url}: {method} {route}"
+        timeout = httpx.Timeout(limit, connect=CONNECT_S)
+        content = bytearray()
         try:
-            async with asyncio.timeout(limit):
-                reply = await self._whole(where, self._http.stream(
-                    method, route, params=query or None, json=body, timeout=httpx.Timeout(limit, connect=CONNECT_S)
-                ))  # fmt: skip
+            async with (
+                asyncio.timeout(limit),
+                self._http.stream(method, route, params=query or None, json=body, timeout=timeout) as reply,
+            ):
+                async for part in reply.aiter_bytes():
+                    content += part
+                    if len(content) > MAX_ANSWER:
+                        raise WrongServer(f"{where} answered with more than {MAX_ANSWER >> 20} MB")
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise Unreachable(f"{self.url} cannot be reached: {_reason(error)}") from error
         except (httpx.TimeoutException, TimeoutError) as error:
             raise ServerFault(f"{where} did not answer within {limit:g} s") from error
         except httpx.TransportError as error:
             raise Unreachable(f"{where}: the connection was dropped: {_reason(error)}") from error
-        if reply.status_code != 200:
-            raise _fault_of(route, reply.status_code)(f"{where} answered {reply.status_code}: {_said(reply)}")
-        return reply
+        answer = httpx.Response(reply.status_code, content=bytes(content))
+        if answer.status_code != 200:
+            raise _fault_of(route, answer.status_code)(f"{where} answered {answer.status_code}: {_short(answer.text)}")
+        return answer
 
-    async def _whole(self, where: str, asked: AbstractAsyncContextManager[httpx.Response]) -> httpx.Response:
-        """The answer with its body, which must not fill this machine's memory, packed or not."""
-        body = bytearray()
-        async with asked as reply:
-            async for part in reply.aiter_bytes():
-                body += part
-                if len(body) > MAX_ANSWER:
-                    raise WrongServer(f"{where} answered with more than {MAX_ANSWER >> 20} MB")
-        return httpx.Response(reply.status_code, content=bytes(body))
 
-    def _field(self, route: str, data: Mapping[str, Any], name: str, kind: type[T]) -> T:
-        value = data.get(name)
-        if not isinstance(value, kind):
-            raise WrongServer(f"{self.url}: {route} gives no {name} but {_short(dict(data))}")
-        return value
+def _png(pixels: Any) -> bytes:
+    """(H, W, 3) nested lists of 0-255 -> PNG. Raises ValueError for anything else."""
+    import numpy as np
+    from PIL import Image
 
-    def _png(self, pixels: Any) -> bytes:
-        """(H, W, 3) nested lists of 0-255 -> PNG."""
-        import numpy as np
-        from PIL import Image
-
-        try:
-            array = np.asarray(pixels, dtype=np.uint8)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise WrongServer(f"{self.url}: GET /screenshot gives no pixels: {_reason(error)}") from None
-        if array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
-            raise WrongServer(f"{self.url}: GET /screenshot gives pixels of the shape {array.shape}, not (H, W, 3)")
-        png = io.BytesIO()
-        Image.fromarray(array).save(png, "PNG", compress_level=1)
-        return png.getvalue()
+    try:
+        array = np.asarray(pixels, dtype=np.uint8)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(str(error)) from None
+    if array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
+        raise ValueError(f"their shape is {array.shape}, not (H, W, 3)")
+    png = io.BytesIO()
+    Image.fromarray(array).save(png, "PNG", compress_level=1)
+    return png.getvalue()
 
 
 def _fault_of(route: str, status: int) -> type[ServerFault]:
-    if status in (502, 503, 504):  # a server that is starting, or whatever stands before one
+    if status in (502, 503, 504):  # a server that is starting, or a proxy before one
         return Unreachable
     if status >= 500:
         return {"/task/initialize": EnvironmentFault, "/task/score": CheckFault}.get(route, ServerFault)
     return WrongServer
-
-
-def _said(reply: httpx.Response) -> str:
-    return _short(reply.text)
 
 
 def _short(value: object) -> str:

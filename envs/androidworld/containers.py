@@ -9,12 +9,11 @@ from collections.abc import Callable
 from functools import partial
 
 from envs.androidworld.access import AdbAccess
-from envs.androidworld.address import Address, StartupError
-from envs.androidworld.apps import APPS
 from envs.androidworld.client import AndroidWorldClient
 from envs.androidworld.env import AndroidWorldEnv
 from envs.androidworld.faults import WrongServer
-from envs.androidworld.startup import Say, Server, Suite, compare, open_server
+from envs.androidworld.startup import Address, Say, Server, StartupError, Suite, compare, open_server
+from envs.androidworld.tasks import APPS
 from envs.base import InfraError, MobileEnv, Transport
 from envs.docker_avd.provider import ContainerDevice, DockerProvider
 
@@ -38,8 +37,13 @@ class AndroidWorldContainers:
     pool (`start_first`), which then gets it as its own; until then `close` removes it.
     """
 
-    def __init__(self, containers: DockerProvider, suite: Suite, boot_s: float,
-                 wrap: Callable[[MobileEnv], MobileEnv] = lambda env: env) -> None:  # fmt: skip
+    def __init__(
+        self,
+        containers: DockerProvider,
+        suite: Suite,
+        boot_s: float,
+        wrap: Callable[[AndroidWorldEnv], MobileEnv] = lambda env: env,
+    ) -> None:
         self.containers, self.suite, self.boot_s, self.wrap = containers, suite, boot_s, wrap
         self._open = False
         self._first: Server | None = None
@@ -56,13 +60,13 @@ class AndroidWorldContainers:
             if isinstance(error, InfraError):
                 raise StartupError(f"{error} (the first container; nothing was started)") from error
             if isinstance(error, TimeoutError):
-                raise StartupError(f"the first container of {self.containers.settings.image} has not booted within "
-                                   f"{self.boot_s:g} s: it may need longer, or KVM (fleet.kvm)") from None  # fmt: skip
+                raise StartupError(
+                    f"the first container of {self.containers.settings.image} has not booted within "
+                    f"{self.boot_s:g} s: it may need longer, or KVM (fleet.kvm)"
+                ) from None
             raise
         assert self._first is not None
         return self._first
-
-    # --- Provider --------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
         if not self._open:
@@ -90,8 +94,6 @@ class AndroidWorldContainers:
                     await waiting.destroy()
             finally:
                 await self.containers.close()
-
-    # --- parts -----------------------------------------------------------------------------------------------
 
     async def _made(self, number: int, generation: int, say: Say) -> ContainerDevice:
         until = time.monotonic() + self.boot_s - MARGIN_S

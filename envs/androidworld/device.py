@@ -1,16 +1,19 @@
-"""A live Android phone: `Device` with what a screen that moves by itself, turns round or has another keyboard needs."""
+"""A live Android phone: `Device` for screens that move by themselves or are rotated, and for other keyboards."""
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from envs.base import Action, InfraError, Transport, Type
 from envs.device import BOOT_ID, TOO_LONG, Device, too_long
 from envs.retry import retried
 
+T = TypeVar("T")
 ADB_KEYBOARD = "com.android.adbkeyboard/.AdbIME"
 CTRL_LEFT, KEY_A = 113, 29
 TREE_PAUSES_S = (0.5, 1.0, 2.0)
@@ -28,6 +31,23 @@ class Settle:
         return f"2 equal screenshots {self.gap_s:g} s apart, at most {self.limit_s:g} s"
 
 
+class OneAtATime:
+    """Runs blocking work in threads, one call after the other.
+
+    What an abandoned episode began ends before the next one touches the phone.
+    """
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, work: Callable[[], T]) -> T:
+        return await asyncio.shield(asyncio.ensure_future(self._alone(work)))
+
+    async def _alone(self, work: Callable[[], T]) -> T:
+        async with self._turn:
+            return await asyncio.to_thread(work)
+
+
 class LiveDevice(Device):
     """Every method raises `InfraError` when the phone does not answer as a working phone does."""
 
@@ -40,28 +60,37 @@ class LiveDevice(Device):
         self._broadcasts = True
         self._boot = ""
 
-    def check(self) -> None:
-        """Makes sure that the phone has booted and shows a screen, and goes on showing it."""
-        if (said := self._run("getprop", "sys.boot_completed").stdout.strip()) != "1":
+    def connect(self) -> None:
+        """Raises InfraError unless the phone is reached and has booted."""
+        connect = getattr(self.transport, "connect", None)
+        if connect is not None:  # a phone of this process has nothing to connect
+            connect()
+        if (said := self.look("getprop", "sys.boot_completed").strip()) != "1":
             raise InfraError(f"{self.transport.serial}: still booting (sys.boot_completed is {said!r})")
+
+    def check(self) -> None:
+        """Makes sure that the phone has booted and shows a screen, and keeps showing it."""
+        self.connect()
         self._run("svc", "power", "stayon", "true")  # a screen that went dark while the model thought shows nothing
         self._input("keyevent", "KEYCODE_WAKEUP")
-        self._screen = png_size(self.screenshot())
+        self.look_at_screen()
+
+    def look_at_screen(self) -> bytes:
+        """The screen as PNG. Taps are in its coordinates from now on, also when the phone has been turned."""
+        png = self.screenshot()
+        self._screen = png_size(png)
+        return png
 
     def prepare(self) -> None:
-        """Hides the bar that AndroidWorld draws over the screen, and picks the keyboard."""
+        """Hides the bar that AndroidWorld draws over the screen, picks the keyboard, and notes the boot."""
         self._run("settings", "put", "system", "pointer_location", "0")
-        listed = self.transport.shell(("ime", "list", "-s", "-a"))
-        if listed.exit_code:
-            said = " ".join((listed.stdout + listed.stderr).split())
-            raise InfraError(f"{self.transport.serial}: keyboards cannot be listed: {said or listed.exit_code}")
-        self._broadcasts = ADB_KEYBOARD in listed.stdout.split()
+        self._broadcasts = ADB_KEYBOARD in self._run("ime", "list", "-s", "-a").stdout.split()
         if self._broadcasts:
             self._run("ime", "enable", ADB_KEYBOARD)
             self._run("ime", "set", ADB_KEYBOARD)
+        self.remember_boot()
 
     def size(self) -> tuple[int, int]:
-        """Of the last screenshot: taps are in its coordinates, also when the phone has been turned."""
         return self._screen or super().size()
 
     def observe(self) -> tuple[bytes, str]:
@@ -71,15 +100,14 @@ class LiveDevice(Device):
         screen that did not settle is asked for its tree only once, because the phone waits 10 s for it to stand still.
         """
         until = time.monotonic() + self.settle.limit_s
-        png, still = self.screenshot(), False
+        png, still = self.look_at_screen(), False
         while not still and time.monotonic() < until:
             time.sleep(self.settle.gap_s)
-            before, png = png, self.screenshot()
+            before, png = png, self.look_at_screen()
             still = png == before
-        self._screen = png_size(png)
         try:
             return png, retried(self._dump_xml, TREE_PAUSES_S if still else ())
-        except InfraError:  # also of a phone that is gone: whatever is asked of it next says so
+        except InfraError:  # also of a phone that is gone: the next command fails then
             return png, ""
 
     def boot_id(self) -> str:

@@ -21,26 +21,22 @@ POLL_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """What AndroidWorld said of the episode that is being played, or was played last."""
+    """The current or the last episode, as AndroidWorld reports it."""
 
     goal: str
     probe: float | None
-    """The score right after the set-up: above 0 the reward is free. None where it could not be asked that early."""
+    """The score right after the set-up: above 0 the reward is free. None where the check raised that early."""
     said_done: bool = False
     raw_score: float | None = None
     """The score at the end, whether or not the agent said that it was done."""
 
-    @property
-    def free(self) -> bool:
-        return self.probe is not None and self.probe > 0
-
 
 class AndroidWorldEnv:
-    """The order is AndroidWorld's: a new suite, initialise, probe the score, home screen, play, score, tear down.
+    """The order is AndroidWorld's: a new suite, initialize, probe the score, home screen, episode, score, tear down.
 
-    The suite is made anew for every episode, as AndroidWorld's own runner has one in which no task was played before:
-    `initialize` changes a task's parameters (dates are reworded), so a second play of the same object is another test.
-    The goal is read after `initialize`, as that runner reads it, and is the episode's `instruction`.
+    Every episode has a new suite, because `initialize` changes a task's parameters (dates are reworded):
+    a second episode on the same object would be another test. The goal is read after `initialize`, as AndroidWorld's
+    own runner does, and is the episode's `instruction`.
 
     The score counts only if the agent said that it was done. `answers` are the tasks whose last message is the answer
     that is scored. Without `free_reward`, as in training, `reset` refuses an instance that gives its reward for nothing
@@ -59,30 +55,28 @@ class AndroidWorldEnv:
         self.device_id = device_id
         self.client, self.access = client, access
         self.episode: Episode | None = None
-        self._answers, self._boot_wait_s, self._free_reward = answers, boot_wait_s, free_reward
         self.given_up = False
         """Whether the server has not answered for `boot_wait_s`. Each episode asks it again without waiting."""
+        self._answers, self._boot_wait_s, self._free_reward = answers, boot_wait_s, free_reward
         self._fingerprint: tuple[str, ...] = ()
         self._up: tuple[str, int] | None = None
+        """The instance that is set up."""
         self._task: Task | None = None
         self._seen: Observation | None = None
-        self._steps = 0
         self._done = False
 
     @property
     def instruction(self) -> str:
-        """The goal as AndroidWorld words it for the episode that is being played, or was played last."""
+        """The goal of the current or the last episode, as AndroidWorld words it."""
         return self.episode.goal if self.episode else ""
 
-    # --- MobileEnv -------------------------------------------------------------------------------------------
-
     async def reset(self, task: Task) -> Observation:
-        """Sets the task up, from whatever state the server is in. Waits while the server is starting."""
+        """Sets the task up, from any state the server is in. Waits while the server is starting."""
         self._task = self.episode = None
+        name, index = task.template, task.params["index"]
         await self._wait_until_up()
         await self._tear_down()
         await self._make_suite(task)
-        name, index = task.template, task.params["index"]
         self._up = (name, index)
         await self.client.initialize(name, index)
         probe = await self._probe(name, index)
@@ -90,25 +84,26 @@ class AndroidWorldEnv:
         await self.client.reset(go_home=True)
         await self.access.prepare()
         self._seen = await self.access.observe(0)
-        self._task, self._steps, self._done = task, 0, False
+        self._task, self._done = task, False
         self.episode = Episode(goal, probe)
         return self._seen
 
     async def step(self, action: Action) -> StepResult:
-        """Plays one action. Finish ends the episode, and so does the last step of the task's budget."""
-        task, episode, seen = self._task, self.episode, self._seen
-        if task is None or episode is None or seen is None or self._done:
+        """Takes one action. Finish ends the episode, and so does the last step of the task's budget."""
+        task, seen = self._task, self._seen
+        if task is None or self.episode is None or seen is None or self._done:
             raise RuntimeError(f"{self.device_id}: no episode is running; call reset(task)")
-        start = time.perf_counter()
-        self._steps += 1
+        start, steps = time.perf_counter(), seen.step + 1
         if isinstance(action, Finish):
-            await self._finish(action.message)
-            self._seen = replace(seen, step=self._steps)  # saying so changes nothing on the screen
-            return StepResult(self._seen, True, {"act": time.perf_counter() - start})
+            self._done = True
+            if action.message and task.template in self._answers:
+                await self.client.execute(action_type="answer", text=action.message)
+            self.episode = replace(self.episode, said_done=True)
+            return StepResult(replace(seen, step=steps), True, {"act": time.perf_counter() - start})
         note = "" if isinstance(action, Invalid) else await self.access.act(action)
         acted = time.perf_counter()
-        self._seen = await self.access.observe(self._steps)
-        self._done = self._steps >= task.max_steps
+        self._seen = await self.access.observe(steps)
+        self._done = steps >= task.max_steps
         timings = {"act": acted - start, "observe": time.perf_counter() - acted}
         return StepResult(self._seen, self._done, timings, note)
 
@@ -127,7 +122,7 @@ class AndroidWorldEnv:
         return raw if episode.said_done else 0.0
 
     async def close(self) -> None:
-        """Tears down what is set up, so that the next user of the server finds nothing in its way."""
+        """Tears down what is set up, so that the next user of the server finds it clean."""
         try:
             await self._tear_down()
         finally:
@@ -136,43 +131,34 @@ class AndroidWorldEnv:
     async def health(self) -> Health:
         """Whether the server answers and, over adb, the phone."""
         try:
-            await self.client.health()
-            await self.access.connect()
+            await self._check_up()
         except InfraError as error:
             return Health(False, str(error))
         return Health(True)
 
-    # --- parts -----------------------------------------------------------------------------------------------
-
-    async def _finish(self, message: str) -> None:
-        task, episode = self._task, self.episode
-        assert task is not None and episode is not None
-        self._done = True
-        if message and task.template in self._answers:
-            await self.client.execute(action_type="answer", text=message)
-        self.episode = replace(episode, said_done=True)
+    async def _check_up(self) -> None:
+        await self.client.health()
+        await self.access.connect()
 
     async def _wait_until_up(self) -> None:
-        """A server that has used up this time once is only knocked at afterwards, until it answers again."""
+        """A server that has used up its waiting time once is only asked once afterwards, until it answers again."""
         until = time.monotonic() + (0 if self.given_up else self._boot_wait_s)
         while True:
             try:
-                await self.client.health()
-                await self.access.connect()
+                await self._check_up()
+                self.given_up = False
+                return
             except InfraError as fault:
                 if isinstance(fault, WrongServer) or time.monotonic() >= until:
                     self.given_up = True
                     raise
-                await asyncio.sleep(POLL_S)
-            else:
-                self.given_up = False
-                return
+            await asyncio.sleep(POLL_S)
 
     async def _make_suite(self, task: Task) -> None:
         """Gives the server the task's suite and checks that the task is in it.
 
-        No route tells an instance's parameters. A goal that was not reworded yet is the template with the parameters
-        filled in, so in a new suite equal goals mean equal parameters.
+        No route tells an instance's parameters. In a new suite a goal is its template with the parameters filled in,
+        so equal goals mean equal parameters.
         """
         await self.client.reinitialize(task.params["combinations"], task.seed)
         self._fingerprint = await self._read_fingerprint()
@@ -183,7 +169,7 @@ class AndroidWorldEnv:
             )
 
     async def _read_fingerprint(self) -> tuple[str, ...]:
-        """Tells suites of different seeds apart, since no route tells the seed."""
+        """Distinguishes suites of different seeds, since no route tells the seed."""
         return tuple([await self.client.goal(name, 0) for name in SENTINELS])
 
     async def _probe(self, name: str, index: int) -> float | None:
@@ -197,7 +183,7 @@ class AndroidWorldEnv:
         return score
 
     async def _tear_down(self) -> None:
-        """Tears down what is set up. A fault is not the next episode's: that has a suite of its own."""
+        """Tears down what is set up. A fault does not concern the next episode, which has a suite of its own."""
         up, self._up = self._up, None
         if up is not None:
             with contextlib.suppress(ServerFault):

@@ -4,9 +4,8 @@ Every container carries `LABEL` with its fleet's name, and the process that owns
 touched. What an owner that was killed has left is removed by the next one that opens a fleet where that one ran.
 """
 
-from envs.docker_avd.engine import LABEL, Engine, Listed
+from envs.docker_avd.engine import LABEL, ContainerSettings, Engine, Listed
 from envs.docker_avd.owner import DETACHED
 from envs.docker_avd.provider import DockerProvider
-from envs.docker_avd.settings import ContainerSettings
 
 __all__ = ["DETACHED", "LABEL", "ContainerSettings", "DockerProvider", "Engine", "Listed"]

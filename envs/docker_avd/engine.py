@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 from envs.base import InfraError
 from envs.docker_avd.owner import DETACHED, is_dead, shown
-from envs.docker_avd.settings import ContainerSettings
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -30,6 +29,31 @@ OWNER, PLACE = "mobilerl.owner", "mobilerl.place"
 STARTING_AT_ONCE = 4
 """Containers that start at the same time on one engine: more make each other slower."""
 LOG_LINES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSettings:
+    """What each container runs. Ports are the container's own; the engine chooses the host's, so they never collide."""
+
+    image: str
+    fleet: str = "mobilerl"
+    hosts: tuple[str, ...] = ("",)
+    """Engines, as `docker -H` takes them; "" is what DOCKER_HOST says, or this machine's."""
+    adb_port: int = 5555
+    console_port: int = 0
+    """0: it has none."""
+    http_port: int = 0
+    """Port of the task server in the container; 0: none."""
+    publish: str = "127.0.0.1"
+    """Address of the host at which ports are published; on remote engines one that this machine reaches."""
+    kvm: bool = False
+    memory_mb: int = 0
+    cpus: float = 0.0
+    """Limits; 0: none."""
+    environment: tuple[tuple[str, str], ...] = ()
+    command: tuple[str, ...] = ()
+    log_dir: Path | None = None
+    """Where the last lines of a container that failed go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +76,7 @@ class Listed:
 
 @dataclass
 class Engine:
-    """One Docker engine. Methods block, and raise InfraError for whatever the engine or the network does."""
+    """One Docker engine. Methods block, and raise InfraError when the engine or the network fails."""
 
     host: str
     settings: ContainerSettings
@@ -65,7 +89,7 @@ class Engine:
         return url.hostname if url.scheme in ("tcp", "ssh", "http", "https") and url.hostname else "127.0.0.1"
 
     def connect(self) -> None:
-        """InfraError with the cure when no engine answers."""
+        """InfraError with the fix when no engine answers."""
         self.client = connect(self.host)
 
     def close(self) -> None:
@@ -89,28 +113,37 @@ class Engine:
             raise InfraError(f"{where} has no image {image!r}; docker/README.md says how to build it")
         self._check_ports(found[0].attrs)
         if self.settings.kvm and self.address == "127.0.0.1" and not os.path.exists("/dev/kvm"):
-            cure = "`modprobe kvm_intel` or `kvm_amd` makes it"
-            raise InfraError(f"fleet.kvm is on, but this machine has no /dev/kvm; {cure}")
+            fix = "`modprobe kvm_intel` or `kvm_amd` makes it"
+            raise InfraError(f"fleet.kvm is on, but this machine has no /dev/kvm; {fix}")
 
     def _check_ports(self, image: Mapping[str, Any]) -> None:
         """A wrong port would only be noticed by a boot that never ends. Images need not declare any."""
         declared = {int(name.partition("/")[0]) for name in image["Config"].get("ExposedPorts") or {}}
-        for setting, port in (("adb_port", self.settings.adb_port), ("http_port", self.settings.http_port)):
+        s = self.settings
+        for what, port in (("fleet.adb_port", s.adb_port), ("the port of AndroidWorld's server", s.http_port)):
             if port and declared and port not in declared:
-                ports = ", ".join(map(str, sorted(declared)))
-                raise InfraError(f"the image {self.settings.image!r} has ports {ports}, but fleet.{setting} is {port}")
+                raise InfraError(
+                    f"the image {s.image!r} has ports {', '.join(map(str, sorted(declared)))}, but {what} is {port}"
+                )
 
     def run(self, owner: str, place: int) -> Container:
         s = self.settings
         exposed = [p for p in (s.adb_port, s.console_port, s.http_port) if p]
         labels = {LABEL: s.fleet, OWNER: owner, PLACE: str(place)}
-        return self._asked(lambda: self.client.containers.run(
-            s.image, list(s.command) or None, detach=True, labels=labels, init=True,
-            ports={f"{p}/tcp": (s.publish, None) for p in exposed},
-            devices=["/dev/kvm:/dev/kvm:rwm"] if s.kvm else None, privileged=s.privileged,
-            mem_limit=f"{s.memory_mb}m" if s.memory_mb else None, nano_cpus=int(s.cpus * 1e9) or None,
-            environment=dict(s.environment),
-        ))  # fmt: skip
+        return self._asked(
+            lambda: self.client.containers.run(
+                s.image,
+                list(s.command) or None,
+                detach=True,
+                labels=labels,
+                init=True,
+                ports={f"{p}/tcp": (s.publish, None) for p in exposed},
+                devices=["/dev/kvm:/dev/kvm:rwm"] if s.kvm else None,
+                mem_limit=f"{s.memory_mb}m" if s.memory_mb else None,
+                nano_cpus=int(s.cpus * 1e9) or None,
+                environment=dict(s.environment),
+            )
+        )
 
     def ports(self, container: Container) -> dict[int, int]:
         """Published port of the container -> the host's."""
@@ -122,7 +155,7 @@ class Engine:
         return bound
 
     def check_running(self, container: Container) -> None:
-        """Raises InfraError, with its last words, when it has ended."""
+        """Raises InfraError, with the end of its log, when it has stopped."""
         self._asked(container.reload)
         if container.status != "running":
             raise self._stopped(container)
@@ -132,7 +165,7 @@ class Engine:
         return InfraError(f"container {container.name} stopped as soon as it started: {said}")
 
     def end(self, container: Container, name: str, failed: bool) -> None:
-        """Removes a container; keeps its last words when it failed and they can be had."""
+        """Removes a container; keeps its log when it failed."""
         try:
             with suppress(InfraError):  # it may be gone already
                 self._keep_log(container, name, failed)
@@ -142,8 +175,13 @@ class Engine:
     def _keep_log(self, container: Container, name: str, failed: bool) -> None:
         self._asked(container.reload)
         folder = self.settings.log_dir
-        if folder is not None and (failed or container.status != "running"):
-            _write_log(folder / f"{name}.log", self._log(container))
+        if folder is None or (not failed and container.status == "running"):
+            return
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{name}.log").write_text(self._log(container), encoding="utf-8", errors="replace")
+        except OSError as error:  # a full disk must neither keep the container nor end the run
+            log.warning("the log of a container that failed is lost: %s", error)
 
     def remove(self, labels: dict[str, str]) -> int:
         """Removes every container of this fleet with these labels, running or not. Returns how many."""
@@ -171,10 +209,14 @@ class Engine:
         health = state.get("Health", {}).get("Status", "")
         bound = (container.attrs["NetworkSettings"]["Ports"] or {}).get(f"{self.settings.adb_port}/tcp")
         return Listed(
-            fleet=labels[LABEL], place=int(labels.get(PLACE, -1)), owner=shown(labels.get(OWNER, "")),
-            state=state["Status"] + (f" ({health})" if health else ""), engine=self.host,
-            serial=f"{self.address}:{bound[0]['HostPort']}" if bound else "", image=container.attrs["Config"]["Image"],
-        )  # fmt: skip
+            fleet=labels[LABEL],
+            place=int(labels.get(PLACE, -1)),
+            owner=shown(labels.get(OWNER, "")),
+            state=state["Status"] + (f" ({health})" if health else ""),
+            engine=self.host,
+            serial=f"{self.address}:{bound[0]['HostPort']}" if bound else "",
+            image=container.attrs["Config"]["Image"],
+        )
 
     def _removed(self, containers: Sequence[Container]) -> None:
         """Goes on to the others when one cannot be removed; raises the first failure then."""
@@ -210,18 +252,9 @@ def _remove(container: Container) -> None:
             raise
 
 
-def _write_log(file: Path, said: str) -> None:
-    """A full disk must not keep the container from being removed, nor end the run."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(said, encoding="utf-8", errors="replace")
-    except OSError as error:
-        log.warning("the last lines of a container that failed are lost: %s", error)
-
-
 def _faults() -> tuple[type[Exception], ...]:
-    """What the SDK raises when the engine, or the way to it, fails. Over ssh those are paramiko's own errors as well;
-    the SDK imports it wherever it is installed."""
+    """Exceptions of the SDK when the engine or its connection fails; over ssh paramiko's as well, which the SDK
+    imports when it is installed."""
     from docker.errors import DockerException
     from requests.exceptions import RequestException
 
@@ -230,7 +263,7 @@ def _faults() -> tuple[type[Exception], ...]:
 
 
 def _reason(error: Exception) -> str:
-    """In one line."""
+    """The error in one line."""
     said = getattr(error, "explanation", None) or str(error) or type(error).__name__
     return " ".join(str(said).split())
 
@@ -248,14 +281,9 @@ def connect(host: str, timeout_s: float = 60.0) -> DockerClient:
     except (*_faults(), ValueError) as error:  # a ValueError: an address with brackets that do not close, say
         if client is not None:
             client.close()
-        where = host or os.environ.get("DOCKER_HOST") or "this machine"
-        raise InfraError(
-            f"no Docker engine answers at {where} ({_reason(error)[:160]}); {_cure(where)}, or set fleet.hosts"
-        ) from None
+        where, fix = host or os.environ.get("DOCKER_HOST") or "this machine", "start it (`systemctl start docker`)"
+        if where.startswith("ssh://") and not sys.modules.get("paramiko"):
+            fix = "install what it is reached with (`pip install 'docker[ssh]'`)"
+        reason = f"no Docker engine answers at {where} ({_reason(error)[:160]})"
+        raise InfraError(f"{reason}; {fix}, or set fleet.hosts") from None
     return client
-
-
-def _cure(where: str) -> str:
-    if where.startswith("ssh://") and not sys.modules.get("paramiko"):
-        return "install what it is reached with (`pip install 'docker[ssh]'`)"
-    return "start it (`systemctl start docker`)"

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from envs.base import Health, InfraError, MobileEnv
 from envs.console import Console
-from envs.docker_avd.engine import OWNER, PLACE, Engine, Listed
+from envs.docker_avd.engine import OWNER, PLACE, ContainerSettings, Engine, Listed
 from envs.docker_avd.owner import DETACHED, this_process
-from envs.docker_avd.settings import ContainerSettings
 from envs.pool.adb import BOOT_POLL_S, AdbDevice, AdbServer, Reset
 
 if TYPE_CHECKING:
@@ -26,11 +25,17 @@ class DockerProvider:
     given a device's id and its transport, and, with `settings.http_port`, its server's address as `url`.
     """
 
-    def __init__(self, settings: ContainerSettings, make_env: Callable[..., MobileEnv], adb: AdbServer,
-                 reset: Reset = "keep", snapshot: str = "default_boot", owner: str | None = None,
-                 numbers: Sequence[int] = ()) -> None:  # fmt: skip
+    def __init__(
+        self,
+        settings: ContainerSettings,
+        make_env: Callable[..., MobileEnv],
+        adb: AdbServer,
+        reset: Reset = "keep",
+        owner: str | None = None,
+        numbers: Sequence[int] = (),
+    ) -> None:
         self.settings, self.make_env, self.adb = settings, make_env, adb
-        self.reset, self.snapshot, self.numbers = reset, snapshot, numbers
+        self.reset, self.numbers = reset, numbers
         self.owner = owner or this_process()
         self._engines: list[Engine] = []
         self._runs: dict[int, asyncio.Future[Container]] = {}
@@ -54,8 +59,9 @@ class DockerProvider:
             raise
         self._engines = engines
 
-    async def create(self, number: int, generation: int,
-                     check: Callable[[ContainerDevice], Awaitable[None]] | None = None) -> ContainerDevice:  # fmt: skip
+    async def create(
+        self, number: int, generation: int, check: Callable[[ContainerDevice], Awaitable[None]] | None = None
+    ) -> ContainerDevice:
         """`check` is what has to pass, beyond the boot, before the device is one."""
         number = self._in_the_fleet(number)
         engine = self._engines[number % len(self._engines)]
@@ -124,14 +130,15 @@ class DockerProvider:
 class ContainerDevice(AdbDevice):
     """A container, and the device in it. `http` is the address of its server; "" when it has none."""
 
-    def __init__(self, device_id: str, engine: Engine, container: Container, ports: dict[int, int],
-                 provider: DockerProvider) -> None:  # fmt: skip
+    def __init__(
+        self, device_id: str, engine: Engine, container: Container, ports: dict[int, int], provider: DockerProvider
+    ) -> None:
         settings = provider.settings
         console = Console(engine.address, ports[settings.console_port]) if settings.console_port else None
         transport = provider.adb.transport(f"{engine.address}:{ports[settings.adb_port]}")
         self.http = f"http://{engine.address}:{ports[settings.http_port]}" if settings.http_port else ""
         make_env = partial(provider.make_env, url=self.http) if self.http else provider.make_env
-        super().__init__(device_id, transport, make_env, provider.reset, provider.snapshot, console)
+        super().__init__(device_id, transport, make_env, provider.reset, console)
         self.engine, self.container = engine, container
 
     async def booted(self) -> None:
@@ -148,7 +155,7 @@ class ContainerDevice(AdbDevice):
         return health
 
     async def destroy(self, failed: bool = False) -> None:
-        """The last words of a container that failed are kept."""
+        """The log of a container that failed is kept."""
         try:
             await asyncio.to_thread(self.engine.end, self.container, self.env.device_id, failed)
         finally:

@@ -1,17 +1,22 @@
-"""What every app of the phone is: tables of rows, a stack of pages, and a method per page that describes its screen."""
+"""Base class of the apps: tables of rows, a stack of pages, and a method per page that describes its screen."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from envs.phone.ui import Dialog, Node, Screen
+from envs.phone.ui import Dialog, Handler, Node, Screen
+from envs.phone.widgets import field as edit_field
+from envs.phone.widgets import icon_button, label, radio_item, tabs, text_button
 
 if TYPE_CHECKING:
     from envs.phone.phone import Phone
 
 Row = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -56,8 +61,6 @@ class App:
         self.prefs: Row = {}
         self.clear()
 
-    # --- state -----------------------------------------------------------------------------------------------
-
     def clear(self) -> None:
         """As after `pm clear`: empty tables, default preferences, not running."""
         self.stack, self.snack = [], ""
@@ -80,7 +83,22 @@ class App:
     def remove(self, table: str, row_id: int) -> None:
         self.db[table] = [r for r in self.db[table] if r["_id"] != row_id]
 
-    # --- navigation ------------------------------------------------------------------------------------------
+    def save(self, page: Page, table: str, values: Row, noun: str) -> None:
+        """Save of an edit page: changes the row `page.args["id"]`, or adds one, and leaves the page."""
+        row = self.get(table, page.args.get("id", 0))
+        if row is None:
+            self.insert(table, **values)
+        else:
+            row.update(values)
+        self.up()
+        self.toast(f"{noun} saved")
+
+    def delete(self, table: str, row_id: int, noun: str) -> None:
+        """Delete of a row's page: removes the row and leaves the page."""
+        self.close_dialog()
+        self.remove(table, row_id)
+        self.up()
+        self.toast(f"{noun} deleted")
 
     @property
     def page(self) -> Page:
@@ -108,7 +126,7 @@ class App:
         self.page.dialog, self.page.dialog_args, self.page.focus = name, args, ""
 
     def close_dialog(self) -> None:
-        self.page.dialog, self.page.dialog_args = "", {}
+        self.page.dialog, self.page.dialog_args, self.page.focus = "", {}, ""
 
     def back(self) -> bool:
         """The Back key, once keyboard and dialogs are down. False: nothing left, the phone goes home."""
@@ -124,7 +142,47 @@ class App:
     def submit(self, page: Page, key: str) -> None:
         """Enter was pressed in field `key`."""
 
-    # --- drawing ---------------------------------------------------------------------------------------------
+    def tab_bar(self, names: Sequence[str], selected: str, icons: Sequence[str]) -> Node:
+        """The bottom bar of an app whose main page has tabs (`page.args["tab"]`)."""
+        return tabs(names, selected, {n: partial(self.replace, "main", tab=n) for n in names}, icons)
+
+    def search_button(self) -> Node:
+        return icon_button("search", "Search", lambda: self.go("search", focus="query"))
+
+    def search_screen(
+        self, page: Page, hint: str, things: Iterable[T], text: Callable[[T], str], row: Callable[[T], Node]
+    ) -> Screen:
+        """A search field, and below it the rows of those things whose `text` contains what was typed."""
+        query = page.fields.get("query", "").casefold().strip()
+        hits = [row(thing) for thing in things if query and query in text(thing).casefold()]
+        return Screen("Search", [edit_field("query", hint), *hits], on_up=self.up)
+
+    def missing(self, title: str, text: str) -> Screen:
+        """The screen of a page whose row is gone."""
+        return Screen(title, [label(text)], on_up=self.up)
+
+    def confirmation(self, title: str, on_confirm: Handler, button: str = "Delete", text: str = "") -> Dialog:
+        buttons = [text_button("Cancel", self.close_dialog), text_button(button, on_confirm)]
+        return Dialog(title, [label(text)] if text else [], buttons)
+
+    def choice(self, title: str, options: Sequence[str], chosen: str, on_choice: Callable[[str], object]) -> Dialog:
+        def choose(option: str) -> None:
+            self.close_dialog()
+            on_choice(option)
+
+        rows = [radio_item(o, o == chosen, partial(choose, o)) for o in options]
+        return Dialog(title, rows, [text_button("Cancel", self.close_dialog)])
+
+    def text_dialog(self, title: str, key: str, hint: str, button: str, password: bool = False) -> Dialog:
+        """Asks for a text in the page's field `key`; the button and Enter call `submit`."""
+        page = self.page
+        buttons = [text_button("Cancel", self.close_dialog), text_button(button, lambda: self.submit(page, key))]
+        return Dialog(title, [edit_field(key, hint, password=password)], buttons)
+
+    def ask(self, dialog: str, key: str, text: str = "", **args: Any) -> None:
+        """Opens a text dialog whose field holds `text`."""
+        self.open_dialog(dialog, **args)
+        self.page.fields[key], self.page.focus = text, key
 
     def screen(self) -> Screen:
         """The current page's screen, with its dialog."""
@@ -136,8 +194,3 @@ class App:
         if not screen.color:
             screen.color = self.color
         return screen
-
-
-def field_nodes(nodes: list[Node]) -> list[Node]:
-    """All edit fields below `nodes`."""
-    return [n for top in nodes for n in top.walk() if n.field_key]

@@ -8,11 +8,10 @@ from functools import lru_cache
 
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from envs.phone.icons import SMOOTH, icon_mask, known
+from envs.phone.icons import SHAPES, SMOOTH, icon_mask
 from envs.phone.theme import RGB
 
-_PLAIN = str.maketrans({"×": "x", "÷": "/", "−": "-", "–": "-", "—": "-", "•": "*", "·": "-", "’": "'", "‘": "'",
-                        "“": '"', "”": '"', "ß": "ss", "ø": "o", "Ø": "O", "æ": "ae", "ł": "l"})  # fmt: skip
+_PLAIN = str.maketrans({**dict(zip("×÷−–—•·’‘“”øØł", "x/---*-''\"\"oOl", strict=True)), "ß": "ss", "æ": "ae"})
 """The built-in font knows ASCII and little else."""
 
 
@@ -121,16 +120,23 @@ class Canvas:
 
     def icon(self, name: str, x: float, y: float, size: float, color: RGB) -> None:
         """An icon centred at (x, y); a name that is no icon is drawn as its first letter."""
-        if not known(name):
+        if name not in SHAPES:
             self.text(name[:1].upper(), x, y, size * 0.8, color, align="center", bold=True)
             return
         mask = icon_mask(name, max(4, self.px(size)))
         self.image.paste(color, (self.px(x) - mask.width // 2, self.px(y) - mask.height // 2), mask)
 
     def text(
-        self, text: str, x: float, y: float, size: float, color: RGB,
-        align: str = "left", bold: bool = False, room: float = 0,
-    ) -> float:  # fmt: skip
+        self,
+        text: str,
+        x: float,
+        y: float,
+        size: float,
+        color: RGB,
+        align: str = "left",
+        bold: bool = False,
+        room: float = 0,
+    ) -> float:
         """One line, vertically centred on y; `align` says what x is. Cut to `room` dp if given. Returns its width."""
         pixels = max(4, self.px(size))
         if room:

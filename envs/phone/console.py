@@ -6,11 +6,13 @@ A line protocol on TCP: CRLF lines, each answer ends with OK or KO.
 from __future__ import annotations
 
 import asyncio
+import copy
 import hmac
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
-from envs.phone import snapshots, telephony
+from envs.phone import telephony
 from envs.phone.apps.messages import RECEIVED
 from envs.phone.phone import Phone
 
@@ -24,6 +26,12 @@ MAX_SNAPSHOTS = 16
 STORED = "ID        TAG                 VM SIZE                DATE       VM CLOCK"
 SAVED = "2023-10-15 15:34:00   00:00:01.000"
 
+State = dict[str, Any]
+_STORED = ("settings", "files", "attributes", "calls", "clipboard", "properties", "display", "location", "_clock")
+_SHOWN = ("inputs", "popup", "panel", "call", "awake", "finger", "current", "_popup_plan", "_recent")
+_OF_PHONE = (*_STORED, *_SHOWN)
+_OF_APP = ("stack", "snack", "db", "prefs")
+
 
 class Ko(Exception):
     """A command that failed, in the console's words."""
@@ -36,11 +44,17 @@ def _said(*lines: str) -> bytes:
 class Console:
     """Serves one phone's console. With a token nothing works before `auth`, as on an emulator."""
 
-    def __init__(self, phone: Phone, exclusive: Exclusive, token: str = "", host: str = "127.0.0.1",
-                 kill: Callable[[], None] = lambda: None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        phone: Phone,
+        exclusive: Exclusive,
+        token: str = "",
+        host: str = "127.0.0.1",
+        kill: Callable[[], None] = lambda: None,
+    ) -> None:
         self.phone, self.token, self.host = phone, token, host
         self._exclusive, self._kill = exclusive, kill
-        self._snapshots: dict[str, snapshots.State] = {}
+        self._snapshots: dict[str, State] = {}
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int) -> int:
@@ -79,8 +93,6 @@ class Console:
             return _said(f"KO: {ko}")
         return _said(*said.splitlines(), "OK")
 
-    # --- commands --------------------------------------------------------------------------------------------
-
     def _run(self, line: str) -> str:
         words = line.split()
         match words:
@@ -117,7 +129,7 @@ class Console:
             case ["load", name]:
                 if name not in self._snapshots:
                     raise Ko(f"Snapshot '{name}' does not exist")
-                snapshots.restore(self.phone, self._snapshots[name])
+                restore_snapshot(self.phone, self._snapshots[name])
                 return ""
             case ["delete" | "del", name]:
                 if self._snapshots.pop(name, None) is None:
@@ -126,7 +138,7 @@ class Console:
         raise Ko("missing or bad snapshot sub-command")
 
     def _save(self, name: str) -> None:
-        self._snapshots[name] = snapshots.take(self.phone)
+        self._snapshots[name] = take_snapshot(self.phone)
 
     def _geo(self, longitude: str, latitude: str) -> str:
         try:
@@ -160,3 +172,21 @@ class Console:
         messages.insert("messages", address=number, body=text, type=RECEIVED, read=0)
         self.phone.changed()
         return ""
+
+
+def take_snapshot(phone: Phone) -> State:
+    """The phone's whole state. Nothing that happens to the phone later changes what was taken."""
+    state = {name: getattr(phone, name) for name in _OF_PHONE}
+    apps = {package: {name: getattr(app, name) for name in _OF_APP} for package, app in phone.apps.items()}
+    return copy.deepcopy(state | {"apps": apps})
+
+
+def restore_snapshot(phone: Phone, state: State) -> None:
+    """May be done any number of times with one state. The phone counts as not rebooted."""
+    state = copy.deepcopy(state)
+    for name in _OF_PHONE:
+        setattr(phone, name, state[name])
+    for package, values in state["apps"].items():
+        for name, value in values.items():
+            setattr(phone.apps[package], name, value)
+    phone.changed()

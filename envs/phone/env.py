@@ -57,14 +57,14 @@ class PhoneEnv:
 
     @property
     def template(self) -> Template:
-        """The template instance of the episode that is being played."""
+        """The template instance of the current episode."""
         if self._template is None:
             raise RuntimeError(f"{self.device_id}: reset(task) comes before everything else")
         return self._template
 
     @property
     def task(self) -> Task | None:
-        """The task of the episode that is being played."""
+        """The task of the current episode."""
         return self._task
 
     async def reset(self, task: Task) -> Observation:
@@ -84,7 +84,7 @@ class PhoneEnv:
         return self._observe()
 
     async def step(self, action: Action) -> StepResult:
-        """Plays one action. Finish ends the episode, and so does the last step of the task's budget."""
+        """Performs one action. Finish ends the episode, and so does the last step of the task's budget."""
         return await self._call(lambda: self._step(action))
 
     def _step(self, action: Action) -> StepResult:
@@ -114,7 +114,7 @@ class PhoneEnv:
         return answer is not None and retried(lambda: self.template.check(self._admin, answer))
 
     async def close(self) -> None:
-        """Nothing to give back: who made the phone, or serves it, ends it."""
+        """Nothing to release: the phone belongs to its creator or its server."""
 
     async def health(self) -> Health:
         """Whether the phone answers."""
@@ -127,12 +127,12 @@ class PhoneEnv:
     async def _call(self, work: Callable[[], T]) -> T:
         """A phone of this process answers at once; one behind a wire must not hold up the others.
 
-        What an abandoned episode began is finished before the next one may touch the phone.
+        Commands of an abandoned episode finish before the next one may touch the phone.
         """
         if not self._remote:
             return work()
         begun = asyncio.ensure_future(self._alone(work))
-        begun.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may be left to hear of it
+        begun.add_done_callback(lambda task: task.cancelled() or task.exception())  # it may have no reader left
         return await asyncio.shield(begun)
 
     async def _alone(self, work: Callable[[], T]) -> T:

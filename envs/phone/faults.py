@@ -1,25 +1,21 @@
 """Faults on demand, seeded: what emulators do to those who drive hundreds of them.
 
-A plan decides before each command whether it fails, and how. The same plan is carried out on a served phone (which
-really drops its connections, stays silent or dies) and on a phone of this process (`FaultyTransport`).
+A plan decides before each command whether it fails, and how. A served phone carries it out: it
+really drops its connections, stays silent or dies.
 """
 
 from __future__ import annotations
 
 import io
 import random
-import time
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
 from typing import TypeVar
 
 from PIL import Image
-
-from envs.base import InfraError, ShellResult, Transport
 
 T = TypeVar("T")
 
@@ -71,7 +67,7 @@ class FaultPlan:
         self._rng = random.Random(f"{settings.seed}/{name}")
 
     def next(self, line: str) -> Fault | None:
-        """What happens to the next command. Draws the same number of random numbers whatever the command is."""
+        """What happens to the next command. Draws the same number of random numbers for every command."""
         strikes, which = self._rng.random() < self.settings.rate, self._rng.random()
         kinds = [k for k in self.settings.kinds if ONLY.get(k, "") in line]
         if not strikes or not kinds:
@@ -95,50 +91,3 @@ def spoiled(fault: Fault | None, stdout: bytes) -> bytes:
         Image.new("RGB", Image.open(io.BytesIO(stdout)).size).save(black, "PNG")
         return black.getvalue()
     return stdout
-
-
-class FaultyTransport:
-    """A phone of this process that fails by plan. What takes a served phone time is over at once here.
-
-    OFFLINE and HANG fail one command; after CRASH all fail until `revive`; REBOOT calls `boot`.
-    """
-
-    def __init__(self, transport: Transport, plan: FaultPlan, boot: Callable[[], None]) -> None:
-        self.serial, self.plan = transport.serial, plan
-        self.crashed = False
-        self._transport, self._boot = transport, boot
-
-    def revive(self) -> None:
-        self.crashed = False
-        self._boot()
-
-    def shell(self, cmd: Sequence[str] | str, timeout: float = 10.0) -> ShellResult:
-        result, fault = self._suffer(cmd, lambda: self._transport.shell(cmd, timeout))
-        return ShellResult(spoiled(fault, result.stdout.encode()).decode(errors="replace"), result.stderr,
-                           result.exit_code)  # fmt: skip
-
-    def exec_out(self, cmd: Sequence[str] | str, timeout: float = 10.0) -> bytes:
-        result, fault = self._suffer(cmd, lambda: self._transport.exec_out(cmd, timeout))
-        return spoiled(fault, result)
-
-    def push(self, data: bytes, path: str) -> None:
-        self._suffer("push", lambda: self._transport.push(data, path))
-
-    def pull(self, path: str) -> bytes:
-        return self._suffer("pull", lambda: self._transport.pull(path))[0]
-
-    def _suffer(self, cmd: Sequence[str] | str, work: Callable[[], T]) -> tuple[T, Fault | None]:
-        fault = self.plan.next(cmd if isinstance(cmd, str) else " ".join(cmd))
-        self.crashed |= fault is Fault.CRASH
-        if self.crashed or fault is Fault.OFFLINE:
-            raise InfraError(f"{self.serial}: device offline")
-        if fault is Fault.REBOOT:
-            self._boot()
-            raise InfraError(f"{self.serial}: closed")
-        if fault is Fault.HANG:
-            if self.plan.carried_out():
-                work()
-            raise InfraError(f"{self.serial}: no answer in time")
-        if fault is Fault.SLOW:
-            time.sleep(self.plan.settings.slow_s)
-        return work(), fault

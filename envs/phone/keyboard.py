@@ -23,11 +23,14 @@ def _layout() -> tuple[Key, ...]:
     keys = []
     for i, row in enumerate(ROWS):
         left, top = (SCREEN_DP - len(row) * KEY_PITCH) / 2, 8 + i * ROW_PITCH
-        keys += [Key(c, (left + j * KEY_PITCH, top, left + (j + 1) * KEY_PITCH, top + ROW_PITCH))
-                 for j, c in enumerate(row)]  # fmt: skip
+        keys += [
+            Key(c, (left + j * KEY_PITCH, top, left + (j + 1) * KEY_PITCH, top + ROW_PITCH)) for j, c in enumerate(row)
+        ]
     bottom = 8 + 2 * ROW_PITCH
-    keys += [Key(SHIFT, (MARGIN, bottom, 54, bottom + ROW_PITCH)),
-             Key(DELETE, (SCREEN_DP - 54, bottom, SCREEN_DP - MARGIN, bottom + ROW_PITCH))]  # fmt: skip
+    keys += [
+        Key(SHIFT, (MARGIN, bottom, 54, bottom + ROW_PITCH)),
+        Key(DELETE, (SCREEN_DP - 54, bottom, SCREEN_DP - MARGIN, bottom + ROW_PITCH)),
+    ]
     edges = (MARGIN, 56, 92, 268, 304, SCREEN_DP - MARGIN)
     names = (SYMBOLS, ",", " ", ".", ENTER)
     top = bottom + ROW_PITCH

@@ -10,14 +10,13 @@ from envs.phone.theme import RGB, WHITE, Theme, accent, bar_color, brightness, m
 from envs.phone.ui import Node, wrapped_lines
 
 AVATARS = ("#5C6BC0", "#26A69A", "#EF6C00", "#AB47BC", "#42A5F5", "#66BB6A", "#EC407A", "#8D6E63")
-SYMBOLS = {"+": "plus", "-": "minus", "−": "minus", "×": "times", "÷": "divide", "=": "equals", "%": "percent",
-           "⌫": "erase"}  # fmt: skip
+SYMBOLS = dict(zip("+-−×÷=%⌫", "plus minus minus times divide equals percent erase".split(), strict=True))
 """Button texts that look better drawn than written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Brush:
-    """What a look draws with."""
+    """The context in which a node is drawn."""
 
     canvas: Canvas
     theme: Theme
@@ -125,10 +124,6 @@ def _avatar(brush: Brush, node: Node) -> None:
 def _row(brush: Brush, node: Node) -> None:
     if node.selected:
         brush.canvas.rect(*node.bounds, mix(brush.theme.surface, brush.accent, 0.16))
-
-
-def _divider(brush: Brush, node: Node) -> None:
-    brush.canvas.rect(*node.bounds, brush.theme.divider)
 
 
 def _label(brush: Brush, node: Node, ink: RGB) -> None:
@@ -287,9 +282,27 @@ def _snack(brush: Brush, node: Node) -> None:
 
 
 LOOKS: dict[str, Look] = {
-    "text": _text, "subtext": _subtext, "section": _section, "clock": _clock, "appbar": _app_bar, "title": _title,
-    "icon": _icon, "row_icon": _row_icon, "avatar": _avatar, "row": _row, "divider": _divider, "button": _button,
-    "text_button": _text_button, "fab": _fab, "switch": _switch, "checkbox": _checkbox, "radio": _radio,
-    "field": _field, "tile": _tile, "bottom_bar": _bottom_bar, "tab": _tab, "dialog": _dialog, "snack": _snack,
+    "text": _text,
+    "subtext": _subtext,
+    "section": _section,
+    "clock": _clock,
+    "appbar": _app_bar,
+    "title": _title,
+    "icon": _icon,
+    "row_icon": _row_icon,
+    "avatar": _avatar,
+    "row": _row,
+    "button": _button,
+    "text_button": _text_button,
+    "fab": _fab,
+    "switch": _switch,
+    "checkbox": _checkbox,
+    "radio": _radio,
+    "field": _field,
+    "tile": _tile,
+    "bottom_bar": _bottom_bar,
+    "tab": _tab,
+    "dialog": _dialog,
+    "snack": _snack,
     "bubble": _bubble,
-}  # fmt: skip
+}

@@ -12,7 +12,7 @@ ADB_KEYBOARD = "com.android.adbkeyboard"
 CLIPPER = "ca.zgrs.clipper"
 FIRST_UID = 10_100
 INSTALLED = {"com.android.notes", "com.android.tasks", "com.android.maps", ADB_KEYBOARD, CLIPPER}
-"""What counts as installed by the user; everything else came with the system."""
+"""Packages that count as installed by the user; all others came with the system."""
 SYSTEM = (
     "android",
     "com.android.dialer",

@@ -1,4 +1,4 @@
-"""What the system draws over the apps: the notification shade, the recent apps, a call, and Clipper's page.
+"""Windows that the system draws over the apps: the notification shade, the recent apps, a call, and Clipper's page.
 
 A panel is one `Page` of the phone and takes all touches while it is up. It is left with Back or Home.
 """
@@ -6,13 +6,14 @@ A panel is one `Page` of the phone and takes all touches while it is up. It is l
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from envs.phone import telephony
 from envs.phone.app import Page
 from envs.phone.apps.messages import RECEIVED, Messages
-from envs.phone.ui import Handler, Node, Screen
-from envs.phone.widgets import button, icon_button, item, label, section, switch_item
+from envs.phone.ui import Node, Screen
+from envs.phone.widgets import icon_button, item, label, section, switch_item, wide_button
 
 if TYPE_CHECKING:
     from envs.phone.phone import Phone
@@ -23,9 +24,9 @@ TILES = (
     ("Bluetooth", "bluetooth", "global", "bluetooth_on", "0", "1"),
     ("Do Not Disturb", "moon", "global", "zen_mode", "0", "1"),
     ("Airplane mode", "airplane", "global", "airplane_mode_on", "0", "1"),
-    ("Auto-rotate", "display", "system", "accelerometer_rotation", "0", "1"),
+    ("Auto-rotate", "sun", "system", "accelerometer_rotation", "0", "1"),
     ("Battery Saver", "battery", "global", "low_power", "0", "1"),
-    ("Dark theme", "display", "secure", "ui_night_mode", "1", "2"),
+    ("Dark theme", "sun", "secure", "ui_night_mode", "1", "2"),
     ("Night Light", "moon", "secure", "night_display_activated", "0", "1"),
 )
 """Title, icon, settings namespace and key, and the values for off and on. The shade shows the first `FIRST_TILES`."""
@@ -33,7 +34,7 @@ FIRST_TILES = 4
 
 
 def screen(phone: Phone, page: Page) -> Screen:
-    """What the panel shows."""
+    """The panel's content."""
     makers: dict[str, Callable[[Phone], Screen]] = {
         SHADE: _shade,
         QUICK_SETTINGS: _quick_settings,
@@ -83,34 +84,23 @@ def unread(phone: Phone) -> dict[str, str]:
 
 
 def _notifications(phone: Phone) -> list[Node]:
-    def opener(address: str) -> Handler:
-        def opened() -> None:
-            phone.open(Messages.package)
-            messages = phone.apps[Messages.package]
-            assert isinstance(messages, Messages)
-            messages.open_thread(address)
+    def opened(address: str) -> None:
+        phone.open(Messages.package)
+        messages = phone.apps[Messages.package]
+        assert isinstance(messages, Messages)
+        messages.open_thread(address)
 
-        return opened
-
-    return [item(address, body, on_tap=opener(address), avatar=address) for address, body in unread(phone).items()]
+    return [item(name, body, on_tap=partial(opened, name), avatar=name) for name, body in unread(phone).items()]
 
 
 def _recents(phone: Phone) -> Screen:
     rows = []
     for app in phone.running():
-        close = icon_button("close", f"Close {app.label}", _stopper(phone, app.package))
-        rows.append(item(app.label, on_tap=_opener(phone, app.package), icon=app.icon, trailing=[close]))
+        close = icon_button("close", f"Close {app.label}", partial(phone.force_stop, app.package))
+        rows.append(item(app.label, on_tap=partial(phone.open, app.package), icon=app.icon, trailing=[close]))
     if rows:
-        rows.append(Node(pad=(16, 8), children=[button("Clear all", lambda: _clear_all(phone))]))
+        rows.append(wide_button("Clear all", partial(_clear_all, phone)))
     return Screen("Recent apps", rows or [label("No recent items")])
-
-
-def _opener(phone: Phone, package: str) -> Handler:
-    return lambda: phone.open(package)
-
-
-def _stopper(phone: Phone, package: str) -> Handler:
-    return lambda: phone.force_stop(package)
 
 
 def _clear_all(phone: Phone) -> None:
@@ -127,12 +117,8 @@ def _call(phone: Phone) -> Screen:
         said, buttons = "Incoming call", {"Answer": telephony.answer, "Decline": telephony.hang_up}
     else:
         said, buttons = "Ongoing call", {"End call": telephony.hang_up}
-    rows = [Node(pad=(16, 8), children=[button(n, _on_phone(phone, act))]) for n, act in buttons.items()]
+    rows = [wide_button(name, partial(act, phone)) for name, act in buttons.items()]
     return Screen("Phone", [label(call.number, size=24, bold=True), label(said), *rows])
-
-
-def _on_phone(phone: Phone, act: Callable[[Phone], None]) -> Handler:
-    return lambda: act(phone)
 
 
 def _clipper(phone: Phone) -> Screen:

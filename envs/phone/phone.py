@@ -36,24 +36,55 @@ LOCATION = (-122.084, 37.422)
 """Longitude and latitude in degrees at which an emulator starts."""
 
 DEFAULT_SETTINGS: dict[str, dict[str, str]] = {
-    "global": {"airplane_mode_on": "0", "bluetooth_on": "0", "wifi_on": "1", "mobile_data": "1", "zen_mode": "0",
-               "low_power": "0", "auto_time": "1", "device_name": "Pixel 7", "auto_time_zone": "1",
-               "device_provisioned": "1", "heads_up_notifications_enabled": "1", "stay_on_while_plugged_in": "0",
-               "window_animation_scale": "1.0", "transition_animation_scale": "1.0",
-               "animator_duration_scale": "1.0"},
-    "system": {"screen_brightness": "128", "screen_off_timeout": "60000", "accelerometer_rotation": "0",
-               "font_scale": "1.0", "volume_ring": "5", "volume_music": "7", "volume_alarm": "6",
-               "time_12_24": "24", "pointer_location": "0", "vibrate_when_ringing": "0", "user_rotation": "0",
-               "screen_brightness_mode": "0", "show_touches": "0"},
-    "secure": {"location_mode": "3", "ui_night_mode": "1", "night_display_activated": "0",
-               "accessibility_enabled": "0", "nfc_on": "0", "default_input_method": "com.android.adbkeyboard/.AdbIME",
-               "enabled_input_methods": "com.android.adbkeyboard/.AdbIME:com.android.inputmethod.latin/.LatinIME",
-               "sms_default_application": "com.android.messaging", "user_setup_complete": "1", "zen_duration": "0"},
-}  # fmt: skip
+    "global": {
+        "airplane_mode_on": "0",
+        "bluetooth_on": "0",
+        "wifi_on": "1",
+        "mobile_data": "1",
+        "zen_mode": "0",
+        "low_power": "0",
+        "auto_time": "1",
+        "device_name": "Pixel 7",
+        "auto_time_zone": "1",
+        "device_provisioned": "1",
+        "heads_up_notifications_enabled": "1",
+        "stay_on_while_plugged_in": "0",
+        "window_animation_scale": "1.0",
+        "transition_animation_scale": "1.0",
+        "animator_duration_scale": "1.0",
+    },
+    "system": {
+        "screen_brightness": "128",
+        "screen_off_timeout": "60000",
+        "accelerometer_rotation": "0",
+        "font_scale": "1.0",
+        "volume_ring": "5",
+        "volume_music": "7",
+        "volume_alarm": "6",
+        "time_12_24": "24",
+        "pointer_location": "0",
+        "vibrate_when_ringing": "0",
+        "user_rotation": "0",
+        "screen_brightness_mode": "0",
+        "show_touches": "0",
+    },
+    "secure": {
+        "location_mode": "3",
+        "ui_night_mode": "1",
+        "night_display_activated": "0",
+        "accessibility_enabled": "0",
+        "nfc_on": "0",
+        "default_input_method": "com.android.adbkeyboard/.AdbIME",
+        "enabled_input_methods": "com.android.adbkeyboard/.AdbIME:com.android.inputmethod.latin/.LatinIME",
+        "sms_default_application": "com.android.messaging",
+        "user_setup_complete": "1",
+        "zen_duration": "0",
+    },
+}
 
 
 class Attributes(NamedTuple):
-    """What a file system keeps about a file besides its content. `mtime` is Unix time."""
+    """Metadata of a file. `mtime` is Unix time."""
 
     mode: int
     owner: str
@@ -74,7 +105,7 @@ class Phone:
         self.inputs = 0
         self.popup: Popup | None = None
         self.panel: Page | None = None
-        """What the system shows over the apps; see `panels.py`."""
+        """The system's window over the apps; see `panels.py`."""
         self.call: Call | None = None
         self.calls: list[dict[str, Any]] = []
         """The call log."""
@@ -83,7 +114,7 @@ class Phone:
         self.finger: tuple[float, float, int] | None = None
         """Where a finger that is down touched the screen, and after how many inputs."""
         self.properties: dict[str, str] = {}
-        """What `setprop` has set."""
+        """Properties set by `setprop`."""
         self._popup_plan: dict[int, Popup] = {}
         self._classes = tuple(apps)
         self.boot_id = str(uuid.uuid4())
@@ -142,8 +173,6 @@ class Phone:
         wanted = label_or_package.casefold()
         return next((a for a in self.apps.values() if wanted in (a.package.casefold(), a.label.casefold())), None)
 
-    # --- life cycle ------------------------------------------------------------------------------------------
-
     def reset(self, seed: int, popup_rate: float = 0.0) -> None:
         """A used phone at its home screen. `popup_rate` is the chance that an episode is disturbed by a pop-up."""
         self.settings = {space: dict(values) for space, values in DEFAULT_SETTINGS.items()}
@@ -176,10 +205,8 @@ class Phone:
         self.changed()
 
     def changed(self) -> None:
-        """Says that state was changed from outside (the shell): the screen is laid out anew."""
+        """State was changed from outside (by the shell): the screen is laid out again."""
         self._tree = None
-
-    # --- the screen ------------------------------------------------------------------------------------------
 
     def tree(self) -> Tree:
         if self._tree is None:
@@ -220,15 +247,13 @@ class Phone:
             return panels.component(self, self.panel)[0]
         return self.popup.package if self.popup is not None else self.current
 
-    # --- inputs ----------------------------------------------------------------------------------------------
-
     def _input(self) -> None:
         self.inputs += 1
         for app in self.apps.values():
             app.snack = ""
 
     def _settle(self) -> None:
-        """After every input: a pop-up that is due comes up (not over a home screen) and the screen is redrawn."""
+        """After every input: a pop-up that is due appears (not over the home screen) and the screen is redrawn."""
         if self.popup is None and self.panel is None and self.current != self.launcher.package:
             due = [n for n in self._popup_plan if n <= self.inputs]
             if due:
@@ -419,8 +444,6 @@ class Phone:
             self.popup = None
             return
         app = self.foreground
-        if tree.dialog is not None and tree.dialog.on_dismiss is not None:
-            tree.dialog.on_dismiss()
         if app.stack:
             app.close_dialog()
 

@@ -1,6 +1,6 @@
 """Pop-ups that interrupt an episode: harmless when dismissed, a detour when obeyed.
 
-They come up over whatever app is open, own the focus until they are answered, and are planned from the phone's seed.
+They appear over the app in front, have the focus until they are answered, and are planned from the phone's seed.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from envs.phone.ui import Dialog, Handler
+from envs.phone.ui import Dialog
 from envs.phone.widgets import label, text_button
 
 if TYPE_CHECKING:
     from envs.phone.phone import Phone
 
+SYSTEM_UI, STORE = "com.android.systemui", "com.android.vending"
+PERMISSIONS = "com.android.permissioncontroller"
 LAST_INPUT = 4
-"""Pop-ups come up after the first to the fourth input, so that short episodes meet them too."""
+"""Pop-ups appear after the first to the fourth input: short episodes meet them too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +33,30 @@ class Popup:
     leads_to: str = ""
 
     def dialog(self, phone: Phone) -> Dialog:
-        buttons = [text_button(self.decline, _dismiss(phone))]
+        def decline() -> None:
+            phone.popup = None
+
+        def accept() -> None:
+            phone.popup = None
+            target = phone.app(self.leads_to) if self.leads_to else None
+            phone.open((target or phone.launcher).package)
+
+        buttons = [text_button(self.decline, decline)]
         if self.accept:
-            buttons.append(text_button(self.accept, _accept(phone, self.leads_to)))
+            buttons.append(text_button(self.accept, accept))
         return Dialog(self.title, [label(self.text)], buttons)
 
 
 CATALOGUE = (
-    Popup("com.android.vending", "Enjoying this app?", "Tell others what you think of it.", "Not now", "Rate", "Shop"),
-    Popup("com.android.systemui", "Battery low", "15 % left. Turn on battery saver?", "No thanks", "Settings",
-          "Settings"),
-    Popup("com.android.systemui", "System update", "An update is ready to install.", "Later", "Install now"),
-    Popup("com.android.permissioncontroller", "Allow notifications?", "The app wants to send you news.", "Deny",
-          "Manage", "Settings"),
-    Popup("com.android.vending", "Try premium", "No adverts for one month.", "No thanks", "Try it", "Shop"),
-    Popup("com.android.systemui", "Storage almost full", "Some functions may not work.", "Dismiss", "Free up", "Files"),
-    Popup("com.android.systemui", "USB connected", "This device is charging.", "OK"),
-    Popup("com.android.systemui", "What is new", "We made this app faster.", "Got it"),
-)  # fmt: skip
+    Popup(STORE, "Enjoying this app?", "Tell others what you think of it.", "Not now", "Rate", "Shop"),
+    Popup(SYSTEM_UI, "Battery low", "15 % left. Turn on battery saver?", "No thanks", "Settings", "Settings"),
+    Popup(SYSTEM_UI, "System update", "An update is ready to install.", "Later", "Install now"),
+    Popup(PERMISSIONS, "Allow notifications?", "The app wants to send you news.", "Deny", "Manage", "Settings"),
+    Popup(STORE, "Try premium", "No adverts for one month.", "No thanks", "Try it", "Shop"),
+    Popup(SYSTEM_UI, "Storage almost full", "Some functions may not work.", "Dismiss", "Free up", "Files"),
+    Popup(SYSTEM_UI, "USB connected", "This device is charging.", "OK"),
+    Popup(SYSTEM_UI, "What is new", "We made this app faster.", "Got it"),
+)
 
 
 def schedule(rng: random.Random, rate: float) -> dict[int, Popup]:
@@ -59,19 +67,3 @@ def schedule(rng: random.Random, rate: float) -> dict[int, Popup]:
         if draw < chance and when not in plan:
             plan[when] = popup
     return plan
-
-
-def _dismiss(phone: Phone) -> Handler:
-    def handler() -> None:
-        phone.popup = None
-
-    return handler
-
-
-def _accept(phone: Phone, leads_to: str) -> Handler:
-    def handler() -> None:
-        phone.popup = None
-        target = phone.app(leads_to) if leads_to else None
-        phone.open((target or phone.launcher).package)
-
-    return handler

@@ -7,6 +7,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import replace
+from operator import attrgetter
 
 from PIL import Image
 
@@ -15,10 +16,14 @@ from envs.phone.keyboard import DELETE, ENTER, KEYS, SHIFT, keyboard_top
 from envs.phone.looks import Brush, draw
 from envs.phone.phone import Phone
 from envs.phone.theme import DARK, LIGHT, RGB, WHITE, Theme, accent, bar_color, mix
-from envs.phone.ui import SCREEN_DP, STATUS_BAR, Node, Tree
+from envs.phone.ui import SCREEN_DP, STATUS_BAR, Tree
 
 CACHED_SCREENS = 256
 SCRIM = 0.45
+_FACTS = attrgetter(
+    *"bounds look text icon color hint size bold align checked selected focused enabled password".split()
+)
+"""The attributes that a node's picture depends on."""
 WALLPAPER: tuple[RGB, RGB] = ((38, 70, 120), (110, 140, 180))
 
 _cache: OrderedDict[Hashable, bytes] = OrderedDict()
@@ -56,15 +61,22 @@ def encode(image: Image.Image) -> bytes:
 
 
 def _status(phone: Phone) -> tuple[str, ...]:
-    """What the status bar shows: the time, then icons from the right."""
+    """Content of the status bar: the time, then icons from the right."""
+
     def on(key: str) -> bool:
         return phone.settings["global"].get(key, "0") != "0"
 
     clock = f"{phone.now:%H:%M}"
     if phone.settings["system"].get("time_12_24") == "12":
         clock = f"{phone.now.hour % 12 or 12}:{phone.now:%M}"
-    shown = {"battery": True, "airplane": on("airplane_mode_on"), "signal": not on("airplane_mode_on"),
-             "wifi_full": on("wifi_on"), "bluetooth": on("bluetooth_on"), "moon": on("zen_mode")}  # fmt: skip
+    shown = {
+        "battery": True,
+        "airplane": on("airplane_mode_on"),
+        "signal": not on("airplane_mode_on"),
+        "wifi_full": on("wifi_on"),
+        "bluetooth": on("bluetooth_on"),
+        "moon": on("zen_mode"),
+    }
     return clock, *(name for name, visible in shown.items() if visible)
 
 
@@ -75,19 +87,14 @@ def _theme(phone: Phone) -> Theme:
 def _signature(phone: Phone) -> Hashable:
     """Everything the picture depends on."""
     tree = phone.tree()
-    nodes = [_facts(n) for n in tree.root.walk()]
+    nodes = [_FACTS(n) for n in tree.root.walk()]
     if tree.window is not tree.root:
-        nodes += [("dialog", *_facts(n)) for n in tree.window.walk()]
+        nodes += [("dialog", *_FACTS(n)) for n in tree.window.walk()]
     if not phone.awake:
         return (phone.width, phone.height, None)
     app = phone.foreground
     screen = (phone.width, phone.height, phone.scale, app.package, phone.panel is not None)
     return (*screen, _theme(phone).dark, tree.keyboard, _status(phone), *nodes)
-
-
-def _facts(n: Node) -> tuple[Hashable, ...]:
-    return (n.bounds, n.look, n.text, n.icon, n.color, n.hint, n.size, n.bold, n.align,
-            n.checked, n.selected, n.focused, n.enabled, n.password)  # fmt: skip
 
 
 def picture(phone: Phone) -> Image.Image:
@@ -120,7 +127,7 @@ def picture(phone: Phone) -> Image.Image:
 
 
 def _draw_root(brush: Brush, tree: Tree, bars: bool) -> None:
-    """The body first, so that what is scrolled out of it disappears below the bars."""
+    """The body first: what is scrolled out of it disappears below the bars."""
     width = tree.root.bounds[2]
     body, others = tree.body, [n for n in tree.root.children if n.look != "body"]
     for node in tree.root.children:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import signal
 import socket
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from envs.phone.adbd import ServedPhone
-    from envs.phone.adbd.auth import Authorization
+    from envs.phone.adbd.auth import PublicKey
     from envs.phone.faults import FaultSettings
 
 CRASHED = 70
@@ -21,20 +22,21 @@ CRASHED = 70
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--count", type=int, default=1, help="phones, one port each (default 1)")
-    parser.add_argument("--port", type=int, default=5601, help="the first phone's port (default 5601)")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1: this machine)")
-    parser.add_argument("--width", type=int, default=1080, help="pixels (default 1080)")
-    parser.add_argument("--height", type=int, default=2400, help="pixels (default 2400)")
-    parser.add_argument("--console-port", type=int, default=0, metavar="PORT",
-                        help="of the first phone's emulator console; the others follow (default: none)")  # fmt: skip
-    parser.add_argument("--console-token", default="", metavar="TOKEN", help="what the console wants after `auth`")
-    parser.add_argument("--authorized-keys", type=Path, metavar="FILE",
-                        help="let in only hosts whose adbkey.pub stands in FILE, one per line")  # fmt: skip
-    parser.add_argument("--faults", type=float, default=0.0, metavar="RATE",
-                        help="share of the commands that fail on purpose (default 0)")  # fmt: skip
-    parser.add_argument("--fault-kinds", metavar="KIND,...", help="only these (default: all)")
-    parser.add_argument("--fault-seed", type=int, default=0, metavar="N")
+    add = parser.add_argument
+    add("--count", type=int, default=1, help="number of phones, one port each (default 1)")
+    add("--port", type=int, default=5601, help="port of the first phone (default 5601)")
+    add("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1: this machine)")
+    add("--width", type=int, default=1080, help="pixels (default 1080)")
+    add("--height", type=int, default=2400, help="pixels (default 2400)")
+    consoles = "port of the first phone's emulator console; the others follow (default: none)"
+    add("--console-port", type=int, default=0, metavar="PORT", help=consoles)
+    add("--console-token", default="", metavar="TOKEN", help="token that the console expects after `auth`")
+    keys = "accept only hosts whose adbkey.pub is in FILE, one per line"
+    add("--authorized-keys", type=Path, metavar="FILE", help=keys)
+    rate = "share of the commands that fail on purpose (default 0)"
+    add("--faults", type=float, default=0.0, metavar="RATE", help=rate)
+    add("--fault-kinds", metavar="KIND,...", help="kinds of faults (default: all)")
+    add("--fault-seed", type=int, default=0, metavar="N", help="seed of the faults (default 0)")
 
 
 def check(args: argparse.Namespace) -> None:
@@ -47,22 +49,33 @@ def check(args: argparse.Namespace) -> None:
 
 
 async def serve(args: argparse.Namespace) -> int:
-    """Returns the exit code: 0 when stopped by a signal, `CRASHED` when no phone is left."""
-    from envs.phone.adbd import PhoneServer, ServedPhone
+    """Returns the exit code: 0 when stopped by a signal, `CRASHED` when no phone is left. ValueError when the ports
+    cannot be had."""
+    from envs.phone.adbd import ServedPhone
     from envs.phone.apps.catalogue import APPS
+    from envs.phone.console import Console
     from envs.phone.faults import FaultPlan
     from envs.phone.phone import Phone
 
     keys, faults = _keys(args.authorized_keys), _faults(args)
-    phones = [
-        ServedPhone(Phone(APPS, args.width, args.height), args.port + i, args.host, keys,
-                    FaultPlan(faults, f"{socket.gethostname()}:{args.port + i}") if faults.rate else None)
-        for i in range(args.count)
-    ]  # fmt: skip
+    phones = []
+    for port in range(args.port, args.port + args.count):
+        plan = FaultPlan(faults, f"{socket.gethostname()}:{port}") if faults.rate else None
+        phones.append(ServedPhone(Phone(APPS, args.width, args.height), port, args.host, keys, plan))
     stop = asyncio.Event()
     for name in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    async with PhoneServer(phones), _consoles(phones, args):
+    async with AsyncExitStack() as stack:
+        try:
+            for phone in phones:
+                await phone.start()
+                stack.push_async_callback(phone.stop)
+            for i, phone in enumerate(phones if args.console_port else ()):
+                console = Console(phone.phone, phone.exclusive, args.console_token, args.host, phone.die)
+                await console.start(args.console_port + i)
+                stack.callback(console.stop)
+        except OSError as error:
+            raise ValueError(_cannot_listen(args, error)) from None
         last = f" to {phones[-1].serial}" if args.count > 1 else ""
         print(f"{args.count} phone{'s' if args.count > 1 else ''} on {phones[0].serial}{last}", flush=True)
         print(f"adb connect {phones[0].serial}", flush=True)
@@ -74,33 +87,26 @@ async def serve(args: argparse.Namespace) -> int:
         return 0 if stop.is_set() else CRASHED
 
 
+def _cannot_listen(args: argparse.Namespace, error: OSError) -> str:
+    reason = f"the phones cannot be served: {error.strerror or error}"  # it names address and port
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{reason}; give an address of this machine as --host"
+    ports = f" ({args.count} phones take {args.port} to {args.port + args.count - 1})" if args.count > 1 else ""
+    return f"{reason}; choose another --port{ports}{' or --console-port' if args.console_port else ''}"
+
+
 async def _all_crashed(phones: Sequence[ServedPhone]) -> None:
     for phone in phones:
         await phone.crashed.wait()
 
 
-@asynccontextmanager
-async def _consoles(phones: Sequence[ServedPhone], args: argparse.Namespace) -> AsyncIterator[None]:
-    from envs.phone.console import Console
-
-    served = phones if args.console_port else ()
-    consoles = [Console(phone.phone, phone.exclusive, args.console_token, args.host, phone.die) for phone in served]
-    try:
-        for i, console in enumerate(consoles):
-            await console.start(args.console_port + i)
-        yield
-    finally:
-        for console in consoles:
-            console.stop()
-
-
-def _keys(file: Path | None) -> Authorization | None:
-    from envs.phone.adbd.auth import Authorization
+def _keys(file: Path | None) -> tuple[PublicKey, ...] | None:
+    from envs.phone.adbd.auth import read_keys
 
     if file is None:
         return None
     try:
-        return Authorization.from_lines(file.read_text().splitlines())
+        return read_keys(file.read_text().splitlines())
     except ValueError as error:
         raise ValueError(f"{file}: {error}; copy the line of ~/.android/adbkey.pub") from None
 

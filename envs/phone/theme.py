@@ -23,11 +23,6 @@ class Theme:
     dark: bool
 
 
-LIGHT = Theme((255, 255, 255), (32, 33, 36), (95, 99, 104), (189, 193, 198), (232, 234, 237), (255, 255, 255),
-              (226, 229, 234), (255, 255, 255), False)  # fmt: skip
-DARK = Theme((25, 26, 28), (232, 234, 237), (154, 160, 166), (95, 99, 104), (52, 54, 58), (45, 46, 49), (38, 40, 43),
-             (62, 64, 68), True)  # fmt: skip
-
 WHITE: RGB = (255, 255, 255)
 DEFAULT_COLOR = "#1A73E8"
 
@@ -66,3 +61,7 @@ def accent(color: str, dark: bool) -> RGB:
 def bar_color(color: str, theme: Theme) -> RGB:
     """Background of the title bar: a breath of the app's colour."""
     return mix(theme.surface, rgb(color), 0.12)
+
+
+LIGHT = Theme(*map(rgb, "#FFFFFF #202124 #5F6368 #BDC1C6 #E8EAED #FFFFFF #E2E5EA #FFFFFF".split()), dark=False)
+DARK = Theme(*map(rgb, "#191A1C #E8EAED #9AA0A6 #5F6368 #34363A #2D2E31 #26282B #3E4044".split()), dark=True)

@@ -20,8 +20,9 @@ class InProcessTransport:
 
     def shell(self, cmd: Sequence[str] | str, timeout: float = 10.0) -> ShellResult:
         result = self._shell.run(cmd)
-        return ShellResult(result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace"),
-                           result.exit_code)  # fmt: skip
+        return ShellResult(
+            result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace"), result.exit_code
+        )
 
     def exec_out(self, cmd: Sequence[str] | str, timeout: float = 10.0) -> bytes:
         """Standard output and standard error together, as `adb exec-out` gives them."""

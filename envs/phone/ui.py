@@ -1,6 +1,6 @@
 """The layout tree: one description of a screen that draws the PNG, makes the XML and receives the touches.
 
-Sizes are in dp: the screen is 360 dp wide, whatever its pixels, until it is turned or `wm` changes it. Apps build a
+Sizes are in dp: the screen is 360 dp wide at any resolution, until it is rotated or `wm` changes it. Apps build a
 `Screen` from the widgets in `envs.phone.widgets`; `assemble` turns it into a `Tree` with bounds. Handlers are closures
 over the app.
 """
@@ -22,6 +22,9 @@ SNACKBAR = 56
 DIALOG_WIDTH = 480
 """The widest a dialog gets, on a screen that is turned."""
 
+TEXT = "android.widget.TextView"
+IMAGE = "android.widget.ImageView"
+IMAGE_BUTTON = "android.widget.ImageButton"
 Handler = Callable[[], None]
 Bounds = tuple[int, int, int, int]
 
@@ -80,13 +83,11 @@ class Dialog:
     title: str
     body: list[Node] = field(default_factory=list)
     buttons: list[Node] = field(default_factory=list)
-    on_dismiss: Handler | None = None
-    """Called when the user presses Back or taps outside; the window closes in any case."""
 
 
 @dataclass(slots=True)
 class Screen:
-    """What an app shows: a title bar, a scrolling body, and optionally a bottom bar, a floating button and a dialog."""
+    """An app's screen: a title bar, a scrolling body, and optionally a bottom bar, a floating button and a dialog."""
 
     title: str
     body: list[Node]
@@ -205,7 +206,7 @@ def assemble(
         place(screen.fab, width - 72, bottom - 72 - (SNACKBAR if snack else 0), 56, 56)
         root.children.append(screen.fab)
     if snack:
-        bar = Node(cls="android.widget.TextView", text=snack, rid=f"{package}:id/snackbar_text", look="snack", size=14)
+        bar = Node(cls=TEXT, text=snack, rid=f"{package}:id/snackbar_text", look="snack", size=14)
         place(bar, 12, bottom - SNACKBAR, width - 24, 48)
         root.children.append(bar)
     window = root if screen.dialog is None else _dialog_window(screen.dialog, package, width, height, keyboard)
@@ -216,13 +217,13 @@ def _app_bar(screen: Screen, package: str) -> Node:
     children = []
     if screen.on_up is not None:
         children.append(
-            Node(cls="android.widget.ImageButton", desc="Navigate up", look="icon", icon="back", width=40, height=40,
-                 on_tap=screen.on_up)
-        )  # fmt: skip
+            Node(
+                cls=IMAGE_BUTTON, desc="Navigate up", look="icon", icon="back", width=40, height=40, on_tap=screen.on_up
+            )
+        )
     children.append(
-        Node(cls="android.widget.TextView", text=screen.title, rid=f"{package}:id/title", look="title", size=19,
-             height=28, pad=(8, 0))
-    )  # fmt: skip
+        Node(cls=TEXT, text=screen.title, rid=f"{package}:id/title", look="title", size=19, height=28, pad=(8, 0))
+    )
     children.extend(screen.actions)
     return Node(look="appbar", color=screen.color, axis="row", pad=(8, 0), height=APP_BAR, children=children)
 
@@ -232,9 +233,16 @@ def _dialog_window(dialog: Dialog, package: str, width: int, height: int, keyboa
     children = []
     if dialog.title:
         children.append(
-            Node(cls="android.widget.TextView", text=dialog.title, rid=f"{package}:id/alertTitle", look="text", size=18,
-                 bold=True, pad=(16, 10))
-        )  # fmt: skip
+            Node(
+                cls=TEXT,
+                text=dialog.title,
+                rid=f"{package}:id/alertTitle",
+                look="text",
+                size=18,
+                bold=True,
+                pad=(16, 10),
+            )
+        )
     children.extend(dialog.body)
     if dialog.buttons:
         row = Node(axis="row", pad=(4, 6), gap=4, height=52, children=_right_aligned(dialog.buttons, wide))

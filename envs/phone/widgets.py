@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from envs.phone.ui import Handler, Node
+from envs.phone.ui import IMAGE, IMAGE_BUTTON, TEXT, Handler, Node
 
-TEXT = "android.widget.TextView"
 BUTTON = "android.widget.Button"
-IMAGE_BUTTON = "android.widget.ImageButton"
+LOOKS = {"Switch": "switch", "CheckBox": "checkbox", "RadioButton": "radio"}
 
 
 def label(text: str, size: int = 15, color: str = "", bold: bool = False, align: str = "left", rid: str = "") -> Node:
@@ -21,17 +21,22 @@ def section(text: str) -> Node:
     return Node(cls=TEXT, text=text, look="section", size=13, bold=True, height=34, pad=(16, 8))
 
 
-def divider() -> Node:
-    return Node(look="divider", height=1)
-
-
 def spacer(height: int) -> Node:
     return Node(look="", height=height)
 
 
 def button(text: str, on_tap: Handler, filled: bool = True, enabled: bool = True) -> Node:
-    return Node(cls=BUTTON, text=text, look="button" if filled else "text_button", size=14, bold=True, align="center",
-                height=44, on_tap=on_tap, enabled=enabled)  # fmt: skip
+    return Node(
+        cls=BUTTON,
+        text=text,
+        look="button" if filled else "text_button",
+        size=14,
+        bold=True,
+        align="center",
+        height=44,
+        on_tap=on_tap,
+        enabled=enabled,
+    )
 
 
 def text_button(text: str, on_tap: Handler) -> Node:
@@ -42,6 +47,28 @@ def text_button(text: str, on_tap: Handler) -> Node:
 def icon_button(icon: str, desc: str, on_tap: Handler) -> Node:
     """`icon` names a glyph of `icons.py`; `desc` is what a screen reader (and the agent) reads."""
     return Node(cls=IMAGE_BUTTON, desc=desc, look="icon", icon=icon, width=40, height=40, on_tap=on_tap)
+
+
+def wide_button(text: str, on_tap: Handler, enabled: bool = True) -> Node:
+    """A filled button across the screen, with space around it."""
+    return Node(pad=(16, 8), children=[button(text, on_tap, enabled=enabled)])
+
+
+def flip(row: dict[str, Any], column: str) -> Handler:
+    """Handler: turns a 0/1 column of a row over."""
+    return lambda: row.update({column: 1 - row[column]})
+
+
+def heart_button(row: dict[str, Any]) -> Node:
+    """Makes a row with the column `favourite` one, or no longer."""
+    liked = row["favourite"]
+    icon, name = ("heart_filled", "Unfavourite") if liked else ("heart", "Favourite")
+    return icon_button(icon, name, flip(row, "favourite"))
+
+
+def step_buttons(lower: str, raise_: str, change: Callable[[int], Any]) -> list[Node]:
+    """Minus and plus; `change` gets -1 or 1."""
+    return [icon_button("minus", lower, lambda: change(-1)), icon_button("plus", raise_, lambda: change(1))]
 
 
 def fab(icon: str, desc: str, on_tap: Handler) -> Node:
@@ -64,54 +91,76 @@ def item(
         lines.append(Node(cls=TEXT, text=subtitle, rid="android:id/summary", look="subtext", size=13, height=18))
     row: list[Node] = []
     if icon:
-        row.append(Node(cls="android.widget.ImageView", look="row_icon", icon=icon, width=40, height=40))
+        row.append(Node(cls=IMAGE, look="row_icon", icon=icon, width=40, height=40))
     if avatar:
-        row.append(Node(cls="android.widget.ImageView", look="avatar", icon=avatar[:1].upper(), width=40, height=40))
+        row.append(Node(cls=IMAGE, look="avatar", icon=avatar[:1].upper(), width=40, height=40))
     row.append(Node(children=lines))
     row.extend(trailing)
-    return Node(axis="row", look="row", pad=(16, 8), gap=12, height=64 if subtitle else 56, children=row,
-                on_tap=on_tap, on_long=on_long, selected=selected)  # fmt: skip
-
-
-def switch_item(title: str, checked: bool, on_toggle: Handler, subtitle: str = "", icon: str = "") -> Node:
-    """A row whose whole width toggles the switch at its end."""
-    node = item(title, subtitle, on_tap=on_toggle, icon=icon)
-    node.children.append(
-        Node(cls="android.widget.Switch", look="switch", width=48, height=28, checkable=True, checked=checked)
+    return Node(
+        axis="row",
+        look="row",
+        pad=(16, 8),
+        gap=12,
+        height=64 if subtitle else 56,
+        children=row,
+        on_tap=on_tap,
+        on_long=on_long,
+        selected=selected,
     )
-    node.checkable, node.checked = True, checked
+
+
+def mark(
+    kind: str, checked: bool, size: tuple[int, int] = (28, 28), desc: str = "", on_tap: Handler | None = None
+) -> Node:
+    """A bare Switch, CheckBox or RadioButton."""
+    node = Node(
+        cls=f"android.widget.{kind}", desc=desc, look=LOOKS[kind], checkable=True, checked=checked, on_tap=on_tap
+    )
+    node.width, node.height = size
     return node
+
+
+def _toggled(row: Node, place: int, state: Node) -> Node:
+    """Puts a mark into a row that toggles it wherever it is tapped."""
+    row.children.insert(place, state)
+    row.checkable, row.checked = True, state.checked
+    return row
+
+
+def switch_item(title: str, checked: bool, on_toggle: Handler, icon: str = "") -> Node:
+    """A row whose whole width toggles the switch at its end."""
+    row = item(title, on_tap=on_toggle, icon=icon)
+    return _toggled(row, len(row.children), mark("Switch", checked, (48, 28)))
 
 
 def check_item(title: str, checked: bool, on_toggle: Handler, subtitle: str = "") -> Node:
-    """A row with a checkbox in front: toggles by a tap anywhere on the row."""
-    node = item(title, subtitle, on_tap=on_toggle)
-    node.children.insert(
-        0, Node(cls="android.widget.CheckBox", look="checkbox", width=28, height=28, checkable=True, checked=checked)
-    )
-    node.checkable, node.checked = True, checked
-    return node
+    """A row with a checkbox in front."""
+    return _toggled(item(title, subtitle, on_tap=on_toggle), 0, mark("CheckBox", checked))
 
 
-def radio_item(title: str, checked: bool, on_select: Handler, subtitle: str = "") -> Node:
-    node = item(title, subtitle, on_tap=on_select)
-    node.children.insert(
-        0, Node(cls="android.widget.RadioButton", look="radio", width=28, height=28, checkable=True, checked=checked)
-    )
-    node.checkable, node.checked = True, checked
-    return node
+def radio_item(title: str, checked: bool, on_select: Handler) -> Node:
+    return _toggled(item(title, on_tap=on_select), 0, mark("RadioButton", checked))
 
 
 def field(key: str, hint: str, lines: int = 1, password: bool = False) -> Node:
     """An edit field. Its text lives in `page.fields[key]`; the phone fills in text and focus when it lays out."""
-    return Node(cls="android.widget.EditText", field_key=key, hint=hint, look="field", size=16, pad=(16, 6),
-                height=20 + 36 * lines, password=password)  # fmt: skip
+    return Node(
+        cls="android.widget.EditText",
+        field_key=key,
+        hint=hint,
+        look="field",
+        size=16,
+        pad=(16, 6),
+        height=20 + 36 * lines,
+        password=password,
+    )
 
 
 def tile(text: str, icon: str, color: str, on_tap: Handler, height: int = 92) -> Node:
     """A square with an icon and a caption: the launcher's grid, album covers, product cards."""
-    return Node(cls=TEXT, text=text, look="tile", icon=icon, color=color, size=12, align="center", height=height,
-                on_tap=on_tap)  # fmt: skip
+    return Node(
+        cls=TEXT, text=text, look="tile", icon=icon, color=color, size=12, align="center", height=height, on_tap=on_tap
+    )
 
 
 def grid(tiles: Sequence[Node], columns: int) -> list[Node]:
@@ -127,10 +176,19 @@ def grid(tiles: Sequence[Node], columns: int) -> list[Node]:
 def tabs(names: Sequence[str], selected: str, on_select: dict[str, Handler], icons: Sequence[str] = ()) -> Node:
     """A bottom navigation bar."""
     children = [
-        Node(cls="android.widget.FrameLayout", text=name, look="tab", icon=icons[i] if icons else "", size=12,
-             align="center", height=56, on_tap=on_select[name], selected=name == selected)
+        Node(
+            cls="android.widget.FrameLayout",
+            text=name,
+            look="tab",
+            icon=icons[i] if icons else "",
+            size=12,
+            align="center",
+            height=56,
+            on_tap=on_select[name],
+            selected=name == selected,
+        )
         for i, name in enumerate(names)
-    ]  # fmt: skip
+    ]
     return Node(axis="row", look="bottom_bar", height=60, children=children)
 
 

@@ -1,8 +1,7 @@
 """Devices for a collector: a fixed set, or a pool with leases, health checks, quarantine and hot spares."""
 
 from envs.pool.fixed import FixedDevices
-from envs.pool.place import State
+from envs.pool.place import PooledDevice, Provider, State
 from envs.pool.pool import DevicePool, PoolSettings
-from envs.pool.provider import PooledDevice, Provider
 
 __all__ = ["DevicePool", "FixedDevices", "PoolSettings", "PooledDevice", "Provider", "State"]

@@ -1,8 +1,9 @@
-"""A pool's devices over adb: whatever has a serial, be it an emulator, a phone on a cable or a container's port."""
+"""A pool's devices over adb, be it an emulator, a phone on a cable or a container's port."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -11,16 +12,20 @@ from envs.adb import AdbTransport
 from envs.base import Health, InfraError, MobileEnv
 from envs.console import Console
 from envs.device import Device
-from envs.health import examine
 
 Reset = Literal["keep", "app_data", "snapshot", "fresh"]
 """How a device is made clean between episodes. `keep`: the suite's own set-up starts every episode from a known state;
 `app_data`: the data of every app that was installed later is cleared; `snapshot`: the emulator goes back to a snapshot;
 `fresh`: another device takes its place."""
 MakeEnv = Callable[[str, AdbTransport], MobileEnv]
-"""(device id, transport) -> the environment that plays on it."""
+"""(device id, transport) -> its environment."""
 BOOT_POLL_S = 0.5
+SNAPSHOT = "default_boot"
 COMMAND_S = 10.0
+MIN_FREE_KB = 64 << 10
+EARLIEST = 1_577_836_800
+"""2020-01-01: a clock before it was never set."""
+_FOCUS = re.compile(r"mCurrentFocus=(.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +46,15 @@ class AdbServer:
 class AdbDevice:
     """Implements `envs.pool.PooledDevice`. `console` is needed for the reset `snapshot`."""
 
-    def __init__(self, device_id: str, transport: AdbTransport, make_env: MakeEnv, reset: Reset = "keep",
-                 snapshot: str = "default_boot", console: Console | None = None) -> None:  # fmt: skip
-        self.transport, self.reset, self.snapshot, self.console = transport, reset, snapshot, console
+    def __init__(
+        self,
+        device_id: str,
+        transport: AdbTransport,
+        make_env: MakeEnv,
+        reset: Reset = "keep",
+        console: Console | None = None,
+    ) -> None:
+        self.transport, self.reset, self.console = transport, reset, console
         self.env = make_env(device_id, transport)
         self._device = Device(transport, timeout_s=COMMAND_S)
 
@@ -65,7 +76,7 @@ class AdbDevice:
         elif self.reset == "snapshot":
             if self.console is None:
                 raise InfraError(f"{self.transport.serial}: has no console to load a snapshot through")
-            await asyncio.to_thread(self.console.command, f"avd snapshot load {self.snapshot}")
+            await asyncio.to_thread(self.console.command, f"avd snapshot load {SNAPSHOT}")
             await self.booted()
         return self.reset != "fresh"
 
@@ -81,16 +92,17 @@ class AdbDevice:
     def _check(self) -> Health:
         try:
             self.transport.connect()
+            reason = _complaint(self._device)
         except InfraError as error:
-            return Health(False, str(error))
-        return examine(self._device)
+            reason = str(error) or repr(error)
+        return Health(not reason, reason)
 
     async def destroy(self, failed: bool = False) -> None:
         await self.env.close()
 
 
 class AdbProvider:
-    """Devices that somebody else runs. They cannot be replaced, only connected to again."""
+    """Devices that are not started here. They cannot be replaced, only reconnected."""
 
     def __init__(self, serials: Sequence[str], make_env: MakeEnv, server: AdbServer, reset: Reset = "keep") -> None:
         self.serials, self.make_env, self.server, self.reset = tuple(serials), make_env, server, reset
@@ -112,3 +124,34 @@ class AdbProvider:
 
     async def close(self) -> None:
         """The devices stay."""
+
+
+def _complaint(device: Device) -> str:
+    """The first requirement that the device does not meet, or "".
+
+    Boot completed, clock set, room on the disk, a screen that shows something, and a home screen that comes up. Takes
+    about six commands; leaves the phone at its home screen.
+    """
+
+    def says(*words: str) -> str:
+        return device.look(*words).strip()
+
+    if says("getprop", "sys.boot_completed") != "1":
+        return "the boot has not completed"
+    clock = says("date", "+%s")
+    if not clock.isdecimal() or int(clock) < EARLIEST:
+        return f"the clock says {clock!r}"
+    if (free := _free_kb(says("df", "-k", "/data"))) is not None and free < MIN_FREE_KB:
+        return f"only {free} KB are free on /data; a fresh device has more"
+    device.home()
+    focus = _FOCUS.search(device.look("dumpsys", "window"))
+    if focus is None or focus[1] == "null" or "Not Responding" in focus[1]:
+        return f"the home screen does not come up (focus: {focus[1] if focus else 'none'})"
+    device.screenshot()  # raises for a black one
+    return ""
+
+
+def _free_kb(df: str) -> int | None:
+    """The column "Available" of the last line; None when `df` says something else."""
+    words = df.splitlines()[-1].split() if df else []
+    return int(words[3]) if len(words) >= 6 and words[3].isdecimal() else None

@@ -1,4 +1,4 @@
-"""Devices that are simply there: embedded phones of this process. Nothing is mended or replaced."""
+"""A fixed set of devices: embedded phones of this process. None is repaired or replaced."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from envs.base import DeviceReport, InfraError, MobileEnv
-from envs.pool.watch import Watch
+from envs.pool.place import Watch
 
 CLOSE_TIMEOUT_S = 30.0
 
@@ -28,7 +28,7 @@ class FixedDevices:
         self._watches = {env.device_id: Watch("ready") for env in envs}
         self._faults: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}
-        """Of each device's last fault."""
+        """Reason of each device's last fault."""
 
     async def start(self) -> None:
         """There is nothing to start."""

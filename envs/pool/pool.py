@@ -1,13 +1,13 @@
-"""`DevicePool`: devices that fail as a matter of course, kept so that a collector always finds some that work.
+"""`DevicePool`: keeps working devices available although single devices fail.
 
-Each place of the pool is looked after by one task, which takes its device round this circle:
+One task maintains each place of the pool and takes its device through this cycle:
 
     STARTING -> READY -> LEASED -> REFRESHING -> READY ...
                   \\________ a failure ________/  -> (QUARANTINED ->) STARTING, with a new device
 
 Refreshing happens off the critical path: with `spares` more devices than leases, one that is ready is waiting.
-Invariants: a device is leased to one episode at a time; each lease ends, by `give_back` or by its deadline; whatever
-was created is destroyed.
+Invariants: a device is leased to one episode at a time; each lease ends, by `give_back` or by its deadline; every
+created device is destroyed.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from envs.base import DeviceReport, InfraError, MobileEnv
-from envs.pool.place import Place, State
-from envs.pool.provider import PooledDevice, Provider
+from envs.pool.place import Place, PooledDevice, Provider, State
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
-    """Times in seconds. `leases` episodes are played at once, on `leases + spares` devices."""
+    """Times in seconds. `leases` episodes run at once, on `leases + spares` devices."""
 
     leases: int
     spares: int = 0
@@ -37,7 +36,7 @@ class PoolSettings:
     lease_s: float = 900.0
     """A lease that is not given back by then is taken back, and its device replaced."""
     check_every_s: float = 60.0
-    """How often a device that waits is looked at."""
+    """Interval between health checks of an idle device."""
     max_failures: int = 3
     """Failures in a row after which a device is replaced, and its place quarantined."""
     quarantine_s: float = 10.0
@@ -48,7 +47,7 @@ class PoolSettings:
 
 
 MOST_DOUBLINGS = 30
-"""Of a quarantine. A place may fail for weeks, and a float has room for about a thousand."""
+"""Limit of a quarantine's exponent: 2.0**1024 overflows, and a place may fail for weeks."""
 COUNTS = ("created", "renewed", "replaced", "failures", "quarantines", "lease_timeouts")
 """`renewed`: devices that were used up, as their reset wants it; `replaced`: devices that failed."""
 
@@ -68,8 +67,6 @@ class DevicePool:
         """When a device was last known to work."""
         self._settled = asyncio.Event()
         """The first device is ready, or all have failed."""
-
-    # --- life cycle ------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Returns when the first device is ready; the others follow. What it began is gone when it raises."""
@@ -104,8 +101,6 @@ class DevicePool:
         if mistakes := [end for end in ends if end is not None]:
             raise mistakes[0]
 
-    # --- leases ----------------------------------------------------------------------------------------------
-
     def take(self, avoid: Collection[str] = ()) -> MobileEnv | None:
         """The device that has been ready for longest."""
         if self._in(State.LEASED) >= self.capacity:
@@ -129,8 +124,6 @@ class DevicePool:
                 if not place.returned.done():
                     place.returned.set_result(error)
 
-    # --- looking after one place -----------------------------------------------------------------------------
-
     async def _tend(self, place: Place) -> None:
         while True:
             ending = "replaced"
@@ -149,7 +142,7 @@ class DevicePool:
             await self._destroy(place, failed=ending == "replaced")
             place.generation += 1
             if all(p.generation for p in self._places):
-                self._settled.set()  # not before the last words are kept: a start that failed tidies up at once
+                self._settled.set()  # not before the log is kept: a failed start cleans up at once
             if place.failures >= self.settings.max_failures:
                 await self._quarantine(place)
                 place.state = State.STARTING
@@ -207,8 +200,6 @@ class DevicePool:
         if not health.ok:
             raise InfraError(f"{device.env.device_id}: {health.reason}")
 
-    # --- failures --------------------------------------------------------------------------------------------
-
     def _failed(self, place: Place, reason: str) -> None:
         place.failures += 1
         place.faults += 1
@@ -234,7 +225,7 @@ class DevicePool:
         await self._bounded(work, f"destroying device {place.number}")
 
     async def _bounded(self, work: Awaitable[None], what: str) -> None:
-        """Tidying up must neither hang nor raise: what it leaves is found by its label the next time."""
+        """Cleaning up must neither hang nor raise: containers left behind are found by their label next time."""
         try:
             async with _deadline(self.settings.refresh_s, what):
                 await work
@@ -247,8 +238,6 @@ class DevicePool:
             self.failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
             self._settled.set()
             self.changed()
-
-    # --- figures ---------------------------------------------------------------------------------------------
 
     def _in(self, state: State) -> int:
         return sum(place.state is state for place in self._places)

@@ -1,4 +1,4 @@
-"""Actions and tasks as plain values, for libraries whose actions are of one shape: a kind, two places, a text."""
+"""Actions in one fixed form (a kind, two points, a text), for libraries that need a fixed action space."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from envs.base import ACTION_TYPES, COORD_MAX, Action, Task
 
 KINDS: tuple[str, ...] = tuple(kind for kind in ACTION_TYPES if kind != "invalid")
-PLACES = ("x", "y", "x2", "y2")
+COORDINATES = ("x", "y", "x2", "y2")
 
 
 def flat_action(kind: str, x: int = 0, y: int = 0, x2: int = 0, y2: int = 0, text: str = "") -> Action:
-    """The action of `kind` with those of the fields that it has; `text` is what is typed, opened or answered.
+    """The action of `kind`, from the arguments that it has. `text` is the text to type, the app to open or the answer.
 
-    Raises ValueError for an unknown kind or a coordinate that is not within 0-999.
+    Raises ValueError for an unknown kind or a coordinate outside 0-999.
     """
     if kind not in KINDS:
         raise ValueError(f"action kind is {kind!r}; choose one of {', '.join(KINDS)}")
@@ -24,11 +24,11 @@ def flat_action(kind: str, x: int = 0, y: int = 0, x2: int = 0, y2: int = 0, tex
     return cls(**{name: value for name, value in given.items() if name in cls.__dataclass_fields__})
 
 
-def chosen(splits: Mapping[str, Sequence[Task]], split: str, seed: int, index: int | None) -> Task:
-    """Task `index` of a split, or the one that `seed` means. Raises ValueError when there is none."""
+def select_task(splits: Mapping[str, Sequence[Task]], split: str, seed: int, index: int | None) -> Task:
+    """Task `index` of a split, or one that depends on `seed`. Raises ValueError if there is none."""
     tasks = splits.get(split, ())
     index = seed % max(1, len(tasks)) if index is None else index
     if not 0 <= index < len(tasks):
-        there = ", ".join(f"{len(of)} in {name!r}" for name, of in splits.items())
-        raise ValueError(f"there is no task {index} in {split!r}: there are {there}, counted from 0")
+        sizes = ", ".join(f"{len(of)} in {name!r}" for name, of in splits.items())
+        raise ValueError(f"there is no task {index} in {split!r}: there are {sizes}, numbered from 0")
     return tasks[index]

@@ -1,7 +1,8 @@
-"""A phone as a `gymnasium.Env`; `gymnasium.make("mobilerl.adapters.gym_env:mobilerl/Phone-v0")` makes one.
+"""A phone as a `gymnasium.Env`: `gymnasium.make("mobilerl.adapters.gym_env:mobilerl/Phone-v0")`.
 
 Observations are the screen, (height, width, 3) uint8; `info` holds instruction, task_id, xml, app and note. The reward
-is 0 until the episode ends. A failing device raises `envs.base.InfraError`. Not for use inside an event loop."""
+is 0 until the episode ends. A failing device raises `envs.base.InfraError`. Cannot be used inside an event loop.
+"""
 
 import asyncio
 import io
@@ -15,32 +16,39 @@ from PIL import Image
 from envs.base import COORD_MAX, Finish, MobileEnv, Observation, Task
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks.suite import train_tasks
-from mobilerl.adapters.flat import KINDS, PLACES, flat_action
+from mobilerl.adapters.flat import COORDINATES, KINDS, flat_action
 
 
 class PhoneGym(gymnasium.Env[np.ndarray, dict]):
-    """`env` must show screens of `width` x `height` px. The seed draws the task, unless it is `options["task"]`."""
+    """`env` must have screens of `width` x `height` px. `reset` takes the task from `options["task"]`, else from the
+    seed."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 1}
 
-    def __init__(self, env: MobileEnv | None = None, tasks: tuple[Task, ...] = (), width: int = 360, height: int = 720,
-                 render_mode: str | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        env: MobileEnv | None = None,
+        tasks: tuple[Task, ...] = (),
+        width: int = 360,
+        height: int = 720,
+        render_mode: str | None = None,
+    ) -> None:
         self.env, self.tasks = env or PhoneEnv(width=width, height=height), tasks or tuple(train_tasks(1))
         self.render_mode, self._loop = render_mode, asyncio.new_event_loop()
         self.observation_space = spaces.Box(0, 255, (height, width, 3), np.uint8)
-        parts = {name: spaces.Discrete(COORD_MAX + 1) for name in PLACES} | {"kind": spaces.Discrete(len(KINDS))}
+        parts = {name: spaces.Discrete(COORD_MAX + 1) for name in COORDINATES} | {"kind": spaces.Discrete(len(KINDS))}
         self.action_space = spaces.Dict(parts | {"text": spaces.Text(500, min_length=0, charset=string.printable)})
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
         self.task = (options or {}).get("task") or self.tasks[self.np_random.integers(len(self.tasks))]
-        return self._seen(self._loop.run_until_complete(self.env.reset(self.task)))
+        return self._observe(self._loop.run_until_complete(self.env.reset(self.task)))
 
     def step(self, action: dict) -> tuple[np.ndarray, float, bool, bool, dict]:
-        done = flat_action(KINDS[action["kind"]], *(int(action[name]) for name in PLACES), action["text"])
+        done = flat_action(KINDS[action["kind"]], *(int(action[name]) for name in COORDINATES), action["text"])
         result = self._loop.run_until_complete(self.env.step(done))
         reward = self._loop.run_until_complete(self.env.score()) if result.done else 0.0
-        pixels, info = self._seen(result.observation, result.note)
+        pixels, info = self._observe(result.observation, result.note)
         return pixels, reward, isinstance(done, Finish), result.done and not isinstance(done, Finish), info
 
     def render(self) -> np.ndarray | None:
@@ -51,7 +59,7 @@ class PhoneGym(gymnasium.Env[np.ndarray, dict]):
             self._loop.run_until_complete(self.env.close())
             self._loop.close()
 
-    def _seen(self, observation: Observation, note: str = "") -> tuple[np.ndarray, dict]:
+    def _observe(self, observation: Observation, note: str = "") -> tuple[np.ndarray, dict]:
         self._pixels = np.array(Image.open(io.BytesIO(observation.screenshot)).convert("RGB"))
         seen = {"xml": observation.xml, "app": observation.app, "note": note}
         return self._pixels, {"instruction": self.task.instruction, "task_id": self.task.id} | seen

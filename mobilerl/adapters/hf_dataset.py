@@ -1,6 +1,7 @@
-"""A run's trajectories as a Hugging Face dataset, one row per step in stored order, and back.
+"""A run's trajectories as a Hugging Face dataset, one row per step in file order, and back.
 
-`load_run` streams. To store or upload: `Dataset.from_generator(rows, FEATURES, gen_kwargs={"files": [...]})`."""
+`load_run` streams. To save or upload: `Dataset.from_generator(rows, FEATURES, gen_kwargs={"files": [...]})`.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -22,14 +23,14 @@ FEATURES = Features(
     | COMPLETION
     | {"images": List(TEXT), "rest": TEXT, "trajectory": TEXT}
 )
-"""`action`, `rest` and `trajectory` are JSON; the last two hold what has no column. `images` are the SHA-256 of the
-prompt's pictures, each of them the screenshot of this or an earlier row of the trajectory."""
+"""`action`, `rest` and `trajectory` are JSON; the last two hold all fields without a column. `images` are the SHA-256
+of the images in the prompt, each the screenshot of this or an earlier row of the trajectory."""
 
 
 def load_run(run_dir: Path | str) -> IterableDataset:
-    """Every iteration's file is a shard. Raises ValueError where a run has none, or a file cannot be read exactly."""
+    """Each iteration's file is a shard. Raises ValueError if there is none, or for a damaged file."""
     if not (files := sorted(str(f) for f in Path(run_dir).glob("trajectories/iter-*.jsonl"))):
-        raise ValueError(f"{run_dir} holds no trajectories/iter-*.jsonl: name the directory of a run that wrote them")
+        raise ValueError(f"{run_dir} holds no trajectories/iter-*.jsonl: name a run that saved trajectories")
     return IterableDataset.from_generator(rows, features=FEATURES, gen_kwargs={"files": files})
 
 
@@ -49,7 +50,7 @@ def rows(files: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 def to_trajectories(dataset: Dataset | IterableDataset) -> Iterator[Trajectory]:
-    """The inverse, in stored order. Episodes that ended before their first step have no rows to come from."""
+    """The inverse of `rows`, in file order. Episodes that ended before their first step are lost."""
     for _, group in groupby(dataset.cast_column("screenshot", Image(decode=False)), lambda row: row["id"]):
         screens, steps, row = MemoryScreens(), [], {}
         for row in group:

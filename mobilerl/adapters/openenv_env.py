@@ -1,8 +1,9 @@
 """Phones behind an OpenEnv server: `uvicorn mobilerl.adapters.openenv_env:app --factory --host 127.0.0.1`.
 
-Every session has a phone of its own; `reset(split="train" | "test", index=N)` chooses the task, or `seed=N` does.
-`screenshot` is a PNG in base64; `metadata` holds task_id, and as note why an action was not carried out. A failing
-device is an error of the server (EXECUTION_ERROR), never a reward."""
+Every session has its own phone. `reset(split="train" | "test", index=N)` or `reset(seed=N)` selects the task.
+`screenshot` is a PNG in base64; `metadata` holds task_id and note, the reason why an action was not carried out. A
+failing device is a server error (EXECUTION_ERROR), never a reward.
+"""
 
 import asyncio
 import base64
@@ -14,13 +15,13 @@ from openenv.core import Action, Environment, Observation, State, create_fastapi
 from envs.base import StepResult
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks.suite import test_tasks, train_tasks
-from mobilerl.adapters.flat import KINDS, chosen, flat_action
+from mobilerl.adapters.flat import KINDS, flat_action, select_task
 
 SPLITS = {"train": tuple(train_tasks(1)), "test": tuple(test_tasks(1))}
 
 
 class PhoneAction(Action):
-    # `at` and `to` are (x, y) in thousandths of the screen, 0-999; `text` is what is typed, opened or answered.
+    # `at` and `to` are (x, y) in thousandths of the screen, 0-999; `text` is the text to type, app to open or answer.
     kind: Literal[KINDS]
     at: tuple[int, int] = (0, 0)
     to: tuple[int, int] = (0, 0)
@@ -38,22 +39,28 @@ class PhoneEnvironment(Environment[PhoneAction, PhoneObservation, State]):
     SUPPORTS_CONCURRENT_SESSIONS = True
     state = State()
 
-    def reset(self, seed: int | None = None, episode_id: str | None = None, split: str = "train",
-              index: int | None = None) -> PhoneObservation:  # fmt: skip
-        self.task = chosen(SPLITS, split, seed or 0, index)
+    def reset(
+        self, seed: int | None = None, episode_id: str | None = None, split: str = "train", index: int | None = None
+    ) -> PhoneObservation:
+        self.task = select_task(SPLITS, split, seed or 0, index)
         self.env, self.state = PhoneEnv(), State(episode_id=episode_id)
-        return self._seen(StepResult(asyncio.run(self.env.reset(self.task)), done=False))
+        return self._observe(StepResult(asyncio.run(self.env.reset(self.task)), done=False))
 
     def step(self, action: PhoneAction, timeout_s: float | None = None, **_: object) -> PhoneObservation:
-        return self._seen(asyncio.run(self.env.step(flat_action(action.kind, *action.at, *action.to, action.text))))
+        return self._observe(asyncio.run(self.env.step(flat_action(action.kind, *action.at, *action.to, action.text))))
 
-    def _seen(self, result: StepResult) -> PhoneObservation:
+    def _observe(self, result: StepResult) -> PhoneObservation:
         seen, reward = result.observation, asyncio.run(self.env.score()) if result.done else 0.0
         self.state.step_count = seen.step
         return PhoneObservation(
-            instruction=self.task.instruction, screenshot=base64.b64encode(seen.screenshot).decode(), xml=seen.xml,
-            app=seen.app, done=result.done, reward=reward, metadata={"task_id": self.task.id, "note": result.note},
-        )  # fmt: skip
+            instruction=self.task.instruction,
+            screenshot=base64.b64encode(seen.screenshot).decode(),
+            xml=seen.xml,
+            app=seen.app,
+            done=result.done,
+            reward=reward,
+            metadata={"task_id": self.task.id, "note": result.note},
+        )
 
 
 def app() -> FastAPI:

@@ -1,7 +1,8 @@
-"""The phone's tasks for verifiers (`verifiers.v1`): a taskset, and a harness that plays them with MobileRL's prompts.
+"""The phone's tasks for verifiers (`verifiers.v1`): a taskset, and a harness that runs them with MobileRL's prompts.
 
-verifiers finds a taskset by the name of a top-level module: docs/adapters.md has the two lines of one. Sampling is what
-verifiers says. A failing device is an error of the rollout; it gives no reward."""
+verifiers finds a taskset by the name of a top-level module; docs/adapters.md shows one of two lines. verifiers sets the
+sampling parameters. A failing device is an error of the rollout and gives no reward.
+"""
 
 from typing import Literal
 
@@ -10,12 +11,12 @@ from openai import AsyncOpenAI
 
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks.suite import make_task, test_tasks, train_tasks
-from mobilerl.agent.actor import ModelActor
-from mobilerl.agent.context import ContextPolicy
-from mobilerl.agent.pictures import with_images
-from mobilerl.agent.server import STOP, completion_of
-from mobilerl.engines.base import Sampling
-from mobilerl.model_servers import bounded_client
+from mobilerl.inference.client import bounded_client
+from mobilerl.inference.images import with_images
+from mobilerl.inference.server import STOP, completion_of
+from mobilerl.interfaces import Sampling
+from mobilerl.policy.actor import ModelActor
+from mobilerl.policy.context import ContextPolicy
 from mobilerl.records import Completion, Status
 from mobilerl.rollout.episode import EpisodeSettings, run_episode
 
@@ -23,7 +24,7 @@ from mobilerl.rollout.episode import EpisodeSettings, run_episode
 class PhoneTask(vf.Task[vf.TaskData]):
     @vf.reward
     async def solved(self, trace: vf.Trace) -> float:
-        return trace.info.get("reward", 0.0)  # none: verifiers ended the rollout, as it does after max_turns
+        return trace.info.get("reward", 0.0)  # missing if verifiers ended the rollout, e.g. at max_turns
 
 
 class PhoneTasksetConfig(vf.TasksetConfig):
@@ -43,13 +44,13 @@ class PhoneHarness(vf.Harness[vf.HarnessConfig]):
     async def launch(self, ctx, trace, runtime, endpoint, secret, mcp_urls, data) -> vf.ProgramResult:
         _, template, seed = data.id.split("/")
         async with AsyncOpenAI(base_url=endpoint, api_key=secret, http_client=bounded_client()) as client:
-            actor = ModelActor(_Intercepted(client, ctx.model), ContextPolicy(), Sampling())
+            actor = ModelActor(_Endpoint(client, ctx.model), ContextPolicy(), Sampling())
             done = await run_episode(PhoneEnv(), actor, make_task(template, int(seed)), trace.id, EpisodeSettings())
         trace.info |= {"reward": done.reward, "status": str(done.status), "steps": len(done.steps)}
         return vf.ProgramResult(int(done.status is Status.INFRA_ERROR), "", done.error)
 
 
-class _Intercepted:
+class _Endpoint:
     def __init__(self, client: AsyncOpenAI, model: str) -> None:
         self.client, self.model = client, model
 

@@ -2,28 +2,41 @@
 command line wins over it. A name that does not exist here is an error. Nothing here imports torch.
 """
 
-from mobilerl.config.algorithm import (
-    AlgorithmSection,
-    CreditSection,
-    CriticSection,
-    CurriculumSection,
-    DigirlSection,
-    DistrlSection,
-    LossSection,
-    ReplaySection,
-)
+from mobilerl.config.algorithms import AlgorithmSection, ClippedLossSection, CurriculumSection
 from mobilerl.config.devices import FleetSection, PhoneSection
 from mobilerl.config.judge import JudgeSection
 from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, VllmSection
-from mobilerl.config.pages import DpoSection, PagesSection
+from mobilerl.config.reachagent import DpoSection, PagesSection
 from mobilerl.config.reading import ConfigError, load_recipe, read_saved, save_recipe, validate
 from mobilerl.config.recipe import Recipe
-from mobilerl.config.training import CollectSection, SftSection, TasksSection, TrainSection
+from mobilerl.config.suite import AndroidWorldSuiteSection, PhoneSuiteSection, SuiteSection
+from mobilerl.config.training import CollectSection, EvalSection, SftSection, TasksSection, TrainSection
 
 __all__ = [
-    "AgentSection", "AlgorithmSection", "ClusterSection", "CollectSection", "ConfigError", "CreditSection",
-    "CriticSection", "CurriculumSection", "DigirlSection", "DistrlSection", "DpoSection", "EngineSection",
-    "FleetSection", "JudgeSection", "LossSection", "PagesSection", "PhoneSection", "Recipe", "ReplaySection",
-    "SftSection", "TasksSection", "TrainSection", "VllmSection", "load_recipe", "read_saved", "save_recipe",
+    "AgentSection",
+    "AndroidWorldSuiteSection",
+    "AlgorithmSection",
+    "ClippedLossSection",
+    "ClusterSection",
+    "CollectSection",
+    "ConfigError",
+    "CurriculumSection",
+    "DpoSection",
+    "EngineSection",
+    "EvalSection",
+    "FleetSection",
+    "JudgeSection",
+    "PagesSection",
+    "PhoneSection",
+    "PhoneSuiteSection",
+    "Recipe",
+    "SftSection",
+    "SuiteSection",
+    "TasksSection",
+    "TrainSection",
+    "VllmSection",
+    "load_recipe",
+    "read_saved",
+    "save_recipe",
     "validate",
-]  # fmt: skip
+]

@@ -13,55 +13,46 @@ NotNegative = Annotated[float, Field(ge=0.0)]
 
 
 class JudgeSection(Section):
-    """A vision-language model behind an OpenAI-compatible endpoint that says whether an episode did its task."""
+    """A vision-language model at an OpenAI-compatible endpoint that decides whether an episode completed its task."""
 
     url: str = ""
-    """Base address, as in http://127.0.0.1:8000/v1; empty for no judge."""
+    """Base URL, as in http://127.0.0.1:8000/v1; empty for no judge."""
     model: str = ""
-    """Name under which the endpoint serves the model."""
+    """Name of the model at the endpoint."""
     api_key_env: str = "OPENAI_API_KEY"
-    """Environment variable that holds the key. The key itself belongs in no recipe."""
+    """Environment variable with the API key. The key itself belongs in no recipe."""
     reward: bool = False
-    """Train on the judge's verdicts in place of the tasks' own checks."""
-
+    """Use the judge's verdicts as rewards, in place of the tasks' own checks."""
     actions: Count = 2
-    """How many of the last actions are told in words: 2 as DistRL, 0 as DigiRL."""
+    """Number of last actions described in the prompt (DistRL: 2, DigiRL: 0)."""
     examples: Literal["images", "words", "none"] = "images"
-    """Worked examples in the prompt: with their screens as pictures, with the screens told in words, or none."""
+    """Worked examples in the prompt: with screenshots as images, with screenshots described in words, or none."""
     unfinished: Literal["failure", "judge"] = "failure"
-    """An episode in which the agent never said that it was done: a failure unasked, or judged by its last screen."""
-
+    """Verdict on an episode that the agent did not finish: a failure, or judged by its last screen."""
     votes: Positive = 1
-    """Independent verdicts asked for."""
+    """Number of independent verdicts."""
     rule: Literal["majority", "unanimous"] = "majority"
-    """What makes a success: more than half of the votes, or all of them."""
-    reasks: Count = 2
-    """Times a vote that cannot be read is asked for again."""
-
+    """Votes needed for a success: more than half, or all."""
     temperature: NotNegative | None = 0.0
-    """None leaves it to the server, for models that take no temperature."""
+    """Sampling temperature; null for the server's default, for models that accept none."""
     max_tokens: Positive = 512
-    """Longest reply, in tokens. Models that think before they answer need more."""
+    """Maximum length of a reply, in tokens. Reasoning models need more."""
     limit_as: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """Under which name the limit is sent; newer models of OpenAI take only the second."""
-
+    """Name of the token limit in requests; newer models of OpenAI accept only the second."""
     timeout_s: Rate = 120.0
-    """Seconds one request may take."""
-    retries: Count = 4
-    """Times a request is repeated after a time-out, a broken connection, a 429 or a 5xx."""
+    """Time limit of a request, in seconds."""
     deadline_s: Rate = 600.0
-    """Seconds a verdict may take in all, waiting for the rate limit included."""
+    """Time limit of a verdict with all its requests and waits, in seconds."""
     requests_per_minute: Rate | None = None
-    """Requests are spaced evenly at this rate; None for no limit."""
+    """Rate limit; requests are evenly spaced. Null for no limit."""
     concurrency: Positive = 8
-    """Requests under way at once."""
-
+    """Maximum number of requests in flight."""
     prompt_price: NotNegative = 0.0
-    """Money per million prompt tokens, in any currency."""
+    """Price of a million prompt tokens, in any currency."""
     completion_price: NotNegative = 0.0
-    """Money per million completion tokens."""
+    """Price of a million completion tokens."""
     cache: str = ""
-    """Folder in which replies are kept, so that nothing is paid for twice; empty for none."""
+    """Folder that caches replies; empty for no cache."""
 
     @model_validator(mode="after")
     def _can_be_asked(self) -> JudgeSection:
@@ -78,7 +69,7 @@ class JudgeSection(Section):
     @model_validator(mode="after")
     def _votes_make_sense(self) -> JudgeSection:
         if self.votes > 1 and self.temperature == 0:
-            raise ValueError("judge.votes above 1 need judge.temperature above 0: at 0 all votes are one and the same")
+            raise ValueError("judge.votes above 1 need judge.temperature above 0: at 0 all votes are the same")
         if self.rule == "majority" and self.votes % 2 == 0:
             raise ValueError(
                 f'judge.votes = {self.votes} can end in a tie: use an odd number, or judge.rule = "unanimous"'
@@ -86,7 +77,7 @@ class JudgeSection(Section):
         return self
 
     def shared_by(self, processes: int) -> JudgeSection:
-        """The share of each of `processes` that ask at the same time: together they keep to the limits."""
+        """The settings of each of `processes` that use the judge at the same time and share its limits."""
         rate = self.requests_per_minute
         return self.model_copy(
             update={

@@ -1,39 +1,38 @@
-"""The model: what it reads and writes, what holds its weights, and where."""
+"""The model: its prompts and replies, the engine that trains it, and where it runs."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from mobilerl.config.types import Count, Positive, Rate, Section, Share
+from mobilerl.config.types import Count, Positive, Rate, Section, Share, Weight
 
 
 class AgentSection(Section):
-    """What the model reads and writes. Saved with every checkpoint, so that evaluation uses what training used."""
+    """What the model reads and writes. Saved with every checkpoint, so that evaluation uses the training settings."""
 
     grounding: Literal["box", "point", "mark"] = "mark"
-    """How an action names its place: a `box` or a `point` in thousandths of the screen, or the number of a `mark`
-    (MobileRL: box)."""
+    """How an action refers to an element: by a `box` or `point` in thousandths of the screen, or by the number of a
+    `mark` (MobileRL: box)."""
     layout: Literal["chat", "compact"] = "compact"
     """`chat`: earlier turns as messages (MobileRL). `compact`: one message, for small models."""
     screen_style: Literal["mobilerl", "marks", "none"] = "marks"
-    """How the screen is told in words: `mobilerl` as MobileRL compresses it, `marks` as numbered elements, `none` not
-    at all."""
+    """Screen text: `mobilerl` as MobileRL compresses it, `marks` as numbered elements, `none` for no text."""
     screenshots: Count = 1
-    """Newest screenshots that are shown, the current one included (MobileRL: 2). Unit: pictures."""
+    """Number of newest screenshots in the prompt, the current one included (MobileRL: 2)."""
     history_thoughts: bool = False
-    """Whether earlier replies keep their thoughts (MobileRL: true)."""
+    """Keep the thoughts of earlier replies in the prompt (MobileRL: true)."""
     history_steps: Count | None = None
-    """Earlier turns that are told as text; null for all of them."""
+    """Number of earlier turns in the prompt as text; null for all."""
     system_prompt: str | None = None
-    """In place of the default of the grounding; null for the default."""
+    """System prompt; null for the default of the grounding."""
     max_new_tokens: Positive = 32
-    """Longest reply (MobileRL: 4096)."""
+    """Maximum length of a reply, in tokens (MobileRL: 4096)."""
     max_invalid: Positive = 3
-    """Unreadable actions in a row that end an episode."""
+    """Number of consecutive invalid actions that end an episode."""
     deadline_s: Rate = 300.0
-    """Seconds an episode may take before its device counts as failed."""
+    """Time limit of an episode, in seconds; beyond it the device counts as failed."""
 
     @model_validator(mode="after")
     def _marks_need_marks(self) -> AgentSection:
@@ -43,86 +42,74 @@ class AgentSection(Section):
 
 
 class TinySection(Section):
-    """Shape of the tiny model that is made when there is no checkpoint to start from."""
+    """Shape of the tiny model that is created when no checkpoint is given."""
 
     hidden: Positive = 128
-    """Width of the language model."""
+    """Hidden size of the language model, a multiple of 32."""
     layers: Positive = 4
-    """Layers of the language model."""
-    heads: Positive = 4
-    """Attention heads; hidden / heads must be a multiple of 8."""
-    max_pixels: Positive = 6272
-    """Largest screenshot the model sees; larger ones are made smaller."""
+    """Number of layers of the language model."""
 
 
 class EngineSection(Section):
-    """What holds the weights."""
+    """The engine: it holds the weights, trains them, and samples from them."""
 
     type: Literal["local", "verl"] = "local"
     """`local`: one process, CPU or one GPU. `verl`: Ray, FSDP and vLLM on the GPUs of [cluster]."""
-    sampler: Literal["own", "vllm"] = "own"
-    """For `local`: sample with the weights that learn, or in a vLLM process that gets them after every update."""
+    inference: Literal["local", "vllm"] = "local"
+    """Sampling with engine.type = "local": in the training process, or by vLLM, which gets the weights after every
+    update."""
     learning_rate: Rate = 3e-4
-    """Of AdamW, after the warm-up."""
-    weight_decay: Annotated[float, Field(ge=0.0)] = 0.0
-    """Of AdamW."""
-    warmup_steps: Count = 10
-    """Optimiser steps over which the learning rate rises from 0."""
+    """Peak learning rate of AdamW."""
+    weight_decay: Weight = 0.0
+    """Weight decay of AdamW."""
     grad_clip: Rate = 1.0
-    """Largest norm of a gradient; a larger one is scaled down to it."""
-    micro_tokens: Positive = 16384
-    """Padded tokens of a micro-batch."""
+    """Maximum gradient norm."""
+    warmup_steps: Count = 10
+    """Number of optimizer steps over which the learning rate rises from 0 to its peak."""
+    micro_batch_tokens: Positive = 16384
+    """Maximum number of tokens of a micro-batch, padding included."""
     max_pixels: Positive | None = None
-    """Cap on the pixels of a screenshot; None for the checkpoint's own."""
-    recompute: bool = False
-    """Keep only the layers' inputs for the backward pass: far less memory, slower updates."""
+    """Maximum number of pixels of a screenshot; null for the checkpoint's own limit."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: much less memory, slower updates."""
     lora_rank: Count = 0
-    """Rank of LoRA adapters on the language model's linear layers; 0: every weight is trained."""
+    """Rank of LoRA adapters on the language model's linear layers; 0 trains all weights."""
     threads: Count = 0
-    """CPU threads; 0 for all."""
+    """Number of CPU threads; 0 for all cores."""
     generate_threads: Count = 0
-    """CPU threads while sampling; 0 for `threads`."""
+    """Number of CPU threads for sampling; 0 for `threads`."""
+
+    @property
+    def name(self) -> str:
+        """The engine's name in `mobilerl.engines.registry`."""
+        return self.inference if self.type == "local" else self.type
 
 
 class VllmSection(Section):
-    """vLLM where it samples: under engine.type = "verl", or engine.sampler = "vllm"."""
+    """vLLM, where it does the sampling: engine.type = "verl" or engine.inference = "vllm"."""
 
     tensor_parallel: Positive = 1
-    """GPUs one copy of the model is spread over."""
+    """Number of GPUs that each copy of the model is sharded over."""
     gpu_memory: Share = 0.6
-    """Share of a GPU's memory for weights and cache; what learning leaves free where both share a GPU."""
+    """Fraction of GPU memory for vLLM's weights and KV cache; training gets the rest where both share a GPU."""
     max_prompt: Positive = 8192
-    """Longest prompt, its images' tokens included; a longer one is an error. Unit: tokens."""
+    """Maximum prompt length in tokens, image tokens included; a longer prompt is an error."""
     max_sequences: Positive = 256
-    """Model calls answered at once by one copy."""
-    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
-    """Of vLLM's weights; `auto`: what the device multiplies in, bfloat16 on a GPU and float32 on a CPU."""
-    eager: bool = False
-    """Leave out CUDA graphs: starts faster, runs slower."""
+    """Maximum number of sequences that each copy of the model generates at once."""
     timeout_s: Rate = 600.0
-    """Longest start, weight refresh or model call; beyond it the run ends with its last checkpoint whole."""
+    """Time limit of a start, a weight update or a request, in seconds; beyond it the run ends."""
 
 
 class ClusterSection(Section):
-    """Where engine.type = "verl" runs: docs/cluster.md."""
+    """The Ray cluster of engine.type = "verl" (docs/cluster.md): RAY_ADDRESS, or one started on this machine."""
 
-    address: str = ""
-    """Of the Ray cluster; empty for RAY_ADDRESS's, or one that is started here."""
     nodes: Positive = 1
-    """Nodes whose GPUs learn. Unit: nodes."""
+    """Number of training nodes."""
     gpus_per_node: Positive = 8
-    """GPUs that learn and, unless `rollout_nodes` says otherwise, also sample."""
+    """Number of GPUs per node. They train and, without `rollout_nodes`, also sample."""
     rollout_nodes: Count = 0
-    """Nodes that only sample, beside the others; 0: every GPU learns and samples in turns."""
-    attention: Literal["sdpa", "flash_attention_2"] = "sdpa"
-    """Of the forward and backward passes; flash_attention_2 needs the package flash-attn."""
-    offload: bool = False
-    """Keep parameters and optimiser state in main memory while they are not used."""
-    checkpointing: bool = True
-    """Recompute activations in the backward pass instead of keeping them."""
-    dtype: Literal["bfloat16", "float32"] = "bfloat16"
-    """Of the forward and backward passes; weights and optimiser state are float32."""
+    """Number of additional nodes that only sample; 0: every GPU alternates between training and sampling."""
     overrides: tuple[str, ...] = ()
-    """Settings of verl that have no name here, as name=value; they win over everything."""
+    """Further settings of verl as name=value; they take precedence over all others."""
     timeout_s: Rate = 1800.0
-    """Longest update; beyond it the run ends with its last checkpoint whole."""
+    """Time limit of an update, in seconds; beyond it the run ends."""

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
+import inspect
 import json
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
+import tomli_w
 from pydantic import BaseModel, ValidationError
-from pydantic_settings import CliSettingsSource
-from pydantic_settings.exceptions import SettingsError
 
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config.recipe import Recipe
-from mobilerl.config.removed import REMOVED, drop_removed
 
 M = TypeVar("M", bound=BaseModel)
+NULL = "null"
+"""Stands for no value, on the command line and, as TOML has no word for it, as a string in a recipe."""
 LONGEST_QUOTE = 200
 CONFIG_FILE = "config.json"
 """A run's resolved recipe, in its directory."""
@@ -26,7 +28,7 @@ MOST_NAMED = 4
 
 
 class ConfigError(ValueError):
-    """A recipe or a command line that cannot be used; the message is one line with the cure."""
+    """A recipe or a command line that cannot be used; the message is one line with the fix."""
 
 
 def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
@@ -35,16 +37,97 @@ def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
     return validate(Recipe, _merge(data, read_flags(overrides)), str(path or "command line"))
 
 
-def read_flags(overrides: Sequence[str]) -> dict[str, Any]:
-    """What dotted command-line words say, by section, not yet checked. Raises ConfigError for a name that is none."""
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds a flag for every setting to the parser, in a group for each section, with the docstrings as help."""
+    _add_section(parser, [Recipe], "", "")
+
+
+def _add_section(parser: argparse.ArgumentParser, sections: Sequence[type[BaseModel]], prefix: str, about: str) -> None:
+    """`sections`: one, or the members of a union, which share flags of equal names."""
+    group = parser.add_argument_group(prefix.rstrip("."), about or inspect.getdoc(sections[0]))
+    inner: dict[str, tuple[list[type[BaseModel]], str]] = {}
+    for name in _fields(sections):
+        infos = [section.model_fields[name] for section in sections if name in section.model_fields]
+        members = [member for info in infos for member in _members(info.annotation)]
+        about = infos[0].description or ""
+        kinds = list(dict.fromkeys(kind for info in infos for kind in _kinds(info.annotation)))
+        if members and "LIST" not in kinds:
+            inner[name] = (list(dict.fromkeys(members)), about)
+            continue
+        group.add_argument(
+            f"--{prefix}{name}",
+            type=_list if "LIST" in kinds else _scalar,
+            default=argparse.SUPPRESS,
+            metavar=kinds[0] if len(kinds) == 1 else f"{{{','.join(kinds)}}}",
+            help=f"{about} (default: {_shown(infos[0].default)})".replace("%", "%%"),
+        )
+    for name, (members, about) in inner.items():
+        _add_section(parser, members, f"{prefix}{name}.", about)
+
+
+def _kinds(annotation: Any) -> list[str]:
+    """The values or types that a setting takes, in words."""
+    if annotation is bool:
+        return ["true", "false"]
+    if annotation is type(None):
+        return [NULL]
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return [str(choice) for choice in arguments]
+    if origin is tuple:
+        return ["LIST"]
+    if origin is Annotated:
+        return _kinds(arguments[0])
+    return [kind for argument in arguments for kind in _kinds(argument)] if arguments else [annotation.__name__]
+
+
+def _shown(default: Any) -> str:
+    if default is None or isinstance(default, bool | tuple):
+        return json.dumps(default, default=str)
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def _scalar(word: str) -> str | None:
+    return None if word == NULL else word
+
+
+def _list(word: str) -> list[Any]:
+    """A JSON list, or words with commas between them."""
+    if not word.startswith("["):
+        return word.split(",")
     try:
-        return CliSettingsSource(
-            Recipe, cli_parse_args=list(overrides), cli_exit_on_error=False, cli_implicit_flags=False
-        )()
-    except SettingsError as error:
-        raise ConfigError(_unknown_flag(str(error), overrides)) from None
-    except RecursionError:
-        raise ConfigError("command line: a value is nested deeper than any setting") from None
+        return json.loads(word)
+    except (ValueError, RecursionError):
+        raise argparse.ArgumentTypeError(f"{_quote(word)} is not a JSON list") from None
+
+
+def read_flags(overrides: Sequence[str]) -> dict[str, Any]:
+    """The values of dotted flags, nested by section and not yet validated. Raises ConfigError for an unknown name."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    add_flags(parser)
+    try:
+        values, unknown = parser.parse_known_args(list(overrides))
+    except argparse.ArgumentError as error:
+        raise ConfigError(f"command line: {error}") from None
+    if unknown:
+        raise ConfigError(_unknown_flag(unknown[0].partition("=")[0], parser))
+    data: dict[str, Any] = {}
+    for name, value in vars(values).items():
+        *sections, field = name.split(".")
+        table = data
+        for section in sections:
+            table = table.setdefault(section, {})
+        table[field] = value
+    return data
+
+
+def _unknown_flag(flag: str, parser: argparse.ArgumentParser) -> str:
+    if not flag.startswith("--"):
+        return f"command line: {_quote(flag)} belongs to no flag"
+    known = list(parser._option_string_actions)
+    if inside := [option for option in known if option.startswith(f"{flag}.")]:
+        return f"{flag}: this is a section, not a value; give one of its settings, such as {inside[0]}"
+    return f"{_quote(flag)}: there is no such setting{_suggestion(flag, known)}"
 
 
 def validate(kind: type[M], data: dict[str, Any], where: str) -> M:
@@ -60,26 +143,29 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
     write_atomic(path, (recipe.model_dump_json(indent=2) + "\n").encode())
 
 
+def to_toml(recipe: Recipe) -> str:
+    """The resolved recipe as a TOML file that `load_recipe` reads back as the same recipe."""
+    return tomli_w.dumps(_replace(recipe.model_dump(mode="json"), None, NULL))
+
+
 def read_saved(path: Path) -> Recipe:
-    """A resolved recipe as `save_recipe` wrote it, also in an earlier version."""
+    """A resolved recipe as `save_recipe` wrote it. ConfigError for a damaged one and one of another version."""
     try:
-        data = json.loads(path.read_text())
-        if not isinstance(data, dict):
-            raise ValueError(f"it holds no object but a {type(data).__name__}")
-    except (OSError, ValueError, RecursionError) as error:
+        return Recipe(**json.loads(path.read_text()))
+    except ValidationError as error:
+        first = _explain(error, Recipe)
+        if error.errors()[0]["type"] == "extra_forbidden":
+            first += " (it was written by another version of mobilerl: resume with that version, or start a new run)"
+        raise ConfigError(f"{path}: {first}") from None
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise ConfigError(f"{path} is not a saved recipe: {error}") from None
-    try:
-        data = drop_removed(data)
-    except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    return validate(Recipe, data, str(path))
 
 
 def claim(recipe: Recipe, run_dir: Path, may_change: Collection[str] = ()) -> None:
-    """Makes a run directory the recipe's: `config.json` in it says so. What is there is taken over by the same recipe.
+    """Writes the recipe into its run directory as `config.json`.
 
-    Raises ConfigError, naming what differs, when it belongs to another one. `may_change`: settings that may differ, by
-    their dotted names.
+    Raises ConfigError, naming the differences, if the directory already has one with other settings. `may_change`:
+    dotted names of settings that may differ.
     """
     saved = run_dir / CONFIG_FILE
     if saved.is_file():
@@ -88,7 +174,7 @@ def claim(recipe: Recipe, run_dir: Path, may_change: Collection[str] = ()) -> No
             more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
             raise ConfigError(
                 f"{run_dir} belongs to another recipe ({', '.join(changed[:MOST_NAMED])}{more} differ): "
-                f"go on with the settings of {saved}, or choose another --run-dir"
+                f"continue with the settings of {saved}, or choose another --run-dir"
             )
     run_dir.mkdir(parents=True, exist_ok=True)
     save_recipe(recipe, saved)
@@ -96,27 +182,26 @@ def claim(recipe: Recipe, run_dir: Path, may_change: Collection[str] = ()) -> No
 
 def differences(a: Recipe, b: Recipe) -> list[str]:
     """Dotted names of the settings in which two recipes differ, in the order of the sections."""
-    return _differences(a.model_dump(), b.model_dump(), "")
+    left, right = dict(_flat(a.model_dump())), dict(_flat(b.model_dump()))
+    return [name for name in {**left, **right} if left.get(name) != right.get(name)]
 
 
-def _differences(a: dict[str, Any], b: dict[str, Any], prefix: str) -> list[str]:
-    names: list[str] = []
-    for key, value in a.items():
-        if isinstance(value, dict) and isinstance(b.get(key), dict):
-            names += _differences(value, b[key], f"{prefix}{key}.")
-        elif value != b.get(key):
-            names.append(prefix + key)
-    return names
+def _flat(section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in section.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
+        return _replace(tomllib.loads(path.read_text()), NULL, None)
     except FileNotFoundError:
         raise ConfigError(f"there is no recipe {path}; see recipes/ for those that come with mobilerl") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # what is not UTF-8 is a ValueError, too
+    except (ValueError, RecursionError) as error:  # also for a file that is not UTF-8
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
 
 
@@ -128,67 +213,81 @@ def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def _replace(value: Any, old: Any, new: Any) -> Any:
+    """`value` with `new` in place of every `old` in its tables and lists."""
+    if isinstance(value, dict):
+        return {key: _replace(item, old, new) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replace(item, old, new) for item in value]
+    return new if value == old and type(value) is type(old) else value
+
+
+# --- error messages ------------------------------------------------------------------------------------------------
+
+
 def _explain(error: ValidationError, kind: type[BaseModel]) -> str:
+    """The first mistake: which field, what is wrong, the value."""
     first = error.errors()[0]
-    names = [str(part) for part in first["loc"]]
-    field = _shown(".".join(names))
-    if first["type"] != "extra_forbidden":
-        said = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "model_type":
-            return f"{field}: this is a section, not a value; it has {', '.join(_fields_at(kind, names))}"
-        # What contradicts itself is a whole section: its values say nothing that the message does not.
-        given = "" if isinstance(first["input"], dict | BaseModel) else f" (given: {_shown(repr(first['input']))})"
-        return f"{field}: {said}{given}" if field else said
-    if field in REMOVED:
-        return _removed(field)
-    return f"{field}: there is no such setting{_hint(names[-1], _fields_at(kind, names[:-1]))}"
+    names, siblings, inside = _locate(kind, first["loc"])
+    field = _quote(".".join(names))
+    if first["type"] == "extra_forbidden":
+        if others := _types_with(kind, names):
+            return f"{field}: only with {' or '.join(others)}; set it as well"
+        return f"{field}: there is no such setting{_suggestion(names[-1], siblings)}"
+    if first["type"] in ("model_type", "model_attributes_type"):
+        return f"{field}: this is a section, not a value; it has {', '.join(inside)}"
+    message = first["msg"].removeprefix("Value error, ")
+    # The value of a whole section would say nothing that the message does not.
+    given = "" if isinstance(first["input"], dict | BaseModel) else f" (given: {_quote(repr(first['input']))})"
+    return f"{field}: {message}{given}" if field else message
 
 
-def _shown(text: str) -> str:
-    """Cut short, and on one line: files of others may name their fields as they like."""
+def _locate(kind: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], list[str], list[str]]:
+    """(names of `loc` without the tags of unions, fields beside the last name, fields inside it)."""
+    names: list[str] = []
+    sections, beside = [kind], [kind]
+    for part in map(str, loc):
+        tagged = [s for s in sections if "type" in s.model_fields and s.model_fields["type"].default == part]
+        if len(sections) > 1 and tagged:
+            sections = tagged
+            continue
+        names.append(part)
+        beside = sections
+        sections = [m for s in sections if part in s.model_fields for m in _members(s.model_fields[part].annotation)]
+    return names, _fields(beside), _fields(sections)
+
+
+def _types_with(kind: type[BaseModel], names: Sequence[str]) -> list[str]:
+    """`SECTION.type = NAME` of the members of a union that have the setting `names`."""
+    if len(names) < 2:
+        return []
+    *parents, field = names
+    sections = [kind]
+    for part in parents:
+        sections = [m for s in sections if part in s.model_fields for m in _members(s.model_fields[part].annotation)]
+    tagged = [s.model_fields["type"].default for s in sections if field in s.model_fields and "type" in s.model_fields]
+    return [f"{'.'.join(parents)}.type = {name}" for name in tagged if len(sections) > 1]
+
+
+def _members(annotation: Any) -> list[type[BaseModel]]:
+    """The sections that a type is made of: itself, a union's members, the entries of a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [member for argument in get_args(annotation) for member in _members(argument)]
+
+
+def _fields(sections: Sequence[type[BaseModel]]) -> list[str]:
+    return list(dict.fromkeys(name for section in sections for name in section.model_fields))
+
+
+def _suggestion(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; choose one of {', '.join(known)}" if len(known) < 30 else "; `mobilerl settings WORD` finds settings"
+
+
+def _quote(text: str) -> str:
+    """Shortened, and on one line: a file may name its fields in any way."""
     text = text if text.isprintable() else ascii(text)
     return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "..."
-
-
-def _fields_at(kind: type[BaseModel], names: Sequence[str]) -> list[str]:
-    for name in names:
-        inner = kind.model_fields[name].annotation if name in kind.model_fields else None
-        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
-            return []
-        kind = inner
-    return list(kind.model_fields)
-
-
-def _hint(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else f"; choose one of {', '.join(known)}"
-
-
-def _removed(name: str) -> str:
-    return f"{name}: this setting was removed and is always {REMOVED[name]!r}; leave it out"
-
-
-def _unknown_flag(message: str, overrides: Sequence[str]) -> str:
-    flags = _all_flags(Recipe)
-    for word in overrides:
-        name = word.removeprefix("--").split("=")[0]
-        if word.startswith("--") and name not in flags:
-            if name in REMOVED:
-                return f"--{_removed(name)}"
-            near = difflib.get_close_matches(name, flags)
-            return f"--{name}: there is no such setting{_hint(name, flags) if near else ''}"
-    sections = [flag for flag in flags if any(other.startswith(f"{flag}.") for other in flags)]
-    for word, value in zip(overrides, [*overrides[1:], ""], strict=True):
-        name, _, given = word.removeprefix("--").partition("=")
-        if word.startswith("--") and name in sections and not (given or value).lstrip().startswith("{"):
-            return f"--{name}: this is a section, not a value; give one of its settings, as in --{name}.NAME VALUE"
-    return message.splitlines()[0].removeprefix("error parsing CLI: ")
-
-
-def _all_flags(kind: type[BaseModel], prefix: str = "") -> list[str]:
-    flags = []
-    for name, info in kind.model_fields.items():
-        flags.append(prefix + name)
-        if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
-            flags += _all_flags(info.annotation, f"{prefix}{name}.")
-    return flags

@@ -1,11 +1,11 @@
-"""A run: its tasks, collection, optimiser steps, evaluation, tracking, and the warm-up before it."""
+"""Settings of a run: tasks, collection, training, evaluation, tracking, and SFT."""
 
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from mobilerl.config.types import Count, Positive, Rate, Section, Share
 
@@ -20,61 +20,46 @@ class TasksSection(Section):
 
 
 class CollectSection(Section):
-    """How episodes are collected: groups of episodes of one task, on the devices of [phone]."""
+    """Collection of episodes, in groups of one task."""
 
     tasks_per_iteration: Positive = 32
-    """Tasks, and so groups of episodes, of one iteration."""
-    group_size: Positive = 8
-    """Episodes of a task that are played for one iteration."""
+    """Tasks per iteration; each gives a group of `algorithm.group_size` episodes."""
     temperature: Rate = 1.0
-    """Of sampling; the trainer takes its log-probabilities at the same."""
+    """Sampling temperature; the trainer computes log-probabilities at the same one."""
     max_staleness: Count = 0
-    """Versions a trajectory may be behind; 0 collects and learns in turns. With `workers` one iteration is collected
-    while the one before it is learned from."""
+    """Maximum policy versions a trajectory may lag behind; 0 alternates collection and learning. With `workers`, one
+    iteration is collected while the previous one is learned from."""
     workers: Count = 0
-    """Processes that collect, each on one CPU core with its share of the phones; 0: this process does it."""
+    """Worker processes that collect, each on one CPU core with its share of the phones; 0 collects in the trainer."""
     max_retries: Count = 3
-    """Times an episode is played again after a device failed, before it is given up."""
+    """Retries of an episode after a device failed."""
     min_group: Share = 0.75
-    """Share of a group's episodes that must have been played for the group to be used."""
+    """Minimum share of a group's episodes that must be complete for the group to be used."""
     task_losses: Count = 3
-    """Groups of a task lost in a row after which the task is set aside for the rest of the run; 0: never."""
-
-
-class OfflineSection(Section):
-    """Learning from stored trajectories before the first iteration."""
-
-    trajectories: str = ""
-    """Run directory that holds them; empty: none."""
-    updates: Count = 200
-    """Optimiser steps on them."""
+    """Consecutive lost groups after which a task is excluded for the rest of the run; 0 for never."""
 
 
 class TrainSection(Section):
     """Length of a run, its mini-batches and its files."""
 
     iterations: Positive = 100
-    """Iterations of the run: collect, learn, publish."""
+    """Maximum iterations: collect, learn, publish."""
     max_minutes: Rate | None = None
-    """Stop after this much time, whatever `iterations` says."""
+    """Time limit in minutes; null for none."""
     max_env_steps: Positive | None = None
-    """Stop after this many steps on devices, whatever `iterations` says: what algorithms are compared by."""
+    """Budget of environment steps; null for none."""
     mini_batch: Positive = 256
-    """Rows of one optimiser step."""
-    updates: Count = 0
-    """Optimiser steps of an iteration, on rows drawn from the replay alone; 0: on every fresh row, beside replayed."""
-    passes: Positive = 1
-    """Times the rows of an iteration are gone through."""
+    """Mini-batch size: samples per optimiser step."""
     seed: int = 0
-    """Of tasks, sampling and mini-batches."""
+    """Random seed of tasks, sampling and mini-batches."""
     checkpoint_every: Positive = 10
-    """Iterations from one checkpoint to the next."""
+    """Checkpoint interval in iterations."""
     keep_checkpoints: Positive = 2
-    """Newest checkpoints that are kept."""
+    """Number of newest checkpoints to keep."""
     trajectories_every: Count = 10
-    """Write the trajectories of every n-th iteration; 0 for none."""
+    """Interval in iterations at which trajectories are written; 0 for never."""
     trajectories_kept: Positive = 64
-    """Most trajectories that are written of an iteration."""
+    """Maximum number of trajectories written per iteration."""
 
 
 class EvalSection(Section):
@@ -82,14 +67,12 @@ class EvalSection(Section):
 
     instances: Positive = 6
     """Held-out instances per template."""
-    trials: Positive = 1
-    """Episodes per instance."""
     pass_k_instances: Count = 2
     """Held-out instances per template that are also sampled `pass_k` times at temperature 1; 0 for none."""
     pass_k: Positive = 8
     """Samples per instance of `mobilerl eval sim --pass-k`."""
     seed: int = 0
-    """Of the episodes and of sampling."""
+    """Random seed of episodes and sampling."""
 
 
 class TrackingSection(Section):
@@ -102,88 +85,72 @@ class TrackingSection(Section):
     project: str = "mobilerl"
     """Name of the project in wandb."""
     name: str = ""
-    """Of the run in wandb; empty: the run directory's."""
+    """Name of the run in wandb; empty for the run directory's."""
 
 
 class SourceSection(Section):
-    """A source of recorded demonstrations; docs/data.md describes the formats."""
+    """A source of recorded demonstrations (docs/data.md)."""
 
     format: Literal["androidcontrol", "aitw", "mobile3m", "trajectories"]
-    """Format of the recordings."""
+    """Data format."""
     path: str
     """Folder or file of the recordings."""
-    weight: Rate = 1.0
-    """Share of the samples, relative to the other sources."""
-    splits: str = ""
-    """The data set's split file; empty: `splits.json` beside the data if there is one, else a hash of the episode."""
-    low_level: bool = True
-    """Whether instructions for single steps, where the source has them, are samples too."""
+    weight: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] = 1.0
+    """Sampling weight relative to the other sources."""
 
 
 class SftSection(Section):
-    """Two-stage warm-up. Stage 1 is reasoning-free; stage 2 learns to think before it acts."""
+    """Two-stage supervised fine-tuning: stage 1 without reasoning, stage 2 with reasoning before each action."""
 
     demos_per_template: Positive = 40
-    """Demonstrated instances of every training template."""
-    recitals: Positive = 6000
-    """Screens to be recited in another order, the first lessons."""
-    lessons: Count = 12000
-    """Reading lessons for a model that starts from nothing (0: none); a pretrained checkpoint is not given any."""
-    lesson_batch: Positive = 16
-    """Samples of one optimiser step of the reading lessons."""
+    """Demonstrated instances per training template."""
+    reading_samples: Count = 12000
+    """Samples of reading pre-training, after 0.4 times as many of copying; 0: none. A given checkpoint skips both."""
     sources: tuple[SourceSection, ...] = ()
-    """Recorded demonstrations that stage 1 learns from besides the phone's own."""
+    """Recorded demonstrations for stage 1, in addition to the phone's own."""
     source_steps: Positive = 10000
-    """Most samples that are drawn from the sources, all together."""
-    single_steps: Count = 1
-    """Single-step instructions per demonstrated step (stage 1)."""
+    """Maximum number of samples drawn from all sources together."""
     stage1_epochs: Rate = 1.0
-    """Times stage 1 goes through its samples."""
+    """Epochs of stage 1."""
     stage2_rounds: Positive = 2
-    """Rounds of proposing, keeping what the expert would do, and training."""
+    """Rounds of stage 2: propose reasoning, keep what leads to the expert's action, train."""
     stage2_epochs: Rate = 2.0
-    """Times each round of stage 2 goes through its samples."""
+    """Epochs of each round of stage 2."""
     candidates: Positive = 1
-    """Candidates per expert step that a proposer is asked for."""
+    """Proposals per expert step."""
     proposer_url: str = ""
-    """OpenAI-compatible endpoint of the first proposer; empty for the built-in thought writer."""
+    """OpenAI-compatible endpoint of the first round's proposer; empty: built-in templates."""
     proposer_model: str = ""
-    """Name under which `proposer_url` serves the model."""
+    """Name of the model at `proposer_url`."""
     batch_size: Positive = 32
-    """Samples of one optimiser step, whatever the number of processes."""
+    """Samples (DPO: pairs) per optimiser step, over all processes."""
     learning_rate: Rate = 1e-3
-    """Of both stages, after the warm-up; it falls to 0 at the end."""
-    warmup: Share = 0.05
-    """Share of the steps over which the learning rate rises from 0."""
-    seed: int = 0
-    """Of demonstrations, lessons and the order of samples."""
-    micro_batch: Count = 0
-    """Samples that a process goes through at once; 0: its whole share of a batch."""
+    """Peak learning rate of both stages; it decays to 0 at the end."""
+    micro_batch_size: Count = 0
+    """Samples per forward pass of a process; 0: its whole share of a batch."""
     packing: Count = 0
-    """Tokens of a row in which samples stand one after the other; 0: every sample has a row, filled up with padding."""
-    attention: Literal["sdpa", "flash_attention_2"] = "sdpa"
-    """Attention of the forward and backward passes; flash_attention_2 needs a GPU and the package flash-attn."""
-    gradient_checkpointing: bool = False
-    """Compute activations twice instead of keeping them."""
+    """Tokens per row of packed samples; 0: one padded sample per row."""
     processes: Count = 0
-    """Processes that train on this machine, each on a GPU of its own if there are any; 0: this process does it."""
+    """Training processes on this node, one per GPU (torchrun's --nproc-per-node); 0: train in the main process."""
+    attention: Literal["sdpa", "flash_attention_2"] = "sdpa"
+    """Attention implementation; flash_attention_2 needs a GPU and the package flash-attn."""
     deepspeed: str = ""
-    """zero2, zero3, zero2-offload, zero3-offload, or a DeepSpeed file (*.json); empty: every process keeps all."""
+    """zero2, zero3, zero2-offload, zero3-offload, or a DeepSpeed configuration (*.json); empty: plain DDP."""
     nodes: Positive = 1
-    """Machines that train together, each started with its own `node_rank`."""
+    """Number of nodes (torchrun's --nnodes); the command is started on each with its `node_rank`."""
     node_rank: Count = 0
-    """Number of this machine, from 0."""
+    """Rank of this node (torchrun's --node-rank), from 0."""
     rendezvous: str = ""
-    """HOST:PORT of node 0 where there are several nodes; the port after it is used as well."""
+    """HOST:PORT of node 0 if there are several nodes; the next port is used as well."""
 
     @model_validator(mode="after")
-    def _nodes_fit_together(self) -> SftSection:
+    def _check_nodes(self) -> SftSection:
         if self.deepspeed and not self.processes:
-            raise ValueError("sft.deepspeed needs processes to train in: set sft.processes to the GPUs of this machine")
+            raise ValueError("sft.deepspeed needs sft.processes: set it to the number of GPUs of this node")
         if self.node_rank >= self.nodes:
-            raise ValueError(f"sft.node_rank counts from 0, so that with sft.nodes = {self.nodes} it is less than that")
+            raise ValueError(f"sft.node_rank must be below sft.nodes = {self.nodes}; it counts from 0")
         if self.nodes > 1 and not self.processes:
-            raise ValueError("sft.nodes above 1 needs sft.processes, the GPUs of each node")
+            raise ValueError("sft.nodes above 1 needs sft.processes, the number of GPUs of each node")
         if self.nodes > 1 and not re.fullmatch(r".+:\d{1,5}", self.rendezvous):
             raise ValueError("sft.nodes above 1 needs sft.rendezvous = HOST:PORT, an address of node 0")
         return self

@@ -1,1 +1,1 @@
-"""What this machine lacks for a recipe: a few checks, each of which ends within seconds."""
+"""Checks whether this machine has what a recipe needs. Every check ends within seconds."""

@@ -7,35 +7,36 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mobilerl.config import Recipe
-from mobilerl.doctor import devices, machine, packages
+from mobilerl.doctor import machine, packages
 from mobilerl.doctor.check import Check
+from mobilerl.engines.registry import engine_kind
+from mobilerl.suites.base import make_suite
+from mobilerl.suites.fleet import fleet_type
 
 
 def examine(recipe: Recipe) -> Iterator[Check]:
-    """What this machine has of what the recipe needs, in the order in which one would fix it."""
-    fleet, extras = recipe.fleet, extras_of(recipe)
-    verl = recipe.engine.type == "verl"
-    elsewhere = bool(recipe.cluster.address or os.environ.get("RAY_ADDRESS"))
+    """All checks for a recipe, in the order in which to fix them."""
+    fleet, extras, kind = recipe.fleet, extras_of(recipe), fleet_type(recipe.fleet)
+    on_this_machine = not os.environ.get("RAY_ADDRESS")
     yield machine.python()
-    yield from packages.installed(extras, packages.requirements(), packages.pins())
-    yield from packages.engines(extras)
-    yield machine.gpus(recipe.cluster.gpus_per_node if verl and not elsewhere else 0)
+    yield from packages.installed(extras)
+    engine = engine_kind(recipe.engine)
+    yield from packages.engine(engine)
+    yield machine.gpus(recipe.cluster.gpus_per_node if engine.cluster and on_this_machine else 0)
     yield machine.disk(Path("runs"))
-    yield machine.kvm(fleet.type == "docker" and fleet.kvm)
-    yield from devices.docker(fleet, fleet.type == "docker")
-    yield devices.adb(fleet, fleet.type != "embedded")
+    yield machine.kvm(kind.starts_containers and fleet.kvm)
+    yield from machine.docker(fleet)
+    yield machine.adb(fleet)
 
 
 def extras_of(recipe: Recipe) -> tuple[str, ...]:
-    """The extras of the package that the recipe needs."""
-    wanted = {
+    """The extras of the mobilerl package that the recipe needs."""
+    needed = {
         "local": True,
-        "verl": recipe.engine.type == "verl",
-        "vllm": recipe.engine.type == "local" and recipe.engine.sampler == "vllm",
+        engine_kind(recipe.engine).extra: True,
         "deepspeed": bool(recipe.sft.deepspeed),
-        "docker": recipe.fleet.type == "docker",
-        "adb": recipe.fleet.type == "adb",
-        "androidworld": recipe.phone.suite == "androidworld",
+        fleet_type(recipe.fleet).extra: True,
+        make_suite(recipe).extra: True,
         "tracking": recipe.tracking.wandb != "off" or recipe.tracking.tensorboard,
     }
-    return tuple(name for name, needed in wanted.items() if needed)
+    return tuple(name for name, wanted in needed.items() if name and wanted)

@@ -1,4 +1,4 @@
-"""The machine itself: Python, disk, KVM, GPUs."""
+"""Checks of the machine: Python, disk, KVM, GPUs, container engines and phones."""
 
 from __future__ import annotations
 
@@ -6,60 +6,64 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
-from mobilerl.doctor.check import Check, broken, missing, ok
+from envs.base import InfraError
+from mobilerl.config import FleetSection
+from mobilerl.doctor.check import Check, broken, missing
+from mobilerl.suites.fleet import adb_server, fleet_type
 
 MB = 2**20
-PYTHON = ((3, 11), (3, 12))
 DISK_MB = 2000.0
-"""Enough for a run of the recipes at their defaults, with room to spare."""
+"""Enough for a run of the default recipes."""
 KVM = Path("/dev/kvm")
 NVIDIA_SMI_S = 5.0
+TIMEOUT_S = 3
+"""Timeout of each request to a container engine or adb server."""
+DOCKER_SOCKET = Path("/var/run/docker.sock")
 
 
 def python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Check:
-    said = ".".join(map(str, version))
-    if PYTHON[0] <= version[:2] <= PYTHON[1]:
-        return ok("Python", said)
+    text = ".".join(map(str, version))
+    if (3, 11) <= version[:2] <= (3, 12):
+        return Check("Python", "ok", text)
     fix = "apt-get install -y python3.11 python3.11-venv && python3.11 -m venv .venv"
-    return broken("Python", True, f"{said}; 3.11 or 3.12 is needed", fix)
+    return broken("Python", True, f"{text}; 3.11 or 3.12 is needed", fix)
 
 
 def disk(folder: Path, needed_mb: float = DISK_MB) -> Check:
     """`folder` need not exist yet."""
     place = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.is_dir())
     if not os.access(place, os.W_OK):
-        return broken("disk", True, f"no permission to write in {place}", "start it in a folder of your own")
+        return broken("disk", True, f"no permission to write in {place}", "run in a folder of your own")
     free = shutil.disk_usage(place).free / MB
-    detail = f"{free:,.0f} MiB free in {place}, {needed_mb:,.0f} wanted"
+    detail = f"{free:,.0f} MiB free in {place}, {needed_mb:,.0f} needed"
     if free < needed_mb:
-        return broken("disk", True, detail, "make room, or start it on another disk")
-    return ok("disk", detail)
+        return broken("disk", True, detail, "free some space, or run on another disk")
+    return Check("disk", "ok", detail)
 
 
 def kvm(needed: bool, device: Path = KVM) -> Check:
     if not device.exists():
-        fix = "modprobe kvm_intel || modprobe kvm_amd; in a virtual machine it must allow nested virtualisation"
+        fix = "modprobe kvm_intel || modprobe kvm_amd; in a virtual machine, enable nested virtualization on its host"
         return missing("KVM", needed, f"no {device}, which Android emulators need", fix)
     if not os.access(device, os.R_OK | os.W_OK):
-        return broken("KVM", needed, f"no permission to use {device}", "usermod -aG kvm $USER; log in anew")
-    return ok("KVM", str(device))
+        return broken("KVM", needed, f"no permission to use {device}", "usermod -aG kvm $USER, then log in again")
+    return Check("KVM", "ok", str(device))
 
 
 def gpus(needed: int, timeout_s: float = NVIDIA_SMI_S) -> Check:
-    """The GPUs that nvidia-smi lists, with their memory; `needed`: how many the recipe uses on this machine."""
-    driver = "nvidia-smi must list the GPUs: install or restart the driver (apt-get install -y nvidia-driver; reboot)"
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return missing("GPU", needed > 0, "no nvidia-smi here", f"{driver}, or --engine.type local")
-    command = [program, "--query-gpu=name,memory.free,memory.total", "--format=csv,noheader"]
+    """The GPUs that nvidia-smi lists, with their memory. `needed`: how many the recipe uses on this machine."""
+    driver = "apt-get install -y nvidia-driver, then reboot; nvidia-smi must list the GPUs"
+    command = ["nvidia-smi", "--query-gpu=name,memory.free,memory.total", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired:
-        return broken("GPU", needed > 0, f"nvidia-smi does not answer in {timeout_s:g} s", driver)
-    except OSError as error:
-        return broken("GPU", needed > 0, f"nvidia-smi does not run: {error}", driver)
+    except FileNotFoundError:
+        return missing("GPU", needed > 0, "nvidia-smi not found", f"{driver}, or use --engine.type local")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return broken("GPU", needed > 0, f"nvidia-smi does not answer: {error}", driver)
     lines = [line.rsplit(", ", 2) for line in done.stdout.strip().splitlines()]
     if done.returncode or not lines or any(len(line) != 3 for line in lines):
         return broken("GPU", needed > 0, f"nvidia-smi: {' '.join((done.stdout + done.stderr).split())[:200]}", driver)
@@ -67,4 +71,75 @@ def gpus(needed: int, timeout_s: float = NVIDIA_SMI_S) -> Check:
     if len(lines) < needed:
         detail = f"{len(lines)} GPUs, the recipe uses {needed}: {names}"
         return missing("GPU", True, detail, f"--cluster.gpus_per_node {len(lines)}")
-    return ok("GPU", names)
+    return Check("GPU", "ok", names)
+
+
+def docker(fleet: FleetSection) -> Iterator[Check]:
+    """The container engines of the fleet, and whether they have the image of its devices."""
+    needed = fleet_type(fleet).starts_containers
+    for host in fleet.hosts:
+        if needed or host or os.environ.get("DOCKER_HOST") or DOCKER_SOCKET.exists():
+            yield from _engine(host, fleet.image, needed)
+        else:
+            yield missing("Docker", False, "no engine is running", "apt-get install -y docker.io")
+
+
+def _engine(host: str, image: str, needed: bool) -> Iterator[Check]:
+    name = f"Docker at {host}" if host else "Docker"
+    try:
+        from envs.docker_avd.engine import connect
+    except ImportError:
+        yield missing(name, needed, "adbutils is not installed", "pip install 'mobilerl[docker]'")
+        return
+    try:
+        client = connect(host, TIMEOUT_S)
+    except InfraError as error:
+        reason, _, fix = str(error).partition("; ")
+        yield broken(name, needed, reason, fix or "pip install 'mobilerl[docker]'")
+        return
+    from docker.errors import DockerException, ImageNotFound
+    from requests.exceptions import RequestException
+
+    with closing(client):
+        try:
+            yield Check(name, "ok", f"engine {client.version().get('Version', '?')}")
+            if needed:
+                client.images.get(image)
+                yield Check(f"{name}, image", "ok", image)
+        except ImageNotFound:
+            build = "bash docker/phone/build-local.sh" if image == "mobilerl-phone" else f"docker pull {image}"
+            yield missing(f"{name}, image", True, f"no image {image}", f"{build}; see docker/README.md")
+        except (DockerException, RequestException) as error:
+            yield broken(name, needed, f"the engine fails: {_one_line(error)}", "systemctl restart docker")
+
+
+def adb(fleet: FleetSection) -> Check:
+    """The adb server, and whether it reaches the phones of the recipe."""
+    needed = not fleet_type(fleet).in_process
+    try:
+        from adbutils import AdbClient
+        from adbutils.errors import AdbError
+    except ImportError:
+        fix = f"pip install 'mobilerl[{fleet.type if needed else 'adb'}]'"
+        return missing("adb", needed, "adbutils is not installed", fix)
+    if not needed:
+        return Check("adb", "not needed", "adbutils is installed")
+    server = adb_server(fleet)
+    client = AdbClient(server.host, server.port, socket_timeout=TIMEOUT_S)
+    try:
+        version = client.server_version()  # starts the server of this machine if it is not running
+        states = {device.serial: device.state for device in client.list()}
+    except (AdbError, OSError, ValueError, subprocess.SubprocessError) as error:
+        detail = f"no adb server answers at {client.host}:{client.port}: {_one_line(error)}"
+        return broken("adb", True, detail, f"adb -P {client.port} devices")
+    # HOST:PORT serials are connected on first use.
+    found = {serial: states.get(serial, "device" if ":" in serial else "not attached") for serial in fleet.serials}
+    bad = ", ".join(f"{serial}: {state}" for serial, state in found.items() if state != "device")
+    if bad:
+        fix = "adb devices; unlock the phone and allow USB debugging, or adb connect HOST:PORT"
+        return broken("adb", True, bad, fix)
+    return Check("adb", "ok", f"server 1.0.{version}, {len(states)} devices attached")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:150] or type(error).__name__

@@ -1,1 +1,1 @@
-"""What holds the weights."""
+"""Engines: they hold the weights, train them and sample from them."""

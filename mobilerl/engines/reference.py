@@ -1,4 +1,4 @@
-"""The weights of an adapter that training began with, from which a KL term measures how far the policy has gone."""
+"""The initial weights of a LoRA adapter, as the reference of a KL term."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ from torch.distributed.tensor import DTensor
 
 
 class FirstAdapter:
-    """The first weights of what learns in `model`, few of all, to take the place of today's while a reference scores.
-
-    A new adapter adds nothing to its base, which is then the reference. One that was trained before is its own.
-    """
+    """A copy of the initial trainable weights, swapped in while the reference scores."""
 
     def __init__(self, model: torch.nn.Module) -> None:
-        self._first = {n: _own(p).detach().clone() for n, p in model.named_parameters() if p.requires_grad}
+        self._first = {n: _shard(p).detach().clone() for n, p in model.named_parameters() if p.requires_grad}
 
     @contextmanager
     def in_place(self, model: torch.nn.Module) -> Iterator[None]:
-        """Nobody else may use the model meanwhile."""
+        """The model must not be used elsewhere at the same time."""
         now = _exchange(model, self._first)
         try:
             yield
@@ -32,19 +29,19 @@ class FirstAdapter:
 
 @torch.no_grad()
 def _exchange(model: torch.nn.Module, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Puts `values` into the model; returns what was there."""
+    """Puts `values` into the model; returns the previous values."""
     for module in model.modules():
-        if isinstance(module, FSDPModule):  # what was gathered for a forward pass is thrown away with it
+        if isinstance(module, FSDPModule):  # drops the weights gathered for a forward pass
             module.reshard()
     before = {}
     for name, parameter in model.named_parameters():
         if name in values:
-            own = _own(parameter)
+            own = _shard(parameter)
             before[name] = own.clone()
             own.copy_(values[name])
     return before
 
 
-def _own(parameter: Tensor) -> Tensor:
-    """This process's part of a parameter that is spread over many."""
+def _shard(parameter: Tensor) -> Tensor:
+    """This process's shard of a parameter."""
     return parameter.to_local() if isinstance(parameter, DTensor) else parameter

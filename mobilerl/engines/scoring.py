@@ -1,29 +1,27 @@
-"""From rows to the tensors of an objective, the same in every engine."""
+"""From rows to the tensors of an objective, shared by all engines."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from mobilerl.algorithms.losses import aggregation_weights
-from mobilerl.engines.base import MicroBatch
-from mobilerl.records import Batch, Row
+from mobilerl.records import MicroBatch, TrainingSample
 
 if TYPE_CHECKING:
-    from mobilerl.engines.codec import Codec
+    from mobilerl.models.codec import Codec
 
 
-def row_logprobs(
-    model: torch.nn.Module, codec: Codec, rows: Sequence[Row], temperature: float, device: torch.device | str
+def sample_logprobs(
+    model: torch.nn.Module, codec: Codec, rows: Sequence[TrainingSample], temperature: float, device: torch.device | str
 ) -> tuple[Tensor, Tensor]:
-    """(R, L) log-probabilities at `temperature` and mask. Responses end at the last column, rows begin with padding.
+    """(R, L) log-probabilities at `temperature`, and mask. Rows are padded on the left.
 
-    Logits are made only where there are responses, and images' placeholders cannot come out, as in sampling.
+    Logits are computed for response positions only, and banned tokens are excluded as in sampling.
     """
     inputs = codec.collate(
         [r.prompt_ids + r.response_ids for r in rows], [r.images for r in rows], pad_left=True, device=device
@@ -38,59 +36,48 @@ def row_logprobs(
     return logp * mask, mask
 
 
-@dataclass(frozen=True, slots=True)
-class BatchTensors:
-    """What an objective sees of a whole optimiser step, (R, L) or (R,), responses at the right edge; on the CPU."""
-
-    old: Tensor
-    rollout: Tensor
-    ref: Tensor | None
-    advantage: Tensor
-    older: Tensor
-    weights: Tensor
-
-    @classmethod
-    def of(cls, batch: Batch, agg: str) -> BatchTensors:
-        rows = batch.rows
-        longest = max(len(r.response_ids) for r in rows)
-        mask = right_aligned([[1.0] * len(r.response_ids) for r in rows], longest)
-        # One that is replayed beside its fresh self is two: else chance would set its weight.
-        plays = [(r.trajectory_id, again) for r, again in zip(rows, batch.replayed, strict=True)]
-        ids = {play: i for i, play in enumerate(dict.fromkeys(plays))}
-        rollout = right_aligned([r.rollout_logprobs for r in rows], longest)
-        return cls(
-            old=rollout if batch.old_logprobs is None else right_aligned(batch.old_logprobs, longest),
-            rollout=rollout,
-            ref=None if batch.ref_logprobs is None else right_aligned(batch.ref_logprobs, longest),
-            advantage=torch.tensor(batch.advantages, dtype=torch.float32),
-            older=torch.tensor(
-                [again or batch.version not in (None, row.version)
-                 for row, again in zip(rows, batch.replayed, strict=True)]
-            ),
-            weights=aggregation_weights(mask, agg, torch.tensor([ids[play] for play in plays])),
-        )
-
-    def take(self, index: Sequence[int]) -> BatchTensors:
-        """Those of some of the rows: what one of several processes needs."""
-        i = list(index)
-        ref = None if self.ref is None else self.ref[i]
-        return BatchTensors(self.old[i], self.rollout[i], ref, self.advantage[i], self.older[i], self.weights[i])
-
-    def micro_batch(self, part: Sequence[int], logp: Tensor, mask: Tensor) -> MicroBatch:
-        """The rows `part` with their (R, L') log-probabilities, L' <= L, on those's device."""
-        width, index = logp.shape[1], list(part)
-
-        def cut(t: Tensor) -> Tensor:
-            return t[index][:, t.shape[1] - width :].to(logp.device)
-
-        return MicroBatch(
-            logp, cut(self.old), cut(self.rollout), None if self.ref is None else cut(self.ref),
-            self.advantage[index].to(logp.device), self.older[index].to(logp.device), mask, cut(self.weights),
-        )  # fmt: skip
+def sample_weights(samples: Sequence[TrainingSample], aggregation: str) -> Tensor:
+    """(R, L) weights of the tokens of an optimizer step, right-aligned; see `losses.aggregation_weights`."""
+    longest = max(len(s.response_ids) for s in samples)
+    mask = right_aligned([[1.0] * len(s.response_ids) for s in samples], longest)
+    # A trajectory that is both fresh and replayed counts twice.
+    keys = [(s.trajectory_id, s.replayed) for s in samples]
+    ids = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    return aggregation_weights(mask, aggregation, torch.tensor([ids[key] for key in keys]))
 
 
-def micro_batches(rows: Sequence[Row], tokens: int) -> Iterator[list[int]]:
-    """Indices of rows of similar length, at most `tokens` padded tokens each (a longer row is alone)."""
+def make_micro_batch(
+    samples: Sequence[TrainingSample], weights: Tensor, logp: Tensor, mask: Tensor, version: int
+) -> MicroBatch:
+    """The tensors of an objective, on the device of `logp`.
+
+    Args:
+        samples: R samples.
+        weights: (R, L) their rows of `sample_weights`.
+        logp, mask: (R, L') of `sample_logprobs`, L' <= L.
+        version: version of the weights being trained.
+    """
+    device, width = logp.device, logp.shape[1]
+
+    def aligned(values: Sequence[Sequence[float]]) -> Tensor:
+        return right_aligned(values, width).to(device)
+
+    old = [s.rollout_logprobs if s.old_logprobs is None else s.old_logprobs for s in samples]
+    ref = [s.ref_logprobs for s in samples if s.ref_logprobs is not None]
+    return MicroBatch(
+        logp,
+        old_logp=aligned(old),
+        rollout_logp=aligned([s.rollout_logprobs for s in samples]),
+        ref_logp=aligned(ref) if len(ref) == len(samples) else None,
+        advantage=torch.tensor([s.advantage for s in samples], dtype=torch.float32, device=device),
+        older=torch.tensor([s.replayed or s.version != version for s in samples], device=device),
+        mask=mask,
+        weights=weights[:, weights.shape[1] - width :].to(device),
+    )
+
+
+def micro_batches(rows: Sequence[TrainingSample], tokens: int) -> Iterator[list[int]]:
+    """Indices of rows of similar length, at most `tokens` padded tokens per micro-batch (a longer row is alone)."""
     lengths = [len(r.prompt_ids) + len(r.response_ids) for r in rows]
     part: list[int] = []
     for i in sorted(range(len(rows)), key=lambda i: -lengths[i]):
@@ -103,7 +90,7 @@ def micro_batches(rows: Sequence[Row], tokens: int) -> Iterator[list[int]]:
 
 
 def add_metrics(total: dict[str, float], parts: Mapping[str, Tensor | float]) -> None:
-    """Adds up over micro-batches; of those that end in `_max` the largest is kept."""
+    """Adds a micro-batch's metrics to the total; of those ending in `_max` the largest is kept."""
     for name, value in parts.items():
         if name.endswith("_max"):
             total[name] = max(total.get(name, -math.inf), float(value))
@@ -112,7 +99,7 @@ def add_metrics(total: dict[str, float], parts: Mapping[str, Tensor | float]) ->
 
 
 def right_aligned(values: Sequence[Sequence[float]], width: int) -> Tensor:
-    """(R, width) float32, each row at the right edge."""
+    """(R, width) float32, rows right-aligned."""
     out = torch.zeros(len(values), width)
     for i, row in enumerate(values):
         if len(row):
@@ -120,6 +107,6 @@ def right_aligned(values: Sequence[Sequence[float]], width: int) -> Tensor:
     return out
 
 
-def warmed_up(rate: float, step: int, warmup_steps: int) -> float:
-    """The learning rate of optimiser step `step`, counted from 1: it rises to `rate` over the first `warmup_steps`."""
+def warmup_rate(rate: float, step: int, warmup_steps: int) -> float:
+    """Learning rate of optimizer step `step`, counted from 1, with linear warmup."""
     return rate * (min(1.0, step / warmup_steps) if warmup_steps else 1.0)

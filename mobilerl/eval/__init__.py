@@ -1,1 +1,1 @@
-"""Measuring an agent: suites, statistics and results.json."""
+"""Evaluation: runner, journal, statistics and results.json. The suites are in `mobilerl.suites`."""

@@ -3,79 +3,65 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from envs.base import Finish, Observation, Task, Wait
+from envs.base import Action, Finish, Observation, Task, Wait
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks.expert import ExpertAgent
-from mobilerl.agent.actor import Actor, Decision, scripted
-from mobilerl.agent.candidates import candidates
-from mobilerl.agent.context import Turn
-from mobilerl.agent.screen import Screen
+from mobilerl.policy.actions import candidates
+from mobilerl.policy.actor import Actor, Decision, scripted
+from mobilerl.policy.context import Turn
+from mobilerl.policy.screen import Screen
 
 SCRIPTED = ("expert", "noop", "finish", "random")
+CONSTANT: dict[str, Action] = {"noop": Wait(), "finish": Finish()}
+"""Agents that take one action: noop waits until the step budget is used up, finish says at once that it is done."""
 
 
 class ExpertActor:
     """The scripted expert of every task of the embedded phone.
 
-    Some scripts need what a task's set-up drew on the phone, so the expert is given the phones it plays on.
+    Some scripts need what a task's set-up drew on the phone, so the expert is given its phones.
     """
 
     def __init__(self, envs: Sequence[PhoneEnv]) -> None:
         self._envs = envs
-        self._playing: dict[str, ExpertAgent] = {}
+        self._experts: dict[str, ExpertAgent] = {}
 
     async def decide(
         self, task: Task, turns: Sequence[Turn], observation: Observation, screen: Screen, key: str
     ) -> Decision:
         if not turns:
-            # Equal tasks are set up equally, so any phone that plays this one will do.
-            self._playing[key] = ExpertAgent(next(e.template for e in self._envs if e.task == task))
+            # Equal tasks are set up equally, so any phone that runs this one will do.
+            self._experts[key] = ExpertAgent(next(e.template for e in self._envs if e.task == task))
         try:
-            return scripted(self._playing[key].act(observation))
-        except LookupError as lost:  # the phone rebooted, say: the score tells whose fault it was
+            return scripted(self._experts[key].act(observation))
+        except LookupError as lost:  # the phone may have rebooted: the score tells
             return scripted(Finish(), str(lost))
 
 
-class NoopActor:
-    """Waits until the step budget is used up."""
+class ScriptedActor:
+    """Takes the action that `choose` returns for an episode's key, its number of steps and its screen."""
+
+    def __init__(self, choose: Callable[[str, int, Screen], Action]) -> None:
+        self._choose = choose
 
     async def decide(
         self, task: Task, turns: Sequence[Turn], observation: Observation, screen: Screen, key: str
     ) -> Decision:
-        return scripted(Wait())
-
-
-class FinishActor:
-    """Says at once that it is done."""
-
-    async def decide(
-        self, task: Task, turns: Sequence[Turn], observation: Observation, screen: Screen, key: str
-    ) -> Decision:
-        return scripted(Finish())
-
-
-class RandomActor:
-    """A uniformly random candidate action of the screen, repeatable by seed and episode."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    async def decide(
-        self, task: Task, turns: Sequence[Turn], observation: Observation, screen: Screen, key: str
-    ) -> Decision:
-        rng = random.Random(f"{self._seed}/{key}/{len(turns)}")
-        return scripted(rng.choice([*candidates(screen), Finish()]))
+        return scripted(self._choose(key, len(turns), screen))
 
 
 def scripted_actor(name: str, seed: int, envs: Sequence[PhoneEnv]) -> Actor:
-    """Raises ValueError for a name that is not in `SCRIPTED`."""
+    """Raises ValueError for a name that is not in `SCRIPTED`. `random` is repeatable by seed and episode."""
+
+    def at_random(key: str, step: int, screen: Screen) -> Action:
+        return random.Random(f"{seed}/{key}/{step}").choice([*candidates(screen), Finish()])
+
     if name == "random":
-        return RandomActor(seed)
+        return ScriptedActor(at_random)
     if name == "expert":
         return ExpertActor(envs)
-    kinds = {"noop": NoopActor, "finish": FinishActor}
-    if name not in kinds:
+    if name not in CONSTANT:
         raise ValueError(f"no agent is called {name!r}; choose one of policy, {', '.join(SCRIPTED)}")
-    return kinds[name]()
+    return ScriptedActor(lambda *_: CONSTANT[name])

@@ -1,31 +1,39 @@
-"""Which model plays an evaluation: `--model`, a checkpoint or the address of a model server, as an actor."""
+"""The agent of an evaluation: a script, a checkpoint, or a model behind a server's address."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mobilerl.agent.actor import Actor, ModelActor
-from mobilerl.agent.policy import EnginePolicy
 from mobilerl.config import ConfigError, Recipe
-from mobilerl.engines.base import Sampling
+from mobilerl.engines.registry import make_engine
+from mobilerl.eval.agents import scripted_actor
+from mobilerl.inference.engine_policy import LATE_WAIT_S, EnginePolicy
+from mobilerl.interfaces import Sampling
+from mobilerl.models.checkpoint_folder import check_checkpoint, latest
+from mobilerl.policy.actor import Actor, ModelActor
+from mobilerl.policy.context import make_context, prompt_hash
 from mobilerl.rollout.collector import Collector
-from mobilerl.setup import check_checkpoint, make_context, make_engine
-from mobilerl.train.checkpoint import latest
 
 if TYPE_CHECKING:
-    from mobilerl.agent.server import ServerPolicy
+    from mobilerl.inference.server import ServerPolicy
 
 MOBILERL_SETTINGS = (
-    "--agent.layout=chat", "--agent.grounding=box", "--agent.screen_style=mobilerl", "--agent.screenshots=2",
-    "--agent.history_thoughts=true", "--agent.max_new_tokens=4096", "--engine.max_pixels=500000",
-)  # fmt: skip
-"""MobileRL's published set-up, for models that bring no settings of their own: no recipe and no agent.json."""
-
-
+    "--agent.layout=chat",
+    "--agent.grounding=box",
+    "--agent.screen_style=mobilerl",
+    "--agent.screenshots=2",
+    "--agent.history_thoughts=true",
+    "--agent.max_new_tokens=4096",
+    "--engine.max_pixels=500000",
+)
+"""MobileRL's published set-up, for models without settings of their own: no recipe and no agent.json."""
+POLICY = "policy"
+REAL_PHONE_AGENTS = (POLICY, "noop", "finish", "random")
+"""Agents for suites without scripted experts."""
 REFUSED = "refused_prompts"
 
 
@@ -34,18 +42,18 @@ def _nothing(*_: object) -> None:
 
 
 @dataclass(slots=True)
-class Player:
-    """Who plays. `connect` is to be called with the collector, and `poke` whenever an episode has ended."""
+class EvalPolicy:
+    """A policy to evaluate. Call `connect` with the collector, and `check_batch` whenever an episode ended."""
 
     actor: Actor
     protocol: dict[str, Any]
-    """What of the score depends on which model it is, in plain JSON values."""
+    """The part of the protocol that says which model it is, in plain JSON values."""
     connect: Callable[[Collector], None] = _nothing
-    poke: Callable[[], None] = _nothing
+    check_batch: Callable[[], None] = _nothing
     server: ServerPolicy | None = None
 
     def extras(self) -> dict[str, Any]:
-        """What results.json says of the model beyond the episodes: prompts that a server would not take."""
+        """Fields of results.json about the model: prompts that a server refused."""
         if self.server is None or not self.server.refused:
             return {}
         return {REFUSED: {"count": self.server.refused, "first": self.server.refusal}}
@@ -55,45 +63,69 @@ def is_server(model: str | Path | None) -> bool:
     return str(model).startswith(("http://", "https://"))
 
 
-def check_model(model: str | Path | None, model_name: str | None) -> None:
-    """Raises ConfigError for a checkpoint that is not there, or a name that belongs to nothing. Asks no server."""
+def check_model(agent: str, model: str | Path | None, model_name: str | None) -> None:
+    """Raises ConfigError unless agent and model fit together, and a checkpoint is there. Asks no server."""
+    if agent == POLICY and model is None:
+        raise ConfigError("--model is missing: a checkpoint folder, a run directory, or http://HOST:PORT/v1")
+    if agent != POLICY and (model is not None or model_name is not None):
+        raise ConfigError(f"--agent {agent} needs no model; leave --model and --model-name out")
     if model is not None and not is_server(model):
         find_model(model)
-    if model_name is not None and not is_server(model):
-        raise ConfigError("--model-name belongs to a --model that is a server's address, as in http://HOST:PORT/v1")
+        if model_name is not None:
+            raise ConfigError("--model-name belongs to a --model that is a server's address, as in http://HOST:PORT/v1")
 
 
-def model_player(recipe: Recipe, model: str | Path, model_name: str | None, temperature: float, seed: int,
-                 max_wait_s: float | None = None) -> Player:  # fmt: skip
-    """The recipe's agent with this model. `temperature` 0 is greedy; `max_wait_s` is that of `EnginePolicy`.
+def model_policy(
+    recipe: Recipe,
+    model: str | Path,
+    model_name: str | None,
+    temperature: float,
+    seed: int,
+    max_wait_s: float | None = None,
+) -> EvalPolicy:
+    """The recipe's agent with this model. `temperature` 0 is greedy; see `EnginePolicy` for `max_wait_s`.
 
-    Raises ConfigError for a model that is not there or cannot be used; a server is tried out.
+    Raises ConfigError for a model that cannot be used; a server is tried out.
     """
-    check_model(model, model_name)
+    context, sampling = make_context(recipe.agent), Sampling(temperature, recipe.agent.max_new_tokens)
     if is_server(model):
-        return _served(recipe, str(model), model_name, temperature)
-    return _local(recipe, find_model(model), temperature, seed, max_wait_s)
+        from mobilerl.inference.server import connect
 
-
-def _local(recipe: Recipe, folder: Path, temperature: float, seed: int, max_wait_s: float | None) -> Player:
+        server = connect(str(model), model_name, recipe.agent.screenshots, recipe.engine.max_pixels)
+        protocol = {"model": server.model, "model_server": str(model), "sampling": server.dialect.describe()}
+        return EvalPolicy(ModelActor(server, context, sampling), protocol, server=server)
+    folder = find_model(model)
     # Log-probabilities of greedy replies are taken at temperature 1.
-    engine = make_engine(folder, recipe.engine, temperature or 1.0, seed=seed)
-    policy = EnginePolicy(engine, max_wait_s)
+    policy = EnginePolicy(make_engine(folder, recipe.engine, temperature or 1.0, seed=seed), max_wait_s)
 
-    def connect(collector: Collector) -> None:
+    def expect_all(collector: Collector) -> None:
         policy.expected = lambda: collector.playing
 
-    actor = ModelActor(policy, make_context(recipe.agent), Sampling(temperature, recipe.agent.max_new_tokens))
-    return Player(actor, checkpoint_protocol(folder), connect, policy.poke)
+    actor = ModelActor(policy, context, sampling)
+    return EvalPolicy(actor, checkpoint_protocol(folder), expect_all, policy.check_batch)
 
 
-def _served(recipe: Recipe, url: str, name: str | None, temperature: float) -> Player:
-    from mobilerl.agent.server_check import connect
+def real_phone_policy(
+    recipe: Recipe, agent: str, model: str | None, model_name: str | None, temperature: float, seed: int
+) -> EvalPolicy:
+    """The agent of an evaluation on real phones. Raises ConfigError for a model that cannot be used."""
+    if temperature < 0:
+        raise ConfigError(f"--temperature is {temperature:g}; it must be 0 (greedy) or more")
+    check_model(agent, model, model_name)
+    if model is None:
+        return EvalPolicy(scripted_actor(agent, seed, ()), {"agent": agent})
+    # Real phones are never in step: batches do not wait for all of them.
+    policy = model_policy(recipe, model, model_name, temperature, seed, LATE_WAIT_S)
+    # The suite has deadlines and limits of its own.
+    settings = agent_protocol(recipe, temperature, leave_out={"deadline_s", "max_invalid"})
+    return replace(policy, protocol={"agent": POLICY, **policy.protocol, **settings})
 
-    policy = connect(url, name, recipe.agent.screenshots, recipe.engine.max_pixels)
-    actor = ModelActor(policy, make_context(recipe.agent), Sampling(temperature, recipe.agent.max_new_tokens))
-    protocol = {"model": policy.model, "model_server": url, "sampling": policy.dialect.describe()}
-    return Player(actor, protocol, server=policy)
+
+def agent_protocol(recipe: Recipe, temperature: float, leave_out: Collection[str]) -> dict[str, Any]:
+    """How a model is prompted and sampled, without some settings of [agent]."""
+    agent = {f"agent.{name}": value for name, value in recipe.agent.model_dump(exclude=set(leave_out)).items()}
+    prompts = {"temperature": temperature, "prompt_hash": prompt_hash(make_context(recipe.agent))}
+    return prompts | agent | {"max_pixels": recipe.engine.max_pixels}
 
 
 def checkpoint_protocol(folder: Path) -> dict[str, Any]:
@@ -115,6 +147,5 @@ def weights_digest(folder: Path) -> str:
     for path in sorted(folder.glob("*.safetensors")):
         digest.update(path.name.encode() + b"\0")
         with open(path, "rb") as f:
-            while block := f.read(1 << 20):
-                digest.update(block)
+            hashlib.file_digest(f, lambda: digest)
     return digest.hexdigest()

@@ -1,20 +1,9 @@
-"""results.json: what one evaluation found, and what two evaluations say about each other.
-
-    schema                        1
-    suite, protocol               what was run, and every setting that affects the score
-    success_rate, ci95            successes / trials and its Wilson interval; infra errors are in neither number
-    ci95_by_task                  interval of the same rate when templates are resampled; null for a single template
-    success_rate_errors_as_zero   successes / (trials + errors)
-    trials, successes, errors
-    per_task                      {template: {app, feasible, successes, trials, errors, mean_steps}}
-    pass_at_k                     {k: mean over instances}, k = 1, 2, 4, ... up to the fewest trials of any instance
-    instances                     every `EpisodeResult`
-"""
+"""results.json: the results of one evaluation, and the comparison of two. docs/files.md describes the fields."""
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,19 +13,22 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from envs.base import Task
 from mobilerl.atomic_files import write_atomic
-from mobilerl.eval.statistics import (
+from mobilerl.records import Status, Trajectory
+from mobilerl.statistics import (
     PairedDifference,
     cluster_bootstrap_interval,
-    describe_mismatch,
     paired_difference,
     pass_at_k,
     wilson_interval,
 )
-from mobilerl.records import Status
 from mobilerl.tables import make_console, make_table
 
 SCHEMA = 1
+RESULTS = "results.json"
+UNSEEN = "unseen_templates"
+"""Field of the embedded phone's results: templates never trained on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,34 +47,44 @@ class EpisodeResult:
     status: str
     error: str = ""
 
+    @classmethod
+    def of(cls, task: Task, split: str, trial: int, trajectory: Trajectory | None, error: str = "") -> EpisodeResult:
+        """The result of one trajectory; None for an episode that was lost to the infrastructure `error`."""
+        t = trajectory
+        return cls(
+            *(task.id, task.template, task.app, task.feasible, split, trial),
+            reward=t.reward if t else 0.0,
+            success=t is not None and t.success,
+            steps=len(t.steps) if t else 0,
+            status=str(t.status if t else Status.INFRA_ERROR),
+            error="" if t else error,
+        )
+
     @property
     def is_error(self) -> bool:
         """The device failed, so the episode says nothing about the agent."""
         return self.status == Status.INFRA_ERROR
 
 
-# --- building ----------------------------------------------------------------------------------------------------
-
-
 def build_results(suite: str, protocol: Mapping[str, Any], episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
     """The content of results.json. Raises ValueError for no episodes or one that is there twice."""
     if not episodes:
         raise ValueError(f"suite {suite}: there are no episodes to report")
-    seen: set[tuple[str, int]] = set()
-    for e in episodes:
-        if (e.task_id, e.trial) in seen:
-            raise ValueError(f"suite {suite}: trial {e.trial} of {e.task_id} is there twice")
-        seen.add((e.task_id, e.trial))
+    (task_id, trial), count = Counter((e.task_id, e.trial) for e in episodes).most_common(1)[0]
+    if count > 1:
+        raise ValueError(f"suite {suite}: trial {trial} of {task_id} is there twice")
     valid = [e for e in episodes if not e.is_error]
     successes = sum(e.success for e in valid)
     ci = wilson_interval(successes, len(valid))
+    by_task = {name: [float(e.success) for e in group] for name, group in _grouped(valid, "template").items()}
+    spread = cluster_bootstrap_interval(by_task) if len(by_task) > 1 else None
     return {
         "schema": SCHEMA,
         "suite": suite,
         "protocol": dict(protocol),
         "success_rate": successes / len(valid) if valid else None,
         "ci95": [ci.low, ci.high],
-        "ci95_by_task": _interval_by_task(valid),
+        "ci95_by_task": [spread.low, spread.high] if spread else None,
         "success_rate_errors_as_zero": successes / len(episodes),
         "trials": len(valid),
         "successes": successes,
@@ -98,14 +100,6 @@ def _grouped(episodes: Sequence[EpisodeResult], field: str) -> dict[str, list[Ep
     for e in episodes:
         groups[getattr(e, field)].append(e)
     return dict(sorted(groups.items()))
-
-
-def _interval_by_task(valid: Sequence[EpisodeResult]) -> list[float] | None:
-    outcomes = {name: [float(e.success) for e in group] for name, group in _grouped(valid, "template").items()}
-    if len(outcomes) < 2:
-        return None
-    interval = cluster_bootstrap_interval(outcomes)
-    return [interval.low, interval.high]
 
 
 def _per_task(episodes: Sequence[EpisodeResult]) -> dict[str, dict[str, Any]]:
@@ -128,9 +122,6 @@ def _pass_at_k(valid: Sequence[EpisodeResult]) -> dict[str, float]:
     fewest = min((n for n, _ in counts), default=0)
     ks = [2**i for i in range(fewest.bit_length())]
     return {str(k): fmean(pass_at_k(n, c, k) for n, c in counts) for k in ks}
-
-
-# --- files and print-outs ----------------------------------------------------------------------------------------
 
 
 def write_results(path: Path | str, results: Mapping[str, Any]) -> None:
@@ -180,9 +171,6 @@ def print_results(results: Mapping[str, Any], console: Console | None = None) ->
         console.print("  ".join(f"pass@{k} {percent(v)}" for k, v in results["pass_at_k"].items()))
 
 
-# --- comparing ---------------------------------------------------------------------------------------------------
-
-
 def difference(a: Mapping[str, Any], b: Mapping[str, Any]) -> PairedDifference:
     """`b - a` over the instances of two results. Raises ValueError when the two are not of the same instances.
 
@@ -190,29 +178,7 @@ def difference(a: Mapping[str, Any], b: Mapping[str, Any]) -> PairedDifference:
     """
     if a["suite"] != b["suite"]:
         raise ValueError(f"the evaluations are of different suites: {a['suite']!r} and {b['suite']!r}")
-    rates_a, rates_b = _instance_rates(a), _instance_rates(b)
-    if rates_a.keys() != rates_b.keys():
-        raise ValueError(describe_mismatch(rates_a, rates_b))
-    both = [name for name in rates_a if rates_a[name] is not None and rates_b[name] is not None]
-    return paired_difference({n: rates_a[n] for n in both}, {n: rates_b[n] for n in both})
-
-
-def compare(path_a: Path | str, path_b: Path | str, console: Console | None = None) -> PairedDifference:
-    """Prints and returns how the second results.json differs from the first, paired by instance."""
-    console = console or make_console()
-    a, b = read_results(path_a), read_results(path_b)
-    found = difference(a, b)
-    for key in sorted(a["protocol"].keys() | b["protocol"].keys()):
-        before, after = a["protocol"].get(key), b["protocol"].get(key)
-        if before != after:
-            console.print(f"  {key}: {before} -> {after}", markup=False, highlight=False)
-    console.print(
-        f"{percent(found.mean_a)} -> {percent(found.mean_b)}: [bold]{100 * found.difference:+.1f} points[/bold]"
-        f" on {found.instances} paired instances"
-    )
-    for name, interval in (("paired bootstrap", found.bootstrap), ("normal", found.normal)):
-        console.print(f"  95% interval ({name}): {100 * interval.low:+.1f} to {100 * interval.high:+.1f} points")
-    return found
+    return paired_difference(_instance_rates(a), _instance_rates(b))
 
 
 def _instance_rates(results: Mapping[str, Any]) -> dict[str, float | None]:

@@ -14,12 +14,20 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from mobilerl.eval.report import difference, percent, read_results
-from mobilerl.eval.sim import UNSEEN
-from mobilerl.eval.statistics import wilson_interval
+from mobilerl.eval.report import UNSEEN, difference, percent, read_results
+from mobilerl.statistics import wilson_interval
 
-HEADER = ("policy", "success", "95% interval", "by seed", "unseen templates", "pass@k", "episodes", "difference",
-          "95% of difference")  # fmt: skip
+HEADER = (
+    "policy",
+    "success",
+    "95% interval",
+    "by seed",
+    "unseen templates",
+    "pass@k",
+    "episodes",
+    "difference",
+    "95% of difference",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""The VLM judge: an autonomous evaluator that reads an episode's end and says whether the task was done."""
+"""The judge: a vision-language model that decides from an episode's end whether the task was completed."""

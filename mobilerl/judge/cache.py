@@ -1,4 +1,4 @@
-"""The judge's replies on disk, one small JSON file per question. Any number of processes may share a folder."""
+"""The judge's replies on disk, one small JSON file per question. Processes may share a folder."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ SCHEMA = 1
 
 
 def reply_key(model: str, messages: Sequence[Any], sampling: Mapping[str, Any], vote: int) -> str:
-    """SHA-256 over all that a reply depends on: the messages hold the prompt and the bytes of its images."""
-    asked = [SCHEMA, model, messages, sampling, vote]
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    """SHA-256 of everything a reply depends on: the messages hold the prompt and its images."""
+    return hashlib.sha256(json.dumps([SCHEMA, model, messages, sampling, vote], sort_keys=True).encode()).hexdigest()
 
 
 class ReplyCache:
-    """`get(put(key, text)) == text`. An entry that is damaged in any way counts as missing, and is written again."""
+    """A damaged entry counts as missing, and is overwritten."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
@@ -34,19 +33,15 @@ class ReplyCache:
             write_atomic(probe, b"")
             probe.unlink()
         except OSError as error:
-            raise ConfigError(
-                f"judge.cache: {self.folder} cannot be written to ({error}); choose another folder"
-            ) from None
+            raise ConfigError(f"judge.cache: {self.folder} cannot be written to ({error}); choose another") from None
 
     def get(self, key: str) -> str | None:
-        path = self._path(key)
         try:
-            entry = json.loads(path.read_bytes())
-        except (FileNotFoundError, ValueError):  # ValueError: cut short, or not UTF-8
+            entry = json.loads(self._path(key).read_bytes())
+            text, digest = entry["text"], entry["digest"]
+        except (FileNotFoundError, ValueError, LookupError, TypeError):
             return None
-        if not isinstance(entry, dict) or entry.get("schema") != SCHEMA or not isinstance(entry.get("text"), str):
-            return None
-        return entry["text"] if entry.get("digest") == _digest(key, entry["text"]) else None
+        return text if isinstance(text, str) and digest == _digest(key, text) else None
 
     def put(self, key: str, text: str, model: str) -> None:
         entry = {"schema": SCHEMA, "model": model, "text": text, "digest": _digest(key, text)}
@@ -57,5 +52,4 @@ class ReplyCache:
 
 
 def _digest(key: str, text: str) -> str:
-    """Belongs to this key alone: an entry under a wrong name is damage as well. A file may hold a lone surrogate."""
     return hashlib.sha256(f"{key}\0{text}".encode(errors="surrogatepass")).hexdigest()

@@ -1,7 +1,7 @@
-"""The worked examples of the prompt, and the question a judge must get right before it is used.
+"""The worked examples of the prompt, and the question a judge must answer correctly before it is used.
 
-The pictures in screens/ were taken from the embedded phone and reduced to 64 colours. They are files, not drawn anew,
-so that a prompt keeps its hash when the phone's looks change.
+The images in screens/ were taken from the embedded phone and reduced to 64 colours. They are files, so that a prompt
+keeps its hash when the phone's appearance changes.
 """
 
 from __future__ import annotations
@@ -13,23 +13,36 @@ SCREENS = Path(__file__).parent / "screens"
 
 
 @dataclass(frozen=True, slots=True)
+class Case:
+    """One question to the judge."""
+
+    instruction: str
+    screenshot: bytes
+    """PNG."""
+    actions: tuple[str, ...] = ()
+    """Oldest first."""
+    answer: str | None = None
+    """None when the agent did not say that it was done, "" when it said only that."""
+
+
+@dataclass(frozen=True, slots=True)
 class Example:
-    """One question and its right reply. `answer` is None where the agent did not say that it was done."""
+    """One question and its correct reply."""
 
     screen: str
     """File in screens/, without its suffix."""
-    told: str
+    words: str
     """What the screen shows, in words."""
     instruction: str
     actions: tuple[str, ...]
-    answer: str | None
+    answer: str
     expected: str
     seen: str
     success: bool
 
     @property
-    def png(self) -> bytes:
-        return (SCREENS / f"{self.screen}.png").read_bytes()
+    def case(self) -> Case:
+        return Case(self.instruction, (SCREENS / f"{self.screen}.png").read_bytes(), self.actions, self.answer)
 
     @property
     def reply(self) -> str:
@@ -39,7 +52,7 @@ class Example:
 EXAMPLES = (
     Example(
         screen="alarm",
-        told="The alarms of the Clock app: 9:40 on, 14:30 on, 19:35 on, 20:10 off. A note says: Alarm set for 14:30.",
+        words="The alarms of the Clock app: 9:40 on, 14:30 on, 19:35 on, 20:10 off. A note says: Alarm set for 14:30.",
         instruction="Set an alarm for 14:30 in Clock",
         actions=("tap 14", "tap 30"),
         answer="",
@@ -49,7 +62,7 @@ EXAMPLES = (
     ),
     Example(
         screen="contact",
-        told="The form New contact, with a tick at the top right. First name Iris, Last name Weber, Phone 63 21 94. "
+        words="The form New contact, with a tick at the top right. First name Iris, Last name Weber, Phone 63 21 94. "
         "The cursor stands in the field Phone over an open keyboard.",
         instruction="Create a contact for Iris Weber with the phone number 63 21 94",
         actions=("tap Phone", "type 63 21 94"),
@@ -60,8 +73,8 @@ EXAMPLES = (
     ),
     Example(
         screen="price",
-        told="The category Kitchen of the Shop app: Kettle 38.00, Toaster 92.00, Blender 68.00, Teapot 3.50, Pan 4.50, "
-        "Mug 58.50, Bowl 81.00, Knife 55.00, Scale 27.00, Grill.",
+        words="The category Kitchen of the Shop app: Kettle 38.00, Toaster 92.00, Blender 68.00, Teapot 3.50, "
+        "Pan 4.50, Mug 58.50, Bowl 81.00, Knife 55.00, Scale 27.00, Grill.",
         instruction="Look up the price of the Toaster in Kitchen",
         actions=("open Shop", "tap Kitchen"),
         answer="92.00",
@@ -71,7 +84,7 @@ EXAMPLES = (
     ),
     Example(
         screen="cart",
-        told="The page of the article Knife in the Shop app: 86.00, in stock, quantity 3, button Add to cart. A note "
+        words="The page of the article Knife in the Shop app: 86.00, in stock, quantity 3, button Add to cart. A note "
         "says: Added to cart.",
         instruction="Put two of the Knife in the shopping cart",
         actions=("tap More", "tap Add to cart"),
@@ -84,7 +97,7 @@ EXAMPLES = (
 
 PROBE = Example(
     screen="home",
-    told="The home screen of the phone: the time 15:34, Sunday 15 October, and the icons of twelve apps.",
+    words="The home screen of the phone: the time 15:34, Sunday 15 October, and the icons of twelve apps.",
     instruction="Set an alarm for 6:45 in Clock",
     actions=(),
     answer="",

@@ -4,41 +4,53 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import asdict, replace
 from typing import Any
 
 from envs.base import Finish, Observation
 from mobilerl.config import ConfigError, JudgeSection
+from mobilerl.inference.client import ChatClient, Refused, Reply, Unreachable
 from mobilerl.judge.cache import ReplyCache, reply_key
-from mobilerl.judge.client import ChatClient, Refused, Reply, Unreachable
-from mobilerl.judge.examples import EXAMPLES, PROBE
-from mobilerl.judge.prompt import (
-    Case,
-    Message,
-    NotJudgeable,
-    asked_again,
-    build_messages,
-    case_of,
-    example_case,
-    prompt_hash,
-)
-from mobilerl.judge.verdict import read_verdict
-from mobilerl.judge.votes import Verdict, Vote, tally
+from mobilerl.judge.examples import EXAMPLES, PROBE, Case
+from mobilerl.judge.prompt import Message, NotJudgeable, asked_again, build_messages, case_of, prompt_hash
+from mobilerl.judge.verdict import Verdict, Vote, read_verdict, tally
 from mobilerl.records import Status, Trajectory
+
+REASKS = 2
+"""How often a vote that cannot be parsed is asked for again."""
+RETRIES = 4
+
+
+def chat_client(settings: JudgeSection) -> ChatClient:
+    """The client of the judge's endpoint, with the sampling settings in its `fields`."""
+    fields: dict[str, Any] = {settings.limit_as: settings.max_tokens}
+    if settings.temperature is not None:
+        fields["temperature"] = settings.temperature
+    return ChatClient(
+        settings.url,
+        settings.model,
+        fields,
+        timeout_s=settings.timeout_s,
+        retries=RETRIES,
+        api_key_env=settings.api_key_env,
+        requests_per_minute=settings.requests_per_minute,
+        concurrency=settings.concurrency,
+    )
 
 
 class Judge:
     """Judges episodes by the settings' model and rule. Use as an async context manager, or call `close`.
 
-    It belongs to the event loop in which it is first used. Many verdicts may be asked for at once.
+    Many verdicts may be asked for at once.
     """
 
     def __init__(self, settings: JudgeSection) -> None:
         if not settings.url:
             raise ConfigError("there is no judge to ask: set judge.url and judge.model")
         self.settings = settings
-        self.client = ChatClient(settings)
+        self.client = chat_client(settings)
         self.counts: Counter[str] = Counter()
-        """verdicts, no_verdicts (those of them that are None), reasked, cache_hits, cache_misses; all only grow."""
+        """verdicts, no_verdicts (those that are None), reasked, cache_hits, cache_misses."""
         self._cache = ReplyCache(settings.cache) if settings.cache else None
 
     async def close(self) -> None:
@@ -50,15 +62,13 @@ class Judge:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # --- asking ----------------------------------------------------------------------------------------------
-
     async def verdict(self, trajectory: Trajectory, final: Observation | None = None) -> Verdict:
-        """Whether the episode did its task. `final` is what was seen after its last step.
+        """Whether the episode completed its task. `final` is the observation after its last step.
 
-        Raises ConfigError only: what goes wrong with the server or the reply gives a verdict of None.
+        Raises ConfigError only: a failing server or an unreadable reply gives a verdict of None.
         """
-        played = trajectory.steps if trajectory.status is not Status.INFRA_ERROR else ()
-        if self.settings.unfinished == "failure" and played and not isinstance(played[-1].action, Finish):
+        steps = trajectory.steps if trajectory.status is not Status.INFRA_ERROR else ()
+        if self.settings.unfinished == "failure" and steps and not isinstance(steps[-1].action, Finish):
             return self._counted(Verdict(False, reason="the agent did not say that it was done"))
         try:
             case = case_of(trajectory, self.settings.actions, final)
@@ -67,7 +77,7 @@ class Judge:
         return await self.judge(case)
 
     async def judge(self, case: Case) -> Verdict:
-        """As `verdict`, for a case made by hand: the screen after any step, say, as DigiRL judges every one."""
+        """As `verdict`, for a case built by the caller, such as the screen after any step (DigiRL)."""
         votes: list[Vote] = []
         try:
             async with asyncio.timeout(self.settings.deadline_s) as limit:
@@ -81,33 +91,31 @@ class Judge:
         return self._counted(Verdict(success, tuple(votes), reason))
 
     async def check(self) -> None:
-        """Asks one question with an obvious answer, past the cache.
+        """Asks one question with an obvious answer, without the cache.
 
-        Raises ConfigError with the cure for what is wrong with the address, the key, the model or its replies.
+        Raises ConfigError for a wrong address, key or model, and for a model whose replies cannot be used.
         """
         s = self.settings
         if self._cache:
             self._cache.check()
         who = f"the judge {s.model!r} at {s.url}"
-        pictures = len(EXAMPLES) + 1 if s.examples == "images" else 1
         try:
-            vote = await self._ask(build_messages(example_case(PROBE), s.examples), None)
+            vote = await self._ask(build_messages(PROBE.case, s.examples), None)
         except Unreachable as fault:
             raise ConfigError(f"{who} {fault}; start the server or correct judge.url") from None
         except Refused as fault:
-            cure = f"use a model that takes {pictures} pictures in a prompt, or change the setting that it names"
-            raise ConfigError(f"{who} {fault}; {cure}") from None
+            images = len(EXAMPLES) + 1 if s.examples == "images" else 1
+            fix = f"use a model that accepts {images} images in a prompt, or change the setting named above"
+            raise ConfigError(f"{who} {fault}; {fix}") from None
         if vote.success is None:
             raise ConfigError(f"{who} gives no verdict: {vote.reason}; use a model that follows instructions")
         if vote.success:
             raise ConfigError(
-                f"{who} calls an untouched home screen a success for {PROBE.instruction!r}; use a model that sees"
+                f"{who} calls an untouched home screen a success for {PROBE.case.instruction!r}; use a better model"
             )
 
-    # --- votes -----------------------------------------------------------------------------------------------
-
     async def _poll(self, case: Case, votes: list[Vote]) -> bool | None:
-        """Asks at once for as many votes as it takes at least, then for more while they can still decide."""
+        """Asks for the fewest votes that can decide, then for more while they can still change the result."""
         messages = build_messages(case, self.settings.examples)
         while True:
             success, missing = tally(votes, self.settings.votes, self.settings.rule)
@@ -129,26 +137,26 @@ class Judge:
             return Vote(None, reason=f"the judge {fault}")
 
     async def _ask(self, messages: list[Message], index: int | None) -> Vote:
-        """One vote, asked for again while it cannot be read. Index None is a check: past the cache, with one retry."""
-        text = reason = ""
-        for again in range(self.settings.reasks + 1):
-            if again:
+        """One vote, asked for again while it cannot be parsed. Index None is a check: no cache, one retry."""
+        vote = Vote(None)
+        for attempt in range(REASKS + 1):
+            if attempt:
                 self.counts["reasked"] += 1
-                messages = asked_again(messages, text)
+                messages = asked_again(messages, vote.text)
             reply = await self._reply(messages, index)
-            text, reading = reply.text, read_verdict(reply.text)
-            if reading.success is not None:
-                return Vote(reading.success, text)
-            reason = reading.reason
+            vote = read_verdict(reply.text)
+            if vote.success is not None:
+                break
             if reply.cut_off:
-                reason += f" (it was cut off: raise judge.max_tokens above {self.settings.max_tokens})"
-        return Vote(None, text, reason)
+                limit = f" (it was cut off: raise judge.max_tokens above {self.settings.max_tokens})"
+                vote = replace(vote, reason=vote.reason + limit)
+        return vote
 
     async def _reply(self, messages: list[Message], index: int | None) -> Reply:
-        """Only replies that can be read are kept: another try may mend the others."""
+        """Only replies with a verdict are cached: another attempt may give a better one."""
         if self._cache is None or index is None:
             return await self.client.ask(messages, retries=1 if index is None else None)
-        key = reply_key(self.settings.model, messages, self.client.sampling, index)
+        key = reply_key(self.settings.model, messages, self.client.fields, index)
         if (known := self._cache.get(key)) is not None:
             self.counts["cache_hits"] += 1
             return Reply(known, cut_off=False)
@@ -158,12 +166,16 @@ class Judge:
             await asyncio.to_thread(self._cache.put, key, reply.text, self.settings.model)
         return reply
 
-    # --- telling ---------------------------------------------------------------------------------------------
-
     def _counted(self, verdict: Verdict) -> Verdict:
         self.counts["verdicts"] += 1
         self.counts["no_verdicts"] += verdict.success is None
         return verdict
+
+    @property
+    def cost(self) -> float:
+        """In the currency of `prompt_price` and `completion_price`."""
+        s, used = self.settings, self.client.usage
+        return (used.prompt_tokens * s.prompt_price + used.completion_tokens * s.completion_price) / 1e6
 
     def protocol(self) -> dict[str, Any]:
         """Everything that affects a verdict, in plain JSON values."""
@@ -171,16 +183,16 @@ class Judge:
         return {
             "judge.model": s.model,
             "judge.prompt_hash": prompt_hash(s.actions, s.examples),
-            "judge.sampling": dict(self.client.sampling),
-            **{f"judge.{k}": getattr(s, k) for k in ("actions", "examples", "unfinished", "votes", "rule", "reasks")},
+            "judge.sampling": dict(self.client.fields),
+            **{f"judge.{name}": getattr(s, name) for name in ("actions", "examples", "unfinished", "votes", "rule")},
+            "judge.reasks": REASKS,
         }
 
     def metrics(self) -> dict[str, float]:
         """Counters for metrics.jsonl."""
-        used = self.client.usage
-        values = {name: getattr(used, name) for name in used.__dataclass_fields__} | {"cost": self.client.money}
         names = ("verdicts", "no_verdicts", "reasked", "cache_hits", "cache_misses")
-        return {f"judge/{k}": v for k, v in (values | {n: self.counts[n] for n in names}).items()}
+        values = asdict(self.client.usage) | {"cost": self.cost} | {name: self.counts[name] for name in names}
+        return {f"judge/{name}": value for name, value in values.items()}
 
 
 def check_judge(settings: JudgeSection) -> None:

@@ -1,9 +1,8 @@
 """An episode's end -> the question to the judge, as chat messages of an OpenAI-compatible endpoint.
 
-What the judge sees of an episode is a `Case`: the task, the last actions in words, the answer given, and one screen.
-One and not more: judges that see several report success too often (DistRL). It is the screen after the last action. A
-`Finish` and an `Invalid` leave the screen alone, so there it is the last step's observation; after any other action it
-is in no step, and the rollout has to hand it over.
+The judge sees a `Case`: the task, the last actions in words, the answer, and one screen (judges that see several
+report success too often, DistRL), the one after the last action. `Finish` and `Invalid` do not change the screen, so
+there it is the last step's observation; after any other action no step holds it, and the rollout passes it in.
 """
 
 from __future__ import annotations
@@ -11,17 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
 from envs.base import Finish, Invalid, Observation
-from mobilerl.agent.actions import describe
-from mobilerl.agent.defuse import harmless, quoted
-from mobilerl.agent.pictures import image_part
-from mobilerl.agent.screen import parse_screen, shortened
 from mobilerl.config import ConfigError
-from mobilerl.judge.examples import EXAMPLES, Example
+from mobilerl.inference.images import image_part
+from mobilerl.judge.examples import EXAMPLES, Case
+from mobilerl.policy.actions import describe
+from mobilerl.policy.sanitize import quoted, sanitized
+from mobilerl.policy.screen import parse_screen, shortened
 from mobilerl.records import Status, Step, Trajectory
 
 Message = dict[str, Any]
@@ -50,65 +48,46 @@ REMINDER = (
     '"Status: success" or "Status: failure", with nothing after it.'
 )
 
-LONGEST_ACTION = 300
-LONGEST_ANSWER = 1000
-"""Characters. An agent can type and answer as much as it likes; the judge need not read it all."""
+MAX_ACTION = 300
+MAX_ANSWER = 1000
+"""Characters of an action and of an answer in the prompt."""
 
 
 class NotJudgeable(ValueError):
-    """There is nothing in the episode that a judge could see."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What a judge is shown."""
-
-    instruction: str
-    screenshot: bytes
-    """PNG."""
-    actions: tuple[str, ...] = ()
-    """Oldest first."""
-    answer: str | None = None
-    """None when the agent did not say that it was done, "" when it said only that."""
-
-
-# --- from an episode ---------------------------------------------------------------------------------------------
+    """The episode has no final screen to judge."""
 
 
 def case_of(trajectory: Trajectory, actions: int, final: Observation | None = None) -> Case:
-    """The end of an episode, with its last `actions` actions. `final` is what was seen after the last step.
+    """The end of an episode, with its last `actions` actions. `final` is the observation after the last step.
 
-    Raises NotJudgeable when the final screen is not known, and ConfigError when screenshots were switched off.
+    Raises NotJudgeable without a final screen, and ConfigError when screenshots were switched off.
     """
     if trajectory.status is Status.INFRA_ERROR or not trajectory.steps:
-        raise NotJudgeable(f"the episode was not played to its end: {trajectory.error or 'it has no steps'}")
+        raise NotJudgeable(f"the episode did not end: {trajectory.error or 'it has no steps'}")
     *before, last = trajectory.steps
-    played = before if isinstance(last.action, Finish) else trajectory.steps
+    acted = before if isinstance(last.action, Finish) else trajectory.steps
     if isinstance(last.action, Finish | Invalid):
-        shown = last.observation
+        screen = last.observation
     elif final is not None:
-        shown = final
+        screen = final
     else:
         raise NotJudgeable(f"the screen after the last action ({last.action.kind}) was not recorded")
-    if not shown.screenshot:
+    if not screen.screenshot:
         raise ConfigError(f"episode {trajectory.id} has no screenshots, and a judge needs them: switch them on")
     return Case(
         instruction=trajectory.task.instruction,
-        screenshot=shown.screenshot,
-        actions=tuple(in_words(step) for step in played[max(0, len(played) - actions) :]),
+        screenshot=screen.screenshot,
+        actions=tuple(in_words(step) for step in acted[max(0, len(acted) - actions) :]),
         answer=last.action.message if isinstance(last.action, Finish) else None,
     )
 
 
 def in_words(step: Step) -> str:
-    """A step's action, with the name of what it touched."""
+    """A step's action, with the name of the element it touched."""
     if isinstance(step.action, Invalid):
         return "wrote something that is not an action; nothing happened"
     seen = step.observation
     return describe(step.action, parse_screen(seen.xml, seen.width, seen.height))
-
-
-# --- messages ----------------------------------------------------------------------------------------------------
 
 
 def build_messages(case: Case, examples: ExampleStyle) -> list[Message]:
@@ -117,17 +96,13 @@ def build_messages(case: Case, examples: ExampleStyle) -> list[Message]:
 
 
 def asked_again(messages: Sequence[Message], reply: str) -> list[Message]:
-    """The same question after a reply that could not be read."""
-    said = harmless(shortened(reply, LONGEST_ANSWER)) or "(nothing)"
+    """The same question after a reply that could not be parsed."""
+    said = sanitized(shortened(reply, MAX_ANSWER)) or "(nothing)"
     return [*messages, {"role": "assistant", "content": said}, {"role": "user", "content": REMINDER}]
 
 
-def example_case(example: Example) -> Case:
-    return Case(example.instruction, example.png, example.actions, example.answer)
-
-
 def prompt_hash(actions: int, examples: ExampleStyle) -> str:
-    """Names everything of the prompt that does not depend on the case."""
+    """Identifies everything in the prompt that does not depend on the case."""
     blank = Case("", b"", tuple("?" * actions), "")
     text = json.dumps([build_messages(blank, examples), REMINDER, actions], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -137,23 +112,23 @@ def prompt_hash(actions: int, examples: ExampleStyle) -> str:
 def _example_messages(style: ExampleStyle) -> tuple[Message, ...]:
     messages: list[Message] = []
     for example in EXAMPLES if style != "none" else ():
-        told = f"Screen, in words: {example.told}\n" if style == "words" else ""
-        question = _question(example_case(example), told)
+        description = f"Screen, in words: {example.words}\n" if style == "words" else ""
+        question = _question(example.case, description)
         messages += [question, {"role": "assistant", "content": example.reply}]
     return tuple(messages)
 
 
-def _question(case: Case, told: str = "") -> Message:
-    """`told` stands in for the picture."""
-    text = {"type": "text", "text": told + _text(case)}
-    return {"role": "user", "content": [text] if told else [image_part(case.screenshot), text]}
+def _question(case: Case, description: str = "") -> Message:
+    """`description` replaces the screenshot."""
+    text = {"type": "text", "text": description + _text(case)}
+    return {"role": "user", "content": [text] if description else [image_part(case.screenshot), text]}
 
 
 def _text(case: Case) -> str:
     lines = [f"Task: {quoted(case.instruction)}"]
     if case.actions:
         lines.append("Last actions, oldest first:")
-        lines += [f"{i}. {quoted(shortened(a, LONGEST_ACTION))}" for i, a in enumerate(case.actions, start=1)]
+        lines += [f"{i}. {quoted(shortened(a, MAX_ACTION))}" for i, a in enumerate(case.actions, start=1)]
     match case.answer:
         case None:
             lines.append("The agent did not say that it was done.")
@@ -161,6 +136,6 @@ def _text(case: Case) -> str:
             lines.append("The agent then said that it was done, and gave no answer.")
         case answer:
             lines.append(
-                f"The agent then said that it was done, with the answer: {quoted(shortened(answer, LONGEST_ANSWER))}"
+                f"The agent then said that it was done, with the answer: {quoted(shortened(answer, MAX_ANSWER))}"
             )
     return "\n".join(lines)

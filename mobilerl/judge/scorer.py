@@ -1,4 +1,4 @@
-"""Verdicts as rewards: what a rollout can call in place of the env's own check."""
+"""Verdicts as rewards, in place of an environment's own check."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 
 class NoVerdict(InfraError):
-    """The judge gave no verdict. Neither the agent nor the device is to blame, so no reward follows from it."""
+    """The judge gave no verdict, and the episode gets no reward."""
 
 
 class Scorer(Protocol):
-    """Gives an episode its reward, in [0, 1], once it has been played."""
+    """Rewards a finished episode, in [0, 1]."""
 
     async def score(self, trajectory: Trajectory, final: Observation | None) -> float:
-        """`trajectory.reward` means nothing yet; `final` is what was seen after its last step. May raise InfraError."""
+        """`trajectory.reward` is not set yet; `final` is the observation after the last step. May raise InfraError."""
 
     def metrics(self) -> Mapping[str, float]:
-        """Counters for metrics.jsonl, by their full names."""
+        """Counters for metrics.jsonl by full name."""
 
     async def close(self) -> None: ...
 
 
 class JudgeScorer:
-    """1.0 for a success, 0.0 for a failure, NoVerdict for neither."""
+    """1.0 for a success, 0.0 for a failure; raises NoVerdict for neither."""
 
     def __init__(self, judge: Judge) -> None:
         self.judge = judge

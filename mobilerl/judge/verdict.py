@@ -1,11 +1,13 @@
-"""The judge's reply -> success, failure, or no verdict. Nothing is guessed."""
+"""From a judge's replies to a verdict: success, failure, or none. Nothing is guessed."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-LONGEST_QUOTE = 80
+MAX_QUOTE = 80
 
 _DECORATION = re.compile(r"[*_#`\"']|</?answer>|<\|(?:begin|end)_of_box\|>")
 """Markdown, and the tags in which GLM and others wrap an answer."""
@@ -14,45 +16,75 @@ _WORDS = {"success": True, "failure": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """`success` is None when the reply holds no verdict; `reason` then says why."""
+class Vote:
+    """One reply. `success` is None when it holds no verdict; `reason` then says why."""
 
     success: bool | None
+    text: str = ""
     reason: str = ""
 
 
-def read_verdict(text: str) -> Reading:
-    """Reads a reply that must end in a line of its own, `Status: success` or `Status: failure`.
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`success` None is no verdict, which is not a failure. Without votes, a rule alone decided."""
 
-    Letter case, Markdown and a closing full stop do not matter. The word is compared whole ("unsuccessful" is not a
-    success), what a model thought aloud in <think> tags does not count, and two different statuses cancel out.
+    success: bool | None
+    votes: tuple[Vote, ...] = ()
+    reason: str = ""
+    """Why there is no verdict, or the rule that decided without a vote."""
+
+
+def read_verdict(text: str) -> Vote:
+    """Parses a reply that must end in a line `Status: success` or `Status: failure`.
+
+    Letter case, Markdown and a final full stop do not matter. The word is compared whole ("unsuccessful" is no
+    success), reasoning in <think> tags does not count, and two different statuses cancel out.
     """
-    answer = after_thoughts(text)
+    answer = without_reasoning(text)
     if answer is None:
-        return Reading(None, "the reply ends in the middle of its thoughts")
+        return Vote(None, text, "the reply ends in the middle of its reasoning")
     lines = [line.strip() for line in answer.splitlines() if _plain(line)]
     if not lines:
-        return Reading(None, "the reply is empty")
+        return Vote(None, text, "the reply is empty")
     stated = [match[1] for line in lines if (match := _STATUS.fullmatch(_plain(line)))]
     if _STATUS.fullmatch(_plain(lines[-1])) is None:
-        return Reading(None, f"the reply does not end in a status line but in {_quoted(lines[-1])}")
+        return Vote(None, text, f"the reply does not end in a status line but in {_quoted(lines[-1])}")
     if stated[-1] not in _WORDS:
-        return Reading(None, f"the status is neither success nor failure but {_quoted(stated[-1])}")
+        return Vote(None, text, f"the status is neither success nor failure but {_quoted(stated[-1])}")
     if len(set(stated)) > 1:
-        return Reading(None, f"the reply gives different statuses: {', '.join(_quoted(s) for s in stated)}")
-    return Reading(_WORDS[stated[-1]])
+        return Vote(None, text, f"the reply gives different statuses: {', '.join(_quoted(s) for s in stated)}")
+    return Vote(_WORDS[stated[-1]], text)
 
 
-def after_thoughts(text: str) -> str | None:
-    """What a reply says once it has thought aloud in <think> tags; None when it ends while it thinks."""
+def without_reasoning(text: str) -> str | None:
+    """The reply after its <think> tags; None when it ends inside them."""
     _, closed, answer = text.rpartition("</think>")
     return None if not closed and "<think>" in text else answer
 
 
 def _plain(line: str) -> str:
-    """What decorates a word goes; what stands in the middle of one cuts it in two."""
     return " ".join(_DECORATION.sub(" ", line).split()).removesuffix(".").strip().lower()
 
 
 def _quoted(text: str) -> str:
-    return repr(text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "...")
+    return repr(text if len(text) <= MAX_QUOTE else text[:MAX_QUOTE] + "...")
+
+
+def tally(votes: Sequence[Vote], wanted: int, rule: Literal["majority", "unanimous"]) -> tuple[bool | None, int]:
+    """(verdict so far, number of further votes needed), when at most `wanted` votes are asked for.
+
+    No more votes are needed once the verdict is certain or impossible. A vote without a verdict counts for neither
+    side: a majority is one of all `wanted` votes, and one such vote rules out unanimity.
+    """
+    yes = sum(vote.success is True for vote in votes)
+    no = sum(vote.success is False for vote in votes)
+    left = wanted - len(votes)
+    if rule == "unanimous":
+        if no:
+            return False, 0
+        return (True, 0) if yes == wanted else (None, left)
+    quorum = wanted // 2 + 1
+    missing = quorum - max(yes, no)
+    if missing <= 0:
+        return yes >= quorum, 0
+    return None, missing if missing <= left else 0

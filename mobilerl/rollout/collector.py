@@ -1,8 +1,8 @@
 """Groups of episodes over a set of devices, asynchronously by trajectory.
 
-Whenever a device is ready it gets the next episode: no batch barrier. Invariants: each dispatched episode ends exactly
+Whenever a device is ready it gets the next episode: no batch barrier. Invariants: every dispatched episode ends exactly
 once, as a trajectory or as a failure after its retries; an infrastructure error is retried on another device and never
-becomes a reward; no await is without a deadline.
+becomes a reward; every await has a deadline.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ from typing import Any
 
 from envs.base import DeviceReport, Devices, FreeReward, InfraError, MobileEnv, Task, TaskFault
 from envs.pool import FixedDevices
-from mobilerl.agent.actor import Actor
 from mobilerl.judge.scorer import Scorer
+from mobilerl.policy.actor import Actor
 from mobilerl.records import Cause, Group, LostGroup, Status, Trajectory
 from mobilerl.rollout.episode import EpisodeSettings, Played, play_episode
 
-JUDGED = {
-    "requests": "judge/requests", "prompt_tokens": "judge/prompt_tokens",
-    "completion_tokens": "judge/completion_tokens", "money": "judge/cost",
-}  # fmt: skip
-"""What is spent on a judge, and where a scorer's metrics say it."""
+JUDGE_METRICS = {
+    "requests": "judge/requests",
+    "prompt_tokens": "judge/prompt_tokens",
+    "completion_tokens": "judge/completion_tokens",
+    "money": "judge/cost",
+}
+"""Costs of a judge, and the scorer's metrics that report them."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectorSettings:
-    """`min_group` is the share of a group that must have survived for the group to be used."""
+    """`min_group` is the minimum share of a group's episodes that must be complete for the group to be used."""
 
     group_size: int = 8
     max_retries: int = 3
@@ -41,7 +43,7 @@ class CollectorSettings:
 
 @dataclass(slots=True)
 class _Job:
-    """One episode to be played: slot `slot` of the group `group`."""
+    """One episode: slot `slot` of the group `group`."""
 
     task: Task
     group: str
@@ -61,24 +63,24 @@ class _OpenGroup:
     waiting: int
     trajectories: dict[int, Trajectory] = field(default_factory=dict)
     causes: set[Cause] = field(default_factory=set)
-    """Causes of the episodes that were given up."""
+    """Causes of its failed episodes."""
     reason: str = ""
-    """The last fault of those episodes."""
+    """The last fault of its failed episodes."""
 
     @property
     def cause(self) -> Cause:
-        """The task's fault only where every episode that was given up says so."""
+        """The task is to blame only if every failed episode says so."""
         if Cause.FREE_REWARD in self.causes:
             return Cause.FREE_REWARD
         return Cause.TASK if self.causes == {Cause.TASK} else Cause.DEVICE
 
 
 class Collector:
-    """Plays groups on `devices` with `actor`. Use as an async context manager, or call `start` and `close`.
+    """Collects groups on `devices` with `actor`. Use as an async context manager, or call `start` and `close`.
 
-    With a `scorer` (a judge) the rewards are its, in place of the tasks' own checks.
-    `counts` holds dispatched, finished, infra_errors, retried, failed (episodes given up), lost_groups; all only grow,
-    and so does `busy_s`, the seconds in which devices played, of all of them together.
+    With a `scorer` (a judge) rewards come from it instead of the tasks' own checks.
+    `counts` holds dispatched, finished, infra_errors, retried, failed (after all retries) and lost_groups; all only
+    grow, and so does `busy_s`, the device-seconds spent in episodes.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class Collector:
         devices: Devices | Sequence[MobileEnv],
         actor: Actor,
         settings: CollectorSettings,
-        poke: Callable[[], None] = lambda: None,
+        changed: Callable[[], None] = lambda: None,
         scorer: Scorer | None = None,
     ) -> None:
         self.pool: Devices = FixedDevices(devices) if isinstance(devices, Sequence) else devices
@@ -95,10 +97,10 @@ class Collector:
         self.counts: Counter[str] = Counter()
         self.busy_s = 0.0
         self.last_fault = ""
-        """Why the last episode that came to nothing did."""
+        """Reason of the last failed episode."""
         self.lost: list[LostGroup] = []
-        """Groups that were lost, in the order in which they ended; whoever deals with them empties it."""
-        self._poke, self._scorer = poke, scorer
+        """Lost groups in the order in which they ended; whoever handles them empties it."""
+        self._changed, self._scorer = changed, scorer
         self._scoring: set[asyncio.Task[Trajectory]] = set()
         self._jobs: list[_Job] = []
         self._playing: set[asyncio.Task[None]] = set()
@@ -117,7 +119,7 @@ class Collector:
         self._pump()
 
     async def close(self) -> None:
-        """Stops at once; episodes that are being played are dropped."""
+        """Stops at once; running episodes are dropped."""
         self._fail(RuntimeError("the collector was closed while groups were being collected"))
         playing = [*self._playing, *self._scoring]
         for episode in playing:
@@ -135,7 +137,7 @@ class Collector:
         await self.close()
 
     def status(self) -> dict[str, float]:
-        """For metrics.jsonl: a pool's devices by state and its counts, and what a judge has used."""
+        """For metrics.jsonl: a pool's devices by state and its counts, and a judge's metrics."""
         judge = self._scorer.metrics() if self._scorer is not None else {}
         return {f"fleet/{name}": value for name, value in self.pool.status().items()} | dict(judge)
 
@@ -143,11 +145,11 @@ class Collector:
         return self.pool.report()
 
     def judged(self) -> Mapping[str, float]:
-        """What has been spent on a judge so far: requests, tokens and money; all only grow. {} without one."""
+        """Costs of the judge so far: requests, tokens and money; all only grow. {} without one."""
         if self._scorer is None:
             return {}
         said = self._scorer.metrics()
-        return {name: said.get(key, 0) for name, key in JUDGED.items()}
+        return {name: said.get(key, 0) for name, key in JUDGE_METRICS.items()}
 
     # --- dispatching -----------------------------------------------------------------------------------------
 
@@ -157,17 +159,17 @@ class Collector:
 
     @property
     def held(self) -> int:
-        """Devices that the fleet holds: `devices` and the spares."""
+        """Devices of the fleet, spares included."""
         return len(self.pool.report())
 
     @property
     def unfinished(self) -> int:
-        """Episodes dispatched that have not ended."""
+        """Dispatched episodes that have not ended."""
         return sum(group.waiting for group in self._open.values())
 
     @property
     def playing(self) -> int:
-        """Episodes that are on a device: how many can ask the policy at once."""
+        """Running episodes: how many can query the policy at once."""
         return len(self._playing)
 
     async def dispatch(self, task: Task, group_id: str, size: int | None = None) -> None:
@@ -181,7 +183,7 @@ class Collector:
         self._pump()
 
     async def collect(self, tasks: Sequence[Task], prefix: str, size: int | None = None) -> list[Group]:
-        """One group per task, in the order of `tasks`; groups that were lost to failing devices are left out."""
+        """One group per task, in the order of `tasks`; lost groups are left out."""
         ids = [f"{prefix}-{i:03d}" for i in range(len(tasks))]
         for task, group_id in zip(tasks, ids, strict=True):
             await self.dispatch(task, group_id, size)
@@ -197,7 +199,7 @@ class Collector:
                 yield group
 
     async def _next_ready(self) -> Group | None:
-        """Waits for a group, and raises what an episode died of instead of waiting for ever."""
+        """Waits for a group, and raises what an episode failed with instead of waiting for ever."""
         if self._failure is None or not self._ready.empty():
             group = await self._ready.get()
             if group is not None or self._failure is None:
@@ -205,10 +207,10 @@ class Collector:
         assert self._failure is not None
         raise self._failure
 
-    # --- playing ---------------------------------------------------------------------------------------------
+    # --- episodes --------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Gives every device that is ready the first episode it may play. All that changes `playing` happens here."""
+        """Gives every ready device the first episode it may run. `playing` only changes here and in `_ended`."""
         if self.pool.failure is not None:
             self._fail(self.pool.failure)
         if self._failure is None:
@@ -221,7 +223,7 @@ class Collector:
                     episode.add_done_callback(lambda done, env=env, job=job: self._ended(done, env, job))
                 elif not job.failed_on:
                     break  # nothing is ready at all
-        self._poke()
+        self._changed()
 
     async def _play(self, env: MobileEnv, job: _Job) -> Played:
         started = asyncio.get_running_loop().time()
@@ -233,7 +235,7 @@ class Collector:
             self.busy_s += asyncio.get_running_loop().time() - started
 
     def _ended(self, episode: asyncio.Task[Played], env: MobileEnv, job: _Job) -> None:
-        """Files an episode that is over, or has it scored, and gives its device back, in one step."""
+        """Files an episode that is over, or has it scored, and returns its device, in one step."""
         self._playing.discard(episode)
         if self._died(episode):
             return
@@ -241,7 +243,7 @@ class Collector:
         if self._scorer is None or played.trajectory.status is Status.INFRA_ERROR:
             self._file(job, played.trajectory, played.fault)
         else:
-            # The device is not needed for it, and the policy must not wait for this episode to ask again.
+            # Scoring needs no device, and the policy must not wait for this episode's next request.
             scoring = asyncio.get_running_loop().create_task(self._score(self._scorer, played))
             self._scoring.add(scoring)
             scoring.add_done_callback(lambda done: self._scored(done, job))
@@ -261,7 +263,7 @@ class Collector:
             self._pump()
 
     def _died(self, task: asyncio.Task[Any]) -> bool:
-        """Whether it gave no result. What it raised reaches whoever waits for groups."""
+        """Whether it gave no result. Its exception reaches whoever waits for groups."""
         if task.cancelled():
             return True
         if (error := task.exception()) is not None:
@@ -269,7 +271,7 @@ class Collector:
         return error is not None
 
     def _fail(self, error: Exception) -> None:
-        """No group will come any more; whoever waits for one is told why."""
+        """Ends collection: whoever waits for a group gets the error."""
         if self._failure is None:
             self._failure = error
             self._ready.put_nowait(None)
@@ -277,7 +279,7 @@ class Collector:
     def _file(self, job: _Job, trajectory: Trajectory, fault: TaskFault | None = None, elsewhere: bool = True) -> None:
         """Puts a trajectory into its group, or a failed episode back into the queue.
 
-        `fault`: the task's own, if it is to blame. `elsewhere`: another device is preferred for the next try.
+        `fault`: the task's own, if it is to blame. `elsewhere`: prefer another device for the retry.
         """
         group = self._open[job.group]
         if trajectory.status is Status.INFRA_ERROR:
@@ -299,7 +301,7 @@ class Collector:
             self._close_group(job.group)
 
     def _give_up(self, job: _Job, reason: str, fault: TaskFault | None) -> None:
-        """One episode, and with a free reward also those of its group that have not begun."""
+        """Ends one episode as failed; with a free reward also those of its group that have not begun."""
         group = self._open[job.group]
         self.counts["failed"] += 1
         group.reason = reason

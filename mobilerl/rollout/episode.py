@@ -7,20 +7,21 @@ import time
 from dataclasses import dataclass
 
 from envs.base import Finish, InfraError, Invalid, MobileEnv, NoScore, Observation, Task, TaskFault, as_worded
-from mobilerl.agent.actor import Actor
-from mobilerl.agent.context import Turn
-from mobilerl.agent.screen import parse_screen
+from mobilerl.config import AgentSection
+from mobilerl.policy.actor import Actor
+from mobilerl.policy.context import Turn
+from mobilerl.policy.screen import parse_screen
 from mobilerl.records import Status, Step, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """An episode, and what was seen after its last step (None when a device failed before)."""
+    """An episode, and the observation after its last step (None when a device failed before)."""
 
     trajectory: Trajectory
     final: Observation | None
     fault: TaskFault | None = None
-    """What an INFRA_ERROR is due to when the task is to blame; None when it is the device, or nothing failed."""
+    """Cause of an INFRA_ERROR when the task is to blame; None when it is the device, or nothing failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,10 @@ class EpisodeSettings:
 
     max_invalid: int = 3
     deadline_s: float = 600.0
+
+
+def episode_settings(agent: AgentSection) -> EpisodeSettings:
+    return EpisodeSettings(max_invalid=agent.max_invalid, deadline_s=agent.deadline_s)
 
 
 async def run_episode(
@@ -41,10 +46,10 @@ async def run_episode(
 async def play_episode(
     env: MobileEnv, actor: Actor, task: Task, episode_id: str, settings: EpisodeSettings, scored: bool = True
 ) -> Played:
-    """Plays `task` to its end. A device's failure or a missed deadline gives status INFRA_ERROR, never an exception.
+    """Runs `task` to its end. A device's failure or a missed deadline gives status INFRA_ERROR, never an exception.
 
-    Not `scored`, the reward is 0: somebody else gives it. The trajectory's task has the instruction that was played,
-    which an environment may word only while it sets the task up.
+    Unless `scored`, the reward is 0 and assigned elsewhere. The trajectory's task has the instruction as it was given:
+    an environment may word it only while it sets the task up.
     """
     start = time.monotonic()
     steps: list[Step] = []
@@ -64,7 +69,7 @@ async def play_episode(
     except InfraError as fault:
         status, reward, error = Status.INFRA_ERROR, 0.0, str(fault)
     except TimeoutError:
-        if not deadline.expired():  # the policy's own, say: no device is to blame
+        if not deadline.expired():  # for example the policy's own: no device is to blame
             raise
         status, reward = Status.INFRA_ERROR, 0.0
         where = " while its policy was asked" if progress.deciding else ""
@@ -83,15 +88,15 @@ async def play_episode(
 
 
 async def _check_health(env: MobileEnv, fault: TaskFault) -> None:
-    """Raises InfraError when the device is not well: a task's own code raises on a phone that has died as well."""
+    """Raises InfraError when the device is unhealthy: a task's own code also raises on a phone that died."""
     health = await env.health()
     if not health.ok:
         raise InfraError(f"{health.reason} (after: {fault})") from fault
 
 
 async def _score(env: MobileEnv, scored: bool) -> float:
-    """Not `scored`, the task's own check is asked all the same, because it finds out what no step does, such as a
-    device that rebooted meanwhile. That there is none, or that it cannot be carried out, matters only to who needs it.
+    """The task's own check runs even if its reward is not used (not `scored`): it finds faults that no step does, such
+    as a device that rebooted. A task without a check matters only if its reward is needed.
     """
     try:
         reward = await env.score()
@@ -104,7 +109,7 @@ async def _score(env: MobileEnv, scored: bool) -> float:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far an episode is: what was played before a fault is not lost."""
+    """Progress of an episode: steps before a fault are not lost."""
 
     task: Task
     steps: list[Step]
@@ -114,7 +119,7 @@ class _Progress:
 async def _play(
     env: MobileEnv, actor: Actor, episode_id: str, settings: EpisodeSettings, progress: _Progress
 ) -> tuple[Status, Observation]:
-    """(how it ended, what was seen after the last step). Keeps `progress` up to date as it goes."""
+    """(status, observation after the last step). Updates `progress` as it goes."""
     turns: list[Turn] = []
     invalid = 0
     observation = await env.reset(progress.task)

@@ -1,14 +1,14 @@
-"""Checkpoints: a Hugging Face model folder with the trainer's whole state, put in place by one rename.
+"""Checkpoints: a Hugging Face model folder with the trainer's whole state, committed by one rename.
 
     checkpoints/iter-000010/
         config.json, model.safetensors, tokenizer..., preprocessor_config.json, agent.json
         trainer.pt       optimiser, version and torch RNG (the engine's)
         state.json       iteration, curriculum, Python RNG, counters, replay's order
-        critic.pt        value functions and their optimisers, where the recipe has some
-        replay.jsonl     replayed trajectories; their screens in screens/
+        critic.pt        value functions and their optimisers, if the algorithm has any
+        replay.jsonl     trajectories of the replay buffer; their screens in screens/
 
-A folder that lacks `state.json`, which is written last, or whose name starts with a dot was never finished.
-`state.json` lists the size of every other file, so that one that was cut short is noticed before it is read.
+A folder without `state.json`, which is written last, or whose name starts with a dot is incomplete. `state.json` lists
+the size of every other file, so that a truncated one is noticed before it is read.
 """
 
 from __future__ import annotations
@@ -22,46 +22,45 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
-from mobilerl.algorithms.replay import Replay
 from mobilerl.atomic_files import remove_leftovers, sync_folder, sync_path
 from mobilerl.config import AgentSection
-from mobilerl.engines.base import Engine, EngineError
+from mobilerl.interfaces import Engine, EngineError
+from mobilerl.models.checkpoint_folder import STATE_FILE, latest, save_agent
 from mobilerl.screen_files import ScreenFolder
-from mobilerl.setup import save_agent
 from mobilerl.trajectory_files import read_records, trajectory_from_dict, trajectory_to_dict
 
 if TYPE_CHECKING:
-    from mobilerl.train.critics import Critic
+    from mobilerl.algorithms.base import Algorithm
 
-SCHEMA = 1
-STATE_FILE = "state.json"
+SCHEMA = 2
 REPLAY_FILE = "replay.jsonl"
 CRITIC_FILE = "critic.pt"
 SCREENS = "screens"
 NEEDED = frozenset({"iteration", "files", "replay", "elapsed_s", "env_steps", "sampler", "rng"})
-"""Fields of state.json, beside its schema."""
+"""Required fields of state.json, besides the schema."""
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint that cannot be written or read; the message is one line with the cure."""
+    """A checkpoint that cannot be written or read; the message is one line with the fix."""
 
 
 def folder_name(iteration: int) -> str:
     return f"iter-{iteration:06d}"
 
 
-def latest(run_dir: Path) -> Path | None:
-    """The newest finished checkpoint of a run."""
-    done = [p for p in (run_dir / "checkpoints").glob("iter-*") if (p / STATE_FILE).is_file()]
-    return max(done, default=None)
+def save(
+    run_dir: Path,
+    iteration: int,
+    engine: Engine,
+    agent: AgentSection,
+    algorithm: Algorithm | None,
+    state: Mapping[str, Any],
+    keep: int,
+) -> Path:
+    """Writes everything to a temporary folder, syncs it, and renames it; then deletes all but the newest `keep`.
 
-
-def save(run_dir: Path, iteration: int, engine: Engine, agent: AgentSection, replay: Replay | None,
-         critic: Critic | None, state: Mapping[str, Any], keep: int) -> Path:  # fmt: skip
-    """Writes everything beside its final place, syncs it, and renames; then drops all but the newest `keep`.
-
-    `state`: `elapsed_s`, `env_steps`, `sampler` and `rng`. Whatever goes wrong before the rename (a full disk, a kill)
-    leaves the earlier checkpoints as they were.
+    `state`: `elapsed_s`, `env_steps`, `sampler` and `rng`. A failure before the rename (a full disk, a kill) leaves the
+    earlier checkpoints as they were.
     """
     parent = run_dir / "checkpoints"
     final, temporary = parent / folder_name(iteration), parent / f".{folder_name(iteration)}.tmp"
@@ -70,12 +69,8 @@ def save(run_dir: Path, iteration: int, engine: Engine, agent: AgentSection, rep
         temporary.mkdir(parents=True)
         engine.save(temporary)
         save_agent(agent, temporary)
-        entries = _write_replay(temporary, replay) if replay is not None else None
-        if critic is not None:
-            import torch
-
-            torch.save(critic.state_dict(), temporary / CRITIC_FILE)
-        content = {"schema": SCHEMA, "iteration": iteration, "files": _sizes(temporary), "replay": entries, **state}
+        replay = _write_algorithm(temporary, algorithm) if algorithm is not None else None
+        content = {"schema": SCHEMA, "iteration": iteration, "files": _sizes(temporary), "replay": replay, **state}
         (temporary / STATE_FILE).write_text(json.dumps(content))
         sync_folder(temporary)
         if final.exists():
@@ -84,27 +79,27 @@ def save(run_dir: Path, iteration: int, engine: Engine, agent: AgentSection, rep
         sync_path(parent)
     except Exception as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        if isinstance(error, EngineError) or not _is_disks(error):
+        if isinstance(error, EngineError) or not _is_disk_error(error):
             raise
         last = latest(run_dir)
         raise CheckpointError(
             f"checkpoint {final} could not be written ({_reason(error)}); "
-            f"{f'{last} is intact' if last else 'there is no earlier one'}: make room, then go on with --resume"
+            f"{f'{last} is intact' if last else 'there is no earlier one'}: free disk space, then use --resume"
         ) from error
     for old in sorted(p for p in parent.glob("iter-*"))[:-keep]:
         _discard(old)
     return final
 
 
-def _is_disks(error: Exception) -> bool:
-    """torch reports a write that failed as a RuntimeError, the tokenizers library as an Exception of no class."""
+def _is_disk_error(error: Exception) -> bool:
+    """torch reports a failed write as a RuntimeError, the tokenizers library as a plain Exception."""
     from safetensors import SafetensorError
 
     return isinstance(error, (OSError, RuntimeError, SafetensorError)) or type(error) is Exception
 
 
 def _reason(error: BaseException) -> str:
-    """What the operating system said, where a library covered it with an error of its own."""
+    """The operating system's error, where a library wrapped it in its own."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.strerror:
@@ -114,20 +109,20 @@ def _reason(error: BaseException) -> str:
 
 
 def _discard(folder: Path) -> None:
-    """Deletes a checkpoint. Renamed first: half of one must not pass for a whole one."""
+    """Deletes a checkpoint. It is renamed first: a partly deleted one must not look complete."""
     rest = folder.with_name(f".{folder.name}.old.tmp")
     os.rename(folder, rest)
     shutil.rmtree(rest)
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    """Bytes of every file, by its path in the folder, but the screens, which carry their own checksums as names."""
+    """Size in bytes of every file by its path, except the screens, whose names are their checksums."""
     files = (p for p in sorted(folder.rglob("*")) if p.is_file() and SCREENS not in p.relative_to(folder).parts)
     return {str(p.relative_to(folder)): p.stat().st_size for p in files}
 
 
 def clean(run_dir: Path) -> None:
-    """Removes what a killed process left half-written: checkpoints and the run's own files."""
+    """Removes incomplete files of a killed process: checkpoints and the run's own files."""
     for rest in (run_dir / "checkpoints").glob(".iter-*.tmp"):
         shutil.rmtree(rest)
     for name in ("", "trajectories", "advantages", SCREENS):
@@ -135,29 +130,29 @@ def clean(run_dir: Path) -> None:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """Raises CheckpointError when the folder is not a whole checkpoint of this version."""
+    """Raises CheckpointError when the folder is not a complete checkpoint of this version."""
     try:
         state = json.loads((folder / STATE_FILE).read_text())
     except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{folder / STATE_FILE} cannot be read ({error}); {_cure(folder)}") from None
+        raise CheckpointError(f"{folder / STATE_FILE} cannot be read ({error}); {_fix(folder)}") from None
     if not isinstance(state, dict) or state.get("schema") != SCHEMA:
         raise CheckpointError(
             f"{folder / STATE_FILE} was written by another version of mobilerl (schema is not {SCHEMA}): "
-            f"resume with that version, or start again with another --run-dir"
+            f"resume with that version, or start a new run with another --run-dir"
         )
     if missing := sorted(NEEDED - state.keys()):
-        raise CheckpointError(f"{folder / STATE_FILE} lacks {', '.join(missing)}; {_cure(folder)}")
+        raise CheckpointError(f"{folder / STATE_FILE} lacks {', '.join(missing)}; {_fix(folder)}")
     if not isinstance(state["files"], dict) or any(len(name) > 255 for name in state["files"]):
-        raise CheckpointError(f"{folder / STATE_FILE} does not list files and their sizes; {_cure(folder)}")
+        raise CheckpointError(f"{folder / STATE_FILE} does not list files and their sizes; {_fix(folder)}")
     for name, size in state["files"].items():
         path = folder / name
         if not path.is_file() or path.stat().st_size != size:
             found = f"has {path.stat().st_size} of {size} bytes" if path.is_file() else "is missing"
-            raise CheckpointError(f"{path} {found}; {_cure(folder)}")
+            raise CheckpointError(f"{path} {found}; {_fix(folder)}")
     return state
 
 
-def _cure(folder: Path) -> str:
+def _fix(folder: Path) -> str:
     return f"delete {folder} to resume from the checkpoint before it"
 
 
@@ -166,45 +161,59 @@ def load_engine(folder: Path, engine: Engine) -> None:
     try:
         engine.load(folder)
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder} is damaged or foreign: {_reason(error)}; {_cure(folder)}") from error
+        raise CheckpointError(f"{folder} is damaged or foreign: {_reason(error)}; {_fix(folder)}") from error
 
 
-def _write_replay(folder: Path, replay: Replay) -> dict[str, Any]:
-    """Trajectories to replay.jsonl; returns the rest of the replay's state."""
-    state = replay.state_dict()
+def _write_algorithm(folder: Path, algorithm: Algorithm) -> dict[str, Any] | None:
+    """Trajectories to replay.jsonl, tensors to critic.pt; returns the rest of the replay's state."""
+    state = algorithm.state_dict()
+    if state.tensors:
+        import torch
+
+        torch.save(state.tensors, folder / CRITIC_FILE)
+    if state.replay is None:
+        return None
     screens = ScreenFolder(folder / SCREENS, sync=False)  # `save` syncs the whole checkpoint
     with open(folder / REPLAY_FILE, "w") as f:
-        for entry in state["entries"]:
+        for entry in state.replay["entries"]:
             f.write(json.dumps(trajectory_to_dict(entry["trajectory"], screens)) + "\n")
-    rest = [{k: v for k, v in entry.items() if k != "trajectory"} for entry in state["entries"]]
-    return {**state, "entries": rest}
+    rest = [{k: v for k, v in entry.items() if k != "trajectory"} for entry in state.replay["entries"]]
+    return {**state.replay, "entries": rest}
 
 
-def load_replay(folder: Path, state: Mapping[str, Any], replay: Replay) -> None:
-    """Fills `replay` from a checkpoint whose state.json is `state`."""
-    saved = state["replay"]
+def load_algorithm(folder: Path, state: Mapping[str, Any], algorithm: Algorithm) -> None:
+    """From a checkpoint whose state.json is `state`. Raises CheckpointError for files that are damaged or foreign."""
+    from mobilerl.algorithms.base import AlgorithmState
+
+    tensors = _read_tensors(folder / CRITIC_FILE) if CRITIC_FILE in state["files"] else {}
+    try:
+        algorithm.load_state_dict(AlgorithmState(_read_replay(folder, state["replay"]), tensors))
+    except (KeyError, ValueError) as error:
+        raise CheckpointError(
+            f"{folder} is not of this algorithm or damaged: {_reason(error)}; {_fix(folder)}"
+        ) from error
+
+
+def _read_replay(folder: Path, saved: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if saved is None:
-        return
+        return None
     screens = ScreenFolder(folder / SCREENS)
     try:
         records = [record for _, record in read_records(folder / REPLAY_FILE)]
         trajectories = [trajectory_from_dict(record, screens) for record in records]
         entries = [{**e, "trajectory": t} for e, t in zip(saved["entries"], trajectories, strict=True)]
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder / REPLAY_FILE} is damaged ({error}); {_cure(folder)}") from None
-    replay.load_state_dict({**saved, "entries": entries})
+        raise CheckpointError(f"{folder / REPLAY_FILE} is damaged ({error}); {_fix(folder)}") from None
+    return {**saved, "entries": entries}
 
 
-def load_critic(folder: Path, critic: Critic) -> None:
-    """Raises CheckpointError when its file is missing, damaged or of another shape."""
+def _read_tensors(path: Path) -> dict[str, Any]:
     import torch
 
     try:
-        critic.load_state_dict(torch.load(folder / CRITIC_FILE, weights_only=True))
-    except (OSError, KeyError, ValueError, RuntimeError, EOFError, UnpicklingError) as error:
-        raise CheckpointError(
-            f"{folder / CRITIC_FILE} is damaged or foreign: {_reason(error)}; {_cure(folder)}"
-        ) from error
+        return torch.load(path, weights_only=True)
+    except (OSError, RuntimeError, EOFError, UnpicklingError) as error:
+        raise CheckpointError(f"{path} is damaged: {_reason(error)}; {_fix(path.parent)}") from error
 
 
 def rng_to_json(rng: random.Random) -> list[Any]:

@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM, with which SLURM ends a job before its time is up: a run saves what it has and says how to go on.
+"""Ctrl-C and SIGTERM (with which SLURM ends a job early): a run saves its state and prints the command to resume it.
 
-The first signal asks the loop to stop. What can be given up (collecting) is given up at once, what cannot (an update)
-is finished, and the loop saves. The second Ctrl-C leaves at once; what is on disk is whole, since checkpoints are put
-in place by one rename. Processes below this one end with it: rollout workers and vLLM notice that it is gone.
+The first signal asks the loop to stop: collecting is abandoned, an update is finished, and the loop saves. A second
+Ctrl-C exits immediately; files on disk stay intact, because checkpoints are put in place by one rename. Child processes
+(rollout workers, vLLM) notice that this one is gone and exit.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, TypeVar
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SETTLE_S = 120.0
-"""For what collecting left running to end: a generation that is under way."""
-AGAIN = "stopping: collecting is given up, an update is finished, then the run is saved; Ctrl-C again leaves at once"
+"""Seconds to wait for a generation that is still running when collecting is abandoned."""
+STOPPING = "stopping: the run is saved after the current update; press Ctrl-C again to exit immediately"
 
 
-class Stopped(Exception):  # noqa: N818 - nothing went wrong
-    """A run ended because it was asked to, by the signal `number`. The message says what of it is kept."""
+class Stopped(Exception):  # noqa: N818 - not an error
+    """A run was ended by signal `number`. The message says what was saved."""
 
     def __init__(self, number: int, message: str = "stopped") -> None:
         super().__init__(message)
@@ -38,14 +38,14 @@ class Stopped(Exception):  # noqa: N818 - nothing went wrong
 
     @property
     def exit_code(self) -> int:
-        """As shells give it: 130 for Ctrl-C, 143 for SIGTERM."""
+        """The shell convention: 130 for Ctrl-C, 143 for SIGTERM."""
         return 128 + self.number
 
 
 class StopGuard:
-    """Catches the signals while it is entered. To be entered in the event loop's thread.
+    """Handles the signals while it is entered, in the thread of the event loop.
 
-    Outside the main thread, where Python handles no signals, it does nothing by itself; `request` works everywhere.
+    Outside the main thread, where Python handles no signals, only `request` has an effect.
     """
 
     def __init__(self, say: Callable[[str], None] | None = None) -> None:
@@ -53,7 +53,7 @@ class StopGuard:
         self._number: int | None = None
         self._event: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._before: dict[int, Any] = {}
+        self._previous: dict[int, Any] = {}
 
     @property
     def requested(self) -> bool:
@@ -62,62 +62,61 @@ class StopGuard:
     def __enter__(self) -> StopGuard:
         self._loop, self._event = asyncio.get_running_loop(), asyncio.Event()
         if threading.current_thread() is threading.main_thread():
-            # A shell without job control starts what is to run in the background with SIGINT ignored: so be it.
-            heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-            self._before = {number: signal.signal(number, self._handle) for number in heard}
+            # A shell without job control starts background jobs with SIGINT ignored: leave it ignored.
+            handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            self._previous = {number: signal.signal(number, self._handle) for number in handled}
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before if before is not None else signal.SIG_DFL)
-        self._before = {}
+    def __exit__(self, *exception: object) -> None:
+        for number, previous in self._previous.items():
+            signal.signal(number, previous if previous is not None else signal.SIG_DFL)
+        self._previous = {}
 
     def request(self, number: int = signal.SIGINT) -> None:
         """Asks the loop to stop, from any thread."""
         if self._number is None:
             self._number = number
         if self._loop is not None and self._event is not None:
-            with suppress(RuntimeError):  # the loop is over, and so is what was to be stopped
+            with suppress(RuntimeError):  # the loop is already closed
                 self._loop.call_soon_threadsafe(self._event.set)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._number is None:
-            self._say(AGAIN)
+            self._say(STOPPING)
             self.request(number)
         elif number == signal.SIGINT:
-            # Not by an exception: it would run through all that closes devices and servers, which takes minutes.
-            os.write(2, b"\nleft at once\n")
+            # Not an exception: that would first close all devices and servers, which takes minutes.
+            os.write(2, b"\nexited immediately\n")
             os._exit(128 + number)
 
     async def until_stopped(self, work: Awaitable[T]) -> T:
-        """The result of `work`; once a stop is asked for, `work` is cancelled and Stopped raised instead.
+        """The result of `work`. When a stop is requested, `work` is cancelled and Stopped raised.
 
-        A signal that reaches a whole job ends its servers as well, so what `work` dies of meanwhile counts as the stop.
+        A signal to a whole job also ends its servers, so an error of `work` after the request counts as the stop.
         """
         assert self._event is not None, "the guard has not been entered"
         task = asyncio.ensure_future(work)
         stop = asyncio.ensure_future(self._event.wait())
         try:
             await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if self._number is None:
-                return task.result()
-            raise Stopped(self._number)
+            self.raise_if_requested("stopped")
+            return task.result()
         finally:
             task.cancel()
             stop.cancel()
             await asyncio.gather(task, stop, return_exceptions=True)
 
     def raise_if_requested(self, message: str) -> None:
-        """At the end of a run, once it is saved; `message` says where."""
+        """`message` says where the run is saved."""
         if self._number is not None:
             raise Stopped(self._number, message)
 
 
-class Before:
-    """Random and curriculum state as it is before an iteration: one that is given up must leave no trace in it."""
+class Snapshot:
+    """Random and curriculum state before an iteration, to restore when the iteration is abandoned."""
 
     def __init__(self, sampler: Any, rng: random.Random) -> None:
-        """`sampler` has `state_dict` and `load_state_dict`. With torch loaded, its random state is kept as well."""
+        """`sampler` has `state_dict` and `load_state_dict`. Includes torch's random state if torch is loaded."""
         self._sampler, self._rng = sampler, rng
         self._states = copy.deepcopy(sampler.state_dict()), rng.getstate()
         self._torch = sys.modules.get("torch")
@@ -127,12 +126,12 @@ class Before:
                 self._cuda = self._torch.cuda.get_rng_state_all()
 
     async def restore(self) -> None:
-        """To be called once devices are closed."""
-        # A generation that is under way cannot be broken off, and it draws from torch's random numbers to its end.
+        """Call this once the devices are closed."""
+        # A running generation cannot be interrupted, and it draws from torch's random state until it ends.
         if others := asyncio.all_tasks() - {asyncio.current_task()}:
             _, pending = await asyncio.wait(others, timeout=SETTLE_S)
             if pending:
-                log.warning("still sampling after %g s: what follows may differ from an unbroken run", SETTLE_S)
+                log.warning("still generating after %g s; resuming may differ from an uninterrupted run", SETTLE_S)
         state, random_state = self._states
         self._sampler.load_state_dict(state)
         self._rng.setstate(random_state)
@@ -144,29 +143,29 @@ class Before:
 
 @contextmanager
 def interrupts_as_stopped() -> Iterator[None]:
-    """For what has no loop to stop: Ctrl-C and SIGTERM end it where it stands, by Stopped."""
+    """For code without a StopGuard: Ctrl-C and SIGTERM end it immediately, with Stopped."""
     number = signal.SIGINT
 
-    def terminate(given: int, frame: FrameType | None) -> None:
+    def terminate(received: int, frame: FrameType | None) -> None:
         nonlocal number
-        number = signal.Signals(given)
+        number = signal.Signals(received)
         if callable(signal.getsignal(signal.SIGINT)):
-            signal.raise_signal(signal.SIGINT)  # asyncio has a handler of its own, which ends its loop in order
+            signal.raise_signal(signal.SIGINT)  # asyncio's own handler shuts its loop down cleanly
         else:
             raise KeyboardInterrupt
 
-    main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, terminate) if main else None
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    previous = signal.signal(signal.SIGTERM, terminate) if in_main_thread else None
     try:
         yield
     except KeyboardInterrupt:
         raise Stopped(number) from None
     finally:
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
+        if previous is not None:
+            signal.signal(signal.SIGTERM, previous)
 
 
-def going_on(words: Sequence[str], resume: bool) -> str:
-    """The command that goes on with the run that the command line `words` began."""
+def resume_command(words: Sequence[str], resume: bool) -> str:
+    """The command that continues the run started by the command line `words`."""
     added = ["--resume"] if resume and "--resume" not in words else []
     return shlex.join(["mobilerl", *words, *added])

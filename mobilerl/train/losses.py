@@ -1,4 +1,4 @@
-"""Tasks whose groups never come back: counted, and set aside for the rest of the run."""
+"""Tasks whose groups are lost repeatedly are excluded for the rest of the run."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from envs.base import InfraError
 from mobilerl.records import Cause, Group, LostGroup
 
 MOST_NAMED = 5
-"""Tasks whose reasons an error repeats."""
+"""Number of tasks whose reasons an error lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """Why a task is not played any more."""
+    """Why a task is excluded."""
 
     reason: str
     free_reward: bool = False
 
 
 class TaskLosses:
-    """Sets a task aside after `limit` lost groups in a row (0: never), and at once when its reward is free.
+    """Excludes a task after `limit` consecutive lost groups (0: never), and at once when its reward is free.
 
-    A group that was lost to a task's own fault counts at once. One that was lost to devices counts once a group of
-    another task was completed after it, and all that a task lost before that count as one: while nothing is completed
-    it is the devices that are broken, and one outage counts at most once for each task.
+    A group lost to a task's own fault counts at once. One lost to devices counts once a group of another task was
+    completed after it, and all that a task lost before that count as one: while nothing is completed the devices are
+    broken, and one outage counts at most once per task.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.set_aside: dict[str, SetAside] = {}
-        """By task id, in the order in which they were set aside."""
+        """By task id, in the order of exclusion."""
         self._lost: Counter[str] = Counter()
         self._unsure: dict[str, str] = {}
-        """By task id, the reason of losses to devices that do not count yet."""
+        """By task id, the reason of device losses that do not count yet."""
 
     def ended(self, groups: Iterable[Group], lost: Iterable[LostGroup]) -> list[str]:
-        """Takes in the groups of one collection. Returns the ids of tasks that it sets aside."""
+        """Records the groups of one collection. Returns the ids of newly excluded tasks."""
         before = len(self.set_aside)
         completed = {group.task.id for group in groups}
         for task in completed:
@@ -55,10 +55,10 @@ class TaskLosses:
         return list(self.set_aside)[before:]
 
     def _lose(self, group: LostGroup, completed: bool) -> None:
-        """`completed`: another group of its task was."""
+        """`completed`: another group of its task was completed."""
         task = group.task.id
         if task in self.set_aside:
-            return  # this group was under way when it was
+            return  # this group was still running
         if group.cause is Cause.FREE_REWARD:
             self.set_aside[task] = SetAside(group.reason, free_reward=True)
         elif completed:
@@ -84,10 +84,10 @@ class TaskLosses:
         }
 
     def all_set_aside(self) -> InfraError:
-        """For a run that has no other task."""
+        """The error of a run without any task left."""
         named = "; ".join(f"{task}: {why.reason}" for task, why in list(self.set_aside.items())[:MOST_NAMED])
         more = f"; and {len(self.set_aside) - MOST_NAMED} more" if len(self.set_aside) > MOST_NAMED else ""
-        return InfraError(f"every task of the run was set aside (collect.task_losses = {self.limit}): {named}{more}")
+        return InfraError(f"every task of the run was excluded (collect.task_losses = {self.limit}): {named}{more}")
 
     def state_dict(self) -> dict[str, Any]:
         aside = {task: asdict(why) for task, why in self.set_aside.items()}

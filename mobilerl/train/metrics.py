@@ -1,4 +1,4 @@
-"""What metrics.jsonl says of an iteration. Of its episodes: per trajectory (long episodes do not count more)."""
+"""Metrics of an iteration. Episode metrics are means over trajectories (long episodes do not count more)."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from statistics import fmean
 
 from envs.base import Invalid
 from mobilerl.records import Group, Status
-from mobilerl.train.source import Players
+from mobilerl.train.source import Collectors
 
 LEARNED = ("train/loss", "train/kl", "train/grad_norm", "train/clip_frac", "train/rollout_prob_diff_max")
-"""Metrics that every iteration has; null where nothing was learned or the recipe has no KL term."""
+"""Metrics of every iteration; null without an update, or without a KL term."""
 COUNTED = ("infra_errors", "retried", "lost_groups", "stale_groups")
 
 
 class IterationWatch:
-    """Where an iteration's time goes, and what the collector does meanwhile."""
+    """Measures an iteration's phases and the collector's counts."""
 
-    def __init__(self, collector: Players, ahead: bool) -> None:
-        """`ahead`: devices play on while weights are learned, so their rate is that of whole iterations."""
+    def __init__(self, collector: Collectors, ahead: bool) -> None:
+        """`ahead`: collection goes on during updates, so its rate is that of whole iterations."""
         self._collector, self._ahead = collector, ahead
         self._collected = time.monotonic()
         self._counts, self._busy_s = collector.counts.copy(), collector.busy_s
         self.begin()
 
     def begin(self) -> None:
-        """A new iteration."""
+        """Starts a new iteration."""
         self._last = self._began = time.monotonic()
         self._parts: dict[str, float] = {}
 
     def ended(self, part: str) -> None:
-        """`rollout`, `update` or `publish` is over, and took the time since the one before it."""
+        """Ends the phase `rollout`, `update` or `publish`, which began with the end of the previous one."""
         now = time.monotonic()
         self._parts[part], self._last = now - self._last, now
         if part == "rollout":
@@ -39,9 +39,9 @@ class IterationWatch:
             self._collected = now
 
     def metrics(self, groups: Sequence[Group], version: int) -> dict[str, float | None]:
-        """Once the iteration's parts have ended. `version`: the learner's when the episodes of `groups` were used.
+        """Metrics once the iteration's phases have ended. `version`: the learner's when `groups` were used.
 
-        What is counted is all since the last call: what ends while a checkpoint is written belongs to some iteration.
+        Counts are those since the last call, so that episodes that end while a checkpoint is written count too.
         """
         collector = self._collector
         counts, busy_s = collector.counts - self._counts, collector.busy_s - self._busy_s

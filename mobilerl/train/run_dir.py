@@ -1,4 +1,4 @@
-"""A run directory's claim: one recipe's run, new or resumed."""
+"""Opening a run directory for a new or a resumed run."""
 
 from __future__ import annotations
 
@@ -7,33 +7,30 @@ from pathlib import Path
 
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.reading import CONFIG_FILE, claim, read_flags
-from mobilerl.setup import check_checkpoint, read_agent
+from mobilerl.models.checkpoint_folder import check_checkpoint, read_agent
 
 MAY_CHANGE = ("train.iterations", "train.max_minutes", "train.max_env_steps")
-"""How long a run lasts may be changed when it goes on."""
+"""Settings that may differ when a run is resumed."""
 
 
 def open_run(recipe: Recipe, run_dir: Path, resume: bool) -> Recipe:
-    """Claims the run directory for the recipe, or checks that it is the same recipe's."""
-    saved = run_dir / CONFIG_FILE
-    if not saved.is_file():
-        if resume:
-            raise ConfigError(f"{run_dir} holds no run to resume; leave --resume out to start one")
+    """Saves the recipe in a new run directory, or checks that a resumed run has the same recipe."""
+    exists = (run_dir / CONFIG_FILE).is_file()
+    if resume and not exists:
+        raise ConfigError(f"{run_dir} holds no run to resume; omit --resume to start one")
+    if exists and not resume:
+        raise ConfigError(f"{run_dir} already holds a run; continue it with --resume, or choose another --run-dir")
+    if not exists:
         check_checkpoint(recipe.model)
-        recipe = with_checkpoints_agent(recipe)
-        claim(recipe, run_dir)
-        return recipe
-    if not resume:
-        raise ConfigError(f"{run_dir} already holds a run; go on with it by --resume, or choose another --run-dir")
     recipe = with_checkpoints_agent(recipe)
     claim(recipe, run_dir, MAY_CHANGE)
     return recipe
 
 
 def with_checkpoints_agent(recipe: Recipe) -> Recipe:
-    """A policy must go on seeing and acting as it was trained to: its checkpoint's agent settings win.
+    """The recipe with its checkpoint's agent settings: a policy must see and act as it was trained to.
 
-    How long an episode may take is the devices' affair and not the policy's, so that stays the recipe's.
+    The time limit of an episode belongs to the devices rather than the policy, so the recipe's is kept.
     """
     agent = read_agent(recipe.model) if recipe.model else None
     if agent is None:
@@ -42,13 +39,14 @@ def with_checkpoints_agent(recipe: Recipe) -> Recipe:
 
 
 def check_agent_flags(recipe: Recipe, flags: Sequence[str]) -> None:
-    """Raises ConfigError when the command line wants an agent other than the checkpoint's, whose settings hold.
+    """Raises ConfigError for a flag on the command line that the checkpoint's agent settings would override.
 
-    What the recipe file says is a default for models that bring no settings; a flag was typed to have an effect.
+    The recipe file only gives defaults for models without settings of their own, so it is not checked.
     """
-    held = with_checkpoints_agent(recipe).agent
+    used = with_checkpoints_agent(recipe).agent
     for name in read_flags(flags).get("agent", {}):
-        wanted, kept = getattr(recipe.agent, name), getattr(held, name)
+        wanted, kept = getattr(recipe.agent, name), getattr(used, name)
         if wanted != kept:
-            raise ConfigError(f"--agent.{name} {wanted}: {recipe.model} was trained with {kept}, and goes on with it; "
-                              "leave the flag out, or give it to the warm-up")  # fmt: skip
+            raise ConfigError(
+                f"--agent.{name} {wanted}: {recipe.model} was trained with {kept}; omit the flag, or set it for SFT"
+            )

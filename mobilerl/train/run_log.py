@@ -1,30 +1,39 @@
-"""What a run writes of its iterations for people and for the viewer: metrics, boards, trajectories, advantages."""
+"""Everything a run writes per iteration except checkpoints: metrics, task and device status, trajectories, advantages.
+
+docs/files.md and docs/viewer.md give the formats.
+"""
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from envs.base import DeviceReport
+from envs.base import DeviceReport, Task
+from mobilerl.atomic_files import write_atomic
 from mobilerl.config import Recipe
-from mobilerl.records import Group
-from mobilerl.train.boards import Boards, write_advantages
-from mobilerl.train.tasks import TaskSampler
-from mobilerl.train.tracking import Tracker
+from mobilerl.records import Group, Trajectory
+from mobilerl.train.tracking import Tracker, append_row, read_metrics, truncate_rows
 from mobilerl.trajectory_files import save_trajectories
+
+if TYPE_CHECKING:  # these need torch, which the viewer, a user of this module, does not
+    from mobilerl.algorithms.curriculum import FailureCurriculum, InstructionValueCurriculum
+    from mobilerl.train.tasks import TaskSampler
+
+TASKS_FILE, FLEET_FILE, ADVANTAGES = "tasks.jsonl", "fleet.jsonl", "advantages"
 
 
 class RunLog:
-    """Use as a context manager: wandb and TensorBoard want to be closed."""
+    """A context manager, because wandb and TensorBoard have to be closed."""
 
     def __init__(self, recipe: Recipe, run_dir: Path) -> None:
         self.run_dir, self._train = run_dir, recipe.train
         settings = recipe.tracking
-        name, whole = settings.name or run_dir.name, recipe.model_dump(mode="json")
-        self._tracker = Tracker(run_dir, settings.wandb, settings.tensorboard, settings.project, name, whole)
-        self._boards = Boards(run_dir)
+        name, config = settings.name or run_dir.name, recipe.model_dump(mode="json")
+        self._tracker = Tracker(run_dir, settings.wandb, settings.tensorboard, settings.project, name, config)
+        self._status = StatusLog(run_dir)
 
     def __enter__(self) -> RunLog:
         return self
@@ -35,32 +44,114 @@ class RunLog:
     def metrics(self, row: Mapping[str, Any]) -> None:
         self._tracker.log(row)
 
-    def boards(
+    def status(
         self, iteration: int, sampler: TaskSampler, groups: Sequence[Group], devices: Sequence[DeviceReport]
     ) -> None:
-        """How the tasks of `groups` went, which tasks are in which state, and how the devices fared."""
+        """Records the state and results of the tasks, and the state of the devices."""
         reasons = {task: why.reason for task, why in sampler.losses.set_aside.items()}
-        self._boards.record(iteration, sampler.curriculum, groups, sampler.key, devices, reasons)
+        self._status.record(iteration, sampler.curriculum, groups, sampler.key, devices, reasons)
 
     def keeps(self, iteration: int) -> bool:
-        """Whether trajectories of this iteration are to be kept."""
+        """Whether the trajectories of this iteration are saved."""
         every = self._train.trajectories_every
         return bool(every) and (iteration % every == 0 or iteration == 1)
 
     def trajectories(
         self, iteration: int, groups: Sequence[Group], advantages: Mapping[str, float | Sequence[float]]
     ) -> None:
-        """Keeps the first ones, and by their ids the advantages of those that have any."""
+        """Saves the first `train.trajectories_kept` trajectories, and their advantages (by id) where there are any."""
         chosen = [t for g in groups for t in g.trajectories][: self._train.trajectories_kept]
         save_trajectories(self.run_dir, iteration, chosen)
         kept = [t for t in chosen if t.id in advantages]
         write_advantages(self.run_dir, iteration, kept, [advantages[t.id] for t in kept])
 
-    def forget_after(self, iteration: int) -> None:
-        """Drops what was written of every later iteration: a resumed run writes it anew."""
+    def truncate_after(self, iteration: int) -> None:
+        """Drops every later iteration; a resumed run writes them again."""
         self._tracker.truncate_after(iteration)
-        self._boards.truncate_after(iteration)
-        for path in (self.run_dir / "trajectories").glob("iter-*.jsonl"):
+        self._status.truncate_after(iteration)
+        for path in (*self.run_dir.glob("trajectories/iter-*.jsonl"), *self.run_dir.glob(f"{ADVANTAGES}/iter-*.json")):
             if int(path.stem.removeprefix("iter-")) > iteration:
                 path.unlink()
         shutil.rmtree(self.run_dir / "view", ignore_errors=True)
+
+
+def write_advantages(
+    run_dir: Path, iteration: int, trajectories: Sequence[Trajectory], advantages: Sequence[float | Sequence[float]]
+) -> Path:
+    """One advantage per trajectory, or one per step. Raises ValueError unless there are as many as steps."""
+    content: dict[str, list[float]] = {}
+    for trajectory, advantage in zip(trajectories, advantages, strict=True):
+        steps = len(trajectory.steps)
+        per_step = [advantage] * steps if isinstance(advantage, (int, float)) else advantage
+        if len(per_step) != steps:
+            raise ValueError(f"trajectory {trajectory.id} has {steps} steps and {len(per_step)} advantages")
+        content[trajectory.id] = [round(float(a), 6) for a in per_step]
+    path = run_dir / ADVANTAGES / f"iter-{iteration:06d}.json"
+    write_atomic(path, json.dumps(content, allow_nan=False, separators=(",", ":")).encode())
+    return path
+
+
+class StatusLog:
+    """Appends to tasks.jsonl and fleet.jsonl. A resumed run calls `truncate_after` first."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._tasks_path, self._fleet_path = run_dir / TASKS_FILE, run_dir / FLEET_FILE
+        self._states: dict[str, str] = {}
+        self._devices: dict[str, DeviceReport] = {}
+        self._set_aside: set[str] = set()
+
+    def record(
+        self,
+        iteration: int,
+        curriculum: FailureCurriculum | InstructionValueCurriculum,
+        groups: Iterable[Group],
+        key: Callable[[Task], str],
+        devices: Sequence[DeviceReport] = (),
+        set_aside: Mapping[str, str] | None = None,
+    ) -> None:
+        """Appends one iteration to both files; to fleet.jsonl only if there are devices.
+
+        key: what the curriculum counts by. set_aside: reasons by task id, for the whole run; the curriculum no longer
+        has a key once all its tasks are set aside.
+        """
+        states = dict.fromkeys(self._states, "set_aside")
+        for state in ("active", "cooling", "removed"):
+            states |= dict.fromkeys(sorted(getattr(curriculum, state)), state)
+        played: dict[str, list[int]] = {}
+        for group in groups:
+            count = played.setdefault(key(group.task), [0, 0])
+            count[0] += len(group.trajectories)
+            count[1] += sum(t.success for t in group.trajectories)
+        changed = {k: state for k, state in states.items() if self._states.get(k) != state}
+        row: dict[str, Any] = {"iteration": iteration, "states": changed, "played": played}
+        new = {task: why for task, why in (set_aside or {}).items() if task not in self._set_aside}
+        if new:
+            row["set_aside"] = new
+        append_row(self._tasks_path, row)
+        self._states = states
+        self._set_aside |= new.keys()
+        if devices:
+            entries = {d.place: _device_entry(d, self._devices.get(d.place)) for d in devices}
+            append_row(self._fleet_path, {"iteration": iteration, "devices": entries})
+            self._devices = {d.place: d for d in devices}
+
+    def truncate_after(self, iteration: int) -> None:
+        """Drops every later iteration and reads the task states back."""
+        truncate_rows(self._tasks_path, iteration)
+        truncate_rows(self._fleet_path, iteration)
+        self._states, self._set_aside = {}, set()
+        for row in read_metrics(self._tasks_path):
+            self._states |= row["states"]
+            self._set_aside |= row.get("set_aside", {}).keys()
+
+
+def _device_entry(now: DeviceReport, before: DeviceReport | None) -> dict[str, Any]:
+    """`before`: the report of the previous line, if any."""
+    if before is not None and sum(now.seconds.values()) < sum(before.seconds.values()):
+        before = None  # its process was restarted and counts from zero
+    spent = {s: t - (before.seconds.get(s, 0.0) if before else 0.0) for s, t in now.seconds.items()}
+    total = sum(spent.values())
+    shares = {s: round(t / total, 3) for s, t in spent.items() if t > 0.0005 * total} if total > 0 else {}
+    faults = now.faults - (before.faults if before else 0)
+    row = {"device": now.device_id, "state": str(now.state), "shares": shares, "faults": faults}
+    return row | ({"reason": now.reason} if faults else {})

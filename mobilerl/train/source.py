@@ -1,4 +1,4 @@
-"""Where an iteration's groups come from: collected in turns with learning, or meanwhile, within a staleness bound."""
+"""Where an iteration's groups come from: collected between updates, or during them within a staleness bound."""
 
 from __future__ import annotations
 
@@ -7,31 +7,38 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
-from envs.base import InfraError
+from envs.base import Devices, InfraError, MobileEnv
+from mobilerl.config import Recipe
+from mobilerl.interfaces import Engine
 from mobilerl.records import Group
 from mobilerl.rollout.collector import Collector
-from mobilerl.rollout.worker_process import Answer
-from mobilerl.rollout.workers import RolloutWorkers
+from mobilerl.suites.fleet import make_devices
+from mobilerl.train.setup import make_collector
 from mobilerl.train.tasks import TaskSampler
+from mobilerl.train.worker_process import WorkerResult
+from mobilerl.train.workers import RolloutWorkers
 
 log = logging.getLogger(__name__)
-Players = Collector | RolloutWorkers
+Collectors = Collector | RolloutWorkers
 PAUSE_S = 10.0
-"""Between two collections of which the first gave nothing."""
+"""Pause after a collection without a usable group."""
 
 
 class GroupSource(Protocol):
+    can_resample: bool
+    """Whether groups of the current iteration can be replaced."""
+
     async def take(self, n: int, label: str) -> list[Group]:
-        """The next `n` groups (fewer when devices lost some). `label` names them; it must not repeat in a run."""
+        """The next `n` groups, fewer if some were lost. `label` names them and must be unique in a run."""
 
 
-async def take_some(source: GroupSource, n: int, label: str, give_up_s: float, players: Players) -> list[Group]:
-    """`source.take`, again while it gives nothing at all: an iteration without a group would age the replay and move
-    the curriculum for nothing. Raises InfraError, with the last reason, when a collection has given nothing and those
-    of the next `give_up_s` did not bring a single episode to its end."""
+async def take_some(source: GroupSource, n: int, label: str, give_up_s: float, players: Collectors) -> list[Group]:
+    """`source.take`, repeated while it gives no group: an iteration without one would age the replay and move the
+    curriculum for nothing. Raises InfraError, with the last reason, when no episode was completed for `give_up_s`."""
     tried, until, finished = 0, math.inf, players.counts["finished"]
     while True:
         groups = await source.take(n, f"{label}-again{tried}" if tried else label)
@@ -41,23 +48,24 @@ async def take_some(source: GroupSource, n: int, label: str, give_up_s: float, p
         if not tried or players.counts["finished"] > finished:
             until, finished = now + give_up_s, players.counts["finished"]
         if now >= until:
-            raise InfraError(f"no episode could be used for {give_up_s:g} s; the last said: {players.last_fault}")
-        log.warning("%s: every group was lost, and others are played; the last episode that came to nothing said: %s",
-                    label, players.last_fault)  # fmt: skip
+            raise InfraError(f"no episode was completed for {give_up_s:g} s; the last failure: {players.last_fault}")
+        log.warning("%s: every group was lost; collecting others. The last failure: %s", label, players.last_fault)
         await asyncio.sleep(min(PAUSE_S, until - now))
         tried += 1
 
 
-def _tell(sampler: TaskSampler, groups: list[Group], players: Players) -> None:
-    """Lets the sampler know which groups of a collection came back and which were lost."""
+def _tell(sampler: TaskSampler, groups: list[Group], players: Collectors) -> None:
+    """Tells the sampler which groups of a collection are complete and which were lost."""
     lost, players.lost = players.lost, []
     sampler.ended(groups, lost)
 
 
-class InTurns:
-    """Collects exactly what is asked for, with the newest weights: max_staleness = 0, repeatable bit for bit."""
+class SynchronousSource:
+    """Collects exactly what is requested, with the newest weights: max_staleness = 0, repeatable bit for bit."""
 
-    def __init__(self, collector: Players, sampler: TaskSampler, rng: random.Random) -> None:
+    can_resample = True
+
+    def __init__(self, collector: Collectors, sampler: TaskSampler, rng: random.Random) -> None:
         self.collector, self.sampler, self.rng = collector, sampler, rng
 
     async def take(self, n: int, label: str) -> list[Group]:
@@ -66,16 +74,24 @@ class InTurns:
         return groups
 
 
-class Ahead:
+class AsyncSource:
     """Keeps up to `max_staleness` iterations' worth of groups in flight while the learner updates.
 
-    Groups are used in the order in which they end. No more are dispatched than `max_staleness` iterations use beyond
-    the current one, so few come back too old; one that does (its devices were slow) is dropped, counted under the
-    collector's `stale_groups`, and replaced.
+    Groups are used in the order in which they end. At most `max_staleness` iterations' worth are dispatched beyond the
+    current one, so few come back too old; one that does (its devices were slow) is dropped, counted in the collector's
+    `stale_groups`, and replaced.
     """
 
-    def __init__(self, collector: Collector, sampler: TaskSampler, rng: random.Random, max_staleness: int,
-                 version: Callable[[], int]) -> None:  # fmt: skip
+    can_resample = True
+
+    def __init__(
+        self,
+        collector: Collector,
+        sampler: TaskSampler,
+        rng: random.Random,
+        max_staleness: int,
+        version: Callable[[], int],
+    ) -> None:
         self.collector, self.sampler, self.rng = collector, sampler, rng
         self.max_staleness, self.version = max_staleness, version
         self._in_flight = 0
@@ -87,7 +103,7 @@ class Ahead:
         while missing:
             await self._fill(missing + n * self.max_staleness, f"{label}-{rounds}")
             self._in_flight -= missing
-            # A group that was lost with its devices is not replaced here: it would hide that devices are dying.
+            # Lost groups are not replaced here: that would hide that devices are failing.
             ended = [group async for group in self.collector.ready(missing)]
             _tell(self.sampler, ended, self.collector)
             fresh = [group for group in ended if not self._too_old(group)]
@@ -107,27 +123,48 @@ class Ahead:
         return self.version() - oldest > self.max_staleness
 
 
-class OneAhead:
-    """Worker processes play one iteration while the one before it is learned from.
+class PipelinedSource:
+    """Worker processes collect one iteration while the previous one is learned from.
 
-    What they play is decided when it is dispatched, right before learning begins: a run is repeatable bit for bit, and
-    trajectories are one version behind when they are used. The first iteration after a start is not.
+    Their assignment is fixed right before learning begins: a run is repeatable bit for bit, and trajectories are one
+    version behind when they are used, except in the first iteration after a start.
     """
+
+    can_resample = False
 
     def __init__(self, workers: RolloutWorkers, sampler: TaskSampler, rng: random.Random) -> None:
         self.workers, self.sampler, self.rng = workers, sampler, rng
-        self._next: asyncio.Task[list[Answer]] | None = None
+        self._next: asyncio.Task[list[WorkerResult]] | None = None
 
     async def take(self, n: int, label: str) -> list[Group]:
         groups = self.workers.take(await (self._next or self._dispatch(n, label)))
         _tell(self.sampler, groups, self.workers)
         self._next = self._dispatch(n, f"{label}-ahead")
-        # Let it start before learning does: the weights to play with are copied in its first moments.
+        # Let it start before learning does: it copies the weights first.
         await asyncio.sleep(0)
         return groups
 
-    def _dispatch(self, n: int, label: str) -> asyncio.Task[list[Answer]]:
+    def _dispatch(self, n: int, label: str) -> asyncio.Task[list[WorkerResult]]:
         task = asyncio.create_task(self.workers.play(self.sampler.sample(n, self.rng), label))
-        # The last one of a run is not waited for: that its workers were ended is no error then.
+        # The last one of a run is not awaited: it is no error that its workers were ended.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
+
+
+def make_group_source(
+    recipe: Recipe,
+    run_dir: Path,
+    engine: Engine,
+    sampler: TaskSampler,
+    rng: random.Random,
+    devices: Devices | Sequence[MobileEnv] | None,
+) -> tuple[Collectors, GroupSource]:
+    """The recipe's collector or worker processes, and the source of groups on top. `devices`: a suite's own, if any."""
+    staleness = recipe.collect.max_staleness
+    if recipe.plays_in_workers:
+        workers = RolloutWorkers(recipe, engine, run_dir)
+        return workers, (PipelinedSource if staleness else SynchronousSource)(workers, sampler, rng)
+    collector = make_collector(recipe, engine, devices or make_devices(recipe, run_dir))
+    if staleness == 0:
+        return collector, SynchronousSource(collector, sampler, rng)
+    return collector, AsyncSource(collector, sampler, rng, staleness, lambda: engine.version)

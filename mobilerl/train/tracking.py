@@ -1,6 +1,6 @@
-"""What a run says about itself: metrics.jsonl (always), wandb and TensorBoard (on request).
+"""Metrics of a run: metrics.jsonl always, wandb and TensorBoard on request.
 
-metrics.jsonl is the record: one JSON object per iteration, on disk before `log` returns. The other two mirror it.
+metrics.jsonl is authoritative: one JSON object per iteration, on disk before `log` returns. The other two mirror it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,24 @@ from mobilerl.atomic_files import write_atomic
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
     """The objects of a metrics.jsonl, oldest first; [] when there is no file.
 
-    A last line that a crash cut short is left out. Any other line that is not an object with an integer `iteration`
-    raises ValueError naming file and line.
+    An incomplete last line, left by a crash, is skipped. Any other line that is not an object with an integer
+    `iteration` raises ValueError naming file and line.
     """
     return [row for _, row in _complete_lines(Path(path))]
+
+
+def append_row(path: Path, row: Mapping[str, Any]) -> None:
+    """Appends one line of JSON and syncs it to disk."""
+    with open(path, "ab") as f:
+        f.write((json.dumps(row, allow_nan=False, separators=(",", ":")) + "\n").encode())
+        f.flush()
+        os.fsync(f.fileno())
+
+
+def truncate_rows(path: Path, iteration: float = math.inf) -> None:
+    """Drops the rows after `iteration` and an incomplete last line."""
+    if path.exists():
+        write_atomic(path, b"".join(line for line, row in _complete_lines(path) if row["iteration"] <= iteration))
 
 
 def _complete_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
@@ -37,12 +51,12 @@ def _complete_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: not a JSON object: {error}") from error
         if not isinstance(row, dict) or not isinstance(row.get("iteration"), int):
-            raise ValueError(f"{path}, line {number}: an object with an integer `iteration` was expected")
+            raise ValueError(f"{path}, line {number}: expected an object with an integer `iteration`")
         yield line, row
 
 
-def _plain(key: str, value: Any) -> Any:
-    """A JSON value: 0-d tensors and arrays become numbers, NaN and infinities become None."""
+def _to_json_value(key: str, value: Any) -> Any:
+    """0-d tensors and arrays become numbers, NaN and infinities become None."""
     if getattr(value, "ndim", None) == 0:
         value = value.item()
     if isinstance(value, float):
@@ -50,16 +64,16 @@ def _plain(key: str, value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, Mapping):
-        return {str(k): _plain(f"{key}.{k}", v) for k, v in value.items()}
+        return {str(k): _to_json_value(f"{key}.{k}", v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(key, v) for v in value]
-    raise TypeError(f"metric {key!r} is a {type(value).__name__}; a number, text, list or mapping was expected")
+        return [_to_json_value(key, v) for v in value]
+    raise TypeError(f"metric {key!r} is a {type(value).__name__}; expected a number, text, list or mapping")
 
 
 class Tracker:
     """Appends the metrics of each iteration to `run_dir/metrics.jsonl` and mirrors them.
 
-    wandb: "online" needs a key; without one it goes on as "offline", and `wandb sync` uploads the run later.
+    wandb: "online" needs an API key; without one the run is logged offline, for `wandb sync` to upload later.
     tensorboard: event files under `run_dir/tensorboard`.
     """
 
@@ -75,7 +89,7 @@ class Tracker:
         self.run_dir = Path(run_dir)
         self.path = self.run_dir / "metrics.jsonl"
         self.run_dir.mkdir(parents=True, exist_ok=True)
-        self._drop_partial_line()
+        truncate_rows(self.path)
         self._wandb_mode, self._use_tensorboard = wandb, tensorboard
         self._project, self._name, self._config = project, name or self.run_dir.resolve().name, dict(config or {})
         self._wandb_run: Any = None
@@ -90,43 +104,33 @@ class Tracker:
 
     def log(self, metrics: Mapping[str, Any]) -> None:
         """Records one iteration. `metrics["iteration"]` must be an integer."""
-        row = {key: _plain(key, value) for key, value in metrics.items()}
+        row = {key: _to_json_value(key, value) for key, value in metrics.items()}
         if not isinstance(row.get("iteration"), int):
             raise ValueError(f"metrics need an integer `iteration`, not {row.get('iteration')!r}")
-        line = json.dumps(row, allow_nan=False, separators=(",", ":")) + "\n"
-        with open(self.path, "ab") as f:
-            f.write(line.encode())
-            f.flush()
-            os.fsync(f.fileno())
+        append_row(self.path, row)
         if self._wandb_mode != "off":
-            self._to_wandb(row)
+            self._log_to_wandb(row)
         if self._use_tensorboard:
-            self._to_tensorboard(row)
+            self._log_to_tensorboard(row)
 
     def truncate_after(self, iteration: int) -> None:
-        """Forgets every iteration later than `iteration`: a resumed run writes them anew."""
-        keep = [line for line, row in _complete_lines(self.path) if row["iteration"] <= iteration]
-        if self.path.exists():
-            write_atomic(self.path, b"".join(keep))
+        """Drops every later iteration; a resumed run writes them again."""
+        truncate_rows(self.path, iteration)
         self._purge_step = iteration + 1
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        self._close_writer()
 
     def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        self._close_writer()
         if self._wandb_run is not None:
             self._wandb_run.finish()
             self._wandb_run = None
 
-    def _drop_partial_line(self) -> None:
-        """What a crash left of a line must go before the next one is appended to it."""
-        if self.path.exists() and (data := self.path.read_bytes()) and not data.endswith(b"\n"):
-            write_atomic(self.path, data[: data.rfind(b"\n") + 1])
+    def _close_writer(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
 
-    def _to_wandb(self, row: dict[str, Any]) -> None:
+    def _log_to_wandb(self, row: dict[str, Any]) -> None:
         if self._wandb_run is None:
             self._wandb_run = self._start_wandb()
         self._wandb_run.log({key: value for key, value in row.items() if value is not None})
@@ -136,25 +140,25 @@ class Tracker:
 
         mode = self._wandb_mode
         if mode == "online" and not wandb.api.api_key:
-            Console(stderr=True).print("wandb: no API key, so this run is kept offline; `wandb sync` uploads it later")
+            Console(stderr=True).print("wandb: no API key, logging offline; upload the run later with `wandb sync`")
             mode = "offline"
         resume = {"id": self._wandb_id(), "resume": "allow"} if mode == "online" else {}
         run = wandb.init(
             project=self._project, name=self._name, config=self._config, dir=str(self.run_dir), mode=mode, **resume
         )
-        # wandb drops rows whose own step goes back, which a resumed run does: `iteration` is the axis instead.
+        # wandb drops rows whose own step goes back, as it does in a resumed run: use `iteration` as the axis instead.
         run.define_metric("iteration")
         run.define_metric("*", step_metric="iteration")
         return run
 
     def _wandb_id(self) -> str:
-        """The same for every start of this run directory, so that a resumed run goes on in the same wandb run."""
+        """The same each time this run directory is used, so that a resumed run continues the same wandb run."""
         path = self.run_dir / "wandb-run-id"
         if not path.exists():
             write_atomic(path, uuid.uuid4().hex[:12].encode())
         return path.read_text().strip()
 
-    def _to_tensorboard(self, row: dict[str, Any]) -> None:
+    def _log_to_tensorboard(self, row: dict[str, Any]) -> None:
         if self._writer is None:
             from torch.utils.tensorboard import SummaryWriter
 

@@ -1,4 +1,4 @@
-"""A run directory as static pages that open from disk: `build(run_dir)` writes `view/index.html`."""
+"""A run as a static page that opens from disk: `build(run_dir)` writes `view/index.html`."""
 
 from mobilerl.viewer.build import build
 

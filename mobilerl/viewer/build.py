@@ -1,8 +1,8 @@
-"""Builds `view/index.html` of a run, and the scripts in `view/data/` that it loads when they are needed.
+"""Writes `view/index.html` of a run, and the scripts in `view/data/` that the page loads on demand.
 
-The page needs no network and no server. Everything a model or an app wrote reaches it as JSON and is put there as
-text, never as HTML; a content security policy forbids any script but the page's own and those of its folder. Screens
-are shown from `screens/`.
+The page needs no network and no server. Text from models and apps reaches it as JSON and is inserted as text, never as
+HTML; a content security policy forbids all scripts but the page's own and those in its folder. Screens are loaded from
+`screens/`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import base64
 import hashlib
 import os
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,26 +21,25 @@ import jinja2
 from markupsafe import Markup
 
 from mobilerl.train.tracking import read_metrics
-from mobilerl.viewer.episodes import write_episodes
+from mobilerl.viewer.episodes import to_json, write_episodes, write_file, write_script
 from mobilerl.viewer.evaluations import evaluations_of, pairs_between, pairs_within
-from mobilerl.viewer.fleetboard import fleet_board
-from mobilerl.viewer.scripts import to_json, write_file, write_script
-from mobilerl.viewer.taskboard import task_board
+from mobilerl.viewer.status import device_table, task_table
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = (
-    "util.js", "format.js", "loading.js", "virtual.js", "charts.js", "curves.js", "overview.js", "evaluations.js",
-    "pairs.js", "strips.js", "taskboard.js", "fleetboard.js", "phone.js", "player.js", "trajectories.js", "lanes.js",
-    "groups.js", "diff.js", "keys.js", "main.js",
-)  # fmt: skip
-STYLES = ("base.css", "overview.css", "boards.css", "player.css")
+    "util format loading virtual charts curves overview evaluations pairs strips tasks fleet phone player trajectories "
+    "lanes groups diff keys main"
+).split()
+RUN_FILES = ("config.json", "metrics.jsonl", "trajectories/iter-*.jsonl", "eval/**/results.json")
+"""A run directory has at least one of these."""
+STYLES = ("base", "overview", "tables", "player")
 
 
 def build(run_dir: Path | str, against: Path | str | None = None) -> Path:
-    """Writes `run_dir/view/index.html` and returns its path. Anything the run does not have yet is left out.
+    """Writes `run_dir/view/index.html` and returns its path. Views without data say so.
 
     With `against`, another run, the page also shows how the two differ; that run's folder is only read. Raises
-    ValueError when one of them is not a folder or one of their files cannot be read.
+    ValueError if either is not a run or has a file that cannot be read.
     """
     run = _folder(run_dir)
     view = run / "view"
@@ -50,8 +50,8 @@ def build(run_dir: Path | str, against: Path | str | None = None) -> Path:
         other = _folder(against)
         if other.resolve() == run.resolve():
             raise ValueError(f"{other} is the run itself; name another run to compare it with")
-        prefix = quote(os.path.relpath(other.resolve(), view.resolve())) + "/"
-        runs.append(_write_run(other, view, "against", prefix))
+        root = quote(os.path.relpath(other.resolve(), view.resolve())) + "/"
+        runs.append(_write_run(other, view, "against", root))
         evaluations.append(evaluations_of(other))
         pairs["between"] = pairs_between(*evaluations)
     else:
@@ -65,18 +65,21 @@ def build(run_dir: Path | str, against: Path | str | None = None) -> Path:
 
 
 def _folder(path: Path | str) -> Path:
-    if not Path(path).is_dir():
-        raise ValueError(f"{path}: there is no such run directory")
-    return Path(path)
+    folder = Path(path)
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: there is no such run directory")
+    if not any(next(folder.glob(pattern), None) for pattern in RUN_FILES):
+        raise ValueError(f"{folder} holds no run: it has no {', '.join(RUN_FILES)}; name the --run-dir of a run")
+    return folder
 
 
 def _write_run(run: Path, view: Path, folder: str, root: str) -> dict[str, Any]:
-    """Writes the scripts of one run to `view/<folder>/` and returns what the page holds of it from the start.
+    """Writes the scripts of one run to `view/<folder>/` and returns the data that goes into the page itself.
 
-    `root` leads from the page to the run's folder.
+    `root` is the path from the page to the run's folder.
     """
     index = write_episodes(run, view, folder)
-    tasks, fleet = task_board(run, index), fleet_board(run, index)
+    tasks, fleet = task_table(run), device_table(run, index)
     for name, content in (("index", index), ("tasks", tasks), ("fleet", fleet)):
         write_script(view, f"{folder}/{name}", content)
     return {
@@ -86,35 +89,28 @@ def _write_run(run: Path, view: Path, folder: str, root: str) -> dict[str, Any]:
         "metrics": columns(read_metrics(run / "metrics.jsonl")),
         "trajectories": len(index["rows"]),
         "sources": len(index["sources"]),
-        "tasks": _counted(task["state"] for task in tasks["tasks"]),
+        "tasks": Counter(task["state"] for task in tasks),
         "devices": len(fleet["devices"]),
-        "outcomes": _counted(row[3] for row in index["rows"]),
+        "outcomes": Counter(row[3] for row in index["rows"]),
     }
 
 
-def _counted(values: Any) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for value in values:
-        counts[value] = counts.get(value, 0) + 1
-    return counts
-
-
 def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Rows of metrics by key, shorter than as objects; null where a row lacks the key. Numbers keep six digits."""
+    """Metrics by key, null where a row lacks the key. Numbers are rounded to six digits."""
     keys = dict.fromkeys(key for row in rows for key in row)
-    return {key: [_shortened(row.get(key)) for row in rows] for key in keys}
-
-
-def _shortened(value: Any) -> Any:
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+    values = {key: [row.get(key) for row in rows] for key in keys}
+    return {k: [float(f"{v:.6g}") if isinstance(v, float) else v for v in column] for k, column in values.items()}
 
 
 def _render(data: Mapping[str, Any]) -> str:
-    script = "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    style = "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in STYLES)
+    script = "\n".join((TEMPLATES / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
+    style = "\n".join((TEMPLATES / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
     return environment.get_template("index.html.j2").render(
-        run=data["runs"][0]["name"], style=Markup(style), script=Markup(script), script_digest=digest,
+        run=data["runs"][0]["name"],
+        style=Markup(style),
+        script=Markup(script),
+        script_digest=digest,
         data=Markup(to_json(data)),
-    )  # fmt: skip
+    )

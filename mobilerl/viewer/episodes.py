@@ -1,34 +1,62 @@
-"""Trajectories for the page: an index of all of them, and their steps in scripts of `PART` trajectories each.
+"""Trajectories for the page: an index of all of them, and scripts with the steps of `PART` trajectories each.
 
-What was built from a file that has not changed since is not built again.
+A file that has not changed since the last build is not read again.
 """
 
 from __future__ import annotations
 
 import json
-import math
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from mobilerl.records import Status
-from mobilerl.train.boards import ADVANTAGES
+from mobilerl.train.run_log import ADVANTAGES
 from mobilerl.trajectory_files import read_records
-from mobilerl.viewer.scripts import write_file, write_script
-from mobilerl.viewer.steps import step_of
+from mobilerl.viewer.steps import step_for_page
 
 PART = 24
-"""Trajectories in one script: opening one of them loads them all."""
+"""Trajectories per script; opening one of them loads the whole script."""
 FORMAT = 2
-"""Of the cached indices; another number makes them be built anew."""
+"""Version of the cached indices; another number makes the next build ignore them."""
 TASK_FIELDS = ("id", "template", "instruction", "app", "max_steps")
+
+
+# --- data as scripts ---------------------------------------------------------------------------------------------
+
+
+def to_json(value: Any) -> str:
+    """JSON for use inside a script element: nothing in it can end the element or start a comment."""
+    text = json.dumps(value, separators=(",", ":"))  # ASCII only, so U+2028 and the like are escaped too
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def write_script(view: Path, name: str, value: Any) -> None:
+    """Writes `view/<name>.js`, which calls `receive(name, value)`: a page opened from disk may not fetch files, but it
+    may load scripts."""
+    write_file(view / f"{name}.js", f"receive({to_json(name)},{to_json(value)});\n")
+
+
+def write_file(path: Path, text: str) -> None:
+    """Replaces the file atomically, without syncing it to disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+# --- the index ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file of trajectories. `name` stands in links and file names, `screens` is the run's folder of its screens."""
+    """A file of trajectories. `name` is used in links and file names; `screens` is the folder of its screens."""
 
     path: Path
     name: str
@@ -38,7 +66,7 @@ class Source:
 
 
 def sources_of(run: Path) -> list[Source]:
-    """The iterations of a run, newest first, and then the evaluations that left their trajectories."""
+    """The iterations of a run, newest first, then the evaluations that kept their trajectories."""
     found = []
     for path in sorted((run / "trajectories").glob("iter-*.jsonl"), reverse=True):
         number = int(path.stem.removeprefix("iter-"))
@@ -50,76 +78,77 @@ def sources_of(run: Path) -> list[Source]:
     return found
 
 
-def write_episodes(run: Path, view: Path, folder: str) -> dict[str, Any]:
-    """Writes the steps to `view/<folder>/` and returns the index:
+@dataclass(slots=True)
+class _Numbering:
+    """Numbers distinct values in order of first appearance."""
 
-    sources, tasks, devices: lists; rows: one [source, index, task, outcome, reward, steps, group, device] per
-    trajectory, where source, task and device are places in those lists and trajectories of one source with the same
-    group were played as one. ValueError names a file that cannot be read.
+    values: list[Any] = field(default_factory=list)
+    _numbers: dict[str, int] = field(default_factory=dict)
+
+    def number(self, key: str, value: Any) -> int:
+        if key not in self._numbers:
+            self._numbers[key] = len(self.values)
+            self.values.append(value)
+        return self._numbers[key]
+
+
+def write_episodes(run: Path, view: Path, folder: str) -> dict[str, Any]:
+    """Writes the steps to `view/<folder>/` and returns the index: lists `sources`, `tasks`, `devices` and `rows`.
+
+    A row is [source, index, task, outcome, reward, steps, group, device] of one trajectory, where source, task and
+    device are positions in those lists and group is a number within the source. Raises ValueError naming a file that
+    cannot be read.
     """
-    tasks, devices = _Places(), _Places()
+    tasks, devices = _Numbering(), _Numbering()
     sources, rows = [], []
     for source in sources_of(run):
-        built = _cached(run, view, folder, source)
+        built = _build(source, run / ADVANTAGES / f"{source.name}.json", view, folder)
         for index, (task, outcome, reward, steps, group, device) in enumerate(built["rows"]):
-            there = built["tasks"][task]
-            rows.append([len(sources), index, tasks.place(there["id"], there), outcome, reward, steps, group,
-                         devices.place(device, device)])  # fmt: skip
-        sources.append({"name": source.name, "label": source.label, "number": source.number, "part": PART,
-                        "screens": source.screens, "total": len(built["rows"])})  # fmt: skip
-    _remove_stale(view / folder, {s["name"] for s in sources})
+            about = built["tasks"][task]
+            task, device = tasks.number(about["id"], about), devices.number(device, device)
+            rows.append([len(sources), index, task, outcome, reward, steps, group, device])
+        about = {"name": source.name, "label": source.label, "number": source.number, "screens": source.screens}
+        sources.append(about | {"part": PART, "total": len(built["rows"])})
     return {"sources": sources, "tasks": tasks.values, "devices": devices.values, "rows": rows}
-
-
-class _Places:
-    """Values in a list, each once."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self._place: dict[str, int] = {}
-
-    def place(self, key: str, value: Any) -> int:
-        if key not in self._place:
-            self._place[key] = len(self.values)
-            self.values.append(value)
-        return self._place[key]
-
-
-def _remove_stale(folder: Path, names: set[str]) -> None:
-    """A resumed run may have dropped iterations."""
-    for path in folder.glob("*.steps.json"):
-        if path.name.removesuffix(".steps.json") not in names:
-            path.unlink()
-            for part in folder.glob(f"{path.name.removesuffix('.steps.json')}-part*.js"):
-                part.unlink()
 
 
 # --- one file ----------------------------------------------------------------------------------------------------
 
 
-def _cached(run: Path, view: Path, folder: str, source: Source) -> dict[str, Any]:
-    advantages = run / ADVANTAGES / f"{source.name}.json"
-    stamp = [FORMAT, str(source.path.resolve()), *_stamp(source.path), *_stamp(advantages)]
+def _build(source: Source, advantages_path: Path, view: Path, folder: str) -> dict[str, Any]:
+    """Writes the steps of one file and returns its tasks and rows, from the cache if nothing has changed."""
+    stamp = [FORMAT, str(source.path.resolve()), *_stamp(source.path), *_stamp(advantages_path)]
     cache = view / folder / f"{source.name}.steps.json"
-    if (known := _read_cache(cache)).get("stamp") == stamp and _parts_are_there(known, view / folder, source):
-        return known
-    built = _build(source, _advantages(advantages), view, folder) | {"stamp": stamp}
+    if cache.is_file() and (cached := json.loads(cache.read_bytes()))["stamp"] == stamp:
+        return cached
+    advantages = _read_advantages(advantages_path)
+    tasks, groups = _Numbering(), _Numbering()
+    rows: list[list[Any]] = []
+    bodies: list[dict[str, Any]] = []
+    for number, record in read_records(source.path):
+        try:
+            bodies.append(_body(record, advantages.get(record["id"], [])))
+            task = {k: record["task"][k] for k in TASK_FIELDS}
+            group = f"{task['id']} {record['id'].rpartition('-')[0]}"  # an id is that of the group, "-" and a number
+            outcome = _outcome(record)
+            rows.append(
+                [
+                    tasks.number(task["id"], task),
+                    outcome,
+                    record["reward"],
+                    len(record["steps"]),
+                    groups.number(group, None),
+                    record["device_id"],
+                ]
+            )
+        except (KeyError, TypeError) as error:
+            where = f"{source.path}, line {number}"
+            raise ValueError(f"{where}: a field is missing or has the wrong type: {error}") from error
+    for start in range(0, len(bodies), PART):
+        write_script(view, f"{folder}/{source.name}-part{start // PART}", bodies[start : start + PART])
+    built = {"stamp": stamp, "tasks": tasks.values, "rows": rows}
     write_file(cache, json.dumps(built, separators=(",", ":")))
     return built
-
-
-def _read_cache(path: Path) -> dict[str, Any]:
-    """What was built before; {} when it is not there or a power cut spoilt it."""
-    try:
-        known = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
-
-
-def _parts_are_there(known: Mapping[str, Any], folder: Path, source: Source) -> bool:
-    files = (folder / f"{source.name}-part{part}.js" for part in range(math.ceil(len(known["rows"]) / PART)))
-    return all(file.is_file() and file.stat().st_size for file in files)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -129,7 +158,7 @@ def _stamp(path: Path) -> tuple[int, int]:
     return stat.st_size, stat.st_mtime_ns
 
 
-def _advantages(path: Path) -> Mapping[str, list[float]]:
+def _read_advantages(path: Path) -> Mapping[str, list[float]]:
     if not path.is_file():
         return {}
     try:
@@ -137,43 +166,12 @@ def _advantages(path: Path) -> Mapping[str, list[float]]:
     except ValueError as error:
         raise ValueError(f"{path}: not JSON: {error}") from error
     if not isinstance(content, dict) or not all(isinstance(v, list) for v in content.values()):
-        raise ValueError(f"{path}: an object of lists was expected, as mobilerl.train.boards writes it")
+        raise ValueError(f"{path}: expected an object of lists")
     return content
 
 
-def _build(source: Source, advantages: Mapping[str, list[float]], view: Path, folder: str) -> dict[str, Any]:
-    tasks, groups = _Places(), _Places()
-    rows: list[list[Any]] = []
-    bodies: list[dict[str, Any]] = []
-
-    def write() -> None:
-        write_script(view, f"{folder}/{source.name}-part{(len(rows) - 1) // PART}", bodies)
-        bodies.clear()
-
-    for number, record in read_records(source.path):
-        try:
-            bodies.append(_body(record, advantages.get(record["id"], [])))
-            task = {k: record["task"][k] for k in TASK_FIELDS}
-            rows.append([tasks.place(task["id"], task), _outcome(record), record["reward"], len(record["steps"]),
-                         groups.place(_group(record), None), record["device_id"]])  # fmt: skip
-        except (KeyError, TypeError) as error:
-            where = f"{source.path}, line {number}"
-            raise ValueError(f"{where}: a field is missing or has the wrong form: {error}") from error
-        if len(bodies) == PART:
-            write()
-    if bodies:
-        write()
-    return {"tasks": tasks.values, "rows": rows}
-
-
-def _group(record: Mapping[str, Any]) -> str:
-    """A trajectory's id is that of its group and its own place in it."""
-    prefix, dash, _ = record["id"].rpartition("-")
-    return json.dumps([record["task"]["id"], prefix if dash else ""])
-
-
 def _outcome(record: Mapping[str, Any]) -> str:
-    """`success`, or how an episode without success ended."""
+    """`success`, or the status of an episode without success."""
     status = record["status"]
     return "success" if record["reward"] > 0.5 and status != Status.INFRA_ERROR else status
 
@@ -182,5 +180,5 @@ def _body(record: Mapping[str, Any], advantages: list[float]) -> dict[str, Any]:
     padded = [*advantages, *[None] * len(record["steps"])]
     return {
         **{k: record[k] for k in ("id", "status", "device_id", "error", "wall_s")},
-        "steps": [step_of(step, advantage) for step, advantage in zip(record["steps"], padded, strict=False)],
+        "steps": [step_for_page(step, advantage) for step, advantage in zip(record["steps"], padded, strict=False)],
     }

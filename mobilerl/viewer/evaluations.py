@@ -1,7 +1,8 @@
-"""Evaluations of a run, and which instances two of them won, lost, both solved or neither did."""
+"""Evaluations of a run, and paired comparisons of two of them."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from mobilerl.records import Status
 
 
 def evaluations_of(run: Path) -> list[dict[str, Any]]:
-    """Every eval/**/results.json with its folder as `name`, oldest first within a suite, "before" ahead of "after"."""
+    """Every eval/**/results.json with its folder as `name`, by suite and age; "before" comes first, "after" last."""
 
     def age(path: Path) -> tuple[int, float]:
         name = path.parent.name
@@ -24,17 +25,13 @@ def evaluations_of(run: Path) -> list[dict[str, Any]]:
 
 
 def pairs_within(evaluations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Last against first evaluation of each suite."""
-    found = []
-    for suite in sorted({e["suite"] for e in evaluations}):
-        same = [e for e in evaluations if e["suite"] == suite]
-        if len(same) > 1:
-            found.append(pair(same[0], same[-1]))
-    return found
+    """The first and the last evaluation of each suite."""
+    suites = [[e for e in evaluations if e["suite"] == suite] for suite in sorted({e["suite"] for e in evaluations})]
+    return [pair(same[0], same[-1]) for same in suites if len(same) > 1]
 
 
 def pairs_between(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Evaluations of two runs that have the same suite and name; without any, the last of each suite."""
+    """Evaluations of two runs with the same suite and name; if there are none, the last of each suite."""
     named = {(e["suite"], e["name"]): e for e in b}
     same = [pair(named[e["suite"], e["name"]], e) for e in a if (e["suite"], e["name"]) in named]
     if same:
@@ -44,39 +41,42 @@ def pairs_between(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]
 
 
 def pair(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """{suite, before, after, rates, difference, interval, instances, counts, rows} or, with a `reason` in place of the
-    last five, why the two cannot be compared. A row is [task id, template, before [successes, trials], after, kind];
-    `kind` is won, lost, both or neither, by the rates of the instance."""
-    found = {"suite": before["suite"], "before": before["name"], "after": after["name"],
-             "rates": [before["success_rate"], after["success_rate"]]}  # fmt: skip
+    """{suite, before, after, rates, difference, interval, instances, counts, rows}.
+
+    A row is [task id, template, before [successes, trials], after, kind], where `kind` compares the success rates: won,
+    lost, both or neither. If the two cannot be compared, `reason` says why in place of the last five keys.
+    """
+    found = {
+        "suite": before["suite"],
+        "before": before["name"],
+        "after": after["name"],
+        "rates": [before["success_rate"], after["success_rate"]],
+    }
     try:
         paired = difference(before, after)
     except ValueError as error:
         return found | {"reason": str(error)}
     rows = _rows(before, after)
+    counts = Counter(row[4] for row in rows)
     return found | {
         "difference": paired.difference,
         "interval": [paired.bootstrap.low, paired.bootstrap.high],
         "instances": paired.instances,
-        "counts": {kind: sum(row[4] == kind for row in rows) for kind in ("won", "lost", "both", "neither")},
+        "counts": {kind: counts[kind] for kind in ("won", "lost", "both", "neither")},
         "rows": rows,
     }
 
 
 def _rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[list[Any]]:
-    one, other = _counts(before), _counts(after)
+    counts_before, counts_after = _counts(before), _counts(after)
     rows = []
-    for task, (template, *old) in one.items():
-        _, *new = other[task]
-        if old[1] and new[1]:  # an instance whose every trial was an infra error says nothing
-            rows.append([task, template, old, new, _kind(old[0] / old[1], new[0] / new[1])])
+    for task, (template, *old) in counts_before.items():
+        _, *new = counts_after[task]
+        if old[1] and new[1]:  # every trial may have been an infra error
+            change = new[0] / new[1] - old[0] / old[1]
+            kind = "won" if change > 0 else "lost" if change < 0 else "both" if new[0] else "neither"
+            rows.append([task, template, old, new, kind])
     return rows
-
-
-def _kind(old: float, new: float) -> str:
-    if new != old:
-        return "won" if new > old else "lost"
-    return "both" if new else "neither"
 
 
 def _counts(results: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -1,4 +1,4 @@
-"""The pages of a run over HTTP: the files of `view/` and the screens they show, nothing else."""
+"""Serves the page of a run over HTTP: the files of `view/` and the screens they show, nothing else."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _SCREEN = re.compile(r"/(against-run/)?((?:eval/(?:[^/]+/)+)?screens/[0-9a-f]{64
 
 
 def make_server(run: Path, against: Path | None, host: str, port: int) -> ThreadingHTTPServer:
-    """A server of a run's pages, bound but not serving yet. The page is built whenever it is asked for, so that loading
-    it again shows newer iterations. OSError when it cannot be bound."""
+    """A server that is bound but not serving yet. It rebuilds the page on each request for it, so that reloading shows
+    newer iterations. Raises OSError if it cannot bind."""
     return ThreadingHTTPServer((host, port), partial(_Handler, run, against, host, threading.Lock()))
 
 
-def is_for_us(asked: str, host: str, bound: str) -> bool:
-    """Whether a request's Host header (`asked`) names this server, told to listen on `host` and bound to that address.
+def is_allowed_host(header: str, host: str, bound: str) -> bool:
+    """Whether a request's Host header names this server, which was told to listen on `host` and is bound to `bound`.
 
-    A page of another origin may make a name of its own lead to 127.0.0.1 (DNS rebinding); its requests would otherwise
-    count as those of the run's page. The port may be any: that of an SSH tunnel is another one. A server that listens
-    everywhere has no one address, so there any IPv4 address will do, which a page cannot make lead elsewhere.
+    This stops DNS rebinding: a page of another origin could point its own name to 127.0.0.1 and read the run. Any port
+    is accepted, as an SSH tunnel has its own. A server that listens everywhere accepts any IPv4 address, which such a
+    page cannot redirect.
     """
-    named = _HOST.fullmatch(asked.lower())
+    named = _HOST.fullmatch(header.lower())
     if named is None:
         return False
     if named[1] in ("127.0.0.1", "localhost", host.lower(), bound):
@@ -43,7 +43,7 @@ def is_for_us(asked: str, host: str, bound: str) -> bool:
 
 
 def file_for(path: str, run: Path, against: Path | None) -> Path | None:
-    """The file behind the path of a request; None for whatever is not part of the pages."""
+    """The file for the path of a request; None for a path that is not part of the page."""
     if _PAGE.fullmatch(path):
         return run / "view" / "index.html"
     if _DATA.fullmatch(path):
@@ -59,27 +59,25 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "mobilerl"
     sys_version = ""
 
-    def __init__(
-        self, run: Path, against: Path | None, host: str, building: threading.Lock, *arguments: object
-    ) -> None:
-        self._run, self._against, self._host, self._building = run, against, host, building
+    def __init__(self, run: Path, against: Path | None, host: str, lock: threading.Lock, *arguments: object) -> None:
+        self._run, self._against, self._host, self._lock = run, against, host, lock
         super().__init__(*arguments)  # type: ignore[arg-type]
 
     def do_GET(self) -> None:
         hosts = self.headers.get_all("Host", [])
-        if len(hosts) != 1 or not is_for_us(hosts[0], self._host, self.server.server_address[0]):
-            cure = "ask for 127.0.0.1 or localhost, or name the address that people use by --host"
-            self.send_error(HTTPStatus.MISDIRECTED_REQUEST, explain=f"This is no address of this server: {cure}")
+        if len(hosts) != 1 or not is_allowed_host(hosts[0], self._host, self.server.server_address[0]):
+            fix = "use 127.0.0.1 or localhost, or pass the address that clients use as --host"
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST, explain=f"Not an address of this server: {fix}")
             return
         path = unquote(urlsplit(self.path).path)
-        if path == "/favicon.ico":  # browsers ask for it unasked
+        if path == "/favicon.ico":  # browsers always ask for one
             self.send_response(HTTPStatus.NO_CONTENT)
             self.end_headers()
             return
         file = file_for(path, self._run, self._against)
         if file is not None and file.suffix == ".html":
             try:
-                with self._building:
+                with self._lock:
                     build(self._run, self._against)
             except (ValueError, OSError) as error:
                 self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, explain=str(error))
@@ -87,17 +85,15 @@ class _Handler(BaseHTTPRequestHandler):
         if file is None or not file.is_file():
             self.send_error(HTTPStatus.NOT_FOUND)
             return
-        self._send(file.read_bytes(), file.suffix)
-
-    def _send(self, content: bytes, suffix: str) -> None:
+        content = file.read_bytes()
         self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", TYPES[suffix])
+        self.send_header("Content-Type", TYPES[file.suffix])
         self.send_header("Content-Length", str(len(content)))
-        # A screen is named by its content; everything else changes when the page is built again.
-        self.send_header("Cache-Control", "max-age=31536000, immutable" if suffix == ".png" else "no-cache")
+        # A screen's name is its hash, so it never changes; everything else may, when the page is rebuilt.
+        self.send_header("Cache-Control", "max-age=31536000, immutable" if file.suffix == ".png" else "no-cache")
         self.send_header("X-Content-Type-Options", "nosniff")
         self.end_headers()
         self.wfile.write(content)
 
     def log_message(self, *arguments: object) -> None:
-        """Requests are nobody's concern."""
+        """Requests are not logged."""

@@ -1,4 +1,1 @@
-"""Readers of recorded demonstrations for the warm-up: public data sets and our own runs (docs/data.md).
-
-`sft.sources.stream` puts them together; everything else here is one step on the way to it.
-"""
+"""Readers of recorded demonstrations for SFT: public data sets and our own runs (docs/data.md)."""

@@ -1,32 +1,29 @@
-"""AndroidControl: GZIP TFRecord files in which every record is an episode.
+"""AndroidControl: GZIP TFRecord files with one episode per record.
 
-Between two screenshots stands one action, a JSON object. Points are in pixels. A scroll's direction is that of the
-content that comes into view, so the finger moves the other way; where it went down and how far it went is not recorded.
-Episodes are successful demonstrations and end on a screenshot without an action: there the agent finishes.
+There is one action, a JSON object, between two screenshots. Points are in pixels. A scroll's direction is that of the
+content that becomes visible, so the finger moves the other way; its start and length are not recorded. Episodes are
+successful demonstrations and end with a screenshot without an action, where the agent finishes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from envs.base import Action, Back, Finish, Home, Launch, LongPress, Tap, Type, Wait
-from mobilerl.agent.swipes import MIDDLE, Direction, swipe_from
-from sft.sources.convert import Wanted, attempt, column, relative, text_of, up_to_fault
-from sft.sources.layout import UNREADABLE, forest_xml
-from sft.sources.pictures import checked_png
-from sft.sources.protos import features
+from mobilerl.policy.actions import MIDDLE, Direction, swipe_from
+from sft.sources.convert import Wanted, attempt, checked_png, column, relative, text_of, up_to_fault
 from sft.sources.report import Counts, Reject
 from sft.sources.schema import Demonstration, RecordedStep, recorded_task
-from sft.sources.shards import check_first_record, records, tfrecord_files
+from sft.sources.screens import UNREADABLE, forest_xml
+from sft.sources.tfrecord import Features, check_first_record, features, records, tfrecord_files
 
 NAME = "androidcontrol"
 FINGER: dict[str, Direction] = {"up": "down", "down": "up", "left": "right", "right": "left"}
-"""Where the finger moves, by where the screen is scrolled to."""
-REQUIRED = ("episode_id", "goal", "screenshots", "actions")
+"""Direction of the finger by scroll direction."""
 
 
 def files(path: Path) -> list[Path]:
@@ -34,7 +31,7 @@ def files(path: Path) -> list[Path]:
 
 
 def check(file: Path) -> None:
-    check_first_record(file, NAME, REQUIRED)
+    check_first_record(file, NAME, ("episode_id", "goal", "screenshots", "actions"))
 
 
 def read(file: Path, wanted: Wanted, counts: Counts) -> Iterator[Demonstration]:
@@ -45,24 +42,21 @@ def read(file: Path, wanted: Wanted, counts: Counts) -> Iterator[Demonstration]:
 
 
 def _episode(record: bytes, wanted: Wanted, counts: Counts) -> Demonstration | None:
-    try:
-        fields = features(record)
-    except ValueError:
-        raise Reject("record is not a tf.train.Example") from None
+    fields = features(record)
     episode = str(column(fields, "episode_id", int, 1)[0])
     return demonstration(fields, episode, counts) if wanted(episode) else None
 
 
-def demonstration(fields: dict[str, list[Any]], episode: str, counts: Counts) -> Demonstration:
-    """The episode of a record's features; `counts` get the notes to its steps. Raises Reject."""
+def demonstration(fields: Features, episode: str, counts: Counts) -> Demonstration:
+    """The episode of a record; `counts` receive notes on its steps. Raises Reject."""
     goal = text_of(column(fields, "goal", bytes, 1)[0], "goal")
     screens = column(fields, "screenshots", bytes)
     actions = fields.get("actions", [])
     if len(screens) != len(actions) + 1:
-        raise Reject("episode with missing steps: screenshots and actions do not go together")
+        raise Reject("episode with missing steps: the numbers of screenshots and actions do not match")
     widths = column(fields, "screenshot_widths", int, len(screens))
     heights = column(fields, "screenshot_heights", int, len(screens))
-    told = column(fields, "step_instructions", bytes, len(actions)) if actions else []
+    instructions = column(fields, "step_instructions", bytes, len(actions)) if actions else []
     trees = column(fields, "accessibility_trees", bytes, len(screens)) if "accessibility_trees" in fields else None
 
     def step(i: int) -> RecordedStep:
@@ -70,8 +64,10 @@ def demonstration(fields: dict[str, list[Any]], episode: str, counts: Counts) ->
         png = checked_png(screens[i], width, height)
         action = convert_action(actions[i], width, height) if i < len(actions) else Finish()
         xml, app = _elements(trees[i], counts) if trees else ("", "")
-        single = i < len(actions) and told[i] not in (told[i - 1 : i] + told[i + 1 : i + 2])
-        instruction = told[i].decode("utf-8", "replace").strip() if single else ""
+        # An instruction repeated at a neighbouring step describes several actions.
+        neighbours = instructions[max(i - 1, 0) : i] + instructions[i + 1 : i + 2]
+        single = i < len(actions) and instructions[i] not in neighbours
+        instruction = instructions[i].decode("utf-8", "replace").strip() if single else ""
         return RecordedStep(png, width, height, action, xml, bool(xml), app, instruction)
 
     steps, fault, lost = up_to_fault(partial(step, i) for i in range(len(screens)))
@@ -79,7 +75,7 @@ def demonstration(fields: dict[str, list[Any]], episode: str, counts: Counts) ->
 
 
 def _elements(tree: bytes, counts: Counts) -> tuple[str, str]:
-    """XML and app; nothing, which is noted, where the tree cannot be read."""
+    """XML and app; empty, which is noted, if the tree cannot be read."""
     try:
         return forest_xml(tree)
     except ValueError:
@@ -88,45 +84,34 @@ def _elements(tree: bytes, counts: Counts) -> tuple[str, str]:
 
 
 def convert_action(data: Any, width: int, height: int) -> Action:
-    """An action of the data set on a screen of `width` x `height` px. Raises Reject."""
+    """Converts an action on a screen of `width` x `height` px. Raises Reject."""
     try:
         fields = json.loads(data)
     except (TypeError, ValueError, RecursionError):
         raise Reject("action is not JSON") from None
     if not isinstance(fields, dict):
         raise Reject("action is not a JSON object")
-    name = fields.get("action_type")
-    if not isinstance(name, str) or name not in _ACTIONS:
-        raise Reject(f"unknown action type {str(name)[:40]!r}")
-    return _ACTIONS[name](fields, width, height)
-
-
-Fields = dict[str, Any]
-
-
-def _point(fields: Fields, width: int, height: int) -> tuple[int, int]:
-    return relative(fields.get("x"), width), relative(fields.get("y"), height)
-
-
-def _scroll(fields: Fields, width: int, height: int) -> Action:
-    direction = fields.get("direction")
-    if not isinstance(direction, str) or direction not in FINGER:
-        raise Reject("scroll without a known direction")
-    return swipe_from(MIDDLE, MIDDLE, FINGER[direction], "medium", width, height)
-
-
-def _compound(fields: Fields, width: int, height: int) -> Action:
-    raise Reject("action type 'type' is a tap, a text and Enter in one")
-
-
-_ACTIONS: dict[str, Callable[[Fields, int, int], Action]] = {
-    "click": lambda fields, width, height: Tap(*_point(fields, width, height)),
-    "long_press": lambda fields, width, height: LongPress(*_point(fields, width, height)),
-    "scroll": _scroll,
-    "open_app": lambda fields, width, height: Launch(text_of(fields.get("app_name"), "app_name")),
-    "input_text": lambda fields, width, height: Type(text_of(fields.get("text"), "text to type")),
-    "type": _compound,
-    "navigate_home": lambda fields, width, height: Home(),
-    "navigate_back": lambda fields, width, height: Back(),
-    "wait": lambda fields, width, height: Wait(),
-}
+    match fields.get("action_type"):
+        case "click":
+            return Tap(relative(fields.get("x"), width), relative(fields.get("y"), height))
+        case "long_press":
+            return LongPress(relative(fields.get("x"), width), relative(fields.get("y"), height))
+        case "scroll":
+            direction = fields.get("direction")
+            if not isinstance(direction, str) or direction not in FINGER:
+                raise Reject("scroll without a known direction")
+            return swipe_from(MIDDLE, MIDDLE, FINGER[direction], "medium", width, height)
+        case "open_app":
+            return Launch(text_of(fields.get("app_name"), "app_name"))
+        case "input_text":
+            return Type(text_of(fields.get("text"), "text to type"))
+        case "navigate_home":
+            return Home()
+        case "navigate_back":
+            return Back()
+        case "wait":
+            return Wait()
+        case "type":
+            raise Reject("action type 'type' is a tap, a text and Enter in one")
+        case other:
+            raise Reject(f"unknown action type {str(other)[:40]!r}")

@@ -1,40 +1,60 @@
-"""What the conversions of all sources share: features, points, and steps up to the first that fails."""
+"""Conversions shared by all sources: features, coordinates, texts, images, and steps up to the first fault."""
 
 from __future__ import annotations
 
+import io
 import math
+import struct
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from PIL import Image
+
 from envs.base import COORD_MAX
-from mobilerl.agent.defuse import encodable
+from envs.device import MOST_PIXELS, PNG_SIGNATURE
+from mobilerl.policy.sanitize import encodable
 from sft.sources.report import Counts, Reject
 from sft.sources.schema import Demonstration, RecordedStep
 
 T = TypeVar("T")
+FORMATS = ("PNG", "JPEG", "WEBP")
+"""Accepted image formats; Pillow's other decoders are less robust against damaged files."""
+MAX_ASPECT = 200
+"""Aspect ratio from which the models' image processors refuse an image."""
+_PILLOW_ERRORS = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    IndexError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
 
 
 class Wanted(Protocol):
     def __call__(self, key: str, split: str = "") -> bool:
-        """Whether the episode of this key is of the split being read; `split`: of sources that know it themselves."""
+        """Whether the episode with this key is in the requested split; `split`: as stated by the source itself."""
 
 
 class Reader(Protocol):
     """One data format."""
 
     def files(self, path: Path) -> list[Path]:
-        """What `read` is called with, in a fixed order. Raises ValueError when there is none."""
+        """The arguments for `read`, in a fixed order. Raises ValueError if there are none."""
 
     def check(self, file: Path) -> None:
-        """Raises ValueError when nothing in `file` can be read as this format."""
+        """Raises ValueError if nothing in `file` can be read in this format."""
 
     def read(self, file: Path, wanted: Wanted, counts: Counts) -> Iterable[Demonstration]:
-        """The episodes that are wanted. Faults are counted, never raised."""
+        """The wanted episodes. Faults are counted, never raised."""
 
 
 def attempt(counts: Counts, convert: Callable[..., T], *args: Any) -> T | None:
-    """The converted episode; None, counted, when it is rejected."""
+    """The converted episode; None, counted, if it is rejected."""
     try:
         return convert(*args)
     except Reject as reason:
@@ -43,7 +63,7 @@ def attempt(counts: Counts, convert: Callable[..., T], *args: Any) -> T | None:
 
 
 def up_to_fault(makers: Iterable[Callable[[], RecordedStep]]) -> tuple[tuple[RecordedStep, ...], str, int]:
-    """Steps until one is rejected, the reason, and how many came after it."""
+    """The steps before the first rejected one, its reason, and the number of steps after it."""
     makers, steps = list(makers), []
     for made, make in enumerate(makers, start=1):
         try:
@@ -54,7 +74,7 @@ def up_to_fault(makers: Iterable[Callable[[], RecordedStep]]) -> tuple[tuple[Rec
 
 
 def relative(value: Any, size: float) -> int:
-    """A coordinate of a screen that is `size` wide (or high) in 0-999. Raises Reject unless it is on the screen."""
+    """A coordinate in 0-999 on a screen of this width or height. Raises Reject for one off the screen."""
     finite = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
     if isinstance(value, bool) or not finite:
         raise Reject("coordinate is not a number")
@@ -63,25 +83,67 @@ def relative(value: Any, size: float) -> int:
     return round(value * COORD_MAX / size)
 
 
-def text_of(value: Any, what: str) -> str:
-    """Bytes as text. Raises Reject unless they are UTF-8 and say something."""
+def text_of(value: Any, name: str) -> str:
+    """A non-empty text. Raises Reject for anything else."""
     if isinstance(value, bytes):
         try:
             value = value.decode("utf-8")
         except UnicodeDecodeError:
-            raise Reject(f"{what} is not UTF-8") from None
+            raise Reject(f"{name} is not UTF-8") from None
     if not isinstance(value, str) or not value.strip():
-        raise Reject(f"{what} is empty")
-    if encodable(value) != value:  # JSON can name what no tokenizer takes
-        raise Reject(f"{what} is not UTF-8")
+        raise Reject(f"{name} is empty")
+    if encodable(value) != value:  # JSON can contain lone surrogates
+        raise Reject(f"{name} is not UTF-8")
     return value.strip()
 
 
 def column(features: dict[str, list[Any]], name: str, kind: type, length: int | None = None) -> list[Any]:
-    """The values of a feature. Raises Reject when it is missing, of another type or (if given) of another length."""
+    """The values of a feature. Raises Reject if it is missing, or of another type or length."""
     values = features.get(name, [])
     if not values or not all(isinstance(v, kind) for v in values):
         raise Reject(f"feature {name} is missing or of another type")
     if length is not None and len(values) != length:
         raise Reject(f"feature {name} has the wrong number of values")
     return values
+
+
+def checked_png(data: bytes, width: int, height: int) -> bytes:
+    """An image file of this size as a PNG, decoded completely to detect truncation. Raises Reject."""
+    check_size(width, height)
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            if image.size != (width, height):
+                raise Reject("screenshot has another size than stated")
+            image.load()
+            return data if data.startswith(PNG_SIGNATURE) else _as_png(image)
+    except _PILLOW_ERRORS:
+        raise Reject("screenshot does not decode") from None
+
+
+def png_of_pixels(data: bytes, width: int, height: int, channels: int) -> bytes:
+    """A PNG of raw pixels (height x width x channels bytes) or of an image file. Raises Reject."""
+    check_size(width, height)
+    if channels not in (3, 4) or len(data) != width * height * channels:
+        return checked_png(data, width, height)
+    return _as_png(Image.frombytes("RGB" if channels == 3 else "RGBA", (width, height), data))
+
+
+def size_of(data: bytes) -> tuple[int, int]:
+    """Width and height in an image file's header. Raises Reject."""
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            return image.size
+    except _PILLOW_ERRORS:
+        raise Reject("screenshot does not decode") from None
+
+
+def check_size(width: int, height: int) -> None:
+    """Raises Reject for a size that image processors refuse."""
+    if min(width, height) <= 0 or width * height > MOST_PIXELS or max(width, height) >= MAX_ASPECT * min(width, height):
+        raise Reject("screenshot has an impossible size")
+
+
+def _as_png(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.convert("RGB").save(buffer, "PNG", compress_level=3)
+    return buffer.getvalue()

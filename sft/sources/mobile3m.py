@@ -1,11 +1,11 @@
-"""Mobile3M: page graphs of apps, walked at random.
+"""Mobile3M: page graphs of apps from random walks.
 
 An app's folder holds `all_triple.json` ({"data": [[page, action id, page]]}), `all_action_id.json` (a JSON text inside
 a JSON string: {action: id}) and a folder per page with `PAGE-screen.png`, `PAGE-xml.txt` and `PAGE.json`. Pages are
 named after the actions that first led to them (`music0_3_12`); the page without an underscore is the app's home.
 
-The graph has no tasks. A demonstration here is a shortest path from home to a page at which the tree of shortest paths
-ends; its instruction tells the path step by step. Paths that begin with the same page after home are in the same split.
+The data set has no tasks. A demonstration is a shortest path from home to a leaf of the tree of shortest paths; its
+instruction describes the path step by step. Paths with the same first page after home are in the same split.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from envs.base import Action, Finish, LongPress, Swipe, Tap, Type
-from mobilerl.agent.actions import describe
-from mobilerl.agent.screen import parse_screen
-from sft.sources.convert import Wanted, attempt, relative
-from sft.sources.pictures import checked_png, size_of
+from mobilerl.policy.actions import describe
+from mobilerl.policy.screen import parse_screen
+from sft.sources.convert import Wanted, attempt, checked_png, relative, size_of
 from sft.sources.report import Counts, Reject
 from sft.sources.schema import Demonstration, RecordedStep, recorded_task
 
@@ -32,7 +31,7 @@ _CALL = re.compile(r"\s*(click|press|scroll|swipe|input)\((.*)\)\s*", re.DOTALL)
 _ELEMENT = re.compile(r"<[^<>]*>[^<>]*</[^<>]*>")
 _BOUNDS = re.compile(r"\[(\d{1,6}),(\d{1,6})\]\[(\d{1,6}),(\d{1,6})\]")
 _ATTRIBUTES = {"id": "resource-id", "class": "class", "description": "content-desc"}
-"""Attributes of the HTML that actions name elements by, and those of the XML that they were made from."""
+"""HTML attribute in actions -> XML attribute of the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class Graph:
     folder: Path
     home: str
     edges: dict[str, list[tuple[str, str]]]
-    """Per page the actions that lead on, with the page each leads to, in the order of the file."""
+    """Actions and target pages of each page, in the order of the file."""
 
     @property
     def app(self) -> str:
@@ -78,7 +77,7 @@ def read(file: Path, wanted: Wanted, counts: Counts) -> Iterator[Demonstration]:
 
 
 def read_graph(folder: Path) -> Graph:
-    """Raises ValueError naming the file that is missing or of another form."""
+    """Raises ValueError naming the missing or malformed file."""
     triples = _json(folder / "all_triple.json")
     listed = triples.get("data") if isinstance(triples, dict) else None
     if not isinstance(listed, list) or not all(isinstance(t, list) and len(t) == 3 for t in listed):
@@ -98,7 +97,7 @@ def read_graph(folder: Path) -> Graph:
 
 
 def shortest_paths(graph: Graph) -> dict[str, list[str]]:
-    """Per page that can be reached, the pages of a shortest path from home; of equals the one listed first."""
+    """The pages of a shortest path from home to each reachable page; the first one listed wins ties."""
     paths, waiting = {graph.home: [graph.home]}, deque([graph.home])
     while waiting:
         page = waiting.popleft()
@@ -110,9 +109,9 @@ def shortest_paths(graph: Graph) -> dict[str, list[str]]:
 
 
 def demonstration(graph: Graph, path: list[str]) -> Demonstration:
-    """The episode along a path. Raises Reject: without all of its steps the instruction would be wrong."""
+    """The episode along a path. Raises Reject for any unusable step, as the instruction describes all of them."""
     steps: list[RecordedStep] = []
-    told: list[str] = []
+    instructions: list[str] = []
     for start, end in zip(path, path[1:], strict=False):
         page = _page(graph, start)
         call = next(action for action, target in graph.edges[start] if target == end)
@@ -122,16 +121,16 @@ def demonstration(graph: Graph, path: list[str]) -> Demonstration:
                 raise Reject("action on an element that is not on its page")
             words = describe(action, screen)
             steps.append(replace(page, action=action, instruction=words))
-            told.append(words)
+            instructions.append(words)
     last = _page(graph, path[-1])
     steps.append(last)
-    goal = f"In {graph.app}: {', then '.join(told)}."
+    goal = f"In {graph.app}: {', then '.join(instructions)}."
     return Demonstration(recorded_task(NAME, path[-1], goal, len(steps), graph.app), tuple(steps))
 
 
 def _page(graph: Graph, name: str) -> RecordedStep:
-    """A page as a step on which the agent finishes."""
-    if not re.fullmatch(r"[\w-]+", name):  # it becomes a path
+    """A page as a step at which the agent finishes."""
+    if not re.fullmatch(r"[\w-]+", name):  # used as a path
         raise Reject("page with an impossible name")
     folder = graph.folder / name
     try:
@@ -148,11 +147,11 @@ def _page(graph: Graph, name: str) -> RecordedStep:
 
 
 def convert_action(call: str, xml: str, width: int, height: int) -> list[Action]:
-    """An action of the data set on the page with this XML. Raises Reject.
+    """Converts an action on the page with this XML. Raises Reject.
 
-    `click(ELEMENT)` and `press(ELEMENT)` go to the middle of the first node that fits (ReachAgent 4.2).
-    `input(ELEMENT, 'text')` is a tap, which gives the field the focus, and a text. `scroll` has the two ends of the
-    finger's way, in px.
+    `click(ELEMENT)` and `press(ELEMENT)` touch the centre of the first matching node (ReachAgent 4.2).
+    `input(ELEMENT, 'text')` is a tap, which focuses the field, and a text. `scroll` has the end points of the finger's
+    path in px.
     """
     match = _CALL.fullmatch(call)
     if match is None:
@@ -179,7 +178,7 @@ def convert_action(call: str, xml: str, width: int, height: int) -> list[Action]
 
 
 def _centre(element: str, xml: str) -> tuple[int, int]:
-    """Middle (px, floored) of the first node in the XML with the attributes and the text of an HTML element."""
+    """Centre (px, floored) of the first node in the XML with the attributes and the text of an HTML element."""
     criteria = {
         _ATTRIBUTES[name]: value.strip()
         for name, value in re.findall(r'([\w-]+)\s*=\s*"([^"]*)"', element)
@@ -196,19 +195,17 @@ def _centre(element: str, xml: str) -> tuple[int, int]:
 
 
 def _json(path: Path) -> Any:
+    """The content of a file, which may be JSON encoded as a JSON string, as in the published files."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(found) if isinstance(found, str) else found
     except (OSError, ValueError, RecursionError) as fault:
         raise ValueError(f"{NAME}: {path} cannot be read: {fault}") from None
 
 
 def _ids(path: Path) -> dict[str, Any]:
-    """A file of ids: an object, or (as published) the text of one."""
+    """A file of ids."""
     found = _json(path)
-    try:
-        found = json.loads(found) if isinstance(found, str) else found
-    except (ValueError, RecursionError) as fault:
-        raise ValueError(f"{NAME}: {path} cannot be read: {fault}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{NAME}: {path} must hold an object of names and ids")
     return found

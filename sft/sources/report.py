@@ -1,4 +1,4 @@
-"""What became of the episodes, steps and files of every source."""
+"""Statistics of the episodes, steps and files of every source."""
 
 from __future__ import annotations
 
@@ -7,39 +7,36 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-FAULTS_TOLD = 5
-MOST_REASONS = 100
-"""Different reasons of one kind: a reason may quote what a damaged file says."""
+MAX_FAULTS = 5
+MAX_REASONS = 100
+"""Distinct reasons of one kind: a reason may quote a damaged file."""
 
 
 class Reject(Exception):
-    """An episode or a step that cannot be used. The message is the reason it is counted under: no ids, no numbers."""
+    """An unusable episode or step. The message is the reason it is counted under, without ids or numbers."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """Of one source and one split. `seen = kept + rejected` for episodes; `steps` are training samples."""
+    """Statistics of one source and one split; `steps` are training samples."""
 
     episodes: int = 0
     """Episodes with at least one step kept."""
     other_split: int = 0
-    """Episodes left to the other splits. They are not converted, so nothing else is known of them."""
+    """Episodes of other splits, which are not converted."""
     rejected_episodes: Counter[str] = field(default_factory=Counter)
     steps: int = 0
     rejected_steps: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
-    """What steps lack that were converted all the same."""
+    """Information missing from steps that are used nevertheless."""
     files: int = 0
     """Files read to their end."""
     faulty_files: int = 0
     faults: list[str] = field(default_factory=list)
-    """The first few faults of files, in words."""
+    """The first few faults of files."""
 
-    def pass_over(self) -> None:
-        self.other_split += 1
-
-    def note_step(self, what: str) -> None:
-        _add(self.notes, what, 1)
+    def note_step(self, note: str) -> None:
+        _add(self.notes, note, 1)
 
     def reject_steps(self, reason: str, number: int = 1) -> None:
         _add(self.rejected_steps, reason, number)
@@ -49,7 +46,7 @@ class Counts:
 
     def file_fault(self, fault: object) -> None:
         self.faulty_files += 1
-        if len(self.faults) < FAULTS_TOLD:
+        if len(self.faults) < MAX_FAULTS:
             self.faults.append(str(fault))
 
     def as_dict(self) -> dict[str, Any]:
@@ -57,12 +54,12 @@ class Counts:
             "episodes": {
                 "kept": self.episodes,
                 "other_split": self.other_split,
-                "rejected": sum(self.rejected_episodes.values()),
+                "rejected": self.rejected_episodes.total(),
                 "reasons": dict(self.rejected_episodes.most_common()),
             },
             "steps": {
                 "kept": self.steps,
-                "rejected": sum(self.rejected_steps.values()),
+                "rejected": self.rejected_steps.total(),
                 "reasons": dict(self.rejected_steps.most_common()),
                 "notes": dict(self.notes.most_common()),
             },
@@ -71,12 +68,12 @@ class Counts:
 
 
 def _add(reasons: Counter[str], reason: str, number: int) -> None:
-    known = reason in reasons or len(reasons) < MOST_REASONS
+    known = reason in reasons or len(reasons) < MAX_REASONS
     reasons[reason if known else "other reasons"] += number
 
 
 class Report:
-    """Counts by source. Each source's first pass counts; when mixing repeats a source, it is not counted again."""
+    """Counts by source, of the first pass over each; repeated passes are not counted."""
 
     def __init__(self) -> None:
         self.sources: dict[str, Counts] = {}
@@ -84,24 +81,20 @@ class Report:
     def counts(self, source: str) -> Counts:
         return self.sources.setdefault(source, Counts())
 
-    def as_dict(self) -> dict[str, Any]:
-        return {name: counts.as_dict() for name, counts in self.sources.items()}
-
     def to_json(self) -> str:
-        return json.dumps(self.as_dict(), indent=2, ensure_ascii=False)
+        sources = {name: counts.as_dict() for name, counts in self.sources.items()}
+        return json.dumps(sources, indent=2, ensure_ascii=False)
 
     def __str__(self) -> str:
         lines = []
-        for name, counts in self.sources.items():
-            told = counts.as_dict()
-            episodes, steps, files = told["episodes"], told["steps"], told["files"]
+        for name, c in self.sources.items():
             lines.append(
-                f"{name}: {steps['kept']} steps of {episodes['kept']} episodes kept; {steps['rejected']} steps and "
-                f"{episodes['rejected']} episodes rejected; {episodes['other_split']} episodes of other splits; "
-                f"{files['read']} files read, {files['faulty']} with a fault"
+                f"{name}: {c.steps} steps of {c.episodes} episodes kept; {c.rejected_steps.total()} steps and "
+                f"{c.rejected_episodes.total()} episodes rejected; {c.other_split} episodes of other splits; "
+                f"{c.files} files read, {c.faulty_files} with a fault"
             )
-            for kind, part in (("episodes", episodes), ("steps", steps)):
-                lines += [f"  {count} {kind}: {reason}" for reason, count in part["reasons"].items()]
-            lines += [f"  {count} steps, used all the same: {what}" for what, count in steps["notes"].items()]
-            lines += [f"  {fault}" for fault in files["faults"]]
+            reasons = {"episodes": c.rejected_episodes, "steps": c.rejected_steps, "steps, used nevertheless": c.notes}
+            for kind, counter in reasons.items():
+                lines += [f"  {count} {kind}: {reason}" for reason, count in counter.most_common()]
+            lines += [f"  {fault}" for fault in c.faults]
         return "\n".join(lines)

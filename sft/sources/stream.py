@@ -1,206 +1,194 @@
-"""Several sources as one stream of samples: opened and checked at once, read lazily, mixed by weight.
+"""Several sources as one stream of samples: checked when opened, read lazily, mixed by weight.
 
-Nothing is held in memory but the episode at hand and the shuffle buffer, however large the sources are.
+Only the current episode and the shuffle buffers are held in memory.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import random
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from datasets import Features, IterableDataset, Value, interleave_datasets
-
-from mobilerl.agent.context import ContextPolicy
+from mobilerl.config.training import SourceSection
+from mobilerl.policy.context import ContextPolicy
 from sft.sources import aitw, androidcontrol, mobile3m, trajectories
 from sft.sources.convert import Reader
 from sft.sources.report import Counts, Report
-from sft.sources.schema import Demonstration, SourceStep, expand, row_of, step_of
-from sft.sources.splits import SPLITS, HashedSplits, Splits, check_same_splits, read_splits
+from sft.sources.schema import Demonstration, SourceStep, expand
 
 READERS: dict[str, Reader] = {module.NAME: module for module in (androidcontrol, aitw, mobile3m, trajectories)}
 
-_SEEN = {"screenshot": Value("binary"), "width": Value("int32"), "height": Value("int32"), "app": Value("string")}
-_TURN = _SEEN | {"step": Value("int32")}
-_TURN |= {name: Value("string") for name in ("response", "thought", "action", "summary", "note")}
-ROWS = Features(
-    {name: Value("string") for name in ("source", "episode", "split", "level", "task", "xml", "action")}
-    | {"index": Value("int32"), "listed": Value("bool"), **_SEEN, "turns": [_TURN]}
-)
-"""The columns of the stream; docs/data.md describes them."""
-
-
-TRIED = 200
-"""Rejected episodes after which a source must have shown something that can be used."""
-PASSED_OVER = 10_000
-"""Episodes of other splits, in no split, and of failures, after which it must have: any number of these may come first,
-but a split file of another data set would have all of them read."""
+MAX_SKIPPED = 10_000
+"""Episodes before the first usable one after which a source is refused, for example for a wrong split file."""
 UNLISTED = "not in the split file"
+SPLIT_FILE = "splits.json"
+"""Split file of a data set, in the folder of its data."""
+SPLITS = ("train", "validation", "test")
+TEST_SHARE = 0.05
+"""Fraction of the episodes that a hash reserves for testing."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSpec:
-    """One source of a mixture. Raises ValueError for settings that cannot be."""
-
-    format: str
-    path: str
-    weight: float = 1.0
-    """Its share of the samples, relative to the other weights."""
-    splits: str = ""
-    """The data set's split file; empty: `splits.json` beside the data if there is one, else a hash of the episode."""
-    low_level: bool = True
-    """Whether instructions for single steps, where the source has them, are samples too."""
-
-    def __post_init__(self) -> None:
-        if self.format not in READERS:
-            raise ValueError(f"sft.sources: unknown format {self.format!r}; choose one of {', '.join(READERS)}")
-        if not (self.weight > 0 and math.isfinite(self.weight)):
-            raise ValueError(f"sft.sources: the weight of {self.path} is {self.weight}; it must be above 0")
-
-    @property
-    def name(self) -> str:
-        return f"{self.format}:{self.path}"
+def hashed_split(format: str, key: str) -> str:
+    """The split of an episode without a split file: "train" or "test", the same on every machine."""
+    digest = hashlib.sha256(f"{format}/{key}".encode()).digest()
+    return "test" if int.from_bytes(digest[:8]) % 1000 < 1000 * TEST_SHARE else "train"
 
 
-class _Enough(Exception):
-    """Of a look at the first episodes of a source."""
+def read_splits(path: Path) -> dict[str, str]:
+    """Episode id -> split from {"train": [ids], "validation": [ids], "test": [ids]}, as published with data sets.
+
+    Raises ValueError for another form, or for an episode in two splits.
+    """
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as fault:
+        raise ValueError(f"split file {path} cannot be read: {fault}") from None
+    if not isinstance(listed, dict) or not set(listed) <= set(SPLITS) or "train" not in listed:
+        raise ValueError(f"split file {path} must be an object with the lists {', '.join(SPLITS)}")
+    by_key: dict[str, str] = {}
+    for split, ids in listed.items():
+        if not isinstance(ids, list) or not all(isinstance(i, int | str) for i in ids):
+            raise ValueError(f"split file {path}: {split} must be a list of episode ids")
+        for key in map(str, ids):
+            if by_key.setdefault(key, split) != split:
+                raise ValueError(f"leak: split file {path} has episode {key} in {by_key[key]} and in {split}")
+    return by_key
 
 
-class _Look(Counts):
-    """Counts that end such a look."""
-
-    def pass_over(self) -> None:
-        super().pass_over()
-        self._check()
-
-    def reject_episode(self, reason: str) -> None:
-        super().reject_episode(reason)
-        self._check()
-
-    def _check(self) -> None:
-        rejected = self.rejected_episodes
-        passed = rejected[UNLISTED] + rejected[trajectories.UNSUCCESSFUL]
-        if rejected.total() - passed >= TRIED or self.other_split + passed >= PASSED_OVER:
-            raise _Enough
+class _GiveUp(Exception):
+    """No usable episode among the first ones of a source."""
 
 
 class Source:
-    """A source that has been opened: its files are known, and one of them can be read."""
+    """An opened source, at least one of whose files can be read."""
 
-    def __init__(self, spec: SourceSpec) -> None:
-        """Raises ValueError, naming the path, when there is nothing to read."""
-        self.spec = spec
-        path = Path(spec.path)
+    def __init__(self, settings: SourceSection) -> None:
+        """Raises ValueError, naming the path, if there is nothing to read."""
+        self.settings, self.name = settings, f"{settings.format}:{settings.path}"
+        path = Path(settings.path)
         if not path.exists():
             raise ValueError(f"sft.sources: {path} does not exist")
-        self.reader = READERS[spec.format]
+        self.reader = READERS[settings.format]
         self.files = self.reader.files(path)
-        self.splits = self._splits(path)
+        split_file = (path if path.is_dir() else path.parent) / SPLIT_FILE
+        self.splits = read_splits(split_file) if split_file.is_file() else None
+        """Episode id -> split; None: by a hash."""
         self._check_any()
 
-    def _splits(self, path: Path) -> Splits:
-        beside = (path if path.is_dir() else path.parent) / "splits.json"
-        if self.spec.splits:
-            return read_splits(Path(self.spec.splits))
-        return read_splits(beside) if beside.is_file() else HashedSplits(self.spec.format)
-
     def _check_any(self) -> None:
-        """One file that can be read is enough; when none can, the first file's fault is told."""
         faults = []
         for file in self.files:
             try:
                 return self.reader.check(file)
             except ValueError as fault:
                 faults.append(fault)
-        raise ValueError(f"sft.sources: nothing in {self.spec.path} can be read: {faults[0]}")
+        raise ValueError(f"sft.sources: nothing in {self.settings.path} can be read: {faults[0]}")
 
-    def demonstrations(self, file: Path, split: str, counts: Counts) -> Iterator[Demonstration]:
-        """The episodes of one file that are in `split`."""
+    def demonstrations(
+        self, file: Path, split: str, counts: Counts, limit: float = math.inf
+    ) -> Iterator[Demonstration]:
+        """The episodes of one file that are in `split`. Raises _GiveUp after `limit` skipped or rejected episodes."""
 
         def wanted(key: str, fixed: str = "") -> bool:
-            found = fixed or self.splits.of(key)
+            if counts.other_split + counts.rejected_episodes.total() >= limit:
+                raise _GiveUp
+            hashed = self.splits is None
+            found = fixed or (hashed_split(self.settings.format, key) if hashed else self.splits.get(key, ""))
             if not found:
                 counts.reject_episode(UNLISTED)
             elif found != split:
-                counts.pass_over()
+                counts.other_split += 1
             return found == split
 
         return iter(self.reader.read(file, wanted, counts))
 
-    def steps(self, file: Path, split: str, context: ContextPolicy, counts: Counts) -> Iterator[SourceStep]:
+    def steps(
+        self, file: Path, split: str, context: ContextPolicy, counts: Counts, limit: float = math.inf
+    ) -> Iterator[SourceStep]:
         """The samples of one file that are in `split`."""
-        for demo in self.demonstrations(file, split, counts):
-            yield from expand(demo, self.spec.name, split, context, self.spec.low_level, counts)
+        for demo in self.demonstrations(file, split, counts, limit):
+            yield from expand(demo, context, counts)
 
     def check_usable(self, split: str, context: ContextPolicy) -> None:
-        """Raises ValueError, with the reasons, when the first episodes of a split give not a single sample."""
-        if split == "validation" and isinstance(self.splits, HashedSplits):
-            cure = "name a split file, or read the split train or test"
-            raise ValueError(f"sft.sources: {self.spec.name} is split by a hash, which gives no validation; {cure}")
-        counts = _Look()
+        """Raises ValueError, with the reasons, if the first episodes of a split have no usable sample."""
+        if split == "validation" and self.splits is None:
+            raise ValueError(
+                f"sft.sources: {self.name} is split by a hash and has no validation split; add {SPLIT_FILE}, or read "
+                "the split train or test"
+            )
+        counts = Counts()
         try:
-            if any(True for file in self.files for _ in self.steps(file, split, context, counts)):
+            if any(True for file in self.files for _ in self.steps(file, split, context, counts, MAX_SKIPPED)):
                 return
-        except _Enough:
+        except _GiveUp:
             pass
         reasons = [*counts.rejected_steps, *counts.rejected_episodes, *counts.faults]
-        empty = f" (it has no episode there, and {counts.other_split} of other splits)"
-        told = f": {'; '.join(reasons[:3])}" if reasons else empty
-        raise ValueError(f"sft.sources: {self.spec.name} gives no sample of the split {split!r}{told}")
+        empty = f" (no episodes, and {counts.other_split} of other splits)"
+        raise ValueError(
+            f"sft.sources: {self.name} has no sample of the split {split!r}"
+            f"{': ' + '; '.join(reasons[:3]) if reasons else empty}"
+        )
 
 
-def open_sources(specs: Sequence[SourceSpec]) -> list[Source]:
-    """Opens all sources. Raises ValueError for what cannot be read, and for a leak between train and test."""
-    if not specs:
-        raise ValueError("sft.sources: there are no sources")
-    sources = [Source(spec) for spec in specs]
-    check_same_splits((s.spec.format, s.splits) for s in sources)
+def open_sources(sections: Sequence[SourceSection]) -> list[Source]:
+    """Opens all sources. Raises ValueError for unreadable ones, and for a leak between train and test."""
+    sources = [Source(section) for section in sections]
+    first: dict[str, dict[str, str] | None] = {}
+    for source in sources:
+        format = source.settings.format
+        if first.setdefault(format, source.splits) != source.splits:
+            raise ValueError(
+                f"leak: two {format} sources have different splits, so that an episode could be in training and in the "
+                f"test; give both the same {SPLIT_FILE}"
+            )
     return sources
 
 
-def _maker(source: Source, split: str, context: ContextPolicy, report: Report) -> Callable[..., Iterator[dict]]:
-    """What `datasets` calls for the rows of some files. A file that is read again is not counted again.
+def steps(
+    sources: Sequence[Source], split: str, context: ContextPolicy, report: Report, seed: int = 0, buffer: int = 0
+) -> Iterator[SourceStep]:
+    """A stream of samples, drawn from the sources by weight; the order depends on the seed and the files alone.
 
-    A function, because `datasets` copies objects, and the counts would go to the copy.
-    """
-    counted: set[str] = set()
-
-    def make(files: list[str]) -> Iterator[dict[str, Any]]:
-        for file in files:
-            counts = Counts() if file in counted else report.counts(source.spec.name)
-            counted.add(file)
-            for step in source.steps(Path(file), split, context, counts):
-                yield row_of(step)
-
-    return make
-
-
-def rows(sources: Sequence[Source], split: str, context: ContextPolicy, report: Report, seed: int = 0,
-         buffer: int = 0) -> IterableDataset:  # fmt: skip
-    """The mixed stream of rows. Each source is shuffled among `buffer` rows (0: not at all); the seed decides it all.
-
-    The stream ends when every source has been read to its end once; smaller ones are repeated until then.
+    Each source is shuffled with a buffer of `buffer` samples (0: not shuffled). The stream ends when every source has
+    been read completely; smaller ones are repeated until then.
     """
     if split not in SPLITS:
         raise ValueError(f"split is {split!r}; choose one of {', '.join(SPLITS)}")
-    streams = []
     for source in sources:
         source.check_usable(split, context)
-        made = _maker(source, split, context, report)
-        files = {"files": [str(file) for file in source.files]}
-        stream = IterableDataset.from_generator(made, features=ROWS, gen_kwargs=files)
-        streams.append(stream.shuffle(seed=seed, buffer_size=buffer) if buffer else stream)
-    if len(streams) == 1:
-        return streams[0]
-    total = sum(source.spec.weight for source in sources)
-    shares = [source.spec.weight / total for source in sources]
-    return interleave_datasets(streams, shares, seed=seed, stopping_strategy="all_exhausted")
+    rng = random.Random(seed)
+
+    def one_pass(source: Source, counts: Counts) -> Iterator[SourceStep]:
+        files = list(source.files)
+        if buffer:
+            rng.shuffle(files)
+        return _shuffled((step for file in files for step in source.steps(file, split, context, counts)), buffer, rng)
+
+    passes = [one_pass(source, report.counts(source.name)) for source in sources]
+    weights, unread = [source.settings.weight for source in sources], set(range(len(sources)))
+    while unread:
+        (i,) = rng.choices(range(len(sources)), weights)
+        step = next(passes[i], None)
+        if step is not None:
+            yield step
+            continue
+        unread.discard(i)
+        passes[i] = one_pass(sources[i], Counts())
 
 
-def steps(sources: Sequence[Source], split: str, context: ContextPolicy, report: Report, seed: int = 0,
-          buffer: int = 0) -> Iterator[SourceStep]:  # fmt: skip
-    """The mixed stream as samples for `sft.samples.encode`."""
-    for row in rows(sources, split, context, report, seed, buffer):
-        yield step_of(row)
+def _shuffled(steps: Iterator[SourceStep], buffer: int, rng: random.Random) -> Iterator[SourceStep]:
+    held: list[SourceStep] = []
+    for step in steps:
+        if len(held) < buffer:
+            held.append(step)
+        elif buffer:
+            i = rng.randrange(buffer)
+            held[i], step = step, held[i]
+            yield step
+        else:
+            yield step
+    rng.shuffle(held)
+    yield from held

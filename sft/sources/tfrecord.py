@@ -1,7 +1,7 @@
-"""TFRecord files without TensorFlow.
+"""TFRecord files of `tf.train.Example` records, without TensorFlow.
 
-A file is a row of records, each `length (uint64) | crc of length (uint32) | data | crc of data (uint32)`,
-little-endian; the CRCs are CRC-32C, masked. A file may be compressed with GZIP as a whole, which its first bytes tell.
+A file is a sequence of records, each `length (uint64) | crc of length (uint32) | data | crc of data (uint32)`,
+little-endian; the CRCs are masked CRC-32C. The file as a whole may be compressed with GZIP.
 """
 
 from __future__ import annotations
@@ -9,64 +9,122 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from sft.sources.crc32c import crc32c
+import google_crc32c
 
-LONGEST = 1 << 30
-"""Bytes of a record that are read; whatever claims to be longer is taken for damage."""
-_HEADER = struct.Struct("<QI")
-_FOOTER = struct.Struct("<I")
+from sft.sources.protos import parse
+from sft.sources.report import Counts, Reject
+
+MAX_RECORD = 1 << 30
+"""Bytes of a record; a longer one is treated as damaged."""
 _GZIP = b"\x1f\x8b"
+_OTHER_FILES = {".json", ".md", ".txt", ".csv", ".part", ".log"}
+"""Suffixes of files beside the shards: split files, notes, incomplete downloads."""
+
+Features = dict[str, list[Any]]
 
 
 class RecordFault(ValueError):
-    """A file cannot be read any further. What came before the fault is sound."""
-
-
-def masked(crc: int) -> int:
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+    """The rest of a file cannot be read. The records before the fault are intact."""
 
 
 def read_records(path: Path | str) -> Iterator[bytes]:
-    """The records of a file in order, each checked before it is given. Raises RecordFault at the first fault.
+    """The records of a file, each verified before it is returned. Raises RecordFault at the first fault.
 
-    A file that was cut exactly between two records cannot be told from a shorter one, unless it is compressed.
+    Truncation exactly between two records is only detected in a compressed file.
     """
     path, number = Path(path), 0
     try:
         with path.open("rb") as raw:
-            packed = raw.read(len(_GZIP)) == _GZIP
+            compressed = raw.read(len(_GZIP)) == _GZIP
             raw.seek(0)
-            with gzip.GzipFile(fileobj=raw) if packed else raw as stream:
-                while (data := _next(stream)) is not None:
-                    yield data
+            with gzip.GzipFile(fileobj=raw) if compressed else raw as stream:
+                while header := stream.read(12):
+                    yield _record(header, stream)
                     number += 1
     except RecordFault as fault:
         raise RecordFault(f"{path}, record {number}: {fault}") from None
     except EOFError:
-        raise RecordFault(f"{path}, record {number}: the GZIP stream is cut short") from None
+        raise RecordFault(f"{path}, record {number}: the GZIP stream is truncated") from None
     except (OSError, zlib.error) as fault:  # gzip.BadGzipFile is an OSError
         raise RecordFault(f"{path}, record {number}: {fault}") from None
 
 
-def _next(stream: BinaryIO) -> bytes | None:
-    """One record; None at the end of the file."""
-    header = stream.read(_HEADER.size)
-    if not header:
-        return None
-    if len(header) < _HEADER.size:
+def _record(header: bytes, stream: BinaryIO) -> bytes:
+    if len(header) < 12:
         raise RecordFault("the file ends within a record's length")
-    length, check = _HEADER.unpack(header)
-    if masked(crc32c(header[:8])) != check:
-        raise RecordFault("the check sum of the length is wrong: not a TFRecord file, or a damaged one")
-    if length > LONGEST:
-        raise RecordFault(f"a record of {length} bytes is longer than the {LONGEST} that are read")
-    data, footer = stream.read(length), stream.read(_FOOTER.size)
-    if len(data) < length or len(footer) < _FOOTER.size:
+    length, check = struct.unpack("<QI", header)
+    if masked_crc(header[:8]) != check:
+        raise RecordFault("wrong checksum of the length: not a TFRecord file, or a damaged one")
+    if length > MAX_RECORD:
+        raise RecordFault(f"a record of {length} bytes is longer than {MAX_RECORD}")
+    data, footer = stream.read(length), stream.read(4)
+    if len(data) < length or len(footer) < 4:
         raise RecordFault("the file ends within a record")
-    if masked(crc32c(data)) != _FOOTER.unpack(footer)[0]:
-        raise RecordFault("the check sum of the data is wrong")
+    if masked_crc(data) != struct.unpack("<I", footer)[0]:
+        raise RecordFault("wrong checksum of the data")
     return data
+
+
+def masked_crc(data: bytes) -> int:
+    crc = google_crc32c.value(data)
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def features(data: bytes) -> Features:
+    """The features of a serialized `tf.train.Example`. Raises Reject for other data, or without features."""
+    found: Features = {}
+    try:
+        entries = parse("Example", data).features.feature
+    except ValueError:
+        entries = ()
+    for entry in entries:
+        value = entry.value
+        found[entry.key] = list(value.bytes_list.value or value.float_list.value or value.int64_list.value)
+    if not found:
+        raise Reject("record is not a tf.train.Example")
+    return found
+
+
+def tfrecord_files(path: Path, format: str) -> list[Path]:
+    """The file itself, or all shards below a folder by name. Raises ValueError if there are none."""
+    if path.is_file():
+        return [path]
+
+    def is_shard(file: Path) -> bool:
+        hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
+        return file.is_file() and file.suffix not in _OTHER_FILES and not hidden
+
+    found = sorted(filter(is_shard, path.rglob("*")))
+    if not found:
+        raise ValueError(f"{format}: no files in {path}; give the folder with the data set's TFRecord files")
+    return found
+
+
+def check_first_record(file: Path, format: str, required: Sequence[str]) -> None:
+    """Raises ValueError unless the first record has the features of the data set."""
+    try:
+        first = next(read_records(file), None)
+    except RecordFault as fault:
+        raise ValueError(f"{format}: {fault}") from None
+    if first is None:
+        raise ValueError(f"{format}: {file} is empty")
+    try:
+        found = features(first)
+    except Reject as fault:
+        raise ValueError(f"{format}: {file}, record 0: {fault}") from None
+    if missing := [name for name in required if name not in found]:
+        raise ValueError(f"{format}: {file} belongs to another data set: its records have no {', '.join(missing)}")
+
+
+def records(file: Path, counts: Counts) -> Iterator[bytes]:
+    """The records of a file up to its end or its first fault, which is counted."""
+    try:
+        yield from read_records(file)
+    except RecordFault as fault:
+        counts.file_fault(fault)
+    else:
+        counts.files += 1

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from envs.base import Invalid, Task
-from mobilerl.agent.defuse import encodable
-from mobilerl.held_out import is_held_out
+from mobilerl.policy.sanitize import encodable
 from mobilerl.records import Status, Step
 from mobilerl.screen_files import ScreenFolder
+from mobilerl.suites.base import is_held_out
 from mobilerl.trajectory_files import read_records, trajectory_from_dict
-from sft.sources.convert import Wanted, attempt, up_to_fault
-from sft.sources.pictures import check_size, checked_png
+from sft.sources.convert import Wanted, attempt, check_size, checked_png, up_to_fault
 from sft.sources.report import Counts, Reject
 from sft.sources.schema import Demonstration, RecordedStep
 
@@ -43,7 +42,7 @@ def read(file: Path, wanted: Wanted, counts: Counts) -> Iterator[Demonstration]:
             demo = attempt(counts, _episode, record, file.parent.parent / "screens", wanted)
             if demo is not None:
                 yield demo
-    except (ValueError, OSError) as fault:  # a line that is no trajectory: what follows cannot be trusted
+    except (ValueError, OSError) as fault:  # the lines after an invalid one are not trusted
         counts.file_fault(fault)
     else:
         counts.files += 1
@@ -52,10 +51,10 @@ def read(file: Path, wanted: Wanted, counts: Counts) -> Iterator[Demonstration]:
 def _episode(record: Mapping[str, Any], screens: Path, wanted: Wanted) -> Demonstration | None:
     if not isinstance(reward := record.get("reward"), int | float) or not reward > SUCCESS:
         raise Reject(UNSUCCESSFUL)
-    try:  # a store of its own: one for the whole file would keep every screen of it in memory
+    try:  # a shared ScreenFolder would keep every screen of the file in memory
         trajectory = trajectory_from_dict(record, ScreenFolder(screens))
     except (ValueError, OSError):
-        raise Reject("trajectory is damaged, or a screen of it is missing or damaged") from None
+        raise Reject("trajectory is damaged, or one of its screens is missing or damaged") from None
     if trajectory.status is Status.INFRA_ERROR:
         raise Reject("the device failed")
     if not trajectory.task.instruction.strip():
@@ -69,7 +68,7 @@ def _episode(record: Mapping[str, Any], screens: Path, wanted: Wanted) -> Demons
 
 
 def task_split(task: Task) -> str:
-    """The split that a task's suite defines; "" for suites that reserve nothing."""
+    """The split defined by the task's suite; "" if it defines none."""
     try:
         held_out = is_held_out(task)
     except ValueError:
@@ -81,12 +80,20 @@ def _step(step: Step) -> RecordedStep:
     seen = step.observation
     reject = ""
     if isinstance(step.action, Invalid):
-        reject = "the policy's reply was not understood"
+        reject = "the policy's reply could not be parsed"
     elif step.note:
-        reject = "the phone did not carry the action out"
+        reject = "the phone did not carry out the action"
     check_size(seen.width, seen.height)
-    png = checked_png(seen.screenshot, seen.width, seen.height) if seen.screenshot else b""
     return RecordedStep(
-        png, seen.width, seen.height, step.action, seen.xml, bool(seen.xml), seen.app, "",
-        step.thought, step.completion.text, step.note, reject,
-    )  # fmt: skip
+        screenshot=checked_png(seen.screenshot, seen.width, seen.height) if seen.screenshot else b"",
+        width=seen.width,
+        height=seen.height,
+        action=step.action,
+        xml=seen.xml,
+        listed=bool(seen.xml),
+        app=seen.app,
+        thought=step.thought,
+        response=step.completion.text,
+        note=step.note,
+        reject=reject,
+    )

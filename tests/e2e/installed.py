@@ -1,4 +1,4 @@
-"""The environment of these tests, dressed up as one that a recipe has made: it installs nothing."""
+"""The environment of these tests in the form that the recipes expect, so that they install nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def pretend_installed(venv: Path, extras: Iterable[str] = ("local,tracking",)) -> Path:
-    """Makes a folder that stands for VENV, with the stamps of these extras; returns it."""
+def pretend_installed(venv: Path, extras: Iterable[str] = ("core", "local", "local,tracking")) -> Path:
+    """Makes a folder to be used as VENV, with the stamps of these extras; returns it."""
     scripts = venv / "bin"
     scripts.mkdir(parents=True)
     for name, words in (("python", ""), ("mobilerl", "-m mobilerl ")):

@@ -1,4 +1,4 @@
-"""Tiny policies of known quality, made in seconds: warm-ups on demonstrations with or without mistakes."""
+"""Tiny policies of known quality, made in seconds by SFT on demonstrations with or without mistakes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ import torch
 from envs.base import Action, Task
 from envs.phone.env import PhoneEnv
 from mobilerl import tiny
-from mobilerl.agent.actor import ModelActor
-from mobilerl.agent.policy import EnginePolicy
 from mobilerl.config import AgentSection
-from mobilerl.engines.base import Sampling
-from mobilerl.engines.codec import Codec
-from mobilerl.engines.loading import load_model
 from mobilerl.engines.local import LocalEngine, LocalSettings
-from mobilerl.eval.sim import play
+from mobilerl.eval.policies import EvalPolicy
+from mobilerl.eval.run import collect_groups
+from mobilerl.inference.engine_policy import EnginePolicy
+from mobilerl.interfaces import Sampling
+from mobilerl.models.checkpoint_folder import save_agent
+from mobilerl.models.codec import Codec
+from mobilerl.policy.actor import ModelActor
+from mobilerl.policy.context import make_context
 from mobilerl.records import Group
 from mobilerl.rollout.episode import EpisodeSettings
-from mobilerl.setup import make_context, save_agent
 from sft.demonstrations import demonstrations
 from sft.samples import ExpertStep, encode_all
-from sft.trainer import train
+from sft.trainer import TrainingJob, save_model, train
 
 WIDTH, HEIGHT = 180, 360
 GRAMMAR = "history app error tap hold type open finish invalid infeasible wait back home enter swipe up down"
@@ -42,27 +43,35 @@ def demonstrate(tasks: Sequence[Task]) -> list[ExpertStep]:
 def with_mistakes(
     steps: Sequence[ExpertStep], share: float, mistake: Callable[[ExpertStep, random.Random], Action], copies: int
 ) -> list[ExpertStep]:
-    """`copies` of every step, of which `share` show something else than what the expert did."""
+    """`copies` of every step, of which `share` have another action than the expert's."""
     rng = random.Random(0)
     return [
         replace(step, action=mistake(step, rng)) if rng.random() < share else step
-        for step in steps for _ in range(copies)
-    ]  # fmt: skip
+        for step in steps
+        for _ in range(copies)
+    ]
 
 
-def warm_up(folder: Path, agent: AgentSection, steps: Sequence[ExpertStep], epochs: float, hidden: int = 32,
-            learning_rate: float = 3e-3, batch_size: int = 16, seed: int = 0) -> Path:  # fmt: skip
-    """Trains a tiny model from nothing on `steps`; returns its checkpoint folder."""
+def warm_up(
+    folder: Path,
+    agent: AgentSection,
+    steps: Sequence[ExpertStep],
+    epochs: float,
+    hidden: int = 32,
+    learning_rate: float = 3e-3,
+    batch_size: int = 16,
+    seed: int = 0,
+) -> Path:
+    """Trains a tiny model from scratch on `steps`; returns its checkpoint folder."""
     base, final = folder / "base", folder / "policy"
     context = make_context(agent)
     texts = [t for s in steps for t in (s.task.instruction, s.screen.render("marks"), s.observation.app)]
     torch.manual_seed(seed)
     tiny.create(base, [*texts, GRAMMAR], hidden=hidden, layers=2, heads=2, vision_hidden=16, max_pixels=4 * 28 * 28)
-    codec, model = Codec.load(base), load_model(base)
-    samples = encode_all(steps, context, codec)
-    train(model, codec, samples, folder / "log", epochs, batch_size, learning_rate, 0.05, seed)
-    model.save_pretrained(final)
-    codec.save(final)
+    codec = Codec.load(base)
+    job = TrainingJob(str(base), epochs, batch_size, learning_rate, seed=seed)
+    trainer = train(job, codec, encode_all(steps, context, codec), folder / "log")
+    save_model(trainer.model, codec, final)
     save_agent(agent, final)
     return final
 
@@ -76,7 +85,13 @@ def sampled(path: Path, agent: AgentSection, tasks: Sequence[Task], trials: int,
     def connect(collector) -> None:
         policy.expected = lambda: collector.playing
 
-    return play(phones(16), actor, tasks, trials, EpisodeSettings(agent.max_invalid), connect, policy.poke)
+    return collect_groups(
+        phones(16),
+        EvalPolicy(actor, {}, connect, policy.check_batch),
+        tasks,
+        trials,
+        EpisodeSettings(agent.max_invalid),
+    )
 
 
 def success_rate(groups: Sequence[Group]) -> float:

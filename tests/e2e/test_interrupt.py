@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at any moment: the run saves, says how to go on, and what follows equals one never stopped."""
+"""Ctrl-C and SIGTERM: the run saves and prints how to resume, and the result equals a run never stopped."""
 
 from __future__ import annotations
 
@@ -20,22 +20,18 @@ from mobilerl.train.tracking import read_metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-HEARD = (
-    "import os, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "os.execv(sys.argv[1], sys.argv[1:])"
-)
-"""A test that was started in the background would hand on that Ctrl-C is ignored."""
-
 
 def signalled(words: list[str], number: int, moment: Callable[[], bool]) -> tuple[int, str]:
-    """Starts a run and sends it a signal at a moment, to its workers as well, as a terminal and SLURM do.
-
-    Gives its exit code and what it said on stderr.
-    """
+    """Starts a run and signals it and its workers at a moment, as a terminal and SLURM do; (exit code, stderr)."""
     child = subprocess.Popen(
-        [sys.executable, "-c", HEARD, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        words,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
-    )  # fmt: skip
+        # A test that was started in the background ignores SIGINT, which its children inherit.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     limit = time.monotonic() + LIMIT_S
     try:
         while child.poll() is None and not moment():
@@ -56,13 +52,9 @@ def rows(run: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "wait_s", "workers"),
-    [
-        (signal.SIGTERM, 143, 0.4, 0),
-        (signal.SIGINT, 130, 0.2, 2),
-    ],
+    ("number", "code", "wait_s", "workers"), [(signal.SIGTERM, 143, 0.4, 0), (signal.SIGINT, 130, 0.2, 2)]
 )
-def test_what_follows_a_signal_equals_a_run_never_stopped(policy, tmp_path, number, code, wait_s, workers):  # noqa: F811
+def test_a_run_resumed_after_a_signal_equals_one_never_stopped(policy, tmp_path, number, code, wait_s, workers):  # noqa: F811
     run, straight = tmp_path / "run", tmp_path / "straight"
     wanted = {"train__checkpoint_every": 100, "collect__workers": workers}
     reached: list[float] = []
@@ -77,13 +69,12 @@ def test_what_follows_a_signal_equals_a_run_never_stopped(policy, tmp_path, numb
     done = rows(run)
     assert latest(run).name == f"iter-{done:06d}"
     *_, stopped, on = said.strip().splitlines()
-    assert stopped == f"stopped; iteration {done} is saved in {latest(run)}; go on with"
-    assert "Traceback" not in said
+    assert str(latest(run)) in stopped and "Traceback" not in said
     words = shlex.split(on)
     assert words[0] == "mobilerl" and words[-1] == "--resume"
     subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True, timeout=LIMIT_S)
     finish(policy, straight, **wanted)
     for folder in (run / "checkpoints").glob("iter-*"):
         if folder != latest(run):
-            shutil.rmtree(folder)  # the one that was saved by the way
+            shutil.rmtree(folder)  # the one that was saved when it stopped
     assert_equal_runs(run, straight)

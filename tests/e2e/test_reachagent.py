@@ -14,21 +14,19 @@ from small_policies import HEIGHT, WIDTH, demonstrate, warm_up
 from envs.phone.tasks import suite
 from mobilerl.config import AgentSection
 from mobilerl.eval.report import read_results
-from mobilerl.train.pairs import read_pairs
+from mobilerl.reachagent.dpo import read_pairs
+from mobilerl.reachagent.graph import PageGraph
 from mobilerl.train.tracking import read_metrics
-from sft.pages.graph import PageGraph
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 SCREEN = ["--phone.width", str(WIDTH), "--phone.height", str(HEIGHT), "--phone.count", "4"]
-PAGES = {"apps": '["Notes"]', "most_pages": 16, "walks": 60, "epochs": 2}
-DPO = {"epochs": 1, "batch_size": 8, "checkpoint_every": 1}
-SECTIONS = {"pages": PAGES, "dpo": DPO}
+PAGES = {"apps": '["Notes"]', "walks": 60, "epochs": 2}
+TRAIN = {"checkpoint_every": 1}
+SECTIONS = {"pages": PAGES, "dpo": {"epochs": 1}, "sft": {"batch_size": 8}, "train": TRAIN}
 SMALL = [*SCREEN, *(w for s, given in SECTIONS.items() for k, v in given.items() for w in (f"--{s}.{k}", str(v)))]
 EVAL = [*SCREEN, "--instances", "2", "--template", "MusicPause"]
-METRICS = """iteration stage time_s train/loss train/grad_norm train/rows dpo/accuracy dpo/margin dpo/chosen_reward
-    dpo/rejected_reward time/update_s""".split()
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +40,23 @@ def folder(tmp_path_factory) -> Path:
 
 
 def recipe(folder: Path, *flags: str, run: str = "run", code: int = 0, evaluated: str = "yes") -> str:
-    env = {**os.environ, "VENV": str(folder / "venv"), "SFT_DIR": str(folder), "RUN_DIR": str(folder / run),
-           "EVAL_FLAGS": " ".join(EVAL), "PYTHONPATH": str(ROOT), "EVALUATE": evaluated}  # fmt: skip
-    done = subprocess.run(["bash", str(ROOT / "recipes" / "reachagent.sh"), *SMALL, *flags], env=env, cwd=folder,
-                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    env = {
+        **os.environ,
+        "VENV": str(folder / "venv"),
+        "SFT_DIR": str(folder),
+        "RUN_DIR": str(folder / run),
+        "EVAL_FLAGS": " ".join(EVAL),
+        "PYTHONPATH": str(ROOT),
+        "EVALUATE": evaluated,
+    }
+    done = subprocess.run(
+        ["bash", str(ROOT / "recipes" / "reachagent.sh"), *SMALL, *flags],
+        env=env,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == code, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout + done.stderr
 
@@ -55,7 +66,7 @@ def trained(folder) -> str:
     return recipe(folder)
 
 
-def test_the_run_leaves_everything(folder, trained):
+def test_a_whole_run(folder, trained):
     run = folder / "run"
     assert not PageGraph.load(run / "pages").unreachable()
     tasks = json.loads((run / "pages" / "tasks.json").read_text())
@@ -67,36 +78,39 @@ def test_the_run_leaves_everything(folder, trained):
     rows = read_metrics(run / "metrics.jsonl")
     assert [row["stage"] for row in rows] == sorted((row["stage"] for row in rows), reverse=True), "stage 1, then DPO"
     learned = [row for row in rows if row["stage"] == "dpo"]
-    assert len(learned) == -(-len(pairs) // 8) and all(name in row for row in learned for name in METRICS)
+    assert len(learned) == -(-len(pairs) // 8)
     assert learned[0]["train/loss"] == pytest.approx(0.6931, abs=1e-3), "the reference is stage 1"
 
     for name in ("pages-before", "pages-stage1", "pages-after"):
         results = read_results(run / "eval" / name / "results.json")
         assert results["trials"] == len(tasks["test"]) and 0 <= results["accuracy"]["step_iou"] <= 1
-    weights = {n: read_results(run / "eval" / n / "results.json")["protocol"]["weights_sha256"]
-               for n in ("pages-before", "pages-stage1", "pages-after")}  # fmt: skip
+    weights = {
+        n: read_results(run / "eval" / n / "results.json")["protocol"]["weights_sha256"]
+        for n in ("pages-before", "pages-stage1", "pages-after")
+    }
     assert len({*weights.values()}) == 3
     after = read_results(run / "eval" / "sim-after" / "results.json")
     assert after["protocol"]["weights_sha256"] == weights["pages-after"], "final/ is what DPO made"
     table = (run / "eval" / "pages.md").read_text()
-    assert "| task success | DPO |" in table and "to warm-up; " in table and table in trained
+    assert "| task success | DPO |" in table and "to SFT; " in table and table in trained
     assert (run / "view" / "index.html").is_file() and str(run / "view" / "index.html") in trained
 
 
-def test_called_again_it_does_nothing_twice(folder, trained):
+def test_a_second_call_repeats_nothing(folder, trained):
     run = folder / "run"
-    kept = {name: (run / name).stat().st_mtime_ns for name in ("pairs.jsonl", "pages/graph.json", "metrics.jsonl",
-                                                               "eval/pages-after/results.json")}  # fmt: skip
+    kept = {
+        name: (run / name).stat().st_mtime_ns
+        for name in ("pairs.jsonl", "pages/graph.json", "metrics.jsonl", "eval/pages-after/results.json")
+    }
     said = recipe(folder)
     assert {name: (run / name).stat().st_mtime_ns for name in kept} == kept
     assert "stage1: already there" in said and "DPO: already there" in said
 
 
-def test_without_dpo_stage_1_is_the_end(folder, trained):
+def test_a_run_without_dpo_ends_after_stage_1(folder, trained):
     """The graph of the first run is used, so that the tasks are the same; another recipe needs another folder."""
     other = ["--dpo.enabled", "false", "--pages.graph", str(folder / "run" / "pages"), "--pages.reaching", "false"]
-    refused = recipe(folder, *other, code=2)
-    assert "belongs to another recipe (pages.graph, pages.reaching, dpo.enabled differ)" in refused
+    assert "belongs to another recipe" in recipe(folder, *other, code=2)
     recipe(folder, *other, run="ablation", evaluated="no")
     run = folder / "ablation"
     assert not (run / "pairs.jsonl").exists() and not (run / "checkpoints").exists()

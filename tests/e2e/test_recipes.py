@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from installed import pretend_installed
 from small_policies import HEIGHT, WIDTH
+from transformers import AutoModelForImageTextToText, AutoTokenizer
 
 from mobilerl.config import read_saved
 from mobilerl.train.tracking import read_metrics
@@ -17,16 +18,14 @@ from mobilerl.train.tracking import read_metrics
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-SCREEN = ["--phone.width", str(WIDTH), "--phone.height", str(HEIGHT), "--phone.count", "8"]
-SHAPE = ["--tiny.hidden", "32", "--tiny.layers", "1", "--tiny.heads", "2"]
-WARM_UP = [*SCREEN, *SHAPE, "--sft.recitals", "64", "--sft.lessons", "64", "--sft.demos_per_template", "1",
-           "--sft.stage1_epochs", "1", "--sft.stage2_rounds", "2", "--sft.stage2_epochs", "1", "--sft.batch_size", "8",
-           "--agent.max_new_tokens", "12"]  # fmt: skip
-TRAIN = [*SCREEN, "--tasks.per_template", "1", "--collect.tasks_per_iteration", "4", "--collect.group_size", "2",
-         "--train.iterations", "2", "--train.mini_batch", "64", "--train.trajectories_every", "1",
-         "--tracking.tensorboard", "true"]  # fmt: skip
-EVAL = [*SCREEN, "--instances", "2", "--eval.pass_k_instances", "2", "--eval.pass_k", "2",
-        "--template", "MusicPause", "--template", "MusicAddToPlaylist"]  # fmt: skip
+SCREEN = f"--phone.width {WIDTH} --phone.height {HEIGHT} --phone.count 8".split()
+SFT = """--tiny.hidden 32 --tiny.layers 1 --sft.reading_samples 64
+    --sft.demos_per_template 1
+    --sft.stage1_epochs 1 --sft.stage2_rounds 2 --sft.stage2_epochs 1 --sft.batch_size 8 --agent.max_new_tokens 12"""
+TRAIN = """--tasks.per_template 1 --collect.tasks_per_iteration 4 --algorithm.group_size 2 --train.iterations 2
+    --train.mini_batch 64 --train.trajectories_every 1 --tracking.tensorboard true"""
+EVAL = """--instances 2 --eval.pass_k_instances 2 --eval.pass_k 2 --template MusicPause --template MusicAddToPlaylist"""
+SFT, TRAIN, EVAL = ([*SCREEN, *words.split()] for words in (SFT, TRAIN, EVAL))
 METRICS = """iteration time_s rollout/success_rate rollout/trajectories_per_min rollout/env_utilization
     rollout/episode_len rollout/invalid_rate rollout/infra_errors train/loss train/kl train/grad_norm train/clip_frac
     train/rollout_prob_diff_max replay/size replay/fraction curriculum/active curriculum/cooling curriculum/removed
@@ -35,28 +34,35 @@ METRICS = """iteration time_s rollout/success_rate rollout/trajectories_per_min 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Holds an environment in which everything is installed already: the one of these tests."""
+    """With the environment of these tests, in which everything is installed."""
     folder = tmp_path_factory.mktemp("recipes")
     pretend_installed(folder / "venv")
     return folder
 
 
 def recipe(folder: Path, name: str, *flags: str, run: str = "run") -> str:
-    env = {**os.environ, "VENV": str(folder / "venv"), "SFT_DIR": str(folder / "sft"), "RUN_DIR": str(folder / run),
-           "EVAL_FLAGS": " ".join(EVAL), "PYTHONPATH": str(ROOT)}  # fmt: skip
-    done = subprocess.run(["bash", str(ROOT / "recipes" / name), *flags], env=env, cwd=folder, capture_output=True,
-                          text=True, timeout=300)  # fmt: skip
+    env = {
+        **os.environ,
+        "VENV": str(folder / "venv"),
+        "SFT_DIR": str(folder / "sft"),
+        "RUN_DIR": str(folder / run),
+        "EVAL_FLAGS": " ".join(EVAL),
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(
+        ["bash", str(ROOT / "recipes" / name), *flags], env=env, cwd=folder, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 
 
 @pytest.fixture(scope="module")
-def warmed_up(folder) -> str:
-    return recipe(folder, "sft.sh", *WARM_UP)
+def sft_run(folder) -> str:
+    return recipe(folder, "sft.sh", *SFT)
 
 
 @pytest.fixture(scope="module")
-def trained(folder, warmed_up) -> str:
+def trained(folder, sft_run) -> str:
     return recipe(folder, "adagrpo.sh", *TRAIN)
 
 
@@ -64,49 +70,38 @@ def check_results(path: Path, trials: int, temperature: float) -> None:
     results = json.loads(path.read_text())
     assert results["suite"] == "sim" and results["protocol"]["temperature"] == temperature
     low, high = results["ci95"]
-    assert 0 <= low <= results["success_rate"] <= high <= 1 and 0 <= results["success_rate_errors_as_zero"] <= 1
+    assert 0 <= low <= results["success_rate"] <= high <= 1
     assert set(results["per_task"]) == {"MusicPause", "MusicAddToPlaylist"}
-    for task in results["per_task"].values():
-        assert set(task) == {"app", "feasible", "successes", "trials", "errors", "mean_steps"}
-        assert task["app"] == "Music" and task["feasible"] is True
-        assert task["trials"] == trials and task["errors"] == 0 and task["mean_steps"] >= 1
+    assert all(task["trials"] == trials and task["errors"] == 0 for task in results["per_task"].values())
     assert (path.parent / "print-out.txt").read_text().strip()
 
 
 def check_checkpoint(path: Path) -> None:
-    """Loads as any Hugging Face model does, with what this project keeps beside it."""
-    from transformers import AutoModelForImageTextToText, AutoTokenizer
-
+    """Loads as any Hugging Face model does; the agent settings lie beside it."""
     model = AutoModelForImageTextToText.from_pretrained(path)
     assert model.get_input_embeddings().num_embeddings == len(AutoTokenizer.from_pretrained(path))
     assert json.loads((path / "agent.json").read_text())["max_new_tokens"] == 12
 
 
-def check_page(run_dir: Path) -> None:
-    page = (run_dir / "view" / "index.html").read_text()
-    assert page.lstrip().lower().startswith("<!doctype html")
-
-
-def test_the_warm_up_leaves_a_checkpoint_and_its_report(folder, warmed_up):
+def test_sft_leaves_a_checkpoint_and_its_report(folder, sft_run):
     run_dir = folder / "sft"
     saved = read_saved(run_dir / "config.json")
-    assert (saved.sft.lessons, saved.tiny.hidden) == (64, 32)
+    assert (saved.sft.reading_samples, saved.tiny.hidden) == (64, 32)
     stages = [row["stage"] for row in read_metrics(run_dir / "metrics.jsonl")]
     assert {"stage1", "stage2-round1", "stage2-round2"} <= set(stages)
     check_checkpoint(run_dir / "final")
     check_results(run_dir / "eval" / "sim" / "results.json", 2, 0.0)
-    check_page(run_dir)
-    assert f"checkpoint: {run_dir / 'final'}" in warmed_up and "SFT" in warmed_up
+    assert (run_dir / "view" / "index.html").is_file()
+    assert f"checkpoint: {run_dir / 'final'}" in sft_run and "SFT" in sft_run
 
 
-def test_the_run_leaves_everything_the_design_names(folder, trained):
+def test_a_run_leaves_its_metrics_checkpoints_and_trajectories(folder, trained):
     run_dir = folder / "run"
     saved = read_saved(run_dir / "config.json")
     assert saved.model == str(folder / "sft" / "final") and saved.agent.max_new_tokens == 12
     rows = read_metrics(run_dir / "metrics.jsonl")
     assert [row["iteration"] for row in rows] == [1, 2]
-    for row in rows:
-        assert [name for name in METRICS if name not in row] == []
+    assert all(set(METRICS) <= set(row) for row in rows)
     check_checkpoint(run_dir / "checkpoints" / "iter-000002")
     for number in (1, 2):
         lines = (run_dir / "trajectories" / f"iter-{number:06d}.jsonl").read_text().splitlines()
@@ -117,17 +112,22 @@ def test_the_run_leaves_everything_the_design_names(folder, trained):
 
 def test_before_and_after_are_measured_in_the_same_way(folder, trained):
     run_dir = folder / "run"
-    for name, trials, temperature in (("sim-before", 2, 0.0), ("sim-after", 2, 0.0), ("sft-pass-k", 4, 1.0),
-                                      ("adagrpo-pass-k", 4, 1.0)):  # fmt: skip
+    for name, trials, temperature in (
+        ("sim-before", 2, 0.0),
+        ("sim-after", 2, 0.0),
+        ("sft-pass-k", 4, 1.0),
+        ("adagrpo-pass-k", 4, 1.0),
+    ):
         check_results(run_dir / "eval" / name / "results.json", trials, temperature)
-    before, after = (json.loads((run_dir / "eval" / f"sim-{n}" / "results.json").read_text())
-                     for n in ("before", "after"))  # fmt: skip
+    before, after = (
+        json.loads((run_dir / "eval" / f"sim-{n}" / "results.json").read_text()) for n in ("before", "after")
+    )
     assert [e["task_id"] for e in before["instances"]] == [e["task_id"] for e in after["instances"]]
-    check_page(run_dir)
+    assert (run_dir / "view" / "index.html").is_file()
     assert "AdaGRPO" in trained and str(run_dir / "view" / "index.html") in trained
 
 
-def test_called_again_it_goes_on_where_it_stopped(folder, trained):
+def test_called_again_it_continues(folder, trained):
     metrics = (folder / "run" / "metrics.jsonl").read_bytes()
     results = folder / "run" / "eval" / "sim-before" / "results.json"
     made = results.stat().st_mtime_ns
@@ -139,15 +139,15 @@ def test_called_again_it_goes_on_where_it_stopped(folder, trained):
     assert results.stat().st_mtime_ns == made
 
 
-def test_variants_are_compared_on_one_budget(folder, warmed_up, monkeypatch):
+def test_variants_are_compared_on_one_budget(folder, sft_run, monkeypatch):
     docs = folder / "docs"
-    for name, value in (("VARIANTS", "adagrpo no-spa"), ("SEEDS", "0"), ("STEPS", "10"), ("JOBS", "1"),
-                        ("DOCS", str(docs)), ("SKIP_INSTALL", "yes")):  # fmt: skip
+    given = {"VARIANTS": "adagrpo no-spa", "SEEDS": "0", "STEPS": "10", "JOBS": "1", "SKIP_INSTALL": "yes"}
+    for name, value in {**given, "DOCS": str(docs)}.items():
         monkeypatch.setenv(name, value)
     said = recipe(folder, "compare.sh", *TRAIN, run="compare")
     runs = [folder / "compare" / variant / "seed-0" for variant in ("adagrpo", "no-spa")]
     saved = [read_saved(run / "config.json") for run in runs]
-    assert [s.algorithm.credit.spa for s in saved] == [True, False]
+    assert [s.algorithm.spa for s in saved] == [True, False]
     assert {(s.model, s.train.max_env_steps, s.train.max_minutes) for s in saved} == {
         (str(folder / "sft" / "final"), 10, None)
     }
@@ -157,47 +157,38 @@ def test_variants_are_compared_on_one_budget(folder, warmed_up, monkeypatch):
         check_results(run / "eval" / "sim" / "results.json", 2, 0.0)
     page = (docs / "results.md").read_text()
     assert "Left out" not in page and "| w/o SPA | 1 |" in page and "| w/o SPA | 1 |" in said
-    assert (docs / "images" / "learning-curves.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((docs / "comparison.json").read_text())["left_out"] == []
+    assert (docs / "images" / "learning-curves.png").is_file()
 
     metrics = [(run / "metrics.jsonl").read_bytes() for run in runs]
-    made = [(run / "eval" / "sim" / "results.json").stat().st_mtime_ns for run in runs]
     recipe(folder, "compare.sh", *TRAIN, run="compare")
-    assert metrics == [(run / "metrics.jsonl").read_bytes() for run in runs]
-    assert made == [(run / "eval" / "sim" / "results.json").stat().st_mtime_ns for run in runs]
-    assert (docs / "results.md").read_text() == page
+    assert metrics == [(run / "metrics.jsonl").read_bytes() for run in runs], "a finished run was trained again"
 
 
-def test_filtered_bc_begins_with_what_another_run_collected(folder, trained):
-    offline = ["--offline.trajectories", str(folder / "run"), "--offline.updates", "3", "--train.updates", "4"]
-    recipe(folder, "filtered_bc.sh", *TRAIN, *offline, run="filtered")
-    metrics = list(read_metrics(folder / "filtered" / "metrics.jsonl"))
-    assert [m["iteration"] for m in metrics] == [0, 1, 2]
-    assert 0 < metrics[0]["replay/size"] < metrics[1]["replay/size"]
-    assert (folder / "filtered" / "eval" / "sim-after" / "results.json").is_file()
-    assert (folder / "filtered" / "view" / "index.html").is_file()
-
-
-VALUES = ["--collect.tasks_per_iteration", "8", "--train.updates", "2", "--algorithm.critic.updates", "5",
-          "--train.checkpoint_every", "1"]  # fmt: skip
+VALUES = """--collect.tasks_per_iteration 8 --algorithm.updates 2 --algorithm.critic.updates 5
+    --train.checkpoint_every 1""".split()
 
 
 def test_digirl_resumes_bit_for_bit_with_its_critic(folder, trained, monkeypatch):
     monkeypatch.setenv("EVALUATE", "no")
-    offline = ["--offline.trajectories", str(folder / "run"), "--offline.updates", "2"]
+    offline = ["--algorithm.offline.trajectories", str(folder / "run"), "--algorithm.offline.updates", "2"]
     for iterations in ("1", "2"):
         recipe(folder, "digirl.sh", *TRAIN, *VALUES, *offline, "--train.iterations", iterations, run="digirl")
     recipe(folder, "digirl.sh", *TRAIN, *VALUES, *offline, run="digirl-at-once")
     runs = [folder / "digirl", folder / "digirl-at-once"]
-    resumed, at_once = ([{k: v for k, v in row.items() if k.startswith(("train/", "critic/", "rollout/success"))}
-                         for row in read_metrics(run / "metrics.jsonl")] for run in runs)  # fmt: skip
+    resumed, at_once = (
+        [
+            {k: v for k, v in row.items() if k.startswith(("train/", "critic/", "rollout/success"))}
+            for row in read_metrics(run / "metrics.jsonl")
+        ]
+        for run in runs
+    )
     assert resumed == at_once and len(resumed) == 3
     assert all(0 <= row["critic/kept"] <= 1 for row in resumed) and resumed[0]["critic/step_loss"] > 0
     first, second = ((run / "checkpoints/iter-000002/model.safetensors").read_bytes() for run in runs)
     assert first == second
 
 
-def test_distrl_plays_while_it_learns_and_resumes(folder, warmed_up, monkeypatch):
+def test_distrl_collects_while_it_learns_and_resumes(folder, sft_run, monkeypatch):
     monkeypatch.setenv("EVALUATE", "no")
     for iterations in ("2", "3"):
         recipe(folder, "distrl.sh", *TRAIN, *VALUES, "--train.iterations", iterations, run="distrl")

@@ -27,8 +27,9 @@ from small_policies import HEIGHT, WIDTH, demonstrate, warm_up, with_mistakes
 
 from envs.base import Finish
 from envs.phone.tasks import suite
-from mobilerl.agent.candidates import candidates
 from mobilerl.config import AgentSection
+from mobilerl.policy.actions import candidates
+from mobilerl.train.checkpoint import latest
 from mobilerl.train.tracking import read_metrics
 from mobilerl.trajectory_files import load_trajectories
 
@@ -46,20 +47,20 @@ ROOT = Path(__file__).parents[2]
 PLATFORM = ROOT / "tests" / "verl_cpu"
 KNOWN, UNKNOWN = ("MusicPause", "TodoDue"), "MusicFillPlaylist"
 """Templates that the policy has seen, and one at which it fails, so that the curriculum has something to cool down."""
-SMALL = {
-    "phone.count": 6, "phone.width": WIDTH, "phone.height": HEIGHT, "tasks.per_template": 3,
-    "tasks.templates": json.dumps([*KNOWN, UNKNOWN]), "collect.tasks_per_iteration": 3, "collect.group_size": 4,
-    "engine.learning_rate": 1e-3, "engine.warmup_steps": 3, "algorithm.replay.kappa": 4,
-    "algorithm.curriculum.epoch_groups": 2, "algorithm.curriculum.patience": 1, "train.iterations": 4,
-    "train.mini_batch": 16, "train.checkpoint_every": 2, "train.trajectories_every": 1,
-}  # fmt: skip
-FLAGS = [word for name, value in SMALL.items() for word in (f"--{name}", str(value))]
+FLAGS = [
+    "--tasks.templates",
+    json.dumps([*KNOWN, UNKNOWN]),
+    *f"""--phone.count 6 --phone.width {WIDTH} --phone.height {HEIGHT} --tasks.per_template 3
+    --collect.tasks_per_iteration 3 --algorithm.group_size 4 --engine.learning_rate 1e-3 --engine.warmup_steps 3
+    --algorithm.replay.kappa 4 --algorithm.curriculum.epoch_groups 2 --algorithm.curriculum.patience 1
+    --train.iterations 4 --train.mini_batch 16 --train.checkpoint_every 2 --train.trajectories_every 1""".split(),
+]
 ROUNDING = 4e-6
 """Largest gap of probabilities that float32 explains: of a policy as sharp as this one, one evaluation is up to 8e-7
 away from the same weights in float64. One that is not warmed up yet stays below 1e-6 (test_verl_engine.py); old weights
 or another picture give 1e-3 and more."""
 START_S, RUN_S = 600, 1800
-"""Of the cluster, and of one call of the recipe: beyond it the test fails and everything it started is killed."""
+"""Time limits of the cluster's start and of one call of the recipe."""
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +78,13 @@ def environment(folder) -> dict[str, str]:
     from mobilerl_verl_cpu.launch import environment
 
     pretend_installed(folder / "venv", ("local,tracking", "local,tracking,verl"))
-    return {**os.environ, **environment(folder), "PYTHONPATH": f"{PLATFORM}:{ROOT}", "VENV": str(folder / "venv"),
-            "EVAL_FLAGS": "--instances 2 --eval.pass_k_instances 2 --eval.pass_k 2 --template MusicPause"}  # fmt: skip
+    return {
+        **os.environ,
+        **environment(folder),
+        "PYTHONPATH": f"{PLATFORM}:{ROOT}",
+        "VENV": str(folder / "venv"),
+        "EVAL_FLAGS": "--instances 2 --eval.pass_k_instances 2 --eval.pass_k 2 --template MusicPause",
+    }
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +138,7 @@ def run_to_end(command: list[str], env: dict[str, str], log: Path) -> None:
         assert child.wait(RUN_S) == 0, log.read_text()[-3000:]
 
 
-def test_two_nodes_learn_are_killed_and_go_on_as_the_local_engine_would(folder, cluster, policy):
+def test_two_nodes_learn_and_resume_after_a_kill(folder, cluster, policy):
     env, run, log = dict(cluster), folder / "run", folder / "log"
     command = recipe(env, folder, "run", *verl_flags())
     with open(log, "w") as out, started(command, env, stdout=out, stderr=out) as child:
@@ -151,20 +157,16 @@ def test_two_nodes_learn_are_killed_and_go_on_as_the_local_engine_would(folder, 
     learned = [m for m in metrics if m["train/loss"] is not None]  # an iteration may have nothing to learn from
     assert len(learned) >= 2
     for m in learned:
-        assert m["train/rollout_prob_diff_max"] < ROUNDING, "rollout and trainer differ on rows of the current weights"
+        assert m["train/rollout_prob_diff_max"] < ROUNDING, "rollout and trainer differ"
     for m in metrics:
         assert m["rollout/infra_errors"] == 0 and m["staleness/max"] == 0
         assert 0 <= m["replay/fraction"] <= 0.25
-    assert any(m["replay/fraction"] > 0 for m in metrics), "no replayed row reached a mini-batch"
+    assert any(m["replay/fraction"] > 0 for m in metrics), "no replayed sample reached a mini-batch"
     assert any(m["curriculum/cooling"] or m["curriculum/removed"] for m in metrics), "no template was ever cooled down"
     for m in metrics:
         trajectories = load_trajectories(run / "trajectories" / f"iter-{m['iteration']:06d}.jsonl")
         assert {s.completion.version for t in trajectories for s in t.steps} == {m["iteration"] - 1}
 
-    before, after = load_file(policy / "model.safetensors"), load_file(newest(run) / "model.safetensors")
+    before, after = load_file(policy / "model.safetensors"), load_file(latest(run) / "model.safetensors")
     assert set(before) == set(after) and not all(torch.equal(before[name], after[name]) for name in before)
     assert (run / "eval" / "sim-after" / "results.json").is_file(), "what was saved was not evaluated"
-
-
-def newest(run: Path) -> Path:
-    return max((run / "checkpoints").glob("iter-*"))

@@ -1,7 +1,4 @@
-"""A suite of your own, as CONTRIBUTING.md describes one: tasks, and the device they are played on.
-
-The device is a counter with two buttons: the smallest thing that an agent can look at and touch.
-"""
+"""Example of a custom suite, tasks and a device; see CONTRIBUTING.md. The device is a counter with two buttons."""
 
 from __future__ import annotations
 
@@ -19,13 +16,13 @@ HELD_OUT = range(100, 200)
 
 
 def make_task(seed: int) -> Task:
-    """Deterministic: equal seeds give equal tasks. `params` are what `score` needs, as plain JSON values."""
+    """Deterministic: equal seeds give equal tasks. `params` holds what `score` needs, as plain JSON values."""
     target = 1 + seed % 5
     return Task(f"{SUITE}/CountTo/{seed}", "CountTo", f"Count to {target}", {"target": target}, seed, 12, SUITE)
 
 
 class CounterEnv:
-    """A `MobileEnv`. A device that can fail raises `InfraError`; no failure of it may come out as a reward of 0."""
+    """A `MobileEnv`. Device failures raise `InfraError` and must never become a reward of 0."""
 
     def __init__(self, device_id: str) -> None:
         self.device_id = device_id
@@ -43,13 +40,13 @@ class CounterEnv:
         if isinstance(action, Finish):
             self._finished = True
         elif isinstance(action, Tap):
-            self._value += {"Less": -1, "More": 1}.get(self._hit(action), 0)
+            self._value += {"Less": -1, "More": 1}.get(self._button(action), 0)
         elif not isinstance(action, Invalid):
-            note = f"a counter knows no {action.kind}"
+            note = f"a counter does not support {action.kind}"
         return StepResult(self._observe(), self._finished or self._steps >= self._task.max_steps, note=note)
 
     async def score(self) -> float:
-        """Success is read from the device's state, never from what the agent says."""
+        """Success is read from the state of the device, not from the agent's words."""
         assert self._task is not None
         return float(self._finished and self._value == self._task.params["target"])
 
@@ -58,12 +55,12 @@ class CounterEnv:
     async def health(self) -> Health:
         return Health(True)
 
-    def _hit(self, tap: Tap) -> str:
+    def _button(self, tap: Tap) -> str:
         x, y = tap.x * WIDTH // 999, tap.y * HEIGHT // 999
         return next((n for n, (left, top, right, end) in BUTTONS.items() if left <= x < right and top <= y < end), "")
 
     def _observe(self) -> Observation:
-        """One description gives the picture and the XML, so that they cannot disagree."""
+        """Draws the screenshot and the XML from one description, so they always agree."""
         shown = {str(self._value): (0, 60, 180, 160)} | BUTTONS
         picture = Image.new("RGB", (WIDTH, HEIGHT), "white")
         nodes = []

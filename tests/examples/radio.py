@@ -1,14 +1,12 @@
-"""An app and a task of your own, as CONTRIBUTING.md and docs/guides/app-and-tasks.md describe them."""
+"""Example of a custom app and task; see CONTRIBUTING.md and docs/guides/app-and-tasks.md."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from typing import Any
 
-from envs.base import Action
 from envs.phone.app import App, Page
-from envs.phone.tasks.base import Admin, Hand, Template
+from envs.phone.tasks.base import Admin, Template
+from envs.phone.tasks.helpers import reach
 from envs.phone.ui import Screen
 from envs.phone.widgets import item, label
 
@@ -16,7 +14,7 @@ STATIONS = ("Harbour FM", "Radio North", "City Jazz", "News 24", "Valley Folk", 
 
 
 class Radio(App):
-    """Stations to listen to; the one that plays is a preference."""
+    """A list of stations; the one playing is a preference."""
 
     package = "com.example.radio"
     label = "Radio"
@@ -42,22 +40,14 @@ class Radio(App):
 class RadioPlay(Template):
     app = "Radio"
     instructions = ("Play {station} on the radio", "Open Radio and listen to {station}")
+    params = {"station": STATIONS}
+    script = (reach("{station}"), "{station}")
     steps = 5
-
-    @classmethod
-    def sample(cls, rng: random.Random) -> dict[str, Any]:
-        return {"station": rng.choice(STATIONS)}
 
     def setup(self, phone: Admin) -> None:
         self.stations = phone.rows("radio/stations")
 
-    def check(self, phone: Admin, answer: str) -> bool:
-        """The station plays, and the list is as it was."""
+    def done(self, phone: Admin) -> bool:
+        """The station is playing, and the list is unchanged."""
         (prefs,) = phone.rows("radio/prefs")
         return prefs["playing"] == self.p["station"] and phone.rows("radio/stations") == self.stations
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield ui.launch("Radio")
-        yield from ui.reach(self.p["station"])
-        yield ui.tap(self.p["station"])
-        yield ui.finish()

@@ -1,7 +1,7 @@
-"""An algorithm of your own, as CONTRIBUTING.md describes one: REINFORCE with a leave-one-out baseline.
+"""Example of a custom algorithm, REINFORCE with a leave-one-out baseline; see CONTRIBUTING.md.
 
-The formulas belong into `mobilerl/algorithms/advantages/` and `mobilerl/algorithms/losses/`, `objective` into
-`mobilerl/train/objectives.py`.
+The formulas belong in `mobilerl/algorithms/advantages/` and `mobilerl/algorithms/losses/`, `objective` into
+`mobilerl/algorithms/objectives.py`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from mobilerl.algorithms.rewards import group_index
-from mobilerl.engines.base import MicroBatch
+from mobilerl.records import MicroBatch
 
 
 def leave_one_out(reward: Tensor, group: Tensor) -> Tensor:
-    """How much better than the others of its group a trajectory did (Ahmadian et al. 2024).
+    """Reward of a trajectory relative to the mean of the others in its group (Ahmadian et al. 2024).
 
         A_i = r_i - mean {r_j : j in i's group, j != i}
 
@@ -39,6 +39,6 @@ def policy_gradient(logp: Tensor, advantage: Tensor, weights: Tensor) -> Tensor:
 
 
 def objective(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
-    """What an engine is given. Metrics must be detached, and add up over micro-batches as the loss does."""
+    """The objective for an engine. Metrics must be detached, and add up over micro-batches like the loss."""
     loss = policy_gradient(micro.logp, micro.advantage, micro.weights)
     return loss, {"entropy_estimate": -(micro.weights * micro.logp).sum().detach()}

@@ -1,4 +1,4 @@
-"""A reward of your own, as docs/guides/reward.md describes one: for what the last screen shows, less for every step."""
+"""Example of a custom reward, from the last screen and the number of steps; see docs/guides/reward.md."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from mobilerl.records import Trajectory
 
 
 class StepsScorer:
-    """`done(final)` says whether the last screen shows the task done; every step costs `per_step`."""
+    """`done(final)` tells whether the last screen shows success; every step costs `per_step`."""
 
     def __init__(self, done: Callable[[Observation], bool], per_step: float = 0.05) -> None:
         self.done, self.per_step, self.episodes = done, per_step, 0
 
     async def score(self, trajectory: Trajectory, final: Observation | None) -> float:
         if final is None:
-            raise InfraError("nobody saw the last screen")  # played again, and never a failure of the agent
+            raise InfraError("there is no last screen")  # the episode is repeated and never counts as a failure
         self.episodes += 1
         return max(0.0, 1.0 - self.per_step * len(trajectory.steps)) if self.done(final) else 0.0
 

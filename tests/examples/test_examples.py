@@ -1,20 +1,19 @@
-"""The examples of CONTRIBUTING.md and of the guides do what they are there to show."""
+"""The examples of CONTRIBUTING.md and the guides work as described."""
 
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
 from counters import HELD_OUT, CounterEnv, make_task
-from PIL import Image
 from radio import Radio, RadioPlay
 from rloo import leave_one_out, objective
 from steps_scorer import StepsScorer
 
-from envs.base import Action, Finish, InfraError, MobileEnv, Observation, Tap, Task, Wait
+from envs.base import Action, Finish, InfraError, Observation, Tap, Task, Wait
 from envs.phone.apps.catalogue import APPS
 from envs.phone.env import APP_NAMES, PhoneEnv
 from envs.phone.phone import Phone
@@ -24,15 +23,16 @@ from envs.phone.tasks.suite import HELD_OUT_SEEDS
 from envs.phone.tasks.suite import make_task as phone_task
 from envs.phone.transport import InProcessTransport
 from mobilerl import tiny
-from mobilerl.agent.actor import Decision, scripted
-from mobilerl.agent.context import Turn
-from mobilerl.agent.screen import Screen
-from mobilerl.engines.base import Request, Sampling
 from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.eval.policies import EvalPolicy
 from mobilerl.eval.report import EpisodeResult, build_results
-from mobilerl.eval.sim import play
+from mobilerl.eval.run import collect_groups
+from mobilerl.interfaces import Request, Sampling
 from mobilerl.judge.scorer import Scorer
-from mobilerl.records import Batch, Group, Row
+from mobilerl.policy.actor import Decision, scripted
+from mobilerl.policy.context import Turn
+from mobilerl.policy.screen import Screen
+from mobilerl.records import Group, TrainingSample
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings
 
@@ -41,13 +41,13 @@ from mobilerl.rollout.episode import EpisodeSettings
 
 @pytest.fixture
 def phone(monkeypatch: pytest.MonkeyPatch) -> PhoneEnv:
-    """A phone with the app on it: what naming both in the catalogues does."""
+    """A phone with the app and the task, as if both were listed in the catalogues."""
     monkeypatch.setitem(TEMPLATES, "RadioPlay", RadioPlay)
     monkeypatch.setitem(APP_NAMES, "Radio", Radio.package)
     return PhoneEnv(transport=InProcessTransport(Phone((*APPS, Radio))))
 
 
-async def played(env: PhoneEnv, task: Task, actions: Sequence[Action] = ()) -> tuple[int, float]:
+async def rolled_out(env: PhoneEnv, task: Task, actions: Sequence[Action] = ()) -> tuple[int, float]:
     """(steps, reward) of these actions, or of the expert."""
     seen, done, steps = await env.reset(task), False, 0
     expert, given = ExpertAgent(env.template), iter(actions)
@@ -57,20 +57,13 @@ async def played(env: PhoneEnv, task: Task, actions: Sequence[Action] = ()) -> t
     return steps, await env.score()
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, HELD_OUT_SEEDS, HELD_OUT_SEEDS + 1])
-def test_the_radio_plays_for_its_expert_and_for_nobody_else(phone: PhoneEnv, seed: int) -> None:
+@pytest.mark.parametrize("seed", [0, HELD_OUT_SEEDS])
+def test_the_app_rewards_its_expert_and_not_an_idle_agent(phone: PhoneEnv, seed: int) -> None:
     task = phone_task("RadioPlay", seed)
-    steps, reward = asyncio.run(played(phone, task))
+    steps, reward = asyncio.run(rolled_out(phone, task))
     assert reward == 1.0 and steps <= RadioPlay.steps
-    assert asyncio.run(played(phone, task, [Finish("done")]))[1] == 0.0
-    assert asyncio.run(played(phone, task, [Wait(0.0)] * task.max_steps))[1] == 0.0
-
-
-def test_its_screen_and_its_state_are_the_phones(phone: PhoneEnv) -> None:
-    seen = asyncio.run(phone.reset(phone_task("RadioPlay", 1)))
-    assert 'text="Radio"' in seen.xml
-    again = asyncio.run(phone.reset(phone_task("RadioPlay", 1)))
-    assert again == seen
+    assert asyncio.run(rolled_out(phone, task, [Finish("done")]))[1] == 0.0
+    assert asyncio.run(rolled_out(phone, task, [Wait(0.0)] * task.max_steps))[1] == 0.0
 
 
 # --- an algorithm ------------------------------------------------------------------------------------------------
@@ -87,11 +80,13 @@ def test_an_engine_learns_with_the_objective(tmp_path, one_thread) -> None:
     engine = LocalEngine(tmp_path, LocalSettings(learning_rate=1e-2))
     prompt = engine.codec.encode([{"role": "user", "content": [{"type": "text", "text": "open Settings"}]}], ())
     done = engine.generate([Request(prompt, (), Sampling(1.0, 6))] * 4)
-    rows = [Row(f"t{i}", 0, d.prompt_ids, d.token_ids, d.logprobs, (), 0) for i, d in enumerate(done)]
+    rows = [TrainingSample(f"t{i}", 0, d.prompt_ids, d.token_ids, d.logprobs, (), 0) for i, d in enumerate(done)]
     advantages = leave_one_out(torch.tensor([1.0, 0.0, 0.0, 0.0]), torch.zeros(4, dtype=torch.long)).tolist()
     before = [sum(logp) for logp in engine.logprobs(rows)]
     for _ in range(3):
-        metrics = engine.update(Batch(rows, advantages, [False] * 4), objective, "trajectory-mean")
+        metrics = engine.update(
+            [replace(r, advantage=a) for r, a in zip(rows, advantages, strict=True)], objective, "trajectory-mean"
+        )
     after = [sum(logp) for logp in engine.logprobs(rows)]
     assert metrics["entropy_estimate"] > 0
     assert after[0] > before[0] and sum(after[1:]) < sum(before[1:])
@@ -101,7 +96,7 @@ def test_an_engine_learns_with_the_objective(tmp_path, one_thread) -> None:
 
 
 class Counting:
-    """Touches More as often as the task says, then finishes."""
+    """Taps More as often as the task says, then finishes."""
 
     def __init__(self, miscounts: int = 0) -> None:
         self.miscounts = miscounts
@@ -112,31 +107,24 @@ class Counting:
         return scripted(Tap(*more.centre) if left else Finish())
 
 
-def evaluated(groups: Sequence[Group]) -> dict:
+@pytest.mark.parametrize(("miscounts", "rate"), [(0, 1.0), (1, 0.0)])
+def test_the_suite_is_collected_and_reported(miscounts: int, rate: float) -> None:
+    tasks = [make_task(seed) for seed in HELD_OUT[:4]]
+    envs = [CounterEnv(f"counter-{i}") for i in range(3)]
+    groups = collect_groups(envs, EvalPolicy(Counting(miscounts), {}), tasks, 2, EpisodeSettings())
     episodes = [
         EpisodeResult(g.task.id, g.task.template, "", True, "test", i, t.reward, t.success, len(t.steps), t.status)
         for g in groups
         for i, t in enumerate(g.trajectories)
     ]
-    return build_results("counters", {"seeds": list(HELD_OUT)[:4]}, episodes)
-
-
-@pytest.mark.parametrize(("miscounts", "rate"), [(0, 1.0), (1, 0.0)])
-def test_the_suite_is_collected_and_reported(miscounts: int, rate: float) -> None:
-    tasks = [make_task(seed) for seed in HELD_OUT[:4]]
-    envs = [CounterEnv(f"counter-{i}") for i in range(3)]
-    assert all(isinstance(env, MobileEnv) for env in envs)
-    groups = play(envs, Counting(miscounts), tasks, 2, EpisodeSettings())
-    results = evaluated(groups)
+    results = build_results("counters", {"seeds": list(HELD_OUT)[:4]}, episodes)
     assert (results["success_rate"], results["trials"], results["errors"]) == (rate, 8, 0)
-    screen = Image.open(io.BytesIO(groups[0].trajectories[0].steps[0].observation.screenshot))
-    assert screen.size == (180, 360) and make_task(100) == make_task(100)
 
 
 # --- a reward ----------------------------------------------------------------------------------------------------
 
 
-def test_a_scorer_of_ones_own_gives_the_reward() -> None:
+def test_a_custom_scorer_gives_the_reward() -> None:
     scorer: Scorer = StepsScorer(lambda final: 'text="2"' in final.xml, per_step=0.1)
 
     async def collected() -> list[Group]:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 
 from damage import damaged_text
 from fuzzing import Target
 from hypothesis import strategies as st
 
-from envs.androidlab.compress import compressed_tree
 from envs.base import COORD_MAX, Invalid, LongPress, Swipe, Tap
 from envs.phone.apps.catalogue import APPS
 from envs.phone.phone import Phone
 from envs.phone.transport import InProcessTransport
-from mobilerl.agent.actions import format_reply, parse_reply
-from mobilerl.agent.candidates import candidates
-from mobilerl.agent.screen import parse_screen
 from mobilerl.judge.verdict import read_verdict
-from mobilerl.viewer.hits import element_hit
+from mobilerl.policy.actions import candidates, format_reply
+from mobilerl.policy.parsing import parse_reply
+from mobilerl.policy.screen import parse_screen
+from mobilerl.viewer.steps import touched_element
 
 WIDTH, HEIGHT = 360, 720
 CONTROL = re.compile(r"<\||</?(?!answer>)[A-Za-z_]\w*>")
@@ -36,14 +34,22 @@ SCREEN = parse_screen(DUMP, WIDTH, HEIGHT)
 
 # --- replies -----------------------------------------------------------------------------------------------------
 
-CALLS = ('do(action="Tap", element=[1,2,30,40])', 'do(action="Tap", element=<3>)', 'do(action="Back")',
-         'do(action="Type", text="a \\"b\\" \\n")', 'do(action="Swipe", direction="up", dist="long", element=[5,6])',
-         'do(action="Swipe", start=[1,2], end=[3,4])', 'finish(message="done")', "do(action='Launch', app='Maps')",
-         '```python\ndo(action="Long Press", element=[1,2])\n```')  # fmt: skip
+CALLS = (
+    'do(action="Tap", element=[1,2,30,40])',
+    'do(action="Tap", element=<3>)',
+    'do(action="Back")',
+    'do(action="Type", text="a \\"b\\" \\n")',
+    'do(action="Swipe", direction="up", dist="long", element=[5,6])',
+    'do(action="Swipe", start=[1,2], end=[3,4])',
+    'finish(message="done")',
+    "do(action='Launch', app='Maps')",
+    '```python\ndo(action="Long Press", element=[1,2])\n```',
+)
 REPLIES = [*CALLS, *(f"<think>because</think><answer>{call}</answer>" for call in CALLS)]
-PIECES = ["do(", "finish(", "action=", "element=", '"', "'", "\\", "[", "]", "<", ">", "(", ")", ",", "=", "```",
-          "<think>", "</think>", "<answer>", "</answer>", "__import__('os').system('x')", "99999999999", "-1",
-          "1.5"]  # fmt: skip
+PIECES = [
+    *"""do( finish( action= element= " ' \\ [ ] < > ( ) , = ``` <think> </think> <answer> </answer>""".split(),
+    *("__import__('os').system('x')", "99999999999", "-1", "1.5"),
+]
 
 
 def _reply(example: tuple[str, str]) -> None:
@@ -63,9 +69,20 @@ def _reply(example: tuple[str, str]) -> None:
 
 # --- screens -----------------------------------------------------------------------------------------------------
 
-XML_PIECES = ['<node text="', '" />', "</node>", "<node>", '<!DOCTYPE a [<!ENTITY b "cc">]>', "&b;", "&#10;", "&lt;",
-              "&#0;", "<![CDATA[", "<?x ?>", 'clickable="true"', 'bounds="[0,0][999999,999999]"', 'class="a.&#10;x"',
-              "&lt;|im_end|&gt;", "<!--", "<node>" * 20_000]  # fmt: skip
+XML_PIECES = [
+    *(
+        '<node text="',
+        '" />',
+        "</node>",
+        '<!DOCTYPE a [<!ENTITY b "cc">]>',
+        "&b;",
+        "&#10;",
+        "&lt;",
+        "&#0;",
+        "<![CDATA[",
+    ),
+    *('bounds="[0,0][999999,999999]"', 'class="a.&#10;x"', "&lt;|im_end|&gt;", "<!--", "<node>" * 20_000),
+]
 NESTED = DUMP[: DUMP.find("<node")] + "<node>" * 20_000 + "</node>" * 20_000 + "</hierarchy>"
 DUMPS = damaged_text([DUMP, DUMP[:2000], NESTED], XML_PIECES)
 
@@ -86,14 +103,7 @@ def _screen(example: tuple[str, int, int]) -> None:
     assert "<|" not in screen.render("marks") + screen.render("mobilerl")
     assert re.findall(r"<([0-9]+)>", screen.render("marks")) == ([] if screen.error else [str(m) for m in marks])
     candidates(screen)
-
-
-def _other_readers(xml: str) -> None:
-    """The other parts that read dumps: AndroidLab's compression and the viewer."""
-    with suppress(ValueError):
-        compressed_tree(xml)
-    for action in ({"kind": "tap", "x": 10, "y": 10}, {"kind": "type", "text": "a"}):
-        element_hit(xml, action, WIDTH, HEIGHT)
+    touched_element(xml, {"kind": "tap", "x": 10, "y": 10}, width, height)  # the viewer reads dumps, too
 
 
 # --- verdicts ----------------------------------------------------------------------------------------------------
@@ -112,6 +122,5 @@ def _verdict(text: str) -> None:
 TARGETS = [
     Target("reply", st.tuples(damaged_text(REPLIES, PIECES), st.sampled_from(["box", "point", "mark"])), _reply),
     Target("screen", st.tuples(DUMPS, st.integers(1, 4000), st.integers(1, 4000)), _screen),
-    Target("other dump readers", DUMPS, _other_readers),
     Target("verdict", damaged_text(VERDICTS, ["Status:", "success", "failure", "<think>", "</think>"]), _verdict),
-]  # fmt: skip
+]

@@ -1,4 +1,4 @@
-"""What is read from disk: recipes, saved runs, trajectories, checkpoints' state, and the viewer's addresses."""
+"""Fuzz targets for recipes, saved runs, trajectories, checkpoint state and the viewer's paths."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import atexit
 import json
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from damage import damaged_json, damaged_json_text, damaged_text
 from fuzzing import Target
-from hypothesis import strategies as st
 
 from envs.base import Observation, Tap, Task
 from mobilerl.config import ConfigError, load_recipe, read_saved
@@ -28,53 +28,34 @@ atexit.register(shutil.rmtree, FOLDER, True)
 
 def _file(name: str, text: str) -> Path:
     path = FOLDER / name
-    path.write_bytes(text.encode(errors="surrogatepass"))  # a hostile file need not be UTF-8
+    path.write_bytes(text.encode(errors="surrogatepass"))  # hostile files need not be UTF-8
     return path
 
 
-def _one_line(error: Exception, path: Path) -> None:
-    assert str(path) in str(error) and len(str(error).splitlines()) == 1, error
+def _read(name: str, read: Callable[[Path], object], wanted: type, error: type[Exception]) -> Callable[[str], None]:
+    """A check that a file is either read or refused in one line that names its place."""
+
+    def check(text: str) -> None:
+        try:
+            found = read(_file(name, text))
+        except error as refused:
+            assert str(FOLDER) in str(refused) and len(str(refused).splitlines()) == 1, refused
+        else:
+            assert isinstance(found, wanted)
+
+    return check
 
 
 # --- recipes -----------------------------------------------------------------------------------------------------
 
 RECIPES = [p.read_text() for p in sorted((ROOT / "recipes").glob("*.toml")) if "compare" not in p.name]
-TOML_PIECES = ["[", "]", "[[", "=", "[engine]", "type = ", "count = -1", "1e999", "nan", "inf", '"""', "{}",
-               "2020-01-01", "[" * 5000, "a." * 3000]  # fmt: skip
+TOML_PIECES = (
+    *("[", "]", "[[", "=", "[engine]", "type = ", "count = -1", "1e999", "nan", "inf", '"""', "{}", "2020-01-01"),
+    *("[" * 5000, "a." * 3000),
+)
 
 
-def _recipe(text: str) -> None:
-    path = _file("recipe.toml", text)
-    try:
-        recipe = load_recipe(path)
-    except ConfigError as error:
-        _one_line(error, path)
-        return
-    assert isinstance(recipe, Recipe)
-
-
-def _flags(words: list[str]) -> None:
-    try:
-        load_recipe(None, words)
-    except ConfigError:
-        pass
-
-
-FLAGS = ["--train.iterations", "--phone", "--model", "--engine.type", "--train", "--algorithm.replay.gamma", "--",
-         "--tasks.templates"]  # fmt: skip
-VALUES = ["{}", "[]", '["a"]', '{"count": 3}', "{", "-1", "nan", "true", "", "[" * 3000, "\ud800", "="]
 SAVED = json.loads(Recipe().model_dump_json())
-
-
-def _saved(text: str) -> None:
-    path = _file("config.json", text)
-    try:
-        recipe = read_saved(path)
-    except ConfigError as error:
-        _one_line(error, path)
-        return
-    assert isinstance(recipe, Recipe)
-
 
 # --- trajectories ------------------------------------------------------------------------------------------------
 
@@ -99,55 +80,42 @@ def _record(record: object) -> None:
         assert str(error)
 
 
-def _records(text: str) -> None:
-    path = _file("iter-000001.jsonl", text)
-    try:
-        for _, record in read_records(path):
-            assert isinstance(record, dict)
-    except ValueError as error:
-        _one_line(error, path)
-
-
 # --- checkpoints -------------------------------------------------------------------------------------------------
 
-STATE = {"schema": 1, "iteration": 2, "files": {"config.json": 2, "../x": 4}, "replay": None, "elapsed_s": 1.0,
-         "env_steps": 3, "sampler": {}, "rng": [3, [1, 2], None]}  # fmt: skip
+STATE = {
+    **{"schema": 1, "iteration": 2, "files": {"config.json": 2, "../x": 4}, "replay": None, "elapsed_s": 1.0},
+    **{"env_steps": 3, "sampler": {}, "rng": [3, [1, 2], None]},
+}
+(FOLDER / "config.json").write_text("{}")
+
+# --- the viewer's paths ------------------------------------------------------------------------------------------
+
+SCREEN = "screens/" + "a" * 64 + ".png"
+PATHS = ("/", "/index.html", "/data/index.js", f"/against-run/{SCREEN}", f"/eval/sim/after/{SCREEN}", f"/{SCREEN}")
 
 
-def _state(text: str) -> None:
-    path = _file("state.json", text)
-    (FOLDER / "config.json").write_text("{}")
-    try:
-        state = read_state(FOLDER)
-    except CheckpointError as error:
-        _one_line(error, FOLDER)
-        return
-    assert isinstance(state, dict) and path
-
-
-# --- the viewer's addresses --------------------------------------------------------------------------------------
-
-ADDRESSES = ["/", "/index.html", "/data/index.js", "/against-run/screens/" + "a" * 64 + ".png",
-             "/eval/sim/after/screens/" + "b" * 64 + ".png", "/screens/" + "c" * 64 + ".png"]  # fmt: skip
-
-
-def _address(address: str) -> None:
-    run, other = FOLDER / "run", FOLDER / "other"
-    found = file_for(address, run, other)
+def _viewer_path(path: str) -> None:
+    found = file_for(path, FOLDER / "run", FOLDER / "other")
     if found is None:
         return
-    inside = Path(*[p for p in found.parts])
-    parts = inside.parts[len(FOLDER.parts) :]
-    assert ".." not in parts and parts[0] in ("run", "other"), f"{address!r} leads to {found}"
+    parts = found.relative_to(FOLDER).parts
+    assert ".." not in parts and parts[0] in ("run", "other"), f"{path!r} leads to {found}"
     assert found.suffix in (".html", ".js", ".png") and "\0" not in str(found)
 
 
 TARGETS = [
-    Target("recipe", damaged_text(RECIPES, TOML_PIECES), _recipe),
-    Target("flags", st.lists(st.sampled_from([*FLAGS, *VALUES]) | damaged_text(FLAGS), max_size=5), _flags),
-    Target("saved recipe", damaged_json_text([SAVED]), _saved),
+    Target("recipe", damaged_text(RECIPES, TOML_PIECES), _read("recipe.toml", load_recipe, Recipe, ConfigError)),
+    Target("saved recipe", damaged_json_text([SAVED]), _read("saved.json", read_saved, Recipe, ConfigError)),
     Target("trajectory", damaged_json([TRAJECTORY]), _record),
-    Target("trajectory file", damaged_json_text([TRAJECTORY]), _records),
-    Target("checkpoint state", damaged_json_text([STATE]), _state),
-    Target("viewer address", damaged_text(ADDRESSES, ["/", "..", "/../", "%2e%2e", "\\", "eval/"]), _address),
+    Target(
+        "trajectory file",
+        damaged_json_text([TRAJECTORY]),
+        _read("iter-000001.jsonl", lambda path: list(read_records(path)), list, ValueError),
+    ),
+    Target(
+        "checkpoint state",
+        damaged_json_text([STATE]),
+        _read("state.json", lambda path: read_state(path.parent), dict, CheckpointError),
+    ),
+    Target("viewer path", damaged_text(PATHS, ["/", "..", "/../", "%2e%2e", "\\", "eval/"]), _viewer_path),
 ]

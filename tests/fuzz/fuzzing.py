@@ -1,116 +1,82 @@
-"""A fuzz target, and how it is run for a while.
+"""Fuzz targets and how to run them.
 
-A target is a strategy of hostile examples and a check that must hold for each: what may be raised is part of the check.
-Coverage does not guide the search; the strategies start from sound inputs and damage them.
+A target is a strategy of hostile examples and a check that must hold for each of them. The search is not guided by
+coverage; the strategies start from valid inputs and damage them.
 """
 
 from __future__ import annotations
 
 import signal
-import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 CHUNK = 100
-"""Examples between two looks at the clock."""
+"""Examples per seed."""
 SLOW_S = 5.0
-"""Processor time of one example beyond which it counts as an attack that worked."""
+"""Maximum processor time of one example."""
 HANG_S = 60.0
-"""The same by the clock, for what waits instead of working."""
+"""Maximum wall-clock time of one example."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """`check(example)` raises for an example that does what it must not."""
+    """`check(example)` raises for an example that is handled wrongly."""
 
     name: str
     examples: SearchStrategy[Any]
     check: Callable[[Any], None]
 
 
-@dataclass
-class Outcome:
-    """`crash` is the report of the smallest example that was found, "" for none; `error` what it raised."""
-
-    name: str
-    examples: int = 0
-    seconds: float = 0.0
-    slowest_s: float = 0.0
-    """Most processor time of one example."""
-    crash: str = ""
-    error: BaseException | None = field(default=None, repr=False)
-
-
 class TooSlow(AssertionError):
-    """One example took longer than any sound input does."""
+    """One example took longer than any valid input does."""
 
 
-def run_for(target: Target, seconds: float, first_seed: int) -> Outcome:
-    """Runs chunks of examples until the time is over, or until one crashes; that one is made smaller first.
+def run_for(target: Target, seconds: float, first_seed: int) -> int:
+    """Runs chunks of examples until the time is up, and returns how many. Needs the main thread.
 
-    Equal seeds give equal chunks, so a crash can be had again.
+    The first failure is shrunk and raised. Equal seeds give equal chunks, so failures are reproducible.
     """
-    outcome = Outcome(target.name)
-    began = time.monotonic()
-    chunk = first_seed
-    while not outcome.crash and (chunk == first_seed or time.monotonic() - began < seconds):
-        _run_chunk(target, chunk, outcome)
-        chunk += 1
-    outcome.seconds = time.monotonic() - began
-    return outcome
+    examples, start, number = 0, time.monotonic(), first_seed
+    while number == first_seed or time.monotonic() - start < seconds:
 
+        @seed(number)
+        @settings(
+            max_examples=CHUNK,
+            deadline=None,
+            database=None,
+            phases=(Phase.generate, Phase.shrink),
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(target.examples)
+        def chunk(example: Any) -> None:
+            nonlocal examples
+            examples += 1
+            with _limited():
+                target.check(example)
 
-def _run_chunk(target: Target, number: int, outcome: Outcome) -> None:
-    @seed(number)
-    @settings(max_examples=CHUNK, deadline=None, database=None, phases=(Phase.generate, Phase.shrink),
-              suppress_health_check=list(HealthCheck), print_blob=False)  # fmt: skip
-    @given(target.examples)
-    def chunk(example: Any) -> None:
-        outcome.examples += 1
-        with _watched(outcome):
-            target.check(example)
-
-    try:
         chunk()
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise
-        outcome.error = error
-        outcome.crash = f"chunk {number}\n" + "".join(traceback.format_exception(error))
+        number += 1
+    return examples
 
 
 @contextmanager
-def _watched(outcome: Outcome) -> Iterator[None]:
-    began = time.process_time()
-    with _alarm(HANG_S):
-        yield
-    used = time.process_time() - began
-    outcome.slowest_s = max(outcome.slowest_s, used)
-    if used > SLOW_S:
-        raise TooSlow(f"one example took {used:.1f} s")
-
-
-@contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    """Interrupts what hangs. Only the main thread can have signals; elsewhere there is no alarm."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
+def _limited() -> Iterator[None]:
     def ring(number: int, frame: object) -> None:
-        raise TooSlow(f"one example did not end in {seconds:g} s")
+        raise TooSlow(f"one example did not end within {HANG_S:g} s")
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    previous = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, HANG_S)
+    start = time.process_time()
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous)
+    if (used := time.process_time() - start) > SLOW_S:
+        raise TooSlow(f"one example took {used:.1f} s")

@@ -1,35 +1,30 @@
-"""What a host sends to a phone (adb's protocol, shell lines), and what a phone or an adb server sends back."""
+"""What a host sends to a phone (adb's protocol, shell lines), and what a phone sends back."""
 
 from __future__ import annotations
 
 import asyncio
 import io
-import socket
 import struct
-import threading
-import zlib
 from collections import Counter
 from contextlib import suppress
 from functools import cache
 
-from adbutils import AdbClient
 from damage import damaged_bytes, damaged_text
 from fuzzing import Target
 from hypothesis import strategies as st
 from PIL import Image
 from shell_grammar import SCRIPTS
 
-from envs.adb import AdbTransport
 from envs.base import InfraError, ShellResult
 from envs.device import LONGEST_SIDE, PNG_SIGNATURE, Device
-from envs.phone.adbd.auth import Authorization
+from envs.phone.adbd.auth import PublicKey
 from envs.phone.adbd.connection import Connection
 from envs.phone.adbd.server import ServedPhone
 from envs.phone.adbd.wire import CLSE, CNXN, HEADER, MAX_PAYLOAD, OKAY, OPEN, VERSION, WRTE, Message
 from envs.phone.apps.catalogue import APPS
 from envs.phone.phone import Phone
 from envs.phone.shell import Shell
-from mobilerl.agent.screen import parse_screen
+from mobilerl.policy.screen import parse_screen
 
 WIDTH, HEIGHT = 90, 180
 
@@ -90,8 +85,14 @@ CONVERSATIONS = [
     _conversation(b"sync:", _sync(b"RECV", b"/proc/sys/kernel/random/boot_id"), _sync(b"QUIT", b"")),
     _conversation(b"root:") + _conversation(b"nonsense:")[len(HELLO) :],
 ]
-MESSAGES = (Message(OPEN, 8, 0, b"shell:true\0"), Message(CLSE, 7, 1), Message(WRTE, 7, 1, b"a"), Message(OKAY, 7, 1),
-            Message(OPEN, 9, 0, b"sync:\0"), Message(OPEN, 0, 0, b""))  # fmt: skip
+MESSAGES = (
+    Message(OPEN, 8, 0, b"shell:true\0"),
+    Message(CLSE, 7, 1),
+    Message(WRTE, 7, 1, b"a"),
+    Message(OKAY, 7, 1),
+    Message(OPEN, 9, 0, b"sync:\0"),
+    Message(OPEN, 0, 0, b""),
+)
 HUGE = [HEADER.pack(WRTE, 7, 1, length, 0, WRTE ^ 0xFFFFFFFF) for length in (MAX_PAYLOAD + 1, 0xFFFFFFFF)]
 WIRE_WORDS = [*(m.encode() for m in MESSAGES), *HUGE, b"CNXN", b"AUTH", b"OPEN", b"WRTE", b"DATA\xff\xff\xff\xff"]
 
@@ -131,7 +132,7 @@ def _messages(data: bytes) -> list[tuple[int, int, int, bytes]]:
 def _adbd(example: tuple[bytes, bool]) -> None:
     data, locked = example
     phone = fresh_phone()
-    sent = asyncio.run(_served(phone, data, Authorization() if locked else None))
+    sent = asyncio.run(_served(phone, data, () if locked else None))
     said = Counter(command for command, *_ in _messages(sent))
     if locked:  # nobody who cannot sign gets past the door
         assert set(said) <= {int.from_bytes(b"AUTH", "little")}
@@ -141,8 +142,8 @@ def _adbd(example: tuple[bytes, bool]) -> None:
     assert_alive(phone)
 
 
-async def _served(phone: Phone, data: bytes, authorization: Authorization | None) -> bytes:
-    served = _StillPhone(phone, 0, authorization=authorization)
+async def _served(phone: Phone, data: bytes, keys: tuple[PublicKey, ...] | None) -> bytes:
+    served = _StillPhone(phone, 0, keys=keys)
     reader, writer = asyncio.StreamReader(), _Writer()
     reader.feed_data(data)
     reader.feed_eof()
@@ -160,18 +161,33 @@ async def _served(phone: Phone, data: bytes, authorization: Authorization | None
 # --- the shell ---------------------------------------------------------------------------------------------------
 
 LINES = [
-    "input tap 10 20; input text 'a b'", "am start -n com.android.settings/.Settings", "sleep 1 && date",
-    "settings put system screen_brightness 30", "content query --uri content://sms --projection body",
-    "echo hi > /sdcard/a; cat /sdcard/a", "rm -rf /sdcard/*", "dumpsys window", "pm list packages",
-    "am broadcast -a ADB_INPUT_B64 --es msg YWJj", "sim reset --seed 3 --popups 0.5", "cp /sdcard/a /sdcard/b",
-    "uiautomator dump /sdcard/x.xml", "input swipe 1 2 3 4 500", "monkey -p com.android.settings 1", "wm size",
-    "wm size 300x200; wm density 100", "cmd statusbar expand-settings", "pm list packages -f", "dumpsys",
-    "input motionevent DOWN 1 2; input motionevent UP 9 300", "am start -a android.intent.action.CALL -d tel:1",
+    "input tap 10 20; input text 'a b'",
+    "am start -n com.android.settings/.Settings",
+    "settings put system screen_brightness 30",
     "content insert --uri content://com.android.contacts/data --bind raw_contact_id:i:1 --bind data1:s:x",
-    "settings put system user_rotation 1", "input keyevent 187 26",
-]  # fmt: skip
-SHELL_WORDS = [";", "&&", "||", ">", ">>", "2>&1", "|", "&", "$(", "`", "'", '"', "\\", "-1", "1e308", "nan", "inf",
-               "0x", "99999999999999999999", "content://", "--", "é", "/../../", "/dev/null"]  # fmt: skip
+    "echo hi > /sdcard/a; cat /sdcard/a; cp /sdcard/a /sdcard/b; rm -rf /sdcard/*",
+    "dumpsys window",
+    "pm list packages -f",
+    "am broadcast -a ADB_INPUT_B64 --es msg YWJj",
+    "sim reset --seed 3 --popups 0.5",
+    "uiautomator dump /sdcard/x.xml",
+    "input swipe 1 2 3 4 500; input motionevent DOWN 1 2; input keyevent 187 26",
+    "wm size 300x200; wm density 100",
+    "for i in 1 2 3; do echo $i; done | sort -rn | head -n 1",
+    "x=$(echo a | sed 's/\\(a\\)/[\\1]/g'); echo ${x%]} $((1 << 3)) ${#x}",
+    "grep -E '(a|b+)c?$' /sdcard/a || find /sdcard -name '*.t?t' -exec cat {} \\;",
+    "f() { local n=$1; [ $n -gt 0 ] && f $((n-1)); }; f 5; echo $?",
+    "while read a b; do echo $b; done < /sdcard/a",
+    "cat <<E > /sdcard/b\n$x `id` \\$y\nE",
+    "case $x in a*|[b-d]) echo 1;; *) echo 2; esac; printf '%5d|%-3s' 1 a",
+    'sqlite3 -header /sdcard/d.db "create table t(a); insert into t values(1); select * from t"',
+    "seq 3 | xargs -n1 echo; cut -d: -f1 /sdcard/a; tr a-z A-Z < /sdcard/a; chmod u+x /sdcard/a",
+]
+SHELL_WORDS = [
+    *"; && || > 2>&1 | & $( ` ' \" \\ -1 nan 0x 99999999999999999999 content:// -- é /../../ /dev/null".split(),
+    *"${ $(( done fi esac { } <<E ) * f; x=$x$x ${x##*a} %999999999d exec eval (a|b)*c{1,99} -exec .*.*.*x [!".split(),
+    *("while :; do", "for i in", "f() {", "\\(", "\\{2,3\\}", "zeroblob(999999999)"),
+]
 
 
 def _shell(line: str) -> None:
@@ -181,51 +197,16 @@ def _shell(line: str) -> None:
     assert_alive(phone)
 
 
-PROGRAM_LINES = [
-    "for i in 1 2 3; do echo $i; done | sort -rn | head -n 1", "x=$(echo a | sed 's/\\(a\\)/[\\1]/g'); echo ${x%]}",
-    "grep -E '(a|b+)c?$' /sdcard/a || echo $((1 << 3)) ${#x}", "find /sdcard -name '*.t?t' -exec cat {} \\; ; ls -lR /",
-    "f() { local n=$1; [ $n -gt 0 ] && f $((n-1)); }; f 5; echo $?", "while read a b; do echo $b; done < /sdcard/a",
-    "cat <<E > /sdcard/b\n$x `id` \\$y\nE", "case $x in a*|[b-d]) echo 1;; *) echo 2; esac", "printf '%5d|%-3s' 1 a",
-    "sqlite3 -header /sdcard/d.db \"create table t(a); insert into t values(1); select * from t\"", "set a; echo $@",
-    "seq 3 | xargs -n1 echo; cut -d: -f1 /sdcard/a; tr a-z A-Z < /sdcard/a; chmod u+x /sdcard/a",
-    "[ ! -f b ]; (exit 3); exec >/sdcard/o; echo $'a\\n'", "test 1 -eq 2 -o a = b",
-]  # fmt: skip
-PROGRAM_WORDS = [*SHELL_WORDS, "${", "$((", "((", "done", "fi", "esac", "{", "}", "<<E", "<<<", ")", "*",
-                 "while :; do", "for i in", "f() {", "f;", "x=$x$x", "${x##*a}", "%999999999d", "exec", "eval",
-                 "(a|b)*c{1,99}", "\\(", "\\{2,3\\}", "zeroblob(999999999)", "-exec", ".*.*.*x",
-                 "[!"]  # fmt: skip
-
-
 # --- a phone's answers -------------------------------------------------------------------------------------------
 
 
-def _png(mode: str, size: tuple[int, int] = (40, 80), **options: object) -> bytes:
+def _png(mode: str) -> bytes:
     out = io.BytesIO()
-    Image.new(mode, size, 1).save(out, "PNG", **options)
+    Image.new(mode, (40, 80), 1).save(out, "PNG")
     return out.getvalue()
 
 
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
-def _ihdr(width: int, height: int, depth: int = 1, colour: int = 0, interlaced: int = 0) -> bytes:
-    return _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced))
-
-
 PNGS = [_png(mode) for mode in ("RGB", "1", "P", "RGBA", "I;16")]
-NUMBER = st.sampled_from([0, 1, 40, 1000, 20_000, 1 << 31, (1 << 32) - 1]) | st.integers(0, (1 << 32) - 1)
-CHUNKS = st.builds(
-    _chunk, st.sampled_from([b"IDAT", b"PLTE", b"tRNS", b"iCCP", b"zTXt", b"iTXt", b"acTL", b"fcTL", b"IHDR", b"eXIf"]),
-    st.binary(max_size=40) | st.builds(lambda n: b"k\0\0" + zlib.compress(bytes(n)), st.integers(0, 200_000))
-    | st.builds(lambda n: zlib.compress(bytes(n)), st.integers(0, 200_000)),
-)  # fmt: skip
-HEADERS = st.builds(_ihdr, NUMBER, NUMBER, st.sampled_from([0, 1, 2, 4, 8, 16, 255]), st.integers(0, 7),
-                    st.integers(0, 2))  # fmt: skip
-BUILT = st.builds(
-    lambda head, chunks: PNG_SIGNATURE + head + b"".join(chunks) + _chunk(b"IEND", b""),
-    HEADERS, st.lists(CHUNKS, max_size=4),
-)  # fmt: skip
 
 
 class Answering:
@@ -248,8 +229,11 @@ def _screenshot(data: bytes) -> None:
         Device(Answering(data))._screenshot()
 
 
-SAID = [b"Physical size: 1080x2400\nOverride size: 90x180\n", b"mFocusedApp=ActivityRecord{1 u0 com.a.b/.C t1}",
-        b"UI hierchary dumped to: /dev/tty\n<?xml version='1.0'?><hierarchy></hierarchy>"]  # fmt: skip
+SAID = [
+    b"Physical size: 1080x2400\nOverride size: 90x180\n",
+    b"mFocusedApp=ActivityRecord{1 u0 com.a.b/.C t1}",
+    b"UI hierchary dumped to: /dev/tty\n<?xml version='1.0'?><hierarchy></hierarchy>",
+]
 
 
 def _answers(data: bytes) -> None:
@@ -263,54 +247,9 @@ def _answers(data: bytes) -> None:
         assert all(0 <= v < size for v, size in zip(device._pixels(500, 999), (width, height), strict=True))
 
 
-# --- an adb server -----------------------------------------------------------------------------------------------
-
-ANSWERS = [b"OKAYOKAY" + _packet(1, b"out") + _packet(2, b"err") + _packet(3, b"\0"), b"FAIL0009not found",
-           b"OKAYOKAYraw bytes", b"OKAY0029", b"OKAYOKAYDATA" + struct.pack("<I", 4) + b"abcdDONE\0\0\0\0"]  # fmt: skip
-ADB_WORDS = [b"OKAY", b"FAIL", b"ffff", b"FFFFFFFF", b"zzzz", b"\x01\xff\xff\xff\xff", b"DATA", b"DONE"]
-
-
-class OneAnswer:
-    """An adb server that says the same to everybody who connects, and hangs up."""
-
-    def __init__(self) -> None:
-        self.answer = b""
-        self._socket = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.port = self._socket.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            connection, _ = self._socket.accept()
-            with connection, suppress(OSError):
-                connection.sendall(self.answer)
-                connection.shutdown(socket.SHUT_WR)
-                connection.settimeout(0.01)
-                while connection.recv(1 << 16):
-                    pass
-
-
-@cache
-def _server() -> OneAnswer:
-    return OneAnswer()
-
-
-def _adb_server(answer: bytes) -> None:
-    server = _server()
-    server.answer = answer
-    transport = AdbTransport("usb-serial", "127.0.0.1", server.port)
-    assert isinstance(transport._client, AdbClient)
-    for ask in (lambda: transport.shell(("id",), 2.0), lambda: transport.exec_out(("id",), 2.0), transport.state,
-                lambda: transport.pull("/a"), lambda: transport.push(b"x", "/a")):  # fmt: skip
-        with suppress(InfraError):
-            ask()
-
-
 TARGETS = [
     Target("adbd", st.tuples(damaged_bytes(CONVERSATIONS, WIRE_WORDS), st.integers(0, 7).map(lambda n: n == 0)), _adbd),
-    Target("phone shell", damaged_text(LINES, SHELL_WORDS), _shell),
-    Target("shell programs", damaged_text(PROGRAM_LINES, PROGRAM_WORDS) | SCRIPTS, _shell),
-    Target("screenshot", damaged_bytes(PNGS, [b"IHDR", b"IDAT", b"IEND", b"\x89PNG"]) | BUILT, _screenshot),
+    Target("phone shell", damaged_text(LINES, SHELL_WORDS) | SCRIPTS, _shell),
+    Target("screenshot", damaged_bytes(PNGS, [b"IHDR", b"IDAT", b"IEND", b"\x89PNG"]), _screenshot),
     Target("phone answers", damaged_bytes(SAID, [b"<?xml", b"</hierarchy>", b"size: 0x0", b"\0"]), _answers),
-    Target("adb server", damaged_bytes(ANSWERS, ADB_WORDS), _adb_server),
 ]

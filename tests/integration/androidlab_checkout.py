@@ -52,6 +52,7 @@ from Levenshtein import distance
 """
 TASK = '''\
 import json
+from xml.etree import ElementTree
 
 from evaluation.definition import *
 from evaluation.utils import *
@@ -68,6 +69,24 @@ class SingleTask:
         if action["action"] != "finish" or self.truth is None:
             return False
         return bool(detect_answer(line["target"], action["kwargs"]["message"], self.truth, self.args))
+
+
+def dump_xml(path):
+    """Nodes that can do or say something, by `[id] ; state ;;text `."""
+    ids = iter(range(10_000))
+
+    def entries(node):
+        found = {}
+        for child in node:
+            text, checkable = child.get("text", ""), child.get("checkable") == "true"
+            if not text and not checkable:
+                found.update(entries(child))
+                continue
+            state = "" if not checkable else "checked" if child.get("checked") == "true" else "unchecked"
+            found["[n%04x] ;; %s ;;%s " % (next(ids), state, text)] = entries(child)
+        return found
+
+    return entries(ElementTree.parse(path).getroot())
 '''
 DETECT = """\
 def detect_answer(question, model_answer, standard_answer, args):

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from androidworld_server import StandIn, in_process
 
 from envs.base import Finish, Observation, Task, Wait
+from envs.phone.tasks.base import Admin
 from envs.phone.tasks.expert import ExpertAgent
-from mobilerl.agent.actor import Decision, scripted
-from mobilerl.agent.context import Turn
-from mobilerl.agent.screen import Screen
+from mobilerl.policy.actor import Decision, scripted
+from mobilerl.policy.context import Turn
+from mobilerl.policy.screen import Screen
 
 
 class ExpertActor:
@@ -41,5 +42,7 @@ def same_suite(combinations: int, seed: int) -> StandIn:
     shadow.make_suite("android_world", combinations, seed)
     for name, instances in shadow.suite.items():
         for instance in instances:
+            shadow._run("sim", "reset", "--seed", str(instance.phone_seed), "--popups", "0")
+            instance.template.setup(Admin(shadow.transport))  # some scripts need what it draws
             instance.initialize(name)
     return shadow

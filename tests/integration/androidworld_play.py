@@ -11,17 +11,20 @@ from androidworld_expert import ExpertActor
 from androidworld_server import StandIn, in_process
 
 from envs.androidworld import access, startup
-from envs.androidworld.address import Address
 from envs.androidworld.device import Settle
+from envs.androidworld.startup import Address
 from envs.phone.env import APP_NAMES
-from mobilerl.commands import evaluate_androidworld
-from mobilerl.eval.androidworld.places import RunningServers
-from mobilerl.eval.androidworld.run import evaluate
-from mobilerl.eval.policies import Player
+from mobilerl.cli import evaluate_androidworld
+from mobilerl.eval.policies import EvalPolicy
+from mobilerl.suites.androidworld.evaluation import evaluate
+from mobilerl.suites.androidworld.servers import RunningServers
 
 DOING, ANSWERING, FREELY, COMPOSITE = (
-    "ContactsAddContact", "NotesIsTodo", "SystemWifiTurnOnVerify", "TurnOnWifiAndOpenApp",
-)  # fmt: skip
+    "ContactsAddContact",
+    "NotesIsTodo",
+    "SystemWifiTurnOnVerify",
+    "TurnOnWifiAndOpenApp",
+)
 FEW = (DOING, ANSWERING, FREELY, COMPOSITE)
 
 
@@ -48,7 +51,7 @@ def local_phones_fixture(monkeypatch, stand_ins):
         servers[server.url] = server
         return server
 
-    def make_access(address, client, apps, settle):
+    def make_access(address, client):
         return access.AdbAccess(servers[address.url].transport, APP_NAMES, Settle(0.0, 0.0))
 
     monkeypatch.setattr(startup, "make_access", make_access)
@@ -77,5 +80,5 @@ def results_in(out: Path) -> dict:
 
 def play(servers, out, plan, unfinished=(), agent=None, heard=None):
     """An evaluation with the experts of the embedded phone."""
-    player = Player(agent or ExpertActor(servers, unfinished), {"agent": "the stand-in's expert"})
-    return evaluate(servers_at(*servers), plan, player, out, ([] if heard is None else heard).append)
+    policy = EvalPolicy(agent or ExpertActor(servers, unfinished), {"agent": "the stand-in's expert"})
+    return evaluate(servers_at(*servers), plan, policy, out, ([] if heard is None else heard).append)

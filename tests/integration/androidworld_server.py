@@ -9,10 +9,10 @@ It runs in containers too, on `envs` and Pillow alone.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import threading
 import time
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 from http_stand_in import Handler, Server
 from PIL import Image
 
-from envs.androidworld.tasks import ANSWER_TASKS, FACTS, WALL_CLOCK_GOALS, instance_seed
+from envs.androidworld.tasks import ANSWER_TASKS, FACTS, WALL_CLOCK_GOALS
 from envs.base import Transport
 from envs.device import Device
 from envs.phone.apps.catalogue import APPS as PHONE_APPS
@@ -30,14 +30,16 @@ from envs.phone.tasks import suite
 from envs.phone.tasks.base import Admin, Template
 from envs.phone.transport import InProcessTransport
 
-READING = ("SettingsReadChoice", "SettingsReadVolume", "ContactsReadPhone", "MessagesReadLast", "NotesRead",
-           "CalendarTime", "ClockAlarmWhen", "TodoDue", "FilesSize", "ShopPrice", "MusicArtist")  # fmt: skip
-DOING = ("SettingsTurnOn", "SettingsVolume", "SettingsRename", "ContactsDelete", "MessagesReply", "NotesPin",
-         "CalendarDelete", "ClockAlarmAdd", "TodoAdd", "FilesDelete", "ShopAddToCart", "MusicPlay",
-         "MapsSave")  # fmt: skip
-CHOSEN = {"ContactsAddContact": "ContactsCreate", "MarkorCreateNote": "NotesCreate", "OsmAndMarker": "MapsNavigate",
-          "RetroCreatePlaylist": "MusicNewPlaylist", "SimpleSmsSend": "MessagesSend",
-          "RetroPlayingQueue": "MusicPlay"}  # fmt: skip
+READING = ("SettingsReadVolume", "ContactsReadPhone", "NotesRead", "TodoDue", "ShopPrice")
+DOING = ("SettingsVolume", "ContactsDelete", "NotesPin", "TodoAdd", "FilesDelete", "MapsSave")
+CHOSEN = {
+    "ContactsAddContact": "ContactsCreate",
+    "MarkorCreateNote": "NotesCreate",
+    "OsmAndMarker": "MapsNavigate",
+    "RetroCreatePlaylist": "MusicNewPlaylist",
+    "SimpleSmsSend": "MessagesSend",
+    "RetroPlayingQueue": "MusicPlay",
+}
 FREE = {name for name in FACTS if name.startswith("System") and name.endswith("Verify")} | {
     "RecipeDeleteMultipleRecipesWithConstraint"
 }
@@ -45,20 +47,22 @@ REWORDED = {"SimpleCalendarEventsInTimeRange", "SportsTrackerActivitiesOnDate", 
 """Their goals are reworded while they are set up, and a second set-up of the same instance words them differently."""
 COMPOSITES = {"MarkorCreateNoteAndSms", "TurnOffWifiAndTurnOnBluetooth", "TurnOnWifiAndOpenApp"}
 """They are made of sub-tasks that only exist once they were set up: a tear-down before that raises."""
-FIELDS = {"action_type", "index", "x", "y", "text", "direction", "goal_status", "app_name", "keycode", "clear_text"}
-FAMILIES = {
-    "android_world": sorted(FACTS),
-    "android": sorted(FACTS.keys() - ANSWER_TASKS),
-    "information_retrieval": sorted(ANSWER_TASKS),
-}
+FIELDS = {"action_type", "x", "y", "text", "direction", "app_name", "clear_text"}
+INTEGERS = {"max_index", "n_task_combinations", "seed", "task_idx"}
+FAMILIES = {"android_world": sorted(FACTS), "information_retrieval": sorted(ANSWER_TASKS)}
+
+
+def instance_seed(seed: int, name: str, index: int) -> int:
+    """As AndroidWorld draws it."""
+    return int(hashlib.sha256(f"{seed}_{name}_{index}".encode()).hexdigest(), 16) % 2**32
+
+
+class NotFound(Exception):
+    """There is no such route: the server answers 404."""
 
 
 class Raised(Exception):
     """AndroidWorld's code raised: the server answers 500."""
-
-
-class Refused(Exception):
-    """An answer of its own: (status, body)."""
 
 
 @dataclass
@@ -80,14 +84,15 @@ class Instance:
 
 @dataclass
 class StandIn:
-    """`requests` logs (method, route, arguments). `faults[route]` is what the next calls of a route do instead:
-    "500", "drop", ("hang", seconds), ("answer", body); `scores[name]` replaces a score.
+    """`requests` logs (method, route, arguments). A first request to a route in `drops` gets no answer, the next ones
+    to a route in `answers` get those; `scores[name]` replaces a score.
     """
 
     transport: Transport
     names: tuple[str, ...] = tuple(sorted(FACTS))
     requests: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
-    faults: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    drops: set[str] = field(default_factory=set)
+    answers: dict[str, list[Any]] = field(default_factory=dict)
     scores: dict[str, Any] = field(default_factory=dict)
     init_s: float = 0.0
     go: threading.Event | None = None
@@ -99,8 +104,6 @@ class StandIn:
         self._serial = threading.Lock()
         self._open: set[Any] = set()
         self.port = 0
-
-    # --- life ------------------------------------------------------------------------------------------------
 
     @property
     def url(self) -> str:
@@ -127,21 +130,14 @@ class StandIn:
         for connection in list(self._open):
             connection.close()
 
-    # --- the suite -------------------------------------------------------------------------------------------
-
     def make_suite(self, family: str, combinations: int, seed: int) -> None:
-        if family not in FAMILIES:
-            raise Refused(400, {"detail": f"Invalid task family: {family}"})
         wanted = [name for name in self.names if name not in FACTS or name in FAMILIES[family]]
         self.suite = {name: [self._make(name, seed, i) for i in range(combinations)] for name in sorted(wanted)}
         self.seed = seed
 
     def _make(self, name: str, seed: int, index: int) -> Instance:
-        number = int(instance_seed(0, name, 0))
-        chosen = (
-            CHOSEN.get(name)
-            or (READING if name in ANSWER_TASKS else DOING)[number % len(READING if name in ANSWER_TASKS else DOING)]
-        )
+        kinds = READING if name in ANSWER_TASKS else DOING
+        chosen = CHOSEN.get(name) or kinds[instance_seed(0, name, 0) % len(kinds)]
         task = suite.make_task(chosen, instance_seed(seed, name, index) % suite.HELD_OUT_SEEDS)
         goal = task.instruction
         if name in WALL_CLOCK_GOALS:
@@ -154,48 +150,38 @@ class StandIn:
         except (KeyError, IndexError):
             raise Raised from None
 
-    # --- routes ----------------------------------------------------------------------------------------------
-
-    def handle(self, method: str, route: str, query: dict[str, str], body: Any) -> dict[str, Any]:
-        kinds = ROUTES.get((method, route))
-        if kinds is None:
-            raise Refused(404, {"detail": "Not Found"})
-        arguments = _typed(kinds, query)
-        return getattr(self, "do_" + route.strip("/").replace("/", "_"))(
-            **({"action": body} if route == "/execute_action" else arguments)
-        )
+    def handle(self, route: str, query: dict[str, str], body: Any) -> dict[str, Any]:
+        work = getattr(self, "do_" + route.strip("/").replace("/", "_"), None)
+        if work is None:
+            raise NotFound
+        arguments = {name: int(text) if name in INTEGERS else text for name, text in query.items()}
+        return work(**arguments) if body is None else work(action=body)
 
     def do_health(self) -> dict[str, Any]:
-        return {"status": "success"}
+        return SUCCESS
 
-    def do_close(self) -> dict[str, Any]:
-        return {"status": "success"}
-
-    def do_reset(self, go_home: bool) -> dict[str, Any]:
-        if go_home:
+    def do_reset(self, go_home: str) -> dict[str, Any]:
+        if go_home == "true":
             self._run("input", "keyevent", "KEYCODE_HOME")
         self.answer = ""
-        return _message(f"Environment reset with go_home={go_home}.")
+        return SUCCESS
 
-    def do_screenshot(self, wait_to_stabilize: bool) -> dict[str, Any]:
+    def do_screenshot(self, wait_to_stabilize: str) -> dict[str, Any]:
         picture = Image.open(io.BytesIO(self.transport.exec_out(("screencap", "-p")))).convert("RGB")
         row, data = 3 * picture.width, list(picture.tobytes())
         rows = [data[i : i + row] for i in range(0, len(data), row)]
         return {"pixels": [[line[i : i + 3] for i in range(0, row, 3)] for line in rows]}
 
     def do_suite_task_list(self, max_index: int) -> dict[str, Any]:
-        names = list(self.suite)
-        return {"task_list": names if max_index > len(names) or max_index < 0 else names[:max_index]}
+        return {"task_list": list(self.suite)}
 
     def do_suite_task_length(self, task_type: str) -> dict[str, Any]:
         self.instance(task_type)
         return {"length": len(self.suite[task_type])}
 
-    def do_suite_reinitialize(
-        self, n_task_combinations: int = 2, seed: int = 42, task_family: str = "android_world"
-    ) -> dict[str, Any]:
+    def do_suite_reinitialize(self, n_task_combinations: int, seed: int, task_family: str) -> dict[str, Any]:
         self.make_suite(task_family, n_task_combinations, seed)
-        return _message(f"Task suite re-initialized with n_task_combinations={n_task_combinations}, seed={seed}.")
+        return SUCCESS
 
     def do_task_initialize(self, task_type: str, task_idx: int) -> dict[str, Any]:
         """Brings the phone into its state first, and only then finds that it may not."""
@@ -207,14 +193,14 @@ class StandIn:
         self._run("sim", "reset", "--seed", str(instance.phone_seed), "--popups", "0")
         instance.template.setup(Admin(self.transport))
         instance.initialize(task_type)
-        return _message(f"Task {task_type} {task_idx} initialized.")
+        return SUCCESS
 
     def do_task_tear_down(self, task_type: str, task_idx: int) -> dict[str, Any]:
         instance = self.instance(task_type, task_idx)
         if task_type in COMPOSITES and not instance.plays:
             raise Raised
         instance.initialized = False
-        return _message(f"Task {task_type} {task_idx} torn down.")
+        return SUCCESS
 
     def do_task_score(self, task_type: str, task_idx: int) -> dict[str, Any]:
         instance = self.instance(task_type, task_idx)
@@ -231,98 +217,43 @@ class StandIn:
     def do_task_goal(self, task_type: str, task_idx: int) -> dict[str, Any]:
         return {"goal": self.instance(task_type, task_idx).goal}
 
-    def do_task_template(self, task_type: str, task_idx: int) -> dict[str, Any]:
-        self.instance(task_type, task_idx)
-        return {"template": ""}
-
     def do_execute_action(self, action: dict[str, Any]) -> dict[str, Any]:
         kind = action.get("action_type")
-        place = "x" in action or "y" in action
-        if action.keys() - FIELDS or (place and "index" in action) or kind not in ACTIONS:
-            raise Raised
-        self._act(kind, action)
-        said = ", ".join(f"{k}={v!r}" for k, v in action.items())
-        return _message(f"Action JSONAction({said}) executed.")
-
-    def _act(self, kind: str, action: dict[str, Any]) -> None:
         x, y = action.get("x"), action.get("y")
+        if action.keys() - FIELDS or (kind in ("click", "long_press", "input_text") and (x is None or y is None)):
+            raise Raised
         if kind == "answer":
             self.answer = action["text"]
-        elif kind in ("click", "long_press", "input_text") and (x is None or y is None):
-            raise Raised
         elif kind == "click":
-            self._run("input", "tap", str(int(x)), str(int(y)))
+            self._run("input", "tap", str(x), str(y))
         elif kind == "long_press":
             self._run("input", "swipe", str(x), str(y), str(x), str(y), "1000")
-        elif kind == "input_text" and action.get("text"):
+        elif kind == "input_text":
             self._run("input", "tap", str(x), str(y))
-            if action.get("clear_text"):
-                self._run("am", "broadcast", "-a", "ADB_CLEAR_TEXT")
-            self._run("input", "text", action["text"].encode("ascii", "ignore").decode().replace(" ", "%s"))
+            self._run("am", "broadcast", "-a", "ADB_CLEAR_TEXT")
+            self._run("input", "text", action["text"].replace(" ", "%s"))
             self._run("input", "keyevent", "KEYCODE_ENTER")
-        elif kind == "scroll" and action.get("direction"):
+        elif kind == "scroll":
             w, h = Device(self.transport).size()
             end = {"down": (w // 2, 0), "up": (w // 2, h), "right": (0, h // 2), "left": (w, h // 2)}
             self._run("input", "swipe", str(w // 2), str(h // 2), *(str(v) for v in end[action["direction"]]))
         elif kind == "open_app":
             packages = {label.lower(): package for label, package in APP_NAMES.items()}
-            if action.get("app_name") not in packages:
-                raise Raised
             self._run("monkey", "-p", packages[action["app_name"]], "-c", "android.intent.category.LAUNCHER", "1")
         elif kind in KEYS:
             self._run("input", "keyevent", KEYS[kind])
+        else:
+            raise Raised
+        return SUCCESS
 
     def _run(self, *words: str) -> None:
         assert self.transport.shell(words).exit_code == 0, words
 
 
 KEYS = {"keyboard_enter": "KEYCODE_ENTER", "navigate_home": "KEYCODE_HOME", "navigate_back": "KEYCODE_BACK"}
-ACTIONS = {"click", "double_tap", "long_press", "input_text", "scroll", "swipe", "open_app", "wait", "answer", "status",
-           "unknown", *KEYS}  # fmt: skip
-_ONE = {"task_type": (str, True), "task_idx": (int, True)}
-ROUTES: dict[tuple[str, str], dict[str, tuple[type, bool]]] = {
-    ("POST", "/reset"): {"go_home": (bool, True)},
-    ("GET", "/screenshot"): {"wait_to_stabilize": (bool, True)},
-    ("POST", "/execute_action"): {},
-    ("GET", "/suite/task_list"): {"max_index": (int, True)},
-    ("GET", "/suite/task_length"): {"task_type": (str, True)},
-    ("GET", "/suite/reinitialize"): {
-        "n_task_combinations": (int, False), "seed": (int, False), "task_family": (str, False),
-    },
-    ("POST", "/task/initialize"): _ONE, ("POST", "/task/tear_down"): _ONE, ("GET", "/task/score"): _ONE,
-    ("GET", "/task/goal"): _ONE, ("GET", "/task/template"): _ONE, ("POST", "/close"): {}, ("GET", "/health"): {},
-}  # fmt: skip
 
 
-def _typed(kinds: dict[str, tuple[type, bool]], query: dict[str, str]) -> dict[str, Any]:
-    """The query's values by type; what is missing or ill-typed is a 422."""
-    values: dict[str, Any] = {}
-    for name, (kind, needed) in kinds.items():
-        if name not in query:
-            if needed:
-                _refuse("missing", name, "Field required", None)
-            continue
-        text = query[name]
-        if kind is bool:
-            if text.lower() not in ("true", "false", "0", "1"):
-                _refuse("bool_parsing", name, "Input should be a valid boolean, unable to interpret input", text)
-            values[name] = text.lower() in ("true", "1")
-        elif kind is int:
-            if not text.removeprefix("-").isdecimal():
-                _refuse("int_parsing", name, "Input should be a valid integer, unable to parse string as an integer",
-                        text)  # fmt: skip
-            values[name] = int(text)
-        else:
-            values[name] = text
-    return values
-
-
-def _refuse(kind: str, name: str, message: str, given: str | None) -> None:
-    raise Refused(422, {"detail": [{"type": kind, "loc": ["query", name], "msg": message, "input": given}]})
-
-
-def _message(text: str) -> dict[str, Any]:
-    return {"status": "success", "message": text}
+SUCCESS = {"status": "success"}
 
 
 class _Handler(Handler):
@@ -349,36 +280,20 @@ class _Handler(Handler):
         server = self.server_of
         with server._serial:  # one event loop, and no handler that ever gives it up
             server.requests.append((method, parts.path, {**query, **(action or {})}))
-            planned = server.faults.get(parts.path)
-            try:
-                self._suffer(planned.pop(0) if planned else None)
-                status, answer = 200, server.handle(method, parts.path, query, action)
-            except Refused as refused:
-                status, answer = refused.args
-            except Raised:
-                status, answer = 500, "Internal Server Error"
-            except _Drop:
+            if parts.path in server.drops:
+                server.drops.remove(parts.path)
                 self.close_connection = True
                 return
+            planned = server.answers.get(parts.path)
+            try:
+                status, answer = 200, planned.pop(0) if planned else server.handle(parts.path, query, action)
+            except NotFound:
+                status, answer = 404, {"detail": "Not Found"}
+            except Raised:
+                status, answer = 500, "Internal Server Error"
         self.reply(answer, status)
         if status == 500:  # closed without a `Connection: close` that would say so
             self.close_connection = True
-
-    def _suffer(self, fault: Any) -> None:
-        if fault == "500":
-            raise Raised
-        if fault == "drop":
-            raise _Drop
-        if fault is not None:
-            what, value = fault
-            if what == "hang":
-                time.sleep(value)
-            else:
-                raise Refused(200, value)
-
-
-class _Drop(Exception):
-    pass
 
 
 def in_process(width: int = 180, height: int = 360) -> InProcessTransport:

@@ -19,7 +19,7 @@ from ports import free_port, listens
 
 from envs.adb import AdbTransport
 from envs.phone.adbd import ServedPhone
-from envs.phone.adbd.auth import Authorization
+from envs.phone.adbd.auth import PublicKey
 from envs.phone.apps.catalogue import APPS
 from envs.phone.faults import FaultPlan
 from envs.phone.phone import Phone
@@ -41,9 +41,12 @@ class AdbServer:
 
     def adb(self, *words: str, data: bytes | None = None, timeout: float = 30) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
-            [adbutils.adb_path(), "-P", str(self.port), *words], input=data, capture_output=True, timeout=timeout,
+            [adbutils.adb_path(), "-P", str(self.port), *words],
+            input=data,
+            capture_output=True,
+            timeout=timeout,
             env={**os.environ, "HOME": str(self.home)},
-        )  # fmt: skip
+        )
 
     def transport(self, serial: str) -> AdbTransport:
         return AdbTransport(serial, "127.0.0.1", self.port)
@@ -55,8 +58,10 @@ class AdbServer:
         # --one-device with a name nobody has: emulators of this machine are left alone.
         self.process = subprocess.Popen(
             [adbutils.adb_path(), "-P", str(self.port), "--one-device", "none", "nodaemon", "server"],
-            env={**os.environ, "HOME": str(self.home)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            env={**os.environ, "HOME": str(self.home)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         until = time.monotonic() + 20
         while not listens(self.port):
             assert time.monotonic() < until and self.process.poll() is None, "the adb server does not start"
@@ -88,10 +93,10 @@ class Phones:
         width: int = 360,
         height: int = 720,
         port: int = 0,
-        authorization: Authorization | None = None,
+        keys: tuple[PublicKey, ...] | None = None,
         faults: FaultPlan | None = None,
     ) -> ServedPhone:
-        phone = ServedPhone(Phone(APPS, width, height), port, authorization=authorization, faults=faults)
+        phone = ServedPhone(Phone(APPS, width, height), port, keys=keys, faults=faults)
         self.run(phone.start)
         self.served.append(phone)
         return phone

@@ -43,10 +43,9 @@ def _engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         folder = tmp_path_factory.mktemp("docker")
         os.environ["DOCKER_HOST"] = f"unix://{folder}/socket"
         with open(folder / "log", "wb") as log:
-            daemon = subprocess.Popen(
-                ["dockerd", "--host", os.environ["DOCKER_HOST"], "--data-root", folder / "data", "--exec-root",
-                 folder / "exec", "--pidfile", folder / "pid"], stdout=log, stderr=log,
-            )  # fmt: skip
+            places = ["--data-root", folder / "data", "--exec-root", folder / "exec", "--pidfile", folder / "pid"]
+            command = ["dockerd", "--host", os.environ["DOCKER_HOST"], *places]
+            daemon = subprocess.Popen(command, stdout=log, stderr=log)
         until = time.monotonic() + 90
         while not answers():
             if daemon.poll() is not None or time.monotonic() > until:
@@ -54,8 +53,12 @@ def _engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 pytest.skip(f"dockerd does not start here: {(folder / 'log').read_text()[-300:]}")
             time.sleep(0.5)
     try:
-        subprocess.run(["bash", ROOT / "docker/phone/build-local.sh", IMAGE], check=True, timeout=300,
-                       env={**os.environ, "PYTHON": sys.executable})  # fmt: skip
+        subprocess.run(
+            ["bash", ROOT / "docker/phone/build-local.sh", IMAGE],
+            check=True,
+            timeout=300,
+            env={**os.environ, "PYTHON": sys.executable},
+        )
         yield os.environ.get("DOCKER_HOST", "")
     finally:
         subprocess.run(["docker", "image", "rm", "-f", IMAGE], capture_output=True)

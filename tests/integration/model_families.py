@@ -6,13 +6,16 @@ small byte-level tokenizer of the tests' own.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     GenerationConfig,
@@ -26,11 +29,17 @@ from transformers import (
 )
 
 HIDDEN, HEADS, VISION = 64, 2, 16
-QWEN_SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|box_start|>",
-                "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>")  # fmt: skip
-GLM_SPECIAL = ("<|endoftext|>", "[MASK]", "[gMASK]", "[sMASK]", "<sop>", "<eop>", "<|system|>", "<|user|>",
-               "<|assistant|>", "<|observation|>", "<|begin_of_image|>", "<|end_of_image|>", "<|begin_of_video|>",
-               "<|end_of_video|>", "<|image|>", "<|video|>")  # fmt: skip
+VISION_CONFIG = {
+    "depth": 2,
+    "hidden_size": VISION,
+    "intermediate_size": 2 * VISION,
+    "num_heads": 2,
+    "out_hidden_size": HIDDEN,
+}
+QWEN_SPECIAL = """<|endoftext|> <|im_start|> <|im_end|> <|object_ref_start|> <|box_start|> <|vision_start|>
+    <|vision_end|> <|vision_pad|> <|image_pad|> <|video_pad|>""".split()
+GLM_SPECIAL = """<|endoftext|> [MASK] [gMASK] [sMASK] <sop> <eop> <|system|> <|user|> <|assistant|> <|observation|>
+    <|begin_of_image|> <|end_of_image|> <|begin_of_video|> <|end_of_video|> <|image|> <|video|>""".split()
 _PARTS = (
     "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}"
     "{% if p.type == 'image' %}IMAGE{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}"
@@ -58,14 +67,12 @@ class Family:
     """What is published of a family beside its weights."""
 
     name: str
-    special: tuple[str, ...]
+    special: list[str]
     template: str
     eos: str
     pad: str
     ends: tuple[str, ...]
     image: str
-    banned: tuple[str, ...]
-    """Tokens that stand for pictures and videos, or for where they begin and end."""
     preprocessor: dict[str, Any]
     generation: dict[str, Any]
     build: Callable[[PreTrainedTokenizerFast], torch.nn.Module]
@@ -110,8 +117,17 @@ def create(family: Family, path: Path, corpus: Iterable[str], seed: int = 0) -> 
     )
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
-    _change(path / "tokenizer_config.json", tokenizer_class=family.tokenizer_class)
+    config = json.loads((path / "tokenizer_config.json").read_text())
+    (path / "tokenizer_config.json").write_text(json.dumps({**config, "tokenizer_class": family.tokenizer_class}))
     (path / "preprocessor_config.json").write_text(json.dumps(family.preprocessor))
+
+
+def png(width: int, height: int, shade: int = 0) -> bytes:
+    """A picture of coloured blocks."""
+    blocks = np.random.default_rng(shade).integers(0, 256, (12, 8, 3), dtype=np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(blocks).resize((width, height), Image.Resampling.NEAREST).save(out, "PNG")
+    return out.getvalue()
 
 
 def as_of_transformers_4(path: Path) -> None:
@@ -130,21 +146,29 @@ def as_of_transformers_4(path: Path) -> None:
     (path / "config.json").write_text(json.dumps(config))
 
 
-def _change(path: Path, **values: Any) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
-
-
 def _text(tokenizer: PreTrainedTokenizerFast, **more: Any) -> dict[str, Any]:
     return {
-        "vocab_size": len(tokenizer), "hidden_size": HIDDEN, "intermediate_size": 2 * HIDDEN, "num_hidden_layers": 2,
-        "num_attention_heads": HEADS, "num_key_value_heads": 1, "max_position_embeddings": 8192,
-        "bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, **more,
-    }  # fmt: skip
+        "vocab_size": len(tokenizer),
+        "hidden_size": HIDDEN,
+        "intermediate_size": 2 * HIDDEN,
+        "num_hidden_layers": 2,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": 1,
+        "max_position_embeddings": 8192,
+        "bos_token_id": None,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        **more,
+    }
 
 
 def _qwen_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
-    names = {"image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>",
-             "vision_start_token_id": "<|vision_start|>", "vision_end_token_id": "<|vision_end|>"}  # fmt: skip
+    names = {
+        "image_token_id": "<|image_pad|>",
+        "video_token_id": "<|video_pad|>",
+        "vision_start_token_id": "<|vision_start|>",
+        "vision_end_token_id": "<|vision_end|>",
+    }
     return {name: tokenizer.convert_tokens_to_ids(token) for name, token in names.items()}
 
 
@@ -152,12 +176,10 @@ def _qwen2_5(tokenizer: PreTrainedTokenizerFast) -> torch.nn.Module:
     rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [8, 4, 4]}
     config = Qwen2_5_VLConfig(
         text_config=_text(tokenizer, rope_parameters=rope),
-        vision_config={
-            "depth": 2, "hidden_size": VISION, "intermediate_size": 2 * VISION, "num_heads": 2,
-            "out_hidden_size": HIDDEN, "fullatt_block_indexes": [1],
-        },
-        tie_word_embeddings=False, **_qwen_ids(tokenizer),
-    )  # fmt: skip
+        vision_config={**VISION_CONFIG, "fullatt_block_indexes": [1]},
+        tie_word_embeddings=False,
+        **_qwen_ids(tokenizer),
+    )
     return Qwen2_5_VLForConditionalGeneration(config)
 
 
@@ -165,12 +187,10 @@ def _qwen3(tokenizer: PreTrainedTokenizerFast) -> torch.nn.Module:
     rope = {"rope_type": "default", "rope_theta": 5e6, "mrope_section": [8, 4, 4], "mrope_interleaved": True}
     config = Qwen3VLConfig(
         text_config=_text(tokenizer, rope_parameters=rope, head_dim=HIDDEN // HEADS),
-        vision_config={
-            "depth": 2, "hidden_size": VISION, "intermediate_size": 2 * VISION, "num_heads": 2,
-            "out_hidden_size": HIDDEN, "deepstack_visual_indexes": [0, 1], "num_position_embeddings": 64,
-        },
-        tie_word_embeddings=False, **_qwen_ids(tokenizer),
-    )  # fmt: skip
+        vision_config={**VISION_CONFIG, "deepstack_visual_indexes": [0, 1], "num_position_embeddings": 64},
+        tie_word_embeddings=False,
+        **_qwen_ids(tokenizer),
+    )
     return Qwen3VLForConditionalGeneration(config)
 
 
@@ -179,44 +199,74 @@ def _glm(tokenizer: PreTrainedTokenizerFast) -> torch.nn.Module:
     rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 2, 2], "partial_rotary_factor": 0.5}
     config = Glm4vConfig(
         text_config=_text(tokenizer, rope_parameters=rope),
-        vision_config={
-            "depth": 2, "hidden_size": VISION, "intermediate_size": 2 * VISION, "num_heads": 2,
-            "out_hidden_size": HIDDEN,
-        },
-        image_token_id=ids("<|image|>"), video_token_id=ids("<|video|>"),
-        image_start_token_id=ids("<|begin_of_image|>"), image_end_token_id=ids("<|end_of_image|>"),
-        video_start_token_id=ids("<|begin_of_video|>"), video_end_token_id=ids("<|end_of_video|>"),
-    )  # fmt: skip
+        vision_config=VISION_CONFIG,
+        image_token_id=ids("<|image|>"),
+        video_token_id=ids("<|video|>"),
+        image_start_token_id=ids("<|begin_of_image|>"),
+        image_end_token_id=ids("<|end_of_image|>"),
+        video_start_token_id=ids("<|begin_of_video|>"),
+        video_end_token_id=ids("<|end_of_video|>"),
+    )
     return Glm4vForConditionalGeneration(config)
 
 
 _QWEN = {
-    "special": QWEN_SPECIAL, "eos": "<|im_end|>", "pad": "<|endoftext|>", "ends": ("<|im_end|>", "<|endoftext|>"),
-    "image": "<|image_pad|>", "banned": ("<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"),
+    "special": QWEN_SPECIAL,
+    "eos": "<|im_end|>",
+    "pad": "<|endoftext|>",
+    "ends": ("<|im_end|>", "<|endoftext|>"),
+    "image": "<|image_pad|>",
     "tokenizer_class": "Qwen2Tokenizer",
-    "user_opens": "<|im_start|>user\n", "assistant_opens": "<|im_start|>assistant\n",
-}  # fmt: skip
+    "user_opens": "<|im_start|>user\n",
+    "assistant_opens": "<|im_start|>assistant\n",
+}
 FAMILIES = {
     "Qwen2.5-VL": Family(
-        name="Qwen2.5-VL", template=QWEN2_TEMPLATE, build=_qwen2_5,
-        preprocessor={"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 14, "min_pixels": 3136,
-                      "max_pixels": 12845056, **_QWEN_PREPROCESSOR},
-        generation={"do_sample": True, "repetition_penalty": 1.05, "temperature": 1e-6}, **_QWEN,
+        name="Qwen2.5-VL",
+        template=QWEN2_TEMPLATE,
+        build=_qwen2_5,
+        preprocessor={
+            "image_processor_type": "Qwen2VLImageProcessor",
+            "patch_size": 14,
+            "min_pixels": 3136,
+            "max_pixels": 12845056,
+            **_QWEN_PREPROCESSOR,
+        },
+        generation={"do_sample": True, "repetition_penalty": 1.05, "temperature": 1e-6},
+        **_QWEN,
     ),
     "Qwen3-VL": Family(
-        name="Qwen3-VL", template=QWEN3_TEMPLATE, build=_qwen3,
-        preprocessor={"image_processor_type": "Qwen2VLImageProcessorFast", "patch_size": 16,
-                      "size": {"shortest_edge": 65536, "longest_edge": 16777216}, **_QWEN_PREPROCESSOR},
-        generation={"do_sample": True, "top_k": 20, "top_p": 0.8, "temperature": 0.7}, **_QWEN,
+        name="Qwen3-VL",
+        template=QWEN3_TEMPLATE,
+        build=_qwen3,
+        preprocessor={
+            "image_processor_type": "Qwen2VLImageProcessorFast",
+            "patch_size": 16,
+            "size": {"shortest_edge": 65536, "longest_edge": 16777216},
+            **_QWEN_PREPROCESSOR,
+        },
+        generation={"do_sample": True, "top_k": 20, "top_p": 0.8, "temperature": 0.7},
+        **_QWEN,
     ),
     "GLM-4.1V": Family(
-        name="GLM-4.1V", special=GLM_SPECIAL, template=GLM_TEMPLATE, build=_glm, eos="<|endoftext|>",
-        pad="<|endoftext|>", ends=("<|endoftext|>", "<|user|>", "<|observation|>"), image="<|image|>",
-        banned=("<|image|>", "<|video|>", "<|begin_of_image|>", "<|end_of_image|>", "<|begin_of_video|>",
-                "<|end_of_video|>"),
-        preprocessor={"image_processor_type": "Glm4vImageProcessor", "patch_size": 14, "temporal_patch_size": 2,
-                      "merge_size": 2, "size": {"shortest_edge": 12544, "longest_edge": 9633792}},
+        name="GLM-4.1V",
+        special=GLM_SPECIAL,
+        template=GLM_TEMPLATE,
+        build=_glm,
+        eos="<|endoftext|>",
+        pad="<|endoftext|>",
+        ends=("<|endoftext|>", "<|user|>", "<|observation|>"),
+        image="<|image|>",
+        preprocessor={
+            "image_processor_type": "Glm4vImageProcessor",
+            "patch_size": 14,
+            "temporal_patch_size": 2,
+            "merge_size": 2,
+            "size": {"shortest_edge": 12544, "longest_edge": 9633792},
+        },
         generation={"do_sample": True, "top_k": 2, "top_p": 0.6, "temperature": 0.8},
-        tokenizer_class="PreTrainedTokenizerFast", user_opens="<|user|>\n", assistant_opens="<|assistant|>\n",
+        tokenizer_class="PreTrainedTokenizerFast",
+        user_opens="<|user|>\n",
+        assistant_opens="<|assistant|>\n",
     ),
-}  # fmt: skip
+}

@@ -1,4 +1,4 @@
-"""The phone as a `gymnasium.Env`, by Gymnasium's own checker and by an expert."""
+"""The phone as a `gymnasium.Env`, with Gymnasium's own checker and a scripted expert."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gymnasium.utils.env_checker import check_env  # noqa: E402
 from envs.base import Action, Observation  # noqa: E402
 from envs.phone.tasks.expert import ExpertAgent  # noqa: E402
 from envs.phone.tasks.suite import make_task  # noqa: E402
-from mobilerl.adapters.flat import KINDS, PLACES  # noqa: E402
+from mobilerl.adapters.flat import COORDINATES, KINDS  # noqa: E402
 from mobilerl.adapters.gym_env import PhoneGym  # noqa: E402
 
 ID = "mobilerl.adapters.gym_env:mobilerl/Phone-v0"
@@ -31,18 +31,17 @@ def env() -> Iterator[PhoneGym]:
 def flat(action: Action) -> dict[str, object]:
     """The inverse of `flat_action`."""
     text = next((getattr(action, name) for name in ("text", "app", "message") if hasattr(action, name)), "")
-    return {name: getattr(action, name, 0) for name in PLACES} | {"kind": KINDS.index(action.kind), "text": text}
+    return {name: getattr(action, name, 0) for name in COORDINATES} | {"kind": KINDS.index(action.kind), "text": text}
 
 
-def test_gymnasiums_own_checker_finds_nothing(env: PhoneGym) -> None:
+def test_gymnasiums_checker_accepts_it(env: PhoneGym) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(env)
 
 
-@pytest.mark.parametrize("template", ["MusicPlay", "SettingsTurnOn", "CalculatorCompute"])
-def test_an_expert_earns_its_reward_through_it(env: PhoneGym, template: str) -> None:
-    pixels, info = env.reset(options={"task": make_task(template, 3)})
+def test_an_expert_gets_its_reward(env: PhoneGym) -> None:
+    pixels, info = env.reset(options={"task": make_task("CalculatorCompute", 3)})
     expert = ExpertAgent(env.env.template)
     rewards, done = [], False
     while not done:
@@ -55,15 +54,14 @@ def test_an_expert_earns_its_reward_through_it(env: PhoneGym, template: str) -> 
     assert rewards == [0.0] * (len(rewards) - 1) + [1.0]
 
 
-def test_a_used_up_budget_is_a_truncation_and_the_seed_draws_the_task(env: PhoneGym) -> None:
+def test_the_step_budget_truncates_and_the_seed_selects_the_task(env: PhoneGym) -> None:
     again = PhoneGym()
     first, info = env.reset(seed=11)
     second, same = again.reset(seed=11)
     assert info["task_id"] == same["task_id"] and np.array_equal(first, second)
     assert len({env.reset(seed=s)[1]["task_id"] for s in range(8)}) > 1
-    back = {name: 0 for name in PLACES} | {"kind": KINDS.index("back"), "text": ""}
+    back = {name: 0 for name in COORDINATES} | {"kind": KINDS.index("back"), "text": ""}
     for step in range(env.task.max_steps):
         _, reward, terminated, truncated, _ = env.step(back)
         assert (reward, terminated, truncated) == (0.0, False, step + 1 == env.task.max_steps)
-    again.close()
     again.close()

@@ -1,4 +1,4 @@
-"""Phones behind a real OpenEnv server on 127.0.0.1, played by OpenEnv's own client."""
+"""Phones behind a real OpenEnv server on 127.0.0.1, used by OpenEnv's own client."""
 
 from __future__ import annotations
 
@@ -51,18 +51,10 @@ def sent(action: Action) -> dict[str, object]:
     return {"kind": action.kind, "at": [places["x"], places["y"]], "to": [places["x2"], places["y2"]], "text": text}
 
 
-def test_a_task_that_is_not_there_is_an_error_that_says_which_are(client) -> None:
-    with pytest.raises(Exception, match="no task 0 in 'val': there are .* in 'train', "):
-        client.reset(split="val")
-    with pytest.raises(Exception, match="no task -1 in 'test'"):
-        client.reset(split="test", index=-1)
-
-
-@pytest.mark.parametrize("split", ["train", "test"])
-def test_an_expert_earns_its_reward_through_the_server(client, split) -> None:
-    tasks = {"train": suite.train_tasks, "test": suite.test_tasks}[split](1)
+def test_an_expert_gets_its_reward(client) -> None:
+    tasks = suite.test_tasks(1)
     index = next(i for i, task in enumerate(tasks) if task.template == "MusicPlay")
-    result = client.reset(split=split, index=index)
+    result = client.reset(split="test", index=index)
     task = tasks[index]
     assert (result.observation["instruction"], result.metadata["task_id"]) == (task.instruction, task.id)
     expert = ExpertAgent(suite.template(task.template)(task.params))
@@ -76,7 +68,7 @@ def test_an_expert_earns_its_reward_through_the_server(client, split) -> None:
     assert client.state()["step_count"] == len(rewards) - 1
 
 
-def test_every_session_has_a_phone_of_its_own(client, url) -> None:
+def test_every_session_has_its_own_phone(client, url) -> None:
     with GenericEnvClient(base_url=url).sync() as other:
         before = client.reset(seed=0, episode_id="mine").observation
         assert other.reset(seed=0).observation == before
@@ -84,19 +76,17 @@ def test_every_session_has_a_phone_of_its_own(client, url) -> None:
         assert client.step({"kind": "wait"}).observation["app"] == "Music"
         assert other.step({"kind": "wait"}).observation["app"] == before["app"]
         assert client.state() == {"episode_id": "mine", "step_count": 2} and other.state()["step_count"] == 1
-        missing = client.step({"kind": "launch", "text": "Nothing"})
-        assert "no app" in missing.metadata["note"]
 
 
-@pytest.mark.parametrize("action", [{"kind": "jump"}, {"kind": "invalid"}, {"kind": "tap", "at": [1000, 0]}])
-def test_what_is_no_action_is_refused_and_costs_no_step(client, action) -> None:
+def test_an_invalid_action_is_rejected_and_costs_no_step(client) -> None:
     client.reset(index=0)
-    with pytest.raises(RuntimeError, match="Invalid message|must be within 0-999"):
-        client.step(action)
+    for action in ({"kind": "jump"}, {"kind": "tap", "at": [1000, 0]}):
+        with pytest.raises(RuntimeError, match="Invalid message|must be within 0-999"):
+            client.step(action)
     assert client.state()["step_count"] == 0 and not client.step({"kind": "home"}).done
 
 
-def test_a_failing_device_is_an_error_and_no_reward(client, monkeypatch) -> None:
+def test_a_failing_device_is_an_error_without_reward(client, monkeypatch) -> None:
     client.reset(index=0)
 
     def lost(self: PhoneEnv, action: Action) -> None:

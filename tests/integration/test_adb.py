@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import io
+import socket
 import time
 
-import adbutils
 import pytest
 from PIL import Image
 
-from envs.base import Action, InfraError, Task
-from envs.phone.adbd import streams
-from envs.phone.adbd.auth import Authorization
-from envs.phone.adbd.wire import ProtocolError
+from envs.base import InfraError, Task
+from envs.phone.adbd.auth import read_keys
 from envs.phone.env import PhoneEnv
 from envs.phone.phone import Phone
 from envs.phone.tasks import suite
@@ -40,18 +38,14 @@ def test_the_adb_program_holds_a_session(adb, serial, tmp_path):
     # Exit codes and the two outputs arrive apart.
     wrong = adb.adb(*on, "shell", "nosuch --flag")
     assert (wrong.returncode, wrong.stdout, wrong.stderr) == (
-        127, b"", b"/system/bin/sh: nosuch: inaccessible or not found\n",
-    )  # fmt: skip
+        127,
+        b"",
+        b"/system/bin/sh: nosuch: inaccessible or not found\n",
+    )
     assert adb.adb(*on, "shell", "echo one; false").returncode == 1
     typed = adb.adb(*on, "shell", data=b"wm size\necho two\nexit\n")
     assert typed.stdout == b"Physical size: 360x720\ntwo\n"
 
-    script = b"x=1\nfor i in 1 2\ndo\necho $x$i\ndone\nexit 3\necho no\n"
-    kept = adb.adb(*on, "shell", data=script)
-    assert (kept.stdout, kept.returncode) == (b"11\n12\n", 3)
-    line = "cat > /sdcard/fed; tr a-z A-Z < /sdcard/fed | wc -c; rm /sdcard/fed"
-    fed = adb.adb(*on, "shell", line, data=b"x" * 100_000)
-    assert fed.stdout == b"100000\n"
     picture = Image.open(io.BytesIO(adb.adb(*on, "exec-out", "screencap", "-p").stdout))
     assert picture.size == (360, 720)
 
@@ -64,20 +58,6 @@ def test_the_adb_program_holds_a_session(adb, serial, tmp_path):
     assert adb.adb(*on, "pull", "/sdcard/none", str(tmp_path)).returncode == 1
     refused = adb.adb(*on, "push", str(tmp_path / "a.bin"), "/system/a.bin")
     assert refused.returncode == 1 and b"Read-only file system" in refused.stdout + refused.stderr
-    assert adb.adb(*on, "root").stdout == b"adbd is already running as root\n"
-    assert adb.adb(*on, "forward", "tcp:0", "tcp:1").returncode == 0  # the server's own business
-
-
-def test_adbutils_holds_a_session(adb, serial):
-    device = adbutils.AdbClient("127.0.0.1", adb.port).device(serial)
-    assert device.shell("getprop ro.build.version.sdk") == "33"
-    assert device.shell2("false", v2=True).returncode == 1
-    assert device.window_size() == (360, 720)
-    assert device.screenshot().size == (360, 720)
-    device.sync.push(b"text", "/sdcard/DCIM/a.txt")
-    assert device.sync.read_bytes("/sdcard/DCIM/a.txt") == b"text"
-    assert [f.path for f in device.sync.list("/sdcard/DCIM")] == ["a.txt"]
-    assert device.sync.stat("/sdcard/DCIM/a.txt").size == 4
 
 
 def test_a_phone_that_reboots_comes_back(adb, phones):
@@ -106,22 +86,14 @@ def transport_is_down(transport) -> bool:
 def test_only_known_keys_connect(adb, phones, tmp_path):
     adb.adb("keygen", str(tmp_path / "other"))
     other = (tmp_path / "other.pub").read_text()
-    closed = phones(authorization=Authorization.from_lines([other]))
+    closed = phones(keys=read_keys([other]))
     adb.adb("connect", closed.serial)
     assert adb.transport(closed.serial).state() == "unauthorized"
     with pytest.raises(InfraError, match="authenticate|authorize"):
         adb.transport(closed.serial).connect()
-
-    asking = phones(authorization=Authorization(trust_new=True))  # somebody taps Allow
-    adb.transport(asking.serial).connect()
-    assert adb.transport(asking.serial).shell(("echo", "in")).stdout == "in\n"
-
-
-def test_the_servers_own_key_connects_by_its_signature(phones, adb):
-    key = adb.key.with_suffix(".pub").read_text()
-    phone = phones(authorization=Authorization.from_lines([key]))
-    adb.transport(phone.serial).connect()
-    assert adb.transport(phone.serial).shell(("echo", "in")).stdout == "in\n"
+    own = phones(keys=read_keys([adb.key.with_suffix(".pub").read_text()]))
+    adb.transport(own.serial).connect()
+    assert adb.transport(own.serial).shell(("echo", "in")).stdout == "in\n"
 
 
 def test_text_reaches_the_phone_as_it_is_and_runs_nothing(adb, serial):
@@ -133,29 +105,10 @@ def test_text_reaches_the_phone_as_it_is_and_runs_nothing(adb, serial):
         transport.shell(("echo", "a\0b"))
 
 
-def test_a_hung_command_ends_at_its_deadline(adb, phones, monkeypatch):
+def test_junk_leaves_the_phone_as_it_was(adb, phones):
     phone = phones()
     transport = adb.transport(phone.serial)
     transport.connect()
-
-    async def hang(work):
-        await asyncio.sleep(60)
-
-    monkeypatch.setattr(phone, "exclusive", hang)
-    start = time.monotonic()
-    adb.adb("disconnect", phone.serial)
-    transport.connect()
-    with pytest.raises(InfraError, match="timed out|no end after"):
-        transport.shell(("echo", "1"), 0.5)
-    assert time.monotonic() - start < 10
-
-
-def test_what_is_no_adb_leaves_the_phone_as_it_was(adb, phones):
-    phone = phones()
-    transport = adb.transport(phone.serial)
-    transport.connect()
-    import socket
-
     for junk in (b"GET / HTTP/1.1\r\n\r\n" * 4, b"\0" * 24, b"CNXN" + b"\xff" * 20, b"CN"):
         with socket.create_connection((phone.host, phone.port)) as s:
             s.sendall(junk)
@@ -165,27 +118,22 @@ def test_what_is_no_adb_leaves_the_phone_as_it_was(adb, phones):
     assert transport.shell(("echo", "well")).stdout == "well\n"
 
 
-def test_a_device_that_is_not_there_is_an_error_of_one_line(adb):
-    with pytest.raises(ValueError, match="at most"):
-        adb.transport("127.0.0.1:1").shell(("echo", "x" * 70_000))
+def test_a_missing_device_is_an_error_of_one_line(adb):
     with pytest.raises(InfraError, match="not found"):
         adb.transport("emulator-9998").shell(("echo", "1"))
-    with pytest.raises(InfraError, match="Connection refused"):
-        adb.transport("127.0.0.1:1").shell(("echo", "1"))  # tries to connect first
+    with pytest.raises(InfraError, match="not attached"):
+        adb.transport("emulator-9998").connect()
     with pytest.raises(InfraError, match="Connection refused") as error:
         adb.transport("127.0.0.1:1").connect()
     assert "\n" not in str(error.value)
-    with pytest.raises(InfraError, match="not attached"):
-        adb.transport("emulator-9998").connect()
 
 
 async def play(env: PhoneEnv, task: Task) -> tuple[list[object], float]:
     """Everything the agent sees in the expert's episode, and the reward."""
     seen: list[object] = [await env.reset(task)]
-    expert = ExpertAgent(env.template)
-    done = False
+    expert, done = ExpertAgent(env.template), False
     while not done:
-        action: Action = expert.act(seen[-1])  # type: ignore[arg-type]
+        action = expert.act(seen[-1])
         result = await env.step(action)
         seen += [action, result.observation]
         done = result.done
@@ -211,24 +159,3 @@ def test_over_adb_and_in_process_are_the_same(adb, phones):
         assert seen_remote == seen_local, task.id
         assert reward_remote == reward_local == 1.0
         assert state(served.phone) == state(local._transport.phone), task.id
-
-
-def test_streams_keep_what_was_not_read_yet():
-    async def run() -> None:
-        sent = []
-
-        async def send(message):
-            sent.append(message)
-
-        stream = streams.Stream(1, 2, send)
-        stream.on_data(b"abcdef")
-        with pytest.raises(ProtocolError, match="without waiting"):
-            stream.on_data(b"gh")
-        assert await stream.read_exactly(4) == b"abcd"
-        stream.on_data(b"gh")
-        assert await stream.read_exactly(3) == b"efg"
-        stream.on_close()
-        with pytest.raises(streams.StreamClosed):
-            await stream.read_exactly(2)
-
-    asyncio.run(run())

@@ -12,7 +12,6 @@ from androidlab_checkout import add_task, make_checkout
 
 from envs.androidlab.checkout import CheckoutError, read_checkout
 from envs.androidlab.judge import JudgeFault, Judges
-from mobilerl.eval.androidlab.answers import NoAnswerJudge
 
 NETWORK = (
     '<hierarchy rotation="0"><node class="a.ViewGroup" checkable="true" checked="{}" bounds="[0,0][90,50]">'
@@ -27,16 +26,13 @@ def path(tmp_path):
 
 
 def write_trace(folder, steps):
-    """Lines of (xml or None, action, command); every dump is on disk."""
+    """Lines of (xml, action, command); every dump is on disk."""
     (folder / "xml").mkdir(parents=True)
     lines = []
     for i, (xml, action, command) in enumerate(steps):
-        if xml is not None:
-            (folder / f"xml/{i}.xml").write_text(xml)
-        lines.append({
-            "index": i, "target": "the task", "image": f"Screen/{i}.png", "xml": f"xml/{i}.xml" if xml else "ERROR",
-            "parsed_action": action, "command": command,
-        })  # fmt: skip
+        (folder / f"xml/{i}.xml").write_text(xml)
+        paths = {"image": f"Screen/{i}.png", "xml": f"xml/{i}.xml"}
+        lines.append({"index": i, "target": "the task", **paths, "parsed_action": action, "command": command})
     return lines
 
 
@@ -55,7 +51,7 @@ async def never(*_):
 def outcome(path, task_id, steps, folder, ask=never, timeout_s=60.0):
     """`timeout_s` is the judge's; the check before it has as long as ever."""
     checkout = read_checkout(path)
-    (task,) = checkout.chosen([task_id])
+    [task], _ = checkout.chosen([task_id])
     judges = Judges(checkout, sys.executable)
 
     async def main():
@@ -78,19 +74,6 @@ def test_the_last_page_that_is_to_be_judged_decides(path, tmp_path):
     assert not found.complete and found.sub_goals == {"1": False}
 
 
-def test_steps_without_a_tree_are_no_steps_and_repeats_end_the_reading(path, tmp_path):
-    off = NETWORK.format("false")
-    found = outcome(path, "setting_1", [(None, tap(1), {}), (OTHER, tap(2), {}), (off, tap(3), {})], tmp_path / "a")
-    assert found.complete and found.steps == (1, 2)
-    # Seven times the same: the seventh line is the sixth repetition, and is not read any more.
-    found = outcome(path, "setting_1", [(OTHER, tap(1), {})] * 6 + [(off, tap(1), {})], tmp_path / "b")
-    assert not found.complete and len(found.steps) == 6
-    found = outcome(path, "setting_1", [(OTHER, tap(1), {})] * 5 + [(off, tap(1), {})], tmp_path / "c")
-    assert found.complete
-    with pytest.raises(JudgeFault, match="no step with a UI tree"):
-        outcome(path, "setting_1", [(None, tap(1), {})], tmp_path / "d")
-
-
 @pytest.mark.parametrize("right", [True, False])
 def test_answers_are_judged_by_whom_we_ask(path, tmp_path, right):
     query = {"adb shell 'getprop persist.sys.timezone'": "UTC"}
@@ -106,23 +89,8 @@ def test_answers_are_judged_by_whom_we_ask(path, tmp_path, right):
     assert found.complete is right and found.sub_goals == {"1": right}
 
 
-def test_a_judge_that_asks_where_nobody_was_named_is_a_fault(path, tmp_path):
-    query = {"adb shell 'getprop persist.sys.timezone'": "UTC"}
-    with pytest.raises(JudgeFault, match="give --judge-url and --judge-model"):
-        outcome(path, "setting_2", [(OTHER, finish("UTC"), query)], tmp_path / "a", NoAnswerJudge().ask)
-
-
-def test_a_checkout_that_compresses_by_itself_does(path, tmp_path):
-    with open(path / "evaluation/task.py", "a") as f:
-        f.write("\ndef dump_xml(path):\n    return {'unchecked': {open(path).read(10) + ';Wi-Fi ': {}}}\n")
-    assert outcome(path, "setting_1", [(OTHER, tap(1), {})], tmp_path / "a").complete
-
-
 BROKEN = {
     "hangs": ("import time\ntime.sleep(600)", "no answer within 3 s"),
-    "dies": ("import os\nos._exit(7)", "exit code 7"),
-    "exits": ("import sys\nsys.exit('enough')", "exit code 1: enough"),
-    "crashes": ("import os\nos.kill(os.getpid(), 11)", "exit code -11"),
     "fails": ("return tree['nothing there']", "fails at every step; step 0: KeyError: 'nothing there'"),
     "fills": ("print('x' * 100_000, file=__import__('sys').stderr)\nraise SystemExit(3)", "exit code 3"),
 }
@@ -131,8 +99,9 @@ BROKEN = {
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_broken_judge_is_a_fault_and_no_failure(path, tmp_path, kind):
     body, said = BROKEN[kind]
-    add_task(path, "bad_1", "class Judge(SingleTask):\n    def judge(self, tree, line):\n"
-             + textwrap.indent(body, " " * 8))  # fmt: skip
+    add_task(
+        path, "bad_1", "class Judge(SingleTask):\n    def judge(self, tree, line):\n" + textwrap.indent(body, " " * 8)
+    )
     limit = 3.0 if kind == "hangs" else 60.0
     with pytest.raises(JudgeFault) as fault:
         outcome(path, "bad_1", [(OTHER, tap(1), {}), (OTHER, tap(2), {})], tmp_path / "a", timeout_s=limit)
@@ -141,14 +110,18 @@ def test_a_broken_judge_is_a_fault_and_no_failure(path, tmp_path, kind):
 
 def test_what_a_hanging_judge_has_started_ends_with_it(path, tmp_path):
     note = tmp_path / "pid"
-    add_task(path, "bad_1", textwrap.dedent(f"""\
+    add_task(
+        path,
+        "bad_1",
+        textwrap.dedent(f"""\
         import subprocess, sys, time
 
         class Judge(SingleTask):
             def judge(self, tree, line):
                 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
                 open({str(note)!r}, "w").write(str(child.pid))
-                time.sleep(600)"""))  # fmt: skip
+                time.sleep(600)"""),
+    )
     with pytest.raises(JudgeFault, match="no answer"):
         outcome(path, "bad_1", [(OTHER, tap(1), {})], tmp_path / "a", timeout_s=10.0)
     until = time.monotonic() + 10
@@ -165,14 +138,18 @@ def running(pid):
 
 
 def test_steps_at_which_a_judge_fails_are_left_out_as_androidlab_does(path, tmp_path):
-    add_task(path, "odd_1", textwrap.dedent("""\
+    add_task(
+        path,
+        "odd_1",
+        textwrap.dedent("""\
         class Judge(SingleTask):
             def judge(self, tree, line):
                 if line["index"] == 1:
                     raise ValueError("not this page")
                 if line["index"] == 2:
                     return False
-                return {"1": "a text counts as met", "2": 0, "complete": line["index"] == 3}"""))  # fmt: skip
+                return {"1": "a text counts as met", "2": 0, "complete": line["index"] == 3}"""),
+    )
     found = outcome(path, "odd_1", [(OTHER, tap(i), {}) for i in range(3)], tmp_path / "a")
     assert not found.complete and found.sub_goals == {"1": True, "2": False}
     assert found.steps == (0, 2)  # the one that returned no dict was judged, the one that raised was not
@@ -189,17 +166,19 @@ CLOCK = "evaluation/tasks/clock.py"
         ("1 +", "cannot import evaluation.tasks.clock: SyntaxError"),
         ("function_map = {}", "the judge of clock_1 is missing"),
         ("function_map = {'clock_1': dict}", "the judge of clock_1 has no method judge"),
-        ("class J:\n    def __init__(self): pass\n    def judge(self): pass\nfunction_map = {'clock_1': J}",
-         "the judge of clock_1 cannot be made: TypeError"),
+        (
+            "class J:\n    def __init__(self): pass\n    def judge(self): pass\nfunction_map = {'clock_1': J}",
+            "the judge of clock_1 cannot be made: TypeError",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_task_whose_judge_cannot_be_used_leaves_the_others(path, source, said):
     (path / CLOCK).unlink() if source is None else (path / CLOCK).write_text(source)
     checkout = read_checkout(path)
     checked = asyncio.run(Judges(checkout, sys.executable).check(checkout.tasks))
     assert list(checked.problems) == ["clock_1"] and said in checked.problems["clock_1"]
     with pytest.raises(CheckoutError, match=said):
-        asyncio.run(Judges(checkout, sys.executable).check(checkout.chosen(["clock_1"])))
+        asyncio.run(Judges(checkout, sys.executable).check(checkout.chosen(["clock_1"])[0]))
 
 
 def test_judges_that_ask_about_answers_are_known_by_their_code(path):
@@ -207,33 +186,3 @@ def test_judges_that_ask_about_answers_are_known_by_their_code(path):
     checkout = read_checkout(path)
     assert {task.id for task in checkout.tasks if task.kind == "query_detect"} == {"setting_0", "setting_2"}
     assert asyncio.run(Judges(checkout, sys.executable).check(checkout.tasks)).asking == {"setting_2"}
-
-
-@pytest.mark.parametrize(
-    "file, source, said",
-    [
-        (CLOCK, "import nothing_like_it", "No module named 'nothing_like_it'; give --judge-python an interpreter"),
-        ("evaluation/definition.py", "", "has no function detect_answer"),
-        ("evaluation/definition.py", "while True: pass", "no answer within 3 s"),
-    ],
-)
-def test_what_no_judge_can_do_without_is_missed_before_anything_is_played(path, file, source, said):
-    (path / file).write_text(source)
-    checkout = read_checkout(path)
-    limit = 3.0 if "no answer" in said else 60.0
-    with pytest.raises(CheckoutError, match=said) as error:
-        asyncio.run(Judges(checkout, sys.executable, limit).check(checkout.tasks))
-    assert "\n" not in str(error.value)
-
-
-def test_a_missing_interpreter_is_named(path):
-    checkout = read_checkout(path)
-    with pytest.raises(CheckoutError, match="/none/python does not start"):
-        asyncio.run(Judges(checkout, "/none/python").check(checkout.tasks))
-
-
-def test_the_checkout_is_left_as_it_was(path, tmp_path):
-    before = sorted(p for p in path.rglob("*") if ".git" not in p.parts)
-    outcome(path, "clock_1", [(OTHER, tap(1), {})], tmp_path / "a")
-    assert sorted(p for p in path.rglob("*") if ".git" not in p.parts) == before
-    assert not read_checkout(path).commit.endswith("+changes")

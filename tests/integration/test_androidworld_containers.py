@@ -5,36 +5,32 @@ AndroidWorld itself, and an emulator, cannot run here: behind the server is an e
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from androidworld_expert import ExpertActor, same_suite
 from androidworld_server import StandIn
 from docker_engine import IMAGE, ROOT
 
-from envs.androidworld import containers
+from envs.androidworld import containers, startup
 from envs.androidworld.startup import StartupError
 from envs.docker_avd import LABEL
 from envs.phone.env import APP_NAMES
-from mobilerl import tiny
-from mobilerl.agent.actor import Decision
-from mobilerl.cli import main
-from mobilerl.commands import evaluate_androidworld
-from mobilerl.config import ConfigError, Recipe, load_recipe
-from mobilerl.eval.androidworld.places import make_containers
-from mobilerl.eval.androidworld.run import Plan, evaluate
-from mobilerl.eval.policies import Player
+from mobilerl.config import Recipe, load_recipe
+from mobilerl.eval.policies import EvalPolicy
+from mobilerl.policy.actor import Decision
 from mobilerl.rollout.collector import Collector, CollectorSettings
-from mobilerl.train.tasks import open_suite
-from mobilerl.trajectory_files import load_trajectories
+from mobilerl.suites import fleet
+from mobilerl.suites.androidworld.evaluation import Plan, evaluate
+from mobilerl.suites.androidworld.servers import StartedContainers
+from mobilerl.suites.base import make_suite
 
 pytestmark = pytest.mark.slow
 WORLD = "mobilerl-androidworld-test"
@@ -68,7 +64,14 @@ def image(docker_engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 
 @pytest.fixture(autouse=True)
 def _apps_of_the_phone(monkeypatch):
+    monkeypatch.setattr(startup, "APPS", APP_NAMES)
     monkeypatch.setattr(containers, "APPS", APP_NAMES)
+
+
+@pytest.fixture(autouse=True)
+def _impatient_pool(monkeypatch):
+    made = fleet.pool_settings
+    monkeypatch.setattr(fleet, "pool_settings", lambda *args: replace(made(*args), quarantine_s=0.5, check_every_s=2.0))
 
 
 def running(fleet: str, place: int | None = None) -> list[str]:
@@ -78,17 +81,27 @@ def running(fleet: str, place: int | None = None) -> list[str]:
 
 def settings(adb, name: str, **wanted: object) -> list[str]:
     given = {
-        "fleet.image": WORLD, "fleet.name": name, "fleet.adb_server": f"127.0.0.1:{adb.port}", "fleet.adb_port": 5556,
-        "fleet.memory_mb": 4096, "fleet.quarantine_s": 0.5, "fleet.check_every_s": 2, **wanted,
-    }  # fmt: skip
+        "fleet.image": WORLD,
+        "fleet.name": name,
+        "fleet.adb_server": f"127.0.0.1:{adb.port}",
+        "fleet.adb_port": 5556,
+        "fleet.memory_mb": 4096,
+        **wanted,
+    }
     return [word for key, value in given.items() for word in (f"--{key}", str(value))]
 
 
 TRAINING = {
-    "phone.suite": "androidworld", "phone.count": 2, "fleet.type": "docker", "fleet.spares": 1, "fleet.boot_s": 120,
-    "agent.deadline_s": 1800, "collect.workers": 0, "tasks.per_template": 2,
+    "suite.type": "androidworld",
+    "phone.count": 2,
+    "fleet.type": "docker",
+    "fleet.spares": 1,
+    "fleet.boot_s": 120,
+    "agent.deadline_s": 1800,
+    "collect.workers": 0,
+    "tasks.per_template": 2,
     "tasks.templates": json.dumps([DOING, ANSWERING]),
-}  # fmt: skip
+}
 
 
 def training_recipe(adb, name: str, **wanted: object) -> Recipe:
@@ -127,7 +140,7 @@ class WaitingActor(ExpertActor):
 
 def test_an_evaluation_on_containers_of_a_stand_in_survives_one_that_is_killed(adb, image, tmp_path):
     recipe = load_recipe(None, settings(adb, "eval"))
-    places = make_containers(recipe, 2, 120.0, 600.0, tmp_path)
+    places = StartedContainers(recipe, 2, 120.0, 600.0, tmp_path)
     killed: list[str] = []
     actor = WaitingActor([same_suite(1, 30)])
 
@@ -143,9 +156,9 @@ def test_an_evaluation_on_containers_of_a_stand_in_survives_one_that_is_killed(a
             actor.held.set()
             threading.Thread(target=kill).start()
 
-    plan = Plan(templates=(DOING, ANSWERING, FREELY), runs=3, max_retries=20)
-    player = Player(actor, {"agent": "the stand-in's expert"})
-    results = evaluate(places, plan, player, tmp_path, say)
+    plan = Plan(templates=(DOING, ANSWERING, FREELY), runs=3, retries=20)
+    policy = EvalPolicy(actor, {"agent": "the stand-in's expert"})
+    results = evaluate(places, plan, policy, tmp_path, say)
     assert results["success_rate"] == 1.0 and results["trials"] == 9 and results["errors"] == 0, results["instances"]
     assert results["protocol"]["servers"] == 2 and results["protocol"]["screens_and_actions"] == "adb"
     starts = [r for r in journal_of(tmp_path) if r.get("event") == "start"]
@@ -153,27 +166,8 @@ def test_an_evaluation_on_containers_of_a_stand_in_survives_one_that_is_killed(a
     assert not running("eval") and list((tmp_path / "devices").glob(f"{killed[0]}.log"))
 
 
-def test_the_command_starts_and_removes_containers_of_a_stand_in(adb, image, tmp_path):
-    parser = argparse.ArgumentParser()
-    evaluate_androidworld.add(parser.add_subparsers(), argparse.ArgumentParser(add_help=False))
-
-    def command(*words: str) -> int:
-        common = ("--agent", "finish", "--out", str(tmp_path), "--template", FREELY, "--template", DOING)
-        args, rest = parser.parse_known_args(["androidworld", *common, *words])
-        return args.run(args, rest)
-
-    assert command("--fleet", "1", *settings(adb, "command")) == 0
-    results = json.loads((tmp_path / "results.json").read_text())
-    assert (results["trials"], results["successes"], results["errors"]) == (2, 1, 0)
-    assert {i["server"] for i in results["instances"]} == {"command-0"} and not running("command")
-    with pytest.raises(ConfigError, match="--server names servers that run, and --fleet starts its own"):
-        command("--fleet", "1", "--server", "http://127.0.0.1:1")
-    with pytest.raises(ValueError, match=r"the image mobilerl-phone has no AndroidWorld: set fleet.image"):
-        command("--fleet", "1")
-
-
 def test_groups_are_trained_on_containers_of_a_stand_in_of_which_one_is_killed(adb, image, tmp_path):
-    tasks, pool = open_suite(training_recipe(adb, "train"), tmp_path)
+    tasks, pool = make_suite(training_recipe(adb, "train")).open(tmp_path)
     assert [t.id for t in tasks] == [f"androidworld/{n}/1000/{i}" for n in (DOING, ANSWERING) for i in range(2)]
     first = running("train")
     assert len(first) == 1
@@ -202,37 +196,10 @@ def test_groups_are_trained_on_containers_of_a_stand_in_of_which_one_is_killed(a
     assert pool.counts["failures"] >= 1 and pool.counts["created"] >= 3 and not running("train")
 
 
-def test_the_training_command_plays_on_containers_of_a_stand_in(adb, image, tmp_path):
-    torch.manual_seed(0)
-    tiny.create(tmp_path / "model", ["a word"], hidden=32, layers=2, heads=2, vision_hidden=16)
-    flags = {
-        "phone.count": 1, "fleet.spares": 0, "tasks.per_template": 1, "androidworld.step_cap": 2, "engine.threads": 1,
-        "collect.tasks_per_iteration": 1, "collect.group_size": 2, "train.iterations": 1, "agent.max_new_tokens": 4,
-        "algorithm.credit.max_refills": 0,
-    }  # fmt: skip
-    words = ["--run-dir", str(tmp_path / "run"), "--model", str(tmp_path / "model")]
-    words += settings(adb, "cli", **TRAINING | flags)
-    assert main(["train", "--config", str(ROOT / "recipes/adagrpo.toml"), *words]) == 0
-    (row,) = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
-    assert row["fleet/created"] == 1 and row["rollout/lost_groups"] == row["rollout/infra_errors"] == 0
-    played = load_trajectories(tmp_path / "run/trajectories/iter-000001.jsonl")
-    assert {t.device_id for t in played} == {"cli-0"} and not running("cli")
-
-
-def test_another_version_of_a_stand_in_is_told_at_start_and_leaves_no_container(adb, image):
-    recipe = training_recipe(adb, "version", **{"fleet.environment": '["WITHOUT=ContactsAddContact"]'})
-    with pytest.raises(StartupError, match="runs another version of AndroidWorld than .*: it lacks ContactsAddContact"):
-        open_suite(recipe)
+def test_containers_that_cannot_be_used_are_removed(adb, image):
     slow = training_recipe(adb, "version", **{"fleet.environment": '["START_S=60"]', "fleet.boot_s": 4})
     with pytest.raises(StartupError, match="the first container"):
-        open_suite(slow)
-    with pytest.raises(StartupError, match="has ports 5000, 5554, 5555, 5556, but fleet.http_port is 8000"):
-        open_suite(training_recipe(adb, "version", **{"fleet.http_port": 8000}))
+        make_suite(slow).open()
+    with pytest.raises(StartupError, match="fleet.adb_port is 8000"):
+        make_suite(training_recipe(adb, "version", **{"fleet.adb_port": 8000})).open()
     assert not running("version")
-
-
-def test_a_run_that_ends_before_its_first_iteration_leaves_no_container_of_a_stand_in(adb, image):
-    _, pool = open_suite(training_recipe(adb, "unplayed"))
-    assert len(running("unplayed")) == 1
-    asyncio.run(pool.close())
-    assert not running("unplayed")

@@ -8,17 +8,13 @@ import random
 
 import pytest
 from androidworld_expert import ExpertActor
-from androidworld_play import (  # noqa: F401 - fixtures among them
-    DOING,
-    FREELY,
-    local_phones_fixture,
-    stand_ins_fixture,
-)
+from androidworld_play import DOING, FREELY, local_phones_fixture, stand_ins_fixture  # noqa: F401 - fixtures among them
 
 from mobilerl.config import Recipe, load_recipe
 from mobilerl.rollout.collector import Collector, CollectorSettings
-from mobilerl.train.source import InTurns
-from mobilerl.train.tasks import TaskSampler, open_suite
+from mobilerl.suites.base import make_suite
+from mobilerl.train.source import SynchronousSource
+from mobilerl.train.tasks import TaskSampler
 
 UNEXPECTED = "RecipeDeleteMultipleRecipesWithConstraint"
 """Its reward is free, but not by design."""
@@ -26,10 +22,10 @@ UNEXPECTED = "RecipeDeleteMultipleRecipesWithConstraint"
 
 def recipe_for(*servers, **settings: object) -> Recipe:
     flags = {
-        "phone.suite": "androidworld",
+        "suite.type": "androidworld",
         "agent.deadline_s": 3600,
         "tasks.per_template": 1,
-        "androidworld.servers": json.dumps([f"{s.url},any-{s.port}" for s in servers]),
+        "suite.servers": json.dumps([f"{s.url},any-{s.port}" for s in servers]),
         "tasks.templates": json.dumps([DOING, FREELY, UNEXPECTED]),
         **settings,
     }
@@ -38,14 +34,14 @@ def recipe_for(*servers, **settings: object) -> Recipe:
 
 def play(recipe: Recipe, servers, iterations: int = 3):
     """(template of every group, the sampler, what it said)"""
-    tasks, envs = open_suite(recipe)
+    tasks, envs = make_suite(recipe).open()
     sampler, heard = TaskSampler(tasks, recipe.algorithm.curriculum, recipe.collect.task_losses), []
     sampler.say = heard.append
 
     async def main():
         settings = CollectorSettings(group_size=3, max_retries=3)
         async with Collector(envs, ExpertActor(servers), settings) as collector:
-            source = InTurns(collector, sampler, random.Random(0))
+            source = SynchronousSource(collector, sampler, random.Random(0))
             return [g.task.template for i in range(iterations) for g in await source.take(len(tasks), f"{i}")]
 
     return asyncio.run(main()), sampler, heard
@@ -55,14 +51,14 @@ def test_instances_with_a_free_reward_are_left_out_counted_and_named(local_phone
     server = local_phones()
     played, sampler, heard = play(recipe_for(server), [server])
     assert set(played) == {DOING} and len(played) > 3
-    assert f"left out, since their reward is free by design: {FREELY}\n" in capsys.readouterr().out
+    assert f"left out, because their reward is free by design: {FREELY}\n" in capsys.readouterr().out
     assert sampler.losses.metrics() == {"rollout/tasks_set_aside": 1, "rollout/free_reward_tasks": 1}
     assert len(heard) == 1 and UNEXPECTED in heard[0] and "its reward is free: the score is 1" in heard[0]
     set_up = [query["task_type"] for _, route, query in server.requests if route == "/task/initialize"]
     assert set_up.count(UNEXPECTED) == 1 and FREELY not in set_up
 
 
-@pytest.mark.parametrize("setting", ["androidworld.free_reward", "judge.reward"])
+@pytest.mark.parametrize("setting", ["suite.free_reward", "judge.reward"])
 def test_they_are_played_on_request_and_where_a_judge_gives_the_reward(local_phones, setting):
     server = local_phones()
     needs = {"judge.url": "http://127.0.0.1:1/v1", "judge.model": "m"} if setting == "judge.reward" else {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 import time
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from envs.base import InfraError
 from envs.console import Console
 from envs.device import Device
-from envs.phone.apps.catalogue import APPS
 from envs.phone.console import Console as PhoneConsole
 from envs.phone.env import PhoneEnv
 from envs.phone.faults import Fault, FaultPlan, FaultSettings
@@ -24,14 +22,14 @@ from mobilerl.eval.agents import ExpertActor
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings
 
-COMMAND_S = 2.0
+COMMAND_S = 1.5
 
 
 def plan(rate: float, *kinds: Fault, seed: int = 0) -> FaultPlan:
     return FaultPlan(FaultSettings(rate, kinds or tuple(Fault), seed, offline_s=0.2, slow_s=0.1), f"p{seed}")
 
 
-@pytest.mark.parametrize("kind", [k for k in Fault if k is not Fault.SLOW])
+@pytest.mark.parametrize("kind", [Fault.CRASH, Fault.TRUNCATED, Fault.HANG, Fault.BLACK])
 def test_each_fault_reaches_the_driver_as_an_infrastructure_error(adb, phones, kind):
     phone = phones()
     transport = adb.transport(phone.serial)
@@ -53,29 +51,23 @@ def test_each_fault_reaches_the_driver_as_an_infrastructure_error(adb, phones, k
         assert device.foreground_package()  # connected again without being asked to
 
 
-def test_a_slow_phone_is_only_slow(adb, phones):
-    phone = phones(faults=plan(1.0, Fault.SLOW))
-    began = time.monotonic()
-    assert Device(adb.transport(phone.serial)).screenshot()
-    assert time.monotonic() - began > 0.1
-
-
-def pool_of(adb, serials, leases=None, **wanted) -> tuple[DevicePool, list[PhoneEnv]]:
+def pool_of(adb, serials) -> tuple[DevicePool, list[PhoneEnv]]:
     envs: list[PhoneEnv] = []
 
     def make(device_id, transport):
         envs.append(PhoneEnv(device_id, screenshots=False, transport=transport, timeout_s=COMMAND_S))
         return envs[-1]
 
-    quick = {"boot_s": 20.0, "refresh_s": 20.0, "quarantine_s": 0.2, "quarantine_max_s": 1.0, "give_up_s": 60.0}
     provider = AdbProvider(serials, make, Where("127.0.0.1", adb.port))
-    return DevicePool(provider, PoolSettings(leases or len(serials), len(serials) - (leases or len(serials)),
-                                             **(quick | wanted))), envs  # fmt: skip
+    settings = PoolSettings(
+        len(serials), 0, boot_s=20.0, refresh_s=20.0, quarantine_s=0.2, quarantine_max_s=1.0, give_up_s=60.0
+    )
+    return DevicePool(provider, settings), envs
 
 
-def play(pool, envs, tasks, size=2, retries=100, meanwhile=None):
+def play(pool, envs, tasks, meanwhile=None):
     async def main():
-        settings = CollectorSettings(size, retries, episode=EpisodeSettings(deadline_s=60.0))
+        settings = CollectorSettings(2, 100, episode=EpisodeSettings(deadline_s=60.0))
         async with Collector(pool, ExpertActor(envs), settings) as collector:
             if meanwhile is not None:
                 asyncio.get_running_loop().run_in_executor(None, meanwhile)
@@ -99,16 +91,6 @@ def test_a_pool_of_failing_phones_loses_nothing(adb, phones):
     assert sum(sum(p.faults.counts.values()) for p in served) > 10
 
 
-def test_a_crashed_phone_is_quarantined_and_the_others_go_on(adb, phones):
-    served = [phones() for _ in range(3)]
-    pool, envs = pool_of(adb, [p.serial for p in served])
-    crash = threading.Timer(0.5, lambda: phones.loop.call_soon_threadsafe(served[0].die))
-    crash.start()
-    groups, counts = play(pool, envs, TASKS * 4)
-    assert counts["lost_groups"] == 0 and all(t.reward == 1.0 for g in groups for t in g.trajectories)
-    assert served[0].crashed.is_set()
-
-
 def test_the_adb_server_is_killed_in_the_middle(adb, phones):
     served = [phones() for _ in range(3)]
     pool, envs = pool_of(adb, [p.serial for p in served])
@@ -121,13 +103,6 @@ def test_the_adb_server_is_killed_in_the_middle(adb, phones):
 
     groups, counts = play(pool, envs, TASKS * 4, meanwhile=kill)
     assert counts["lost_groups"] == 0 and all(t.reward == 1.0 for g in groups for t in g.trajectories)
-    assert adb.process.poll() is None
-
-
-def test_no_device_is_said_at_start(adb):
-    pool, envs = pool_of(adb, ["127.0.0.1:1"], boot_s=60.0, max_failures=1)
-    with pytest.raises(InfraError, match="no device of 1 starts: .*127.0.0.1:1: cannot connect"):
-        play(pool, envs, TASKS)
 
 
 def test_the_console(phones):
@@ -144,7 +119,7 @@ def test_the_console(phones):
 
     messages = phone.phone.app("Messages")
     before = len(messages.db["messages"])
-    ours.command("sms send 555-0100 Meet at \"noon\"; $(reboot)")
+    ours.command('sms send 555-0100 Meet at "noon"; $(reboot)')
     assert messages.db["messages"][-1]["body"] == 'Meet at "noon"; $(reboot)' and len(messages.db["messages"]) > before
     ours.command("geo fix -122.156 37.438")
     assert "37.438000,-122.156000" in phone.shell.run("dumpsys location").stdout.decode()
@@ -157,11 +132,6 @@ def test_the_console(phones):
             ours.command(wrong)
     with pytest.raises(InfraError, match="authentication token mismatch"):
         Console("127.0.0.1", port, "wrong", timeout_s=5).command("ping")
-    with pytest.raises(InfraError, match="unknown command"):
-        Console("127.0.0.1", port, "", timeout_s=5).command("ping")
-    with pytest.raises(InfraError, match="Connection refused"):
-        Console("127.0.0.1", 1, "", timeout_s=5).command("ping")
     ours.command("kill")
     phones.run(phone.crashed.wait)
-    assert len(APPS) >= 10
     phones.loop.call_soon_threadsafe(console.stop)

@@ -1,30 +1,23 @@
-"""Packed rows on every model family: loss and gradient of the samples alone, and no look at a neighbour's image."""
+"""Packed rows on every model family: loss and gradient as without packing, and no leak between neighbours."""
 
-import io
 from dataclasses import replace
 
 import pytest
 import torch
-from model_families import FAMILIES, create
-from PIL import Image
+from model_families import FAMILIES, create, png
 
-from mobilerl.engines.codec import Codec
-from mobilerl.engines.loading import load_model
+from mobilerl.models.codec import Codec
+from mobilerl.models.loading import load_model
 from sft.batches import IGNORE, collate
 from sft.packing import Packer
 from sft.samples import Sample
 
-
-def png(colour: tuple[int, int, int], width: int, height: int) -> bytes:
-    image = Image.new("RGB", (width, height), colour)
-    image.paste((255 - colour[0], 9, 99), (10, 10, width // 2, height // 3))
-    out = io.BytesIO()
-    image.save(out, "PNG")
-    return out.getvalue()
-
-
-RED, BLUE, GREEN = png((200, 10, 10), 140, 280), png((10, 10, 200), 280, 140), png((10, 200, 10), 168, 168)
-ASKED = (("tap the button", "do it", (RED,)), ("compare", "they differ a lot", (BLUE, GREEN)), ("no image", "none", ()))
+FIRST, SECOND, THIRD = png(140, 280, 0), png(280, 140, 1), png(168, 168, 2)
+ASKED = (
+    ("tap the button", "do it", (FIRST,)),
+    ("compare", "they differ a lot", (SECOND, THIRD)),
+    ("no image", "none", ()),
+)
 
 
 def made_samples(codec: Codec) -> list[Sample]:
@@ -47,10 +40,6 @@ def loss_of(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Ten
     )
 
 
-def gradients(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_packing_changes_nothing(name, tmp_path):
     create(FAMILIES[name], tmp_path, [f"{text} {reply}" for text, reply, _ in ASKED])
@@ -61,12 +50,12 @@ def test_packing_changes_nothing(name, tmp_path):
     assert packed["input_ids"].shape == (1, sum(map(len, samples)))
     together = loss_of(model, packed)
     together.backward()
-    mine = gradients(model)
+    mine = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
     alone = [loss_of(model, collate([sample], codec)) for sample in samples]
     sum(alone).backward()
     assert float(together.detach()) == pytest.approx(float(sum(alone).detach()), rel=1e-5)
-    theirs = gradients(model)
+    theirs = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     assert mine.keys() == theirs.keys() and any("visual" in n for n in mine)
     for parameter, value in theirs.items():
         scale = max(1.0, float(value.abs().max()))
@@ -75,7 +64,7 @@ def test_packing_changes_nothing(name, tmp_path):
     only_second = [replace(samples[0], trained=(False,) * len(samples[0].response_ids)), samples[1]]
     with torch.no_grad():
         before = loss_of(model, packer(only_second))
-        other_first = [replace(only_second[0], images=(png((99, 99, 0), 140, 280),)), samples[1]]
+        other_first = [replace(only_second[0], images=(png(140, 280, 3),)), samples[1]]
         assert torch.equal(before, loss_of(model, packer(other_first)))
-        other_second = [only_second[0], replace(samples[1], images=(BLUE, png((1, 2, 3), 168, 168)))]
+        other_second = [only_second[0], replace(samples[1], images=(SECOND, png(168, 168, 4)))]
         assert not torch.equal(before, loss_of(model, packer(other_second)))

@@ -72,11 +72,11 @@ def check_resumed(said: dict[str, Any]) -> None:
     assert said["restored_gap"] == 0 and said["repeated_gap"] == 0, "the shards do not restore weights and optimiser"
 
 
-def check_played(said: dict[str, Any], most: float) -> None:
+def check_played(said: dict[str, Any]) -> None:
     played = said["played"]
     assert played["streams"], "episodes wait for each other, though the servers batch by themselves"
     assert played["rows"] >= 3 and set(played["versions"]) == {len(said["steps"])}
-    assert played["gap"] < most, "rows of episodes were not drawn from the weights they name"
+    assert played["gap"] < 1e-5, "samples of episodes were not drawn from the weights they name"
     assert not played["left"], "weights moved while replies were being drawn"
 
 
@@ -95,7 +95,7 @@ def test_rows_mean_the_same_in_both_engines(model, tmp_path):
     assert said["steps"][1]["verl"]["kl"] > 1e-4
     assert said["local_gap"] < 1e-4, "the engines went apart"
     assert said["version"] == 4
-    check_played(said, 1e-5)
+    check_played(said)
     check_resumed(said)
     assert "ask for 3 GPUs, the Ray cluster has 2" in said["too_few"]
     assert "2000 tokens, more than vllm.max_prompt = 1024" in said["too_long"]
@@ -104,27 +104,10 @@ def test_rows_mean_the_same_in_both_engines(model, tmp_path):
 
 def test_an_adapter_is_sampled_from_saved_and_resumed(model, tmp_path):
     """verl merges adapters into the weights it sends, and rounds them to bfloat16 on the way."""
-    said = session(adapter_of(model, tmp_path), tmp_path, "--engine.lora_rank", "4", "--engine.learning_rate", "3e-2",
-                   "--algorithm.loss.kl_coef", "0.1")  # fmt: skip
+    flags = "--engine.lora_rank 4 --engine.learning_rate 3e-2 --algorithm.loss.kl_coef 0.1".split()
+    said = session(adapter_of(model, tmp_path), tmp_path, *flags)
     # Trained before, it is its own reference, also once it has learned more.
     assert all(step["local_gap"] < 1e-4 and step["reference_gap"] < 1e-4 for step in said["steps"])
     assert said["steps"][1]["local"]["kl"] > 1e-4
     assert said["rollout_gap"] < 0.05 < 0.15 < said["learned"], "the servers do not have what the adapter learned"
-    check_resumed(said)
-
-
-def test_servers_of_their_own_answer_while_weights_are_learned(model, tmp_path):
-    """Weights go through a file where GPUs would use NCCL."""
-    transfer = "actor_rollout_ref.rollout.checkpoint_engine"
-    from mobilerl_verl_cpu.flags import VERL_SETTINGS
-
-    overrides = [*VERL_SETTINGS, f"{transfer}.backend=file",
-                 f"{transfer}.custom_backend_module=mobilerl_verl_cpu.file_transfer"]  # fmt: skip
-    said = session(model, tmp_path, "--cluster.gpus_per_node", "1", "--cluster.rollout_nodes", "1",
-                   "--cluster.overrides", json.dumps(overrides), "--engine.learning_rate", "1e-3")  # fmt: skip
-    for version, step in enumerate(said["steps"]):
-        assert set(step["versions"]) == {version} and step["rollout_gap"] < 1e-5
-        assert set(step["answered_later"]) <= {version, version + 1}
-    assert sum(version in step["answered_later"] for version, step in enumerate(said["steps"])) > 0
-    check_played(said, 1e-5)
     check_resumed(said)

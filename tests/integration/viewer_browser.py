@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
@@ -14,16 +13,24 @@ from pathlib import Path
 from typing import Any
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
-         "--disable-component-update", "--hide-scrollbars", "--remote-debugging-pipe")  # fmt: skip
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--no-first-run",
+    "--disable-component-update",
+    "--hide-scrollbars",
+    "--remote-debugging-pipe",
+)
 KEYS = {"ArrowRight": 39, "ArrowLeft": 37, "ArrowUp": 38, "ArrowDown": 40, "Enter": 13, "Escape": 27}
 DEADLINE_S = 60.0
 
 
 class Browser:
-    """One page. `errors` collects what the console says of errors, exceptions and refused loads.
+    """One page, as a context manager. `errors` collects console errors, exceptions and refused loads.
 
-    Use as a context manager. Every wait raises TimeoutError in the end.
+    Every wait ends in a TimeoutError after DEADLINE_S.
     """
 
     def __init__(self, profile: Path, width: int = 1280, height: int = 860) -> None:
@@ -44,7 +51,7 @@ class Browser:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Asks it to end, so that none of its processes stays; one that does not within seconds is killed."""
+        """Closes the browser with all its processes; kills it after ten seconds."""
         os.write(self._out, json.dumps({"id": 0, "method": "Browser.close"}).encode() + b"\0")
         end = time.monotonic() + 10
         while os.waitpid(self._process, os.WNOHANG) == (0, 0):
@@ -56,10 +63,10 @@ class Browser:
         os.close(self._out)
         os.close(self._in)
 
-    # --- what a test does ----------------------------------------------------------------------------------------
+    # --- actions -------------------------------------------------------------------------------------------------
 
     def open(self, address: str) -> None:
-        """Loads the page anew and waits until it and what it loads at first are there."""
+        """Loads the page and waits until it is complete."""
         self._ask("Page.navigate", {"url": "about:blank"})
         self.wait("location.href === 'about:blank'")
         self._ask("Page.navigate", {"url": address})
@@ -73,9 +80,9 @@ class Browser:
         return found["result"].get("value")
 
     def wait(self, expression: str) -> None:
-        """Until the expression is true and no view is being drawn: a key would still be the view's before it."""
+        """Waits until the expression is true and no view is being drawn."""
         settled = "document.getElementById('main')?.getAttribute('aria-busy') !== 'true'"
-        # An address that has just changed is heard of by the page in its next turn.
+        # The page learns of a changed address in the next turn of its event loop.
         asked = f"new Promise((turn) => setTimeout(turn)).then(() => ({expression}) && {settled})"
         self._until(lambda: self.evaluate(asked), expression)
 
@@ -97,7 +104,7 @@ class Browser:
         return self.evaluate(f"document.querySelectorAll({json.dumps(selector)}).length")
 
     def each(self, selector: str, path: str) -> list[Any]:
-        """Of every element that matches, what stands at a path of properties."""
+        """A property path of every element that matches."""
         return self.evaluate(f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.{path})")
 
     def size(self, width: int, height: int) -> None:
@@ -107,9 +114,6 @@ class Browser:
     def dark(self, on: bool) -> None:
         feature = {"name": "prefers-color-scheme", "value": "dark" if on else "light"}
         self._ask("Emulation.setEmulatedMedia", {"features": [feature]})
-
-    def picture(self, path: Path) -> None:
-        path.write_bytes(base64.b64decode(self._ask("Page.captureScreenshot", {"format": "png"})["data"]))
 
     # --- the protocol --------------------------------------------------------------------------------------------
 
@@ -161,7 +165,7 @@ class Browser:
 
 
 def _start(command: list[str]) -> tuple[int, int, int]:
-    """(process id, pipe to it, pipe from it): Chromium reads what it is told on 3, and answers on 4."""
+    """(process id, pipe to it, pipe from it). Chromium reads commands on descriptor 3 and answers on 4."""
     read, to_it = os.pipe()
     from_it, write = os.pipe()
     theirs = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (read, write)]  # not 3 or 4 themselves

@@ -1,10 +1,9 @@
-"""A made-up run of any size in the real formats, with everything that a run can record for the viewer."""
+"""Generates a run of any size in the real formats, with all data that the viewer shows."""
 
 from __future__ import annotations
 
 import io
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from envs.base import Action, Back, DeviceReport, Finish, Launch, LongPress, Obs
 from mobilerl.algorithms.curriculum import FailureCurriculum
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
 from mobilerl.records import Completion, Group, Status, Step, Trajectory
-from mobilerl.train.boards import Boards, write_advantages
+from mobilerl.train.run_log import StatusLog, write_advantages
 from mobilerl.train.tracking import Tracker
 from mobilerl.trajectory_files import save_trajectories
 
@@ -27,9 +26,9 @@ XML = """<?xml version='1.0' ?><hierarchy rotation="0"><node class="android.widg
 <node class="android.widget.ListView" scrollable="true" enabled="true" bounds="[0,90][90,180]">
 <node class="android.widget.TextView" text="Row" bounds="[0,90][90,120]" /></node></node></hierarchy>"""  # noqa: E501
 ACTIONS: tuple[Action, ...] = (
-    Launch("Notes"), Tap(500, 200), LongPress(500, 200), Swipe(500, 900, 500, 600), Type("milk"), Back(),
+    *(Launch("Notes"), Tap(500, 200), LongPress(500, 200), Swipe(500, 900, 500, 600), Type("milk"), Back()),
     Finish("done"),
-)  # fmt: skip
+)
 
 
 def png(shade: int) -> bytes:
@@ -72,7 +71,7 @@ def make_run(run: Path, iterations: int = 16, seed: int = 0) -> Path:
     devices = [f"avd-{i}" for i in range(DEVICES)]
     tasks = [made_task(i, hostile=i == 0) for i in range(60)]
     curriculum = FailureCurriculum([t.id for t in tasks], patience=1, cooldown=2, revisit_every=4)
-    boards = Boards(run)
+    log = StatusLog(run)
     fleet = [DeviceReport(str(i), name, "ready", {}, 0, "") for i, name in enumerate(devices)]
     with Tracker(run) as tracker:
         for iteration in range(1, iterations + 1):
@@ -90,63 +89,34 @@ def make_run(run: Path, iterations: int = 16, seed: int = 0) -> Path:
             for group in played:
                 rewards.setdefault(group.task.id, []).extend(t.reward for t in group.trajectories)
             curriculum.update(rewards)
-            boards.record(iteration, curriculum, played, lambda task: task.id, fleet)
+            log.record(iteration, curriculum, played, lambda task: task.id, fleet)
             save_trajectories(run, iteration, every)
             write_advantages(run, iteration, every, [t.reward - 0.5 for t in every])
             tracker.log(_metrics(iteration, every, curriculum, rng))
     for name, chance in (("sim-before", 0.3), ("sim-after", 0.6)):
-        _write_evaluation(run, name, [_result(t, rng.random() < chance) for t in tasks])
+        results = build_results("sim", {"model": EVIL, "run": name}, [_result(t, rng.random() < chance) for t in tasks])
+        write_results(run / "eval" / name / "results.json", results)
     return run
 
 
-def make_evaluation(
-    run: Path, name: str, tasks: Sequence[Task], success: bool, trials: int = 1, keep: bool = True
-) -> None:
-    """In which every episode ends the same. Kept ones are called as in every other evaluation."""
-    _write_evaluation(run, name, [_result(task, success, i) for task in tasks for i in range(trials)])
-    if keep:
-        save_trajectories(run / "eval" / name, 0, make_episodes(tasks, success, trials))
-
-
-def make_episodes(tasks: Sequence[Task], success: bool, trials: int = 1) -> list[Trajectory]:
-    rng = random.Random(0)
-    return [
-        episode(f"0-0-{g:03d}-{i:02d}", task, success, rng, "avd-0")
-        for g, task in enumerate(tasks)
-        for i in range(trials)
-    ]
-
-
-def _write_evaluation(run: Path, name: str, made: Sequence[EpisodeResult]) -> None:
-    write_results(run / "eval" / name / "results.json", build_results("sim", {"model": EVIL, "run": name}, made))
-
-
 def _later(report: DeviceReport, rng: random.Random) -> DeviceReport:
-    """A minute later. One in twelve has failed meanwhile, and one of those is in quarantine."""
-    busy = 40 + 15 * rng.random()
-    spent = {"leased": busy, "ready": 5.0, "refreshing": 55 - busy}
-    failed, quarantined = rng.random() < 0.08, False
-    if failed:
-        quarantined = rng.random() < 0.4
-        spent = {"quarantined": 60.0} if quarantined else {"leased": 20.0, "starting": 40.0}
-    seconds = {s: report.seconds.get(s, 0.0) + spent.get(s, 0.0) for s in {*report.seconds, *spent}}
-    state = "quarantined" if quarantined else "leased" if rng.random() < 0.7 else "ready"
-    return replace(report, state=state, seconds=seconds, faults=report.faults + failed,
-                   reason=f"{report.device_id}: black screen {EVIL}" if failed else report.reason)  # fmt: skip
+    """The report a minute later. One device in twelve has failed and is in quarantine."""
+    state = "quarantined" if rng.random() < 0.08 else "leased"
+    seconds = {**report.seconds, state: report.seconds.get(state, 0.0) + 60.0}
+    report = replace(report, state=state, seconds=seconds)
+    if state == "leased":
+        return report
+    return replace(report, faults=report.faults + 1, reason=f"{report.device_id}: black screen {EVIL}")
 
 
 def _metrics(iteration: int, every: list[Trajectory], curriculum: FailureCurriculum, rng: random.Random) -> dict:
-    return {
-        "iteration": iteration, "time_s": 60.0 * iteration,
-        "rollout/success_rate": sum(t.success for t in every) / len(every),
-        "rollout/reward": sum(t.reward for t in every) / len(every),
-        "rollout/episode_len": sum(len(t.steps) for t in every) / len(every),
-        "rollout/env_utilization": 0.8 + 0.1 * rng.random(), "staleness/mean": 0.4, "staleness/max": 2,
-        "replay/size": 30 * iteration, "replay/fraction": 0.25, "train/loss": -rng.random(), "train/kl": float("nan"),
-        "time/rollout_s": 40.0, "time/update_s": 15.0, "time/publish_s": 1.0, EVIL: rng.random(),
-        **{f"curriculum/{k}": n for k, n in curriculum.counts().items()},
-    }  # fmt: skip
+    metrics = {"iteration": iteration, "time_s": 60.0 * iteration, "train/kl": float("nan"), EVIL: rng.random()}
+    metrics["rollout/success_rate"] = sum(t.success for t in every) / len(every)
+    metrics["rollout/episode_len"] = sum(len(t.steps) for t in every) / len(every)
+    metrics |= {"staleness/mean": 0.4, "staleness/max": 2, "replay/size": 30 * iteration, "replay/fraction": 0.25}
+    metrics |= {"time/rollout_s": 40.0, "time/update_s": 15.0, "time/publish_s": 1.0}
+    return metrics | {f"curriculum/{k}": n for k, n in curriculum.counts().items()}
 
 
-def _result(task: Task, success: bool, trial: int = 0) -> EpisodeResult:
-    return EpisodeResult(task.id, task.template, task.app, True, "test", trial, float(success), success, 3, "finished")
+def _result(task: Task, success: bool) -> EpisodeResult:
+    return EpisodeResult(task.id, task.template, task.app, True, "test", 0, float(success), success, 3, "finished")

@@ -6,30 +6,23 @@ import json
 import re
 from collections import Counter
 
-from http_stand_in import Handler, Server, completion
+from http_stand_in import ChatServer, text_of
 
 AGENT, JUDGE = "agent", "judge"
 
 
-class Endpoint:
+class Endpoint(ChatServer):
     """`plans` has for a part of a goal the labels to tap and the answer to finish with. An answer that holds the right
     one is right; `judged` lists what was asked."""
 
     def __init__(self, plans):
-        endpoint, self.plans, self.tapped = self, plans, Counter()
+        self.plans, self.tapped = plans, Counter()
         self.judged = []
+        super().__init__(self.reply, (AGENT, JUDGE))
 
-        class Connection(Handler):
-            def do_GET(self):
-                self.reply({"object": "list", "data": [{"id": AGENT}, {"id": JUDGE}]})
-
-            def do_POST(self):
-                asked = self.body()
-                said = endpoint.judge if asked["model"] == JUDGE else endpoint.play
-                self.reply(completion(said([text_of(message) for message in asked["messages"]]), asked["model"]))
-
-        self.server = Server(Connection)
-        self.url = f"{self.server.url}/v1"
+    def reply(self, request):
+        texts = [text_of(message) for message in request["messages"]]
+        return self.judge(texts) if request["model"] == JUDGE else self.play(texts)
 
     def play(self, texts):
         goal = next((goal for goal in self.plans if len(texts) > 1 and goal in texts[1]), None)
@@ -49,8 +42,3 @@ class Endpoint:
         )
         self.judged.append((answer, truth))
         return f"[{truth in answer}]"
-
-
-def text_of(message):
-    content = message["content"]
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)

@@ -8,8 +8,18 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 CLASSES = ("TextView", "EditText", "Switch", "ImageView", "RecyclerView", "LinearLayout", "Button")
-STATES = ("checkable", "checked", "clickable", "enabled", "focusable", "focused", "scrollable", "long-clickable",
-          "password", "selected")  # fmt: skip
+STATES = (
+    "checkable",
+    "checked",
+    "clickable",
+    "enabled",
+    "focusable",
+    "focused",
+    "scrollable",
+    "long-clickable",
+    "password",
+    "selected",
+)
 
 
 def words_of(folder: Path) -> list[str]:
@@ -34,5 +44,6 @@ def _node(rng: random.Random, words: list[str], depth: int, top: int, bottom: in
     return (
         f'<node index="0" text={quoteattr(said[0])} content-desc={quoteattr(said[1])} resource-id="" package="p" '
         f'class="android.widget.{rng.choice(CLASSES)}" {states} bounds="[0,{top}][1080,{bottom}]">'
-        + "".join(inner) + "</node>"
-    )  # fmt: skip
+        + "".join(inner)
+        + "</node>"
+    )

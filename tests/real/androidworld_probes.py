@@ -1,52 +1,48 @@
-"""AndroidEnv's and AndroidWorld's own controllers against a served phone, each call with the effect it must have.
+"""AndroidEnv's and AndroidWorld's own controllers on a served phone, each call with the effect it must have.
 
 Runs in AndroidWorld's environment, which has neither this package nor pytest; `test_androidworld_controllers.py`
-starts it with the phone's address in the environment variables. Prints the outcomes as JSON.
+starts it with the phone's address in the environment variables. Prints the outcomes as JSON, one line for each call.
 """
 
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import sqlite3
 import sys
 import tempfile
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path += sys.argv[1:]  # the checkout, unless AndroidWorld is installed
 
 from android_env.components import adb_call_parser, adb_controller, config_classes, errors  # noqa: E402
 from android_env.proto import adb_pb2  # noqa: E402
-from android_world.env import (  # noqa: E402
-    actuation,
-    adb_utils,
-    android_world_controller,
-    json_action,
-    representation_utils,
-    tools,
-)
-from android_world.task_evals.utils import sqlite_utils, user_data_generation  # noqa: E402
-from android_world.utils import app_snapshot, contacts_utils, datetime_utils, file_utils  # noqa: E402
-from probing import Probes, dumped  # noqa: E402
+from android_world.env import actuation, android_world_controller, json_action, representation_utils, tools  # noqa: E402
+from android_world.env import adb_utils as u  # noqa: E402
+from android_world.task_evals.utils import sqlite_utils  # noqa: E402
+from android_world.task_evals.utils import user_data_generation as user_data  # noqa: E402
+from android_world.utils import app_snapshot, datetime_utils  # noqa: E402
+from android_world.utils import contacts_utils as contacts  # noqa: E402
+from android_world.utils import file_utils as files  # noqa: E402
 
-ENV = Probes("AndroidEnv's AdbCallParser")
-WORLD = Probes("AndroidWorld's controllers")
-OK = adb_pb2.AdbResponse.Status.OK
+ENV, WORLD = "AndroidEnv's AdbCallParser", "AndroidWorld's controllers"
 SETTINGS, NOTES, LAUNCHER = "com.android.settings", "com.android.notes", "com.android.launcher"
-Request = adb_pb2.AdbRequest
-NAMESPACE = Request.SettingsRequest.Namespace
+R = adb_pb2.AdbRequest
+OK = adb_pb2.AdbResponse.Status.OK
+SYSTEM = R.SettingsRequest.Namespace.SYSTEM
 
 
 class Device:
     """What AndroidWorld calls an environment, as far as adb goes: AndroidEnv's parser on AndroidEnv's controller.
 
     AndroidEnv restarts the adb server after every command that fails. The phone was made known to the server by hand,
-    so that is left out; a server that scans finds the phone again.
+    so that is left out.
     """
 
     def __init__(self) -> None:
@@ -63,691 +59,396 @@ class Device:
     def execute_adb_call(self, request: Any) -> Any:
         return self.parser.parse(request)
 
-    def shell(self, line: str) -> str:
-        return adb_utils.issue_generic_request(["shell", line], self).generic.output.decode()
+
+d = Device()
+c = android_world_controller.AndroidWorldController(d, android_world_controller.A11yMethod.UIAUTOMATOR)
+env = SimpleNamespace(controller=c)
 
 
-def parse(d: Device, **command: Any) -> Any:
-    """The response to a request, which must be OK."""
-    response = d.parser.parse(Request(**command))
+@contextmanager
+def probe(program: str, calls: str, reason: str = "") -> Iterator[None]:
+    """Prints what comes of a block that asserts the effect of calls (with commas between them) on a fresh phone.
+
+    With a `reason` why calls have no use on this phone, the block asserts that they are refused cleanly.
+    """
+    shell("sim reset")
+    error = ""
+    try:
+        yield
+    except Exception as failure:  # the outcome of this block; the next ones are still tried
+        error = " ".join(f"{type(failure).__name__}: {failure}".split())[:300]
+    for call in calls.split(", "):
+        print(json.dumps({"program": program, "call": call, "reason": reason, "error": error}))
+
+
+def shell(line: str) -> str:
+    return u.issue_generic_request(["shell", line], d).generic.output.decode()
+
+
+def ask(**command: Any) -> Any:
+    """AndroidEnv's response to a request, which must be OK."""
+    response = d.parser.parse(R(**command))
     assert response.status == OK, response
     return response
 
 
-def activity(d: Device) -> str:
-    return parse(d, get_current_activity=Request.GetCurrentActivity()).get_current_activity.full_activity
+def setting(**verb: Any) -> str:
+    return ask(settings=R.SettingsRequest(name_space=SYSTEM, **verb)).settings.output.decode()
 
 
-def fails(call: Any, *arguments: Any) -> str:
-    try:
-        call(*arguments)
-    except errors.AdbControllerError as error:
-        return str(error)
-    raise AssertionError("did not fail")
+def packages(**verb: Any) -> Any:
+    return ask(package_manager=R.PackageManagerRequest(**verb)).package_manager.list.items
 
 
-# --- AndroidEnv ----------------------------------------------------------------------------------------------------
+def front() -> str:
+    """The activity on the screen."""
+    return ask(get_current_activity=R.GetCurrentActivity()).get_current_activity.full_activity
 
 
-@ENV("start_activity", "get_current_activity")
-def _(d: Device, c: Any) -> None:
-    parse(d, start_activity=Request.StartActivity(full_activity=f"{SETTINGS}/.Settings"))
-    assert activity(d) == f"{SETTINGS}/{SETTINGS}.Settings"
-    wrong = d.parser.parse(Request(start_activity=Request.StartActivity(full_activity="a.b/.C")))
-    assert wrong.status == adb_pb2.AdbResponse.Status.INTERNAL_ERROR
+def texts() -> list[str]:
+    return [text for e in c.get_ui_elements() for text in (e.text, e.content_description) if text]
 
 
-@ENV("force_stop")
-def _(d: Device, c: Any) -> None:
-    parse(d, start_activity=Request.StartActivity(full_activity=f"{NOTES}/.MainActivity"))
-    parse(d, force_stop=Request.ForceStop(package_name=NOTES))
-    assert activity(d).startswith(LAUNCHER)
-
-
-@ENV("tap")
-def _(d: Device, c: Any) -> None:
-    x, y = place(c, "Settings")
-    parse(d, tap=Request.Tap(x=x, y=y))
-    assert activity(d).startswith(SETTINGS)
-
-
-@ENV("press_button")
-def _(d: Device, c: Any) -> None:
-    adb_utils.start_activity(f"{SETTINGS}/.Settings", [], d)
-    parse(d, press_button=Request.PressButton(button=Request.PressButton.BACK))
-    assert activity(d).startswith(LAUNCHER)
-
-
-@ENV("input_text")
-def _(d: Device, c: Any) -> None:
-    new_contact(d)
-    parse(d, input_text=Request.InputText(text="hello"))
-    assert "hello" in texts(c)
-
-
-@ENV("send_broadcast")
-def _(d: Device, c: Any) -> None:
-    parse(d, send_broadcast=Request.SendBroadcast(action="com.example.NOTHING"))
-
-
-@ENV("get_orientation")
-def _(d: Device, c: Any) -> None:
-    assert parse(d, get_orientation=Request.GetOrientationRequest()).get_orientation.orientation == 0
-    d.shell("settings put system user_rotation 1")
-    assert parse(d, get_orientation=Request.GetOrientationRequest()).get_orientation.orientation == 1
-
-
-@ENV("push", "pull")
-def _(d: Device, c: Any) -> None:
-    data = bytes(range(256)) * 500
-    parse(d, push=Request.Push(content=data, path="/sdcard/Download/a b.bin"))
-    assert parse(d, pull=Request.Pull(path="/sdcard/Download/a b.bin")).pull.content == data
-
-
-@ENV("settings get", "settings put", "settings delete", "settings list", "settings reset")
-def _(d: Device, c: Any) -> None:
-    def ask(**verb: Any) -> str:
-        return parse(d, settings=Request.SettingsRequest(name_space=NAMESPACE.SYSTEM, **verb)).settings.output.decode()
-
-    ask(put=Request.SettingsRequest.Put(key="probe", value="1"))
-    assert ask(get=Request.SettingsRequest.Get(key="probe")) == "1\n"
-    assert "probe=1\n" in ask(list=Request.SettingsRequest.List())
-    assert "Deleted 1 rows" in ask(delete_key=Request.SettingsRequest.Delete(key="probe"))
-    ask(put=Request.SettingsRequest.Put(key="probe", value="1"))
-    ask(reset=Request.SettingsRequest.Reset(mode=Request.SettingsRequest.Reset.Mode.TRUSTED_DEFAULTS))
-    assert ask(get=Request.SettingsRequest.Get(key="probe")) == "null\n"
-
-
-@ENV("package_manager list", "package_manager clear", "package_manager grant")
-def _(d: Device, c: Any) -> None:
-    manager = Request.PackageManagerRequest
-    listed = parse(d, package_manager=manager(list=manager.List(packages=manager.List.Packages())))
-    assert SETTINGS in listed.package_manager.list.items
-    features = parse(d, package_manager=manager(list=manager.List(features=manager.List.Features())))
-    assert "android.hardware.touchscreen" in features.package_manager.list.items
-    parse(d, package_manager=manager(clear=manager.Clear(package_name=NOTES)))
-    assert d.shell("content query --uri content://notes/notes") == "No result found.\n"
-    parse(
-        d, package_manager=manager(grant=manager.Grant(package_name=NOTES, permissions=["android.permission.CAMERA"]))
-    )
-
-
-@ENV("dumpsys")
-def _(d: Device, c: Any) -> None:
-    assert b"mWakefulness=Awake" in parse(d, dumpsys=Request.DumpsysRequest(service="power")).dumpsys.output
-    assert b"window" in parse(d, dumpsys=Request.DumpsysRequest(list_only=True)).dumpsys.output
-
-
-@ENV("start_screen_pinning")
-def _(d: Device, c: Any) -> None:
-    adb_utils.start_activity(f"{SETTINGS}/.Settings", [], d)
-    parse(d, start_screen_pinning=Request.StartScreenPinning(full_activity=f"{SETTINGS}/{SETTINGS}.Settings"))
-
-
-@ENV("generic")
-def _(d: Device, c: Any) -> None:
-    assert parse(d, generic=Request.GenericRequest(args=["shell", "echo", "hi"])).generic.output == b"hi\n"
-
-
-@ENV("install_apk", "uninstall_package", reason="the phone runs no APKs, and its apps are part of it")
-def _(d: Device, c: Any) -> None:
-    blob = Request.InstallApk.Blob(contents=b"PK\3\4" + bytes(100_000))
-    assert "NO_MATCHING_ABIS" in fails(d.parser.parse, Request(install_apk=Request.InstallApk(blob=blob)))
-    assert "DELETE_FAILED" in fails(
-        d.parser.parse, Request(uninstall_package=Request.UninstallPackage(package_name=NOTES))
-    )
-
-
-# --- helpers of what follows ---------------------------------------------------------------------------------------
-
-
-def texts(c: Any) -> list[str]:
-    return [t for e in c.get_ui_elements() for t in (e.text, e.content_description) if t]
-
-
-def place(c: Any, text: str) -> tuple[int, int]:
+def place(text: str) -> tuple[int, int]:
     element = next(e for e in c.get_ui_elements() if text in (e.text, e.content_description))
     x, y = element.bbox_pixels.center
     return int(x), int(y)
 
 
-def long_list(d: Device) -> None:
-    """Contacts, with more people than the screen shows."""
-    people = "content insert --uri content://contacts/people --bind first:s:Person"
-    d.shell("; ".join(f"{people}{i}" for i in range(30)))
-    adb_utils.start_activity("com.android.contacts/.activities.PeopleActivity", [], d)
+def act(kind: str, **fields: Any) -> None:
+    action = json_action.JSONAction(action_type=kind, **fields)
+    actuation.execute_adb_action(action, c.get_ui_elements(), c.device_screen_size, d)
 
 
-def held(d: Device, c: Any) -> tuple[int, int]:
-    """Where a folder is shown that a long press opens a menu for."""
-    d.shell("mkdir -p /sdcard/Held; echo x > /sdcard/Held/a.txt")
-    adb_utils.start_activity("com.android.documentsui/.files.FilesActivity", [], d)
-    return place(c, "Held")
-
-
-def new_contact(d: Device) -> None:
-    d.shell("am start -a android.intent.action.INSERT -t vnd.android.cursor.dir/contact")
-
-
-def act(d: Device, c: Any, **fields: Any) -> None:
-    actuation.execute_adb_action(json_action.JSONAction(**fields), c.get_ui_elements(), c.device_screen_size, d)
-
-
-# --- adb_utils -----------------------------------------------------------------------------------------------------
-
-
-@WORLD("start_activity", "get_current_activity")
-def _(d: Device, c: Any) -> None:
-    adb_utils.start_activity(adb_utils.get_adb_activity("settings"), None, d)
-    assert adb_utils.get_current_activity(d)[0] == f"{SETTINGS}/{SETTINGS}.Settings"
-
-
-@WORLD("tap_screen", "double_tap")
-def _(d: Device, c: Any) -> None:
-    adb_utils.tap_screen(*place(c, "Settings"), d)
-    assert activity(d).startswith(SETTINGS)
-    adb_utils.press_home_button(d)
-    adb_utils.double_tap(*place(c, "Notes"), d)
-    assert activity(d).startswith(NOTES)
-
-
-@WORLD("long_press")
-def _(d: Device, c: Any) -> None:
-    adb_utils.long_press(*held(d, c), d)
-    assert "Rename" in texts(c)
-
-
-@WORLD("press_home_button", "press_back_button", "press_enter_button", "press_keyboard_generic")
-def _(d: Device, c: Any) -> None:
-    adb_utils.start_activity(f"{SETTINGS}/.Settings", [], d)
-    adb_utils.press_back_button(d)
-    assert activity(d).startswith(LAUNCHER)
-    new_contact(d)
-    adb_utils.press_keyboard_generic("KEYCODE_A", d)
-    assert "a" in texts(c)
-    assert adb_utils.press_enter_button(d).status == OK
-    adb_utils.press_home_button(d)
-    assert activity(d).startswith(LAUNCHER)
-
-
-@WORLD("type_text")
-def _(d: Device, c: Any) -> None:
-    new_contact(d)
-    adb_utils.type_text('it\'s $5; (a|b) & "c" #1', d, timeout_sec=10)
-    assert 'it\'s $5; (a|b) & "c" #1' in texts(c)
-
-
-@WORLD("issue_generic_request", "check_ok")
-def _(d: Device, c: Any) -> None:
-    response = adb_utils.issue_generic_request("shell getprop ro.build.version.sdk", d)
-    adb_utils.check_ok(response)
-    assert response.generic.output == b"33\n"
-
-
-@WORLD("get_all_package_names")
-def _(d: Device, c: Any) -> None:
-    assert {SETTINGS, NOTES, "ca.zgrs.clipper"} <= set(adb_utils.get_all_package_names(d))
-
-
-@WORLD("get_all_apps")
-def _(d: Device, c: Any) -> None:
-    assert {"settings", "clipper"} <= set(adb_utils.get_all_apps(d))
-
-
-@WORLD("launch_app", "close_app")
-def _(d: Device, c: Any) -> None:
-    adb_utils.launch_app("settings", d)
-    assert activity(d).startswith(SETTINGS)
-    adb_utils.close_app("settings", d)
-    assert activity(d).startswith(LAUNCHER)
-    adb_utils.launch_app(NOTES, d)
-    assert activity(d).startswith(NOTES)
-    adb_utils.launch_app("contacts", d)
-    assert activity(d).startswith("com.android.contacts")
-
-
-@WORLD("close_recents")
-def _(d: Device, c: Any) -> None:
-    adb_utils.launch_app("settings", d)
-    adb_utils.launch_app(NOTES, d)
-    adb_utils.close_recents(d)
-    assert activity(d).startswith(LAUNCHER) and SETTINGS not in d.shell("am stack list")
-
-
-@WORLD("generate_swipe_command")
-def _(d: Device, c: Any) -> None:
-    long_list(d)
-    before = texts(c)
-    adb_utils.issue_generic_request(adb_utils.generate_swipe_command(540, 1800, 540, 900, 300), d)
-    after = texts(c)
-    adb_utils.issue_generic_request(adb_utils.generate_swipe_command(540, 900, 540, 1800), d)
-    assert after != before == texts(c)
-
-
-@WORLD("generate_drag_and_drop_command")
-def _(d: Device, c: Any) -> None:
-    long_list(d)
-    before = texts(c)
-    adb_utils.issue_generic_request(adb_utils.generate_drag_and_drop_command(540, 1800, 540, 900, 4000), d)
-    assert texts(c) != before
-
-
-@WORLD("send_android_intent")
-def _(d: Device, c: Any) -> None:
-    adb_utils.send_android_intent(
-        "start",
-        "android.intent.action.INSERT",
-        d,
-        mime_type="vnd.android.cursor.dir/contact",
-        extras={"name": "Ada Lovelace", "phone": "12345"},
-    )
-    assert {"Ada", "Lovelace", "12345"} <= set(texts(c))
-
-
-@WORLD("get_api_level")
-def _(d: Device, c: Any) -> None:
-    assert adb_utils.get_api_level(d) == 33
-
-
-@WORLD("toggle_wifi", "toggle_bluetooth")
-def _(d: Device, c: Any) -> None:
-    adb_utils.toggle_wifi(d, "off")
-    adb_utils.toggle_bluetooth(d, "on")
-    assert d.shell("settings get global wifi_on").strip() == "0"
-    assert d.shell("settings get global bluetooth_on").strip() == "1"
-
-
-@WORLD("set_brightness")
-def _(d: Device, c: Any) -> None:
-    adb_utils.set_brightness("max", d)
-    assert d.shell("settings get system screen_brightness").strip() == "255"
-
-
-@WORLD("clear_app_data")
-def _(d: Device, c: Any) -> None:
-    adb_utils.clear_app_data(NOTES, d)
-    assert d.shell("content query --uri content://notes/notes") == "No result found.\n"
-
-
-@WORLD("toggle_airplane_mode", "check_airplane_mode")
-def _(d: Device, c: Any) -> None:
-    adb_utils.toggle_airplane_mode("on", d)
-    assert adb_utils.check_airplane_mode(d)
-    adb_utils.toggle_airplane_mode("off", d)
-    assert not adb_utils.check_airplane_mode(d)
-
-
-@WORLD("set_clipboard_contents", "get_clipboard_contents")
-def _(d: Device, c: Any) -> None:
-    adb_utils.launch_app("settings", d)
-    adb_utils.set_clipboard_contents("two words", d)
-    assert adb_utils.get_clipboard_contents(d) == "two words"
-    assert activity(d).startswith(SETTINGS)
-
-
-@WORLD("change_orientation", "get_orientation")
-def _(d: Device, c: Any) -> None:
-    assert adb_utils.get_orientation(d) == 0
-    adb_utils.change_orientation("landscape", d)
-    assert adb_utils.get_orientation(d) == 1
-
-
-@WORLD("grant_permissions")
-def _(d: Device, c: Any) -> None:
-    adb_utils.grant_permissions(NOTES, "android.permission.READ_CONTACTS", d)
-
-
-@WORLD("execute_sql_command")
-def _(d: Device, c: Any) -> None:
-    path = "/data/data/com.example/databases/probe.db"
-    d.shell(f"mkdir -p {os.path.dirname(path)}")
-    adb_utils.execute_sql_command(path, "CREATE TABLE t (a); INSERT INTO t VALUES ('x');", d)
-    assert adb_utils.execute_sql_command(path, "SELECT a FROM t;", d).generic.output == b"x\n"
-
-
-@WORLD("get_call_state", "call_emulator", "end_call_if_active")
-def _(d: Device, c: Any) -> None:
-    assert adb_utils.get_call_state(d) == "IDLE"
-    adb_utils.call_emulator(d, "+1 555-0101")
-    assert adb_utils.get_call_state(d) == "RINGING" and "+15550101" in texts(c)
-    adb_utils.end_call_if_active(d)
-    assert adb_utils.get_call_state(d) == "IDLE" and "+15550101" not in texts(c)
-
-
-@WORLD("call_phone_number", "clear_android_emulator_call_log")
-def _(d: Device, c: Any) -> None:
-    adb_utils.call_phone_number(d, "5550102")
-    assert adb_utils.get_call_state(d) == "OFFHOOK"
-    adb_utils.end_call_if_active(d)
-    assert "number=5550102" in d.shell("content query --uri content://call_log/calls")
-    adb_utils.clear_android_emulator_call_log(d)
-    assert d.shell("content query --uri content://call_log/calls") == "No result found.\n"
-
-
-@WORLD("text_emulator")
-def _(d: Device, c: Any) -> None:
-    adb_utils.text_emulator(d, "+15550103", "Hello, you")
-    row = d.shell("content query --uri content://sms/inbox").splitlines()[0]
-    assert "address=+15550103, " in row and "body=Hello, you, " in row
-    assert abs(int(row.split(" date=")[1].split(",")[0]) / 1000 - int(d.shell("date +%s"))) < 300
-
-
-@WORLD("set_default_app")
-def _(d: Device, c: Any) -> None:
-    adb_utils.set_default_app("sms_default_application", "com.android.messaging", d)
-    assert d.shell("settings get secure sms_default_application").strip() == "com.android.messaging"
-
-
-@WORLD("disable_headsup_notifications", "enable_headsup_notifications")
-def _(d: Device, c: Any) -> None:
-    for switch, value in (
-        (adb_utils.disable_headsup_notifications, "0"),
-        (adb_utils.enable_headsup_notifications, "1"),
-    ):
-        switch(d)
-        assert d.shell("settings get global heads_up_notifications_enabled").strip() == value
-
-
-@WORLD("put_settings", "get_all_settings")
-def _(d: Device, c: Any) -> None:
-    adb_utils.put_settings(NAMESPACE.SYSTEM, "font_scale", "1.3", d)
-    found = adb_utils.get_all_settings(d)
-    assert found["font_scale"] == "1.3" and "wifi_on" in found and "zen_duration" not in found
-
-
-@WORLD("delete_contacts")
-def _(d: Device, c: Any) -> None:
-    adb_utils.delete_contacts(d)
-    assert not contacts_utils.list_contacts(d)
-
-
-@WORLD("get_screen_size", "set_screen_size", "get_logical_screen_size", "get_physical_frame_boundary")
-def _(d: Device, c: Any) -> None:
-    assert adb_utils.get_screen_size(d) == (1080, 2400) == adb_utils.get_logical_screen_size(d)
-    assert adb_utils.get_physical_frame_boundary(d) == (0, 0, 1080, 2400)
-    adb_utils.set_screen_size(720, 1600, d)
-    assert adb_utils.get_logical_screen_size(d) == (720, 1600)
-    d.shell("wm size reset")
-    adb_utils.change_orientation("landscape", d)
-    assert adb_utils.get_logical_screen_size(d) == (2400, 1080)
-    assert adb_utils.get_physical_frame_boundary(d) == (0, 0, 1080, 2400)
-
-
-@WORLD("set_root_if_needed")
-def _(d: Device, c: Any) -> None:
-    assert adb_utils.set_root_if_needed(d).generic.output == b"root\n"
-
-
-@WORLD("uiautomator_dump")
-def _(d: Device, c: Any) -> None:
-    elements = representation_utils.xml_dump_to_ui_elements(adb_utils.uiautomator_dump(d))
-    assert any(e.text == "Settings" and e.is_clickable for e in elements)
-
-
-@WORLD("install_apk", reason="the phone runs no APKs")
-def _(d: Device, c: Any) -> None:
-    with tempfile.NamedTemporaryFile(suffix=".apk") as file:
-        file.write(b"PK\3\4" + bytes(1000))
-        file.flush()
-        assert "NO_MATCHING_ABIS" in fails(adb_utils.install_apk, file.name, d)
-
-
-# --- actuation and the controller ----------------------------------------------------------------------------------
-
-
-@WORLD(
-    "AndroidWorldController.get_ui_elements",
-    "AndroidWorldController.device_screen_size",
-    "AndroidWorldController.logical_screen_size",
-)
-def _(d: Device, c: Any) -> None:
-    assert "Settings" in texts(c) and c.device_screen_size == (1080, 2400) == c.logical_screen_size
-
-
-@WORLD("AndroidWorldController.get_a11y_forest", reason="needs AndroidEnv's accessibility forwarder, which is an APK")
-def _(d: Device, c: Any) -> None:
-    assert "com.google.androidenv.accessibilityforwarder" not in adb_utils.get_all_package_names(d)
-
-
-@WORLD("AndroidWorldController.pull_file", "AndroidWorldController.push_file")
-def _(d: Device, c: Any) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "x.db").write_bytes(b"new")
-        d.shell("mkdir -p /data/data/com.example/databases; echo old > /data/data/com.example/databases/x.db-wal")
-        c.push_file(f"{folder}/x.db", "/data/data/com.example/databases/x.db")
-    with c.pull_file("/data/data/com.example/databases/x.db") as pulled:
-        assert os.listdir(pulled) == ["x.db"] and (Path(pulled) / "x.db").read_bytes() == b"new"
-
-
-@WORLD("actuation click", "actuation navigate_home", "actuation navigate_back", "actuation open_app")
-def _(d: Device, c: Any) -> None:
-    index = next(i for i, e in enumerate(c.get_ui_elements()) if e.text == "Settings")
-    act(d, c, action_type="click", index=index)
-    assert activity(d).startswith(SETTINGS)
-    act(d, c, action_type="navigate_back")
-    assert activity(d).startswith(LAUNCHER)
-    act(d, c, action_type="open_app", app_name="settings")
-    assert activity(d).startswith(SETTINGS)
-    act(d, c, action_type="navigate_home")
-    assert activity(d).startswith(LAUNCHER)
-
-
-@WORLD("actuation input_text", "actuation keyboard_enter")
-def _(d: Device, c: Any) -> None:
-    new_contact(d)
-    for text in ("first", "second"):
-        index = next(i for i, e in enumerate(c.get_ui_elements()) if e.class_name == "android.widget.EditText")
-        act(d, c, action_type="input_text", text=text, index=index, clear_text=True)
-    assert "second" in texts(c) and "firstsecond" not in texts(c)
-    act(d, c, action_type="keyboard_enter")
-
-
-@WORLD("actuation scroll", "actuation swipe")
-def _(d: Device, c: Any) -> None:
-    long_list(d)
-    before = texts(c)
-    act(d, c, action_type="scroll", direction="down")
-    assert texts(c) != before
-    act(d, c, action_type="scroll", direction="up")
-    assert texts(c) == before
-    act(d, c, action_type="swipe", direction="up")
-    assert activity(d).startswith(LAUNCHER)  # from the bottom edge: home
-    act(d, c, action_type="swipe", direction="down")
-    assert "Bluetooth" in texts(c)  # from the top edge: the shade
-
-
-@WORLD("actuation long_press", "actuation double_tap", "actuation wait")
-def _(d: Device, c: Any) -> None:
-    x, y = held(d, c)
-    act(d, c, action_type="long_press", x=x, y=y)
-    assert "Rename" in texts(c)
-    adb_utils.press_home_button(d)
-    x, y = place(c, "Notes")
-    act(d, c, action_type="double_tap", x=x, y=y)
-    assert activity(d).startswith(NOTES)
-    act(d, c, action_type="wait")
-
-
-@WORLD(
-    "actuation change_orientation",
-    "actuation launch_adb_activity",
-    "actuation drag_and_drop",
-    "actuation press_keyboard",
-    reason="AndroidWorld's `JSONAction` takes no such action at this commit",
-)
-def _(d: Device, c: Any) -> None:
-    for kind in ("change_orientation", "launch_adb_activity", "drag_and_drop", "press_keyboard"):
-        try:
-            json_action.JSONAction(action_type=kind)
-        except ValueError:
-            continue
-        raise AssertionError(f"{kind} is an action")
-
-
-@WORLD("actuation.find_and_click_element")
-def _(d: Device, c: Any) -> None:
-    actuation.find_and_click_element("Settings", c)
-    assert activity(d).startswith(SETTINGS)
-
-
-@WORLD("AndroidToolController.click_element")
-def _(d: Device, c: Any) -> None:
-    tools.AndroidToolController(c).click_element("Settings")
-    assert activity(d).startswith(SETTINGS)
-
-
-@WORLD("AndroidToolController.open_web_page", reason="there is no browser: the intent cannot be resolved")
-def _(d: Device, c: Any) -> None:
-    tools.AndroidToolController(c).open_web_page("example.com")
-    assert activity(d).startswith(LAUNCHER)
-
-
-@WORLD("AndroidToolController.send_sms", reason="knows the buttons of two other messaging apps only")
-def _(d: Device, c: Any) -> None:
+def fails(call: Any, *arguments: Any) -> str:
     try:
-        tools.AndroidToolController(c).send_sms("5550105", "Hello there")
-    except ValueError as error:
-        assert "Messaging app not supported: com.android.messaging" in str(error)
-    assert "Hello there" in texts(c)
+        call(*arguments)
+    except (errors.AdbControllerError, ValueError) as error:
+        return str(error)
+    raise AssertionError("did not fail")
 
 
-# --- contacts, date and time ---------------------------------------------------------------------------------------
+NEW_CONTACT = "am start -a android.intent.action.INSERT -t vnd.android.cursor.dir/contact"
+OPEN_SETTINGS = f"am start {SETTINGS}/.Settings"
+PEOPLE = "; ".join(f"content insert --uri content://contacts/people --bind first:s:Person{i}" for i in range(30))
+LONG_LIST = f"{PEOPLE}; am start com.android.contacts/.activities.PeopleActivity"
+FOLDER = "mkdir -p /sdcard/Held; echo x > /sdcard/Held/a.txt; am start com.android.documentsui/.files.FilesActivity"
+"""The Files app with a folder that a long press opens a menu for."""
+LIST_NOTES, LIST_CALLS = (f"content query --uri content://{at}" for at in ("notes/notes", "call_log/calls"))
+HEADS_UP = "settings get global heads_up_notifications_enabled"
+NOTHING = "No result found."
+ODD_TEXT = 'it\'s $5; (a|b) & "c" #1'
+
+# --- one line each ---------------------------------------------------------------------------------------------------
+
+EFFECTS = [
+    # call, line for the phone's shell before it, the call, where its effect shows (a line or a function), the effect
+    ("tap_screen", "", lambda: u.tap_screen(*place("Settings"), d), front, SETTINGS),
+    ("double_tap", "", lambda: u.double_tap(*place("Notes"), d), front, NOTES),
+    ("long_press", FOLDER, lambda: u.long_press(*place("Held"), d), texts, "Rename"),
+    ("press_home_button", OPEN_SETTINGS, lambda: u.press_home_button(d), front, LAUNCHER),
+    ("press_back_button", OPEN_SETTINGS, lambda: u.press_back_button(d), front, LAUNCHER),
+    ("press_keyboard_generic", NEW_CONTACT, lambda: u.press_keyboard_generic("KEYCODE_A", d), texts, "a"),
+    ("type_text", NEW_CONTACT, lambda: u.type_text(ODD_TEXT, d, timeout_sec=10), texts, ODD_TEXT),
+    ("start_activity", "", lambda: u.start_activity(u.get_adb_activity("settings"), None, d), front, SETTINGS),
+    ("get_current_activity", OPEN_SETTINGS, None, lambda: u.get_current_activity(d)[0], f"{SETTINGS}.Settings"),
+    ("launch_app", "", lambda: u.launch_app("contacts", d), front, "com.android.contacts"),
+    ("close_app", OPEN_SETTINGS, lambda: u.close_app("settings", d), front, LAUNCHER),
+    ("close_recents", OPEN_SETTINGS, lambda: u.close_recents(d), front, LAUNCHER),
+    ("get_all_package_names", "", None, lambda: u.get_all_package_names(d), "ca.zgrs.clipper"),
+    ("get_all_apps", "", None, lambda: u.get_all_apps(d), "clipper"),
+    ("get_api_level", "", None, lambda: [u.get_api_level(d)], 33),
+    ("toggle_wifi", "", lambda: u.toggle_wifi(d, "off"), "settings get global wifi_on", "0"),
+    ("toggle_bluetooth", "", lambda: u.toggle_bluetooth(d, "on"), "settings get global bluetooth_on", "1"),
+    ("set_brightness", "", lambda: u.set_brightness("max", d), "settings get system screen_brightness", "255"),
+    ("clear_app_data", "", lambda: u.clear_app_data(NOTES, d), LIST_NOTES, NOTHING),
+    ("toggle_airplane_mode", "", lambda: u.toggle_airplane_mode("on", d), "settings get global airplane_mode_on", "1"),
+    ("check_airplane_mode", "", None, lambda: [u.check_airplane_mode(d)], False),
+    ("get_orientation", "", None, lambda: [u.get_orientation(d)], 0),
+    ("change_orientation", "", lambda: u.change_orientation("landscape", d), lambda: [u.get_orientation(d)], 1),
+    ("grant_permissions", "", lambda: u.grant_permissions(NOTES, "android.permission.CAMERA", d), front, LAUNCHER),
+    ("call_phone_number", "", lambda: u.call_phone_number(d, "5550102"), lambda: [u.get_call_state(d)], "OFFHOOK"),
+    ("delete_contacts", "", lambda: u.delete_contacts(d), lambda: [contacts.list_contacts(d)], []),
+    ("set_root_if_needed", "", None, lambda: u.set_root_if_needed(d).generic.output.decode(), "root"),
+    ("disable_headsup_notifications", "", lambda: u.disable_headsup_notifications(d), HEADS_UP, "0"),
+    ("enable_headsup_notifications", "", lambda: u.enable_headsup_notifications(d), HEADS_UP, "1"),
+    (
+        "actuation double_tap",
+        "",
+        lambda: act("double_tap", **dict(zip("xy", place("Notes"), strict=True))),
+        front,
+        NOTES,
+    ),
+    ("actuation navigate_home", OPEN_SETTINGS, lambda: act("navigate_home"), front, LAUNCHER),
+    ("actuation navigate_back", OPEN_SETTINGS, lambda: act("navigate_back"), front, LAUNCHER),
+    ("actuation open_app", "", lambda: act("open_app", app_name="settings"), front, SETTINGS),
+    ("actuation wait", "", lambda: act("wait"), front, LAUNCHER),
+    ("actuation swipe", OPEN_SETTINGS, lambda: act("swipe", direction="up"), front, LAUNCHER),
+    ("actuation.find_and_click_element", "", lambda: actuation.find_and_click_element("Settings", c), front, SETTINGS),
+]
 
 
-@WORLD("contacts_utils.add_contact", "contacts_utils.list_contacts", "contacts_utils.clear_contacts")
-def _(d: Device, c: Any) -> None:
-    contacts_utils.clear_contacts(c)
-    assert contacts_utils.list_contacts(c) == []
-    contacts_utils.add_contact("Ada Lovelace", "+1-555-0104", c, ui_delay_sec=0.1)
-    assert contacts_utils.list_contacts(c) == [contacts_utils.Contact("Ada Lovelace", "15550104")]
+def try_effects() -> None:
+    for call, before, work, where, effect in EFFECTS:
+        with probe(WORLD, call):
+            if before:
+                shell(before)
+            if work:
+                work()
+            found = shell(where) if isinstance(where, str) else where()
+            assert effect in found, found
 
 
-@WORLD("datetime_utils.setup_datetime", "datetime_utils.toggle_auto_settings")
-def _(d: Device, c: Any) -> None:
-    datetime_utils.setup_datetime(d)
-    assert d.shell("settings get global auto_time").strip() == "0"
-    assert d.shell("settings get system time_12_24").strip() == "24"
+# --- AndroidEnv ------------------------------------------------------------------------------------------------------
 
 
-@WORLD("datetime_utils.set_datetime", "datetime_utils.advance_system_time")
-def _(d: Device, c: Any) -> None:
-    datetime_utils.set_datetime(d, datetime.datetime(2023, 10, 20, 8, 30))
-    assert d.shell("date '+%Y-%m-%d %H:%M'").strip() == "2023-10-20 08:30"
-    datetime_utils.advance_system_time(datetime.timedelta(days=2, hours=1), d)
-    assert d.shell("date '+%Y-%m-%d %H:%M'").strip() == "2023-10-22 09:30"
+def try_android_env() -> None:
+    with probe(ENV, "start_activity, get_current_activity"):
+        ask(start_activity=R.StartActivity(full_activity=f"{SETTINGS}/.Settings"))
+        assert front() == f"{SETTINGS}/{SETTINGS}.Settings"
+        wrong = d.parser.parse(R(start_activity=R.StartActivity(full_activity="a.b/.C")))
+        assert wrong.status == adb_pb2.AdbResponse.Status.INTERNAL_ERROR
+    with probe(ENV, "force_stop"):
+        shell(OPEN_SETTINGS)
+        ask(force_stop=R.ForceStop(package_name=SETTINGS))
+        assert front().startswith(LAUNCHER)
+    with probe(ENV, "tap, press_button"):
+        x, y = place("Settings")
+        ask(tap=R.Tap(x=x, y=y))
+        assert front().startswith(SETTINGS)
+        ask(press_button=R.PressButton(button=R.PressButton.BACK))
+        assert front().startswith(LAUNCHER)
+    with probe(ENV, "input_text"):
+        shell(NEW_CONTACT)
+        ask(input_text=R.InputText(text="hello"))
+        assert "hello" in texts()
+    with probe(ENV, "send_broadcast, start_screen_pinning"):
+        ask(send_broadcast=R.SendBroadcast(action="com.example.NOTHING"))
+        shell(OPEN_SETTINGS)
+        ask(start_screen_pinning=R.StartScreenPinning(full_activity=f"{SETTINGS}/{SETTINGS}.Settings"))
+    with probe(ENV, "get_orientation"):
+        shell("settings put system user_rotation 1")
+        assert ask(get_orientation=R.GetOrientationRequest()).get_orientation.orientation == 1
+    with probe(ENV, "push, pull"):
+        data = bytes(range(256)) * 500
+        ask(push=R.Push(content=data, path="/sdcard/Download/a b.bin"))
+        assert ask(pull=R.Pull(path="/sdcard/Download/a b.bin")).pull.content == data
+    with probe(ENV, "settings get, settings put, settings delete, settings list, settings reset"):
+        setting(put=R.SettingsRequest.Put(key="probe", value="1"))
+        assert setting(get=R.SettingsRequest.Get(key="probe")) == "1\n"
+        assert "probe=1\n" in setting(list=R.SettingsRequest.List())
+        assert "Deleted 1 rows" in setting(delete_key=R.SettingsRequest.Delete(key="probe"))
+        setting(put=R.SettingsRequest.Put(key="probe", value="1"))
+        setting(reset=R.SettingsRequest.Reset(mode=R.SettingsRequest.Reset.Mode.TRUSTED_DEFAULTS))
+        assert setting(get=R.SettingsRequest.Get(key="probe")) == "null\n"
+    with probe(ENV, "package_manager list, package_manager clear, package_manager grant"):
+        manager = R.PackageManagerRequest
+        assert SETTINGS in packages(list=manager.List(packages=manager.List.Packages()))
+        assert "android.hardware.touchscreen" in packages(list=manager.List(features=manager.List.Features()))
+        packages(clear=manager.Clear(package_name=NOTES))
+        assert NOTHING in shell(LIST_NOTES)
+        packages(grant=manager.Grant(package_name=NOTES, permissions=["android.permission.CAMERA"]))
+    with probe(ENV, "dumpsys, generic"):
+        assert b"mWakefulness=Awake" in ask(dumpsys=R.DumpsysRequest(service="power")).dumpsys.output
+        assert b"window" in ask(dumpsys=R.DumpsysRequest(list_only=True)).dumpsys.output
+        assert ask(generic=R.GenericRequest(args=["shell", "echo", "hi"])).generic.output == b"hi\n"
+    with probe(ENV, "install_apk, uninstall_package", "the phone runs no APKs, and its apps are part of it"):
+        blob = R.InstallApk.Blob(contents=b"PK\3\4" + bytes(100_000))
+        assert "NO_MATCHING_ABIS" in fails(d.parser.parse, R(install_apk=R.InstallApk(blob=blob)))
+        uninstall = R(uninstall_package=R.UninstallPackage(package_name=NOTES))
+        assert "DELETE_FAILED" in fails(d.parser.parse, uninstall)
 
 
-# --- files ---------------------------------------------------------------------------------------------------------
+# --- AndroidWorld: the screen, calls and messages --------------------------------------------------------------------
 
 
-@WORLD("file_utils.create_file", "file_utils.check_file_content", "file_utils.remove_single_file")
-def _(d: Device, c: Any) -> None:
-    content = 'It\'s "quoted" $HOME; line'
-    file_utils.create_file("note.md", "/sdcard/Documents/Box", d, content)
-    assert file_utils.check_file_content("/sdcard/Documents/Box/note.md", content + "\n", d, exact_match=True)
-    file_utils.remove_single_file("note.md", "/sdcard/Documents/Box", d)
-    assert not file_utils.check_file_exists("/sdcard/Documents/Box/note.md", d)
+def try_screen() -> None:
+    with probe(WORLD, "press_enter_button, issue_generic_request, check_ok"):
+        shell(NEW_CONTACT)
+        assert u.press_enter_button(d).status == OK
+        u.check_ok(u.issue_generic_request("shell getprop ro.build.version.sdk", d))
+    with probe(WORLD, "generate_swipe_command, generate_drag_and_drop_command"):
+        shell(LONG_LIST)
+        before = texts()
+        u.issue_generic_request(u.generate_swipe_command(540, 1800, 540, 900, 300), d)
+        after = texts()
+        u.issue_generic_request(u.generate_swipe_command(540, 900, 540, 1800), d)
+        assert after != before == texts()
+        u.issue_generic_request(u.generate_drag_and_drop_command(540, 1800, 540, 900, 4000), d)
+        assert texts() != before
+    with probe(WORLD, "send_android_intent"):
+        extras = {"name": "Ada Lovelace", "phone": "12345"}
+        insert, contact = "android.intent.action.INSERT", "vnd.android.cursor.dir/contact"
+        u.send_android_intent("start", insert, d, mime_type=contact, extras=extras)
+        assert {"Ada", "Lovelace", "12345"} <= set(texts())
+    with probe(WORLD, "set_clipboard_contents, get_clipboard_contents"):
+        shell(OPEN_SETTINGS)
+        u.set_clipboard_contents("two words", d)
+        assert u.get_clipboard_contents(d) == "two words" and front().startswith(SETTINGS)
+    with probe(WORLD, "get_screen_size, set_screen_size, get_logical_screen_size, get_physical_frame_boundary"):
+        assert u.get_screen_size(d) == (1080, 2400) == u.get_logical_screen_size(d)
+        u.set_screen_size(720, 1600, d)
+        assert u.get_logical_screen_size(d) == (720, 1600)
+        shell("wm size reset")
+        u.change_orientation("landscape", d)
+        assert u.get_logical_screen_size(d) == (2400, 1080)
+        assert u.get_physical_frame_boundary(d) == (0, 0, 1080, 2400)
+    with probe(WORLD, "uiautomator_dump"):
+        elements = representation_utils.xml_dump_to_ui_elements(u.uiautomator_dump(d))
+        assert any(e.text == "Settings" and e.is_clickable for e in elements)
+    names = ("get_ui_elements", "device_screen_size", "logical_screen_size")
+    with probe(WORLD, ", ".join(f"AndroidWorldController.{name}" for name in names)):
+        assert "Settings" in texts() and c.device_screen_size == (1080, 2400) == c.logical_screen_size
+    forwarder = "needs AndroidEnv's accessibility forwarder, which is an APK"
+    with probe(WORLD, "AndroidWorldController.get_a11y_forest", forwarder):
+        assert "com.google.androidenv.accessibilityforwarder" not in u.get_all_package_names(d)
+    with probe(WORLD, "actuation click"):
+        act("click", index=next(i for i, e in enumerate(c.get_ui_elements()) if e.text == "Settings"))
+        assert front().startswith(SETTINGS)
+    with probe(WORLD, "actuation input_text, actuation keyboard_enter"):
+        shell(NEW_CONTACT)
+        for text in ("first", "second"):
+            fields = (i for i, e in enumerate(c.get_ui_elements()) if e.class_name == "android.widget.EditText")
+            act("input_text", text=text, index=next(fields), clear_text=True)
+        assert "second" in texts() and "firstsecond" not in texts()
+        act("keyboard_enter")
+    with probe(WORLD, "actuation scroll"):
+        shell(LONG_LIST)
+        before = texts()
+        act("scroll", direction="down")
+        assert texts() != before
+        act("scroll", direction="up")
+        assert texts() == before
+    with probe(WORLD, "actuation long_press"):
+        shell(FOLDER)
+        x, y = place("Held")
+        act("long_press", x=x, y=y)
+        assert "Rename" in texts()
+    for kind in ("change_orientation", "launch_adb_activity", "drag_and_drop", "press_keyboard"):
+        with probe(WORLD, f"actuation {kind}", "AndroidWorld's `JSONAction` takes no such action at this commit"):
+            assert kind in fails(json_action.JSONAction, kind)
+    with probe(WORLD, "AndroidToolController.click_element"):
+        tools.AndroidToolController(c).click_element("Settings")
+        assert front().startswith(SETTINGS)
+    with probe(WORLD, "AndroidToolController.open_web_page", "there is no browser: the intent cannot be resolved"):
+        tools.AndroidToolController(c).open_web_page("example.com")
+        assert front().startswith(LAUNCHER)
+    with probe(WORLD, "AndroidToolController.send_sms", "knows the buttons of two other messaging apps only"):
+        assert "com.android.messaging" in fails(tools.AndroidToolController(c).send_sms, "5550105", "Hello there")
+        assert "Hello there" in texts()
 
 
-@WORLD(
-    "file_utils.mkdir",
-    "file_utils.check_file_exists",
-    "file_utils.check_directory_exists",
-    "file_utils.check_file_or_folder_exists",
-)
-def _(d: Device, c: Any) -> None:
-    file_utils.mkdir("/sdcard/Probe/inner", d)
-    d.shell("echo x > /sdcard/Probe/inner/a.txt")
-    assert file_utils.check_file_exists("/sdcard/Probe/inner/a.txt", d)
-    assert not file_utils.check_file_exists("/sdcard/Probe/inner", d)
-    assert file_utils.check_directory_exists("/sdcard/Probe/inner", d)
-    assert file_utils.check_file_or_folder_exists("inner", "/sdcard/Probe", d)
-    assert not file_utils.check_file_or_folder_exists("outer", "/sdcard/Probe", d)
+def try_telephony() -> None:
+    with probe(WORLD, "get_call_state, call_emulator, end_call_if_active"):
+        assert u.get_call_state(d) == "IDLE"
+        u.call_emulator(d, "+1 555-0101")
+        assert u.get_call_state(d) == "RINGING" and "+15550101" in texts()
+        u.end_call_if_active(d)
+        assert u.get_call_state(d) == "IDLE" and "+15550101" not in texts()
+    with probe(WORLD, "clear_android_emulator_call_log"):
+        u.call_phone_number(d, "5550102")
+        u.end_call_if_active(d)
+        assert "number=5550102" in shell(LIST_CALLS)
+        u.clear_android_emulator_call_log(d)
+        assert NOTHING in shell(LIST_CALLS)
+    with probe(WORLD, "text_emulator"):
+        u.text_emulator(d, "+15550103", "Hello, you")
+        row = shell("content query --uri content://sms/inbox").splitlines()[0]
+        assert "address=+15550103, " in row and "body=Hello, you, " in row
+        assert abs(int(row.split(" date=")[1].split(",")[0]) / 1000 - int(shell("date +%s"))) < 300
+    with probe(WORLD, "contacts_utils.add_contact, contacts_utils.list_contacts, contacts_utils.clear_contacts"):
+        contacts.clear_contacts(c)
+        assert contacts.list_contacts(c) == []
+        contacts.add_contact("Ada Lovelace", "+1-555-0104", c, ui_delay_sec=0.1)
+        assert contacts.list_contacts(c) == [contacts.Contact("Ada Lovelace", "15550104")]
 
 
-@WORLD("file_utils.clear_directory")
-def _(d: Device, c: Any) -> None:
-    d.shell("mkdir -p /sdcard/Probe/inner; echo x > /sdcard/Probe/a.txt; echo y > /sdcard/Probe/inner/b.txt")
-    file_utils.clear_directory("/sdcard/Probe", d)
-    assert d.shell("ls /sdcard/Probe") == ""
+# --- AndroidWorld: settings, files and databases ---------------------------------------------------------------------
 
 
-@WORLD("file_utils.copy_dir")
-def _(d: Device, c: Any) -> None:
-    d.shell("mkdir -p /sdcard/Probe/inner; echo x > /sdcard/Probe/a.txt; echo y > /sdcard/Probe/inner/b.txt")
-    file_utils.copy_dir("/sdcard/Probe", "/sdcard/Copy", d)
-    assert d.shell("cat /sdcard/Copy/a.txt /sdcard/Copy/inner/b.txt") == "x\ny\n"
+def try_settings() -> None:
+    with probe(WORLD, "put_settings, get_all_settings"):
+        u.put_settings(SYSTEM, "font_scale", "1.3", d)
+        found = u.get_all_settings(d)
+        assert found["font_scale"] == "1.3" and "wifi_on" in found and "zen_duration" not in found
+    with probe(WORLD, "set_default_app"):
+        u.set_default_app("sms_default_application", "com.android.messaging", d)
+        assert shell("settings get secure sms_default_application").strip() == "com.android.messaging"
+    with probe(WORLD, "datetime_utils.setup_datetime, datetime_utils.toggle_auto_settings"):
+        datetime_utils.setup_datetime(d)
+        assert shell("settings get global auto_time; settings get system time_12_24").split() == ["0", "24"]
+    with probe(WORLD, "datetime_utils.set_datetime, datetime_utils.advance_system_time"):
+        datetime_utils.set_datetime(d, datetime.datetime(2023, 10, 20, 8, 30))
+        datetime_utils.advance_system_time(datetime.timedelta(days=2, hours=1), d)
+        assert shell("date '+%Y-%m-%d %H:%M'").strip() == "2023-10-22 09:30"
+    with probe(WORLD, "install_apk", "the phone runs no APKs"), tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "a.apk").write_bytes(b"PK\3\4" + bytes(1000))
+        assert "NO_MATCHING_ABIS" in fails(u.install_apk, f"{folder}/a.apk", d)
 
 
-@WORLD("file_utils.tmp_directory_from_device", "file_utils.tmp_file_from_device")
-def _(d: Device, c: Any) -> None:
-    d.shell("mkdir -p /sdcard/Probe; echo x > '/sdcard/Probe/a b.txt'")
-    with file_utils.tmp_directory_from_device("/sdcard/Probe", d) as folder:
-        assert (Path(folder) / "a b.txt").read_text() == "x\n"
-    d.shell("echo z > /sdcard/Probe/c.txt")
-    with file_utils.tmp_file_from_device("/sdcard/Probe/c.txt", d) as file:
-        assert Path(file).read_text() == "z\n"
-
-
-@WORLD("file_utils.copy_file_to_device", "file_utils.copy_data_to_device")
-def _(d: Device, c: Any) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+def try_files() -> None:
+    box = "mkdir -p /sdcard/Box/in; echo x > '/sdcard/Box/a b.txt'; echo y > /sdcard/Box/in/c.txt"
+    with probe(WORLD, "file_utils.create_file, file_utils.check_file_content, file_utils.remove_single_file"):
+        content = 'It\'s "quoted" $HOME; line'
+        files.create_file("note.md", "/sdcard/Box", d, content)
+        assert files.check_file_content("/sdcard/Box/note.md", content + "\n", d, exact_match=True)
+        files.remove_single_file("note.md", "/sdcard/Box", d)
+        assert not files.check_file_exists("/sdcard/Box/note.md", d)
+    names = ("mkdir", "check_file_exists", "check_directory_exists", "check_file_or_folder_exists")
+    with probe(WORLD, ", ".join(f"file_utils.{name}" for name in names)):
+        shell(box)
+        files.mkdir("/sdcard/Box/more", d)
+        assert files.check_directory_exists("/sdcard/Box/more", d)
+        assert files.check_file_exists("/sdcard/Box/in/c.txt", d) and not files.check_file_exists("/sdcard/Box/in", d)
+        assert files.check_file_or_folder_exists("in", "/sdcard/Box", d)
+        assert not files.check_file_or_folder_exists("out", "/sdcard/Box", d)
+    with probe(WORLD, "file_utils.copy_dir, file_utils.clear_directory"):
+        shell(box)
+        files.copy_dir("/sdcard/Box", "/sdcard/Copy", d)
+        files.clear_directory("/sdcard/Box", d)
+        assert shell("ls /sdcard/Box; cat '/sdcard/Copy/a b.txt' /sdcard/Copy/in/c.txt") == "x\ny\n"
+    with probe(WORLD, "file_utils.tmp_directory_from_device, file_utils.tmp_file_from_device"):
+        shell(box)
+        with files.tmp_directory_from_device("/sdcard/Box", d) as folder:
+            assert (Path(folder) / "a b.txt").read_text() == "x\n"
+        with files.tmp_file_from_device("/sdcard/Box/in/c.txt", d) as file:
+            assert Path(file).read_text() == "y\n"
+    with (
+        probe(WORLD, "file_utils.copy_file_to_device, file_utils.copy_data_to_device"),
+        tempfile.TemporaryDirectory() as folder,
+    ):
         (Path(folder) / "it's a.txt").write_text("one")
-        assert file_utils.copy_data_to_device(f"{folder}/it's a.txt", "/sdcard/Download", d).status == OK
-        (Path(folder) / "b.txt").write_text("two")
-        file_utils.copy_data_to_device(folder, "/sdcard/Pictures", d)
-    assert d.shell('cat "/sdcard/Download/it\'s a.txt" /sdcard/Pictures/b.txt') == "onetwo"
-
-
-@WORLD("file_utils.get_file_list_with_metadata")
-def _(d: Device, c: Any) -> None:
-    d.shell("mkdir -p /sdcard/Probe/inner; echo four > '/sdcard/Probe/a b.txt'")
-    [found] = file_utils.get_file_list_with_metadata("/sdcard/Probe", d)
-    assert (found.file_name, found.full_path, found.file_size) == ("a b.txt", "/sdcard/Probe/a b.txt", 5)
-    assert found.change_time.year == 2023
-
-
-@WORLD("app_snapshot.save_snapshot", "app_snapshot.restore_snapshot", "app_snapshot.clear_snapshot")
-def _(d: Device, c: Any) -> None:
-    d.shell(f"mkdir -p /data/data/{SETTINGS}/databases; echo kept > /data/data/{SETTINGS}/databases/a.db")
-    app_snapshot.save_snapshot("settings", d)
-    d.shell(f"echo changed > /data/data/{SETTINGS}/databases/a.db")
-    app_snapshot.restore_snapshot("settings", d)
-    assert d.shell(f"cat /data/data/{SETTINGS}/databases/a.db") == "kept\n"
-    app_snapshot.clear_snapshot("settings", d)
-    assert d.shell(f"ls /data/data/android_world/snapshots/{SETTINGS}") == ""
-
-
-@WORLD("user_data_generation.generate_noise_files", "user_data_generation.clear_device_storage")
-def _(d: Device, c: Any) -> None:
-    user_data_generation.generate_noise_files("note.txt", "/storage/emulated/0/Documents", d, ["noise.txt"], n=3)
-    assert ".txt" in d.shell("ls /sdcard/Documents")
-    d.shell("echo x > /sdcard/Download/a.pdf")
-    user_data_generation.clear_device_storage(SimpleNamespace(controller=c))
-    assert d.shell("find /sdcard/ -type f") == ""
-
-
-@WORLD("user_data_generation.write_to_gallery", "user_data_generation.write_to_markor")
-def _(d: Device, c: Any) -> None:
-    env = SimpleNamespace(controller=c)
-    user_data_generation.write_to_gallery("text", "picture.jpg", env)
-    user_data_generation.write_to_markor("text", "note.md", env)
-    assert "picture.jpg" in d.shell("ls /sdcard/DCIM")
-    assert d.shell("cat /storage/emulated/0/Documents/Markor/note.md") == "text"
-
-
-@WORLD("user_data_generation.write_mp3_file_to_device", "user_data_generation.write_video_file_to_device")
-def _(d: Device, c: Any) -> None:
-    env = SimpleNamespace(controller=c)
-    user_data_generation.write_mp3_file_to_device("/sdcard/Music/song.mp3", env)
-    user_data_generation.write_video_file_to_device("film.mp4", "/sdcard/Movies", env)
-    listed = d.shell("content query --uri content://media/external/file --projection _display_name")
-    assert "song.mp3" in listed and "film.mp4" in listed
-
-
-# --- databases -----------------------------------------------------------------------------------------------------
-
-DATABASE = "/data/data/com.example/databases/probe.db"
+        assert files.copy_data_to_device(f"{folder}/it's a.txt", "/sdcard/Download", d).status == OK
+        files.copy_data_to_device(folder, "/sdcard/Pictures", d)
+        assert shell('cat "/sdcard/Download/it\'s a.txt" "/sdcard/Pictures/it\'s a.txt"') == "oneone"
+    with probe(WORLD, "file_utils.get_file_list_with_metadata"):
+        shell(box)
+        [found] = files.get_file_list_with_metadata("/sdcard/Box", d)
+        assert (found.file_name, found.full_path, found.file_size) == ("a b.txt", "/sdcard/Box/a b.txt", 2)
+        assert found.change_time.year == 2023
+    with probe(WORLD, "app_snapshot.save_snapshot, app_snapshot.restore_snapshot, app_snapshot.clear_snapshot"):
+        kept = f"/data/data/{SETTINGS}/databases/a.db"
+        shell(f"mkdir -p {os.path.dirname(kept)}; echo kept > {kept}")
+        app_snapshot.save_snapshot("settings", d)
+        shell(f"echo changed > {kept}")
+        app_snapshot.restore_snapshot("settings", d)
+        assert shell(f"cat {kept}") == "kept\n"
+        app_snapshot.clear_snapshot("settings", d)
+        assert shell(f"ls /data/data/android_world/snapshots/{SETTINGS}") == ""
+    with probe(WORLD, "user_data_generation.generate_noise_files, user_data_generation.clear_device_storage"):
+        user_data.generate_noise_files("note.txt", "/storage/emulated/0/Documents", d, ["noise.txt"], n=3)
+        assert ".txt" in shell("ls /sdcard/Documents")
+        user_data.clear_device_storage(env)
+        assert shell("find /sdcard/ -type f") == ""
+    writers = ("write_to_gallery", "write_to_markor", "write_mp3_file_to_device", "write_video_file_to_device")
+    with probe(WORLD, ", ".join(f"user_data_generation.{name}" for name in writers)):
+        user_data.write_to_gallery("text", "picture.jpg", env)
+        user_data.write_to_markor("text", "note.md", env)
+        user_data.write_mp3_file_to_device("/sdcard/Music/song.mp3", env)
+        user_data.write_video_file_to_device("film.mp4", "/sdcard/Movies", env)
+        assert shell("cat /storage/emulated/0/Documents/Markor/note.md") == "text"
+        listed = shell("ls /sdcard/DCIM; content query --uri content://media/external/file --projection _display_name")
+        assert all(name in listed for name in ("picture.jpg", "song.mp3", "film.mp4"))
 
 
 @dataclass(frozen=True)
@@ -756,45 +457,39 @@ class Row:
     id: int = -1
 
 
-def _pushed_database(d: Device) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+def try_databases() -> None:
+    database = "/data/data/com.example/databases/probe.db"
+    with probe(WORLD, "execute_sql_command"):
+        shell(f"mkdir -p {os.path.dirname(database)}")
+        u.execute_sql_command(database, "CREATE TABLE t (a); INSERT INTO t VALUES ('x');", d)
+        assert u.execute_sql_command(database, "SELECT a FROM t;", d).generic.output == b"x\n"
+    with (
+        probe(WORLD, "AndroidWorldController.pull_file, AndroidWorldController.push_file"),
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        (Path(folder) / "x.db").write_bytes(b"new")
+        shell(f"mkdir -p {os.path.dirname(database)}; echo old > {database}-wal")
+        c.push_file(f"{folder}/x.db", database)
+        with c.pull_file(database) as pulled:
+            assert os.listdir(pulled) == ["probe.db"] and (Path(pulled) / "probe.db").read_bytes() == b"new"
+    names = ("get_rows_from_remote_device", "table_exists", "insert_rows_to_remote_db", "delete_all_rows_from_table")
+    with probe(WORLD, ", ".join(f"sqlite_utils.{name}" for name in names)), tempfile.TemporaryDirectory() as folder:
         connection = sqlite3.connect(f"{folder}/probe.db")
         connection.execute("CREATE TABLE things (name TEXT, id INTEGER PRIMARY KEY)")
-        connection.execute("INSERT INTO things VALUES ('one', 1)")
-        connection.commit()
         connection.close()
-        file_utils.copy_data_to_device(f"{folder}/probe.db", DATABASE, d)
-
-
-@WORLD("sqlite_utils.get_rows_from_remote_device", "sqlite_utils.table_exists")
-def _(d: Device, c: Any) -> None:
-    _pushed_database(d)
-    env = SimpleNamespace(controller=c)
-    assert sqlite_utils.get_rows_from_remote_device("things", DATABASE, Row, env) == [Row("one", 1)]
-    assert sqlite_utils.table_exists("things", DATABASE, env)
-
-
-@WORLD("sqlite_utils.insert_rows_to_remote_db", "sqlite_utils.delete_all_rows_from_table")
-def _(d: Device, c: Any) -> None:
-    _pushed_database(d)
-    env = SimpleNamespace(controller=c)
-    sqlite_utils.insert_rows_to_remote_db([Row("two")], "id", "things", DATABASE, "settings", env)
-    assert d.shell(f"sqlite3 {DATABASE} 'SELECT name FROM things'") == "one\ntwo\n"
-    sqlite_utils.delete_all_rows_from_table("things", DATABASE, env, "settings")
-    assert sqlite_utils.get_rows_from_remote_device("things", DATABASE, Row, env) == []
-
-
-def main() -> None:
-    device = Device()
-    controller = android_world_controller.AndroidWorldController(
-        device, android_world_controller.A11yMethod.UIAUTOMATOR
-    )
-    started = time.monotonic()
-    outcomes = {p.program: p.run(device, controller, before=lambda: device.shell("sim reset")) for p in (ENV, WORLD)}
-    print(f"{time.monotonic() - started:.0f} s", file=sys.stderr)
-    for program, of in outcomes.items():
-        print(program, dumped(of), sep="\t")
+        files.copy_data_to_device(f"{folder}/probe.db", database, d)
+        assert sqlite_utils.table_exists("things", database, env)
+        sqlite_utils.insert_rows_to_remote_db([Row("one")], "id", "things", database, "settings", env)
+        assert sqlite_utils.get_rows_from_remote_device("things", database, Row, env) == [Row("one", 1)]
+        sqlite_utils.delete_all_rows_from_table("things", database, env, "settings")
+        assert shell(f"sqlite3 {database} 'SELECT name FROM things'") == ""
 
 
 if __name__ == "__main__":
-    main()
+    try_android_env()
+    try_effects()
+    try_screen()
+    try_telephony()
+    try_settings()
+    try_files()
+    try_databases()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 import adbutils
 import httpx
 import pytest
+from ports import free_port
 
 HERE = Path(__file__).parent
 CHECKOUT, PYTHON = "MOBILERL_ANDROIDWORLD", "MOBILERL_ANDROIDWORLD_PYTHON"
@@ -73,10 +73,16 @@ class Stack:
 
     def _launch(self, what: str) -> list[str]:
         return [
-            os.environ[PYTHON], str(HERE / "androidworld_launch.py"), os.environ[CHECKOUT], what,
-            "--console-port", str(self.adb_port - 1), *("--adb", adbutils.adb_path()),
-            "--adb-server-port", str(self.adb_server_port),
-        ]  # fmt: skip
+            os.environ[PYTHON],
+            str(HERE / "androidworld_launch.py"),
+            os.environ[CHECKOUT],
+            what,
+            "--console-port",
+            str(self.adb_port - 1),
+            *("--adb", adbutils.adb_path()),
+            "--adb-server-port",
+            str(self.adb_server_port),
+        ]
 
     def _serve_phone(self) -> int:
         for port in EMULATOR_PORTS:
@@ -110,9 +116,3 @@ def end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -8,16 +8,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import adbutils
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a program, this folder alone is on the path
-
-from ports import free_port, listens  # noqa: E402
+from ports import free_port, listens
 
 NO_SCAN = "5553"
 """Highest port on which the adb server looks for emulators: below the first, so it leaves those of others alone."""
@@ -41,6 +38,11 @@ class Served:
         return int(self.serial.removeprefix("emulator-"))
 
     @property
+    def address(self) -> str:
+        """For `--serial`: the phone as adb connects to it over the network, which has no console."""
+        return f"127.0.0.1:{self.console + 1}@127.0.0.1:{self.server}"
+
+    @property
     def env(self) -> dict[str, str]:
         """For programs that find the server by environment variables."""
         return {
@@ -62,38 +64,23 @@ class Served:
 
 
 @contextmanager
-def served(width: int = 1080, height: int = 2400) -> Iterator[Served]:
-    """Starts both, waits until the server says `device`, and ends both."""
+def served(width: int = 1080, height: int = 2400, program: Sequence[str] = ("-m", "envs.phone")) -> Iterator[Served]:
+    """Starts an adb server and a phone, waits until the server says `device`, and ends both."""
     adb_path = adbutils.adb_path()
     with tempfile.TemporaryDirectory(prefix="mobilerl-phone-") as folder:
         (Path(folder) / ".emulator_console_auth_token").write_text(TOKEN)
-        phone, port = _phone(width, height, Path(folder) / "phone.log")
+        phone, port = _phone(program, width, height, Path(folder) / "phone.log")
         found = Served(f"emulator-{port - 1}", free_port(), Path(folder), adb_path)
         with _ended(phone), _ended(_adb_server(found)):
             _wait_for_device(found, phone)
             yield found
 
 
-def _phone(width: int, height: int, log: Path) -> tuple[subprocess.Popen[bytes], int]:
+def _phone(program: Sequence[str], width: int, height: int, log: Path) -> tuple[subprocess.Popen[bytes], int]:
     """The process, and the phone's port; the console has the port below."""
     port = free_port(2) + 1
-    command = [
-        sys.executable,
-        "-m",
-        "mobilerl",
-        "phone",
-        "serve",
-        "--port",
-        str(port),
-        "--console-port",
-        str(port - 1),
-        "--console-token",
-        TOKEN,
-        "--width",
-        str(width),
-        "--height",
-        str(height),
-    ]
+    ports = f"--port {port} --console-port {port - 1} --console-token {TOKEN} --width {width} --height {height}"
+    command = [sys.executable, *program, *ports.split()]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=out)
@@ -107,18 +94,15 @@ def _phone(width: int, height: int, log: Path) -> tuple[subprocess.Popen[bytes],
 
 
 def _adb_server(found: Served) -> subprocess.Popen[bytes]:
-    subprocess.run([found.adb_path, "keygen", str(_key(found.home))], env=found.env, check=True, capture_output=True)
+    key = found.home / ".android/adbkey"
+    key.parent.mkdir()
+    subprocess.run([found.adb_path, "keygen", str(key)], env=found.env, check=True, capture_output=True)
     return subprocess.Popen(
         [found.adb_path, "-P", str(found.server), "nodaemon", "server"],
         env=found.env,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-
-
-def _key(home: Path) -> Path:
-    (home / ".android").mkdir()
-    return home / ".android" / "adbkey"
 
 
 def _wait_for_device(found: Served, phone: subprocess.Popen[bytes]) -> None:

@@ -20,10 +20,9 @@ from pathlib import Path
 import pytest
 from androidlab_endpoint import AGENT, JUDGE, Endpoint
 from androidlab_pages import made_up_page, words_of
-from androidlab_phone import served_phone
+from phones import served
 
 from envs.androidlab.checkout import TASKS, read_checkout
-from envs.androidlab.compress import compressed_tree
 from envs.androidlab.judge import Judges
 from envs.androidlab.phone import Seen
 from envs.androidlab.trace import TraceWriter, read_trace
@@ -33,22 +32,38 @@ from envs.phone.apps.catalogue import APPS
 from envs.phone.phone import Phone
 from envs.phone.transport import InProcessTransport
 from mobilerl.cli import main
-from mobilerl.eval.androidlab.metrics import Score, count_unchanged, reasonable_share, sub_goal_share
+from mobilerl.suites.androidlab.metrics import Score, count_unchanged, reasonable_share, sub_goal_share
 
 CHECKOUT = Path(os.environ.get("MOBILERL_ANDROIDLAB", "."))
 PYTHON = os.environ.get("MOBILERL_ANDROIDLAB_PYTHON", sys.executable)
 pytestmark = pytest.mark.skipif(
     "MOBILERL_ANDROIDLAB" not in os.environ, reason="MOBILERL_ANDROIDLAB names no checkout of AndroidLab"
 )
-PER_APP = {"bluecoins": 15, "calendar": 14, "Cantook": 12, "clock": 27, "Contacts": 15, "map.me": 15,
-           "Pi Music Player": 12, "Settings": 23, "zoom": 5}  # fmt: skip
+WITH_MAPS = (str(Path(__file__).with_name("androidlab_phone.py")),)
+PER_APP = {
+    "bluecoins": 15,
+    "calendar": 14,
+    "Cantook": 12,
+    "clock": 27,
+    "Contacts": 15,
+    "map.me": 15,
+    "Pi Music Player": 12,
+    "Settings": 23,
+    "zoom": 5,
+}
 
 
 def own(*words):
     """What AndroidLab itself says, in an environment of its own. It leaves nothing in the checkout."""
     command = [PYTHON, str(Path(__file__).with_name("androidlab_own.py")), *map(str, words)]
-    done = subprocess.run(command, cwd=CHECKOUT, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-                          capture_output=True, text=True, timeout=900)  # fmt: skip
+    done = subprocess.run(
+        command,
+        cwd=CHECKOUT,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -70,14 +85,7 @@ def test_all_tasks_are_read_as_androidlab_reads_them(checkout):
     assert {fields[4] for fields in theirs.values()} == {"operation", "operations", "query_detect"}
 
 
-def test_the_command_lists_all_tasks(capsys):
-    assert main(["eval", "androidlab", "--android-lab", str(CHECKOUT), "--list"]) == 0
-    listed = capsys.readouterr().out.splitlines()
-    assert len(listed) == TASKS
-    assert "map_14  map.me  operation  Navigate from my location to OpenAI" in listed
-
-
-# --- its compressor and its judges ---------------------------------------------------------------------------------
+# --- its judges ----------------------------------------------------------------------------------------------------
 
 
 def screens(count):
@@ -92,29 +100,6 @@ def screens(count):
             app = APPS[1 + i // 4 % (len(APPS) - 1)].package
             transport.shell(("monkey", "-p", app, "-c", "android.intent.category.LAUNCHER", "1"))
         yield Seen(device.screenshot(), 360, 720, device.dump_xml(), "com.example")
-
-
-def without_ids(tree):
-    """AndroidLab draws the ids of nodes at random."""
-    if not isinstance(tree, dict):
-        return tree
-    return [(re.sub(r"^\[n[0-9a-f]{4}\] ", "", name), without_ids(value)) for name, value in tree.items()]
-
-
-def test_our_compressor_gives_the_trees_of_androidlabs(tmp_path, checkout):
-    words = words_of(CHECKOUT / "evaluation/tasks/setting")
-    rng = random.Random(0)
-    dumps = [seen.xml for seen in screens(48)] + [made_up_page(rng, words) for _ in range(48)]
-    files = [tmp_path / f"{i}.xml" for i in range(len(dumps))]
-    for file, xml in zip(files, dumps, strict=True):
-        file.write_text(xml, encoding="utf-8")
-    left = files
-    for _ in range(3):  # nodes whose random ids are equal are lost in AndroidLab's trees, which is rare
-        trees = zip(left, own("trees", *left), strict=True)
-        left = [file for file, tree in trees if without_ids(tree) != without_ids(compressed_tree(file.read_text()))]
-        if not left:
-            break
-    assert left == []
 
 
 def in_their_layout(folder, target):
@@ -134,10 +119,11 @@ def their_scores(folders, tmp_path):
     return {
         line["task_id"]: (
             line["result"].get("complete") == True,  # noqa: E712 - as AndroidLab compares
-            share(line["result"]), line["reasonable_operation_ratio"],
+            share(line["result"]),
+            line["reasonable_operation_ratio"],
         )
         for line in found
-    }  # fmt: skip
+    }
 
 
 def share(result):
@@ -148,7 +134,7 @@ def share(result):
 async def our_scores(checkout, folders):
     judges, turn = Judges(checkout, PYTHON), asyncio.Semaphore(2)
     checked = await judges.check(checkout.tasks)
-    assert not checked.problems and judges.own_trees
+    assert not checked.problems
 
     async def right(question, answer, truth):
         return truth in answer
@@ -224,15 +210,16 @@ PLAYED = ("setting_3", "setting_14", "map_14")
 def test_an_operation_a_query_and_map_14_on_a_stand_in_of_map_me(tmp_path, monkeypatch, plans, completed):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     endpoint, out = Endpoint(plans), tmp_path / "ours"
-    with served_phone(tmp_path / "home") as (phone, serial):
-        phone.settings["global"]["bluetooth_on"] = "1"
-        assert main([
-            "eval", "androidlab", "--android-lab", str(CHECKOUT), "--judge-python", PYTHON, "--serial", serial,
-            "--mode", "xml", "--model", endpoint.url, "--model-name", AGENT, "--judge-url", endpoint.url,
-            "--judge-model", JUDGE, "--interval", "0", "--launch-wait", "0", "--out", str(out),
+    with served(360, 720, WITH_MAPS) as phone:
+        phone.adb("shell", "settings put global bluetooth_on 1")
+        words = [
+            *("eval", "androidlab", "--android-lab", str(CHECKOUT), "--judge-python", PYTHON, "--out", str(out)),
+            *f"--serial {phone.address} --mode xml --interval 0 --launch-wait 0".split(),
+            *f"--model {endpoint.url} --model-name {AGENT} --judge-url {endpoint.url} --judge-model {JUDGE}".split(),
             *(word for task_id in PLAYED for word in ("--task", task_id)),
-        ]) == 0  # fmt: skip
-    endpoint.server.stop()
+        ]
+        assert main(words) == 0
+    endpoint.stop()
     results = json.loads((out / "results.json").read_text())
     assert (results["errors"], results["skipped"], results["steps_not_judged"]) == (0, [], 0), results["instances"]
     scored = {e["task_id"]: (e["success"], e["sub_goals"], e["judged_steps"]) for e in results["instances"]}
@@ -253,9 +240,9 @@ def test_an_operation_a_query_and_map_14_on_a_stand_in_of_map_me(tmp_path, monke
 
 
 def test_an_app_that_the_device_lacks_is_named_before_anything_is_played(tmp_path, capsys):
-    with served_phone(tmp_path / "home") as (_, serial):
-        code = main(["eval", "androidlab", "--android-lab", str(CHECKOUT), "--judge-python", PYTHON, "--serial", serial,
-                     "--mode", "xml", "--agent", "finish", "--app", "Cantook", "--kind", "operation",
-                     "--out", str(tmp_path / "out")])  # fmt: skip
+    with served(360, 720) as phone:
+        words = ["eval", "androidlab", "--android-lab", str(CHECKOUT), "--judge-python", PYTHON]
+        words += f"--serial {phone.address} --mode xml --agent finish --app Cantook --kind operation".split()
+        code = main([*words, "--out", str(tmp_path / "out")])
     assert code != 0 and "has no app com.aldiko.android; use AndroidLab's AVD" in capsys.readouterr().err
     assert not (tmp_path / "out/results.json").exists()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from androidworld_stack import Stack, needs_androidworld
-from http_stand_in import Handler, Server
+from http_stand_in import ChatServer, text_of
 
 from envs.androidworld.tasks import FACTS
 from mobilerl import tiny
@@ -73,45 +73,23 @@ def test_every_task_is_told_and_scored_as_by_androidworlds_own_runner(stacks, tm
     assert scores == {(name, trial): episodes[name]["score"] for name, trial in scores}
 
 
-class ScriptedModel(Server):
-    """An OpenAI-compatible server: goes home, then says that it is done. Keeps what it was asked."""
-
-    def __init__(self) -> None:
-        self.prompts: list[str] = []
-        super().__init__(_Chat)
-
-
-class _Chat(Handler):
-    server: ScriptedModel
-
-    def do_GET(self) -> None:
-        self.reply({"object": "list", "data": [{"id": "scripted", "object": "model"}]})
-
-    def do_POST(self) -> None:
-        body = self.body()
-        if self.path != "/v1/chat/completions":
-            return self.reply({"detail": "Not Found"}, 404)
-        self.server.prompts.append(json.dumps(body["messages"], ensure_ascii=False))
-        asked = sum(message["role"] == "assistant" for message in body["messages"])
-        action = 'finish(message="42")' if asked else 'do(action="Home")'
-        message = {"role": "assistant", "content": f"<think>so</think><answer>{action}</answer>"}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
-        return self.reply(
-            {"id": "1", "object": "chat.completion", "created": 0, "model": "scripted", "choices": [choice]}
-        )
+def go_home_and_finish(request: dict[str, Any]) -> str:
+    asked = any(message["role"] == "assistant" for message in request["messages"])
+    action = 'finish(message="42")' if asked else 'do(action="Home")'
+    return f"<think>so</think><answer>{action}</answer>"
 
 
 def test_a_scripted_model_is_told_every_goal_and_scored_on_every_task(stacks, tmp_path):
     ours, _ = stacks
-    model = ScriptedModel()
-    words = ["--model", f"{model.url}/v1", "--model-name", "scripted", "--agent.screenshots", "0"]
+    model = ChatServer(go_home_and_finish)
+    words = ["--model", model.url, "--model-name", "vlm", "--agent.screenshots", "0"]
     instances = evaluate(ours.server(), ours, tmp_path / "out", *words)
     model.stop()
     assert len(instances) == RUNS * len(FACTS) and errors(instances) <= RAISES
     assert {i["steps"] for i in instances if not i["error_kind"]} == {2}
+    prompts = ["\n".join(map(text_of, request["messages"])) for request in model.asked]
     for instance in instances:
-        told = json.dumps(instance["goal"], ensure_ascii=False)[1:-1]
-        assert sum(told in prompt for prompt in model.prompts) >= 2, instance["template"]
+        assert sum(instance["goal"] in prompt for prompt in prompts) >= 2, instance["template"]
 
 
 def test_one_training_iteration_with_composites_reworded_goals_and_a_free_reward(stacks, tmp_path):
@@ -120,12 +98,21 @@ def test_one_training_iteration_with_composites_reworded_goals_and_a_free_reward
     names = [*COMPOSITES, *REWORDED, *FREE]
     tiny.create(tmp_path / "model", ["a word"], hidden=32, layers=2, heads=2, vision_hidden=16)
     settings = {
-        "phone.suite": "androidworld", "androidworld.servers": json.dumps([f"{url},{ours.serial}"]),
-        "androidworld.seed": TRAIN_SEED, "androidworld.step_cap": 2, "tasks.templates": json.dumps(names),
-        "tasks.per_template": 1, "agent.deadline_s": 1800, "agent.max_new_tokens": 4, "agent.screenshots": 0,
-        "collect.workers": 0, "collect.tasks_per_iteration": 12, "collect.group_size": 2, "train.iterations": 1,
-        "engine.threads": 1, "algorithm.credit.max_refills": 0,
-    }  # fmt: skip
+        "suite.type": "androidworld",
+        "suite.servers": json.dumps([f"{url},{ours.serial}"]),
+        "suite.seed": TRAIN_SEED,
+        "suite.step_cap": 2,
+        "tasks.templates": json.dumps(names),
+        "tasks.per_template": 1,
+        "agent.deadline_s": 1800,
+        "agent.max_new_tokens": 4,
+        "agent.screenshots": 0,
+        "collect.workers": 0,
+        "collect.tasks_per_iteration": 12,
+        "algorithm.group_size": 2,
+        "train.iterations": 1,
+        "engine.threads": 1,
+    }
     words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
     folders = ["--run-dir", str(tmp_path / "run"), "--model", str(tmp_path / "model")]
     assert main(["train", "--config", str(RECIPE), *folders, *words]) == 0

@@ -46,7 +46,7 @@ class StandInEngine(ThreadingHTTPServer):
                 return 200, "OK"
             case ["GET", "images", "json"]:
                 return 200, [{"Id": IMAGE}] if f'"{IMAGE}"' in parse_qs(url.query)["filters"][0] else []
-            case ["GET", "images", _, "json"]:
+            case ["GET", "images", name, "json"] if name == IMAGE:
                 return 200, {"Id": IMAGE, "Config": {}}
             case ["GET", "containers", "json"]:
                 wanted = json.loads(parse_qs(url.query)["filters"][0])["label"]
@@ -72,14 +72,21 @@ class StandInEngine(ThreadingHTTPServer):
 
 
 def _has(labels: Mapping[str, str], wanted: list[str]) -> bool:
-    return all(labels.get(name) == value if sign else name in labels
-               for name, sign, value in (label.partition("=") for label in wanted))  # fmt: skip
+    return all(
+        labels.get(name) == value if sign else name in labels
+        for name, sign, value in (label.partition("=") for label in wanted)
+    )
 
 
 def _described(name: str, labels: Mapping[str, str], first_port: int) -> dict[str, object]:
     ports = {"5555/tcp": [{"HostPort": str(first_port + int(labels[PLACE]))}]} if first_port else {}
-    return {"Id": name, "Name": f"/{name}", "State": {"Status": "running"}, "NetworkSettings": {"Ports": ports},
-            "Config": {"Labels": labels, "Image": IMAGE, "Tty": True}}  # fmt: skip
+    return {
+        "Id": name,
+        "Name": f"/{name}",
+        "State": {"Status": "running"},
+        "NetworkSettings": {"Ports": ports},
+        "Config": {"Labels": labels, "Image": IMAGE, "Tty": True},
+    }
 
 
 class _Handler(BaseHTTPRequestHandler):

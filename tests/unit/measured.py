@@ -27,8 +27,13 @@ def processor_time(code: str, *words: str, enough: float) -> tuple[int, str, flo
     """(exit code, output, seconds of processor time) of a Python program, as `best_time`."""
     best = float("inf")
     for _ in range(TRIES):
-        with subprocess.Popen([sys.executable, "-c", code, *words], cwd=Path(__file__).parents[2],
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:  # fmt: skip
+        with subprocess.Popen(
+            [sys.executable, "-c", code, *words],
+            cwd=Path(__file__).parents[2],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as child:
             limit = threading.Timer(PATIENCE_S * 3, child.kill)
             limit.start()
             said = child.stdout.read()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from http_stand_in import Handler, Server
 
-from mobilerl.agent.server import ServerPolicy
-from mobilerl.engines.base import Sampling
+from mobilerl.inference.server import ServerPolicy
+from mobilerl.interfaces import Sampling
 
 OPENAI_FIELDS = {"model", "messages", "temperature", "max_tokens", "max_completion_tokens", "stop", "logprobs", "top_p"}
 VLLM_FIELDS = {"return_token_ids", "top_k", "min_p", "repetition_penalty"}
@@ -24,8 +24,6 @@ class StandIn(Server):
     def __init__(self, answer: Callable[[dict[str, Any]], Any], models: Any = ("vlm",)) -> None:
         self.answer, self.models = answer, models
         self.bodies: list[dict[str, Any]] = []
-        self.keys: list[str] = []
-        self.headers: dict[str, str] = {}
         self.prompt: list[str] | None = None
         """What /tokenize says of a prompt; None: there is no such page."""
         super().__init__(_Handler)
@@ -55,7 +53,6 @@ class _Handler(Handler):
         if self.path == "/tokenize":
             return self._send(404, {"detail": "Not Found"})
         self.server.bodies.append(body)
-        self.server.keys.append(self.headers["authorization"])
         if self.path != "/v1/chat/completions":
             return self._send(404, {"error": {"message": "no such page"}})
         answer = self.server.answer(body)
@@ -66,12 +63,15 @@ class _Handler(Handler):
         return self._send(200, answer)
 
     def _send(self, status: int, content: Any) -> None:
-        self.reply(content, status, self.server.headers)
+        self.reply(content, status)
 
 
 def completion(text: str | None = REPLY, ids: tuple[int, ...] = (), logprobs: tuple[float, ...] = (), **message: Any):
-    choice: dict[str, Any] = {"index": 0, "finish_reason": message.pop("finish_reason", "stop"),
-                              "message": {"role": "assistant", "content": text, **message}}  # fmt: skip
+    choice: dict[str, Any] = {
+        "index": 0,
+        "finish_reason": message.pop("finish_reason", "stop"),
+        "message": {"role": "assistant", "content": text, **message},
+    }
     if ids:
         choice["token_ids"] = list(ids)
     if logprobs:
@@ -86,14 +86,10 @@ def like_vllm(body: dict[str, Any]) -> Any:
     return completion(logprobs=(-0.5, -0.25) if body.get("logprobs") else ())
 
 
-def strict(*refused: str) -> Callable[[dict[str, Any]], Any]:
-    """As OpenAI's own endpoint: a field it does not know is an error; so are those named."""
-
-    def answer(body: dict[str, Any]) -> Any:
-        wrong = [name for name in body if name not in OPENAI_FIELDS or name in refused]
-        return (400, f"Unrecognized request argument supplied: {wrong[0]}") if wrong else like_vllm(body)
-
-    return answer
+def strict(body: dict[str, Any]) -> Any:
+    """As OpenAI's own endpoint: a field it does not know is an error."""
+    wrong = [name for name in body if name not in OPENAI_FIELDS]
+    return (400, f"Unrecognized request argument supplied: {wrong[0]}") if wrong else like_vllm(body)
 
 
 @pytest.fixture(name="stand_in")

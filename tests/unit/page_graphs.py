@@ -8,12 +8,11 @@ from envs.phone.env import APP_NAMES
 from envs.phone.phone import Phone
 from envs.phone.tasks.base import Admin
 from envs.phone.transport import InProcessTransport
-from sft.pages.actions import BACK, COMPLETE, PageAction
-from sft.pages.explore import Explorer
-from sft.pages.graph import Page, PageGraph
-from sft.pages.identity import Abstraction
-from sft.pages.limits import Limits
-from sft.pages.states import Snapshots
+from mobilerl.reachagent.actions import BACK, COMPLETE, PageAction
+from mobilerl.reachagent.device_states import Snapshots
+from mobilerl.reachagent.exploration import Explorer, Limits
+from mobilerl.reachagent.graph import Page, PageGraph
+from mobilerl.reachagent.identity import Abstraction
 
 SEED = 1
 PRODUCTS = "shop/products"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from envs.base import Action, Finish, FreeReward, Health, InfraError, Observation, StepResult, Tap, Task, TaskFault
-from mobilerl.agent.actor import Decision, scripted
+from mobilerl.policy.actor import Decision, scripted
 
 XML = '<hierarchy><node class="Button" text="OK" clickable="true" enabled="true" bounds="[0,0][50,50]"/></hierarchy>'
 WHERE = ("reset", "step", "score")
@@ -29,7 +29,6 @@ class ScriptedEnv:
     device_id: str = "d0"
     fault: Callable[[str, int], str] = lambda where, episode: "ok"
     ok: bool = True
-    observations: int = 0
     episode: int = -1
     steps: int = 0
     finished: bool = False
@@ -69,7 +68,6 @@ class ScriptedEnv:
         await asyncio.sleep({"ok": 0.0, "slow": 0.002, "hang": 3600.0}[kind])
 
     def _observe(self) -> Observation:
-        self.observations += 1
         return Observation(b"", 100, 200, XML, "App", self.steps)
 
 
@@ -78,10 +76,8 @@ class ScriptedActor:
     """Plays `actions[step]` (the last one again when they run out)."""
 
     actions: Sequence[Action] = (Tap(1, 1), Finish("done"))
-    asked: list[str] = field(default_factory=list)
 
     async def decide(self, task, turns, observation, screen, key) -> Decision:
-        self.asked.append(key)
         await asyncio.sleep(0)
         return scripted(self.actions[min(len(turns), len(self.actions) - 1)], f"reply {len(turns)}")
 

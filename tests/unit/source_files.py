@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from google_crc32c import value as crc32c
 from PIL import Image
 
 WIDTH, HEIGHT = 108, 240
@@ -24,19 +25,7 @@ def png(shade: int = 0, width: int = WIDTH, height: int = HEIGHT) -> bytes:
 # --- TFRecord ----------------------------------------------------------------------------------------------------
 
 
-def crc32c(data: bytes) -> int:
-    """Bit by bit, from the definition."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
 def framed(records: Iterable[bytes], crc: Any = crc32c) -> bytes:
-    """`crc` may be a faster function, for files of some size."""
-
     def check(data: bytes) -> bytes:
         value = crc(data)
         rotated = (value >> 15 | value << 17) & 0xFFFFFFFF
@@ -49,12 +38,9 @@ def framed(records: Iterable[bytes], crc: Any = crc32c) -> bytes:
     return b"".join(parts)
 
 
-def write_tfrecord(path: Path, records: Iterable[bytes], packed: bool = True) -> Path:
-    from sft.sources.crc32c import crc32c as fast  # shown equal to the definition by test_sources_tfrecord
-
-    data = framed(records, fast)
+def write_tfrecord(path: Path, records: Iterable[bytes]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(data, mtime=0) if packed else data)
+    path.write_bytes(gzip.compress(framed(records), mtime=0))
     return path
 
 
@@ -78,28 +64,24 @@ def whole(number: int, value: int) -> bytes:
     return varint(number << 3) + varint(value)
 
 
-def example(features: Mapping[str, Sequence[Any]], packed: bool = True) -> bytes:
-    """A serialized tf.train.Example. TensorFlow packs numbers; `packed=False` is the other form that is allowed."""
+def example(features: Mapping[str, Sequence[Any]]) -> bytes:
+    """A serialized tf.train.Example, with packed numbers as TensorFlow writes them."""
     entries = []
     for name, values in features.items():
         if values and isinstance(values[0], bytes):
             feature = block(1, b"".join(block(1, v) for v in values))
         elif values and isinstance(values[0], float):
-            each = [struct.pack("<f", v) for v in values]
-            unpacked = b"".join(varint(1 << 3 | 5) + v for v in each)
-            feature = block(2, block(1, b"".join(each)) if packed else unpacked)
+            feature = block(2, block(1, struct.pack(f"<{len(values)}f", *values)))
         else:
-            unpacked = b"".join(whole(1, v) for v in values)
-            feature = block(3, block(1, b"".join(map(varint, values))) if packed else unpacked)
+            feature = block(3, block(1, b"".join(map(varint, values))))
         entries.append(block(1, block(1, name.encode()) + block(2, feature)))
     return block(1, b"".join(entries))
 
 
 # --- AndroidControl ----------------------------------------------------------------------------------------------
 
-NODE_TEXTS = {"cls": 3, "description": 4, "hint": 5, "package": 6, "text": 7, "resource": 10}
-NODE_FLAGS = {"checkable": 12, "checked": 13, "clickable": 14, "editable": 15, "enabled": 16, "focused": 18,
-              "scrollable": 21, "visible": 23}  # fmt: skip
+NODE_TEXTS = {"cls": 3, "hint": 5, "package": 6, "text": 7}
+NODE_FLAGS = {"clickable": 14, "editable": 15, "enabled": 16, "visible": 23}
 
 
 def node(number: int, box: tuple[int, int, int, int], children: Sequence[int] = (), **fields: Any) -> bytes:
@@ -172,13 +154,15 @@ def pixels(shade: int = 0, width: int = WIDTH, height: int = HEIGHT) -> bytes:
     return bytes([shade, 90, 200]) * (width * height)
 
 
-def wild_step(step: int = 0, length: int = 1, episode: str = "1001", goal: str = "Open the wifi settings",
-              **changes: Sequence[Any]) -> dict[str, Sequence[Any]]:  # fmt: skip
+def wild_step(
+    step: int = 0,
+    length: int = 1,
+    episode: str = "1001",
+    goal: str = "Open the wifi settings",
+    **changes: Sequence[Any],
+) -> dict[str, Sequence[Any]]:
     """The features of one step, by default STATUS_TASK_COMPLETE."""
     features = {
-        "android_api_level": [30],
-        "current_activity": [b"com.android.settings/.Settings"],
-        "device_type": [b"pixel_4"],
         "episode_id": [episode.encode()],
         "episode_length": [length],
         "goal_info": [goal.encode()],
@@ -241,12 +225,6 @@ def write_graph(
         page.mkdir(parents=True)
         (page / f"{name}-screen.png").write_bytes(png(shade, *size))
         (page / f"{name}-xml.txt").write_text(xml + "\n", encoding="utf-8")
-        about = {"round": 0, "name": name, "unique_name": name, "valid": True, "start_APP": [], "history_actions": [],
-                 "action_space": [], "path": [name]}  # fmt: skip
-        (page / f"{name}.json").write_text(json.dumps(about, indent=4), encoding="utf-8")
     (folder / "all_triple.json").write_text(json.dumps({"num": len(triples), "data": triples}), encoding="utf-8")
     (folder / "all_action_id.json").write_text(json.dumps(json.dumps(dict(actions))), encoding="utf-8")
-    (folder / "all_page_id.json").write_text(
-        json.dumps(json.dumps({name: i for i, name in enumerate(pages)})), encoding="utf-8"
-    )
     return folder

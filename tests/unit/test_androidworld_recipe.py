@@ -9,8 +9,7 @@ import pytest
 
 from mobilerl.cli import main
 from mobilerl.config import ConfigError, load_recipe
-from mobilerl.fleet import container_settings
-from mobilerl.train.dry_run import check_tasks
+from mobilerl.suites.fleet import container_settings
 
 
 @pytest.fixture
@@ -32,13 +31,13 @@ def test_the_recipe_of_the_docs_publishes_adb_and_the_server(recipe_file):
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--fleet.image", "mobilerl-phone"], "the image mobilerl-phone has no AndroidWorld: set fleet.image"),
-        (["--fleet.memory_mb", "512"], "fleet.memory_mb is 512; an emulator needs 3072"),
-        (["--fleet.reset", "app_data"], 'fleet.reset = "app_data" undoes it: choose "keep", or "fresh"'),
-        (["--androidworld.servers", '["http://h:5000"]'], "leave one of them out"),
-        (["--fleet.type", "embedded"], 'needs androidworld.servers, or fleet.type = "docker", which starts them'),
-        (["--collect.workers", "2"], "set collect.workers = 0"),
-        (["--androidworld.seed", "30"], "androidworld.seed: leak: AndroidWorld's seed 30 is reserved for testing"),
+        (["--fleet.image", "mobilerl-phone"], "set fleet.image"),
+        (["--fleet.memory_mb", "512"], "fleet.memory_mb"),
+        (["--fleet.reset", "app_data"], "fleet.reset"),
+        (["--suite.servers", '["http://h:5000"]'], "leave one of them out"),
+        (["--fleet.type", "embedded"], "suite.servers"),
+        (["--collect.workers", "2"], "collect.workers = 0"),
+        (["--suite.seed", "30"], "suite.seed"),
     ],
 )
 def test_what_does_not_fit_is_told_in_one_line(recipe_file, flags, says):
@@ -49,13 +48,11 @@ def test_what_does_not_fit_is_told_in_one_line(recipe_file, flags, says):
 
 @pytest.mark.parametrize("more", [[], ["--dry-run"]])
 def test_a_test_seed_is_refused_before_a_model_or_a_server_is_asked_for(tmp_path, capsys, more):
-    assert main(["train", "--run-dir", str(tmp_path / "run"), "--androidworld.seed", "42", *more]) == 2
-    assert "androidworld.seed" in capsys.readouterr().err and not (tmp_path / "run").exists()
+    words = ["--suite.type", "androidworld", "--suite.seed", "42", *more]
+    assert main(["train", "--run-dir", str(tmp_path / "run"), *words]) == 2
+    assert "suite.seed" in capsys.readouterr().err and not (tmp_path / "run").exists()
 
 
-def test_templates_of_which_none_can_be_trained_on_are_refused(recipe_file):
-    templates = '["SystemWifiTurnOnVerify", "MarkorCreateFolder"]'
-    with pytest.raises(ValueError, match=r"tasks.templates: none .*androidworld.free_reward = true"):
-        check_tasks(load_recipe(recipe_file, ["--tasks.templates", templates]))
-    free = ["--androidworld.free_reward", "true"]
-    check_tasks(load_recipe(recipe_file, ["--tasks.templates", templates, *free]))
+def test_a_setting_of_another_suite_names_the_type_that_is_missing():
+    with pytest.raises(ConfigError, match=r"suite\.servers: only with suite\.type = androidworld"):
+        load_recipe(None, ["--suite.servers", '["http://h:5000"]'])

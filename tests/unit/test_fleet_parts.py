@@ -1,16 +1,19 @@
-"""How the devices of a run are shared out among the processes that play on them."""
+"""How the devices of a fleet are divided among rollout workers, and that no other run loses its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
+from docker_stand_in import IMAGE, served
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envs.docker_avd import DETACHED, LABEL
+from envs.docker_avd.engine import OWNER, PLACE
+from envs.docker_avd.owner import this_process
 from envs.pool import DevicePool
-from mobilerl.config import ConfigError, Recipe
-from mobilerl.fleet import Part, make_devices
+from mobilerl.cli import main
+from mobilerl.config import Recipe
+from mobilerl.suites.fleet import Part, make_devices
 
 
 @given(things=st.integers(0, 40), of=st.integers(1, 9))
@@ -20,10 +23,8 @@ def test_parts_hold_everything_once_and_differ_by_one_at_most(things, of):
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-def pools(recipe: Recipe, workers: int) -> Sequence[DevicePool]:
-    made = [make_devices(recipe, part=Part(i, workers)) for i in range(workers)]
-    assert all(isinstance(pool, DevicePool) for pool in made)
-    return made
+def pools(recipe: Recipe, workers: int) -> list[DevicePool]:
+    return [make_devices(recipe, part=Part(i, workers)) for i in range(workers)]
 
 
 def on_serials(devices: int, spares: int, serials: int) -> Recipe:
@@ -32,22 +33,29 @@ def on_serials(devices: int, spares: int, serials: int) -> Recipe:
 
 
 @pytest.mark.parametrize("spares", [0, 1, 2, 5])
-def test_no_phone_is_played_on_by_two_workers(spares):
+def test_two_workers_never_share_a_phone(spares):
     shared = pools(on_serials(4, spares, 7), 2)
     serials = [serial for pool in shared for serial in pool.provider.serials]
     assert len(set(serials)) == len(serials) == 4 + min(spares, 3)
     assert [pool.settings.leases for pool in shared] == [2, 2]
-    for pool in shared:
-        assert len(pool.provider.serials) == pool.settings.leases + pool.settings.spares
 
 
-def test_containers_of_two_workers_have_different_names_and_no_more_spares_than_were_asked_for():
+def test_two_workers_number_their_containers_differently_and_divide_the_spares():
     recipe = Recipe(phone={"count": 6}, fleet={"type": "docker", "spares": 3})
     shared = pools(recipe, 2)
     assert [list(pool.provider.numbers) for pool in shared] == [[0, 1, 2, 6], [3, 4, 5, 7, 8]]
     assert [pool.settings.spares for pool in shared] == [1, 2]
 
 
-def test_too_few_serials_are_an_error_before_anything_is_played():
-    with pytest.raises(ConfigError, match="names 3 devices, 4 are wanted: set phone.count to at most 3"):
-        make_devices(on_serials(4, 2, 3))
+def test_fleet_up_takes_no_devices_of_a_run(capfd):
+    pytest.importorskip("docker")
+    pytest.importorskip("adbutils")
+    owners = {"run": this_process(), "kept": DETACHED}
+    there = {name: {LABEL: "fleet", OWNER: of, PLACE: str(i)} for i, (name, of) in enumerate(owners.items())}
+    flags = f"--fleet.name=fleet --fleet.image={IMAGE} --phone.count=3".split()
+    with served(there) as engine:
+        engine.may_start.set()
+        assert main(["fleet", "up", *flags, f'--fleet.hosts=["{engine.host}"]']) == 2
+        assert engine.containers == there
+    out, err = capfd.readouterr()
+    assert not out and err.count("\n") == 1 and "containers of a run" in err

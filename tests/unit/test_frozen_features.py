@@ -10,9 +10,8 @@ import torch
 from PIL import Image, ImageDraw
 
 from mobilerl import tiny
-from mobilerl.engines import features as module
-from mobilerl.engines.features import FrozenFeatures
 from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.models.features import FrozenFeatures
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -33,7 +32,7 @@ def png(size: tuple[int, int], box: int) -> bytes:
     return out.getvalue()
 
 
-def test_a_vector_belongs_to_its_screen_whatever_it_is_asked_for_with(folder):
+def test_the_features_of_a_screen_do_not_depend_on_the_batch(folder):
     screens = [png((180, 320), 20), png((320, 180), 60), png((180, 320), 90)]
     together = FrozenFeatures(folder).screens([*screens, b"", screens[0]])
     alone = torch.cat([FrozenFeatures(folder).screens([screen]) for screen in screens])
@@ -57,20 +56,3 @@ def test_they_are_what_the_model_itself_sees(folder):
     torch.testing.assert_close(features.instruction("pause the music"), read / read.square().mean().sqrt())
     shown = features.prompts([[*ids, engine.codec.image_token_id], ids])
     assert torch.equal(shown[0], shown[1]), "places of images are no text"
-
-
-def test_what_was_computed_is_kept_within_bounds(folder, monkeypatch):
-    monkeypatch.setattr(module, "CACHED", 2)
-    features = FrozenFeatures(folder)
-    asked = []
-    monkeypatch.setattr(features, "_seen", lambda pngs, real=features._seen: asked.extend(pngs) or real(pngs))
-    one, two, three = (png((180, 320), box) for box in (10, 40, 70))
-    features.screens([one, two, one])
-    assert asked == [one, two]
-    features.screens([one, three])
-    features.screens([one, two])
-    assert asked == [one, two, three, two]
-    features.make_room(3)
-    features.screens([one, two, three])
-    features.screens([one, two, three])
-    assert asked == [one, two, three, two, three], "a buffer is looked at once"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mobilerl.config import ConfigError
-from mobilerl.eval.androidworld.journal import Journal, read_journal
+from mobilerl.eval.journal import Journal, read_journal
 
 PROTOCOL = {"seed": 30, "prompt_hash": "a"}
 SERVERS = st.sampled_from(["one:1", "two:2"])
@@ -31,8 +31,8 @@ class JournalMachine(RuleBasedStateMachine):
         self.open()
 
     def open(self):
-        self.journal = Journal(self.path, read_journal(self.path))
-        self.journal.begin(PROTOCOL)
+        self.journal = Journal(read_journal(self.path.parent))
+        self.journal.begin("androidworld", PROTOCOL)
         if not self.lines:
             self.note(("head",))
 
@@ -58,7 +58,7 @@ class JournalMachine(RuleBasedStateMachine):
     @rule()
     def nobody_else_may_write(self):
         with pytest.raises(ConfigError, match="written by another evaluation"):
-            Journal(self.path, read_journal(self.path))
+            Journal(read_journal(self.path.parent))
 
     @precondition(lambda self: self.journal is not None)
     @rule(lost=st.integers(0, 200))
@@ -74,7 +74,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_was_written_is_read(self):
-        past = read_journal(self.path)
+        past = read_journal(self.path.parent)
         episodes, leftovers = {}, {}
         for kind, *rest in self.lines:
             if kind == "start":

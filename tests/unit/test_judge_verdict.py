@@ -1,20 +1,20 @@
+"""Reading verdicts, counting votes, and the judge's agreement with the verifier."""
+
 import itertools
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from scripted_env import make_task
 
-from mobilerl.judge.verdict import read_verdict
-from mobilerl.judge.votes import Vote, tally
+from mobilerl.judge.audit import agreement, audit_pairs
+from mobilerl.judge.verdict import Verdict, Vote, read_verdict, tally
+from mobilerl.records import Status, Trajectory
 
 
 @pytest.mark.parametrize(
     ("text", "success"),
     [
         ("Q: an alarm\nA: it is there\nStatus: success", True),
-        ("Q: an alarm\nA: it is not there\nStatus: failure\n\n", False),
-        ("status:success", True),
-        ("STATUS :  Failure.", False),
+        ("STATUS :  Failure.\n\n", False),
         ("**Status:** `success`", True),
         ("## Status: **failure**", False),
         ("<think>Status: failure? No, it is done.</think>Q: x\nA: y\nStatus: success", True),
@@ -23,44 +23,27 @@ from mobilerl.judge.votes import Vote, tally
     ],
 )
 def test_what_is_read(text, success):
-    reading = read_verdict(text)
-    assert reading.success is success and reading.reason == ""
+    assert read_verdict(text).success is success
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("", "empty"),
-        (" \n***\n", "empty"),
-        ("success", "does not end in a status line but in 'success'"),
-        ("Status: success\nI hope this helps!", "does not end in a status line"),
-        ("I would not say Status: success", "does not end in a status line"),
-        ("Status: unsuccessful", "neither success nor failure but 'unsuccessful'"),
-        ("Status: not a success", "neither success nor failure"),
-        ("Status: success or failure", "neither success nor failure"),
-        ("Status:", "neither success nor failure but ''"),
-        ("Status: failure\nWait.\nStatus: success", "different statuses: 'failure', 'success'"),
-        ("<think>The task is done.\nStatus: success", "in the middle of its thoughts"),
+        ("Status: success\nI hope this helps!", "status line"),
+        ("I would not say Status: success", "status line"),
+        ("Status: not a success", "neither"),
+        ("Status: success or failure", "neither"),
+        ("Status: failure\nWait.\nStatus: success", "different statuses"),
+        ("<think>The task is done.\nStatus: success", "reasoning"),
         ("<think>Status: success</think>", "empty"),
-        ("Status: " + "x" * 5000, "neither success nor failure"),
+        ("Status: " + "x" * 5000, "neither"),
     ],
 )
 def test_nonsense_is_no_verdict_and_says_why(text, reason):
     reading = read_verdict(text)
     assert reading.success is None and reason in reading.reason
     assert len(reading.reason) < 200 and "\n" not in reading.reason
-
-
-@given(st.text(), st.text(alphabet="statusucefailr: \n*.<>/hink"))
-def test_only_the_two_words_at_the_end_are_a_verdict(text, more):
-    reading = read_verdict(text + more)
-    assert (reading.success is None) == bool(reading.reason)
-    if reading.success is not None:
-        last = [line for line in (text + more).split("\n") if line.strip(" *.`#_\"'")][-1].lower()
-        assert ("success" if reading.success else "failure") in last and "status" in last
-
-
-# --- votes -------------------------------------------------------------------------------------------------------
 
 
 def poll(replies, wanted, rule):
@@ -87,13 +70,6 @@ def test_a_majority_is_the_same_whether_all_are_asked_or_not(wanted):
         assert asked >= min(wanted, wanted // 2 + 1)
 
 
-@pytest.mark.parametrize("wanted", [1, 2, 3])
-def test_unanimity_needs_every_vote(wanted):
-    for replies in itertools.product((True, False, None), repeat=wanted):
-        verdict, _ = poll(replies, wanted, "unanimous")
-        assert verdict is (False if False in replies else None if None in replies else True)
-
-
 def test_votes_that_cannot_change_the_verdict_are_not_asked_for():
     assert poll([True, True, None, None, True], 5, "majority") == (True, 5)
     assert poll([True, True, True, False, False], 5, "majority") == (True, 3)
@@ -101,6 +77,35 @@ def test_votes_that_cannot_change_the_verdict_are_not_asked_for():
     assert poll([None, None, True], 3, "majority") == (None, 2)
 
 
-@pytest.mark.parametrize("reply", ["Status: s</answer>uccess", "Status: suc*cess", "Sta`tus: success"])
-def test_a_word_cut_in_two_is_no_verdict(reply):
-    assert read_verdict(reply).success is None
+PAIRS = [(True, True)] * 20 + [(False, True)] * 5 + [(True, False)] * 10 + [(False, False)] * 15 + [(True, None)] * 3
+
+
+def test_agreement_by_hand():
+    # Cohen's own kind of table: p_o = 35/50 = 0.7; judge says success 25/50, verifier 30/50:
+    # p_e = 0.5 * 0.6 + 0.5 * 0.4 = 0.5; kappa = (0.7 - 0.5) / (1 - 0.5) = 0.4
+    found = agreement(PAIRS)
+    counts = ("true_positive", "false_positive", "false_negative", "true_negative", "judged", "no_verdict")
+    assert [found[name] for name in counts] == [20, 5, 10, 15, 50, 3]
+    assert found["accuracy"] == pytest.approx(0.7)
+    assert found["precision"] == pytest.approx(20 / 25)
+    assert found["recall"] == pytest.approx(20 / 30)
+    assert found["kappa"] == pytest.approx(0.4)
+    # Wilson, n = 50, p = 0.7, z^2 = 3.841459: centre (0.7 + 0.0384146) / 1.0768292 = 0.685730,
+    # half 1.959964 * sqrt(0.0042 + 0.000384146) / 1.0768292 = 0.123234
+    assert found["accuracy_ci95"] == pytest.approx([0.562496, 0.808964], abs=1e-6)
+
+
+def test_infrastructure_errors_and_verdicts_by_rule_are_left_out():
+    def played(reward, status=Status.FINISHED):
+        return Trajectory("t", make_task(), (), reward, status, "d0")
+
+    asked = (Vote(True),)
+    trajectories = [played(1.0), played(0.0), played(0.0, Status.INFRA_ERROR), played(0.0), played(1.0)]
+    verdicts = [
+        Verdict(True, asked),
+        Verdict(True, asked),
+        Verdict(None),
+        Verdict(False, reason="the agent did not say that it was done"),
+        Verdict(None, (Vote(None),), "nonsense"),
+    ]
+    assert audit_pairs(trajectories, verdicts) == [(True, True), (False, True), (True, None)]

@@ -9,21 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.base import (
-    Action,
-    Back,
-    Enter,
-    Finish,
-    Home,
-    InfraError,
-    Launch,
-    LongPress,
-    ShellResult,
-    Swipe,
-    Tap,
-    Type,
-    Wait,
-)
+from envs.base import Action, Back, InfraError, Launch, LongPress, ShellResult, Swipe, Tap, Type, Wait
 from envs.device import MAX_TYPED, Device
 from envs.phone.apps.catalogue import APPS
 from envs.phone.phone import Phone
@@ -48,10 +34,6 @@ class Wire:
     def exec_out(self, cmd: Sequence[str] | str, timeout: float = 10.0) -> bytes:
         return self.answers[cmd[0]]
 
-    def push(self, data: bytes, path: str) -> None: ...
-
-    def pull(self, path: str) -> bytes: ...
-
 
 def sent(action: Action, **answers: str) -> list[tuple[str, ...]]:
     wire = Wire(**answers)
@@ -65,9 +47,6 @@ def test_actions_become_commands():
     assert sent(LongPress(500, 250)) == [("input", "swipe", "540", "600", "540", "600", "1000")]
     assert sent(Swipe(500, 250, 0, 999)) == [("input", "swipe", "540", "600", "0", "2399", "400")]
     assert sent(Back()) == [("input", "keyevent", "KEYCODE_BACK")]
-    assert sent(Home()) == [("input", "keyevent", "KEYCODE_HOME")]
-    assert sent(Enter()) == [("input", "keyevent", "KEYCODE_ENTER")]
-    assert sent(Wait(1.5)) == [("sleep", "1.5")]
     assert sent(Wait(9999)) == [("sleep", "10")]
 
 
@@ -75,18 +54,16 @@ def test_actions_become_commands():
 def test_typed_text_travels_as_base64(text):
     clear, send = sent(Type(text))
     assert clear == ("am", "broadcast", "-a", "ADB_CLEAR_TEXT")
-    assert base64.b64decode(send[-1]) == text.encode(errors="replace")
-    assert set(send[-1]) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
+    assert base64.b64decode(send[-1], validate=True) == text.encode(errors="replace")
 
 
-def test_what_a_shell_cannot_take_is_noted_and_changes_nothing():
-    wire = Wire()
-    device = Device(wire, {})
+def test_a_text_too_long_for_a_command_line_is_noted_and_changes_nothing():
+    device = Device(Wire(), {})
     assert device.act(Type("-" * MAX_TYPED)) == ""
-    before = list(wire.commands)
+    before = list(device.transport.commands)
     assert "too long" in device.act(Type("-" * MAX_TYPED + "!")) and "too long" in device.act(Type("é" * MAX_TYPED))
     assert "no app called" in device.act(Launch("a" + ".a" * MAX_TYPED))
-    assert wire.commands == before
+    assert device.transport.commands == before
 
 
 @given(x=st.integers(), y=st.integers())
@@ -100,57 +77,36 @@ def test_launch():
     assert sent(Launch(" notes "), monkey=started)[0][2] == "com.android.notes"
     assert sent(Launch("org.other.app"), monkey=started)[0][2] == "org.other.app"
     device = Device(Wire(monkey=ShellResult("", "** No activities found to run, monkey aborted.", 252)))
-    assert device.act(Launch("org.other.app")) == "there is no app called 'org.other.app'"
-    assert device.act(Launch("x; reboot")) == "there is no app called 'x; reboot'"
+    assert "no app called 'org.other.app'" in device.act(Launch("org.other.app"))
+    assert "no app called 'x; reboot'" in device.act(Launch("x; reboot"))
     assert not [c for c in device.transport.commands if "reboot" in str(c)]
     with pytest.raises(InfraError, match="monkey"):
         Device(Wire(monkey="Killed\n")).act(Launch("org.other.app"))
 
 
-def test_finish_is_not_for_devices():
-    with pytest.raises(TypeError, match="finish"):
-        Device(Wire()).act(Finish("done"))
-
-
 def test_size_prefers_the_override():
     assert Device(Wire()).size() == (1080, 2400)
     assert Device(Wire(wm="Physical size: 1080x2400\nOverride size: 720x1600\n")).size() == (720, 1600)
-    with pytest.raises(InfraError, match="emulator-5554: `wm size`"):
+    with pytest.raises(InfraError, match="wm size"):
         Device(Wire(wm="error: closed")).size()
 
 
-def test_a_screenshot_that_was_cut_off_is_a_fault():
-    with pytest.raises(InfraError, match="stopped after 1003 bytes"):
-        Device(Wire(screencap=b"\x89PNG\r\n\x1a\n" + bytes(995))).screenshot()
-
-
-def test_screenshot_seeks_the_signature():
+def test_the_screenshot_is_a_whole_png_after_any_warnings():
     png = InProcessTransport(Phone(APPS)).exec_out(("screencap", "-p"))
     assert Device(Wire(screencap=b"[Warning] Multiple displays were found\n" + png)).screenshot() == png
-    with pytest.raises(InfraError, match="gave no PNG"):
-        Device(Wire(screencap=b"error: device offline")).screenshot()
-    with pytest.raises(InfraError, match="gave a PNG that cannot be read"):
-        Device(Wire(screencap=png[:8] + png[30:])).screenshot()
+    for broken in (b"error: device offline", png[:8] + bytes(995), png[:8] + png[30:]):
+        with pytest.raises(InfraError):
+            Device(Wire(screencap=broken)).screenshot()
 
 
 def test_dump_keeps_the_tree_only():
     tree = "<?xml version='1.0' ?><hierarchy rotation=\"0\"></hierarchy>"
     assert Device(Wire(uiautomator=f"{tree}UI hierchary dumped to: /dev/tty\n".encode())).dump_xml() == tree
-    for broken in (b"ERROR: could not get idle state.\n", b"Killed", tree.encode()[:40]):
+    for broken in (b"Killed", tree.encode()[:40]):
         with pytest.raises(InfraError, match="gave no tree"):
             Device(Wire(uiautomator=broken)).dump_xml()
 
 
-@pytest.mark.parametrize(("said", "wanted"), [
-    ("  mCurrentFocus=Window{a1 u0 com.systemui/x}\n  mFocusedApp=ActivityRecord{b2 u0 com.android.notes/.M t1}",
-     "Notes"),
-    ("  mCurrentFocus=Window{a1b2c3d u0 org.some.app/org.some.app.Main}\n  mFocusedApp=null", "org.some.app"),
-    ("  mCurrentFocus=null", ""),
-])  # fmt: skip
-def test_foreground_app(said, wanted):
-    assert Device(Wire(dumpsys=said), {"Notes": "com.android.notes"}).foreground_app() == wanted
-
-
 def test_a_failing_command_is_an_infrastructure_error():
-    with pytest.raises(InfraError, match="emulator-5554: `input` failed with 255: no such device"):
+    with pytest.raises(InfraError, match="emulator-5554: .*no such device"):
         Device(Wire(input=ShellResult("", "no such device", 255))).act(Back())

@@ -12,25 +12,28 @@ from PIL import Image
 
 from envs.base import Action, Back, Enter, Home, Launch, LongPress, Swipe, Tap, Task, Type, Wait
 from envs.device import Device
-from envs.phone import snapshots
 from envs.phone.apps.catalogue import APPS
+from envs.phone.console import State, restore_snapshot, take_snapshot
 from envs.phone.env import APP_NAMES
 from envs.phone.phone import Phone
 from envs.phone.tasks import suite
 from envs.phone.tasks.base import Admin
 from envs.phone.transport import InProcessTransport
-from mobilerl.agent.candidates import candidates
-from mobilerl.agent.screen import parse_screen
+from mobilerl.policy.actions import candidates
+from mobilerl.policy.screen import parse_screen
 
 WIDTH, HEIGHT = 90, 180
 TASKS = [suite.make_task(t.__name__, 1) for t in suite.templates("train")[::5]]
 PLACE = st.integers(0, 999)
 ANYWHERE = st.one_of(
-    st.builds(Tap, PLACE, PLACE), st.builds(LongPress, PLACE, PLACE), st.builds(Swipe, PLACE, PLACE, PLACE, PLACE),
+    st.builds(Tap, PLACE, PLACE),
+    st.builds(LongPress, PLACE, PLACE),
+    st.builds(Swipe, PLACE, PLACE, PLACE, PLACE),
     st.builds(Swipe, PLACE, st.sampled_from([0, 999]), PLACE, PLACE),  # from the edges: shade and home
-    st.builds(Type, st.text(max_size=12)), st.builds(Launch, st.sampled_from([*APP_NAMES, "Nothing"])),
+    st.builds(Type, st.text(max_size=12)),
+    st.builds(Launch, st.sampled_from([*APP_NAMES, "Nothing"])),
     st.sampled_from([Back(), Home(), Enter(), Wait(1.0)]),
-)  # fmt: skip
+)
 
 
 class PhoneMachine(RuleBasedStateMachine):
@@ -39,7 +42,7 @@ class PhoneMachine(RuleBasedStateMachine):
         self.seed, self.popups = seed, popups
         self.phone, self.device = self.made()
         self.played: list[object] = []
-        self.kept: tuple[snapshots.State, str, object, int] | None = None
+        self.kept: tuple[State, str, object, int] | None = None
 
     def made(self) -> tuple[Phone, Device]:
         phone = Phone(APPS, WIDTH, HEIGHT)
@@ -52,7 +55,6 @@ class PhoneMachine(RuleBasedStateMachine):
 
     @rule(task=st.sampled_from(TASKS))
     def set_up_a_task(self, task):
-        """Changes what apps keep, which a few random taps hardly ever do."""
         self.play(task)
 
     @rule(action=ANYWHERE)
@@ -69,13 +71,13 @@ class PhoneMachine(RuleBasedStateMachine):
 
     @rule()
     def take(self):
-        self.kept = snapshots.take(self.phone), self.device.dump_xml(), stored(self.phone), len(self.played)
+        self.kept = take_snapshot(self.phone), self.device.dump_xml(), stored(self.phone), len(self.played)
 
     @rule()
     def put_back(self):
         if self.kept is not None:
             state, shown, inside, played = self.kept
-            snapshots.restore(self.phone, state)
+            restore_snapshot(self.phone, state)
             del self.played[played:]
             assert self.device.dump_xml() == shown and stored(self.phone) == inside
 

@@ -8,11 +8,14 @@ import json
 import pytest
 
 from envs.base import Action, Finish, Task
+from envs.phone.apps.catalogue import APPS
 from envs.phone.env import PhoneEnv
-from envs.phone.tasks.base import INFEASIBLE
+from envs.phone.phone import Phone
+from envs.phone.tasks.base import INFEASIBLE, Admin
 from envs.phone.tasks.catalogue import TEMPLATES
 from envs.phone.tasks.expert import ExpertAgent
 from envs.phone.tasks.suite import HELD_OUT_SEEDS, check_no_leak, held_out, make_task, test_tasks, train_tasks
+from envs.phone.transport import InProcessTransport
 
 test_tasks.__test__ = False  # a function of the suite, not of this file
 SEEDS = (0, 1, 2, 3, HELD_OUT_SEEDS, HELD_OUT_SEEDS + 1)
@@ -59,7 +62,6 @@ def test_idle_agents_earn_nothing(name):
 
 @each_template
 def test_instances(name):
-    cls = TEMPLATES[name]
     train = [make_task(name, s) for s in range(12)]
     test = [make_task(name, HELD_OUT_SEEDS + s) for s in range(4)]
     assert not any(held_out(name, dict(t.params)) for t in train) and all(held_out(name, dict(t.params)) for t in test)
@@ -67,7 +69,7 @@ def test_instances(name):
     assert make_task(name, 5) == make_task(name, 5)
     for task in train + test:
         assert "{" not in task.instruction and 3 <= len(task.instruction.split()) <= 20
-        assert task.max_steps == 2 * cls.steps + 2 and json.loads(json.dumps(task.params)) == task.params
+        assert task.max_steps == 2 * TEMPLATES[name].steps + 2 and json.loads(json.dumps(task.params)) == task.params
 
 
 def test_train_and_test_do_not_meet():
@@ -78,3 +80,20 @@ def test_train_and_test_do_not_meet():
         check_no_leak(train, train[:1])
     with pytest.raises(ValueError, match="reserved|seed"):
         check_no_leak(test, test)
+
+
+def test_a_note_written_over_another_one_was_not_created():
+    task, phone = make_task("NotesCreate", 0), Phone(APPS)
+    phone.reset(0)
+    admin = Admin(InProcessTransport(phone, "sim-0"))
+    template = TEMPLATES["NotesCreate"](task.params)
+    template.setup(admin)
+    notes, wanted = phone.app("Notes"), {"title": template.p["title"], "body": template.p["body"]}
+    old = dict(notes.db["notes"][0])
+    notes.db["notes"][0].update(wanted)
+    assert not template.check(admin, "")
+    notes.db["notes"][0].update(old)
+    notes.insert("notes", **wanted)
+    assert template.check(admin, "")
+    notes.remove("notes", old["_id"])
+    assert not template.check(admin, "")

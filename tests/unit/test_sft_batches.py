@@ -5,25 +5,19 @@ import os
 import random
 import stat
 import subprocess
-import sys
-import types
 from collections import Counter
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.config.reading import claim
-from sft import placement
-from sft.batches import LengthBatches, RankBatches, completed, stand_in
-from sft.placement import CONFIGS, check, deepspeed_file
+from sft.batches import LengthBatches, RankBatches, with_placeholder
+from sft.checks import CONFIGS, check, deepspeed_file
 from sft.run import PLACEMENT
-from sft.sample_files import SampleFile, write_samples
-from sft.samples import Sample
-from sft.trainer import check_engine
+from sft.samples import Sample, SampleFile, image_counts, lengths_of, write_samples
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = [
@@ -50,37 +44,21 @@ def test_ranks_share_the_batches_of_one_process(count, ranks, micro, accumulatio
         assert sorted(i for share in shares for step in share[steps] for i in step) == batch
 
 
-def test_every_rank_has_a_row_and_an_image_where_any_has():
-    filler = stand_in(SAMPLES, [len(s) for s in SAMPLES], [len(s.images) for s in SAMPLES])
-    assert filler.images == (b"png two", b"png one") and not any(filler.trained), "the shortest that has images"
-    assert completed([], filler) == [filler]
-    assert completed([SAMPLES[1]], filler) == [SAMPLES[1], filler]
-    assert completed([SAMPLES[0], SAMPLES[1]], filler) == [SAMPLES[0], SAMPLES[1]]
-    text = stand_in(SAMPLES[1:2], [4], [0])
-    assert completed([SAMPLES[1]], text) == [SAMPLES[1]] and completed([], text) == [text]
-
-
-# --- samples in a file -------------------------------------------------------------------------------------------
+def test_a_placeholder_fills_empty_micro_batches_and_those_without_images():
+    make = with_placeholder(list, SAMPLES, image_counts(SAMPLES))
+    (placeholder,) = make([])
+    assert placeholder.images == (b"png two", b"png one") and not any(placeholder.trained), "the shortest with images"
+    assert make([SAMPLES[1]]) == [SAMPLES[1], placeholder]
+    assert make([SAMPLES[0], SAMPLES[1]]) == [SAMPLES[0], SAMPLES[1]]
+    assert with_placeholder(list, SAMPLES[1:2], [0])([SAMPLES[1]]) == [SAMPLES[1]]
 
 
 def test_samples_come_back_from_their_file_with_each_image_stored_once(tmp_path):
-    path = tmp_path / "samples.safetensors"
-    write_samples(SAMPLES, path)
-    read = SampleFile(path)
+    write_samples(SAMPLES, tmp_path)
+    read = SampleFile(tmp_path)
     assert list(read) == SAMPLES
-    assert read.lengths() == [5, 4, 3] and read.images() == [1, 0, 2]
-    assert path.read_bytes().count(b"png one") == 1
-
-
-def test_samples_without_any_image_and_a_file_of_something_else(tmp_path):
-    path = tmp_path / "samples.safetensors"
-    write_samples(SAMPLES[1:2], path)
-    assert list(SampleFile(path)) == SAMPLES[1:2]
-    from safetensors.torch import save_file
-
-    save_file({}, path)
-    with pytest.raises(ValueError, match="not a file of samples"):
-        SampleFile(path)
+    assert lengths_of(read) == [5, 4, 3] and image_counts(read) == [1, 0, 2]
+    assert (tmp_path / "images.arrow").read_bytes().count(b"png one") == 1
 
 
 # --- settings ----------------------------------------------------------------------------------------------------
@@ -89,10 +67,10 @@ def test_samples_without_any_image_and_a_file_of_something_else(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--sft.deepspeed", "zero2"), "sft.deepspeed needs processes"),
+        (("--sft.deepspeed", "zero2"), "sft.deepspeed needs sft.processes"),
         (("--sft.nodes", "2"), "sft.nodes above 1 needs sft.processes"),
         (("--sft.nodes", "2", "--sft.processes", "8"), "sft.rendezvous = HOST:PORT"),
-        (("--sft.node_rank", "1"), "sft.node_rank counts from 0"),
+        (("--sft.node_rank", "1"), "sft.node_rank must be below"),
     ],
 )
 def test_settings_that_do_not_fit_together_are_one_line(flags, said):
@@ -106,49 +84,12 @@ def recipe(**sft: object) -> Recipe:
 
 
 def test_a_batch_that_cannot_be_shared_is_refused():
-    check(recipe(processes=4, batch_size=32, lesson_batch=16, micro_batch=2))
-    with pytest.raises(ConfigError, match=r"sft.batch_size = 32 cannot be shared by 3 processes: make it a multiple"):
+    check(recipe(processes=4, batch_size=32, micro_batch_size=2))
+    with pytest.raises(ConfigError, match=r"sft.batch_size = 32 must be a multiple of 3 processes"):
         check(recipe(processes=3))
-    with pytest.raises(ConfigError, match=r"sft.lesson_batch = 16 .* 4 processes x sft.micro_batch \(8\)"):
-        check(recipe(processes=4, micro_batch=8))
-    check(recipe(processes=4, micro_batch=8, lessons=0))
-
-
-def test_more_processes_than_gpus_are_refused(monkeypatch):
-    monkeypatch.setattr(placement.torch.cuda, "device_count", lambda: 2)
-    check(recipe(processes=2))
-    with pytest.raises(ConfigError, match="sft.processes = 4, but this machine has 2 GPUs"):
-        check(recipe(processes=4))
-
-
-@pytest.mark.parametrize("have", ["", "0.17.5"])
-def test_deepspeed_must_be_there_in_its_version(monkeypatch, have):
-    def version(name: str) -> str:
-        if not have:
-            raise placement.importlib.metadata.PackageNotFoundError(name)
-        return have
-
-    monkeypatch.setattr(placement.importlib.metadata, "version", version)
-    with pytest.raises(ConfigError, match=r"sft.deepspeed needs 0.19: .*mobilerl\[deepspeed\].* plain DDP"):
-        check(recipe(processes=2, deepspeed="zero2"))
-
-
-def test_what_would_quietly_take_deepspeed_away_is_refused(monkeypatch):
-    monkeypatch.setattr(placement, "_check_deepspeed", lambda: None)
-    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
-    check(recipe(processes=2))
-    with pytest.raises(ConfigError, match="unset ACCELERATE_USE_CPU"):
-        check(recipe(processes=2, deepspeed="zero2"))
-
-
-def test_a_model_that_deepspeed_does_not_run_is_not_trained(monkeypatch):
-    class Engine(torch.nn.Module):
-        pass
-
-    monkeypatch.setitem(sys.modules, "deepspeed", types.SimpleNamespace(DeepSpeedEngine=Engine))
-    check_engine(Engine())
-    with pytest.raises(RuntimeError, match="the model is run by Linear"):
-        check_engine(torch.nn.Linear(1, 1))
+    with pytest.raises(ConfigError, match=r"reading pre-training = 16 .* x sft.micro_batch_size \(8\)"):
+        check(recipe(processes=4, micro_batch_size=8))
+    check(recipe(processes=4, micro_batch_size=8, reading_samples=0))
 
 
 def test_deepspeed_files(tmp_path, monkeypatch):
@@ -164,17 +105,6 @@ def test_deepspeed_files(tmp_path, monkeypatch):
     (tmp_path / "mine.json").write_text("{")
     with pytest.raises(ConfigError, match="mine.json cannot be read as JSON"):
         deepspeed_file(str(tmp_path / "mine.json"))
-
-
-def test_an_interrupted_compilation_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(placement, "_check_deepspeed", lambda: None)
-    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    lock = tmp_path / "cpu_adam" / "lock"
-    lock.parent.mkdir()
-    lock.touch()
-    check(recipe(processes=2, deepspeed="zero2"))
-    with pytest.raises(ConfigError, match="cpu_adam/lock: DeepSpeed compiles"):
-        check(recipe(processes=2, deepspeed="zero2-offload"))
 
 
 def test_a_run_may_go_on_elsewhere_but_not_as_another(tmp_path):
@@ -199,8 +129,14 @@ def node_1_of_2(tmp_path: Path) -> dict[str, str]:
     script(tmp_path / "venv/bin/python", "")
     script(tmp_path / "bin/scontrol", "echo node7; echo node9")
     slurm = {"SLURM_JOB_ID": "5", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "node[7,9]", "SLURM_NODEID": "1"}
-    return {**os.environ, **slurm, "VENV": str(tmp_path / "venv"), "SKIP_INSTALL": "yes", "SFT_DIR": str(tmp_path),
-           "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}  # fmt: skip
+    return {
+        **os.environ,
+        **slurm,
+        "VENV": str(tmp_path / "venv"),
+        "SKIP_INSTALL": "yes",
+        "SFT_DIR": str(tmp_path),
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+    }
 
 
 NODES = ["--sft.nodes", "2", "--sft.node_rank", "1", "--sft.rendezvous", "node7:29400", "--sft.processes", "8"]
@@ -210,14 +146,11 @@ NODES = ["--sft.nodes", "2", "--sft.node_rank", "1", "--sft.rendezvous", "node7:
     ("name", "command", "words"), [("sft.sh", "sft", ()), ("reachagent.sh", "pages", ("--model", "m"))]
 )
 def test_the_scripts_take_the_nodes_from_slurm(tmp_path, name, command, words):
-    subprocess.run(["bash", str(ROOT / "recipes" / name), *words, "--sft.processes", "8"], env=node_1_of_2(tmp_path),
-                   check=True, timeout=60)  # fmt: skip
+    subprocess.run(
+        ["bash", str(ROOT / "recipes" / name), *words, "--sft.processes", "8"],
+        env=node_1_of_2(tmp_path),
+        check=True,
+        timeout=60,
+    )
     said = (tmp_path / "said").read_text().split()
     assert said[-8:] == NODES and Counter(said)[command] == 1 and "eval" not in said, "evaluation is node 0's"
-
-
-def test_several_nodes_of_reachagent_do_not_each_warm_up(tmp_path):
-    done = subprocess.run(["bash", str(ROOT / "recipes/reachagent.sh"), "--sft.processes", "8"], text=True,
-                          env=node_1_of_2(tmp_path), stderr=subprocess.PIPE, timeout=60)  # fmt: skip
-    assert done.returncode == 2 and "run recipes/sft.sh on the nodes first, or give --model DIR" in done.stderr
-    assert not (tmp_path / "said").exists()

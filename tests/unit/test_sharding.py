@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mobilerl.engines.verl.sharding import shards
-from mobilerl.records import Row
+from mobilerl.records import TrainingSample
 
 
-def row(length: int) -> Row:
-    return Row("t", 0, (1,) * length, (2,), (0.0,), (), 0)
+def row(length: int) -> TrainingSample:
+    return TrainingSample("t", 0, (1,) * length, (2,), (0.0,), (), 0)
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=40), st.integers(1, 8), st.integers(50, 600))
@@ -32,14 +31,3 @@ def test_no_process_has_more_than_one_row_more_work_than_another(lengths, proces
     split = shards([row(n) for n in lengths], processes, 10_000)
     loads = [sum(lengths[s.index[i]] for part in s.parts[: s.counted] for i in part) for s in split]
     assert max(loads) - min(loads) <= max(lengths)
-
-
-def test_a_process_without_a_row_repeats_the_shortest():
-    split = shards([row(9), row(5)], 3, 100)
-    assert [(s.counted, len(s.parts)) for s in split] == [(1, 1), (1, 1), (0, 1)]
-    assert split[2].index == [1]
-
-
-def test_nothing_to_learn_from_is_an_error():
-    with pytest.raises(ValueError, match="at least one row"):
-        shards([], 2, 100)

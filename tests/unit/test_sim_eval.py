@@ -4,11 +4,11 @@ import pytest
 
 from envs.phone.tasks import suite
 from mobilerl.cli import main
-from mobilerl.config import ConfigError, load_recipe
-from mobilerl.eval import run as eval_run
+from mobilerl.config import load_recipe
 from mobilerl.eval import table
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
-from mobilerl.train.checkpoint import STATE_FILE
+from mobilerl.suites.phone import evaluation
+from mobilerl.suites.phone.evaluation import Plan
 from mobilerl.trajectory_files import load_trajectories
 
 FEW = ("TodoDue", "ClockAlarmMissing", "MapsNoteDistance")  # trained, infeasible, reserved for testing
@@ -25,16 +25,12 @@ def test_expert_earns_everything(tmp_path):
     assert results["success_rate"] == 1.0 and results["unseen_templates"]["success_rate"] == 1.0
     # "all" is 2 training and 2 held-out instances of each trained template, and 2 held-out ones of the other.
     assert {name: row["trials"] for name, row in results["per_task"].items()} == {
-        "TodoDue": 4, "ClockAlarmMissing": 4, "MapsNoteDistance": 2,
-    }  # fmt: skip
+        "TodoDue": 4,
+        "ClockAlarmMissing": 4,
+        "MapsNoteDistance": 2,
+    }
     assert results["per_task"]["ClockAlarmMissing"]["feasible"] is False
     assert results["trials"] == 8 and results["errors"] == 0
-
-
-@pytest.mark.parametrize("agent", ["noop", "finish"])
-def test_agents_that_do_nothing_earn_nothing(tmp_path, agent):
-    results = play(tmp_path, agent, "--split", "all")
-    assert results["success_rate"] == 0.0 and results["unseen_templates"]["success_rate"] == 0.0
 
 
 def test_random_agent_is_repeatable(tmp_path):
@@ -45,47 +41,12 @@ def test_random_agent_is_repeatable(tmp_path):
     assert [e["steps"] for e in other["instances"]] != [e["steps"] for e in first["instances"]]
 
 
-def test_protocol_holds_what_affects_the_score(tmp_path):
-    protocol = play(tmp_path, "noop", "--phone.popup_rate", "0.25", "--phone.height", "800")["protocol"]
-    assert protocol["agent"] == "noop" and protocol["split"] == "test"
-    assert (protocol["popup_rate"], protocol["screen"]) == (0.25, "360x800")
-    assert (protocol["instances_per_template"], protocol["trials"], protocol["templates"]) == (2, 1, list(FEW))
-    assert protocol["held_out_seeds_from"] == suite.HELD_OUT_SEEDS
-    assert protocol["suite_templates"] == len(suite.TEMPLATES)
-    assert protocol["leak_guard"].startswith("passed")
-
-
 def test_results_are_reused_only_for_the_same_protocol(tmp_path, monkeypatch):
     before = play(tmp_path, "noop")
-    monkeypatch.setattr(eval_run, "play", lambda *_: pytest.fail("played again"))
+    monkeypatch.setattr(evaluation, "collect_groups", lambda *_: pytest.fail("played again"))
     assert play(tmp_path, "noop", "--reuse") == before
     with pytest.raises(pytest.fail.Exception):
         play(tmp_path, "noop", "--reuse", "--phone.popup_rate", "0")
-
-
-def test_a_checkpoint_saved_meanwhile_is_not_played_in_place_of_the_one_in_the_protocol(tmp_path, monkeypatch):
-    class Loaded(Exception):
-        pass
-
-    def checkpoint(number):
-        folder = tmp_path / "run" / "checkpoints" / f"iter-{number:06d}"
-        folder.mkdir(parents=True)
-        for name in ("config.json", "model.safetensors", STATE_FILE):
-            (folder / name).write_text("{}")
-        return folder
-
-    def digest(folder):
-        checkpoint(20)
-        return named(folder)
-
-    def load(recipe, model, *_):
-        raise Loaded(str(model))
-
-    first, named = checkpoint(10), eval_run.checkpoint_protocol
-    monkeypatch.setattr(eval_run, "checkpoint_protocol", digest)
-    monkeypatch.setattr(eval_run, "model_player", load)
-    with pytest.raises(Loaded, match=first.name):
-        eval_run.evaluate(load_recipe(None), "policy", tmp_path / "run", "test", 1, 1, 0.0, tmp_path / "out")
 
 
 def test_kept_episodes_are_played_again_where_they_are_missing_and_shown_by_the_viewer(tmp_path):
@@ -98,45 +59,46 @@ def test_kept_episodes_are_played_again_where_they_are_missing_and_shown_by_the_
     assert all(json.dumps(t.task.id) in shown for t in kept)
 
 
-def test_episodes_of_an_earlier_evaluation_do_not_stay_beside_other_results(tmp_path):
-    play(tmp_path, "expert", "--keep")
-    play(tmp_path, "noop")
-    assert not (tmp_path / "trajectories").exists()
-    play(tmp_path, "noop", "--keep", "--reuse")
-    assert not any(t.success for t in load_trajectories(tmp_path / "trajectories" / "iter-000000.jsonl"))
-
-
 def test_a_leak_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(suite, "train_tasks", lambda n: suite.test_tasks(n))
     with pytest.raises(ValueError, match="leak"):
-        eval_run.evaluate(load_recipe(None), "noop", None, "test", 1, 1, 0.0, tmp_path)
+        evaluation.evaluate(load_recipe(None), Plan(), "noop", None, tmp_path)
     assert not (tmp_path / "results.json").exists()
 
 
-def test_templates_outside_the_split(tmp_path):
-    with pytest.raises(ConfigError, match="--split train has no tasks of MapsNoteDistance"):
-        eval_run.choose_tasks("train", 1, ["MapsNoteDistance"])
-
-
 def test_pass_k_takes_its_amounts_from_the_recipe(tmp_path):
-    flags = ("--pass-k", "--eval.pass_k", "3", "--eval.pass_k_instances", "1", "--eval.trials", "9")
+    flags = ("--pass-k", "--eval.pass_k", "3", "--eval.pass_k_instances", "1")
     words = ("--agent", "finish", "--template", "TodoDue", "--out", str(tmp_path))
     assert main(["eval", "sim", *words, *flags]) == 0
     results = json.loads((tmp_path / "results.json").read_text())
     assert (results["trials"], results["protocol"]["instances_per_template"]) == (3, 1)
 
 
-def test_list_names_every_template(capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("sim", "--agent", "noop"), "--out DIR is missing"),
+        (
+            ("sim", "--agent", "noop", "--out", "x", "--split", "train", "--template", "MapsNoteDistance"),
+            "has no tasks",
+        ),
+        (("sim", "--agent", "noop", "--out", "x", "--model", "y"), "no model"),
+        (("androidworld", "--server", "http://h:1", "--agent", "noop"), "--out DIR is missing"),
+        (("androidworld", "--server", "http://h:1", "--fleet", "1", "--out", "x"), "leave one of them out"),
+        (("androidworld", "--server", "http://h:1", "--out", "x"), "--model is missing"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, words, says):
+    monkeypatch.chdir(tmp_path)
+    assert main(["eval", *words]) == 2
+    said = capsys.readouterr().err
+    assert says in said and said.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("name", "task"), [("sim", "ClockAlarmMissing"), ("androidworld", "ContactsAddContact")])
+def test_tasks_are_listed(capsys, monkeypatch, name, task):
     monkeypatch.setenv("COLUMNS", "300")
-    assert main(["eval", "sim", "--list"]) == 0
-    said = capsys.readouterr().out
-    assert all(name in said for name in suite.TEMPLATES)
-
-
-def test_compare_prints_the_paired_difference(tmp_path, capsys):
-    play(tmp_path / "a", "noop")
-    play(tmp_path / "b", "expert", "--compare", str(tmp_path / "a" / "results.json"))
-    assert "0.0% -> 100.0%: +100.0 points on 4 paired instances" in capsys.readouterr().out
+    assert main(["eval", name, "--list"]) == 0 and task in capsys.readouterr().out
 
 
 # --- the table ---------------------------------------------------------------------------------------------------
@@ -167,10 +129,3 @@ def test_table_pools_seeds_and_pairs_with_the_first_row(tmp_path):
     assert "| 75.0% " in rl and "| 50.0%, 100.0% |" in rl and "+50.0 points" in rl
     # Other instances than the rows before it: nothing to pair with. One of two instances was ever solved.
     assert "pass@2 50.0%" in sampled and "points" not in sampled
-
-
-def test_table_names_what_is_wrong(tmp_path, capsys):
-    assert table.main(["SFT"]) == 2
-    assert "'SFT' is not NAME=RESULTS" in capsys.readouterr().err
-    assert table.main([f"SFT={tmp_path / 'nix'}"]) == 2
-    assert "no such results.json" in capsys.readouterr().err

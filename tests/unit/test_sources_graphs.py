@@ -1,6 +1,5 @@
 """Mobile3M's page graphs and our own trajectories as sources of demonstrations."""
 
-import copy
 import json
 import shutil
 
@@ -8,7 +7,7 @@ import pytest
 from made_groups import make_step, make_task
 from source_files import appium_page, html_button, png, write_graph
 
-from envs.base import Finish, Invalid, LongPress, Observation, Swipe, Tap, Type
+from envs.base import Finish, Invalid, Observation, Swipe, Tap, Type
 from envs.phone.tasks import suite
 from mobilerl.records import Status, Step, Trajectory
 from mobilerl.trajectory_files import save_trajectories
@@ -49,16 +48,11 @@ def graph_demos(app):
     return {demo.task.id: demo for demo in mobile3m.read(app, anything, counts)}, counts
 
 
-# --- Mobile3M ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "call, expected",
     [
         (f"click({html_button(*LIBRARY)})", [Tap(125, 968)]),  # middle (90, 1240) px of 720x1280, in 0-999
-        (f"press({html_button(*LIBRARY)})", [LongPress(125, 968)]),
         (SCROLL, [Swipe(500, 749, 500, 250)]),  # 999 * (360/720, 960/1280) to (360/720, 320/1280)
-        ("scroll([360,960][360,320])", [Swipe(500, 749, 500, 250)]),
         (f"input({html_button(*SEARCH)}, 'miles, davis')", [Tap(500, 39), Type("miles, davis")]),
         ('click(<p class="android.widget.TextView" clickable="true"> Find </p>)', [Tap(500, 39)]),
     ],
@@ -70,12 +64,8 @@ def test_actions_of_mobile3m(call, expected):
 @pytest.mark.parametrize(
     "call, reason",
     [
-        ("", "action id that is not in"),
         ("zoom(<p> a </p>)", "unknown action"),
-        ("click(17)", "without an element"),
         (f"click({html_button(*ALBUM)})", "not on its page"),
-        ('click(<p package="com.example.music"> </p>)', "not on its page"),
-        ("scroll([1,2])", "scroll without two points"),
         ("scroll([360,960][360,-20])", "outside the screen"),
         (f"input({html_button(*SEARCH)}, '')", "input without a text"),
     ],
@@ -99,31 +89,6 @@ def test_demonstrations_are_the_shortest_paths_to_the_ends_of_the_graph(app):
     assert counts.files == 1 and not counts.rejected_episodes
 
 
-def test_an_element_may_be_called_nothing(tmp_path):
-    book = ("Much ado about nothing", "m:id/book")
-    home = appium_page((*book, (0, 1200, 180, 1280)), (*SEARCH, (10, 20, 710, 80)))
-    pages = {"play0": home, "play0_0": home, "play0_1": home}
-    actions = {f"click({html_button(*book)})": 0, f"input({html_button(*SEARCH)}, 'love for nothing')": 1}
-    app = write_graph(tmp_path / "play", pages, actions, [["play0", 0, "play0_0"], ["play0", 1, "play0_1"]])
-    demos, counts = graph_demos(app)
-    assert demos["mobile3m/play0_0"].task.instruction == "In play: tap Much ado about nothing."
-    assert len(demos) == 2 and not counts.rejected_episodes
-
-
-def test_page_numbers_are_read_as_well(app):
-    by_name, _ = graph_demos(app)
-    numbers = {name: i for i, name in enumerate(PAGES)}
-    triples = [[numbers[a], n, numbers[b]] for a, n, b in TRIPLES]
-    (app / "all_triple.json").write_text(json.dumps({"data": triples}))
-    assert graph_demos(app)[0] == by_name
-
-
-def test_paths_with_the_same_beginning_are_in_one_split(app):
-    asked = []
-    list(mobile3m.read(app, lambda key, split="": asked.append(key) or False, Counts()))
-    assert asked == ["music/music0_0", "music/music0_0", "music/music0_7"]
-
-
 def test_pages_that_cannot_be_used_are_counted(app):
     (app / "music0_0_3" / "music0_0_3-screen.png").write_bytes(png()[:50])
     (app / "music0_0_4" / "music0_0_4-xml.txt").write_text("<hierarchy")
@@ -139,28 +104,6 @@ def test_pages_that_cannot_be_used_are_counted(app):
         "page without a screenshot or without XML": 1,
         "page with an impossible name": 1,
     }
-
-
-@pytest.mark.parametrize(
-    "file, text, told",
-    [
-        ("all_triple.json", "{", "all_triple.json cannot be read"),
-        ("all_triple.json", "[1]", "must hold"),
-        ("all_triple.json", '{"data": [["music0", 1]]}', "must hold"),
-        ("all_triple.json", '{"data": []}', "must have one home page"),
-        ("all_action_id.json", '"not json"', "all_action_id.json cannot be read"),
-        ("all_action_id.json", "[]", "must hold an object"),
-    ],
-)
-def test_a_damaged_graph_is_refused_by_file(app, file, text, told):
-    (app / file).write_text(text)
-    with pytest.raises(ValueError, match=told):
-        mobile3m.check(app)
-    demos, counts = graph_demos(app)
-    assert demos == {} and counts.faulty_files == 1
-
-
-# --- trajectories ------------------------------------------------------------------------------------------------
 
 
 DONE = (Tap(1, 2), Finish("done"))
@@ -182,8 +125,8 @@ def run_demos(tmp_path, wanted=anything):
 
 
 def test_successful_trajectories_are_demonstrations(tmp_path):
-    save_trajectories(tmp_path, 1, [trajectory("good"), trajectory("bad", reward=0.0),
-                                    trajectory("broken", status=Status.INFRA_ERROR)])  # fmt: skip
+    bad, broken = trajectory("bad", reward=0.0), trajectory("broken", status=Status.INFRA_ERROR)
+    save_trajectories(tmp_path, 1, [trajectory("good"), bad, broken])
     (demo,), counts = run_demos(tmp_path)
     assert demo.task == make_task("good")
     step = demo.steps[0]
@@ -194,7 +137,7 @@ def test_successful_trajectories_are_demonstrations(tmp_path):
 def test_what_went_wrong_in_a_success_is_not_imitated_but_remembered(tmp_path):
     save_trajectories(tmp_path, 1, [trajectory("a", (Tap(1, 2), Invalid("no tag"), Finish()), note="no such app")])
     (demo,), _ = run_demos(tmp_path)
-    told = ["the phone did not carry the action out", "the policy's reply was not understood", ""]
+    told = ["the phone did not carry out the action", "the policy's reply could not be parsed", ""]
     assert [s.reject for s in demo.steps] == told
 
 
@@ -204,62 +147,3 @@ def test_the_phones_own_split_decides(tmp_path):
     found = {}
     run_demos(tmp_path, lambda key, split="": found.update({key: split}) or False)
     assert found == {train.id: "train", test.id: "test", "s/c": ""}
-
-
-def test_damaged_trajectories_are_counted(tmp_path):
-    file = save_trajectories(tmp_path, 1, [trajectory("a"), trajectory("b")])
-    first, second = file.read_text().splitlines()
-    broken = json.dumps({**json.loads(first), "steps": [{}]})
-    file.write_text("\n".join([broken, second, '{"schema": 99}', first, ""]))
-    demos, counts = run_demos(tmp_path)
-    assert [d.task.id for d in demos] == ["s/b"]
-    assert list(counts.rejected_episodes) == ["trajectory is damaged, or a screen of it is missing or damaged"]
-    assert "line 3: schema 99" in counts.faults[0]
-
-
-@pytest.mark.parametrize(
-    "path, value",
-    [
-        (("task", "instruction"), 5),
-        (("task", "id"), "half an emoji \ud83d"),
-        (("steps", 0, "observation", "width"), None),
-        (("steps", 0, "observation", "xml"), 7),
-        (("steps", 0, "action"), {"kind": "finish", "message": None}),
-    ],
-)
-def test_a_field_of_another_type_rejects_its_trajectory_alone(tmp_path, path, value):
-    file = save_trajectories(tmp_path, 1, [trajectory("a"), trajectory("b")])
-    first, second = file.read_text().splitlines()
-    record = part = json.loads(first)
-    for key in path[:-1]:
-        part = part[key]
-    part[path[-1]] = value
-    file.write_text(f"{json.dumps(record)}\n{second}\n")
-    demos, counts = run_demos(tmp_path, lambda key, split="": bool(key.encode()))
-    assert [d.task.id for d in demos] == ["s/b"]
-    assert counts.rejected_episodes.total() == 1 and (counts.files, counts.faults) == (1, [])
-
-
-def test_the_steps_before_one_that_cannot_be_used_are_kept(tmp_path):
-    file = save_trajectories(tmp_path, 1, [trajectory("a")])
-    record = json.loads(file.read_text())
-    record["steps"] = [copy.deepcopy(record["steps"][0]) for _ in range(3)]
-    record["steps"][1]["observation"]["height"] = 0
-    file.write_text(json.dumps(record) + "\n")
-    (demo,), counts = run_demos(tmp_path)
-    assert (len(demo.steps), demo.lost) == (1, 1) and "size" in demo.fault
-    assert counts.rejected_episodes.total() == 0
-
-
-def test_a_reward_that_is_no_number_is_no_success(tmp_path):
-    file = save_trajectories(tmp_path, 1, [trajectory("a")])
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"reward": float("nan")}) + "\n")
-    demos, counts = run_demos(tmp_path)
-    assert demos == [] and "line 1: not a JSON object: NaN is not JSON" in counts.faults[0]
-
-
-def test_a_missing_screen_rejects_its_trajectory(tmp_path):
-    save_trajectories(tmp_path, 1, [trajectory("a")])
-    shutil.rmtree(tmp_path / "screens")
-    demos, counts = run_demos(tmp_path)
-    assert demos == [] and counts.rejected_episodes.total() == 1 and counts.files == 1

@@ -1,131 +1,197 @@
+"""Which tasks an iteration collects: epochs of the curriculum, restarts, and tasks that are set aside after losses."""
+
+from __future__ import annotations
+
 import json
 import random
 from collections import Counter
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from made_groups import make_group, make_task
+from scripted_env import ScriptedActor, ScriptedEnv, run
 
+from envs.base import InfraError
 from envs.phone.tasks import suite
 from mobilerl.config import ConfigError, CurriculumSection, TasksSection
-from mobilerl.train.tasks import TaskSampler, training_tasks
+from mobilerl.config.algorithms.adagrpo import FailureCurriculumSection
+from mobilerl.records import Cause, LostGroup
+from mobilerl.rollout.collector import Collector, CollectorSettings
+from mobilerl.suites.phone.training import training_tasks
+from mobilerl.train.source import AsyncSource, SynchronousSource
+from mobilerl.train.tasks import TaskSampler
 
-TASKS = [make_task(f"{t}{i}", t) for t in "AB" for i in range(3)]
-
-
-def sampler(**settings) -> TaskSampler:
-    return TaskSampler(TASKS, CurriculumSection(**settings))
-
-
-def group(task_index: int, reward: float):
-    task = TASKS[task_index]
-    return make_group(task.id, (reward, reward), (1, 1), task)
+TASKS = [make_task(f"{t}{i}", t) for t in "ABC" for i in range(2)]
 
 
-def test_templates_come_equally_often_whatever_their_instances():
-    tasks = [*TASKS, *(make_task(f"B{i}", "B") for i in range(3, 30))]
-    drawn = TaskSampler(tasks, CurriculumSection()).sample(100, random.Random(0))
-    assert Counter(t.template for t in drawn) == {"A": 50, "B": 50}
-    assert len({t.id for t in drawn if t.template == "B"}) > 15
+def sampler(tasks=TASKS, limit: int = 0, **settings_) -> TaskSampler:
+    return TaskSampler(tasks, FailureCurriculumSection(**settings_), limit)
 
 
-def test_an_epoch_ends_with_its_last_group_and_then_the_curriculum_moves():
-    s = sampler(epoch_groups=2, patience=1, cooldown=1)
-    s.record([group(0, 0.0)])
-    assert s.curriculum.active == {"A", "B"}
-    s.record([group(3, 1.0)])  # epoch 1 ends: A has failed once, which is its patience
-    assert s.curriculum.cooling == {"A"} and s.curriculum.active == {"B"}
-    s.record([group(3, 1.0), group(3, 1.0)])  # epoch 2, in which A was not sampled, ends its cooldown
-    assert s.curriculum.removed == {"A"}
-    assert {t.template for t in s.sample(50, random.Random(0))} == {"B"}
+def group(task, *rewards: float):
+    return make_group(task.id, rewards, [1] * len(rewards), task)
 
 
-def test_a_curriculum_that_removed_everything_has_no_tasks():
-    s = sampler(epoch_groups=2, patience=1, cooldown=0)
-    assert s.has_tasks
-    s.record([group(0, 0.0), group(3, 0.0)])
-    assert not s.has_tasks
-    kept = sampler(epoch_groups=2, patience=1, cooldown=0, revisit_every=1)
-    for _ in range(2):
-        kept.record([group(0, 0.0), group(3, 0.0)])
-    assert kept.has_tasks
+A, B, C = TASKS[0], TASKS[2], TASKS[4]
 
 
-def test_with_probes_there_is_always_a_task_to_play():
-    rng, s = random.Random(0), sampler(epoch_groups=2, patience=2, cooldown=3, revisit_every=4)
-    for _ in range(20):
-        assert s.has_tasks
-        s.record([make_group(t.id, (0.0, 0.0), (1, 1), t) for t in s.sample(2, rng)])
-    assert s.curriculum.removed == {"A", "B"}
+def test_the_curriculum_moves_at_the_end_of_an_epoch():
+    s = sampler(epoch_groups=3, patience=1, cooldown=1)
+    s.record([group(A, 0.0), group(B, 1.0)])
+    assert s.curriculum.active == {"A", "B", "C"}
+    s.record([group(B, 1.0), group(A, 1.0)])  # epoch 1 ends with the first of them: A has failed, which is its patience
+    assert s.curriculum.cooling == {"A"} and s.state_dict()["rewards"] == {"A": [1.0]}
+    s.record([group(B, 1.0), group(C, 1.0)])
+    assert s.curriculum.active == {"A", "B", "C"}
 
 
-def test_one_record_may_hold_the_end_of_one_epoch_and_the_start_of_the_next():
-    s = sampler(epoch_groups=2, patience=2, cooldown=3)
-    s.record([group(0, 0.0), group(3, 1.0), group(0, 1.0)])
-    assert s.state_dict()["seen"] == 1 and s.state_dict()["rewards"] == {"A": [1.0, 1.0]}
-    s.record([group(3, 0.0)])  # A succeeded in epoch 2, so its first failure is forgotten
-    assert s.curriculum.active == {"A", "B"}
-    history = s.curriculum.state_dict()["tasks"]
-    assert (history["A"]["failed"], history["B"]["failed"]) == (0, 1)
+def test_values_of_instructions_choose_the_tasks_once_the_critic_has_them():
+    s = sampler(TASKS[:4], type="instruction_value", epoch_groups=1)
+    s.record([group(A, 0.0)])
+    assert s.curriculum.active == {"B"}, "without values it is the mean reward that counts"
+    value = {"do A0": 0.4, "do A1": 0.6}
+    s.value_of = lambda instructions: [value.get(i, 0.99) for i in instructions]
+    s.record([group(A, 0.0)])
+    assert s.curriculum.active == {"A"} and s.curriculum.weights() == {"A": 1.0, "B": 0.2}
 
 
-def test_an_epoch_is_as_long_as_the_list_of_tasks_unless_said_otherwise():
-    s = sampler(patience=1, cooldown=5)
-    s.record([group(0, 0.0)] * (len(TASKS) - 1))
-    assert not s.curriculum.cooling
-    s.record([group(0, 0.0)])
-    assert s.curriculum.cooling == {"A"}
-
-
-def test_by_task_every_instance_is_judged_alone():
-    s = sampler(by="task", epoch_groups=1, patience=1, cooldown=1)
-    s.record([group(0, 0.0)])
-    assert s.curriculum.cooling == {TASKS[0].id} and len(s.curriculum.active) == 5
-
-
-def test_uniform_never_gives_up():
-    s = sampler(type="uniform", epoch_groups=1, patience=1, cooldown=0)
-    for _ in range(50):
-        s.record([group(0, 0.0)])
-    assert s.curriculum.active == {"A", "B"}
-
-
-@pytest.mark.parametrize("by", ["task", "template"])
-def test_a_restored_sampler_goes_on_exactly(by):
-    straight, played = sampler(by=by, epoch_groups=3, patience=1, cooldown=2), random.Random(7)
-    groups = [group(played.randrange(6), float(played.random() < 0.3)) for _ in range(40)]
-    straight.record(groups[:17])
-    resumed = sampler(by=by, epoch_groups=3, patience=1, cooldown=2)
-    resumed.load_state_dict(json.loads(json.dumps(straight.state_dict())))
-    assert resumed.state_dict() == straight.state_dict()
-    for s in (straight, resumed):
-        s.record(groups[17:21])
-    drawn = [[t.id for t in s.sample(20, random.Random(3))] for s in (straight, resumed)]
-    assert drawn[0] == drawn[1]
-    for s in (straight, resumed):
-        s.record(groups[21:])
-    assert json.dumps(straight.state_dict()) == json.dumps(resumed.state_dict())
-
-
-def test_training_tasks_are_those_named_and_never_held_out_ones():
+def test_training_tasks_are_those_named_and_never_held_out():
     tasks = training_tasks(TasksSection(per_template=3, templates=("MusicPause", "TodoDue")))
     assert Counter(t.template for t in tasks) == {"MusicPause": 3, "TodoDue": 3}
     assert not any(suite.held_out(t.template, dict(t.params)) for t in tasks)
+    for name in ("MusicPaus", "MusicAddToPlaylist"):  # a typo; one that is reserved for testing
+        with pytest.raises(ConfigError, match=f"tasks.templates.*'{name}'"):
+            training_tasks(TasksSection(templates=(name,)))
 
 
-@pytest.mark.parametrize("name", ["MusicPaus", "MusicAddToPlaylist"])  # a typo; one that is reserved for testing
-def test_a_template_that_cannot_be_trained_on_is_an_error(name):
-    with pytest.raises(ConfigError, match=f"tasks.templates.*'{name}'"):
-        training_tasks(TasksSection(templates=(name,)))
+class SamplerMachine(RuleBasedStateMachine):
+    """Compares with a sampler that never restarts."""
+
+    @initialize(
+        kind=st.sampled_from(["fcf", "uniform", "instruction_value"]),
+        by=st.sampled_from(["template", "task"]),
+        epoch=st.integers(1, 4),
+        patience=st.integers(1, 2),
+        cooldown=st.integers(0, 2),
+        revisit=st.none() | st.integers(1, 3),
+    )
+    def start(self, kind, by, epoch, patience, cooldown, revisit):
+        self.section = CurriculumSection(
+            type=kind, by=by, epoch_groups=epoch, patience=patience, cooldown=cooldown, revisit_every=revisit
+        )
+        self.sampler, self.twin = (TaskSampler(TASKS, self.section, 2) for _ in range(2))
+        self.recorded = 0
+
+    @rule(n=st.integers(1, 8), seed=st.integers(0, 99))
+    def draw(self, n, seed):
+        if not self.sampler.has_tasks:
+            return
+        drawn, again = (s.sample(n, random.Random(seed)) for s in (self.sampler, self.twin))
+        assert drawn == again and len(drawn) == n
+        weights = self.sampler.curriculum.weights()
+        assert all(weights[self.sampler.key(task)] > 0 for task in drawn)
+        assert not {task.id for task in drawn} & self.sampler.losses.set_aside.keys()
+
+    @rule(results=st.lists(st.tuples(st.sampled_from(TASKS), st.sampled_from([0.0, 0.0, 1.0, 0.5])), max_size=4))
+    def record(self, results):
+        for s in (self.sampler, self.twin):
+            s.record([group(task, reward) for task, reward in results])
+        self.recorded += len(results)
+
+    @rule(task=st.sampled_from(TASKS), cause=st.sampled_from(Cause), completed=st.sampled_from(TASKS))
+    def lose(self, task, cause, completed):
+        for s in (self.sampler, self.twin):
+            s.ended([group(completed, 1.0)], [LostGroup(task, cause, "it raised")])
+
+    @rule()
+    def restart(self):
+        state = json.loads(json.dumps(self.sampler.state_dict()))
+        self.sampler = TaskSampler(TASKS, self.section, 2)
+        self.sampler.load_state_dict(state)
+
+    @invariant()
+    def a_restart_changes_nothing(self):
+        states = [json.dumps(s.state_dict(), sort_keys=True) for s in (self.sampler, self.twin)]
+        assert states[0] == states[1] and self.sampler.curriculum.weights() == self.twin.curriculum.weights()
+        assert self.sampler.state_dict()["seen"] == self.recorded % self.section.epoch_groups
+
+    @invariant()
+    def something_can_be_sampled_unless_the_curriculum_removed_it_all(self):
+        weights = self.sampler.curriculum.weights()
+        assert self.sampler.has_tasks == bool(weights)
+        if self.section.type == "uniform":
+            assert set(weights.values()) <= {1.0} and not self.sampler.curriculum.removed
 
 
-def test_values_of_instructions_choose_the_tasks_once_the_critic_knows():
-    s = sampler(type="instruction_value", epoch_groups=1, top_p=0.5)
-    value = {"do A0": 0.4, "do A1": 0.6, "do A2": 0.5}
-    s.record([group(0, 0.0)])
-    assert s.curriculum.active == {"B"}, "without values it is the mean reward that counts"
-    s.value_of = lambda instructions: [value.get(i, 0.99) for i in instructions]
-    s.record([group(0, 0.0)])
-    assert s.curriculum.active == {"A"} and s.curriculum.weights() == {"A": 1.0, "B": 0.2}
-    again = sampler(type="instruction_value", epoch_groups=1, top_p=0.5)
-    again.load_state_dict(json.loads(json.dumps(s.state_dict())))
-    assert again.sample(20, random.Random(5)) == s.sample(20, random.Random(5))
+TestSampler = SamplerMachine.TestCase
+TestSampler.settings = settings(max_examples=40, stateful_step_count=20)
+
+
+def by_name(names: str = "abcd", limit: int = 3) -> TaskSampler:
+    return sampler([make_task(n, f"T{n}") for n in names], limit)
+
+
+def lost(name: str, cause: Cause = Cause.TASK) -> LostGroup:
+    return LostGroup(make_task(name, f"T{name}"), cause, f"{name} raised")
+
+
+def completed(name: str):
+    return group(make_task(name, f"T{name}"), 1.0, 0.0)
+
+
+def test_lost_groups_of_a_task_count_in_a_row():
+    s = by_name(limit=2)
+    s.ended([], [lost("a")])
+    s.ended([completed("a")], [])
+    s.ended([], [lost("a")])
+    assert not s.losses.set_aside
+    s.ended([], [lost("a"), lost("a")])
+    assert list(s.losses.set_aside) == ["s/a"]
+
+
+def test_an_outage_of_devices_sets_nothing_aside():
+    s = by_name()
+    for _ in range(50):
+        s.ended([], [lost(name, Cause.DEVICE) for name in "abcd"])
+    s.ended([completed("d")], [])  # it is over; everything lost in it counts as one
+    s.ended([completed("d")], [])
+    assert not s.losses.set_aside
+    for _ in range(2):
+        s.ended([completed("b"), completed("c")], [lost("a", Cause.DEVICE)])
+    assert list(s.losses.set_aside) == ["s/a"], "others are completed and this one never is"
+
+
+class Choosy(ScriptedEnv):
+    """Suffers `kinds[task id]` at every reset."""
+
+    def __init__(self, name: str, **kinds: str) -> None:
+        super().__init__(name)
+        self.kinds = {f"s/{task}": kind for task, kind in kinds.items()}
+
+    async def reset(self, task):
+        self.fault = lambda where, episode: self.kinds.get(task.id, "ok") if where == "reset" else "ok"
+        return await super().reset(task)
+
+
+def play(envs, s: TaskSampler, ahead: bool, iterations: int = 12) -> list[str]:
+    """Ids of the tasks of the groups of `iterations` with two tasks each."""
+
+    async def main():
+        async with Collector(envs, ScriptedActor(), CollectorSettings(group_size=2, max_retries=0)) as collector:
+            rng = random.Random(0)
+            groups = AsyncSource(collector, s, rng, 1, lambda: 0) if ahead else SynchronousSource(collector, s, rng)
+            return [g.task.id for i in range(iterations) for g in await groups.take(2, f"{i}")]
+
+    return run(main())
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_run_continues_with_the_other_tasks_and_ends_without_any(ahead):
+    s, envs = by_name(), [Choosy(f"d{i}", a="task", b="infra", c="free") for i in range(3)]
+    assert set(play(envs, s, ahead)) == {"s/d"} and set(s.losses.set_aside) == {"s/a", "s/b", "s/c"}
+    tried = Counter(task for env in envs for task in env.tasks)
+    assert tried["s/c"] <= 4 and tried["s/a"] <= 2 * 5, "three groups, and those that were in flight"
+    with pytest.raises(InfraError, match="s/b: reset raised; s/a: .*s/a: reset raised"):
+        play([Choosy("d0", a="task", b="free")], by_name("ab"), ahead)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import sys
-import threading
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,20 +31,12 @@ class GetTimeoutError(RayError):
 
 
 class FakeCodec:
-    """A prompt is whatever numbers it is asked with."""
+    """A prompt is the numbers it is asked with."""
 
     placeholder_ids, end_ids = (7,), frozenset({9})
 
-    def __init__(self) -> None:
-        self.threads: set[str] = set()
-        """In which pictures were made."""
-
     def encode(self, messages, images) -> tuple[int, ...]:
-        return tuple(messages) if isinstance(messages[0], int) else (1,)
-
-    def picture(self, png: bytes) -> bytes:
-        self.threads.add(threading.current_thread().name)
-        return png
+        return tuple(messages)
 
     def decode(self, ids) -> str:
         return "nonsense"
@@ -80,7 +71,7 @@ class World:
             self.version = version
         return [(0.0,)] if name == "score" else None
 
-    # --- RayWorkerGroup
+    # RayWorkerGroup
 
     def execute_all_async(self, name: str, *_: Any) -> list[Any]:
         return [partial(self.do, name)]
@@ -88,7 +79,7 @@ class World:
     def score(self, work: Any, reference: Any) -> list[Any]:
         return [partial(self.do, "score")]
 
-    # --- RayWorkerGroup and CheckpointEngineManager
+    # RayWorkerGroup and CheckpointEngineManager
 
     def update_weights(self, global_steps: int, mode: str = "") -> list[Any]:
         if mode:
@@ -99,7 +90,7 @@ class World:
     def sleep_replicas(self) -> None:
         self.do("sleep")
 
-    # --- LLMServerManager and LLMServerClient
+    # LLMServerManager and LLMServerClient
 
     def get_replicas(self) -> list[Any]:
         return []
@@ -109,8 +100,6 @@ class World:
 
     async def generate(self, name: str, *, prompt_ids: list[int], image_data: Any, sampling_params: Any) -> Any:
         self.asked.append(prompt_ids[0])
-        if "generate" in self.faults:
-            raise self.faults["generate"]
         self.busy += 1
         version = self.version
         try:
@@ -128,34 +117,30 @@ def make_engine(patch: pytest.MonkeyPatch, world: World, *settings: str) -> Any:
     errors = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError, GetTimeoutError=GetTimeoutError)
     cluster = SimpleNamespace(join=lambda section: SimpleNamespace(leave=lambda: world.calls.append("leave")))
 
-    def anything(*_: Any, **__: Any) -> World:
-        return world
+    class StandIn(ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_, **__: world
 
-    stand_ins: dict[str, dict[str, Any]] = {
-        "ray": {"get": lambda refs, timeout=None: [ref() for ref in refs], "remote": anything, "exceptions": errors},
-        "verl.checkpoint_engine": {"CheckpointEngineManager": anything},
-        "verl.single_controller.ray": {
-            "RayClassWithInitArgs": anything, "RayResourcePool": anything, "RayWorkerGroup": anything,
-        },
-        "verl.utils.config": {"omega_conf_to_dataclass": anything},
-        "verl.utils.device": {"get_device_name": lambda: "x"},
-        "verl.workers.rollout.llm_server": {
-            "LLMServerClient": World, "LLMServerManager": SimpleNamespace(create=anything),
-        },
+    contents: dict[str, dict[str, Any]] = {
+        "ray": {"get": lambda refs, timeout=None: [ref() for ref in refs], "exceptions": errors},
+        "verl.workers.rollout.llm_server": {"LLMServerManager": SimpleNamespace(create=lambda *_, **__: world)},
         "mobilerl.engines.verl.cluster": {"Cluster": cluster},
         "mobilerl.engines.verl.config": {"verl_config": lambda *_: config},
-        "mobilerl.engines.verl.worker": {"PolicyWorker": World, "Scoring": anything, "Work": anything},
-    }  # fmt: skip
-    for name in ("verl", "verl.single_controller", "verl.utils", "verl.workers", "verl.workers.rollout"):
-        stand_ins[name] = {}
-    for name, content in stand_ins.items():
-        module = ModuleType(name)
-        vars(module).update(content)
+    }
+    for name in (
+        *("verl", "verl.checkpoint_engine", "verl.single_controller", "verl.single_controller.ray"),
+        *("verl.utils", "verl.utils.config", "verl.utils.device", "verl.workers", "verl.workers.rollout"),
+        *("mobilerl.engines.verl.worker", *contents),
+    ):
+        module = StandIn(name)
+        vars(module).update(contents.get(name, {}))
         patch.setitem(sys.modules, name, module)
-    for name in (ENGINE, "mobilerl.engines.verl.serving"):
-        patch.setitem(sys.modules, name, ModuleType(name))  # so that it is undone whether it was imported or not
-        del sys.modules[name]
+    patch.setitem(sys.modules, ENGINE, ModuleType(ENGINE))  # undone whether it was imported or not
+    del sys.modules[ENGINE]
     module = importlib.import_module(ENGINE)
     patch.setattr(module, "Codec", SimpleNamespace(load=lambda *_: FakeCodec()))
-    recipe = load_recipe(None, ["--engine.type", "verl", "--phone.count", "2", *settings])
-    return module.VerlEngine(Path("model"), recipe, False)
+    recipe = load_recipe(None, ["--engine.type", "verl", *settings])
+    settings = SimpleNamespace(
+        engine=recipe.engine, cluster=recipe.cluster, vllm=recipe.vllm, temperature=1.0, max_new_tokens=32
+    )
+    return module.VerlEngine(Path("model"), settings, False)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from made_groups import make_trajectory
 
-from mobilerl.fleet import Part
 from mobilerl.records import Group
-from mobilerl.rollout.worker_process import Answer, Order
+from mobilerl.suites.fleet import Part
+from mobilerl.train.worker_process import Assignment, WorkerResult
 
 
 def main(pipe: Connection, recipe_json: str, part: Part, run_dir: Path | None) -> None:
@@ -21,7 +21,7 @@ def main(pipe: Connection, recipe_json: str, part: Part, run_dir: Path | None) -
     while (order := pipe.recv()) is not None:
         if order.weights is not None:
             weights, version = order.weights, order.version
-        pipe.send(Answer(_groups(order, float(zlib.crc32(weights)), version), Counter(), 0.0, {}, {}, "", ()))
+        pipe.send(WorkerResult(_groups(order, float(zlib.crc32(weights)), version), Counter(), 0.0, {}, {}, "", ()))
 
 
 def hang(pipe: Connection, recipe_json: str, part: Part, run_dir: Path | None) -> None:
@@ -29,5 +29,5 @@ def hang(pipe: Connection, recipe_json: str, part: Part, run_dir: Path | None) -
         signal.pause()
 
 
-def _groups(order: Order, reward: float, version: int) -> tuple[Group, ...]:
+def _groups(order: Assignment, reward: float, version: int) -> tuple[Group, ...]:
     return tuple(Group(task, (make_trajectory(f"{name}-00", reward, 2, task, version),)) for name, task in order.jobs)

@@ -8,8 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from avd import Failure, emulator, forward, keys, settings, tasks
-from avd.adb import Adb
+from avd import Failure, adb, emulator, settings, tasks
 from avd.processes import EMULATOR, Processes, say
 
 WATCH_S = 0.25
@@ -22,12 +21,12 @@ class Stopped(Exception):
 def main(options: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
-    processes, adb = Processes(), None
+    processes, phone = Processes(), None
     try:
         wanted = settings.read(os.environ)
         wanted.ready_file.unlink(missing_ok=True)
-        adb = Adb(wanted.serial)
-        run(wanted, options, processes, adb)
+        phone = adb.Adb(wanted.serial)
+        run(wanted, options, processes, phone)
     except Stopped as stopped:
         say(f"{stopped}: stopping")
         return 0
@@ -38,34 +37,35 @@ def main(options: Sequence[str]) -> int:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
-        if adb is not None:
-            processes.stop(adb)
+        if phone is not None:
+            processes.stop(phone)
 
 
-def run(wanted: settings.Settings, options: Sequence[str], processes: Processes, adb: Adb) -> None:
+def run(wanted: settings.Settings, options: Sequence[str], processes: Processes, phone: adb.Adb) -> None:
     """Ends only by Stopped or Failure. The ports open last: whoever reaches the phone finds it ready."""
     began = time.monotonic()
     settings.check_kvm(wanted.kvm)
     settings.check_memory(wanted)
     emulator.prepare(wanted)
-    own = forward.address(wanted)
-    key = keys.place(wanted)
+    own = emulator.forward_address(wanted)
+    key = adb.place_keys(wanted)
     with_tasks = bool(wanted.task_server) and wanted.has_snapshot
     if not wanted.has_snapshot:
         say(f"no snapshot {wanted.snapshot} here: a cold boot, without apps and tasks; docker/avd/bake.sh makes one")
-    adb.start_server()
+    phone.start_server()
     processes.start(EMULATOR, emulator.command(wanted, options))
-    emulator.wait_for_boot(wanted, adb, processes.watch)
+    emulator.wait_for_boot(wanted, phone, processes.watch)
     if key is not None:
-        keys.authorise(adb, key)
+        adb.authorise(phone, key)
     if with_tasks:
         processes.start("AndroidWorld's server", tasks.command(wanted))
         tasks.wait_until_ready(wanted, processes.watch)
-    emulator.quiet(adb)
-    for port in forward.ports(wanted, with_tasks) if own else []:
-        processes.start(f"socat for port {port}", forward.command(own, port))
+    emulator.quiet(phone)
+    ports = [wanted.console_port, wanted.adb_port, *([wanted.task_port] if with_tasks else [])]
+    for port in ports if own else []:
+        processes.start(f"socat for port {port}", emulator.forward_command(own, port))
     wanted.ready_file.write_text(f"{wanted.serial}\n")
-    say(f"ready after {time.monotonic() - began:.1f} s: {wanted.serial}, handed on at {own or 'no other address'}")
+    say(f"ready after {time.monotonic() - began:.1f} s: {wanted.serial}, forwarded at {own or 'no other address'}")
     while True:
         processes.watch()
         time.sleep(WATCH_S)

@@ -1,16 +1,24 @@
-"""The container's own adb, talking to the container's own emulator."""
+"""The container's own adb, the keys it accepts, and the token of the emulator's console."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
+from pathlib import Path
 
-from avd import Failure
+from avd import BAD_SETTINGS, Failure
+from avd.settings import Settings
 
 COMMAND_S = 10.0
 """Longest time of one command."""
 TRIES, PAUSE_S = 5, 1.0
 """adbd restarts when it becomes root, and a phone that has just booted still refuses a command now and then."""
+PRIVATE_KEYS = ("PRIVATE KEY", "RSA PRIVATE KEY")
+GUEST_COPY = "/data/local/tmp/mobilerl.pub"
+GUEST_KEYS = "/data/misc/adb/adb_keys"
+"""Where adbd looks at every connection."""
+_KEY_FIX = 'pass -e ADBKEY="$(cat ~/.android/adbkey)" with its line breaks, or mount the file at /run/secrets/adbkey'
 
 
 class Adb:
@@ -28,16 +36,16 @@ class Adb:
         if done.returncode:
             raise Failure(f"adb's server does not start: {_last_line(done)}")
 
-    def says(self, *words: str) -> str:
-        """What one command prints, without blanks around it; "" when it fails."""
+    def says(self, *words: str, timeout: float = COMMAND_S) -> str:
+        """Stripped output of a command; "" when it fails."""
         try:
-            done = _run("-s", self.serial, *words, timeout=COMMAND_S)
+            done = _run("-s", self.serial, *words, timeout=timeout)
         except subprocess.TimeoutExpired:
             return ""
         return done.stdout.strip() if done.returncode == 0 else ""
 
     def ask(self, *words: str, timeout: float = COMMAND_S) -> str:
-        """What a command prints that has to work. Tried again when it fails; raises Failure in the end."""
+        """Stripped output of a command that has to work. Retried when it fails; raises Failure in the end."""
         why = ""
         for attempt in range(TRIES):
             time.sleep(PAUSE_S if attempt else 0.0)
@@ -52,30 +60,65 @@ class Adb:
         raise Failure(f"adb {' '.join(words)[:80]}: {why}")
 
     def emu(self, *words: str) -> str:
-        """A command of the emulator's console. adb exits 0 whatever the console answers; Failure for KO."""
+        """A command of the emulator's console. adb exits 0 for every answer; raises Failure for KO."""
         said = self.ask("emu", *words, timeout=300.0)
         if refused := [line for line in said.splitlines() if line.startswith("KO")]:
             raise Failure(f"the emulator's console refused `{' '.join(words)}`: {refused[0]}")
         return said
 
-    def kill_emulator(self, timeout: float) -> None:
-        """Asks it to end; whether it does is for the caller to see."""
-        try:
-            _run("-s", self.serial, "emu", "kill", timeout=timeout)
-        except subprocess.TimeoutExpired:
-            return
+
+def place_keys(settings: Settings) -> Path | None:
+    """Writes the key and the token into the home folder. Returns the public key's file when a key was given."""
+    if settings.token:
+        _write(settings.home / ".emulator_console_auth_token", settings.token, 0o600)
+    if not settings.adb_key:
+        return None
+    private = settings.home / ".android" / "adbkey"
+    _write(private, _checked(settings.adb_key), 0o600)
+    made = _run("pubkey", str(private), timeout=COMMAND_S)
+    if made.returncode or not made.stdout.strip():
+        private.unlink()
+        raise Failure(f"the adb key is no RSA key that adb can read: {_KEY_FIX}", BAD_SETTINGS)
+    written = private.with_name("adbkey.pub")
+    _write(written, made.stdout.strip() + "\n", 0o644)
+    return written
 
 
-def public_key(private: str) -> str:
-    """What `adb pubkey` makes of a private key's file; "" when adb cannot read it."""
-    done = _run("pubkey", private, timeout=COMMAND_S)
-    return done.stdout.strip() if done.returncode == 0 else ""
+def authorise(adb: Adb, public: Path) -> None:
+    """Lets a key's owner in. A phone that comes from a snapshot knows only the keys of the day it was baked."""
+    adb.ask("root")
+    adb.ask("wait-for-device", timeout=30.0)
+    try:
+        adb.ask("push", str(public), GUEST_COPY)
+        adb.ask("shell", f"cat {GUEST_COPY} >> {GUEST_KEYS} && rm {GUEST_COPY}")
+    except Failure as failure:
+        raise Failure(f"{failure}; a phone learns keys only where adbd can be root: use a google_apis image") from None
+    adb.says("unroot")  # nothing depends on it: what needs root asks for it
+    adb.ask("wait-for-device", timeout=30.0)
+
+
+def _checked(text: str) -> str:
+    """With plain line ends. Raises Failure for what is no private key."""
+    lines = text.strip().splitlines()
+    framed = any(lines[:1] == [f"-----BEGIN {k}-----"] and lines[-1] == f"-----END {k}-----" for k in PRIVATE_KEYS)
+    if not framed or len(lines) < 3:
+        raise Failure(f"the adb key is not the text of a private key: {_KEY_FIX}", BAD_SETTINGS)
+    return "\n".join(lines) + "\n"
+
+
+def _write(file: Path, text: str, mode: int) -> None:
+    """Nobody else can read a secret in between: the mode is there before the text is."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as out:
+        os.fchmod(out.fileno(), mode)
+        out.write(text)
 
 
 def _run(*words: str, timeout: float) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(["adb", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              errors="replace", timeout=timeout, check=False)  # fmt: skip
+        given = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace"}
+        return subprocess.run(["adb", *words], timeout=timeout, check=False, **given)
     except OSError as error:
         raise Failure(f"adb cannot be run: {error}") from None
 

@@ -12,8 +12,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from avd import Failure, emulator, keys, settings
-from avd.adb import Adb
+from avd import Failure, emulator, settings
+from avd.adb import Adb, authorise
 from avd.processes import say
 
 INSTALL_S = 300.0
@@ -43,7 +43,7 @@ def bake(wanted: settings.Settings, adb: Adb, folder: Path) -> None:
     elif not apks:
         say("there are no APKs and no AndroidWorld: the snapshot will be a bare phone")
     for key in sorted((folder / "keys").glob("*.pub")):
-        keys.authorise(adb, key)
+        authorise(adb, key)
     emulator.quiet(adb)
     adb.ask("shell", "input", "keyevent", "KEYCODE_HOME")
     say(f"saving the snapshot {wanted.snapshot}")
@@ -59,11 +59,14 @@ def set_up_androidworld(wanted: settings.Settings) -> None:
 
     try:
         env = env_launcher.load_and_setup_env(
-            console_port=wanted.console_port, emulator_setup=True, freeze_datetime=True,
-            adb_path=shutil.which("adb") or "adb", grpc_port=wanted.grpc_port,
-        )  # fmt: skip
+            console_port=wanted.console_port,
+            emulator_setup=True,
+            freeze_datetime=True,
+            adb_path=shutil.which("adb") or "adb",
+            grpc_port=wanted.grpc_port,
+        )
         env.close()
-    except Exception as error:  # whatever the package raises: it has no error of its own
+    except Exception as error:  # the package has no error class of its own
         raise Failure(f"AndroidWorld's set-up failed: {type(error).__name__}: {str(error)[:300]}") from None
 
 

@@ -1,8 +1,9 @@
-"""The emulator's command line, and the wait until its phone can be used."""
+"""The emulator: its command line, the wait until its phone can be used, and the forwarding of its ports."""
 
 from __future__ import annotations
 
 import shutil
+import socket
 import time
 from collections.abc import Callable, Sequence
 
@@ -13,6 +14,7 @@ from avd.settings import Settings
 FROM_SNAPSHOT_S, COLD_S = 120, 600
 """Longest boots, unless BOOT_TIMEOUT says otherwise."""
 POLL_S = 0.5
+ALWAYS = "-no-snapshot-save -no-window -no-audio -no-boot-anim -accel on"
 QUIET = (
     ("system", "pointer_location", "0"),  # the bar of coordinates that AndroidWorld's set-up leaves on the screen
     ("global", "window_animation_scale", "0"),
@@ -25,13 +27,12 @@ QUIET = (
 
 def command(settings: Settings, options: Sequence[str]) -> list[str]:
     """`options` come last, so that they win over what stands here."""
-    start = ["-snapshot", settings.snapshot] if settings.has_snapshot else ["-no-snapshot-load"]
-    return [
-        "emulator", "-avd", settings.avd_name, *start, "-no-snapshot-save", "-no-window", "-no-audio", "-no-boot-anim",
-        "-accel", "on", "-gpu", settings.gpu, "-memory", str(settings.memory_mb), "-cores", str(settings.cores),
-        "-ports", f"{settings.console_port},{settings.adb_port}",
-        *(["-grpc", str(settings.grpc_port)] if settings.task_server else []), *options,
-    ]  # fmt: skip
+    start = f"-snapshot {settings.snapshot}" if settings.has_snapshot else "-no-snapshot-load"
+    words = f"emulator -avd {settings.avd_name} {start} {ALWAYS} -gpu {settings.gpu} -memory {settings.memory_mb}"
+    words += f" -cores {settings.cores} -ports {settings.console_port},{settings.adb_port}"
+    if settings.task_server:
+        words += f" -grpc {settings.grpc_port}"
+    return [*words.split(), *options]  # names were checked: none has a blank
 
 
 def prepare(settings: Settings) -> None:
@@ -58,8 +59,8 @@ def wait_for_boot(settings: Settings, adb: Adb, watch: Callable[[], None]) -> No
             return
         if time.monotonic() > until:
             seen = f"sys.boot_completed is {booted!r}, init.svc.bootanim {animation!r}"
-            cure = "see its log above; give it more CORES or MEMORY_MB, or a longer BOOT_TIMEOUT"
-            raise Failure(f"the phone did not boot within {allowed} s ({seen}): {cure}", BOOT_FAILED)
+            fix = "see its log above; give it more CORES or MEMORY_MB, or a longer BOOT_TIMEOUT"
+            raise Failure(f"the phone did not boot within {allowed} s ({seen}): {fix}", BOOT_FAILED)
         time.sleep(POLL_S)
 
 
@@ -67,3 +68,26 @@ def quiet(adb: Adb) -> None:
     """No animations, no sleep, nothing drawn over the screen."""
     for namespace, name, value in QUIET:
         adb.ask("shell", "settings", "put", namespace, name, value)
+
+
+def forward_address(settings: Settings) -> str:
+    """The container's address, on which the emulator's ports are bound once more; "" for none. Raises Failure.
+
+    The emulator binds its console and adb to 127.0.0.1 only; Docker sends what arrives at a published port to the
+    container's own address. The numbers stay the same: adb's server looks for emulators on 127.0.0.1:5555 to 5585, and
+    would find the phone twice under another one.
+    """
+    if settings.forward != "auto":
+        return "" if settings.forward == "none" else settings.forward
+    try:
+        found = socket.gethostbyname(socket.gethostname())
+    except OSError:
+        found = ""
+    if not found or found.startswith("127."):
+        fix = "give FORWARD_ADDRESS: an IPv4 address of the container, or none where it shares the host's network"
+        raise Failure(f"the container's own address cannot be told ({found or 'it has none'}): {fix}", BAD_SETTINGS)
+    return found
+
+
+def forward_command(own: str, port: int) -> list[str]:
+    return ["socat", f"TCP-LISTEN:{port},bind={own},fork,reuseaddr,nodelay", f"TCP:127.0.0.1:{port},nodelay"]

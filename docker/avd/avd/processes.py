@@ -1,4 +1,4 @@
-"""What runs in the container beside this program, and how all of it ends."""
+"""The processes in the container, and how they are stopped."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Processes:
                 raise Failure(f"{name} has ended with exit code {code}", code if name == EMULATOR else CHILD_FAILED)
 
     def cause(self, failure: Failure) -> Failure:
-        """Where a process has ended, that is why: adb's complaint that the phone is gone came of it."""
+        """If a process has ended, that is the reason: adb's complaint about the missing phone follows from it."""
         try:
             self.watch()
         except Failure as ended:
@@ -52,7 +52,7 @@ class Processes:
         emulator = self._running.get(EMULATOR)
         if emulator is not None and emulator.poll() is None:
             with contextlib.suppress(Failure):
-                adb.kill_emulator(ASKED_S)
+                adb.says("emu", "kill", timeout=ASKED_S)
             _wait([emulator], ENDING_S)
         left = [p for p in self._running.values() if p.poll() is None]
         _signal(left, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What a container is told by its environment, checked before anything starts."""
+"""The settings of a container: environment variables, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from avd import BAD_SETTINGS, Failure
 OVERHEAD_MB = 1024
 """Of memory, that the emulator takes beside the phone's own. An estimate."""
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""In bytes; of control groups v2, where it may be the word max, and v1."""
+"""Files with the memory limit in bytes: of control groups v2 (where it may be the word max) and v1."""
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -34,14 +34,14 @@ class Settings:
     console_port: int
     grpc_port: int
     forward: str
-    """Address on which the ports are handed on: "auto" for the container's own, "none", or an IPv4 address."""
+    """Address on which the ports are forwarded: "auto" for the container's own, "none", or an IPv4 address."""
     task_server: str
     """File of the server that sets tasks up and scores them; "" for none."""
     task_port: int
     adb_key: str
     """Text of a private key, from ADBKEY or a mounted file; "" when neither is there."""
     token: str
-    """Of the console; "" lets the emulator make one up."""
+    """Console token; "" lets the emulator make one up."""
     kvm: Path
     ready_file: Path
 
@@ -87,18 +87,18 @@ def read(given: Mapping[str, str]) -> Settings:
 
 
 def check_kvm(device: Path) -> None:
-    """Opens the device as the emulator will. Raises Failure with the cure."""
+    """Opens the device as the emulator will. Raises Failure with the fix."""
     try:
         os.close(os.open(device, os.O_RDWR))
     except FileNotFoundError:
-        cure = "start the container with --device /dev/kvm (a fleet: fleet.kvm = true)"
-        raise _wrong(f"there is no {device}: {cure}; on the host `modprobe kvm_intel` or `kvm_amd` makes it") from None
+        fix = "start the container with --device /dev/kvm (a fleet: fleet.kvm = true)"
+        raise _wrong(f"there is no {device}: {fix}; on the host `modprobe kvm_intel` or `kvm_amd` makes it") from None
     except PermissionError:
-        cure = 'start the container with --device /dev/kvm, and if not as root --group-add "$(stat -c %g /dev/kvm)"'
-        raise _wrong(f"{device} is there, but user {os.getuid()} may not open it: {cure}") from None
+        fix = 'start the container with --device /dev/kvm, and if not as root --group-add "$(stat -c %g /dev/kvm)"'
+        raise _wrong(f"{device} is there, but user {os.getuid()} may not open it: {fix}") from None
     except OSError as error:
-        cure = "switch virtualisation on in the host's firmware, or nested virtualisation where the host is virtual"
-        raise _wrong(f"{device} does not open ({error.strerror}): {cure}") from None
+        fix = "switch virtualisation on in the host's firmware, or nested virtualisation where the host is virtual"
+        raise _wrong(f"{device} does not open ({error.strerror}): {fix}") from None
 
 
 def check_memory(settings: Settings, limit_files: Sequence[Path] = CGROUP_LIMITS) -> None:
@@ -125,7 +125,7 @@ def _number(given: Mapping[str, str], name: str, default: int, low: int, high: i
 def _name(given: Mapping[str, str], name: str, default: str) -> str:
     text = given.get(name) or default
     if not _NAME.fullmatch(text):
-        raise _wrong(f"{name} is {text!r}: only letters, digits and . _ - can stand in it")
+        raise _wrong(f"{name} is {text!r}: use letters, digits and . _ - only")
     return text
 
 

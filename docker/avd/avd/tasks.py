@@ -18,12 +18,11 @@ POLL_S = 1.0
 
 
 def command(settings: Settings) -> list[str]:
-    """It listens on 127.0.0.1: its port is handed on like the emulator's."""
-    return [
-        sys.executable, settings.task_server, "--host", "127.0.0.1", "--port", str(settings.task_port),
-        "--adb", shutil.which("adb") or "adb", "--console-port", str(settings.console_port),
-        "--grpc-port", str(settings.grpc_port), "--apps-installed",
-    ]  # fmt: skip
+    """It listens on 127.0.0.1: its port is forwarded like the emulator's."""
+    ports = f"--port {settings.task_port} --console-port {settings.console_port} --grpc-port {settings.grpc_port}"
+    adb = shutil.which("adb") or "adb"
+    server = [sys.executable, settings.task_server, "--host", "127.0.0.1", "--adb", adb]
+    return [*server, *ports.split(), "--apps-installed"]
 
 
 def wait_until_ready(settings: Settings, watch: Callable[[], None]) -> None:

@@ -1,7 +1,7 @@
 """Which hosts may connect: adb's RSA handshake.
 
 The device sends a random token, the host signs it with its key; a host whose keys are all unknown sends a public key,
-which on a real phone opens the "Allow USB debugging?" dialog.
+which on a real phone opens the "Allow USB debugging?" dialog. Nobody taps Allow here: such a host stays unauthorized.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TOKEN_SIZE = 20
 MODULUS_BYTES = 256
 _KEY = struct.Struct(f"<II{MODULUS_BYTES}s{MODULUS_BYTES}sI")
 _SHA1 = bytes.fromhex("3021300906052b0e03021a05000414")
-"""What PKCS#1 v1.5 puts before a SHA-1 digest. The token stands in the digest's place."""
+"""Prefix of a SHA-1 digest in PKCS#1 v1.5. The token takes the place of the digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +52,10 @@ class PublicKey:
         return opened == b"\0\1" + b"\xff" * padding + b"\0" + _SHA1 + token
 
 
-@dataclass(frozen=True, slots=True)
-class Authorization:
-    """`keys` may connect at once. Other hosts are refused, or let in when `trust_new` (somebody taps Allow)."""
+def accepts(keys: Iterable[PublicKey], token: bytes, signature: bytes) -> bool:
+    return any(key.signed(token, signature) for key in keys)
 
-    keys: tuple[PublicKey, ...] = ()
-    trust_new: bool = False
 
-    @classmethod
-    def from_lines(cls, lines: Iterable[str], trust_new: bool = False) -> Authorization:
-        return cls(tuple(PublicKey.parse(line) for line in lines if line.strip()), trust_new)
-
-    def accepts_signature(self, token: bytes, signature: bytes) -> bool:
-        return any(key.signed(token, signature) for key in self.keys)
-
-    def accepts_key(self, line: bytes) -> bool:
-        """Whether a host that presents a new public key is let in."""
-        try:
-            PublicKey.parse(line)
-        except ValueError:
-            return False
-        return self.trust_new
+def read_keys(lines: Iterable[str]) -> tuple[PublicKey, ...]:
+    """The keys of a file with one `adbkey.pub` line each. ValueError for a line that is none."""
+    return tuple(PublicKey.parse(line) for line in lines if line.strip())

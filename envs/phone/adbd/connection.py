@@ -7,40 +7,25 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from envs.phone.adbd import services, shell_service
-from envs.phone.adbd.auth import TOKEN_SIZE, Authorization
+from envs.phone.adbd import services, shell_service, wire
+from envs.phone.adbd.auth import TOKEN_SIZE, PublicKey, accepts
 from envs.phone.adbd.streams import Stream, StreamClosed
 from envs.phone.adbd.sync import Exclusive, SyncService
-from envs.phone.adbd.wire import (
-    AUTH,
-    AUTH_PUBLIC_KEY,
-    AUTH_SIGNATURE,
-    AUTH_TOKEN,
-    CLSE,
-    CNXN,
-    MAX_PAYLOAD,
-    OKAY,
-    OPEN,
-    VERSION,
-    WRTE,
-    Message,
-    ProtocolError,
-    read_message,
-)
+from envs.phone.adbd.wire import MAX_PAYLOAD, Message, ProtocolError, read_message
 from envs.phone.shell import Result, Shell
 
 FEATURES = "shell_v2,cmd,stat_v2,ls_v2,fixed_push_mkdir"
 """Only what is implemented: the host then uses plain SEND/RECV, and one WRTE at a time."""
 MAX_STREAMS = 256
 HELLO_TIMEOUT_S = 30.0
-"""For the first message of whatever has connected."""
+"""Timeout of the first message."""
 
 
 class Host(Protocol):
     """The phone, as its connections see it."""
 
     shell: Shell
-    authorization: Authorization | None
+    keys: tuple[PublicKey, ...] | None
     banner: str
     exclusive: Exclusive
 
@@ -77,48 +62,43 @@ class Connection:
             await asyncio.gather(*services, return_exceptions=True)
             self._writer.close()
 
-    # --- handshake -------------------------------------------------------------------------------------------
-
     async def _handshake(self) -> None:
         async with asyncio.timeout(HELLO_TIMEOUT_S):
             hello = await read_message(self._reader)
-        if hello.command != CNXN:
+        if hello.command != wire.CNXN:
             raise ProtocolError("the host did not start with CNXN")
         self._max = min(MAX_PAYLOAD, max(hello.arg1, 4096))
-        if self._phone.authorization is not None:
-            await self._authorize(self._phone.authorization)
-        await self._send(Message(CNXN, VERSION, MAX_PAYLOAD, f"{self._phone.banner}features={FEATURES}".encode()))
+        if self._phone.keys is not None:
+            await self._authorize(self._phone.keys)
+        banner = f"{self._phone.banner}features={FEATURES}".encode()
+        await self._send(Message(wire.CNXN, wire.VERSION, MAX_PAYLOAD, banner))
 
-    async def _authorize(self, authorization: Authorization) -> None:
-        """Returns once the host may connect; an unknown host is left waiting, as before a dialog nobody answers."""
+    async def _authorize(self, keys: tuple[PublicKey, ...]) -> None:
+        """Returns once the host may connect; an unknown host is left waiting, as before an unanswered dialog."""
         while True:
             token = os.urandom(TOKEN_SIZE)
-            await self._send(Message(AUTH, AUTH_TOKEN, 0, token))
+            await self._send(Message(wire.AUTH, wire.AUTH_TOKEN, 0, token))
             answer = await read_message(self._reader)
-            while answer.command == AUTH and answer.arg0 == AUTH_PUBLIC_KEY:
-                if authorization.accepts_key(answer.data):
-                    return
+            while answer.command == wire.AUTH and answer.arg0 == wire.AUTH_PUBLIC_KEY:
                 answer = await read_message(self._reader)
-            if answer.command != AUTH or answer.arg0 != AUTH_SIGNATURE:
+            if answer.command != wire.AUTH or answer.arg0 != wire.AUTH_SIGNATURE:
                 raise ProtocolError("the host did not answer AUTH")
-            if authorization.accepts_signature(token, answer.data):
+            if accepts(keys, token, answer.data):
                 return
 
-    # --- streams ---------------------------------------------------------------------------------------------
-
     async def _dispatch(self, message: Message) -> None:
-        if message.command == OPEN:
+        if message.command == wire.OPEN:
             await self._open(message)
             return
         stream = self._streams.get(message.arg1)
         if stream is None:
-            if message.command == WRTE:  # a stream this side has closed meanwhile
-                await self._send(Message(CLSE, 0, message.arg0))
-        elif message.command == WRTE:
+            if message.command == wire.WRTE:  # a stream that this side has closed
+                await self._send(Message(wire.CLSE, 0, message.arg0))
+        elif message.command == wire.WRTE:
             stream.on_data(message.data)
-        elif message.command == OKAY:
+        elif message.command == wire.OKAY:
             stream.on_okay()
-        elif message.command == CLSE:
+        elif message.command == wire.CLSE:
             stream.on_close()
             if service := self._services.get(stream.local):
                 service.cancel()  # as a real shell hangs up; what began on the phone is finished
@@ -127,11 +107,11 @@ class Connection:
         service = message.data.rstrip(b"\0").decode(errors="replace")
         handler = self._handler(service)
         if handler is None or len(self._streams) >= MAX_STREAMS:
-            await self._send(Message(CLSE, 0, message.arg0))
+            await self._send(Message(wire.CLSE, 0, message.arg0))
             return
         self._numbers += 1
         stream = self._streams[self._numbers] = Stream(self._numbers, message.arg0, self._send, self._max)
-        await self._send(Message(OKAY, stream.local, stream.remote))
+        await self._send(Message(wire.OKAY, stream.local, stream.remote))
         number = stream.local
         self._services[number] = asyncio.create_task(self._serve_stream(stream, service, handler))
         self._services[number].add_done_callback(lambda _: self._services.pop(number))
@@ -155,17 +135,19 @@ class Connection:
         self._writer.write(message.encode())
         await self._writer.drain()
 
-    # --- services --------------------------------------------------------------------------------------------
-
     def _handler(self, service: str) -> _Handler | None:
         kind = service.partition(":")[0].partition(",")[0]
         if kind == "shell" and ",v2" in service.partition(":")[0]:
             return Connection._shell_v2
         return {
-            "shell": Connection._shell, "exec": Connection._shell, "sync": Connection._sync,
-            "reboot": Connection._reboot_service, "reverse": Connection._reverse,
-            "framebuffer": Connection._framebuffer, **dict.fromkeys(services.SAID, Connection._say),
-        }.get(kind)  # fmt: skip
+            "shell": Connection._shell,
+            "exec": Connection._shell,
+            "sync": Connection._sync,
+            "reboot": Connection._reboot_service,
+            "reverse": Connection._reverse,
+            "framebuffer": Connection._framebuffer,
+            **dict.fromkeys(services.SAID, Connection._say),
+        }.get(kind)
 
     async def _shell(self, stream: Stream, service: str) -> None:
         await shell_service.plain(stream, service.partition(":")[2], self._phone.run_line)

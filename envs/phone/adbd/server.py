@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from envs.phone.adbd.auth import Authorization
+from envs.phone.adbd.auth import PublicKey
 from envs.phone.adbd.connection import Connection
 from envs.phone.faults import Fault, FaultPlan, spoiled
 from envs.phone.phone import Phone
 from envs.phone.shell import Result, Session, Shell
-from envs.phone.shell.system import PROPERTIES
+from envs.phone.shell.android.system import PROPERTIES
 
 T = TypeVar("T")
 REBOOT_S = 1.0
@@ -24,14 +24,21 @@ _NAMES = "".join(f"ro.product.{n}={PROPERTIES[f'ro.product.{n}']};" for n in ("n
 class ServedPhone:
     """One phone and its port. Commands run one after the other, as on the phone of one process.
 
-    With `faults` some of them fail by plan. A phone that crashed stays away, and `crashed` is set.
+    `keys`: the hosts that may connect (None: all). With `faults` some commands fail by plan. A phone that crashed stays
+    away, and `crashed` is set.
     """
 
     banner = f"device::{_NAMES}"
 
-    def __init__(self, phone: Phone, port: int, host: str = "127.0.0.1", authorization: Authorization | None = None,
-                 faults: FaultPlan | None = None) -> None:  # fmt: skip
-        self.phone, self.host, self.port, self.authorization, self.faults = phone, host, port, authorization, faults
+    def __init__(
+        self,
+        phone: Phone,
+        port: int,
+        host: str = "127.0.0.1",
+        keys: tuple[PublicKey, ...] | None = None,
+        faults: FaultPlan | None = None,
+    ) -> None:
+        self.phone, self.host, self.port, self.keys, self.faults = phone, host, port, keys, faults
         self.reboots = 0
         self.crashed = asyncio.Event()
         self.shell = Shell(phone)
@@ -43,8 +50,6 @@ class ServedPhone:
     @property
     def serial(self) -> str:
         return f"{self.host}:{self.port}"
-
-    # --- coming and going ------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Listens. OSError when the port is taken; port 0 takes any free one."""
@@ -86,7 +91,7 @@ class ServedPhone:
         await asyncio.sleep(seconds)
         try:
             await self.start()
-        except OSError as error:  # somebody took the port meanwhile
+        except OSError as error:  # the port was taken
             logging.getLogger(__name__).error("%s does not come back: %s", self.serial, error)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -98,8 +103,6 @@ class ServedPhone:
                 await Connection(self, reader, writer).serve()
         finally:
             self._connections.discard(task)
-
-    # --- commands --------------------------------------------------------------------------------------------
 
     async def run_line(self, line: str, session: Session | None = None) -> Result:
         """A command line's result, if the fault plan has one."""
@@ -143,22 +146,3 @@ class ServedPhone:
 async def _never() -> None:
     """Until the host hangs up or the phone drops it."""
     await asyncio.Event().wait()
-
-
-class PhoneServer:
-    """Several phones, started and stopped together."""
-
-    def __init__(self, phones: Sequence[ServedPhone]) -> None:
-        self.phones = tuple(phones)
-
-    async def __aenter__(self) -> PhoneServer:
-        try:
-            for phone in self.phones:
-                await phone.start()
-        except OSError:
-            await self.__aexit__()
-            raise
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await asyncio.gather(*(phone.stop() for phone in self.phones))

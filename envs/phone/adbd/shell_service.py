@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from envs.phone.adbd.streams import Stream
 from envs.phone.adbd.wire import ProtocolError
 from envs.phone.shell import Result, Session, incomplete
-from envs.phone.shell.lang.input import reads_input
-from envs.phone.shell.lang.streams import to_text
+from envs.phone.shell.lang.escapes import to_text
+from envs.phone.shell.lang.parser import reads_input
 
 Run = Callable[[str, Session | None], Awaitable[Result]]
 STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN, WINDOW_SIZE = range(6)

@@ -31,10 +31,8 @@ class Stream:
         self._may_write.set()
         self.closed = False
 
-    # --- for the service -------------------------------------------------------------------------------------
-
     async def read(self) -> bytes:
-        """The next bytes from the host, whatever their number; b"" once it has closed the stream."""
+        """The next bytes from the host, any number of them; b"" once it has closed the stream."""
         if self._rest:
             rest, self._rest = bytes(self._rest), memoryview(b"")
             return rest
@@ -77,8 +75,6 @@ class Stream:
         if not self.closed:
             self.closed = True
             await self._send(Message(CLSE, self.local, self.remote))
-
-    # --- for the connection ----------------------------------------------------------------------------------
 
     def on_data(self, data: bytes) -> None:
         """ProtocolError when the data before was not acknowledged yet: adb sends one piece at a time."""

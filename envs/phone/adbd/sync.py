@@ -11,10 +11,9 @@ from typing import Any
 
 from envs.phone.adbd.streams import Stream
 from envs.phone.adbd.wire import ProtocolError
-from envs.phone.phone import Phone
+from envs.phone.phone import UNIX_EPOCH, Phone
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
-from envs.phone.shell.system import UNIX_EPOCH
 
 Exclusive = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a function when nothing else touches the phone, and gives its result."""
@@ -144,6 +143,11 @@ class SyncService:
         await self.stream.write(_REQUEST.pack(b"FAIL", len(message)) + message)
 
     _HANDLERS = {
-        b"STAT": _stat, b"STA2": _stat2, b"LST2": _lstat2, b"LIST": _list, b"LIS2": _list2, b"RECV": _receive,
+        b"STAT": _stat,
+        b"STA2": _stat2,
+        b"LST2": _lstat2,
+        b"LIST": _list,
+        b"LIS2": _list2,
+        b"RECV": _receive,
         b"SEND": _send,
-    }  # fmt: skip
+    }

@@ -34,9 +34,10 @@ class Message:
 
     def encode(self) -> bytes:
         checksum = sum(self.data) & 0xFFFFFFFF if len(self.data) < 4096 else 0
-        return HEADER.pack(
-            self.command, self.arg0, self.arg1, len(self.data), checksum, self.command ^ 0xFFFFFFFF
-        ) + self.data
+        return (
+            HEADER.pack(self.command, self.arg0, self.arg1, len(self.data), checksum, self.command ^ 0xFFFFFFFF)
+            + self.data
+        )
 
 
 async def read_message(reader: asyncio.StreamReader) -> Message:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from decimal import Decimal, DivisionByZero, InvalidOperation, localcontext
+from functools import partial
 
 from envs.phone.app import App, Page
-from envs.phone.ui import Handler, Node, Screen
+from envs.phone.ui import Node, Screen
 from envs.phone.widgets import button, icon_button, item, key_row, label, spacer
 
 KEYS = (("C", "Del"), ("7", "8", "9", "÷"), ("4", "5", "6", "×"), ("1", "2", "3", "-"), ("0", ".", "=", "+"))
@@ -48,7 +49,7 @@ def evaluate(expression: str) -> str:
 
 
 def press(text: str, key: str) -> str:
-    """What stands in the display after `key`, any but `=`, is added to the expression `text`."""
+    """The display after `key` (any but `=`) is pressed while it shows `text`."""
     if key == "C":
         return ""
     if key == "Del":
@@ -87,26 +88,25 @@ class Calculator(App):
         return Screen("Calculator", body, [icon_button("clock", "History", lambda: self.go("history"))])
 
     def _key(self, page: Page, key: str) -> Node:
-        node = button(key, self._press(page, key), filled=key in (*OPERATORS, "="))
+        node = button(key, partial(self._press, page, key), filled=key in (*OPERATORS, "="))
         node.size, node.bold = 22, False
         return node
 
     def page_history(self, page: Page) -> Screen:
-        rows = [item(h["result"], h["expression"], on_tap=self._reuse(h["result"])) for h in self.db["history"]]
+        rows = [
+            item(h["result"], h["expression"], on_tap=partial(self._reuse, h["result"])) for h in self.db["history"]
+        ]
         clear = icon_button("trash", "Clear history", lambda: self.db["history"].clear())
         return Screen("History", rows[::-1] or [label("No history")], [clear], on_up=self.up)
 
-    def _press(self, page: Page, key: str) -> Handler:
-        def handler() -> None:
-            text = page.args.get("text", "")
-            if key == "=":
-                self._finish(page, text)
-                return
-            if page.args.pop("fresh", False) and key not in (*OPERATORS, "Del"):
-                text = ""
-            page.args["text"] = press(text, key)
-
-        return handler
+    def _press(self, page: Page, key: str) -> None:
+        text = page.args.get("text", "")
+        if key == "=":
+            self._finish(page, text)
+            return
+        if page.args.pop("fresh", False) and key not in (*OPERATORS, "Del"):
+            text = ""
+        page.args["text"] = press(text, key)
 
     def _finish(self, page: Page, text: str) -> None:
         if " " not in text:
@@ -119,9 +119,6 @@ class Calculator(App):
         self.insert("history", expression=text, result=result)
         page.args.update(text=result, fresh=True)
 
-    def _reuse(self, result: str) -> Handler:
-        def handler() -> None:
-            self.up()
-            self.page.args.update(text=result, fresh=True)
-
-        return handler
+    def _reuse(self, result: str) -> None:
+        self.up()
+        self.page.args.update(text=result, fresh=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from datetime import date, timedelta
+from functools import partial
 
 from envs.phone.app import App, Page, Row
 from envs.phone.apps.pickers import date_dialog, month_view, time_dialog, time_order, time_text
 from envs.phone.phone import EPOCH
 from envs.phone.ui import Dialog, Node, Screen
-from envs.phone.widgets import fab, field, icon_button, item, label, text_button
+from envs.phone.widgets import fab, field, icon_button, item, label
 from envs.phone.words import EVENT_TITLES, MONTHS, WEEKDAYS
 
 
@@ -41,8 +42,6 @@ class Calendar(App):
     def ordered(self) -> list[Row]:
         """All events, the earliest first."""
         return sorted(self.db["events"], key=lambda r: (r["day"], time_order(r["time"]), r["_id"]))
-
-    # --- pages -----------------------------------------------------------------------------------------------
 
     def page_main(self, page: Page) -> Screen:
         coming = [e for e in self.ordered() if e["day"] >= self.today.isoformat()]
@@ -87,7 +86,7 @@ class Calendar(App):
     def page_event(self, page: Page) -> Screen:
         event = self.get("events", page.args["id"])
         if event is None:
-            return Screen("Event", [label("This event was deleted")], on_up=self.up)
+            return self.missing("Event", "This event was deleted")
         actions = [
             icon_button("edit", "Edit", lambda: self._edit(event)),
             icon_button("trash", "Delete", lambda: self.open_dialog("delete")),
@@ -103,8 +102,6 @@ class Calendar(App):
         ]
         return Screen("Edit event", body, [icon_button("check", "Save", lambda: self._save(page))], on_up=self.up)
 
-    # --- dialogs ---------------------------------------------------------------------------------------------
-
     def dialog_date(self, page: Page) -> Dialog:
         start = date.fromisoformat(page.args["day"])
         return date_dialog(self, start, lambda day: page.args.update(day=day.isoformat()))
@@ -113,33 +110,18 @@ class Calendar(App):
         return time_dialog(self, lambda time: page.args.update(time=time))
 
     def dialog_delete(self, page: Page) -> Dialog:
-        buttons = [text_button("Cancel", self.close_dialog), text_button("Delete", lambda: self._delete(page))]
-        return Dialog("Delete event?", buttons=buttons)
-
-    # --- changes ---------------------------------------------------------------------------------------------
+        return self.confirmation("Delete event?", partial(self.delete, "events", page.args["id"], "Event"))
 
     def _edit(self, event: Row) -> None:
-        self.go("edit", focus="title", fields={"title": event["title"]}, id=event["_id"], day=event["day"],
-                time=event["time"])  # fmt: skip
+        fields, args = {"title": event["title"]}, {"id": event["_id"], "day": event["day"], "time": event["time"]}
+        self.go("edit", focus="title", fields=fields, **args)
 
     def _save(self, page: Page) -> None:
         values = {"title": page.fields["title"].strip(), "day": page.args["day"], "time": page.args["time"]}
         if not values["title"]:
             self.toast("An event needs a title")
             return
-        event = self.get("events", page.args.get("id", 0))
-        if event is None:
-            self.insert("events", **values)
-        else:
-            event.update(values)
-        self.up()
-        self.toast("Event saved")
-
-    def _delete(self, page: Page) -> None:
-        self.close_dialog()
-        self.remove("events", page.args["id"])
-        self.up()
-        self.toast("Event deleted")
+        self.save(page, "events", values, "Event")
 
 
 def _full_day(iso: str) -> str:

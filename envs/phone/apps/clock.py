@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import random
 from datetime import datetime, timedelta
+from functools import partial
 
 from envs.phone.app import App, Page, Row
 from envs.phone.apps.pickers import time_dialog, time_order, time_text
-from envs.phone.ui import Dialog, Handler, Node, Screen
+from envs.phone.ui import Dialog, Node, Screen
 from envs.phone.widgets import (
     button,
     fab,
-    field,
+    flip,
     grid,
     icon_button,
     item,
     label,
+    mark,
     spacer,
     switch_item,
     tabs,
     text_button,
 )
-from envs.phone.words import ALARM_LABELS
+from envs.phone.words import ALARM_LABELS, CITIES
 
-CITY_HOURS = {"Athens": 3, "Berlin": 2, "Cairo": 3, "Dubai": 4, "Lima": -5, "London": 1, "Madrid": 2, "Moscow": 3,
-              "Oslo": 2, "Paris": 2, "Rome": 2, "Singapore": 8, "Sydney": 11, "Tokyo": 9, "Toronto": -4,
-              "Vienna": 2}  # fmt: skip
+CITY_HOURS = dict(zip(CITIES, (3, 2, 3, 4, -5, 1, 2, 3, 2, 2, 2, 8, 11, 9, -4, 2), strict=True))
 """Hours ahead of the phone's clock, which shows UTC."""
 PRESETS = (1, 2, 5, 10, 15, 20, 30, 45, 60)
 """Minutes a timer can be set to with one tap."""
@@ -34,7 +34,7 @@ TAB_ICONS = ("alarm", "globe", "timer", "stopwatch")
 
 
 def city_time(city: str, now: datetime) -> str:
-    """What a clock in `city` shows when the phone's shows `now`."""
+    """The time in `city` when the phone's clock shows `now`."""
     there = now + timedelta(hours=CITY_HOURS[city])
     return time_text(there.hour, there.minute)
 
@@ -60,9 +60,9 @@ class Clock(App):
         "laps": {"seconds": 0},
     }
     default_prefs = {
-        "timer_total": 300, "timer_running": 0, "timer_elapsed": 0, "timer_since": 0,
-        "stopwatch_running": 0, "stopwatch_elapsed": 0, "stopwatch_since": 0,
-    }  # fmt: skip
+        "timer_total": 300,
+        **{f"{what}_{key}": 0 for what in ("timer", "stopwatch") for key in ("running", "elapsed", "since")},
+    }
 
     def populate(self, rng: random.Random) -> None:
         for hour, name in zip(rng.sample(range(5, 22), 3), rng.sample(ALARM_LABELS, 3), strict=True):
@@ -71,12 +71,8 @@ class Clock(App):
             self.insert("cities", name=city)
 
     def _tabs(self, selected: str) -> Node:
-        return tabs(tuple(TAB_PAGES), selected, {t: self._show(p) for t, p in TAB_PAGES.items()}, TAB_ICONS)
-
-    def _show(self, page: str) -> Handler:
-        return lambda: self.replace(page)
-
-    # --- alarms ----------------------------------------------------------------------------------------------
+        handlers = {name: partial(self.replace, page) for name, page in TAB_PAGES.items()}
+        return tabs(tuple(TAB_PAGES), selected, handlers, TAB_ICONS)
 
     def page_main(self, page: Page) -> Screen:
         alarms = sorted(self.db["alarms"], key=lambda r: (time_order(r["time"]), r["_id"]))
@@ -85,8 +81,8 @@ class Clock(App):
         return Screen("Alarm", body, fab=add, bottom=self._tabs("Alarm"))
 
     def _alarm_row(self, alarm: Row) -> Node:
-        switch = Node(cls="android.widget.Switch", desc=f"Alarm {alarm['time']}", look="switch", width=48, height=28,
-                      checkable=True, checked=bool(alarm["enabled"]), on_tap=_flip(alarm, "enabled"))  # fmt: skip
+        flipped = flip(alarm, "enabled")
+        switch = mark("Switch", bool(alarm["enabled"]), (48, 28), f"Alarm {alarm['time']}", flipped)
         row = item(alarm["time"], alarm["label"], on_tap=lambda: self.go("alarm", id=alarm["_id"]), trailing=[switch])
         time = row.children[0].children[0]
         time.size, time.height, row.height = 30, 40, 84
@@ -95,28 +91,30 @@ class Clock(App):
     def page_alarm(self, page: Page) -> Screen:
         alarm = self.get("alarms", page.args["id"])
         if alarm is None:
-            return Screen("Alarm", [label("This alarm was deleted")], on_up=self.up)
+            return self.missing("Alarm", "This alarm was deleted")
         name = alarm["label"]
         body = [
-            switch_item("On", bool(alarm["enabled"]), _flip(alarm, "enabled")),
+            switch_item("On", bool(alarm["enabled"]), flip(alarm, "enabled")),
             item("Time", alarm["time"], on_tap=lambda: self.open_dialog("time")),
-            item("Label", name or "No label", on_tap=lambda: self._ask_label(name)),
-            switch_item("Repeat daily", bool(alarm["daily"]), _flip(alarm, "daily")),
-            switch_item("Vibrate", bool(alarm["vibrate"]), _flip(alarm, "vibrate")),
+            item("Label", name or "No label", on_tap=lambda: self.ask("label", "label", name)),
+            switch_item("Repeat daily", bool(alarm["daily"]), flip(alarm, "daily")),
+            switch_item("Vibrate", bool(alarm["vibrate"]), flip(alarm, "vibrate")),
         ]
-        delete = icon_button("trash", "Delete", lambda: self._delete_alarm(alarm["_id"]))
+        delete = icon_button("trash", "Delete", partial(self.delete, "alarms", alarm["_id"], "Alarm"))
         return Screen(f"Alarm {alarm['time']}", body, [delete], on_up=self.up)
 
     def dialog_time(self, page: Page) -> Dialog:
         return time_dialog(self, lambda time: self._set_time(page, time))
 
     def dialog_label(self, page: Page) -> Dialog:
-        buttons = [text_button("Cancel", self.close_dialog), text_button("OK", lambda: self._set_label(page))]
-        return Dialog("Label", [field("label", "Label")], buttons)
+        return self.text_dialog("Label", "label", "Label", "OK")
 
     def submit(self, page: Page, key: str) -> None:
-        if key == "label":
-            self._set_label(page)
+        """Sets the label in the dialog."""
+        alarm = self.get("alarms", page.args["id"])
+        if alarm is not None:
+            alarm["label"] = page.fields["label"].strip()
+        self.close_dialog()
 
     def _set_time(self, page: Page, time: str) -> None:
         alarm = self.get("alarms", page.args.get("id", 0))
@@ -126,29 +124,11 @@ class Clock(App):
             alarm["time"] = time
         self.toast(f"Alarm set for {time}")
 
-    def _ask_label(self, name: str) -> None:
-        self.open_dialog("label")
-        self.page.fields["label"], self.page.focus = name, "label"
-
-    def _set_label(self, page: Page) -> None:
-        alarm = self.get("alarms", page.args["id"])
-        if alarm is not None:
-            alarm["label"] = page.fields["label"].strip()
-        self.close_dialog()
-        page.focus = ""
-
-    def _delete_alarm(self, alarm_id: int) -> None:
-        self.remove("alarms", alarm_id)
-        self.up()
-        self.toast("Alarm deleted")
-
-    # --- cities ----------------------------------------------------------------------------------------------
-
     def page_world(self, page: Page) -> Screen:
         now = self.phone.now
         body = [label(time_text(now.hour, now.minute), size=44, align="center")]
         for city in sorted(self.db["cities"], key=lambda r: r["name"]):
-            remove = icon_button("close", f"Remove {city['name']}", self._remove_city(city["_id"]))
+            remove = icon_button("close", f"Remove {city['name']}", partial(self.remove, "cities", city["_id"]))
             time = label(city_time(city["name"], now), size=24, align="right")
             time.width = 104
             body.append(item(city["name"], trailing=[time, remove]))
@@ -157,29 +137,21 @@ class Clock(App):
 
     def page_add_city(self, page: Page) -> Screen:
         shown = {r["name"] for r in self.db["cities"]}
-        body = [item(c, on_tap=self._add_city(c)) for c in sorted(CITY_HOURS) if c not in shown]
+        body = [item(c, on_tap=partial(self._add_city, c)) for c in sorted(CITY_HOURS) if c not in shown]
         return Screen("Add city", body, on_up=self.up)
 
-    def _add_city(self, name: str) -> Handler:
-        def handler() -> None:
-            self.insert("cities", name=name)
-            self.up()
-
-        return handler
-
-    def _remove_city(self, city_id: int) -> Handler:
-        return lambda: self.remove("cities", city_id)
-
-    # --- timer and stopwatch ---------------------------------------------------------------------------------
+    def _add_city(self, name: str) -> None:
+        self.insert("cities", name=name)
+        self.up()
 
     def page_timer(self, page: Page) -> Screen:
         running = self.prefs["timer_running"]
         left = self.prefs["timer_total"] - self.elapsed("timer")
-        presets = grid([text_button(f"{m} min", self._set_timer(60 * m)) for m in PRESETS], 3)
+        presets = grid([text_button(f"{m} min", partial(self._set_timer, 60 * m)) for m in PRESETS], 3)
         buttons = [
-            button("Pause" if running else "Start", self._run("timer", not running)),
+            button("Pause" if running else "Start", partial(self._run, "timer", not running)),
             button("+1 min", lambda: self.prefs.update(timer_total=self.prefs["timer_total"] + 60), filled=False),
-            button("Reset", self._set_timer(self.prefs["timer_total"]), filled=False),
+            button("Reset", partial(self._set_timer, self.prefs["timer_total"]), filled=False),
         ]
         return Screen("Timer", [*_clock_face(left), *presets, *grid(buttons, 3)], bottom=self._tabs("Timer"))
 
@@ -188,7 +160,7 @@ class Clock(App):
         second = button("Lap", lambda: self.insert("laps", seconds=elapsed), filled=False)
         if not running:
             second = button("Reset", self._reset_stopwatch, filled=False)
-        buttons = [button("Pause" if running else "Start", self._run("stopwatch", not running)), second]
+        buttons = [button("Pause" if running else "Start", partial(self._run, "stopwatch", not running)), second]
         laps = [item(f"Lap {i}", span_text(lap["seconds"])) for i, lap in enumerate(self.db["laps"], 1)]
         body = [*_clock_face(elapsed), *grid(buttons, 2), *reversed(laps)]
         return Screen("Stopwatch", body, bottom=self._tabs("Stopwatch"))
@@ -198,15 +170,12 @@ class Clock(App):
         now = self.phone.inputs if self.prefs[f"{what}_running"] else self.prefs[f"{what}_since"]
         return self.prefs[f"{what}_elapsed"] + now - self.prefs[f"{what}_since"]
 
-    def _run(self, what: str, on: bool) -> Handler:
-        def handler() -> None:
-            values = {"elapsed": self.elapsed(what), "since": self.phone.inputs, "running": int(on)}
-            self.prefs.update({f"{what}_{key}": value for key, value in values.items()})
+    def _run(self, what: str, on: bool) -> None:
+        values = {"elapsed": self.elapsed(what), "since": self.phone.inputs, "running": int(on)}
+        self.prefs.update({f"{what}_{key}": value for key, value in values.items()})
 
-        return handler
-
-    def _set_timer(self, seconds: int) -> Handler:
-        return lambda: self.prefs.update(timer_total=seconds, timer_running=0, timer_elapsed=0, timer_since=0)
+    def _set_timer(self, seconds: int) -> None:
+        self.prefs.update(timer_total=seconds, timer_running=0, timer_elapsed=0, timer_since=0)
 
     def _reset_stopwatch(self) -> None:
         self.prefs.update(stopwatch_elapsed=0, stopwatch_since=0)
@@ -215,7 +184,3 @@ class Clock(App):
 
 def _clock_face(seconds: int) -> list[Node]:
     return [spacer(24), label(span_text(seconds), size=56, align="center"), spacer(24)]
-
-
-def _flip(row: Row, column: str) -> Handler:
-    return lambda: row.update({column: 1 - row[column]})

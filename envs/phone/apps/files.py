@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 from envs.phone.app import App, Page
-from envs.phone.ui import Dialog, Handler, Node, Screen
-from envs.phone.widgets import fab, field, icon_button, item, label, radio_item, text_button
+from envs.phone.ui import Dialog, Node, Screen
+from envs.phone.widgets import fab, icon_button, item, label
 from envs.phone.words import FOLDERS, NOTE_LINES, NOTE_TITLES
 
 ROOT = "/sdcard"
 KINDS = {"Documents": "txt", "Downloads": "pdf", "Music": "mp3", "Pictures": "jpg"}
 """Folder -> the ending of what it is filled with."""
-ICONS = {"txt": "note", "pdf": "file", "mp3": "music", "jpg": "image"}
+ICONS = {"txt": "note", "pdf": "document", "mp3": "music", "jpg": "image"}
 SORTS = ("Name", "Size")
 
 
@@ -44,8 +45,6 @@ class Files(App):
                 data = rng.choice(NOTE_LINES).encode() if folder == "Documents" else bytes(1000 * rng.randint(10, 99))
                 self.phone.files[f"{ROOT}/{folder}/{title}.{KINDS[folder]}"] = data
 
-    # --- the tree of folders ---------------------------------------------------------------------------------
-
     def folders(self, path: str) -> list[str]:
         """Paths of the folders in a folder. One exists while something is in it, or its marker (see `_make_folder`)."""
         heads = {p[len(path) + 1 :].split("/")[0] for p in self.phone.files if _below(p, path) and _deep(p, path)}
@@ -60,8 +59,6 @@ class Files(App):
     def all_folders(self, path: str = ROOT) -> list[str]:
         return [p for child in self.folders(path) for p in (child, *self.all_folders(child))]
 
-    # --- pages -----------------------------------------------------------------------------------------------
-
     def page_main(self, page: Page) -> Screen:
         return self._folder_screen("Files", ROOT, [])
 
@@ -73,11 +70,8 @@ class Files(App):
 
     def _folder_screen(self, title: str, path: str, files: list[str]) -> Screen:
         body = [self._folder_row(p) for p in self.folders(path)] + [self._file_row(p) for p in files]
-        actions = [
-            icon_button("search", "Search", lambda: self.go("search", focus="query")),
-            icon_button("sort", "Sort", lambda: self.open_dialog("sort")),
-        ]
-        new = fab("plus", "New folder", lambda: self._ask("new", "", path=path))
+        actions = [self.search_button(), icon_button("sort", "Sort", lambda: self.open_dialog("sort"))]
+        new = fab("plus", "New folder", lambda: self.ask("new", "name", path=path))
         return Screen(title, body or [label("This folder is empty")], actions, fab=new)
 
     def _folder_row(self, path: str) -> Node:
@@ -85,24 +79,25 @@ class Files(App):
         fixed = parent(path) == ROOT and base(path) in FOLDERS
         hold = None if fixed else lambda: self.open_dialog("options", path=path)
         content = f"{count} item" if count == 1 else f"{count} items"
-        return item(base(path), content, on_tap=lambda: self.go("folder", path=path), on_long=hold,
-                    icon="folder")  # fmt: skip
+        return item(base(path), content, on_tap=lambda: self.go("folder", path=path), on_long=hold, icon="folder")
 
     def _file_row(self, path: str, note: str = "") -> Node:
-        return item(base(path), note or size_text(len(self.phone.files[path])), icon=_icon(path),
-                    on_tap=lambda: self.go("file", path=path),
-                    on_long=lambda: self.open_dialog("options", path=path))  # fmt: skip
+        return item(
+            base(path),
+            note or size_text(len(self.phone.files[path])),
+            icon=_icon(path),
+            on_tap=lambda: self.go("file", path=path),
+            on_long=lambda: self.open_dialog("options", path=path),
+        )
 
     def page_search(self, page: Page) -> Screen:
-        query = page.fields.get("query", "").casefold().strip()
         paths = [p for folder in self.all_folders() for p in self.files(folder)]
-        hits = [self._file_row(p, base(parent(p))) for p in paths if query and query in base(p).casefold()]
-        return Screen("Search", [field("query", "Search files"), *hits], on_up=self.up)
+        return self.search_screen(page, "Search files", paths, base, lambda p: self._file_row(p, base(parent(p))))
 
     def page_file(self, page: Page) -> Screen:
         path: str = page.args["path"]
         if path not in self.phone.files:
-            return Screen("File", [label("This file is gone")], on_up=self.up)
+            return self.missing("File", "This file is gone")
         data = self.phone.files[path]
         text = data.decode(errors="replace") if path.endswith(".txt") else ""
         body = [label(text, size=16)] if text else [Node(look="tile", icon=_icon(path), color="#90A4AE", height=240)]
@@ -119,51 +114,30 @@ class Files(App):
         within = base(parent(folder)) if parent(folder) != ROOT else ""
         return item(base(folder), within, on_tap=lambda: self._move(path, f"{folder}/{base(path)}"), icon="folder")
 
-    # --- dialogs ---------------------------------------------------------------------------------------------
-
     def dialog_options(self, page: Page) -> Dialog:
         path = page.dialog_args["path"]
         rows = [
-            item("Rename", on_tap=lambda: self._ask("rename", base(path), path=path), icon="edit"),
+            item("Rename", on_tap=lambda: self.ask("rename", "name", base(path), path=path), icon="edit"),
             item("Move", on_tap=lambda: self._choose_target(path), icon="folder"),
             item("Delete", on_tap=lambda: self.open_dialog("delete", path=path), icon="trash"),
         ]
         return Dialog(base(path), rows)
 
     def dialog_sort(self, page: Page) -> Dialog:
-        def choose(order: str) -> Handler:
-            return lambda: self._sort_by(order)
-
-        return Dialog("Sort by", [radio_item(s, s == self.prefs["sort"], choose(s)) for s in SORTS])
+        dialog = self.choice("Sort by", SORTS, self.prefs["sort"], lambda order: self.prefs.update(sort=order))
+        dialog.buttons = []
+        return dialog
 
     def dialog_new(self, page: Page) -> Dialog:
-        return self._name_dialog(page, "New folder", "Create")
+        return self.text_dialog("New folder", "name", "Name", "Create")
 
     def dialog_rename(self, page: Page) -> Dialog:
-        return self._name_dialog(page, "Rename", "Save")
-
-    def _name_dialog(self, page: Page, title: str, done: str) -> Dialog:
-        buttons = [text_button("Cancel", self.close_dialog), text_button(done, lambda: self.submit(page, "name"))]
-        return Dialog(title, [field("name", "Name")], buttons)
+        return self.text_dialog("Rename", "name", "Name", "Save")
 
     def dialog_delete(self, page: Page) -> Dialog:
         path = page.dialog_args["path"]
-        buttons = [text_button("Cancel", self.close_dialog), text_button("Delete", lambda: self._delete(path))]
-        return Dialog(f"Delete {base(path)}?", [label("It cannot be restored.")], buttons)
-
-    # --- changes ---------------------------------------------------------------------------------------------
-
-    def _ask(self, dialog: str, text: str, path: str) -> None:
-        self.open_dialog(dialog, path=path)
-        self.page.fields["name"], self.page.focus = text, "name"
-
-    def _sort_by(self, order: str) -> None:
-        self.prefs["sort"] = order
-        self.close_dialog()
-
-    def close_dialog(self) -> None:
-        super().close_dialog()
-        self.page.focus = ""
+        delete = partial(self._delete, path)
+        return self.confirmation(f"Delete {base(path)}?", delete, text="It cannot be restored.")
 
     def submit(self, page: Page, key: str) -> None:
         """The name dialogs' button, or Enter in their field."""
@@ -197,7 +171,7 @@ class Files(App):
             self.toast("This name is taken")
             return
         self._make_folder(parent(path))
-        for old in [p for p in self.phone.files if p == path or _below(p, path)]:
+        for old in self._tree(path):
             self.phone.files[target + old[len(path) :]] = self.phone.files.pop(old)
         self._leave(path)
         self.toast("Done")
@@ -205,10 +179,14 @@ class Files(App):
     def _delete(self, path: str) -> None:
         self.close_dialog()
         self._make_folder(parent(path))
-        for old in [p for p in self.phone.files if p == path or _below(p, path)]:
+        for old in self._tree(path):
             del self.phone.files[old]
         self._leave(path)
         self.toast("Deleted")
+
+    def _tree(self, path: str) -> list[str]:
+        """A file, or a folder with all that is in it."""
+        return [p for p in self.phone.files if p == path or _below(p, path)]
 
     def _leave(self, path: str) -> None:
         gone = [p for p in self.stack if p.args.get("path") == path or _below(p.args.get("path", ""), path)]
@@ -228,4 +206,4 @@ def _hidden(path: str) -> bool:
 
 
 def _icon(path: str) -> str:
-    return ICONS.get(path.rsplit(".", 1)[-1], "file")
+    return ICONS.get(path.rsplit(".", 1)[-1], "document")

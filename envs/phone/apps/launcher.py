@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from envs.phone.app import App, Page
-from envs.phone.ui import Handler, Node, Screen
-from envs.phone.widgets import TEXT, grid, spacer, tile
+from envs.phone.ui import TEXT, Node, Screen
+from envs.phone.widgets import grid, spacer, tile
 
 COLUMNS = 4
 
@@ -22,8 +24,5 @@ class Launcher(App):
         clock = Node(cls=TEXT, text=f"{now:%H:%M}", look="clock", size=52, align="center", height=72)
         day = Node(cls=TEXT, text=date, look="clock", size=15, align="center", height=28)
         apps = [a for a in self.phone.apps.values() if a is not self]
-        tiles = [tile(a.label, a.icon, a.color, self._opener(a.package)) for a in apps]
+        tiles = [tile(a.label, a.icon, a.color, partial(self.phone.open, a.package)) for a in apps]
         return Screen("Home", [spacer(36), clock, day, spacer(28), *grid(tiles, COLUMNS)], bar=False)
-
-    def _opener(self, package: str) -> Handler:
-        return lambda: self.phone.open(package)

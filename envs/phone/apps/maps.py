@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 from envs.phone.app import App, Page, Row
-from envs.phone.ui import Handler, Node, Screen
-from envs.phone.widgets import button, field, icon_button, item, label, radio_item, tabs
+from envs.phone.ui import IMAGE, Node, Screen
+from envs.phone.widgets import flip, icon_button, item, label, radio_item, wide_button
 from envs.phone.words import PLACE_AREAS, PLACE_KINDS, STREETS
 
 TABS = ("Explore", "Saved")
@@ -45,76 +46,62 @@ class Maps(App):
     def nearest(self) -> list[Row]:
         return sorted(self.db["places"], key=lambda r: (r["metres"], r["name"]))
 
-    # --- pages -----------------------------------------------------------------------------------------------
-
     def page_main(self, page: Page) -> Screen:
         shown: str = page.args.get("tab", "Explore")
-
-        def show(tab: str) -> Handler:
-            return lambda: self.replace("main", tab=tab)
-
         if shown == "Explore":
             body = [*self._route(), _picture(110), *(self._row(r) for r in self.nearest()[:NEARBY])]
         else:
             body = [self._saved_row(r) for r in self.nearest() if r["saved"]] or [label("No saved places yet")]
-        actions = [icon_button("search", "Search", lambda: self.go("search", focus="query"))]
-        bottom = tabs(TABS, shown, {t: show(t) for t in TABS}, ("map", "star"))
-        return Screen(self.label, body, actions, bottom=bottom)
+        bottom = self.tab_bar(TABS, shown, ("map", "star"))
+        return Screen(self.label, body, [self.search_button()], bottom=bottom)
 
     def _route(self) -> list[Node]:
         """The route that is being followed, with a button to end it."""
         if not self.prefs["destination"]:
             return []
         stop = icon_button("close", "End route", lambda: self.prefs.update(destination="", mode=""))
-        return [item(f"To {self.prefs['destination']}", self.prefs["mode"], icon="directions", trailing=[stop],
-                     selected=True)]  # fmt: skip
+        title = f"To {self.prefs['destination']}"
+        return [item(title, self.prefs["mode"], icon="directions", trailing=[stop], selected=True)]
 
     def _row(self, place: Row, *trailing: Node) -> Node:
-        return item(place["name"], kilometres(place["metres"]), icon="place", trailing=trailing,
-                    on_tap=lambda: self.go("place", id=place["_id"]))  # fmt: skip
+        return item(
+            place["name"],
+            kilometres(place["metres"]),
+            icon="place",
+            trailing=trailing,
+            on_tap=lambda: self.go("place", id=place["_id"]),
+        )
 
     def _saved_row(self, place: Row) -> Node:
         return self._row(place, icon_button("trash", f"Remove {place['name']}", lambda: place.update(saved=0)))
 
     def page_search(self, page: Page) -> Screen:
-        query = page.fields.get("query", "").casefold().strip()
-        hits = [r for r in self.nearest() if query and query in f"{r['name']} {r['street']}".casefold()]
-        return Screen("Search", [field("query", "Search places"), *(self._row(r) for r in hits)], on_up=self.up)
+        places = self.nearest()
+        return self.search_screen(page, "Search places", places, lambda r: f"{r['name']} {r['street']}", self._row)
 
     def page_place(self, page: Page) -> Screen:
         place = self.get("places", page.args["id"])
         if place is None:
-            return Screen("Place", [label("This place is gone")], on_up=self.up)
-        saved = place["saved"]
-        star = icon_button("star_filled" if saved else "star", "Remove" if saved else "Save",
-                           lambda: place.update(saved=1 - saved))  # fmt: skip
-        go = button("Directions", lambda: self.go("directions", id=place["_id"], mode="Car"))
-        body = [
-            _picture(150),
-            item(place["street"], kilometres(place["metres"]), icon="place"),
-            Node(pad=(16, 8), children=[go]),
-        ]
+            return self.missing("Place", "This place is gone")
+        icon, name = ("star_filled", "Remove") if place["saved"] else ("star", "Save")
+        star = icon_button(icon, name, flip(place, "saved"))
+        go = wide_button("Directions", lambda: self.go("directions", id=place["_id"], mode="Car"))
+        body = [_picture(150), item(place["street"], kilometres(place["metres"]), icon="place"), go]
         return Screen(place["name"], body, [star], on_up=self.up)
 
     def page_directions(self, page: Page) -> Screen:
         place, mode = self.get("places", page.args["id"]), page.args["mode"]
         if place is None:
-            return Screen("Directions", [label("This place is gone")], on_up=self.up)
-
-        def choose(name: str) -> Handler:
-            return lambda: page.args.update(mode=name)
-
-        modes = [radio_item(m, m == mode, choose(m)) for m in MODES]
+            return self.missing("Directions", "This place is gone")
+        modes = [radio_item(m, m == mode, partial(page.args.update, mode=m)) for m in MODES]
         body = [
             item(place["name"], "From here", icon="directions"),
             *modes,
             label(minutes(place["metres"], mode), size=22, bold=True),
             label(kilometres(place["metres"])),
-            Node(pad=(16, 8), children=[button("Start", lambda: self._start(place, mode))]),
+            wide_button("Start", lambda: self._start(place, mode)),
         ]
         return Screen("Directions", body, on_up=self.up)
-
-    # --- changes ---------------------------------------------------------------------------------------------
 
     def _start(self, place: Row, mode: str) -> None:
         self.prefs.update(destination=place["name"], mode=mode)
@@ -124,4 +111,4 @@ class Maps(App):
 
 def _picture(height: int) -> Node:
     """The drawn map: decoration, it takes no touches."""
-    return Node(cls="android.widget.ImageView", desc="Map", look="tile", icon="map", color="#A5D6A7", height=height)
+    return Node(cls=IMAGE, desc="Map", look="tile", icon="map", color="#A5D6A7", height=height)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import random
+from functools import partial
 from typing import Any
 
 from envs.phone.app import App, Page, Row
 from envs.phone.apps.people import full_name
-from envs.phone.ui import Dialog, Handler, Node, Screen
-from envs.phone.widgets import TEXT, fab, field, icon_button, item, label, text_button
+from envs.phone.ui import TEXT, Dialog, Node, Screen
+from envs.phone.widgets import fab, field, icon_button, item, label
 from envs.phone.words import FIRST_NAMES, LAST_NAMES, MESSAGE_TEXTS
 
 RECEIVED, SENT, DRAFT = 1, 2, 3
@@ -42,7 +43,7 @@ class Messages(App):
             self.insert("messages", address=name, body=texts[1])
 
     def insert(self, table: str, **values: Any) -> Row:
-        """Notes the time too, in milliseconds: only `content://sms` and its kin show it."""
+        """Notes the time too, in milliseconds: only `content://sms` and its like show it."""
         row = super().insert(table, **values)
         row.setdefault("date", self.phone.unix_ms)
         return row
@@ -58,8 +59,6 @@ class Messages(App):
 
     def draft(self, address: str) -> Row | None:
         return next((r for r in self.db["messages"] if r["address"] == address and r["type"] == DRAFT), None)
-
-    # --- pages -----------------------------------------------------------------------------------------------
 
     def page_main(self, page: Page) -> Screen:
         newest = {r["address"]: r for r in sorted(self.db["messages"], key=lambda r: r["_id"])}
@@ -80,15 +79,12 @@ class Messages(App):
         )
 
     def page_pick(self, page: Page) -> Screen:
-        body = [item(name, avatar=name, on_tap=self._starter(name)) for name in self.contact_names()]
+        body = [item(name, avatar=name, on_tap=partial(self._start, name)) for name in self.contact_names()]
         return Screen("New message", body or [label("No contacts yet")], on_up=self.up)
 
-    def _starter(self, name: str) -> Handler:
-        def start() -> None:
-            self.stack.pop()  # Back from the conversation leads to the list, not to the choice of a person.
-            self.open_thread(name, write=True)
-
-        return start
+    def _start(self, name: str) -> None:
+        self.stack.pop()  # Back from the conversation leads to the list, not to the choice of a person.
+        self.open_thread(name, write=True)
 
     def page_thread(self, page: Page) -> Screen:
         address = page.args["address"]
@@ -102,16 +98,21 @@ class Messages(App):
         """As wide as its text, up to three quarters of the screen; what was sent stands on the right."""
         sent = message["type"] == SENT
         width = min(BUBBLE_WIDTH, math.ceil(len(message["body"]) * BUBBLE_SIZE * 0.52) + 2 * BUBBLE_PAD[0] + 4)
-        bubble = Node(cls=TEXT, text=message["body"], look="bubble", size=BUBBLE_SIZE, pad=BUBBLE_PAD, width=width,
-                      color=self.color if sent else "")  # fmt: skip
+        bubble = Node(
+            cls=TEXT,
+            text=message["body"],
+            look="bubble",
+            size=BUBBLE_SIZE,
+            pad=BUBBLE_PAD,
+            width=width,
+            color=self.color if sent else "",
+        )
         free = Node(height=1)
         return Node(axis="row", pad=(16, 4), children=[free, bubble] if sent else [bubble, free])
 
     def dialog_delete(self, page: Page) -> Dialog:
-        buttons = [text_button("Cancel", self.close_dialog), text_button("Delete", lambda: self._delete(page))]
-        return Dialog("Delete conversation?", [label("It cannot be restored.")], buttons)
-
-    # --- changes ---------------------------------------------------------------------------------------------
+        delete = partial(self._delete, page)
+        return self.confirmation("Delete conversation?", delete, text="It cannot be restored.")
 
     def open_thread(self, address: str, write: bool = False) -> None:
         """Shows a conversation at its end, with its draft in the field (focused to `write`); the unread is read."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 from envs.phone.app import App, Page, Row
-from envs.phone.ui import Dialog, Handler, Node, Screen
-from envs.phone.widgets import check_item, fab, field, icon_button, item, label, tabs, text_button
+from envs.phone.ui import IMAGE, Dialog, Node, Screen
+from envs.phone.widgets import check_item, fab, flip, heart_button, icon_button, item, label, text_button
 from envs.phone.words import FIRST_NAMES, LAST_NAMES, PLAYLISTS, SONGS
 
 TABS = ("Songs", "Favourites", "Playlists")
@@ -49,8 +50,6 @@ class Music(App):
     def song(self, title: str) -> Row | None:
         return next((r for r in self.db["songs"] if r["title"] == title), None)
 
-    # --- playing ---------------------------------------------------------------------------------------------
-
     def play(self, title: str, queue: str = "") -> None:
         self.prefs.update(song=title, playing=1, queue=queue)
 
@@ -67,31 +66,26 @@ class Music(App):
             here = titles.index(self.prefs["song"]) if self.prefs["song"] in titles else -1
             self.play(titles[(here + by) % len(titles)], self.prefs["queue"])
 
-    # --- pages -----------------------------------------------------------------------------------------------
-
     def page_main(self, page: Page) -> Screen:
         shown: str = page.args.get("tab", "Songs")
-        bottom = tabs(TABS, shown, {name: self._show(name) for name in TABS}, ("music", "heart", "list"))
+        bottom = self.tab_bar(TABS, shown, ("music", "heart", "list"))
         new = None
         if shown == "Playlists":
             body = [self._playlist_row(r["name"]) for r in self.db["playlists"]]
-            new = fab("plus", "New playlist", self._ask_name)
+            new = fab("plus", "New playlist", partial(self.ask, "name", "name"))
         else:
             body = [self._song_row(r) for r in self.songs() if shown == "Songs" or r["favourite"]]
-        actions = [icon_button("search", "Search", lambda: self.go("search", focus="query"))]
-        body = body or [label("Nothing here yet")]
-        return Screen(self.label, [*self._mini_player(), *body], actions, fab=new, bottom=bottom)
-
-    def _show(self, tab: str) -> Handler:
-        return lambda: self.replace("main", tab=tab)
+        body = [*self._mini_player(), *(body or [label("Nothing here yet")])]
+        return Screen(self.label, body, [self.search_button()], fab=new, bottom=bottom)
 
     def _mini_player(self) -> list[Node]:
         song = self.song(self.prefs["song"])
         if song is None:
             return []
         state = "Playing" if self.prefs["playing"] else "Paused"
-        return [item(song["title"], state, icon="music", selected=True, on_tap=lambda: self.go("player"),
-                     trailing=[self._play_button(), self._next_button()])]  # fmt: skip
+        keys = [self._play_button(), self._next_button()]
+        opened = partial(self.go, "player")
+        return [item(song["title"], state, icon="music", selected=True, on_tap=opened, trailing=keys)]
 
     def _play_button(self) -> Node:
         playing = self.prefs["playing"]
@@ -105,30 +99,27 @@ class Music(App):
             self.play(song["title"], queue)
             self.go("player")
 
-        return item(song["title"], song["artist"], on_tap=tapped, avatar=song["title"],
-                    on_long=lambda: self.open_dialog("song", title=song["title"], queue=queue))  # fmt: skip
+        hold = partial(self.open_dialog, "song", title=song["title"], queue=queue)
+        return item(song["title"], song["artist"], on_tap=tapped, avatar=song["title"], on_long=hold)
 
     def _playlist_row(self, name: str) -> Node:
         count = len(self.in_playlist(name))
-        return item(name, f"{count} song" if count == 1 else f"{count} songs", icon="list",
-                    on_tap=lambda: self.go("playlist", playlist=name))  # fmt: skip
+        content = f"{count} song" if count == 1 else f"{count} songs"
+        return item(name, content, icon="list", on_tap=lambda: self.go("playlist", playlist=name))
 
     def page_search(self, page: Page) -> Screen:
-        query = page.fields.get("query", "").casefold().strip()
-        hits = [r for r in self.songs() if query and query in f"{r['title']} {r['artist']}".casefold()]
-        return Screen("Search", [field("query", "Search songs"), *(self._song_row(r) for r in hits)], on_up=self.up)
+        songs = self.songs()
+        return self.search_screen(page, "Search songs", songs, lambda r: f"{r['title']} {r['artist']}", self._song_row)
 
     def page_player(self, page: Page) -> Screen:
         song = self.song(self.prefs["song"])
         if song is None:
-            return Screen("Player", [label("Nothing is playing")], on_up=self.up)
-        liked, mixed = song["favourite"], self.prefs["shuffle"]
-        heart = icon_button("heart_filled" if liked else "heart", "Unfavourite" if liked else "Favourite",
-                            lambda: song.update(favourite=1 - liked))  # fmt: skip
+            return self.missing("Player", "Nothing is playing")
+        mixed = self.prefs["shuffle"]
         add = icon_button("playlist_add", "Add to playlist", lambda: self.open_dialog("add", title=song["title"]))
         mix = "Shuffle off" if mixed else "Shuffle on"
         keys = [
-            icon_button("shuffle", mix, lambda: self.prefs.update(shuffle=1 - mixed)),
+            icon_button("shuffle", mix, flip(self.prefs, "shuffle")),
             icon_button("previous", "Previous", lambda: self.skip(-1)),
             self._play_button(),
             self._next_button(),
@@ -137,12 +128,12 @@ class Music(App):
         for key in keys:
             key.width = None
         body = [
-            Node(cls="android.widget.ImageView", look="tile", icon="music", color=COLOR, height=240),
+            Node(cls=IMAGE, look="tile", icon="music", color=COLOR, height=240),
             label(song["title"], size=22, bold=True, align="center"),
             label(song["artist"], size=16, align="center"),
             Node(axis="row", pad=(24, 16), height=72, children=keys),
         ]
-        return Screen("Playing" if self.prefs["playing"] else "Paused", body, [heart, add], on_up=self.up)
+        return Screen("Playing" if self.prefs["playing"] else "Paused", body, [heart_button(song), add], on_up=self.up)
 
     def page_playlist(self, page: Page) -> Screen:
         name: str = page.args["playlist"]
@@ -166,13 +157,13 @@ class Music(App):
         name: str = page.args["playlist"]
         chosen = {r["title"] for r in self.in_playlist(name)}
 
-        def toggle(title: str) -> Handler:
-            return lambda: self._take_out(name, title) if title in chosen else self._put_in(name, title)
+        def row(song: Row) -> Node:
+            title, ticked = song["title"], song["title"] in chosen
+            toggle = partial(self._take_out if ticked else self._put_in, name, title)
+            return check_item(title, ticked, toggle, song["artist"])
 
-        rows = [check_item(r["title"], r["title"] in chosen, toggle(r["title"]), r["artist"]) for r in self.songs()]
+        rows = [row(song) for song in self.songs()]
         return Screen("Add songs", rows, [icon_button("check", "Done", self.up)], on_up=self.up)
-
-    # --- dialogs ---------------------------------------------------------------------------------------------
 
     def dialog_song(self, page: Page) -> Dialog:
         title, queue = page.dialog_args["title"], page.dialog_args["queue"]
@@ -185,36 +176,19 @@ class Music(App):
 
     def dialog_add(self, page: Page) -> Dialog:
         title = page.dialog_args["title"]
-
-        def put(name: str) -> Handler:
-            return lambda: self._put_in(name, title)
-
-        rows = [item(r["name"], on_tap=put(r["name"])) for r in self.db["playlists"]]
+        rows = [item(r["name"], on_tap=partial(self._put_in, r["name"], title)) for r in self.db["playlists"]]
         return Dialog("Add to playlist", rows, [text_button("Cancel", self.close_dialog)])
 
     def dialog_name(self, page: Page) -> Dialog:
-        buttons = [text_button("Cancel", self.close_dialog), text_button("Create", lambda: self._create(page))]
-        return Dialog("New playlist", [field("name", "Name")], buttons)
+        return self.text_dialog("New playlist", "name", "Name", "Create")
 
     def dialog_delete(self, page: Page) -> Dialog:
-        buttons = [text_button("Cancel", self.close_dialog), text_button("Delete", lambda: self._delete(page))]
-        return Dialog("Delete playlist?", buttons=buttons)
-
-    # --- changes ---------------------------------------------------------------------------------------------
-
-    def _ask_name(self) -> None:
-        self.open_dialog("name")
-        self.page.fields["name"], self.page.focus = "", "name"
-
-    def close_dialog(self) -> None:
-        super().close_dialog()
-        self.page.focus = ""
+        return self.confirmation("Delete playlist?", partial(self._delete, page))
 
     def submit(self, page: Page, key: str) -> None:
-        if key == "name":
-            self._create(page)
-
-    def _create(self, page: Page) -> None:
+        """Creates a playlist of the name in the dialog."""
+        if key != "name":
+            return
         name = page.fields["name"].strip()
         if not name or any(r["name"] == name for r in self.db["playlists"]):
             self.toast("This name is taken" if name else "A playlist needs a name")

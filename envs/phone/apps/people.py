@@ -1,4 +1,4 @@
-"""What the apps that deal with people share."""
+"""Helpers of the apps that deal with people."""
 
 from __future__ import annotations
 

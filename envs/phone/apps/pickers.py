@@ -5,9 +5,10 @@ from __future__ import annotations
 import calendar
 from collections.abc import Callable, Sequence
 from datetime import date
+from functools import partial
 
 from envs.phone.app import App
-from envs.phone.ui import Dialog, Handler, Node
+from envs.phone.ui import Dialog, Node
 from envs.phone.widgets import button, grid, icon_button, label, text_button
 from envs.phone.words import MONTHS
 
@@ -26,33 +27,30 @@ def time_order(text: str) -> tuple[int, int]:
 
 
 def time_dialog(app: App, on_time: Callable[[str], None]) -> Dialog:
-    """Asks for the hour, then for the minutes in steps of five; then closes and hands the time's text over."""
+    """Asks for the hour, then for the minutes in steps of five; then closes and calls `on_time` with a `time_text`."""
     args = app.page.dialog_args
 
-    def pick_hour(hour: int) -> Handler:
-        return lambda: args.update(hour=hour)
-
-    def pick_minute(minute: int) -> Handler:
-        def handler() -> None:
-            app.close_dialog()
-            on_time(time_text(args["hour"], minute))
-
-        return handler
+    def pick_minute(minute: int) -> None:
+        app.close_dialog()
+        on_time(time_text(args["hour"], minute))
 
     cancel = [text_button("Cancel", app.close_dialog)]
     if "hour" not in args:
-        return Dialog("Select hour", grid([text_button(str(h), pick_hour(h)) for h in range(24)], 6), cancel)
-    minutes = [text_button(f"{m:02d}", pick_minute(m)) for m in range(0, 60, 5)]
+        return Dialog(
+            "Select hour", grid([text_button(str(h), partial(args.update, hour=h)) for h in range(24)], 6), cancel
+        )
+    minutes = [text_button(f"{m:02d}", partial(pick_minute, m)) for m in range(0, 60, 5)]
     return Dialog("Select minutes", grid(minutes, 4), cancel)
 
 
-def month_view(month: date, on_month: Callable[[date], None], on_day: Callable[[date], None],
-               marked: Sequence[date] = ()) -> list[Node]:  # fmt: skip
+def month_view(
+    month: date, on_month: Callable[[date], None], on_day: Callable[[date], None], marked: Sequence[date] = ()
+) -> list[Node]:
     """A month's days in weeks from Sunday on, between arrows to its neighbours; `marked` days stand out."""
 
-    def turn(months: int) -> Handler:
+    def turn(months: int) -> None:
         years, index = divmod(month.month - 1 + months, 12)
-        return lambda: on_month(date(month.year + years, index + 1, 1))
+        on_month(date(month.year + years, index + 1, 1))
 
     def cell(day: date) -> Node:
         if day.month != month.month:
@@ -60,13 +58,17 @@ def month_view(month: date, on_month: Callable[[date], None], on_day: Callable[[
         return button(str(day.day), lambda: on_day(day), filled=day in marked)
 
     name = label(MONTHS[month.month - 1], size=17, bold=True, align="center")
-    arrows = [icon_button("left", "Previous month", turn(-1)), name, icon_button("right", "Next month", turn(1))]
+    arrows = [
+        icon_button("left", "Previous month", partial(turn, -1)),
+        name,
+        icon_button("right", "Next month", partial(turn, 1)),
+    ]
     weeks = _WEEKS.monthdatescalendar(month.year, month.month)
     return [Node(axis="row", pad=(12, 4), children=arrows), *grid([cell(d) for week in weeks for d in week], 7)]
 
 
 def date_dialog(app: App, start: date, on_date: Callable[[date], None]) -> Dialog:
-    """Asks for a day, opening at the month of `start`; then closes and hands the day over."""
+    """Asks for a day, opening at the month of `start`; then closes and calls `on_date` with the day."""
     args = app.page.dialog_args
 
     def done(day: date) -> None:

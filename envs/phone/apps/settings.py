@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 from envs.phone.app import App, Page, Row
 from envs.phone.apps.settings_tables import SECTIONS, Choice, Info, Level, Link, SettingsRow, Stored, Switch
 from envs.phone.ui import Dialog, Handler, Node, Screen
-from envs.phone.widgets import field, icon_button, item, label, radio_item, switch_item, text_button
+from envs.phone.widgets import field, icon_button, item, label, step_buttons, switch_item
 from envs.phone.words import NETWORK_NAMES, PASSWORDS
 
 
@@ -16,15 +17,13 @@ class Settings(App):
     package = "com.android.settings"
     label = "Settings"
     authority = "wifi"
-    icon = "settings"
+    icon = "gear"
     color = "#455A8A"
     tables = {"networks": {"name": "", "password": "", "connected": 0}}
 
     def populate(self, rng: random.Random) -> None:
         for i, name in enumerate(rng.sample(NETWORK_NAMES, 4)):
             self.insert("networks", name=name, password=rng.choice(PASSWORDS), connected=int(i == 0))
-
-    # --- stored values ---------------------------------------------------------------------------------------
 
     def value(self, row: Stored) -> str:
         """The stored value; "" when it was deleted over adb."""
@@ -37,19 +36,14 @@ class Settings(App):
         value = self.value(row)
         return min(int(value), row.top) if value.isdecimal() else 0
 
-    # --- pages of the tables ---------------------------------------------------------------------------------
-
     def page_main(self, page: Page) -> Screen:
-        body = [item(s.title, icon=s.icon, on_tap=self._opener("section", index=i)) for i, s in enumerate(SECTIONS)]
+        body = [item(s.title, icon=s.icon, on_tap=partial(self.go, "section", index=i)) for i, s in enumerate(SECTIONS)]
         return Screen("Settings", body)
 
     def open_section(self, title: str) -> None:
         """Shows the page of a section, as an intent of another app asks for."""
         index = next(i for i, s in enumerate(SECTIONS) if s.title == title)
         self.stack = [Page("main"), Page("section", {"index": index})]
-
-    def _opener(self, name: str, **args: int) -> Handler:
-        return lambda: self.go(name, **args)
 
     def page_section(self, page: Page) -> Screen:
         section = SECTIONS[page.args["index"]]
@@ -74,26 +68,17 @@ class Settings(App):
 
     def _level_row(self, row: Level) -> Node:
         level, name = self.level(row), row.title.lower()
-        buttons = (
-            icon_button("minus", f"Lower {name}", lambda: self.put(row, str(max(0, level - 1)))),
-            icon_button("plus", f"Raise {name}", lambda: self.put(row, str(min(row.top, level + 1)))),
-        )
-        return item(row.title, str(level), trailing=buttons)
+
+        def change(by: int) -> None:
+            self.put(row, str(min(max(0, level + by), row.top)))
+
+        return item(row.title, str(level), trailing=step_buttons(f"Lower {name}", f"Raise {name}", change))
 
     def dialog_choice(self, page: Page) -> Dialog:
         row = SECTIONS[page.args["index"]].rows[page.dialog_args["row"]]
         assert isinstance(row, Choice)
-        current = self.value(row)
-
-        def chooser(value: str) -> Handler:
-            def choose() -> None:
-                self.put(row, value)
-                self.close_dialog()
-
-            return choose
-
-        body = [radio_item(name, value == current, chooser(value)) for name, value in row.options.items()]
-        return Dialog(row.title, body, [text_button("Cancel", self.close_dialog)])
+        shown = row.label(self.value(row))
+        return self.choice(row.title, list(row.options), shown, lambda name: self.put(row, row.options[name]))
 
     def info_date(self) -> str:
         return f"{self.phone.now:%A} {self.phone.now.day} {self.phone.now:%B}"
@@ -103,8 +88,6 @@ class Settings(App):
         if self.phone.settings["system"].get("time_12_24") == "12":
             return f"{(now.hour - 1) % 12 + 1}:{now:%M %p}"
         return f"{now.hour}:{now:%M}"
-
-    # --- device name -----------------------------------------------------------------------------------------
 
     def summary_name(self) -> str:
         return self.phone.settings["global"].get("device_name", "")
@@ -123,8 +106,6 @@ class Settings(App):
             return
         self.phone.settings["global"]["device_name"] = name
         self.up()
-
-    # --- Wi-Fi networks --------------------------------------------------------------------------------------
 
     def _wifi(self) -> bool:
         return self.phone.settings["global"].get("wifi_on") == "1"
@@ -145,26 +126,21 @@ class Settings(App):
         return Screen("Wi-Fi networks", body, on_up=self.up)
 
     def _network_row(self, network: Row) -> Node:
-        dialog = "disconnect" if network["connected"] else "password"
-        subtitle = "Connected" if network["connected"] else "Password needed"
-        return item(network["name"], subtitle, icon="wifi", on_tap=lambda: self._ask(dialog, network))
-
-    def _ask(self, dialog: str, network: Row) -> None:
-        self.open_dialog(dialog, id=network["_id"])
-        if dialog == "password":
-            self.page.fields["password"] = ""
-            self.page.focus = "password"
+        if network["connected"]:
+            subtitle, tapped = "Connected", partial(self.open_dialog, "disconnect", id=network["_id"])
+        else:
+            subtitle, tapped = "Password needed", partial(self.ask, "password", "password", id=network["_id"])
+        return item(network["name"], subtitle, icon="wifi", on_tap=tapped)
 
     def dialog_password(self, page: Page) -> Dialog:
         network = self.get("networks", page.dialog_args["id"])
-        buttons = [text_button("Cancel", self._close), text_button("Connect", lambda: self.submit(page, "password"))]
         name = network["name"] if network else "Not in range"
-        return Dialog(name, [field("password", "Password", password=True)], buttons, on_dismiss=self._close)
+        return self.text_dialog(name, "password", "Password", "Connect", password=True)
 
     def dialog_disconnect(self, page: Page) -> Dialog:
         network = self.get("networks", page.dialog_args["id"])
-        buttons = [text_button("Cancel", self._close), text_button("Disconnect", lambda: self._disconnect(network))]
-        return Dialog(network["name"] if network else "Not in range", [label("Connected")], buttons)
+        name = network["name"] if network else "Not in range"
+        return self.confirmation(name, partial(self._disconnect, network), "Disconnect", "Connected")
 
     def submit(self, page: Page, key: str) -> None:
         """Enter does what the button of the page does: saves the name, or connects with the password."""
@@ -177,13 +153,9 @@ class Settings(App):
             return
         for row in self.db["networks"]:
             row["connected"] = int(row is network)
-        self._close()
+        self.close_dialog()
 
     def _disconnect(self, network: Row | None) -> None:
         if network is not None:
             network["connected"] = 0
-        self._close()
-
-    def _close(self) -> None:
         self.close_dialog()
-        self.page.focus = ""

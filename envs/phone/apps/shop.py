@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 from envs.phone.app import App, Page, Row
-from envs.phone.ui import Dialog, Handler, Node, Screen
+from envs.phone.ui import IMAGE, Dialog, Node, Screen
 from envs.phone.widgets import (
-    button,
-    field,
+    TEXT,
     grid,
+    heart_button,
     icon_button,
     item,
     label,
     radio_item,
     section,
-    tabs,
-    text_button,
+    step_buttons,
     tile,
+    wide_button,
 )
 from envs.phone.words import PRODUCTS
 
@@ -72,26 +73,21 @@ class Shop(App):
         return product["price"] if product else 0
 
     def total(self) -> int:
-        """What the cart costs, in cents."""
+        """The price of the cart, in cents."""
         return sum(self.price(line["name"]) * line["quantity"] for line in self.db["cart"])
-
-    # --- the four main pages ---------------------------------------------------------------------------------
 
     def page_main(self, page: Page) -> Screen:
         shown: str = page.args.get("tab", "Home")
         body = {"Home": self._home, "Favourites": self._favourites, "Cart": self._cart, "Orders": self._orders}[shown]()
-        bottom = tabs(PAGES, shown, {name: self._show(name) for name in PAGES}, ("home", "heart", "cart", "list"))
-        actions = [icon_button("search", "Search", lambda: self.go("search", focus="query"))] if shown == "Home" else []
+        bottom = self.tab_bar(PAGES, shown, ("home", "heart", "cart", "list"))
+        actions = [self.search_button()] if shown == "Home" else []
         return Screen("Shop" if shown == "Home" else shown, body, actions, bottom=bottom)
 
-    def _show(self, tab: str) -> Handler:
-        return lambda: self.replace("main", tab=tab)
-
     def _home(self) -> list[Node]:
-        def open_category(name: str) -> Handler:
-            return lambda: self.go("category", category=name)
-
-        tiles = [tile(n, icon, color, open_category(n), height=112) for n, (icon, color) in CATEGORIES.items()]
+        tiles = [
+            tile(name, icon, color, partial(self.go, "category", category=name), height=112)
+            for name, (icon, color) in CATEGORIES.items()
+        ]
         return [section("Categories"), *grid(tiles, 2)]
 
     def _favourites(self) -> list[Node]:
@@ -105,15 +101,12 @@ class Shop(App):
         lines = [self._cart_row(line) for line in self.db["cart"]]
         if not lines:
             return [label("Your cart is empty")]
-        pay = Node(pad=(16, 8), children=[button("Check out", lambda: self.go("checkout", address="Home"))])
+        pay = wide_button("Check out", lambda: self.go("checkout", address="Home"))
         return [*lines, label(f"Total {money(self.total())}", size=18, bold=True), pay]
 
     def _cart_row(self, line: Row) -> Node:
         name, quantity = line["name"], line["quantity"]
-        buttons = [
-            icon_button("minus", f"Less {name}", lambda: self._change(line, -1)),
-            icon_button("plus", f"More {name}", lambda: self._change(line, 1)),
-        ]
+        buttons = step_buttons(f"Less {name}", f"More {name}", partial(self._change, line))
         return item(name, f"{quantity} x {money(self.price(name))}", trailing=buttons)
 
     def _orders(self) -> list[Node]:
@@ -122,86 +115,66 @@ class Shop(App):
 
     def _order_row(self, order: Row) -> Node:
         number = order["number"]
-        return item(f"Order {number}", f"Total {money(order['total'])}", on_tap=lambda: self.go("order", number=number),
-                    icon="bag")  # fmt: skip
-
-    # --- pages below them ------------------------------------------------------------------------------------
+        total = f"Total {money(order['total'])}"
+        return item(f"Order {number}", total, on_tap=lambda: self.go("order", number=number), icon="bag")
 
     def _row(self, product: Row, *trailing: Node) -> Node:
         name, icon = product["name"], CATEGORIES.get(product["category"], OTHER)[0]
-        return item(name, money(product["price"]), on_tap=lambda: self.go("product", product=name), icon=icon,
-                    trailing=trailing)  # fmt: skip
+        opened = partial(self.go, "product", product=name)
+        return item(name, money(product["price"]), on_tap=opened, icon=icon, trailing=trailing)
 
     def page_category(self, page: Page) -> Screen:
         rows = [self._row(r) for r in self.db["products"] if r["category"] == page.args["category"]]
         return Screen(page.args["category"], rows, [self._cart_button()], on_up=self.up)
 
     def page_search(self, page: Page) -> Screen:
-        query = page.fields.get("query", "").casefold().strip()
-        hits = [r for r in self.db["products"] if query and query in r["name"].casefold()]
-        return Screen("Search", [field("query", "Search products"), *(self._row(r) for r in hits)], on_up=self.up)
+        return self.search_screen(page, "Search products", self.db["products"], lambda r: r["name"], self._row)
 
     def page_product(self, page: Page) -> Screen:
         product = self.product(page.args["product"])
         if product is None:
-            return Screen("Product", [label("This is no longer sold")], on_up=self.up)
+            return self.missing("Product", "This is no longer sold")
         amount = page.args.setdefault("amount", 1)
         icon, color = CATEGORIES.get(product["category"], OTHER)
-        liked = product["favourite"]
-        heart = icon_button("heart_filled" if liked else "heart", "Unfavourite" if liked else "Favourite",
-                            lambda: product.update(favourite=1 - liked))  # fmt: skip
         body = [
-            Node(cls="android.widget.ImageView", look="tile", icon=icon, color=color, height=180),
+            Node(cls=IMAGE, look="tile", icon=icon, color=color, height=180),
             label(money(product["price"]), size=22, bold=True),
             label("In stock" if product["stock"] else "Sold out"),
         ]
         if product["stock"]:
-            body += [self._amount_row(page, amount), self._add_row(product["name"], amount)]
-        return Screen(product["name"], body, [heart, self._cart_button()], on_up=self.up)
+            add = wide_button("Add to cart", lambda: self._add(product["name"], amount))
+            body += [self._amount_row(page, amount), add]
+        return Screen(product["name"], body, [heart_button(product), self._cart_button()], on_up=self.up)
 
     def _amount_row(self, page: Page, amount: int) -> Node:
-        def change(by: int) -> Handler:
-            return lambda: page.args.update(amount=max(1, amount + by))
-
-        return item("Quantity", trailing=[
-            icon_button("minus", "Less", change(-1)),
-            Node(cls="android.widget.TextView", text=str(amount), look="text", size=16, align="center", width=32,
-                 height=24),
-            icon_button("plus", "More", change(1)),
-        ])  # fmt: skip
-
-    def _add_row(self, name: str, amount: int) -> Node:
-        return Node(pad=(16, 8), children=[button("Add to cart", lambda: self._add(name, amount))])
+        less, more = step_buttons("Less", "More", lambda by: page.args.update(amount=max(1, amount + by)))
+        shown = Node(cls=TEXT, text=str(amount), look="text", size=16, align="center", width=32, height=24)
+        return item("Quantity", trailing=[less, shown, more])
 
     def _cart_button(self) -> Node:
         return icon_button("cart", "Cart", lambda: self.go("main", tab="Cart"))
 
     def page_checkout(self, page: Page) -> Screen:
-        def choose(address: str) -> Handler:
-            return lambda: page.args.update(address=address)
-
         body = [section("Deliver to")]
-        body += [radio_item(a, page.args["address"] == a, choose(a)) for a in ADDRESSES]
+        body += [radio_item(a, page.args["address"] == a, partial(page.args.update, address=a)) for a in ADDRESSES]
         body.append(label(f"Total {money(self.total())}", size=18, bold=True))
-        order = button("Place order", lambda: self.open_dialog("confirm"), enabled=bool(self.db["cart"]))
-        return Screen("Checkout", [*body, Node(pad=(16, 8), children=[order])], on_up=self.up)
+        order = wide_button("Place order", lambda: self.open_dialog("confirm"), enabled=bool(self.db["cart"]))
+        return Screen("Checkout", [*body, order], on_up=self.up)
 
     def dialog_confirm(self, page: Page) -> Dialog:
-        buttons = [text_button("Cancel", self.close_dialog), text_button("Confirm", lambda: self._place(page))]
-        return Dialog("Place order?", [label(f"You pay {money(self.total())}")], buttons)
+        pay = f"You pay {money(self.total())}"
+        return self.confirmation("Place order?", partial(self._place, page), "Confirm", pay)
 
     def page_order(self, page: Page) -> Screen:
         number = page.args["number"]
         order = next((r for r in self.db["orders"] if r["number"] == number), None)
         if order is None:
-            return Screen("Order", [label("There is no such order")], on_up=self.up)
+            return self.missing("Order", "There is no such order")
         lines = [r for r in self.db["order_items"] if r["number"] == number]
         body = [label("Thank you")] if page.args.get("new") else []
         body += [item(r["name"], f"Quantity {r['quantity']}") for r in lines]
         body += [item("Delivered to", order["address"]), label(f"Total {money(order['total'])}", size=18, bold=True)]
         return Screen(f"Order {number}", body, on_up=self.up)
-
-    # --- changes ---------------------------------------------------------------------------------------------
 
     def _add(self, name: str, amount: int) -> None:
         line = next((r for r in self.db["cart"] if r["name"] == name), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from envs.phone.shell.command import Failure
 from envs.phone.shell.core import Result, Session, Shell, incomplete
 
-__all__ = ["Result", "Session", "Shell", "incomplete"]
+__all__ = ["Failure", "Result", "Session", "Shell", "incomplete"]

@@ -1,4 +1,4 @@
-"""What every command is: a function of the phone and its words that returns its output or raises `Failure`."""
+"""A command of Android: a function of the phone and its words that returns its output or raises `Failure`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,34 @@ Handler = Callable[[Phone, list[str]], str | bytes]
 
 
 class Failure(Exception):
-    """A command's error: the message goes to stderr, `stdout` is what was written before it."""
+    """A command's error: the message goes to stderr; `stdout` is the output before it."""
 
     def __init__(self, message: str = "", exit_code: int = 1, stdout: str = "") -> None:
         super().__init__(message)
         self.exit_code = exit_code
         self.stdout = stdout
+
+    @property
+    def reason(self) -> str:
+        """The message without the names of the command and the file."""
+        return str(self).rpartition(": ")[2]
+
+
+def dispatch(**verbs: Handler) -> Handler:
+    """A command whose first word selects the handler of the others."""
+
+    def run(phone: Phone, words: list[str]) -> str | bytes:
+        if not words or words[0] not in verbs:
+            raise Failure(f"Unknown command: {' '.join(words[:1])}", 255)
+        return verbs[words[0]](phone, words[1:])
+
+    return run
+
+
+def without_user(words: list[str]) -> list[str]:
+    """The words without `--user ID`: the phone has one user."""
+    at = words.index("--user") if "--user" in words else len(words)
+    return words[:at] + words[at + 2 :]
 
 
 def number(word: str, command: str) -> float:
@@ -35,5 +57,5 @@ def option(words: list[str], name: str, default: str = "") -> str:
         return default
     at = words.index(name) + 1
     if at == len(words):
-        raise Failure(f"Error: Argument expected after \"{name}\"", 255)
+        raise Failure(f'Error: Argument expected after "{name}"', 255)
     return words[at]

@@ -1,8 +1,8 @@
 """The phone's file system.
 
 A phone's files are `path -> bytes`. A folder exists while something is in it, or after `mkdir`, which leaves a
-marker: the path with a trailing slash. `/storage/emulated/0` is `/sdcard`. What `chmod`, `chown` and `touch` change is
-kept beside the files, in `Phone.attributes`.
+marker: the path with a trailing slash. `/storage/emulated/0` is `/sdcard`. Modes, owners and times that `chmod`,
+`chown` and `touch` change are kept in `Phone.attributes`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import posixpath
 import stat
 from datetime import datetime
 
-from envs.phone.phone import EPOCH, Attributes, Phone
+from envs.phone.phone import EPOCH, UNIX_EPOCH, Attributes, Phone
 from envs.phone.shell.command import Failure
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -21,9 +21,10 @@ MAX_STORAGE = 1 << 30
 FOLDER_SIZE = 4096
 READ_ONLY = ("/system", "/proc", "/vendor", "/dev")
 STANDARD = ("Alarms", "DCIM", "Documents", "Download", "Movies", "Music", "Pictures", "Ringtones")
-ROOTS = {"/", "/sdcard", "/data", "/data/data", "/data/local", "/data/local/tmp", "/data/misc", "/data/misc/adb",
-         "/system", "/system/bin", "/proc", "/vendor", "/dev", *(f"/sdcard/{n}" for n in STANDARD)}  # fmt: skip
+_SYSTEM_FOLDERS = "/ /sdcard /data /data/data /data/local /data/local/tmp /data/misc /data/misc/adb /system /system/bin"
+ROOTS = {*_SYSTEM_FOLDERS.split(), "/proc", "/vendor", "/dev", *(f"/sdcard/{n}" for n in STANDARD)}
 """Folders that exist on every phone."""
+USERS = {"root": 0, "system": 1000, "shell": 2000, "sdcard_rw": 1015, "media_rw": 1023, "u0_a139": 10139}
 DEVICES = ("/dev/null", "/dev/zero", "/dev/tty")
 ALIASES = {
     "/storage/emulated/0": "/sdcard",
@@ -32,7 +33,6 @@ ALIASES = {
     "/data/media/0": "/sdcard",
     "/data/user/0": "/data/data",
 }
-_UNIX_EPOCH = datetime(1970, 1, 1)
 
 
 def normal(path: str) -> str:
@@ -103,10 +103,7 @@ def make_folder(phone: Phone, path: str) -> None:
 
 def entries(phone: Phone, folder: str) -> list[str]:
     """Names in a folder, sorted; [] for an empty one."""
-    inside = folder.rstrip("/") + "/"
-    names = {name[len(inside) :].split("/")[0] for name in phone.files if name.startswith(inside)}
-    names |= {root[len(inside) :].split("/")[0] for root in ROOTS if root.startswith(inside)}
-    return sorted(names - {""})
+    return folders(phone).get(folder, [])
 
 
 def folders(phone: Phone) -> dict[str, list[str]]:
@@ -131,11 +128,11 @@ def folders(phone: Phone) -> dict[str, list[str]]:
 
 def seconds(moment: datetime) -> int:
     """Unix time of a moment in the phone's clock."""
-    return round((moment - _UNIX_EPOCH).total_seconds())
+    return round((moment - UNIX_EPOCH).total_seconds())
 
 
 def attributes(phone: Phone, path: str) -> Attributes:
-    """Mode (with the file's type), owner, group and time of change of what exists at a path."""
+    """Mode (with the file's type), owner, group and time of change of a file or folder."""
     known = phone.attributes.get(path)
     folder = path not in phone.files and path not in DEVICES
     kind = stat.S_IFCHR if path in DEVICES else stat.S_IFDIR if folder else stat.S_IFREG

@@ -1,33 +1,20 @@
-"""What a task template is, and its two helpers: `Admin` (state over the transport) and `Hand` (for experts)."""
+"""Task templates and their two helpers: `Admin` (state over the transport) and `UI` (the screen, for experts)."""
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 from xml.etree import ElementTree
 
-from envs.base import (
-    COORD_MAX,
-    Action,
-    Back,
-    Enter,
-    Finish,
-    Home,
-    InfraError,
-    Launch,
-    LongPress,
-    Observation,
-    Swipe,
-    Tap,
-    Transport,
-    Type,
-)
+from envs.base import COORD_MAX, Action, Finish, InfraError, Launch, LongPress, Observation, Swipe, Tap, Transport, Type
 from envs.phone.popups import CATALOGUE
 
 INFEASIBLE = "infeasible"
 """What an agent must answer (`Finish.message`) when a task cannot be done."""
+
+Row = dict[str, Any]
 
 
 class Admin:
@@ -42,7 +29,7 @@ class Admin:
             raise InfraError(f"{' '.join(words[:2])} failed on {self.transport.serial}: {result.stderr.strip()}")
         return result.stdout
 
-    def rows(self, uri: str) -> list[dict[str, Any]]:
+    def rows(self, uri: str) -> list[Row]:
         """All rows of `content://<uri>`, e.g. `notes/notes`, with int and float columns converted."""
         return parse_rows(self._run("content", "query", "--uri", f"content://{uri}"))
 
@@ -56,6 +43,11 @@ class Admin:
         """Deletes one row, or all of them."""
         where = ["--where", f"_id={row_id}"] if row_id is not None else []
         self._run("content", "delete", "--uri", f"content://{uri}", *where)
+
+    def delete_where(self, uri: str, unwanted: Callable[[Row], bool]) -> None:
+        for row in self.rows(uri):
+            if unwanted(row):
+                self.delete(uri, row["_id"])
 
     def setting(self, space: str, key: str) -> str:
         return self._run("settings", "get", space, key).strip()
@@ -81,10 +73,10 @@ _ROW = re.compile(r"^Row: \d+ ", re.MULTILINE)
 _COLUMN = re.compile(r"(?:^|, )([A-Za-z_][A-Za-z0-9_]*)=")
 
 
-def parse_rows(text: str) -> list[dict[str, Any]]:
+def parse_rows(text: str) -> list[Row]:
     """Reads what `content query` prints. The format is ambiguous, on Android too: a text may hold `, column=`.
 
-    A column that comes twice was typed by somebody. The later one is kept as part of the first one's value, so that
+    A column that comes twice is part of a text. The later one is kept as part of the first one's value, so that
     such a text can spoil a row but never make it look like the wanted one.
     """
     rows = []
@@ -93,12 +85,12 @@ def parse_rows(text: str) -> list[dict[str, Any]]:
         raw: dict[str, str] = {}
         for key, value in zip(parts[1::2], parts[2::2], strict=True):
             raw[key] = f"{raw[key]}, {key}={value}" if key in raw else value
-        rows.append({key: _value(value) for key, value in raw.items()})
+        rows.append({key: _parse_value(value) for key, value in raw.items()})
     return rows
 
 
-def _value(raw: str) -> Any:
-    # Only canonical numbers: "01" and "1.50" stay text, so that what was typed is what is compared.
+def _parse_value(raw: str) -> Any:
+    # Only canonical numbers: "01" and "1.50" stay text: what was typed is compared.
     for kind in (int, float):
         try:
             if str(kind(raw)) == raw:
@@ -108,8 +100,8 @@ def _value(raw: str) -> Any:
     return raw
 
 
-class Hand:
-    """The expert's hand: finds things on the screen by what they say and returns the action that touches them.
+class UI:
+    """The screen as an expert uses it: finds widgets by their text and returns the action that touches them.
 
     `observe` is called before every action of a script, so each line of a script sees the current screen.
     """
@@ -140,8 +132,6 @@ class Hand:
                 return popup.decline
         return None
 
-    # --- actions ---------------------------------------------------------------------------------------------
-
     def tap(self, name: str, nth: int = 0) -> Action:
         """Taps what reads `name` exactly (text or description); `nth` picks among several, -1 the last."""
         return Tap(*self._centre(name, nth))
@@ -154,30 +144,9 @@ class Hand:
         boxes = [box for _, _, cls, box in self._items if cls.endswith("EditText")]
         return Tap(*self._point(boxes[nth]))
 
-    def type(self, text: str) -> Action:
-        return Type(text)
-
-    def launch(self, app: str) -> Action:
-        return Launch(app)
-
-    def back(self) -> Action:
-        return Back()
-
-    def home(self) -> Action:
-        return Home()
-
-    def enter(self) -> Action:
-        return Enter()
-
-    def finish(self, message: str = "") -> Action:
-        return Finish(message)
-
     def scroll_down(self) -> Action:
         """Shows what is below: the finger moves from the middle of the screen to its top."""
         return Swipe(499, 499, 499, 0)
-
-    def scroll_up(self) -> Action:
-        return Swipe(499, 499, 499, 999)
 
     def reach(self, name: str, swipes: int = 8) -> Iterator[Action]:
         """Scrolls down until `name` can be seen (nothing to do when it already can)."""
@@ -186,8 +155,6 @@ class Hand:
                 return
             yield self.scroll_down()
         self._centre(name, 0)
-
-    # --- finding ---------------------------------------------------------------------------------------------
 
     def _find(self, name: str, nth: int = 0) -> tuple[int, int, int, int] | None:
         boxes = [box for text, desc, _, box in self._items if name in (text, desc)]
@@ -205,20 +172,39 @@ class Hand:
         return round(x * COORD_MAX / width), round(y * COORD_MAX / height)
 
 
+Step = str | Action | Callable[[UI, Row], Iterable[Action]]
+"""A step of a script: a widget to tap, an action, or a function of the screen and the task's parameters."""
+
+
 class Template:
     """One kind of task. An instance of the class is one episode's task: `setup` may keep on it what `check` needs.
 
-    Class variables: `app` (label of the main app), `instructions` (phrasings with {param}s), `steps` (actions of the
-    longest expert run, finish included; the step budget is `2 * steps + 2`), `demo` (the warm-up demonstrations show
-    it), `split` ("test": never trained on), `feasible`.
+    Strings of `instructions`, `script`, `answer` and of the rows below may hold {parameters}.
     """
 
     app: ClassVar[str]
+    """Label of the main app."""
     instructions: ClassVar[tuple[str, ...]]
+    """Phrasings; the seed picks one."""
+    params: ClassVar[Mapping[str, Sequence[Any] | Callable[[random.Random], Any]]] = {}
+    """Parameter -> the values it is drawn from, or a function that draws one."""
+    script: ClassVar[tuple[Step, ...]] = ()
+    """The expert's steps between opening the app and finishing."""
     steps: ClassVar[int]
+    """Actions of the longest expert run, finish included (default: from the script). The budget is `2 * steps + 2`."""
+    answer: ClassVar[str] = ""
+    """The answer of an answer task; INFEASIBLE for what cannot be done."""
     demo: ClassVar[bool] = True
+    """Whether the SFT demonstrations show it."""
     split: ClassVar[str] = "train"
-    feasible: ClassVar[bool] = True
+    """`test`: never trained on."""
+    feasible: ClassVar[bool]
+    """Set from `answer`."""
+
+    def __init_subclass__(cls) -> None:
+        if "script" in cls.__dict__ and "steps" not in cls.__dict__:
+            cls.steps = len(cls.script) + 2
+        cls.feasible = cls.answer != INFEASIBLE
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         self.p = dict(params)
@@ -226,18 +212,62 @@ class Template:
     @classmethod
     def sample(cls, rng: random.Random) -> dict[str, Any]:
         """Draws parameters: plain JSON values, enough of them that some can be held out."""
-        raise NotImplementedError
+        return {name: pool(rng) if callable(pool) else rng.choice(pool) for name, pool in cls.params.items()}
 
     def setup(self, phone: Admin) -> None:
         """Brings the freshly reset phone into the task's first state. The task must not be solved in it."""
 
+    def done(self, phone: Admin) -> bool:
+        """Whether the phone's state is the wanted one."""
+        return True
+
     def check(self, phone: Admin, answer: str) -> bool:
         """Whether the task is done, from device state and the agent's last message."""
-        raise NotImplementedError
+        return (not self.answer or same_answer(answer, self.text(self.answer))) and self.done(phone)
 
-    def expert(self, ui: Hand) -> Iterator[Action]:
+    def expert(self, ui: UI) -> Iterator[Action]:
         """A shortest script, from the home screen to `finish`."""
-        raise NotImplementedError
+        yield Launch(self.app)
+        for step in self.script:
+            if isinstance(step, str):
+                yield ui.tap(self.text(step))
+            elif isinstance(step, Type):
+                yield Type(self.text(step.text))
+            elif callable(step):
+                yield from step(ui, self.p)
+            else:
+                yield step
+        yield Finish(self.text(self.answer))
+
+    def text(self, template: str) -> str:
+        return template.format(**self.p)
+
+    def row(self, columns: Mapping[str, Any]) -> Row:
+        """`columns` with the parameters filled in, as `content query` would give them."""
+        return {k: _parse_value(self.text(v)) if isinstance(v, str) else v for k, v in columns.items()}
+
+
+class RowTemplate(Template):
+    """A task about the rows of one table. After `setup`, `before` holds them, and `row_id` is the last one's id.
+
+    `unique`: columns in which no other row has the task's value. `new_row`: the row that the task is about; None when
+    it does not exist yet.
+    """
+
+    table: ClassVar[str]
+    unique: ClassVar[tuple[str, ...]] = ()
+    new_row: ClassVar[Row | None] = None
+
+    def clear(self, phone: Admin) -> None:
+        """Deletes the rows that could be taken for the task's."""
+        phone.delete_where(self.table, lambda row: any(row[column] == self.p[column] for column in self.unique))
+
+    def setup(self, phone: Admin) -> None:
+        self.clear(phone)
+        if self.new_row is not None:
+            phone.insert(self.table, **self.row(self.new_row))
+        self.before = phone.rows(self.table)
+        self.row_id = self.before[-1]["_id"] if self.before else 0
 
 
 def same_answer(answer: str, wanted: str | int) -> bool:

@@ -3,78 +3,63 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from envs.base import Action
+from envs.base import Action, Launch
 from envs.phone.apps.calculator import evaluate
-from envs.phone.tasks.base import Admin, Hand, Template, same_answer
-from envs.phone.tasks.rows import added
-
-HISTORY = "calculator/history"
-NOTES = "notes/notes"
+from envs.phone.tasks.base import UI, Admin, Row, RowTemplate, Type
+from envs.phone.tasks.helpers import added
+from envs.phone.tasks.notes import NOTES
 
 
-class _Sum(Template):
+def _small_sum(rng: random.Random) -> str:
+    a, b = sorted((rng.randint(2, 9), rng.randint(2, 9)), reverse=True)
+    return f"{a} {rng.choice('+-×')} {b}"
+
+
+def _calculate(ui: UI, p: Row) -> Iterator[Action]:
+    for key in [*p["sum"].replace(" ", ""), "="]:
+        # The display may read the same as a key; the key is further down.
+        yield ui.tap(key, -1)
+
+
+class _Sum(RowTemplate):
     """`sum` is an expression of single digits, and not in the history."""
 
     app = "Calculator"
+    table = "calculator/history"
+    params = {"sum": _small_sum}
 
-    @classmethod
-    def sample(cls, rng: random.Random) -> dict[str, Any]:
-        a, b = sorted((rng.randint(2, 9), rng.randint(2, 9)), reverse=True)
-        return {"sum": f"{a} {rng.choice('+-×')} {b}"}
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        super().__init__(params)
+        self.p["result"] = evaluate(self.p["sum"])
 
-    @property
-    def result(self) -> str:
-        return evaluate(self.p["sum"])
-
-    def setup(self, phone: Admin) -> None:
-        self.before = phone.rows(HISTORY)
-
-    def calculated(self, phone: Admin) -> bool:
+    def done(self, phone: Admin) -> bool:
         """Whether the sum was calculated in the app."""
-        return self.p["sum"] in [r["expression"] for r in added(self.before, phone.rows(HISTORY))]
-
-    def calculate(self, ui: Hand) -> Iterator[Action]:
-        yield ui.launch("Calculator")
-        for key in [*self.p["sum"].replace(" ", ""), "="]:
-            # The display may read the same as a key; the key is further down.
-            yield ui.tap(key, -1)
+        return self.p["sum"] in [r["expression"] for r in added(self.before, phone.rows(self.table))]
 
 
 class CalculatorCompute(_Sum):
     instructions = ("Calculate {sum} in Calculator and tell the result", "What does the Calculator give for {sum}?")
+    script = (_calculate,)
     steps = 6
-
-    def check(self, phone: Admin, answer: str) -> bool:
-        return self.calculated(phone) and same_answer(answer, self.result)
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield from self.calculate(ui)
-        yield ui.finish(self.result)
+    answer = "{result}"
 
 
 class CalculatorRecall(_Sum):
     """The result is in the history already."""
 
     instructions = ("Which result does the calculator history show for {sum}?",)
-    steps = 3
-
-    @classmethod
-    def sample(cls, rng: random.Random) -> dict[str, Any]:
-        return {"sum": f"{rng.randint(21, 60)} {rng.choice('+-')} {rng.randint(2, 20)}"}
+    params = {"sum": lambda rng: f"{rng.randint(21, 60)} {rng.choice('+-')} {rng.randint(2, 20)}"}
+    script = ("History",)
+    answer = "{result}"
 
     def setup(self, phone: Admin) -> None:
-        phone.insert(HISTORY, expression=self.p["sum"], result=self.result)
+        phone.insert(self.table, expression=self.p["sum"], result=self.p["result"])
 
-    def check(self, phone: Admin, answer: str) -> bool:
-        return same_answer(answer, self.result)
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield ui.launch("Calculator")
-        yield ui.tap("History")
-        yield ui.finish(self.result)
+    def done(self, phone: Admin) -> bool:
+        return True
 
 
 class CalculatorToNote(_Sum):
@@ -82,23 +67,13 @@ class CalculatorToNote(_Sum):
 
     split = "test"
     instructions = ("Calculate {sum} and save the result as the title of a note",)
+    script = (_calculate, Launch("Notes"), "New note", Type("{result}"), "Save")
     steps = 10
 
     def setup(self, phone: Admin) -> None:
         super().setup(phone)
         self.notes = phone.rows(NOTES)
 
-    def check(self, phone: Admin, answer: str) -> bool:
+    def done(self, phone: Admin) -> bool:
         new = added(self.notes, phone.rows(NOTES))
-        return self.calculated(phone) and [str(r["title"]) for r in new] == [self.result]
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield from self.calculate(ui)
-        yield ui.launch("Notes")
-        yield ui.tap("New note")
-        yield ui.type(self.result)
-        yield ui.tap("Save")
-        yield ui.finish()
-
-
-TEMPLATES = (CalculatorCompute, CalculatorRecall, CalculatorToNote)
+        return super().done(phone) and [str(r["title"]) for r in new] == [self.p["result"]]

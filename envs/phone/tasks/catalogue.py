@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from envs.phone.tasks import (
-    calculator,
-    calendar_app,
-    clock,
-    contacts,
-    files,
-    maps,
-    messages,
-    music,
-    notes,
-    settings,
-    settings_names,
-    shop,
-    todo,
-)
+from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
+
 from envs.phone.tasks.base import Template
 
-_MODULES = (
-    settings,
-    settings_names,
-    contacts,
-    messages,
-    notes,
-    calculator,
-    calendar_app,
-    clock,
-    todo,
-    files,
-    shop,
-    music,
-    maps,
-)
+MODULES = "settings contacts messages notes calculator calendar_app clock todo files shop music maps".split()
+"""Modules of this folder, in the order in which their templates are listed."""
 
-TEMPLATES: dict[str, type[Template]] = {cls.__name__: cls for module in _MODULES for cls in module.TEMPLATES}
+
+def _templates(module: ModuleType) -> Iterator[type[Template]]:
+    """The templates that a module defines, in the order of its text; a leading underscore marks a base class."""
+    for name, value in vars(module).items():
+        if isinstance(value, type) and value.__module__ == module.__name__ and not name.startswith("_"):
+            yield value
+
+
+TEMPLATES: dict[str, type[Template]] = {
+    cls.__name__: cls for name in MODULES for cls in _templates(import_module(f"envs.phone.tasks.{name}"))
+}

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
-from envs.base import Action
 from envs.phone.apps.people import full_name, phone_number
-from envs.phone.tasks.base import INFEASIBLE, Admin, Hand, Template, same_answer
-from envs.phone.tasks.rows import added, edited
+from envs.phone.tasks.base import INFEASIBLE, Admin, RowTemplate, Type
+from envs.phone.tasks.helpers import added, deletes, edits, tap_field, unchanged
 from envs.phone.words import FIRST_NAMES, LAST_NAMES, MAIL_HOSTS
 
 PEOPLE = "contacts/people"
@@ -20,10 +18,8 @@ def draw_name(rng: random.Random) -> str:
 
 
 def clear_name(phone: Admin, name: str) -> None:
-    """Deletes the contacts of that first name, so that `name` is not to be confused with another."""
-    for row in phone.rows(PEOPLE):
-        if row["first"] == name.split(" ")[0]:
-            phone.delete(PEOPLE, row["_id"])
+    """Deletes the contacts of that first name, which could be confused with `name`."""
+    phone.delete_where(PEOPLE, lambda row: row["first"] == name.split(" ")[0])
 
 
 def add_contact(phone: Admin, name: str, /, **values: str | int) -> None:
@@ -33,103 +29,77 @@ def add_contact(phone: Admin, name: str, /, **values: str | int) -> None:
     phone.insert(PEOPLE, first=first, last=last, **values)
 
 
-class _OneContact(Template):
-    """A contact of the given name exists exactly once, between others."""
+class _NoContact(RowTemplate):
+    """No contact has that first name."""
 
     app = "Contacts"
-    favourite = 0
+    table = PEOPLE
 
-    @classmethod
-    def sample(cls, rng: random.Random) -> dict[str, Any]:
-        return {"name": draw_name(rng), "phone": phone_number(rng)}
+    def clear(self, phone: Admin) -> None:
+        clear_name(phone, self.p["name"])
+
+
+class _OneContact(_NoContact):
+    """A contact of the given name exists exactly once, between others."""
+
+    params = {"name": draw_name, "phone": phone_number}
+    new_row = {"first": "{first}", "last": "{last}", "phone": "{phone}", "email": "{email}", "favourite": 0}
 
     def setup(self, phone: Admin) -> None:
-        email = f"{self.p['name'].split(' ')[0]}@{MAIL_HOSTS[0]}"
-        add_contact(phone, self.p["name"], phone=self.p["phone"], email=email, favourite=self.favourite)
-        self.before = phone.rows(PEOPLE)
-        self.row_id = next(r["_id"] for r in self.before if full_name(r) == self.p["name"])
-
-    def is_exactly(self, phone: Admin, /, **wanted: str | int) -> bool:
-        """Whether the contact is as it was but for `wanted`, and every other as it was."""
-        return phone.rows(PEOPLE) == edited(self.before, self.row_id, **wanted)
+        self.p["first"], self.p["last"] = self.p["name"].split(" ")
+        self.p["email"] = f"{self.p['first']}@{MAIL_HOSTS[0]}"
+        super().setup(phone)
 
 
 class ContactsReadPhone(_OneContact):
     instructions = ("What is the phone number of {name}?",)
-    steps = 3
+    script = ("{name}",)
+    answer = "{phone}"
+    done = unchanged
 
-    def check(self, phone: Admin, answer: str) -> bool:
-        return same_answer(answer, self.p["phone"]) and self.is_exactly(phone)
 
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield ui.launch("Contacts")
-        yield ui.tap(self.p["name"])
-        yield ui.finish(self.p["phone"])
+class ContactsReadMissing(_NoContact):
+    """There is no such contact: the right answer is that it cannot be done."""
+
+    instructions = ("What is the phone number of {name}?",)
+    params = {"name": draw_name}
+    script = ()
+    answer = INFEASIBLE
+    done = unchanged
 
 
 class ContactsWhoseNumber(_OneContact):
     split = "test"
     instructions = ("Which contact has the phone number {phone}?",)
-    steps = 4
-
-    def check(self, phone: Admin, answer: str) -> bool:
-        return same_answer(answer, self.p["name"]) and self.is_exactly(phone)
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield ui.launch("Contacts")
-        yield ui.tap("Search")
-        yield ui.type(self.p["phone"])
-        yield ui.finish(self.p["name"])
+    script = ("Search", Type("{phone}"))
+    answer = "{name}"
+    done = unchanged
 
 
 class ContactsFavourite(_OneContact):
     instructions = ("Add the contact {name} to the favourites", "Make {name} a favourite in Contacts")
-    steps = 4
-
-    def check(self, phone: Admin, answer: str) -> bool:
-        return self.is_exactly(phone, favourite=1)
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield ui.launch("Contacts")
-        yield ui.tap(self.p["name"])
-        yield ui.tap("Add favourite")
-        yield ui.finish()
+    script = ("{name}", "Add favourite")
+    done = edits(favourite=1)
 
 
 class ContactsUnfavourite(_OneContact):
     demo = False
-    favourite = 1
+    new_row = {**_OneContact.new_row, "favourite": 1}
     instructions = ("Remove the contact {name} from the favourites",)
-    steps = 4
-
-    def check(self, phone: Admin, answer: str) -> bool:
-        return self.is_exactly(phone, favourite=0)
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield ui.launch("Contacts")
-        yield ui.tap(self.p["name"])
-        yield ui.tap("Remove favourite")
-        yield ui.finish()
+    script = ("{name}", "Remove favourite")
+    done = edits(favourite=0)
 
 
 class ContactsDelete(_OneContact):
     instructions = ("Delete the contact {name} from this phone", "Remove {name} from the Contacts app")
-    steps = 5
-
-    def check(self, phone: Admin, answer: str) -> bool:
-        return phone.rows(PEOPLE) == [r for r in self.before if r["_id"] != self.row_id]
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield ui.launch("Contacts")
-        yield ui.tap(self.p["name"])
-        yield ui.tap("Delete")
-        yield ui.tap("Delete")
-        yield ui.finish()
+    script = ("{name}", "Delete", "Delete")
+    done = deletes
 
 
 class ContactsEditPhone(_OneContact):
     instructions = ("Change the phone number of {name} to {new}",)
-    steps = 7
+    script = ("{name}", "Edit", tap_field(2), Type("{new}"), "Save")
+    done = edits(phone="{new}")
 
     @classmethod
     def sample(cls, rng: random.Random) -> dict[str, Any]:
@@ -139,80 +109,16 @@ class ContactsEditPhone(_OneContact):
             new = phone_number(rng)
         return params | {"new": new}
 
-    def check(self, phone: Admin, answer: str) -> bool:
-        return self.is_exactly(phone, phone=self.p["new"])
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield ui.launch("Contacts")
-        yield ui.tap(self.p["name"])
-        yield ui.tap("Edit")
-        yield ui.tap_field(2)
-        yield ui.type(self.p["new"])
-        yield ui.tap("Save")
-        yield ui.finish()
-
-
-class _NoContact(Template):
-    """No contact has that first name."""
-
-    app = "Contacts"
-
-    def setup(self, phone: Admin) -> None:
-        clear_name(phone, self.p["name"])
-        self.before = phone.rows(PEOPLE)
-
 
 class ContactsCreate(_NoContact):
     instructions = ("Create a contact for {name} with the phone number {phone}",)
-    steps = 9
+    params = {"name": draw_name, "phone": phone_number}
+    script = ("New contact", Type("{first}"), tap_field(1), Type("{last}"), tap_field(2), Type("{phone}"), "Save")
 
-    @classmethod
-    def sample(cls, rng: random.Random) -> dict[str, Any]:
-        return {"name": draw_name(rng), "phone": phone_number(rng)}
+    def setup(self, phone: Admin) -> None:
+        super().setup(phone)
+        self.p["first"], self.p["last"] = self.p["name"].split(" ")
 
-    def check(self, phone: Admin, answer: str) -> bool:
+    def done(self, phone: Admin) -> bool:
         new = added(self.before, phone.rows(PEOPLE))
         return [(full_name(r), r["phone"]) for r in new] == [(self.p["name"], self.p["phone"])]
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        first, last = self.p["name"].split(" ")
-        yield ui.launch("Contacts")
-        yield ui.tap("New contact")
-        yield ui.type(first)
-        yield ui.tap_field(1)
-        yield ui.type(last)
-        yield ui.tap_field(2)
-        yield ui.type(self.p["phone"])
-        yield ui.tap("Save")
-        yield ui.finish()
-
-
-class ContactsReadMissing(_NoContact):
-    """There is no such contact: the right answer is that it cannot be done."""
-
-    instructions = ("What is the phone number of {name}?",)
-    steps = 2
-    feasible = False
-
-    @classmethod
-    def sample(cls, rng: random.Random) -> dict[str, Any]:
-        return {"name": draw_name(rng)}
-
-    def check(self, phone: Admin, answer: str) -> bool:
-        return same_answer(answer, INFEASIBLE) and phone.rows(PEOPLE) == self.before
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield ui.launch("Contacts")
-        yield ui.finish(INFEASIBLE)
-
-
-TEMPLATES = (
-    ContactsReadPhone,
-    ContactsReadMissing,
-    ContactsWhoseNumber,
-    ContactsFavourite,
-    ContactsUnfavourite,
-    ContactsDelete,
-    ContactsEditPhone,
-    ContactsCreate,
-)

@@ -1,26 +1,26 @@
-"""The scripted expert of a task as an agent: screen in, action out, pop-ups waved away on the way."""
+"""The scripted expert of a task as an agent: screen in, action out; pop-ups are dismissed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from envs.base import Action, Observation
-from envs.phone.tasks.base import Hand, Template
+from envs.phone.tasks.base import UI, Template
 
 
 class ExpertAgent:
-    """Plays one episode of `task`. A `LookupError` from `act` is a bug of the script, not of the device."""
+    """Acts for one episode of `task`. A `LookupError` from `act` is a bug of the script, not of the device."""
 
     def __init__(self, task: Template) -> None:
-        self._hand = Hand()
-        self._script: Iterator[Action] = task.expert(self._hand)
+        self._ui = UI()
+        self._script: Iterator[Action] = task.expert(self._ui)
 
     def act(self, observation: Observation) -> Action:
         """The next action. The script only goes on while no pop-up covers the screen."""
-        self._hand.observe(observation)
-        button = self._hand.popup_button()
+        self._ui.observe(observation)
+        button = self._ui.popup_button()
         if button is not None:
-            return self._hand.tap(button)
+            return self._ui.tap(button)
         try:
             return next(self._script)
         except StopIteration:

@@ -1,4 +1,4 @@
-"""Tasks of Settings: switches, choices and volumes. Those about names are in `settings_names.py`."""
+"""Tasks of Settings: switches, choices, volumes, and the names of networks and of the device."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from envs.base import Action
+from envs.base import Action, Back
 from envs.phone.apps.settings_tables import SECTIONS, Choice, Level, Section, Stored, Switch, rows_of
-from envs.phone.tasks.base import Admin, Hand, Template, same_answer
+from envs.phone.tasks.base import INFEASIBLE, UI, Admin, Row, RowTemplate, Step, Template, Type
+from envs.phone.tasks.helpers import repeat, unchanged
+from envs.phone.words import DEVICE_NAMES, FIRST_NAMES, NETWORK_NAMES, PASSWORDS
 
 SWITCHES: dict[str, Switch] = {row.title: row for _, row in rows_of(Switch)}
 CHOICES: dict[str, Choice] = {row.title: row for _, row in rows_of(Choice)}
 LEVELS: dict[str, Level] = {row.title: row for _, row in rows_of(Level)}
+STORED: dict[str, Stored] = SWITCHES | CHOICES | LEVELS
 
 
 def section_of(title: str) -> Section:
@@ -20,102 +23,88 @@ def section_of(title: str) -> Section:
     return next(s for s in SECTIONS for row in s.rows if row.title == title)
 
 
+def open_section(name: str) -> Step:
+    """Taps the section that the setting of the parameter `name` is in."""
+    return lambda ui, p: [ui.tap(section_of(p[name]).title)]
+
+
 class _Settings(Template):
     """Keeps what the pages of the task's rows held, so that a run that changed anything else there has failed."""
 
     app = "Settings"
 
-    def watch(self, phone: Admin, *titles: str) -> None:
-        """Called at the end of `setup`, with the titles of the rows that the task is about."""
-        sections = {section_of(t).title: section_of(t) for t in titles}.values()
-        self.watched = {r.title: r for s in sections for r in s.rows if isinstance(r, Stored)}
+    def first(self) -> dict[str, str]:
+        """Title -> the value that the settings of the task have at first."""
+        raise NotImplementedError
+
+    def wanted(self) -> dict[str, str]:
+        """Title -> the value that they must have at the end, when it is another."""
+        return {}
+
+    def setup(self, phone: Admin) -> None:
+        for title, value in self.first().items():
+            phone.put_setting(STORED[title].space, STORED[title].key, value)
+        sections = {section_of(title).title: section_of(title) for title in self.first()}.values()
+        self.watched = [r for s in sections for r in s.rows if isinstance(r, Stored)]
         self.before = self._values(phone)
 
     def _values(self, phone: Admin) -> dict[str, str]:
-        return {title: phone.setting(row.space, row.key) for title, row in self.watched.items()}
+        return {row.title: phone.setting(row.space, row.key) for row in self.watched}
 
-    def is_exactly(self, phone: Admin, **wanted: str) -> bool:
-        return self._values(phone) == self.before | wanted
-
-
-def _put(phone: Admin, row: Stored, value: str) -> None:
-    phone.put_setting(row.space, row.key, value)
+    def done(self, phone: Admin) -> bool:
+        return self._values(phone) == self.before | self.wanted()
 
 
-class SettingsTurnOn(_Settings):
+class _Switches(_Settings):
+    """Switches on different pages, param name -> whether it is to be on."""
+
+    turned: dict[str, bool]
+
+    @classmethod
+    def sample(cls, rng: random.Random) -> dict[str, Any]:
+        sections = sorted({section_of(title).title for title in SWITCHES})
+        chosen = rng.sample(sections, len(cls.turned))
+        titles = (rng.choice([t for t in SWITCHES if section_of(t).title == s]) for s in chosen)
+        return dict(zip(cls.turned, titles, strict=True))
+
+    def _positions(self, reverse: bool) -> dict[str, str]:
+        rows = {SWITCHES[self.p[name]]: on != reverse for name, on in self.turned.items()}
+        return {row.title: row.on if on else row.off for row, on in rows.items()}
+
+    def first(self) -> dict[str, str]:
+        return self._positions(reverse=True)
+
+    def wanted(self) -> dict[str, str]:
+        return self._positions(reverse=False)
+
+
+class SettingsTurnOn(_Switches):
     instructions = ("Turn on {switch} in the settings", "Go to Settings and switch {switch} on")
-    steps = 4
-    turned_on = True
+    turned = {"switch": True}
+    script = (open_section("switch"), "{switch}")
 
     @classmethod
     def sample(cls, rng: random.Random) -> dict[str, Any]:
         return {"switch": rng.choice(list(SWITCHES))}
 
-    def setup(self, phone: Admin) -> None:
-        row = SWITCHES[self.p["switch"]]
-        _put(phone, row, row.off if self.turned_on else row.on)
-        self.watch(phone, row.title)
-
-    def check(self, phone: Admin, answer: str) -> bool:
-        row = SWITCHES[self.p["switch"]]
-        return self.is_exactly(phone, **{row.title: row.on if self.turned_on else row.off})
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield ui.launch("Settings")
-        yield ui.tap(section_of(self.p["switch"]).title)
-        yield ui.tap(self.p["switch"])
-        yield ui.finish()
-
 
 class SettingsTurnOff(SettingsTurnOn):
     demo = False
     instructions = ("Turn off {switch} in the settings", "Go to Settings and switch {switch} off")
-    turned_on = False
+    turned = {"switch": False}
 
 
-class _SeveralSwitches(_Settings):
-    """Switches on different pages, param name -> whether it is to be on."""
-
-    wanted: dict[str, bool]
-
-    @classmethod
-    def sample(cls, rng: random.Random) -> dict[str, Any]:
-        sections = sorted({section_of(title).title for title in SWITCHES})
-        chosen = rng.sample(sections, len(cls.wanted))
-        titles = (rng.choice([t for t in SWITCHES if section_of(t).title == s]) for s in chosen)
-        return dict(zip(cls.wanted, titles, strict=True))
-
-    def setup(self, phone: Admin) -> None:
-        for name, on in self.wanted.items():
-            row = SWITCHES[self.p[name]]
-            _put(phone, row, row.off if on else row.on)
-        self.watch(phone, *(self.p[name] for name in self.wanted))
-
-    def check(self, phone: Admin, answer: str) -> bool:
-        rows = {self.p[name]: on for name, on in self.wanted.items()}
-        return self.is_exactly(phone, **{t: SWITCHES[t].on if on else SWITCHES[t].off for t, on in rows.items()})
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield ui.launch("Settings")
-        for i, name in enumerate(self.wanted):
-            if i:
-                yield ui.back()
-            yield ui.tap(section_of(self.p[name]).title)
-            yield ui.tap(self.p[name])
-        yield ui.finish()
-
-
-class SettingsTwoSwitches(_SeveralSwitches):
+class SettingsTwoSwitches(_Switches):
     instructions = ("Turn on {first} and turn off {second} in the settings",)
-    steps = 7
-    wanted = {"first": True, "second": False}
+    turned = {"first": True, "second": False}
+    script = (open_section("first"), "{first}", Back(), open_section("second"), "{second}")
 
 
-class SettingsThreeSwitches(_SeveralSwitches):
+class SettingsThreeSwitches(_Switches):
     demo = False
     instructions = ("Turn on {first} and {second} and turn off {third}",)
-    steps = 10
-    wanted = {"first": True, "second": True, "third": False}
+    turned = {"first": True, "second": True, "third": False}
+    script = (*SettingsTwoSwitches.script, Back(), open_section("third"), "{third}")
 
 
 class _OneChoice(_Settings):
@@ -127,49 +116,36 @@ class _OneChoice(_Settings):
 
 class SettingsChoose(_OneChoice):
     instructions = ("Set the {setting} to {value} in the settings", "Change the {setting} of this phone to {value}")
-    steps = 5
+    script = (open_section("setting"), "{setting}", "{value}")
 
-    def setup(self, phone: Admin) -> None:
-        row = CHOICES[self.p["setting"]]
-        options = list(row.options)
-        other = options[(options.index(self.p["value"]) + 2) % len(options)]
-        _put(phone, row, row.options[other])
-        self.watch(phone, row.title)
+    def first(self) -> dict[str, str]:
+        values = CHOICES[self.p["setting"]].options
+        options = list(values)
+        return {self.p["setting"]: values[options[(options.index(self.p["value"]) + 2) % len(options)]]}
 
-    def check(self, phone: Admin, answer: str) -> bool:
-        row = CHOICES[self.p["setting"]]
-        return self.is_exactly(phone, **{row.title: row.options[self.p["value"]]})
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield ui.launch("Settings")
-        yield ui.tap(section_of(self.p["setting"]).title)
-        yield ui.tap(self.p["setting"])
-        yield ui.tap(self.p["value"])
-        yield ui.finish()
+    def wanted(self) -> dict[str, str]:
+        return {self.p["setting"]: CHOICES[self.p["setting"]].options[self.p["value"]]}
 
 
 class SettingsReadChoice(_OneChoice):
     instructions = ("What is the {setting} of this phone?",)
-    steps = 3
+    script = (open_section("setting"),)
+    answer = "{value}"
 
-    def setup(self, phone: Admin) -> None:
-        row = CHOICES[self.p["setting"]]
-        _put(phone, row, row.options[self.p["value"]])
-        self.watch(phone, row.title)
+    def first(self) -> dict[str, str]:
+        return {self.p["setting"]: CHOICES[self.p["setting"]].options[self.p["value"]]}
 
-    def check(self, phone: Admin, answer: str) -> bool:
-        return same_answer(answer, self.p["value"]) and self.is_exactly(phone)
 
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield ui.launch("Settings")
-        yield ui.tap(section_of(self.p["setting"]).title)
-        yield ui.finish(self.p["value"])
+def _step_volume(ui: UI, p: Row) -> Iterator[Action]:
+    verb = "Raise" if p["level"] > p["start"] else "Lower"
+    return repeat(f"{verb} {p['setting'].lower()}", lambda p: abs(p["level"] - p["start"]))(ui, p)
 
 
 class SettingsVolume(_Settings):
     """One to three steps up or down from `start`."""
 
     instructions = ("Set the {setting} to {level} in the settings",)
+    script = ("Sound", _step_volume)
     steps = 6
 
     @classmethod
@@ -181,54 +157,99 @@ class SettingsVolume(_Settings):
             start = level + change
         return {"setting": row.title, "level": level, "start": start}
 
-    def setup(self, phone: Admin) -> None:
-        row = LEVELS[self.p["setting"]]
-        _put(phone, row, str(self.p["start"]))
-        self.watch(phone, row.title)
+    def first(self) -> dict[str, str]:
+        return {self.p["setting"]: str(self.p["start"])}
 
-    def check(self, phone: Admin, answer: str) -> bool:
-        return self.is_exactly(phone, **{self.p["setting"]: str(self.p["level"])})
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        change = self.p["level"] - self.p["start"]
-        name = f"{'Raise' if change > 0 else 'Lower'} {self.p['setting'].lower()}"
-        yield ui.launch("Settings")
-        yield ui.tap("Sound")
-        for _ in range(abs(change)):
-            yield ui.tap(name)
-        yield ui.finish()
+    def wanted(self) -> dict[str, str]:
+        return {self.p["setting"]: str(self.p["level"])}
 
 
 class SettingsReadVolume(_Settings):
     instructions = ("What is the {setting} of this phone?",)
-    steps = 3
+    script = ("Sound",)
+    answer = "{level}"
 
     @classmethod
     def sample(cls, rng: random.Random) -> dict[str, Any]:
         row = LEVELS[rng.choice(list(LEVELS))]
         return {"setting": row.title, "level": rng.randint(0, row.top)}
 
+    def first(self) -> dict[str, str]:
+        return {self.p["setting"]: str(self.p["level"])}
+
+
+class _Network(RowTemplate):
+    """Wi-Fi is on and connected to a network other than `network`, which is `in_range` or not."""
+
+    app = "Settings"
+    table = "wifi/networks"
+    in_range = True
+    params = {"network": NETWORK_NAMES, "password": PASSWORDS}
+
     def setup(self, phone: Admin) -> None:
-        row = LEVELS[self.p["setting"]]
-        _put(phone, row, str(self.p["level"]))
-        self.watch(phone, row.title)
+        phone.put_setting("global", "wifi_on", "1")
+        phone.delete(self.table)
+        start = NETWORK_NAMES.index(self.p["network"])
+        others = [NETWORK_NAMES[(start + i) % len(NETWORK_NAMES)] for i in (1, 4, 7)]
+        for i, name in enumerate(others):
+            phone.insert(self.table, name=name, password=PASSWORDS[i], connected=int(i == 0))
+        if self.in_range:
+            phone.insert(self.table, name=self.p["network"], password=self.p["password"], connected=0)
+        self.before = phone.rows(self.table)
 
-    def check(self, phone: Admin, answer: str) -> bool:
-        return same_answer(answer, self.p["level"]) and self.is_exactly(phone)
-
-    def expert(self, ui: Hand) -> Iterator[Action]:
-        yield ui.launch("Settings")
-        yield ui.tap("Sound")
-        yield ui.finish(str(self.p["level"]))
+    def connected(self, phone: Admin) -> bool:
+        """Whether the phone is connected to the task's network alone."""
+        return [r["name"] for r in phone.rows(self.table) if r["connected"]] == [self.p["network"]]
 
 
-TEMPLATES = (
-    SettingsTurnOn,
-    SettingsTurnOff,
-    SettingsTwoSwitches,
-    SettingsThreeSwitches,
-    SettingsChoose,
-    SettingsReadChoice,
-    SettingsVolume,
-    SettingsReadVolume,
-)
+class SettingsConnect(_Network):
+    split = "test"
+    instructions = ("Connect to the Wi-Fi network {network} with the password {password}",)
+    script = ("Network & internet", "Wi-Fi networks", "{network}", Type("{password}"), "Connect")
+
+    def done(self, phone: Admin) -> bool:
+        return phone.setting("global", "wifi_on") == "1" and self.connected(phone)
+
+
+class SettingsConnectMissing(_Network):
+    """The network is not in range: the right answer is that it cannot be done."""
+
+    instructions = SettingsConnect.instructions
+    script = ("Network & internet", "Wi-Fi networks")
+    answer = INFEASIBLE
+    in_range = False
+    done = unchanged
+
+
+class SettingsWhichNetwork(_Network):
+    instructions = ("Which Wi-Fi network is this phone connected to?",)
+    script = ("Network & internet",)
+    answer = "{network}"
+    done = _Network.connected
+
+    def setup(self, phone: Admin) -> None:
+        super().setup(phone)
+        for row in self.before:
+            phone.update(self.table, row["_id"], connected=int(row["name"] == self.p["network"]))
+
+
+class _DeviceName(Template):
+    app = "Settings"
+    params = {"name": lambda rng: f"{rng.choice(FIRST_NAMES)} {rng.choice(DEVICE_NAMES)}"}
+
+    def done(self, phone: Admin) -> bool:
+        return phone.setting("global", "device_name") == self.p["name"]
+
+
+class SettingsRename(_DeviceName):
+    instructions = ("Change the device name to {name}", "Name this device {name} in the settings")
+    script = ("About phone", "Device name", Type("{name}"), "Save")
+
+
+class SettingsReadName(_DeviceName):
+    instructions = ("What is the device name of this phone?",)
+    script = ("About phone",)
+    answer = "{name}"
+
+    def setup(self, phone: Admin) -> None:
+        phone.put_setting("global", "device_name", self.p["name"])

@@ -27,9 +27,7 @@ def templates(split: str = "all", demo: bool | None = None) -> tuple[type[Templa
     """Templates of a split ("train", "test" or "all"), optionally only those the demonstrations show (or not)."""
     if split not in ("train", "test", "all"):
         raise ValueError(f"split is {split!r}; choose train, test or all")
-    return tuple(
-        t for t in TEMPLATES.values() if split in ("all", t.split) and (demo is None or t.demo == demo)
-    )
+    return tuple(t for t in TEMPLATES.values() if split in ("all", t.split) and (demo is None or t.demo == demo))
 
 
 def template(name: str) -> type[Template]:

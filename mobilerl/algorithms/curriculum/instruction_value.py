@@ -48,7 +48,9 @@ class InstructionValueCurriculum:
 
     @property
     def active(self) -> frozenset[str]:
-        """The preferred tasks."""
+        """The preferred tasks; none when all were dropped."""
+        if not self._values:
+            return frozenset()
         scores = {task: value * (1.0 - value) for task, value in self._values.items()}
         threshold = sorted(scores.values(), reverse=True)[share_of(len(scores), self.top_p) - 1]
         return frozenset(task for task, score in scores.items() if score >= threshold - 1e-12)

@@ -7,16 +7,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Aggregation = Literal["token-mean", "row-mean", "trajectory-mean"]
+Aggregation = Literal["token-mean", "sample-mean", "trajectory-mean"]
 
 
 def aggregation_weights(mask: Tensor, agg: Aggregation, trajectory: Tensor | None = None) -> Tensor:
     """How much each token counts: (R, L) float32, zero where mask is 0, summing to 1.
 
     - `token-mean`: every token equally.
-    - `row-mean`: every row equally, its tokens equally.
-    - `trajectory-mean`: every trajectory equally, its rows equally, their tokens equally; a long episode then weighs no
-      more than a short one. `trajectory` (R,) holds integer ids in any order.
+    - `sample-mean`: every sample equally, its tokens equally.
+    - `trajectory-mean`: every trajectory equally, its samples equally, their tokens equally; a long episode has no more
+      weight than a short one. `trajectory` (R,) holds integer ids in any order.
 
     Rows without tokens, and trajectories without such rows, do not count. Computed once over all the rows of an
     optimiser step and sliced for the micro-batches, it makes their losses add up to the whole batch's exactly.
@@ -31,7 +31,7 @@ def aggregation_weights(mask: Tensor, agg: Aggregation, trajectory: Tensor | Non
 
     if agg == "token-mean":
         per_token = torch.ones_like(tokens, dtype=torch.float32) / tokens.sum()
-    elif agg == "row-mean":
+    elif agg == "sample-mean":
         per_token = 1.0 / (row_counts.sum() * tokens.clamp(min=1))
     elif agg == "trajectory-mean":
         if trajectory is None or trajectory.shape != tokens.shape:
@@ -40,5 +40,5 @@ def aggregation_weights(mask: Tensor, agg: Aggregation, trajectory: Tensor | Non
         rows_of = tokens.new_zeros(ids.numel()).index_add(0, index, row_counts.to(tokens.dtype))
         per_token = 1.0 / ((rows_of > 0).sum() * rows_of[index].clamp(min=1) * tokens.clamp(min=1))
     else:
-        raise ValueError(f"unknown agg {agg!r}: use token-mean, row-mean or trajectory-mean")
+        raise ValueError(f"unknown agg {agg!r}: use token-mean, sample-mean or trajectory-mean")
     return per_token.unsqueeze(1) * mask

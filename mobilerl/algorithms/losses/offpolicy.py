@@ -9,18 +9,15 @@ from mobilerl.algorithms.losses.tokens import at_tokens, check_shapes, per_token
 
 
 def imitation_loss(
-    logp: Tensor,
-    mask: Tensor,
-    row_weight: Tensor,
-    weights: Tensor,
+    logp: Tensor, mask: Tensor, sample_weight: Tensor, weights: Tensor
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Maximum likelihood of the response tokens of chosen rows.
+    """Maximum likelihood of the response tokens of chosen samples.
 
-        loss = -sum over tokens of weight * row_weight * log pi
+        loss = -sum over tokens of weight * sample_weight * log pi
 
-    Filtered BC: the rows of successes. DigiRL: the rows that its filters keep (eq. 4.2). Advantage-weighted regression:
-    all rows, `row_weight` = `advantages.soft_weight` (eq. 4.1). A row left out by a filter should not be in the batch:
-    with row_weight 0 it has no gradient but still counts as a row, and the others then count for less.
+    Filtered BC: those of successes. DigiRL: those that its filters keep (eq. 4.2). Advantage-weighted
+    regression: all of them, `sample_weight` = `advantages.soft_weight` (eq. 4.1). One left out by a filter should not
+    be in the batch: with weight 0 it has no gradient but still counts as a sample, and the others then count for less.
 
     The equations sum log pi(a|s) over an action's tokens; `weights` divide by their number.
     The released code of DigiRL clamps each token's probability to [0.001, 0.99], which takes the gradient from the
@@ -29,19 +26,19 @@ def imitation_loss(
     Args:
         logp: (R, L) log-probabilities under the weights being trained; carries the gradient. Padding may hold anything.
         mask: (R, L) 1 for response tokens.
-        row_weight: (R,) >= 0, without gradient.
+        sample_weight: (R,) >= 0, without gradient.
         weights: (R, L) this micro-batch's rows of the optimiser step's `aggregation_weights`.
 
     Returns:
-        The loss, and detached 0-d metrics weighted like it: `nll` (mean of -log pi) and `row_weight_mean`.
+        The loss, and detached 0-d metrics weighted like it: `nll` (mean of -log pi) and `sample_weight_mean`.
     """
     check_shapes(logp, mask=mask, weights=weights)
     mask = mask.bool()
     logp = at_tokens(logp, mask)
-    factor = per_token(row_weight, mask, "row_weight")
+    factor = per_token(sample_weight, mask, "sample_weight")
     if (factor < 0).any():
-        raise ValueError(f"row_weight must not be negative, got {factor.min().item():g}")
-    metrics = {"nll": -(weights * logp.detach()).sum(), "row_weight_mean": (weights * factor).sum()}
+        raise ValueError(f"sample_weight must not be negative, got {factor.min().item():g}")
+    metrics = {"nll": -(weights * logp.detach()).sum(), "sample_weight_mean": (weights * factor).sum()}
     return -(weights * factor * logp).sum(), metrics
 
 

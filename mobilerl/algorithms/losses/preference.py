@@ -39,9 +39,11 @@ def dpo_loss(
     if beta <= 0:
         raise ValueError(f"beta must be above 0, got {beta}")
     same_length(
-        chosen_logp=chosen_logp, rejected_logp=rejected_logp,
-        ref_chosen_logp=ref_chosen_logp, ref_rejected_logp=ref_rejected_logp,
-    )  # fmt: skip
+        chosen_logp=chosen_logp,
+        rejected_logp=rejected_logp,
+        ref_chosen_logp=ref_chosen_logp,
+        ref_rejected_logp=ref_rejected_logp,
+    )
     if not len(chosen_logp):
         raise ValueError("dpo_loss needs at least one pair")
     dtype = torch.promote_types(chosen_logp.dtype, torch.float32)

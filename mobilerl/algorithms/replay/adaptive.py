@@ -6,9 +6,9 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from mobilerl.records import Row, Trajectory
+from mobilerl.records import TrainingSample, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,41 +30,25 @@ class AdaptivePositiveReplay:
         kappa: most trajectories that enter per iteration.
         gamma: largest replayed share of a mini-batch, in [0, 1].
         max_age: iterations after which an entry is dropped; None keeps it until it is evicted.
-        order: which trajectories a draw prefers, see `draw`.
     """
 
-    def __init__(
-        self,
-        capacity: int,
-        kappa: int,
-        gamma: float,
-        max_age: int | None = None,
-        order: Literal["top", "uniform"] = "top",
-    ) -> None:
+    def __init__(self, capacity: int, kappa: int, gamma: float, max_age: int | None = None) -> None:
         if capacity < 1 or kappa < 1:
             raise ValueError(f"replay: capacity and kappa must be at least 1, got {capacity} and {kappa}")
         if not 0.0 <= gamma <= 1.0:
             raise ValueError(f"replay: gamma must be in [0, 1], got {gamma}")
         if max_age is not None and max_age < 0:
             raise ValueError(f"replay: max_age must not be negative, got {max_age}")
-        if order not in ("top", "uniform"):
-            raise ValueError(f"replay: order must be 'top' or 'uniform', got {order!r}")
         self.capacity = capacity
         self.kappa = kappa
         self.gamma = gamma
         self.max_age = max_age
-        self.order = order
         self._entries: list[_Entry] = []  # always best first
         self._iteration: int | None = None
 
     def __len__(self) -> int:
         """Trajectories in the buffer."""
         return len(self._entries)
-
-    @property
-    def size_rows(self) -> int:
-        """Rows in the buffer."""
-        return sum(len(e.trajectory.steps) for e in self._entries)
 
     def insert(self, trajectories: Sequence[Trajectory], advantages: Sequence[float], iteration: int) -> int:
         """Ends an iteration: drops what became too old, lets the best new successes in, evicts over capacity.
@@ -94,24 +78,24 @@ class AdaptivePositiveReplay:
         self._entries = sorted(self._entries + admitted, key=_best_first)[: self.capacity]
         return len(admitted)
 
-    def draw(self, batch_size: int, rng: random.Random) -> list[tuple[Row, float]]:
-        """At most `floor(gamma * batch_size)` distinct rows for a mini-batch of `batch_size`, with their advantages.
+    def draw(self, batch_size: int, rng: random.Random) -> list[TrainingSample]:
+        """At most `floor(gamma * batch_size)` distinct samples for a mini-batch of `batch_size`.
 
-        Trajectories are drawn without replacement and used whole, rows in step order; of the last one, as many rows as
-        still fit, chosen at random. `order="top"` draws a trajectory with probability proportional to 1 / rank, rank 1
-        being the highest advantage and equal advantages sharing a rank: the top comes first most often, but not the
-        very same rows in every mini-batch. `order="uniform"` prefers none. A buffer with fewer rows gives them all.
+        Trajectories are drawn without replacement and used whole, in step order; of the last one, as many samples as
+        still fit, chosen at random. A trajectory's probability is proportional to 1 / rank, rank 1 being the highest
+        advantage and equal advantages sharing a rank: the top comes first most often, but not the very same samples in
+        every mini-batch. A buffer with fewer samples gives them all.
         """
         room = math.floor(self.gamma * batch_size)
         if room <= 0:
             return []
-        drawn: list[tuple[Row, float]] = []
+        drawn: list[TrainingSample] = []
         for entry in self._draw_order(rng):
-            rows = entry.trajectory.rows()
-            if len(rows) > room - len(drawn):
-                keep = sorted(rng.sample(range(len(rows)), room - len(drawn)))
-                rows = [rows[i] for i in keep]
-            drawn.extend((row, entry.advantage) for row in rows)
+            samples = entry.trajectory.samples(entry.advantage, replayed=True)
+            if len(samples) > room - len(drawn):
+                keep = sorted(rng.sample(range(len(samples)), room - len(drawn)))
+                samples = [samples[i] for i in keep]
+            drawn += samples
             if len(drawn) == room:
                 break
         return drawn
@@ -145,7 +129,7 @@ class AdaptivePositiveReplay:
         for i, entry in enumerate(self._entries):
             if i == 0 or entry.advantage < self._entries[i - 1].advantage:
                 rank = i + 1
-            arrivals.append((rng.expovariate(1.0 if self.order == "uniform" else 1.0 / rank), i))
+            arrivals.append((rng.expovariate(1.0 / rank), i))
         return [self._entries[i] for _, i in sorted(arrivals)]
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mobilerl.algorithms.replay.circular import CircularReplay
-from mobilerl.records import Row
+from mobilerl.records import TrainingSample
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class PriorityTerms:
     """Mean of Ent_t = -log pi(a_t|s_t), in nats."""
     max_delta: float
     max_entropy: float
-    """Of its steps: what the two means are normalised by is the largest over all trajectories."""
+    """Maximum over its steps; the means are normalised by the largest maximum of all trajectories."""
 
     @classmethod
     def of(cls, delta: Sequence[float], ratio: Sequence[float], entropy: Sequence[float]) -> PriorityTerms:
@@ -36,9 +36,12 @@ class PriorityTerms:
         sizes = [abs(d) for d in delta]
         surprise = [max(0.0, e) for e in entropy]  # rounding can make a probability exceed 1
         return cls(
-            delta=_mean(sizes), ratio=_mean([min(1.0, r) for r in ratio]), entropy=_mean(surprise),
-            max_delta=max(sizes), max_entropy=max(surprise),
-        )  # fmt: skip
+            delta=_mean(sizes),
+            ratio=_mean([min(1.0, r) for r in ratio]),
+            entropy=_mean(surprise),
+            max_delta=max(sizes),
+            max_entropy=max(surprise),
+        )
 
 
 class PrioritizedReplay(CircularReplay):
@@ -48,25 +51,21 @@ class PrioritizedReplay(CircularReplay):
         P(tau) = p^alpha / sum p^alpha
 
     The maxima are the largest of any step measured so far. A trajectory that was never measured has the largest
-    priority there can be, w1 + w2 + w3, so that it is soon seen. `update` refreshes priorities with the newest policy.
+    possible priority, w1 + w2 + w3. `update` refreshes priorities with the newest policy.
 
     The paper does not publish its weights; it searched w1 in 0.01..10, w2 and w3 in 0.01..1. Its text puts rho in
     [0, 1], which the cap makes true. The released code has 50, 1, 0.01 without normalisation, and then draws uniformly.
 
     Args:
-        capacity, gamma: as in `CircularReplay`.
+        capacity: as in `CircularReplay`.
         alpha: >= 0; 0 draws uniformly, 1 in proportion to the priorities.
         weights: (w1, w2, w3) >= 0, not all zero.
     """
 
     def __init__(
-        self,
-        capacity: int,
-        alpha: float = 0.5,
-        weights: tuple[float, float, float] = (1.0, 0.5, 0.5),
-        gamma: float = 1.0,
+        self, capacity: int, alpha: float = 0.5, weights: tuple[float, float, float] = (1.0, 0.5, 0.5)
     ) -> None:
-        super().__init__(capacity, gamma)
+        super().__init__(capacity)
         if not (math.isfinite(alpha) and alpha >= 0):
             raise ValueError(f"replay: alpha must be at least 0, got {alpha}")
         if len(weights) != 3 or not all(math.isfinite(w) and w >= 0 for w in weights) or not any(weights):
@@ -96,25 +95,25 @@ class PrioritizedReplay(CircularReplay):
         total = math.fsum(rates.values())
         return {name: rate / total if total else 1.0 / len(rates) for name, rate in rates.items()}
 
-    def draw(self, batch_size: int, rng: random.Random) -> list[tuple[Row, float]]:
-        """At most floor(gamma * batch_size) distinct rows with their advantages.
+    def draw(
+        self, batch_size: int, rng: random.Random, advantages: Mapping[str, Sequence[float]]
+    ) -> list[TrainingSample]:
+        """At most `batch_size` distinct samples, with `advantages` as in `CircularReplay.draw`.
 
         Trajectories are drawn one after the other without replacement, each time in proportion to P of those that are
-        left, and used whole, rows in step order; of the last one, as many rows as still fit, chosen at random. So the
+        left, and used whole, in step order; of the last one, as many samples as still fit, chosen at random. So the
         first one has exactly the probability P, and a draw that takes most of the buffer is nearly uniform. Those of
-        probability 0 come last, those withheld never. A buffer with fewer rows gives them all.
+        probability 0 come last.
         """
-        room = math.floor(self.gamma * batch_size)
-        drawn: list[tuple[Row, float]] = []
+        drawn: list[TrainingSample] = []
         for name in self._draw_order(rng):
-            if len(drawn) >= room:
+            room = batch_size - len(drawn)
+            if room <= 0:
                 break
-            if name in self._withheld:
-                continue
-            steps = range(len(self._entries[name].advantages))
-            if len(steps) > room - len(drawn):
-                steps = sorted(rng.sample(steps, room - len(drawn)))
-            drawn += self._samples(name, steps)
+            if name in advantages:
+                steps = range(len(advantages[name]))
+                chosen = steps if len(steps) <= room else sorted(rng.sample(steps, room))
+                drawn += self._samples(name, chosen, advantages)
         return drawn
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The Ray cluster: joined or started here, checked before anything is loaded, left as it was found."""
+"""The Ray cluster: joined or started here, and checked before anything is loaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 from mobilerl.config import ClusterSection, ConfigError
 
 FREE_S = 60.0
-"""For what a killed run held to be given back."""
+"""Time for Ray to release the GPUs of a killed run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,17 @@ class Cluster:
 
     @classmethod
     def join(cls, section: ClusterSection) -> Cluster:
-        """Connects to the cluster of the settings or RAY_ADDRESS, or starts one on this machine. Raises ConfigError."""
-        address = section.address or os.environ.get("RAY_ADDRESS", "")
+        """Connects to the cluster of RAY_ADDRESS, or starts one here. Raises ConfigError."""
+        address = os.environ.get("RAY_ADDRESS", "")
         mine = not ray.is_initialized()
         if mine:
             try:
-                ray.init(address or "local", runtime_env=get_ppo_ray_runtime_env(), log_to_driver=False,
-                         logging_level="warning")  # fmt: skip
+                ray.init(
+                    address or "local",
+                    runtime_env=get_ppo_ray_runtime_env(),
+                    log_to_driver=False,
+                    logging_level="warning",
+                )
             except (ConnectionError, ValueError, RuntimeError) as error:
                 where = address or "this machine"
                 raise ConfigError(f"no Ray cluster at {where} ({error}): start it with `ray start`") from error
@@ -48,10 +52,10 @@ class Cluster:
         until = time.monotonic() + FREE_S
         while (free := int(ray.available_resources().get("GPU", 0))) < wanted:
             if time.monotonic() > until:
-                raise ConfigError(f"{asked}, of the Ray cluster's {there} only {free} are free: end what holds them")
+                raise ConfigError(f"{asked}, but only {free} of its {there} are free: end the other programs")
             time.sleep(1)
 
     def leave(self) -> None:
-        """Ends this process's part; a cluster that was started here ends with it."""
+        """Disconnects; a cluster that was started here ends."""
         if self.connected_here:
             ray.shutdown()

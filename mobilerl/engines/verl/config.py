@@ -1,88 +1,99 @@
-"""From a recipe to the configuration that verl's workers and servers read."""
+"""From our settings to the configuration of verl's workers and servers."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
-from mobilerl.config import Recipe
-from mobilerl.engines.codec import Codec
-from mobilerl.engines.defaults import ADAM_BETAS
-from mobilerl.engines.loading import ADAPTER_FILE
-from mobilerl.engines.vllm.settings import picture_limits
+from mobilerl.config import ClusterSection, EngineSection, VllmSection
+from mobilerl.inference.vllm import image_limits
+from mobilerl.interfaces import ADAM_BETAS
+from mobilerl.models.codec import Codec
+from mobilerl.models.loading import ADAPTER_FILE
+
+DTYPE = "bfloat16"
+"""Precision of forward and backward passes and of vLLM; weights and optimizer state are float32."""
 
 
-def verl_config(model: Path, codec: Codec, recipe: Recipe, reference: bool, device: str) -> DictConfig:
-    """verl's own defaults with the recipe's settings over them. `device` is what verl calls the accelerator.
+@dataclass(frozen=True, slots=True)
+class VerlSettings:
+    """`max_new_tokens` is the length limit of a reply."""
 
-    Only what verl does for us is set: how weights are sharded, optimised, saved, sent and served. Its trainer, its
-    losses and its data pipeline are not used.
+    engine: EngineSection
+    cluster: ClusterSection
+    vllm: VllmSection
+    temperature: float
+    max_new_tokens: int
+
+
+def verl_config(model: Path, codec: Codec, settings: VerlSettings, reference: bool, device: str) -> DictConfig:
+    """verl's defaults with our settings over them. `device` is verl's name of the accelerator.
+
+    Its trainer, losses and data pipeline are not used.
     """
     with initialize_config_module("verl.trainer.config", version_base=None):
         config = compose("ppo_trainer")
     OmegaConf.set_struct(config, False)
-    cluster = recipe.cluster
-    ours = {
+    cluster = settings.cluster
+    changes = {
         "trainer": {"device": device, "nnodes": cluster.nodes, "n_gpus_per_node": cluster.gpus_per_node},
         "actor_rollout_ref": {
-            "model": _model(model, recipe),
-            "actor": {**_trained(recipe), "optim": _optimizer(recipe), "use_kl_loss": reference},
-            "ref": {"strategy": "fsdp2", "fsdp_config": _sharding(recipe), "log_prob_micro_batch_size_per_gpu": 1},
-            "rollout": _rollout(codec, recipe),
+            "model": _model(model, settings),
+            "actor": {**_actor(settings), "optim": _optimizer(settings), "use_kl_loss": reference},
+            "ref": {"strategy": "fsdp2", "fsdp_config": _sharding(), "log_prob_micro_batch_size_per_gpu": 1},
+            "rollout": _rollout(codec, settings),
         },
     }
-    return OmegaConf.merge(config, OmegaConf.create(ours), OmegaConf.from_dotlist(list(cluster.overrides)))
+    return OmegaConf.merge(config, OmegaConf.create(changes), OmegaConf.from_dotlist(list(cluster.overrides)))
 
 
-def _model(path: Path, recipe: Recipe) -> dict[str, Any]:
+def _model(path: Path, settings: VerlSettings) -> dict[str, Any]:
     file = path / ADAPTER_FILE
     adapter = json.loads(file.read_text()) if file.is_file() else None
     return {
         "path": _base(adapter) if adapter else str(path.resolve()),
         "lora_adapter_path": str(path.resolve()) if adapter else None,
         "use_remove_padding": False,
-        "enable_gradient_checkpointing": recipe.cluster.checkpointing,
-        "override_config": {"attn_implementation": recipe.cluster.attention},
-        # Where no rank is told, verl leaves an adapter out and trains its base.
-        "lora_rank": recipe.engine.lora_rank or (adapter["r"] if adapter else 0),
-        "lora": {"merge": True},  # the servers get whole weights, as with full training
+        "enable_gradient_checkpointing": settings.engine.gradient_checkpointing,
+        "override_config": {"attn_implementation": "sdpa"},
+        # With rank 0 verl would ignore an adapter and train its base.
+        "lora_rank": settings.engine.lora_rank or (adapter["r"] if adapter else 0),
+        "lora": {"merge": True},  # the servers get merged weights
     }
 
 
 def _base(adapter: dict[str, Any]) -> str:
-    """In full, since workers run in folders of their own."""
+    """As an absolute path: workers run in other folders."""
     name = adapter["base_model_name_or_path"]
     return str(Path(name).resolve()) if Path(name).is_dir() else name
 
 
-def _trained(recipe: Recipe) -> dict[str, Any]:
+def _actor(settings: VerlSettings) -> dict[str, Any]:
     kept = ["model", "optimizer", "extra"]
     return {
         "strategy": "fsdp2",
-        "ppo_micro_batch_size_per_gpu": 1,  # verl asks for a number; micro-batches are cut by tokens in `sharding`
-        "fsdp_config": _sharding(recipe),
+        "ppo_micro_batch_size_per_gpu": 1,  # required by verl, not used
+        "fsdp_config": _sharding(),
         "checkpoint": {"save_contents": kept, "load_contents": kept},
     }
 
 
-def _sharding(recipe: Recipe) -> dict[str, Any]:
-    cluster = recipe.cluster
+def _sharding() -> dict[str, Any]:
     return {
         "strategy": "fsdp2",
         "model_dtype": "fp32",
-        "mixed_precision": {"param_dtype": cluster.dtype, "reduce_dtype": "float32", "buffer_dtype": "float32"},
-        "param_offload": cluster.offload,
-        "optimizer_offload": cluster.offload,
+        "mixed_precision": {"param_dtype": DTYPE, "reduce_dtype": "float32", "buffer_dtype": "float32"},
         "use_torch_compile": False,
     }
 
 
-def _optimizer(recipe: Recipe) -> dict[str, Any]:
-    engine = recipe.engine
+def _optimizer(settings: VerlSettings) -> dict[str, Any]:
+    engine = settings.engine
     return {
         "lr": engine.learning_rate,
         "betas": list(ADAM_BETAS),
@@ -92,13 +103,13 @@ def _optimizer(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def _rollout(codec: Codec, recipe: Recipe) -> dict[str, Any]:
-    vllm, reply = recipe.vllm, recipe.agent.max_new_tokens
-    shares_gpus = recipe.cluster.rollout_nodes == 0
+def _rollout(codec: Codec, settings: VerlSettings) -> dict[str, Any]:
+    vllm, reply = settings.vllm, settings.max_new_tokens
+    shares_gpus = settings.cluster.rollout_nodes == 0
     return {
         "name": "vllm",
-        "nnodes": recipe.cluster.rollout_nodes,
-        "n_gpus_per_node": recipe.cluster.gpus_per_node,
+        "nnodes": settings.cluster.rollout_nodes,
+        "n_gpus_per_node": settings.cluster.gpus_per_node,
         "tensor_model_parallel_size": vllm.tensor_parallel,
         "gpu_memory_utilization": vllm.gpu_memory,
         "prompt_length": vllm.max_prompt,
@@ -106,10 +117,9 @@ def _rollout(codec: Codec, recipe: Recipe) -> dict[str, Any]:
         "max_model_len": vllm.max_prompt + reply,
         "max_num_batched_tokens": max(8192, vllm.max_prompt + reply),
         "max_num_seqs": vllm.max_sequences,
-        "dtype": vllm.dtype if vllm.dtype != "auto" else recipe.cluster.dtype,
-        "enforce_eager": vllm.eager,
+        "dtype": DTYPE,
         "free_cache_engine": shares_gpus,
-        "engine_kwargs": {"vllm": {"mm_processor_kwargs": {"size": picture_limits(codec)}}},
+        "engine_kwargs": {"vllm": {"mm_processor_kwargs": {"size": image_limits(codec)}}},
         "log_prob_micro_batch_size_per_gpu": 1,
         "calculate_log_probs": True,
         "checkpoint_engine": {"backend": "naive" if shares_gpus else "nccl"},

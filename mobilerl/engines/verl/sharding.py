@@ -1,4 +1,4 @@
-"""Which rows of an optimiser step each process computes. Pure: no verl, no tensors."""
+"""Distributes the rows of an optimizer step over processes. Imports no verl."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mobilerl.engines.scoring import micro_batches
-from mobilerl.records import Row
+from mobilerl.records import TrainingSample
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The rows of one process, by their indices in the whole step, in micro-batches.
+    """The rows of one process, in micro-batches.
 
-    Sharded weights are gathered in every forward pass, so all processes must make equally many of them: `parts` beyond
-    the first `counted` repeat a row and must count for nothing.
+    Sharded weights are gathered in every forward pass, so all processes need equally many: `parts` beyond the first
+    `counted` repeat a row and are ignored.
     """
 
     index: list[int]
+    """Indices in the whole step."""
     parts: list[list[int]]
     """Positions in `index`."""
     counted: int
 
 
-def shards(rows: Sequence[Row], processes: int, tokens: int) -> list[Shard]:
-    """Every row in exactly one counted part; micro-batches of at most `tokens` padded tokens. Raises on no rows."""
+def shards(rows: Sequence[TrainingSample], processes: int, tokens: int) -> list[Shard]:
+    """Every row in exactly one counted part; micro-batches of at most `tokens` padded tokens. Raises without rows."""
     if not rows:
-        raise ValueError("an optimiser step needs at least one row")
+        raise ValueError("an optimizer step needs at least one row")
     longest_first = sorted(range(len(rows)), key=lambda i: -(len(rows[i].prompt_ids) + len(rows[i].response_ids)))
-    # Dealt out to and fro, so that no process has the longer row in every round.
+    # Back and forth, so that no process gets the longer row in every round.
     dealt: list[list[int]] = [[] for _ in range(processes)]
     for turn, i in enumerate(longest_first):
         lap, place = divmod(turn, processes)

@@ -1,7 +1,7 @@
-"""What runs on every GPU: verl's worker with our model, our scoring and our objectives.
+"""Runs on every GPU: verl's worker with our model, scoring and objectives.
 
-verl builds the process group, shards the weights (FSDP2), holds the optimiser, saves and loads the shards and sends
-weights to the vLLM servers. It does not compute a loss: rows are scored by the function that the local engine uses.
+verl builds the process group, shards the weights (FSDP2), holds the optimizer, saves and loads shards and sends weights
+to the vLLM servers. Rows are scored by the same function as in the local engine.
 """
 
 from __future__ import annotations
@@ -24,45 +24,48 @@ from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp import FSDPEngine
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
-from mobilerl.engines.base import Objective
-from mobilerl.engines.codec import Codec
-from mobilerl.engines.loading import add_lora
 from mobilerl.engines.reference import FirstAdapter
-from mobilerl.engines.scoring import BatchTensors, add_metrics, row_logprobs
-from mobilerl.records import Row
+from mobilerl.engines.scoring import add_metrics, make_micro_batch, sample_logprobs
+from mobilerl.interfaces import Objective
+from mobilerl.models.codec import Codec
+from mobilerl.models.loading import add_lora
+from mobilerl.records import TrainingSample
 
 MODEL_TYPE = "mobilerl_policy"
-"""Under which verl finds `PolicyEngine`."""
+"""Name of `PolicyEngine` in verl's registry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """How a worker turns rows into log-probabilities."""
+    """Settings of a worker's log-probabilities."""
 
     model: str
-    """Checkpoint folder whose tokenizer and image processor are used; every node must see it."""
+    """Checkpoint folder with tokenizer and image processor, visible to every node."""
     temperature: float
     max_pixels: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One process's rows of an optimiser step (`tensors`), or of a scoring call."""
+    """One process's samples of an optimizer step (with `weights`) or of a scoring call."""
 
-    rows: list[Row]
+    rows: list[TrainingSample]
     parts: list[list[int]]
     counted: int
-    """Parts from here on are computed, because every process must, but count for nothing."""
-    tensors: BatchTensors | None = None
+    """Parts from this one on are computed but ignored."""
+    weights: torch.Tensor | None = None
+    """(R, L) of `sample_weights`, for an optimizer step."""
+    version: int = 0
+    """Version of the weights being trained."""
 
 
 @EngineRegistry.register(model_type=MODEL_TYPE, backend=["fsdp2"], device=["cuda", "npu"])
 class PolicyEngine(FSDPEngine):
-    """verl's FSDP engine around the Hugging Face model as it is: none of its functions is replaced."""
+    """verl's FSDP engine around the unmodified Hugging Face model."""
 
     def _build_module(self) -> torch.nn.Module:
         config = self.model_config.hf_config
-        # Weights tied to each other cannot start on the meta device.
+        # Tied weights cannot start on the meta device.
         init = get_init_weight_context_manager(use_meta_tensor=not config.tie_word_embeddings, mesh=self.device_mesh)
         with init(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -86,7 +89,7 @@ class PolicyTrainingWorker(TrainingWorker):
 
 
 class PolicyWorker(ActorRolloutRefWorker):
-    """Learns and, where it shares its GPU with a vLLM server, gives that server the weights."""
+    """Trains and, where it shares its GPU with a vLLM server, sends that server the weights."""
 
     actor_worker_cls = PolicyTrainingWorker
     ref_worker_cls = PolicyTrainingWorker
@@ -105,14 +108,15 @@ class PolicyWorker(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.DP_COMPUTE, blocking=False)
     def learn(self, work: Work, objective: Objective, learning_rate: float) -> dict[str, float]:
-        """One optimiser step; every process gets its own part of it. Returns the part's metrics."""
+        """This process's part of an optimizer step. Returns its metrics."""
         engine, metrics = self.actor.engine, {}
         processes = engine.get_data_parallel_size()
         with engine.train_mode():
             engine.optimizer_zero_grad()
             for number, part in enumerate(work.parts):
-                logp, mask = self._logp(engine, [work.rows[i] for i in part])
-                loss, parts = objective(work.tensors.micro_batch(part, logp, mask))
+                rows = [work.rows[i] for i in part]
+                logp, mask = self._logp(engine, rows)
+                loss, parts = objective(make_micro_batch(rows, work.weights[part], logp, mask, work.version))
                 if number < work.counted:
                     add_metrics(metrics, {"loss": loss.detach(), **parts})
                 # Gradients are averaged over processes, but the loss is a sum over all of them.
@@ -124,7 +128,7 @@ class PolicyWorker(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.DP_COMPUTE, blocking=False)
     def score(self, work: Work, reference: bool) -> list[tuple[float, ...]]:
-        """Per row of this process, the log-probabilities of its response tokens."""
+        """Log-probabilities of the response tokens of each of this process's rows."""
         frozen = reference and self.ref is not None
         engine = (self.ref if frozen else self.actor).engine
         result: list[tuple[float, ...]] = [()] * len(work.rows)
@@ -138,20 +142,20 @@ class PolicyWorker(ActorRolloutRefWorker):
                     result[i] = tuple(values[len(values) - len(row.response_ids) :])
         return result
 
-    def _logp(self, engine: PolicyEngine, rows: list[Row]) -> tuple[torch.Tensor, torch.Tensor]:
-        return row_logprobs(engine.module, self.codec, rows, self.scoring.temperature, get_device_id())
+    def _logp(self, engine: PolicyEngine, rows: list[TrainingSample]) -> tuple[torch.Tensor, torch.Tensor]:
+        return sample_logprobs(engine.module, self.codec, rows, self.scoring.temperature, get_device_id())
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL, blocking=False)
     def save_model(self, folder: str) -> None:
-        """Writes a Hugging Face model folder, from the first process; all take part in gathering the weights."""
+        """Writes a Hugging Face model folder from the first process; all take part in gathering the weights."""
         module = self.actor.engine.module
         state = get_model_state_dict(module, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
         if dist.get_rank() == 0:
             path = Path(folder)
-            # Gathered, a weight that stands in two places is two tensors: a checkpoint has it once.
+            # Gathering duplicates tied weights.
             tied = getattr(module, "all_tied_weights_keys", None) or {}
             module.save_pretrained(path, state_dict={name: t for name, t in state.items() if name not in tied})
-            # An adapter's folder would have neither, and the codec reads both.
+            # PEFT writes neither for an adapter, and the codec reads both.
             module.config.save_pretrained(path)
             module.generation_config.save_pretrained(path)
             self.codec.save(path)

@@ -1,4 +1,4 @@
-// Two runs: their curves over each other, the same evaluations, and the same tasks side by side.
+// Two runs: overlaid curves, matching evaluations, and tasks side by side.
 
 const diffView = {
   title: "Difference",
@@ -16,7 +16,7 @@ const diffView = {
       " against ", el("span", { class: "key" }, el("i", { style: { background: SERIES[1] } }), el("b", {}, RUNS[1].name))),
     chartGrid(compared, RUNS, linked) || empty("Neither run has metrics to compare."),
     el("h2", {}, "Evaluations"), pairs.length ? pairs : empty("The two runs have no evaluation of the same suite."),
-    el("h2", {}, "Tasks that both kept training trajectories of"), tasks.length ? taskPairs(tasks) : empty("There is none."));
+    el("h2", {}, "Tasks with saved training trajectories in both runs"), tasks.length ? taskPairs(tasks) : empty("None."));
 
     const parts = {};
     this.enter = async (id) => {
@@ -42,7 +42,7 @@ const diffView = {
   },
 };
 
-/** Tasks with trajectories of training in both runs, those first whose success differs most.
+/** Tasks with training trajectories in both runs, largest difference in success first.
  * Those of an evaluation are another policy's, and `pairPanel` shows them. */
 function commonTasks(indices) {
   const [mine, theirs] = indices.map((index) => {

@@ -4,7 +4,7 @@ const COORD_MAX = 999;
 const LABELS = { success: "success", finished: "finished, wrong", truncated: "out of steps", invalid: "unreadable", infra_error: "infra error" };
 const STATES = ["active", "solved", "cooling", "removed", "set_aside", "unknown"];
 
-/** A number as short as it can be read: 0.00312, 4.2, 1200, 1.2e-7. */
+/** A number with a few digits: 0.00312, 4.2, 1200, 1.2e-7. */
 function short(value) {
   if (value === null || value === undefined) return "–";
   if (value === 0 || Number.isInteger(value)) return String(value);
@@ -70,7 +70,7 @@ function actionText(action) {
   return `${action.kind}(${rest.map(([name, value]) => `${name}=${JSON.stringify(value)}`).join(", ")})`;
 }
 
-/** What an action that has no place on the screen says, as [label, text]; null for taps and swipes. */
+/** [label, text] of an action without a position on the screen; null for taps and swipes. */
 function captionOf(action) {
   switch (action.kind) {
     case "type": return ["type", action.text];
@@ -88,7 +88,7 @@ function actionWords(step) {
   const caption = captionOf(step.action);
   if (caption) return caption[1] ? `${caption[0]} ${caption[1]}` : caption[0];
   const name = step.action.kind.replace("_", " ");
-  return step.hit && step.hit.text ? `${name} ${step.hit.text}` : name;
+  return step.element && step.element.text ? `${name} ${step.element.text}` : name;
 }
 
 function advantageText(value) {

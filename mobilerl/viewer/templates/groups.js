@@ -1,4 +1,4 @@
-// Every group, and one of them side by side.
+// The list of groups, and one group side by side.
 
 const SPREADS = { mixed: "mixed", all: "all succeed", none: "all fail" };
 
@@ -16,12 +16,12 @@ const groupsView = {
   async draw(target) {
     const index = await indexOf(RUNS[0]);
     const groups = index.groups.map((g) => ({ ...g, spread: spreadOf(g), steps: mean(g.rows.map((r) => r.steps)) }));
-    if (!groups.length) return void put(target, empty("No group was saved yet: trajectories/*.jsonl will be shown here."));
+    if (!groups.length) return void put(target, empty("No groups yet: trajectories/*.jsonl will be shown here."));
     const overview = el("div", {}), single = el("div", {}), parts = { current: null, lanes: null };
     const count = (spread) => groups.filter((g) => g.spread === spread).length;
     const filter = chips("Outcome", [["", "every group", groups.length], ...Object.entries(SPREADS).map(([s, text]) => [s, text, count(s)])], () => refresh());
     const source = choice("Iteration", [["", "every iteration"], ...index.sources.map((s) => [s.name, s.label])], () => refresh());
-    const words = el("input", { type: "search", placeholder: "task, or words of its instruction", "aria-label": "Search", oninput: () => refresh() });
+    const words = el("input", { type: "search", placeholder: "task or instruction", "aria-label": "Search", oninput: () => refresh() });
     let shown = groups, at = -1;
     const list = virtualList(40, (i) => groupRow(shown[i], i === at, () => { location.hash = groupLink(shown[i]); }), "Groups");
 
@@ -43,7 +43,7 @@ const groupsView = {
       single.hidden = !linked;
       parts.lanes = null;
       if (!linked) return list.redraw();
-      if (!group) return void put(single, empty("This group is not there (any more)."));
+      if (!group) return void put(single, empty("There is no such group."));
       parts.current = group;
       at = shown.findIndex((g) => g.source === group.source && g.number === group.number);
       try {

@@ -1,4 +1,4 @@
-// What the keyboard does.
+// Keyboard shortcuts.
 
 const KEYS = [
   ["1 … 7", "the views in the order of the bar"],
@@ -21,7 +21,7 @@ function drawShortcuts() {
   byId("help").addEventListener("click", () => dialog.showModal());
 }
 
-/** Does what a key means for the view; returns whether it meant anything. */
+/** Handles a key for the view; returns whether it had a meaning. */
 function act(view, key) {
   const number = "1234567".indexOf(key);
   if (number >= 0 && TABS[number]) location.hash = "#" + TABS[number][0];

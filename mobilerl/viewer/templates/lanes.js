@@ -1,4 +1,4 @@
-// Trajectories of one task under each other, step below step: where they part is where one went wrong.
+// Trajectories of one task below each other, aligned by step, to show where they diverge.
 
 /** `members` are {row, body, name}; the first success leads. Returns {node, move(by), step(by), open()}. */
 function lanes(given) {
@@ -47,7 +47,7 @@ function lane({ row, body, name }, best) {
 /** The first step at which two trajectories do something else; null when there is none. Taps on one element are equal. */
 function partsAt(steps, others) {
   const same = (a, b) => a && b && a.action.kind === b.action.kind
-    && (a.action.kind === "tap" && a.hit && b.hit ? JSON.stringify(a.hit.box) === JSON.stringify(b.hit.box) && a.hit.text === b.hit.text
+    && (a.action.kind === "tap" && a.element && b.element ? JSON.stringify(a.element.box) === JSON.stringify(b.element.box) && a.element.text === b.element.text
       : JSON.stringify(a.action) === JSON.stringify(b.action));
   for (let i = 0; i < Math.max(steps.length, others.length); i++) {
     if (!same(steps[i], others[i])) return Math.min(i, Math.max(0, steps.length - 1));

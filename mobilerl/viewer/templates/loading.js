@@ -1,5 +1,5 @@
-// Data that is loaded when it is needed: each is a script that calls `receive`, because a page opened from disk may
-// load scripts but may not fetch files.
+// Data loaded on demand. Each piece is a script that calls `receive`, because a page opened from disk may load scripts
+// but may not fetch files.
 
 const RUNS = DATA.runs;
 const loaded = new Map(); // name -> promise of its value
@@ -25,7 +25,7 @@ function load(name) {
   return loaded.get(name);
 }
 
-/** The run's list of trajectories, with what the rows only point at in place. */
+/** The run's index of trajectories, with references resolved. */
 async function indexOf(run) {
   if (run.index) return run.index;
   const raw = await load(`${run.folder}/index`);
@@ -46,7 +46,7 @@ function groupsOf(rows) {
   return [...groups.values()];
 }
 
-/** Whether a trajectory was played in training, not in an evaluation. */
+/** Whether a trajectory is from training rather than an evaluation. */
 function ofTraining(row) {
   return row.source.number !== null;
 }
@@ -57,7 +57,7 @@ async function bodyOf(row) {
   return bodies[row.index % part];
 }
 
-/** Where the screens of a trajectory are. A server hands out those of the other run under a name of its own. */
+/** The address of a screen. A server has a separate path for the screens of the other run. */
 function screenAddress(row, digest) {
   const served = location.protocol !== "file:" && row.run !== RUNS[0];
   return `${served ? "against-run/" : row.run.root}${row.source.screens}/${digest}.png`;
@@ -71,7 +71,7 @@ function groupLink(group) {
   return `#group/${group.rows[0].run === RUNS[0] ? "" : "b:"}${group.source.name}/${group.number}`;
 }
 
-/** Shows in `target` what went wrong while something was loaded. */
+/** Shows a loading error in `target`. */
 function failure(target, error) {
   put(target, el("p", { class: "error" }, error.message));
 }

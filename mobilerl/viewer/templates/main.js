@@ -1,4 +1,4 @@
-// From the address to a view. Links of older pages (#iter-000080/0/4, #curves) lead where they led.
+// Maps the address to a view.
 
 const TABS = [["overview", overviewView], ["tasks", tasksView], ["fleet", fleetView], ["groups", groupsView],
   ["trajectories", trajectoriesView], ["evaluations", evaluationsView], ...(RUNS.length > 1 ? [["diff", diffView]] : [])];
@@ -6,7 +6,7 @@ const sections = new Map(); // name -> {node, ready: promise of its first drawin
 let currentName = "";
 let moves = 0; // from view to view, that have not ended
 
-/** `#iter-000080/0/4` or `#b:iter-000080/0/4` (the run compared with), and `#group/iter-000080/3`. */
+/** `#iter-000080/0/4` or `#b:iter-000080/0/4` (the other run), and `#group/iter-000080/3`. */
 function linkedTrajectory(hash) {
   const found = hash.match(/^(b:)?((?:iter|eval)-\d+)\/(\d+)(?:\/(\d+))?$/);
   if (!found || (found[1] && RUNS.length < 2)) return null;
@@ -30,7 +30,7 @@ function place(hash) {
   return { name: known, rest: decoded(rest.join("/")), params: query === undefined ? null : new URLSearchParams(query) };
 }
 
-/** Says on the page whether a view is still being drawn: to screen readers, and to whoever presses keys by program. */
+/** Marks the page as busy while a view is being drawn, for screen readers and automated tests. */
 async function arrive() {
   moves += 1;
   byId("main").setAttribute("aria-busy", "true");

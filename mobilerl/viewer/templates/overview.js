@@ -1,4 +1,4 @@
-// The first view: where the run stands, its curves, and what its evaluations say.
+// The first view: key figures, curves and evaluations.
 
 function tile(label, value, note, link) {
   return el(link ? "a" : "div", { class: "tile card", href: link || null }, el("div", { class: "label" }, label),
@@ -31,11 +31,11 @@ function tiles(run) {
   }
   const cost = costTile(metrics);
   if (cost) made.push(cost);
-  if (run.trajectories) made.push(tile("Trajectories", run.trajectories.toLocaleString("en"), `kept of ${plural(run.sources, "file")}`, "#trajectories"));
+  if (run.trajectories) made.push(tile("Trajectories", run.trajectories.toLocaleString("en"), `saved in ${plural(run.sources, "file")}`, "#trajectories"));
   return made.length ? el("div", { class: "tiles" }, made) : null;
 }
 
-/** What the run has cost so far, over all its starts; null for one that did not count it. */
+/** The cumulative cost of the run; null if it was not recorded. */
 function costTile(metrics) {
   const last = (name) => column(metrics, "cost/" + name).findLast((v) => v !== null);
   const devices = last("device_hours"), gpus = last("gpu_hours");
@@ -52,7 +52,7 @@ function outcomeBar(run) {
   if (!kinds.length) return null;
   return el("div", { class: "outcomes card" },
     el("div", { class: "split" }, kinds.map((kind) => el("span", { class: kind, style: { flex: String(run.outcomes[kind]) } }))),
-    el("div", { class: "keys" }, el("span", { class: "title" }, "How the kept episodes ended"),
+    el("div", { class: "keys" }, el("span", { class: "title" }, "Outcomes of the saved episodes"),
       kinds.map((kind) => el("a", { class: "key " + kind, href: `#trajectories?outcome=${kind}` }, el("i"), LABELS[kind] + " ",
         el("b", {}, run.outcomes[kind].toLocaleString("en"))))));
 }
@@ -64,7 +64,7 @@ const overviewView = {
     const main = chartGrid(MAIN_CURVES, runs, linked);
     const evaluations = run.evaluations.length ? [el("h2", {}, "Evaluations"), evaluationSummary(run)] : null;
     put(target, tiles(run),
-      main || (run.metrics.iteration ? null : empty("No iteration is finished yet: metrics.jsonl has no lines.")),
+      main || (run.metrics.iteration ? null : empty("No iterations yet: metrics.jsonl will be shown here.")),
       outcomeBar(run), evaluations,
       folded("Learning", chartGrid(LEARNING_CURVES, runs, linked), true),
       folded("Speed and devices", chartGrid([...SPEED_CURVES, ...FLEET_CURVES], runs, linked), !main),

@@ -1,4 +1,4 @@
-// Two evaluations of the same instances: which were won, lost, solved by both, or by neither.
+// Two evaluations of the same instances: which were won, lost, solved in both or in neither.
 
 const KINDS = { won: "won", lost: "lost", both: "as often", neither: "neither" };
 
@@ -27,20 +27,20 @@ function pairPanel(where, place, runs) {
     const shown = rows.filter((row) => row[4] === filter.value);
     const lines = shown.map(([task, template, before, after]) => el("tr", {},
       el("td", {}, template), el("td", { class: "muted" }, task),
-      [before, after].map(([won, tried], i) => el("td", { class: "num" }, `${won}/${tried} `, storedLink(indices[i], names[i], task)))));
+      [before, after].map(([won, tried], i) => el("td", { class: "num" }, `${won}/${tried} `, savedLink(indices[i], names[i], task)))));
     put(table, shown.length ? el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, "Template"), el("th", {}, "Instance"),
       names.map((name, i) => el("th", { class: "num" }, runs[0] === runs[1] ? name : `${runs[i].name} ${name}`)))),
-    el("tbody", {}, lines)) : empty("No instance is of this kind."));
+    el("tbody", {}, lines)) : empty("None."));
   }
   return el("details", { ontoggle: () => start() }, el("summary", {}, "Instance by instance: ",
     `${head.counts.won} won, ${head.counts.lost} lost, ${head.counts.both} solved as often, ${head.counts.neither} by neither`),
   filter.node, table);
 }
 
-/** A link to a trajectory of a task: the evaluation's own if it kept any, else the last of training, never another's. */
-function storedLink(index, evaluation, task) {
+/** A link to a trajectory of a task: from this evaluation if it saved any, else the latest from training. */
+function savedLink(index, evaluation, task) {
   const found = index.rows.filter((row) => row.task.id === task);
   const own = found.find(({ source }) => source.number === null && source.label === evaluation);
   const row = own || found.find(ofTraining);
-  return row ? el("a", { href: linkTo(row), title: `stored of ${row.source.label}` }, "▸") : null;
+  return row ? el("a", { href: linkTo(row), title: `saved in ${row.source.label}` }, "▸") : null;
 }

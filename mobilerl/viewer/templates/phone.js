@@ -1,4 +1,4 @@
-// A screen with what the finger did on it, and the element it met.
+// A screen with the action drawn on it, and the UI element it touched.
 
 /** SVG marks in pixels of the screen, so that circles stay round. */
 function marks(action, width, height) {
@@ -21,9 +21,9 @@ function marks(action, width, height) {
   ];
 }
 
-function hitBox(hit, width) {
-  if (!hit || !hit.box) return null;
-  const [x1, y1, x2, y2] = hit.box, unit = width / 100;
+function elementBox(element, width) {
+  if (!element) return null;
+  const [x1, y1, x2, y2] = element.box, unit = width / 100;
   return ["boxhalo", "box"].map((kind) => svg("rect", { class: kind, x: x1, y: y1, width: Math.max(0, x2 - x1), height: Math.max(0, y2 - y1),
     rx: unit, "stroke-width": (kind === "box" ? 0.9 : 1.8) * unit }));
 }
@@ -41,14 +41,13 @@ function phone(row, step, small = false) {
   const caption = small ? null : captionOf(step.action);
   return el("div", { class: small ? "phone small" : "phone", style: { "--ratio": String(width / height) } },
     screenImage(row, step, (text) => el("div", { class: "none" }, small ? "no screen" : text)),
-    svg("svg", { class: "overlay", viewBox: `0 0 ${width} ${height}` }, hitBox(step.hit, width), marks(step.action, width, height)),
+    svg("svg", { class: "overlay", viewBox: `0 0 ${width} ${height}` }, elementBox(step.element, width), marks(step.action, width, height)),
     caption ? el("div", { class: "caption" }, el("b", {}, caption[0]), caption[1]) : null);
 }
 
-function hitText(hit) {
-  if (!hit) return [el("p", { class: "muted" }, "none")];
-  const box = hit.box ? `[${hit.box[0]},${hit.box[1]}][${hit.box[2]},${hit.box[3]}]` : "";
-  return [el("p", {}, el("b", {}, hit.class || "node"), hit.text ? ` “${hit.text}”` : "", hit.enabled ? null : el("span", { class: "down" }, " disabled")),
-    el("p", { class: "muted mono" }, [hit.id, hit.description && hit.description !== hit.text ? `desc “${hit.description}”` : "",
-      hit.states.join(" "), box].filter(Boolean).join("  ·  "))];
+function elementText(element) {
+  if (!element) return [el("p", { class: "muted" }, "none")];
+  const [x1, y1, x2, y2] = element.box, box = `[${x1},${y1}][${x2},${y2}]`;
+  return [el("p", {}, el("b", {}, element.class || "node"), element.text ? ` “${element.text}”` : ""),
+    el("p", { class: "muted mono" }, [element.states.join(" "), box].filter(Boolean).join("  ·  "))];
 }

@@ -1,4 +1,4 @@
-// One trajectory, step by step: the screen with the action drawn on it, and what the model read and wrote.
+// One trajectory, step by step: the screen with the action drawn on it, and the model's input and output.
 
 function timingBar(timings) {
   const phases = Object.entries(timings), total = phases.reduce((sum, [, s]) => sum + s, 0);
@@ -29,7 +29,7 @@ function stepDetail(step) {
   return el("div", { class: "detail" },
     part("Action", el("p", { class: "act" }, actionText(step.action)),
       step.note ? el("p", { class: "error" }, `not done: ${step.note}`) : null),
-    part(step.action.kind === "type" ? "Field" : "Element hit", hitText(step.hit)),
+    part(step.action.kind === "type" ? "Field" : "Element", elementText(step.element)),
     part("Thought", el("p", { class: "text" }, step.thought || "–")),
     el("div", { class: "pairup" },
       el("div", {}, part("Advantage", el("p", {}, advantageText(step.advantage) || el("span", { class: "muted" }, "not recorded")))),

@@ -1,4 +1,4 @@
-// One row of small coloured fields: a canvas of one pixel per column, stretched by the style sheet.
+// A strip of coloured fields: a canvas with one pixel per column, stretched by CSS.
 
 function palette() {
   const style = getComputedStyle(document.documentElement);
@@ -14,7 +14,7 @@ function strip(columns, height, paint, label) {
   return canvas;
 }
 
-/** Success by iteration of one task: empty where it was not played, red to green where it was. */
+/** Success of one task by iteration: red to green, empty where it was not sampled. */
 function successStrip(played, first, last) {
   const columns = Math.min(160, last - first + 1), wide = (last - first + 1) / columns;
   const counts = Array.from({ length: columns }, () => [0, 0]);
@@ -34,7 +34,7 @@ function successStrip(played, first, last) {
   }), "success by iteration");
 }
 
-/** A device over time: blue as high as it was busy; what kept it from working fills the field; faults on top. */
+/** A device over time: utilisation as a blue bar, other states as a full field, faults at the top. */
 function deviceStrip(device, columns) {
   return strip(columns, 20, (context, _, colors) => {
     const other = { f: colors.good, s: colors.warn, q: colors.bad };

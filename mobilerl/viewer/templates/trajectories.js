@@ -1,4 +1,4 @@
-// The list of trajectories with its filters, beside the one that is played.
+// The filtered list of trajectories, next to the selected one.
 
 const trajectoriesView = {
   title: "Trajectories",
@@ -6,7 +6,7 @@ const trajectoriesView = {
     const run = RUNS[0], index = await indexOf(run);
     if (!index.rows.length) {
       this.enter = () => {};
-      return void put(target, empty("No trajectory was saved yet: trajectories/*.jsonl will be shown here."));
+      return void put(target, empty("No trajectories yet: trajectories/*.jsonl will be shown here."));
     }
     const pane = el("div", { class: "player card" }, el("p", { class: "muted" },
       "Choose a trajectory. ← and → step through it; j and k go to the next and the previous one; ? shows every key."));
@@ -18,7 +18,7 @@ const trajectoriesView = {
     const templates = [...new Set(index.tasks.map((t) => t.template))].sort();
     const template = choice("Task", [["", "every task"], ...templates.map((t) => [t, t])], () => refresh());
     const outcome = choice("Outcome", [["", "every outcome"], ["failure", "any failure"], ...Object.entries(LABELS)], () => refresh());
-    const words = el("input", { type: "search", placeholder: "words of the instruction, or a task's id", "aria-label": "Search", oninput: () => refresh() });
+    const words = el("input", { type: "search", placeholder: "instruction or task id", "aria-label": "Search", oninput: () => refresh() });
     const only = el("button", { type: "button", class: "chip", hidden: "", title: "show every device", onclick: () => { device = ""; refresh(); } });
 
     function refresh() {
@@ -62,7 +62,7 @@ const trajectoriesView = {
       if (!linked) return list.redraw();
       const wanted = linked.run === run ? index : await indexOf(linked.run);
       const row = wanted.rows.find((r) => r.source.name === linked.source && r.index === linked.index);
-      if (!row) return void put(pane, empty(`There is no trajectory ${linked.index} in ${linked.source} (any more).`));
+      if (!row) return void put(pane, empty(`There is no trajectory ${linked.index} in ${linked.source}.`));
       if (!shown.includes(row) && row.run === run) {
         for (const field of [source, template, outcome, words]) field.value = "";
         device = "";

@@ -56,8 +56,3 @@ function chips(label, options, changed) {
 function empty(text) {
   return el("p", { class: "empty" }, text);
 }
-
-/** What the run did not record, as one quiet line each. */
-function notes(lines) {
-  return lines.map((line) => el("p", { class: "note" }, line));
-}

@@ -1,6 +1,6 @@
-// A list of any length of which only the rows in sight exist.
+// A list of any length that only creates the visible rows.
 
-const BEYOND = 6; // rows above and below what is seen
+const BEYOND = 6; // extra rows above and below the visible ones
 
 /** Rows of `height` px made by `draw(place)`. Returns {node, set(count), show(place), redraw()}. */
 function virtualList(height, draw, label) {

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 
-VERL_SETTINGS = tuple(
+VERL_SETTINGS = (
+    "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=float32",
+    "actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype=float32",
+) + tuple(
     f"actor_rollout_ref.rollout.{setting}"
     for setting in (
+        "dtype=float32",
+        "enforce_eager=true",
         "checkpoint_engine.update_weights_bucket_megabytes=16",
         "max_num_batched_tokens=2048",
         "free_cache_engine=false",  # a CPU has no memory of its own to hand back and forth
@@ -17,7 +22,9 @@ VERL_SETTINGS = tuple(
     )
 )
 ENGINE_FLAGS = (
-    "--engine.type", "verl", "--engine.micro_tokens", "1024", "--cluster.dtype", "float32",
-    "--cluster.checkpointing", "false", "--vllm.eager", "true", "--vllm.max_prompt", "1024",
-    "--vllm.max_sequences", "8", "--vllm.timeout_s", "1800", "--cluster.overrides", json.dumps(VERL_SETTINGS),
-)  # fmt: skip
+    *"""--engine.type verl --engine.micro_batch_tokens 1024 --engine.gradient_checkpointing false
+    --vllm.max_prompt 1024 --vllm.max_sequences 8
+    --vllm.timeout_s 1800""".split(),
+    "--cluster.overrides",
+    json.dumps(VERL_SETTINGS),
+)

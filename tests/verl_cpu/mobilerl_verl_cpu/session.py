@@ -19,15 +19,17 @@ from typing import Any
 import psutil
 
 from envs.phone.tasks import suite
-from mobilerl.agent.policy import StreamPolicy
+from mobilerl.algorithms.objectives import clipped, with_prob_diff
 from mobilerl.config import ConfigError, Recipe, load_recipe
-from mobilerl.engines.base import EngineError, Request, Sampling
 from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.engines.registry import make_trainer_engine
 from mobilerl.engines.verl.cluster import Cluster
 from mobilerl.engines.verl.engine import VerlEngine
-from mobilerl.records import Batch, Completion, Row
-from mobilerl.setup import make_collector, make_phones
-from mobilerl.train.objectives import clipped, with_prob_diff
+from mobilerl.inference.engine_policy import StreamPolicy
+from mobilerl.interfaces import EngineError, Request, Sampling
+from mobilerl.records import Completion, TrainingSample
+from mobilerl.suites.phone.training import make_phones
+from mobilerl.train.setup import make_collector
 from mobilerl_verl_cpu.flags import ENGINE_FLAGS
 from mobilerl_verl_cpu.launch import ray_cluster
 
@@ -46,9 +48,9 @@ def ask(engine: LocalEngine | VerlEngine, instruction: str, png: bytes) -> Reque
     return Request(engine.codec.encode([{"role": "user", "content": said}], [png]), (png,), Sampling(1.0, 8))
 
 
-def rows_of(done: Sequence[Completion], requests: Sequence[Request]) -> list[Row]:
+def rows_of(done: Sequence[Completion], requests: Sequence[Request]) -> list[TrainingSample]:
     return [
-        Row(f"t{i // 2}", i % 2, c.prompt_ids, c.token_ids, c.logprobs, r.images, c.version)
+        TrainingSample(f"t{i // 2}", i % 2, c.prompt_ids, c.token_ids, c.logprobs, r.images, c.version)
         for i, (c, r) in enumerate(zip(done, requests, strict=True))
     ]
 
@@ -65,11 +67,11 @@ async def played(verl: VerlEngine, recipe: Recipe) -> dict[str, Any]:
         groups = await collector.collect([task], "whole", 3)
         await collector.dispatch(task, "given-up", 3)
         async with asyncio.timeout(600):
-            while not verl.servers.running:
+            while not verl.requests.running:
                 await asyncio.sleep(0.001)
-    rows = [row for group in groups for t in group.trajectories for row in t.rows()]
+    rows = [row for group in groups for t in group.trajectories for row in t.samples()]
     scored = verl.logprobs(rows)  # where GPUs are shared, not before servers are done with what was given up
-    left = verl.servers.running if recipe.cluster.rollout_nodes == 0 else 0
+    left = verl.requests.running if recipe.cluster.rollout_nodes == 0 else 0
     verl.publish()
     return {
         "streams": isinstance(collector.actor.policy, StreamPolicy),
@@ -80,6 +82,13 @@ async def played(verl: VerlEngine, recipe: Recipe) -> dict[str, Any]:
     }
 
 
+def samples_of(rows: Sequence[TrainingSample], reference: Sequence[tuple[float, ...]] | None) -> list[TrainingSample]:
+    return [
+        replace(row, advantage=a, ref_logprobs=reference[i] if reference else None)
+        for i, (row, a) in enumerate(zip(rows, ADVANTAGES, strict=True))
+    ]
+
+
 def iteration(verl: VerlEngine, local: LocalEngine, requests: Sequence[Request], recipe: Recipe) -> dict[str, Any]:
     """Samples, scores, updates both engines and publishes; asks for more while the weights are being learned."""
     done = verl.generate(requests)
@@ -87,7 +96,7 @@ def iteration(verl: VerlEngine, local: LocalEngine, requests: Sequence[Request],
     logprobs = verl.logprobs(rows)
     anchored = recipe.algorithm.loss.kl_coef > 0
     reference = verl.logprobs(rows, reference=True) if anchored else None
-    batch = Batch(rows, ADVANTAGES, [False] * len(rows), None, reference)
+    batch = samples_of(rows, reference)
     objective = with_prob_diff(clipped(recipe.algorithm.loss))
     early = [verl.submit(r) for r in requests]  # the GPUs are the learner's since `logprobs`
     measured = {
@@ -105,13 +114,14 @@ def iteration(verl: VerlEngine, local: LocalEngine, requests: Sequence[Request],
     return {**measured, "answered_later": [f.result(600).version for f in early]}
 
 
-def resumed(verl: VerlEngine, local: LocalEngine, model: Path, folder: Path, requests: Sequence[Request],
-            recipe: Recipe) -> dict[str, Any]:  # fmt: skip
+def resumed(
+    verl: VerlEngine, local: LocalEngine, model: Path, folder: Path, requests: Sequence[Request], recipe: Recipe
+) -> dict[str, Any]:
     """Saves, learns on, loads, learns the same again."""
     rows = rows_of(verl.generate(requests), requests)
     objective, agg = clipped(recipe.algorithm.loss), recipe.algorithm.loss.agg
     kept = verl.logprobs(rows)
-    batch = Batch(rows, ADVANTAGES, [False] * len(rows), None, kept if recipe.algorithm.loss.kl_coef > 0 else None)
+    batch = samples_of(rows, kept if recipe.algorithm.uses_reference else None)
     folder.mkdir()
     verl.save(folder)
     verl.update(batch, objective, agg)
@@ -155,11 +165,17 @@ def main(model: Path, folder: Path, *settings: str) -> dict[str, Any]:
     engine, anchored = recipe.engine, recipe.algorithm.loss.kl_coef > 0
     with ray_cluster(2):
         few = complaint(lambda: Cluster.join(recipe.cluster.model_copy(update={"gpus_per_node": 3})))
-        verl = VerlEngine(model, recipe, anchored)
-        local = LocalEngine(model, LocalSettings(
-            learning_rate=engine.learning_rate, warmup_steps=engine.warmup_steps, micro_tokens=engine.micro_tokens,
-            lora_rank=engine.lora_rank, reference=anchored,
-        ))  # fmt: skip
+        verl = make_trainer_engine(recipe.model_copy(update={"model": str(model)}))
+        local = LocalEngine(
+            model,
+            LocalSettings(
+                learning_rate=engine.learning_rate,
+                warmup_steps=engine.warmup_steps,
+                micro_batch_tokens=engine.micro_batch_tokens,
+                lora_rank=engine.lora_rank,
+                reference=anchored,
+            ),
+        )
         requests = [ask(verl, *screen) for screen in screens(recipe)]
         steps = [iteration(verl, local, requests, recipe) for _ in range(2)]
         result: dict[str, Any] = {"steps": steps}

@@ -1,4 +1,4 @@
-"""Arithmetic as mksh has it: C's operators on signed 32-bit integers."""
+"""Arithmetic as in mksh: C's operators on signed 32-bit integers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import operator
 import re
 from collections.abc import Callable
 
+Value = Callable[[], int]
+"""A parsed expression. It calculates when called, so that operands that do not count have no effect."""
 _TOKEN = re.compile(
-    r"\s*(?:(\d+#[0-9A-Za-z]+|0[xX][0-9a-fA-F]+|\d+)|([A-Za-z_]\w*)"
-    r"|(<<=|>>=|\+\+|--|&&|\|\||<<|>>|<=|>=|==|!=|[-+*/%&|^]=|[-+*/%<>=!~&|^?:(),]))",
+    r"\s*(0[xX][0-9a-fA-F]+|\d+|[A-Za-z_]\w*"
+    r"|<<=|>>=|\+\+|--|&&|\|\||<<|>>|<=|>=|==|!=|[-+*/%&|^]=|[-+*/%<>=!~&|^?:(),])",
     re.ASCII,
 )
 _LEVELS = ("||", "&&", "|", "^", "&", "== !=", "< <= > >=", "<< >>", "+ -", "* / %")
@@ -18,172 +20,146 @@ COMPARISONS: dict[str, Callable[[int, int], int]] = {
     **{"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne}
 }
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {
-    **COMPARISONS,
-    **{"+": operator.add, "-": operator.sub, "*": operator.mul},
+    **{**COMPARISONS, "+": operator.add, "-": operator.sub, "*": operator.mul},
     **{"&": operator.and_, "|": operator.or_, "^": operator.xor},
     "<<": lambda left, right: left << (right & 31),
     ">>": lambda left, right: left >> (right & 31),
 }
-MAX_DEPTH = 25
-MAX_LENGTH = 10_000
+MAX_LENGTH = 4000
+"""Longest expression in characters."""
 
 
 class ArithmeticFault(ValueError):
     """The expression has no value."""
 
 
-def wrap(value: int) -> int:
+def _wrap(value: int) -> int:
     return (value + 2**31) % 2**32 - 2**31
 
 
-class Evaluator:
-    """`get` and `put` read and write the shell's variables."""
+def evaluate(expression: str, get: Callable[[str], str], put: Callable[[str, str], None]) -> int:
+    """The value of an expression; `get` and `put` read and write variables. `ArithmeticFault` where it has none."""
+    if expression.isdecimal() and len(expression) < 10:
+        return int(expression)
+    try:
+        if len(expression) <= MAX_LENGTH:
+            return _Parser(expression, get, put).parsed()()
+    except RecursionError:
+        pass
+    raise ArithmeticFault(f"{expression[:40]}: expression too complex")
 
-    def __init__(self, get: Callable[[str], str], put: Callable[[str, str], None], depth: int = 0) -> None:
-        self._get, self._put, self._depth = get, put, depth
-        self._skipping = 0
 
-    def value(self, expression: str) -> int:
-        if len(expression) > MAX_LENGTH or self._depth > MAX_DEPTH:
-            raise ArithmeticFault(f"{expression[:40]}: expression too complex")
-        self._expression, self._tokens, self._at = expression, [], 0
-        at, end = 0, len(expression.rstrip())
-        while at < end:
-            found = _TOKEN.match(expression, at)
+class _Parser:
+    def __init__(self, expression: str, get: Callable[[str], str], put: Callable[[str, str], None]) -> None:
+        self._expression, self._get, self._put = expression, get, put
+        self._tokens: list[str] = []
+        self._at, position, end = 0, 0, len(expression.rstrip())
+        while position < end:
+            found = _TOKEN.match(expression, position)
             if found is None:
-                raise self._fault("bad number" if expression[at : at + 1].isdigit() else "unexpected token")
-            self._tokens.append(found)
-            at = found.end()
-        if not self._tokens:
-            return 0
-        result = self._comma()
-        if self._at < len(self._tokens):
-            raise self._fault("unexpected token")
-        return result
+                raise self._fault("unexpected token")
+            self._tokens.append(found[1])
+            position = found.end()
 
-    def _fault(self, what: str) -> ArithmeticFault:
-        return ArithmeticFault(f"{self._expression}: {what}")
+    def _fault(self, message: str) -> ArithmeticFault:
+        return ArithmeticFault(f"{self._expression}: {message}")
 
-    def _token(self, group: int, ahead: int = 0) -> str:
-        """The text of a coming token if it is a number (1), a name (2) or an operator (3), else ""."""
+    def _token(self, ahead: int = 0) -> str:
         at = self._at + ahead
-        return self._tokens[at][group] or "" if at < len(self._tokens) else ""
+        return self._tokens[at] if at < len(self._tokens) else ""
 
-    def _take(self, *symbols: str) -> str:
-        symbol = self._token(3)
+    def _accept(self, *symbols: str) -> str:
+        symbol = self._token()
         if symbol not in symbols:
             return ""
         self._at += 1
         return symbol
 
-    def _deeper(self, parse: Callable[[], int], skip: bool = False) -> int:
-        """Parses an inner expression, without effects where `skip`."""
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise self._fault("expression too complex")
-        self._skipping += skip
-        value = parse()
-        self._skipping -= skip
-        self._depth -= 1
+    def parsed(self) -> Value:
+        value = self._comma() if self._tokens else lambda: 0
+        if self._token():
+            raise self._fault("unexpected token")
         return value
 
-    def _comma(self) -> int:
-        value = self._assignment()
-        while self._take(","):
-            value = self._assignment()
-        return value
+    def _comma(self) -> Value:
+        values = [self._assignment()]
+        while self._accept(","):
+            values.append(self._assignment())
+        return lambda: [value() for value in values][-1]
 
-    def _assignment(self) -> int:
-        name, symbol = self._token(2), self._token(3, ahead=1)
-        if name and symbol in _ASSIGNMENTS:
+    def _assignment(self) -> Value:
+        name, symbol = self._token(), self._token(1)
+        if name.isidentifier() and symbol in _ASSIGNMENTS:
             self._at += 2
-            value = self._deeper(self._assignment)
-            if symbol != "=":
-                value = self._apply(symbol[:-1], self._variable(name), value)
-            return self._store(name, value)
+            value = self._assignment()
+            return lambda: self._assigned(name, symbol[:-1], value())
         condition = self._binary(0)
-        if not self._take("?"):
+        if not self._accept("?"):
             return condition
-        first = self._deeper(self._assignment, skip=not condition)
-        if not self._take(":"):
+        first = self._assignment()
+        if not self._accept(":"):
             raise self._fault("missing :")
-        second = self._deeper(self._assignment, skip=bool(condition))
-        return first if condition else second
+        second = self._assignment()
+        return lambda: first() if condition() else second()
 
-    def _binary(self, level: int) -> int:
+    def _binary(self, level: int) -> Value:
         """Operators that bind at least as tightly as those of a level."""
-        left = self._unary()
-        while (found := _PRECEDENCE.get(symbol := self._token(3), -1)) >= level:
+        left = self._operand()
+        while (found := _PRECEDENCE.get(self._token(), -1)) >= level:
             self._at += 1
-            decided = symbol in ("&&", "||") and bool(left) == (symbol == "||")
-            self._skipping += decided
-            right = self._binary(found + 1)
-            self._skipping -= decided
-            left = int(bool(left if decided else right)) if symbol in ("&&", "||") else self._apply(symbol, left, right)
+            left = self._combined(self._tokens[self._at - 1], left, self._binary(found + 1))
         return left
+
+    def _combined(self, symbol: str, left: Value, right: Value) -> Value:
+        if symbol == "&&":
+            return lambda: int(bool(left() and right()))
+        if symbol == "||":
+            return lambda: int(bool(left() or right()))
+        return lambda: self._apply(symbol, left(), right())
 
     def _apply(self, symbol: str, left: int, right: int) -> int:
         if symbol not in ("/", "%"):
-            return wrap(int(_OPERATIONS[symbol](left, right)))
+            return _wrap(int(_OPERATIONS[symbol](left, right)))
         if right == 0:
-            if self._skipping:
-                return 0
             raise self._fault("zero divisor")
         quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-        return wrap(quotient if symbol == "/" else left - quotient * right)
+        return _wrap(quotient if symbol == "/" else left - quotient * right)
 
-    def _unary(self) -> int:
-        symbol = self._take("+", "-", "!", "~", "++", "--")
-        if symbol in ("++", "--"):
+    def _operand(self) -> Value:
+        if symbol := self._accept("++", "--"):
             name = self._name()
-            return self._store(name, self._variable(name) + (1 if symbol == "++" else -1))
-        if not symbol:
-            return self._primary()
-        value = self._deeper(self._unary)
-        return wrap({"+": value, "-": -value, "!": int(not value), "~": ~value}[symbol])
-
-    def _primary(self) -> int:
-        if self._take("("):
-            value = self._deeper(self._comma)
-            if not self._take(")"):
+            return lambda: self._assigned(name, symbol[0], 1)
+        if symbol := self._accept("+", "-", "!", "~"):
+            value = self._operand()
+            factor, offset = {"+": (1, 0), "-": (-1, 0), "~": (-1, -1), "!": (0, 0)}[symbol]
+            return lambda: int(not value()) if symbol == "!" else _wrap(factor * value() + offset)
+        if self._accept("("):
+            value = self._comma()
+            if not self._accept(")"):
                 raise self._fault("missing )")
             return value
-        if self._at >= len(self._tokens):
-            raise self._fault("unexpected end of expression")
-        if number := self._token(1):
+        if (digits := self._token())[:1].isdigit():
             self._at += 1
-            return self._number(number)
+            number = _wrap(int(digits, 16) if digits[:2] in ("0x", "0X") else int(digits[:400]))
+            return lambda: number
         name = self._name()
-        value = self._variable(name)
-        if symbol := self._take("++", "--"):
-            self._store(name, value + (1 if symbol == "++" else -1))
-        return value
+        if symbol := self._accept("++", "--"):  # the value before it
+            return lambda: _wrap(self._assigned(name, symbol[0], 1) - (1 if symbol == "++" else -1))
+        return lambda: self._variable(name)
 
     def _name(self) -> str:
-        name = self._token(2)
-        if not name:
-            raise self._fault("unexpected token")
+        name = self._token()
+        if not name.isidentifier():
+            raise self._fault("unexpected token" if name else "unexpected end of expression")
         self._at += 1
         return name
 
-    def _number(self, text: str) -> int:
-        base, _, digits = text.rpartition("#")
-        try:
-            if base:
-                return wrap(int(digits, int(base[:3])))
-            return wrap(int(text, 16) if text[:2] in ("0x", "0X") else int(text[:400]))
-        except ValueError:
-            raise self._fault("bad number") from None
-
     def _variable(self, name: str) -> int:
-        """A variable's text is an expression in its turn."""
-        text = self._get(name)
-        if text.isdecimal():
-            return self._number(text)
-        return Evaluator(self._get, self._put, self._depth + 5).value(text) if text else 0
+        """A variable's text is an expression itself."""
+        return evaluate(self._get(name) or "0", self._get, self._put)
 
-    def _store(self, name: str, value: int) -> int:
-        value = wrap(value)
-        if not self._skipping:
-            self._put(name, str(value))
+    def _assigned(self, name: str, symbol: str, value: int) -> int:
+        """Carries out `name symbol= value`, and returns the new value."""
+        value = self._apply(symbol, self._variable(name), value) if symbol else _wrap(value)
+        self._put(name, str(value))
         return value

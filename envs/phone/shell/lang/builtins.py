@@ -1,23 +1,28 @@
-"""The shell's own commands. Each gets the interpreter and its words and gives its exit code; a `Failure`'s message is
-printed behind the command's name."""
+"""The shell's own commands. Each takes the interpreter and its arguments and returns its exit code; the message of a
+`Failure` is printed behind the command's name."""
 
 from __future__ import annotations
 
 import posixpath
 import re
+import shlex
 from collections.abc import Callable
+from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
 from envs.phone.shell.lang.conditions import bracket, test
-from envs.phone.shell.lang.escapes import echoed
-from envs.phone.shell.lang.interpret import Interpreter, KeepStreams
+from envs.phone.shell.lang.escapes import to_bytes, to_text, unescaped
+from envs.phone.shell.lang.expand import BLANKS, field_separator
 from envs.phone.shell.lang.parser import RESERVED
-from envs.phone.shell.lang.state import OPTIONS, Leave, ShellFault
-from envs.phone.shell.lang.streams import Sink, Source, reading, to_bytes, to_text
+from envs.phone.shell.lang.state import OPTIONS, Leave, ShellFault, Sink, Source, reading
+from envs.phone.shell.lang.words import NAME
 
-Builtin = Callable[[Interpreter, list[str]], int]
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+if TYPE_CHECKING:
+    from envs.phone.shell.lang.interpret import Interpreter
+
+Builtin = Callable[["Interpreter", list[str]], int]
 
 
 def say(shell: Interpreter, text: str) -> int:
@@ -27,9 +32,21 @@ def say(shell: Interpreter, text: str) -> int:
     return 0
 
 
+def echo(shell: Interpreter, words: list[str]) -> int:
+    """As in mksh, escapes are resolved unless `-E` is given."""
+    newline, escapes, at = True, True, 0
+    while at < len(words) and re.fullmatch("-[neE]+", words[at]):
+        newline = newline and "n" not in words[at]
+        escapes = {"e": True, "E": False}.get(words[at].replace("n", "")[-1:], escapes)
+        at += 1
+    text, stopped = " ".join(words[at:]), False
+    if escapes:
+        text, stopped = unescaped(text, echo=True)
+    return say(shell, text + "\n" if newline and not stopped else text)
+
+
 def cd(shell: Interpreter, words: list[str]) -> int:
     state = shell.state
-    words = [w for w in words if w not in ("-L", "-P", "--")]
     if len(words) > 1:
         raise Failure(f"bad substitution: '{words[0]}' not in '{state.cwd}'", 2)
     target = words[0] if words else state.variables.get("HOME", "")
@@ -41,11 +58,10 @@ def cd(shell: Interpreter, words: list[str]) -> int:
     if not target:
         raise Failure("no home directory" if not words else ": No such file or directory", 2)
     path = "/" + posixpath.normpath(posixpath.join(state.cwd, target)).lstrip("/")
-    shell.flush()
     real = files.normal(path)
     if not files.is_folder(shell.phone, real):
-        what = "Not a directory" if real in shell.phone.files else "No such file or directory"
-        raise Failure(f"{target}: {what}", 2)
+        fault = "Not a directory" if real in shell.phone.files else "No such file or directory"
+        raise Failure(f"{target}: {fault}", 2)
     state.assign("OLDPWD", state.cwd)
     state.assign("PWD", path)
     state.cwd = path
@@ -80,23 +96,17 @@ def _leave_loop(kind: str) -> Builtin:
 
 
 def export(shell: Interpreter, words: list[str]) -> int:
-    shell.state.exported.update(_assign(shell, word, "export") for word in words if word not in ("--", "-p"))
-    return 0 if words else say(shell, "".join(f"{name}\n" for name in sorted(shell.state.exported)))
-
-
-def readonly(shell: Interpreter, words: list[str]) -> int:
-    shell.state.readonly.update(_assign(shell, word, "readonly") for word in words if word not in ("--", "-p"))
+    shell.state.exported.update(_assign(shell, word, "export") for word in words)
     return 0
 
 
 def _assign(shell: Interpreter, word: str, command: str) -> str:
-    """Carries out `name` or `name=value`; the name."""
-    name, equals, value = word.partition("=")
-    append = name.endswith("+") and equals
-    name = name[:-1] if append else name
-    if not _NAME.fullmatch(name):
+    """Carries out `name`, `name=value` or `name+=value`, and returns the name."""
+    found = re.fullmatch(rf"({NAME})(?:(\+?)=(.*))?", word, re.DOTALL)
+    if found is None:
         raise ShellFault(f"{command}: {word}: is not an identifier")
-    if equals:
+    name, append, value = found.groups()
+    if value is not None:
         shell.state.assign(name, shell.state.variables.get(name, "") + value if append else value)
     return name
 
@@ -109,27 +119,27 @@ def local(shell: Interpreter, words: list[str]) -> int:
         if shell.locals and name not in shell.locals[-1]:
             shell.locals[-1][name] = shell.state.variables.get(name)
             if "=" not in word:
-                shell.state.unset(name)
+                shell.state.variables.pop(name, None)
         _assign(shell, word, "typeset")
     return 0
 
 
 def unset(shell: Interpreter, words: list[str]) -> int:
+    """`unset NAME ...` and `unset -f FUNCTION ...`."""
     functions = words[:1] == ["-f"]
-    for name in words[1:] if words[:1] in (["-f"], ["-v"]) else words:
-        if not _NAME.fullmatch(name):
-            raise ShellFault(f"unset: {name}: is not an identifier")
+    for name in words[functions:]:
         if functions:
             shell.state.functions.pop(name, None)
         else:
-            shell.state.unset(name)
+            shell.state.variables.pop(name, None)
+            shell.state.exported.discard(name)
     return 0
 
 
 def set_(shell: Interpreter, words: list[str]) -> int:
     state = shell.state
     if not words:
-        return say(shell, "".join(f"{n}={_quoted(v)}\n" for n, v in sorted(state.variables.items())))
+        return say(shell, "".join(f"{name}={shlex.quote(value)}\n" for name, value in sorted(state.variables.items())))
     at = 0
     while at < len(words) and re.match(r"[-+].", words[at]):
         word = words[at]
@@ -143,15 +153,11 @@ def set_(shell: Interpreter, words: list[str]) -> int:
                 at += 1
             elif letter in OPTIONS:
                 change(OPTIONS[letter])
-            elif letter not in "hmbo":
+            else:
                 raise ShellFault(f"set: -{letter}: unknown option")
     if at < len(words) or words[-1] == "--":
         state.parameters = words[at:]
     return 0
-
-
-def _quoted(value: str) -> str:
-    return value if re.fullmatch(r"[\w@%+=:,./-]+", value, re.ASCII) else "'" + value.replace("'", "'\\''") + "'"
 
 
 def shift(shell: Interpreter, words: list[str]) -> int:
@@ -163,12 +169,9 @@ def shift(shell: Interpreter, words: list[str]) -> int:
 
 
 def read(shell: Interpreter, words: list[str]) -> int:
-    raw = False
-    while words and words[0].startswith("-") and len(words[0]) > 1:
-        raw = raw or "r" in words[0]
-        option, words = words[0], words[1:]
-        if option.endswith(("p", "n", "N", "t", "u", "d")):
-            words = words[1:]
+    """`read [-r] [NAME ...]`."""
+    raw = words[:1] == ["-r"]
+    names = words[raw:] or ["REPLY"]
     source = shell.streams.get(0)
     if not isinstance(source, Source):
         raise Failure("Bad file descriptor")
@@ -180,39 +183,20 @@ def read(shell: Interpreter, words: list[str]) -> int:
             break
         line, ended = line[:-1], False
     shell.budget.spend(len(line) >> 8)
-    names = words or ["REPLY"]
-    fields = _read_fields(line, len(names), shell.state.variables.get("IFS", " \t\n"), raw)
-    for name, value in zip(names, fields, strict=True):
-        if not _NAME.fullmatch(name):
+    separators = shell.state.variables.get("IFS", BLANKS)
+    line = line.strip("".join(c for c in separators if c in BLANKS))
+    line = line if raw else re.sub(r"\\(.?)", r"\1", line)
+    cuts = len(names) - 1
+    fields = re.split(field_separator(separators), line, maxsplit=cuts) if separators and cuts else [line]
+    for name, value in zip_longest(names, fields, fillvalue=""):
+        if not re.fullmatch(NAME, name):
             raise Failure(f"{name}: is not an identifier")
         shell.state.assign(name, value)
     return 0 if ended else 1
 
 
-def _read_fields(line: str, count: int, separators: str, raw: bool) -> list[str]:
-    """The line cut at IFS; the last name gets the rest."""
-    white = "".join(c for c in separators if c in " \t\n")
-    line = line.strip(white)
-    white = re.escape(white)
-    other = re.escape("".join(c for c in separators if c not in " \t\n"))
-    space = f"[{white}]*" if white else ""
-    char = f"[^{white}{other}]" if separators else "."
-    text = f"((?:{char})*)" if raw else rf"((?:\\.|(?!\\){char})*)"
-    field = re.compile(f"{text}{space}[{other}]{space}|{text}{space}" if other else text + space, re.DOTALL)
-    found: list[str] = []
-    while len(found) < count - 1:
-        cut = field.match(line)
-        assert cut is not None
-        found.append(cut[cut.lastindex or 1])
-        line = line[cut.end() :]
-    if other and (whole := field.fullmatch(line)):
-        line = whole[whole.lastindex or 1]
-    return [*found, line] if raw else [re.sub(r"\\(.?)", r"\1", one) for one in [*found, line]]
-
-
 def eval_(shell: Interpreter, words: list[str]) -> int:
-    with shell.deeper():
-        return shell.script(" ".join(words))
+    return shell.script(" ".join(words))
 
 
 def source(shell: Interpreter, words: list[str]) -> int:
@@ -221,51 +205,36 @@ def source(shell: Interpreter, words: list[str]) -> int:
     try:
         text = to_text(reading(shell, words[0]).read())
     except Failure as failure:
-        raise ShellFault(f".: {words[0]}: {str(failure).rpartition(': ')[2]}") from None
-    outer = shell.state.parameters
-    if words[1:]:
-        shell.state.parameters = words[1:]
-    shell.functions += 1
-    try:
-        with shell.deeper():
-            return shell.script(text)
-    except Leave as leave:
-        if leave.kind != "return":
-            raise
-        return leave.value
-    finally:
-        shell.functions -= 1
-        shell.state.parameters = outer
+        raise ShellFault(f".: {words[0]}: {failure.reason}") from None
+    return shell.returning(lambda: shell.script(text), words[1:] or shell.state.parameters)
 
 
 def exec_(shell: Interpreter, words: list[str]) -> int:
-    """Without a command, the redirections of this line stay."""
+    """Without a command, the redirections of this line stay in force."""
     if not words:
-        raise KeepStreams
+        shell.keeping = True
+        return 0
     raise Leave("exit", shell.command(words, functions=False))
 
 
 def command(shell: Interpreter, words: list[str]) -> int:
-    if words[:1] in (["-v"], ["-V"]):
+    if words[:1] == ["-v"]:
         return max([_describe(shell, word) for word in words[1:]], default=0)
-    words = words[1:] if words[:1] in (["-p"], ["--"]) else words
     return shell.command(words, functions=False) if words else 0
 
 
 def _describe(shell: Interpreter, name: str) -> int:
     own = name in RESERVED or name in shell.state.functions or name in BUILTINS
-    shown = name if own else shell.commands.find(shell, name)
+    shown = name if own else shell.find(name)
     return say(shell, f"{shown}\n") if shown else 1
 
 
 BUILTINS: dict[str, Builtin] = {
-    "echo": lambda shell, words: say(shell, echoed(words)),
+    **{"echo": echo, "cd": cd, "read": read, "test": test, "[": bracket},
     "pwd": lambda shell, words: say(shell, f"{shell.state.cwd}\n"),
     **dict.fromkeys((":", "true", "wait"), lambda shell, words: 0),
     "false": lambda shell, words: 1,
-    **{"cd": cd, "read": read, "test": test, "[": bracket},
     **{"exit": exit_, "return": return_, "break": _leave_loop("break"), "continue": _leave_loop("continue")},
-    **dict.fromkeys(("local", "typeset", "declare"), local),
-    **{"export": export, "readonly": readonly, "unset": unset, "set": set_, "shift": shift},
+    **{"local": local, "typeset": local, "export": export, "unset": unset, "set": set_, "shift": shift},
     **{"eval": eval_, ".": source, "source": source, "exec": exec_, "command": command},
 }

@@ -1,4 +1,4 @@
-r"""Backslash escapes, as `echo`, `printf`, `tr` and `$'...'` know them."""
+r"""Text as bytes, and backslash escapes as `echo`, `printf`, `tr` and `$'...'` interpret them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ _ECHO = re.compile(r"\\(?:0([0-7]{0,3})" + _REST)
 _PRINTF = re.compile(r"\\(?:([0-7]{1,3})" + _REST)
 
 
-def _byte(value: int) -> str:
-    """A byte as text carries it."""
-    value &= 0xFF
-    return chr(value) if value < 0x80 else chr(0xDC00 + value)
+def to_bytes(text: str) -> bytes:
+    """Encodes text. Bytes of a file that are not UTF-8 are lone surrogates in text and come out unchanged."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
+
+
+def to_text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
 
 
 def unescaped(text: str, echo: bool = False) -> tuple[str, bool]:
-    r"""The text with its escapes resolved, and whether `\c` was among them. `echo` wants a 0 before octal digits."""
+    r"""The text with its escapes resolved, and whether it contains `\c`. With `echo`, octal digits follow a 0."""
     out, at, stopped = [], 0, False
     for found in (_ECHO if echo else _PRINTF).finditer(text) if "\\" in text else ():
         out.append(text[at : found.start()])
@@ -30,18 +36,6 @@ def unescaped(text: str, echo: bool = False) -> tuple[str, bool]:
         elif unicode:
             out.append(chr(int(unicode, 16)))
         else:
-            out.append(_byte(int(hexadecimal, 16) if hexadecimal else int(octal or "0", 8)))
+            value = int(hexadecimal, 16) if hexadecimal else int(octal or "0", 8) & 0xFF
+            out.append(to_text(bytes([value])))
     return "".join(out) + text[at:], stopped
-
-
-def echoed(words: list[str]) -> str:
-    """What `echo` prints. As in mksh, escapes are resolved unless `-E` is given."""
-    newline, escapes, at = True, True, 0
-    while at < len(words) and re.fullmatch("-[neE]+", words[at]):
-        newline = newline and "n" not in words[at]
-        escapes = {"e": True, "E": False}.get(words[at].replace("n", "")[-1:], escapes)
-        at += 1
-    text, stopped = " ".join(words[at:]), False
-    if escapes:
-        text, stopped = unescaped(text, echo=True)
-    return text + "\n" if newline and not stopped else text

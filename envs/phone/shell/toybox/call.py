@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import getopt
 import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from envs.phone.phone import Phone
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
-from envs.phone.shell.lang.interpret import Interpreter
-from envs.phone.shell.lang.streams import Source, to_bytes, to_text
+from envs.phone.shell.lang.escapes import to_bytes, to_text
+from envs.phone.shell.lang.state import Source
 
+if TYPE_CHECKING:
+    from envs.phone.shell.lang.interpret import Interpreter
+
+MISSING = "No such file or directory"
 Flags = dict[str, str]
-"""Options that were given; one with a value has it, one without has its letter as often as it was given."""
+"""The options of a call by their letters, with their values; "" for an option without a value."""
 
 
 @dataclass(slots=True)
 class Call:
-    """One call of a program: its words, the shell that runs it, and through that the phone, the folder and the streams.
-
-    `code` is the exit code; `wrong` sets it to 1 and says why.
-    """
+    """One call of a program: its words, its exit code, and the shell with the phone, the folder and the streams."""
 
     shell: Interpreter
     name: str
@@ -35,16 +38,13 @@ class Call:
     def out(self, data: str | bytes) -> None:
         self.shell.write(1, to_bytes(data) if isinstance(data, str) else data)
 
-    def wrong(self, message: str) -> None:
+    def fail(self, message: str) -> None:
+        """Prints an error and sets the exit code; the program continues."""
         self.shell.write(2, to_bytes(f"{self.name}: {message}\n"))
         self.code = 1
 
     def spend(self, work: int) -> None:
         self.shell.budget.spend(work)
-
-    def walk(self) -> None:
-        """Counts the work of looking at all files' names."""
-        self.spend(1 + (len(self.phone.files) >> 4))
 
     def stdin(self) -> bytes:
         source = self.shell.streams.get(0)
@@ -53,7 +53,17 @@ class Call:
         return data
 
     def path(self, word: str) -> str:
-        return files.normal(posixpath.join(self.shell.state.cwd, word))
+        self.spend(1 + (len(self.phone.files) >> 4))  # the callers search the names of all files
+        return self.shell.state.path(word)
+
+    def existing(self, words: list[str]) -> Iterator[tuple[str, str]]:
+        """The names and paths of the files and folders that exist; the others are reported."""
+        for word in words:
+            path = self.path(word)
+            if files.exists(self.phone, path):
+                yield word, path
+            else:
+                self.fail(f"{word}: {MISSING}")
 
     def read(self, word: str) -> bytes:
         """A file's content, or standard input for `-`. `Failure` names the file as it was given."""
@@ -62,64 +72,44 @@ class Call:
         try:
             data = files.read(self.phone, self.path(word))
         except Failure as failure:
-            raise Failure(f"{self.name}: {word}: {str(failure).rpartition(': ')[2]}") from None
+            raise Failure(f"{self.name}: {word}: {failure.reason}") from None
         self.spend(1 + (len(data) >> 12))
         return data
 
     def inputs(self, words: list[str]) -> Iterator[tuple[str, bytes]]:
-        """The files' names and contents, standard input without any; says which cannot be read, and goes on."""
+        """The files' names and contents, standard input without any. A file that cannot be read is reported."""
         for word in words or ["-"]:
             try:
                 yield word, self.read(word)
             except Failure as failure:
-                self.wrong(str(failure).removeprefix(f"{self.name}: "))
+                self.fail(str(failure).removeprefix(f"{self.name}: "))
 
     def write(self, word: str, data: bytes) -> None:
         """`Failure` names the file as it was given."""
         path = self.path(word)
         try:
             if not files.is_folder(self.phone, posixpath.dirname(path)):
-                raise Failure("No such file or directory")
+                raise Failure(MISSING)
             self.shell.budget.take(len(data))
             files.write(self.phone, path, data)
         except Failure as failure:
-            raise Failure(f"{self.name}: {word}: {str(failure).rpartition(': ')[2]}") from None
+            raise Failure(f"{self.name}: {word}: {failure.reason}") from None
 
     def options(self, spec: str, least: int = 0) -> tuple[Flags, list[str]]:
-        """Options and operands. A colon in `spec` follows the letters that have a value, a star those whose values
-        are collected, one a line; a leading `+` ends the options at the first operand."""
+        """Options and operands. `spec` is that of `getopt`; values of an option given twice are joined by newlines."""
+        try:
+            found, operands = getopt.gnu_getopt(self.words, spec)
+        except getopt.GetoptError as error:
+            raise self.usage(error.msg) from None
         flags: Flags = {}
-        operands: list[str] = []
-        words = iter(self.words)
-        for word in words:
-            if word == "--":
-                operands += words
-            elif not word.startswith("-") or word == "-":
-                operands.append(word)
-                if spec.startswith("+"):
-                    operands += words
-            elif not word.startswith("--"):
-                self._cluster(word[1:], spec, words, flags)
+        for option, value in found:
+            flags[option[1:]] = f"{flags[option[1:]]}\n{value}" if value and option[1:] in flags else value
         if len(operands) < least:
-            raise Failure(f'{self.name}: Needs {least} argument{"s" * (least > 1)} (see "{self.name} --help")')
+            raise self.usage(f"Needs {least} argument{'s' * (least > 1)}")
         return flags, operands
 
-    def _cluster(self, letters: str, spec: str, words: Iterator[str], flags: Flags) -> None:
-        for i, letter in enumerate(letters):
-            at = spec.find(letter) if letter not in "+:*" else -1
-            if at < 0:
-                raise Failure(f"{self.name}: Unknown option '{letter}' (see \"{self.name} --help\")")
-            if spec[at + 1 : at + 2] == ":":
-                value = letters[i + 1 :] or next(words, None)
-                if value is None:
-                    raise Failure(f'{self.name}: Missing argument to -{letter} (see "{self.name} --help")')
-                flags[letter] = value
-                return
-            if spec[at + 1 : at + 2] == "*":
-                value = letters[i + 1 :] or next(words, "")
-                flags[letter] = f"{flags[letter]}\n{value}" if letter in flags else value
-                return
-            flags[letter] = flags.get(letter, "") + letter
+    def usage(self, message: str) -> Failure:
+        return Failure(f'{self.name}: {message} (see "{self.name} --help")')
 
     def number(self, text: str) -> int:
         if not text.lstrip("+-").isdecimal() or len(text) > 12:

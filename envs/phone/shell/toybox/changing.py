@@ -8,29 +8,26 @@ import stat
 
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
-from envs.phone.shell.toybox.call import Call, Program
-
-_CLAUSE = re.compile(r"([ugoa]*)([-+=])([rwxXst]*)")
+from envs.phone.shell.toybox.call import MISSING, Call, Program
 
 
 def rm(call: Call) -> None:
     flags, names = call.options("fiRrv")
     recursive = "r" in flags or "R" in flags
     if not names and "f" not in flags:
-        raise Failure('rm: Needs 1 argument (see "rm --help")')
+        raise call.usage("Needs 1 argument")
     for name in names:
         path = call.path(name)
-        call.walk()
         if posixpath.basename(name.rstrip("/")) in (".", ".."):
-            call.wrong(f"bad path {name}")
+            call.fail(f"bad path {name}")
         elif files.read_only(path) or path in files.ROOTS and recursive:
-            call.wrong(f"{name}: Permission denied")
+            call.fail(f"{name}: Permission denied")
         elif path in call.phone.files or recursive and files.is_folder(call.phone, path):
             files.remove(call.phone, path)
         elif files.is_folder(call.phone, path):
-            call.wrong(f"{name}: Is a directory")
+            call.fail(f"{name}: Is a directory")
         elif "f" not in flags:
-            call.wrong(f"{name}: No such file or directory")
+            call.fail(f"{name}: {MISSING}")
     call.phone.changed()
 
 
@@ -38,15 +35,14 @@ def mkdir(call: Call) -> None:
     flags, names = call.options("pvm:", least=1)
     for name in names:
         path = call.path(name)
-        call.walk()
-        if path in call.phone.files or files.is_folder(call.phone, path):
+        if files.exists(call.phone, path):
             if "p" not in flags or path in call.phone.files:
-                call.wrong(f"'{name}': File exists")
+                call.fail(f"'{name}': File exists")
         elif fault := _obstacle(call, path, "p" in flags):
-            call.wrong(f"'{name}': {fault}")
+            call.fail(f"'{name}': {fault}")
         else:
             files.make_folder(call.phone, path)
-            _stamp(call, path, _parse_mode(call, flags["m"], 0o777, True) if "m" in flags else None)
+            _stamp(call, path, mode=_mode(call, flags["m"], 0o777) if "m" in flags else None)
     call.phone.changed()
 
 
@@ -59,18 +55,15 @@ def _obstacle(call: Call, path: str, parents: bool = False) -> str:
         parent = posixpath.dirname(parent)
     if parent in call.phone.files:
         return "Not a directory"
-    return "" if files.is_folder(call.phone, parent) else "No such file or directory"
+    return "" if files.is_folder(call.phone, parent) else MISSING
 
 
 def rmdir(call: Call) -> None:
-    for name in call.options("p", least=1)[1]:
-        path = call.path(name)
+    for name, path in call.existing(call.options("p", least=1)[1]):
         if path in call.phone.files:
-            call.wrong(f"{name}: Not a directory")
-        elif not files.is_folder(call.phone, path):
-            call.wrong(f"{name}: No such file or directory")
+            call.fail(f"{name}: Not a directory")
         elif path in files.ROOTS or files.entries(call.phone, path):
-            call.wrong(f"{name}: Directory not empty")
+            call.fail(f"{name}: Directory not empty")
         else:
             files.remove(call.phone, path)
     call.phone.changed()
@@ -91,30 +84,30 @@ def _transfer(call: Call, operands: list[str], keep: bool, folders: bool) -> Non
     if len(sources) > 1 and not into:
         raise Failure(f"{call.name}: '{target}' not directory")
     for name in sources:
-        call.walk()
         source, to = call.path(name), call.path(target)
-        inside = name.rstrip("/").endswith("/.") or name in (".", "./")  # `DIR/.`: what is in it
-        if into and not inside:
+        contents = name.rstrip("/").endswith("/.") or name in (".", "./")  # `DIR/.`: everything in it
+        if into and not contents:
             to = posixpath.join(to, posixpath.basename(source))
         folder = files.is_folder(call.phone, source)
         if source not in call.phone.files and not folder:
-            call.wrong(f"bad '{name}': No such file or directory")
+            call.fail(f"bad '{name}': {MISSING}")
         elif folder and not folders:
-            call.wrong(f"Skipped dir '{name}'")
+            call.fail(f"Skipped dir '{name}'")
         elif source == to or to.startswith(f"{source}/"):
-            call.wrong(f"'{name}' is '{target}'" if source == to else f"dir '{name}' -> '{target}': Invalid argument")
+            call.fail(f"'{name}' -> '{target}': Invalid argument")
         elif fault := _obstacle(call, to):
-            call.wrong(f"'{to if into else target}': {fault}")
+            call.fail(f"'{to if into else target}': {fault}")
         elif not keep and (source in files.ROOTS or files.read_only(source)):
-            call.wrong(f"bad '{name}': Permission denied")
+            call.fail(f"bad '{name}': Permission denied")
         elif folder and to in call.phone.files or not folder and files.is_folder(call.phone, to):
-            call.wrong(f"bad '{name}': {'Not' if folder else 'Is'} a directory")
+            call.fail(f"bad '{name}': {'Not' if folder else 'Is'} a directory")
         else:
             _carry(call, source, to, keep)
     call.phone.changed()
 
 
 def _carry(call: Call, source: str, to: str, keep: bool) -> None:
+    """Copies or moves a file or a folder to a path that is free for it."""
     phone = call.phone
     moved = {n: to + n[len(source) :] for n in phone.files if n == source or n.startswith(f"{source}/")}
     contents = {new: phone.files[old] for old, new in moved.items()}
@@ -135,7 +128,7 @@ def _carry(call: Call, source: str, to: str, keep: bool) -> None:
 
 
 def touch(call: Call) -> None:
-    """The time is always the phone's present one."""
+    """The time is always the phone's present time."""
     flags, names = call.options("acmhd:t:r:", least=1)
     for name in names:
         path = call.path(name)
@@ -143,7 +136,7 @@ def touch(call: Call) -> None:
             if "c" in flags:
                 continue
             if fault := _obstacle(call, path):
-                call.wrong(f"'{name}': {fault}")
+                call.fail(f"'{name}': {fault}")
                 continue
             files.write(call.phone, path, b"")
         _stamp(call, path)
@@ -159,14 +152,13 @@ def _stamp(call: Call, path: str, mode: int | None = None) -> None:
 
 
 def chmod(call: Call) -> None:
-    call.words = [f"./{w}" if re.fullmatch(r"-[rwxX]+", w) else w for w in call.words]
+    call.words = [f"./{w}" if re.fullmatch(r"-[rwx]+", w) else w for w in call.words]  # a mode, not an option
     flags, operands = call.options("Rvf", least=2)
     mode = operands[0].removeprefix("./")
-    _parse_mode(call, mode, 0, False)
+    _mode(call, mode, 0)
     for path in _targets(call, operands[1:], "R" in flags):
         known = files.attributes(call.phone, path)
-        new = _parse_mode(call, mode, stat.S_IMODE(known.mode), stat.S_ISDIR(known.mode))
-        call.phone.attributes[path] = known._replace(mode=new)
+        call.phone.attributes[path] = known._replace(mode=_mode(call, mode, stat.S_IMODE(known.mode)))
 
 
 def chown(call: Call) -> None:
@@ -176,7 +168,7 @@ def chown(call: Call) -> None:
         owner, group = "", operands[0]
     if not re.fullmatch(r"\w{0,32}/\w{0,32}", f"{owner}/{group}", re.ASCII):
         raise Failure(f"{call.name}: no user '{operands[0]}'")
-    names = {"0": "root", "1000": "system", "2000": "shell"}
+    names = {str(number): name for name, number in files.USERS.items()}
     for path in _targets(call, operands[1:], "R" in flags):
         known = files.attributes(call.phone, path)
         owners = {"owner": names.get(owner, owner) or known.owner, "group": names.get(group, group) or known.group}
@@ -185,40 +177,28 @@ def chown(call: Call) -> None:
 
 def _targets(call: Call, names: list[str], recursive: bool) -> list[str]:
     found: list[str] = []
-    for name in names:
-        path = call.path(name)
-        call.walk()
-        if not files.exists(call.phone, path):
-            call.wrong(f"'{name}': No such file or directory")
-        elif files.read_only(path):
-            call.wrong(f"'{name}': Read-only file system")
+    for name, path in call.existing(names):
+        if files.read_only(path):
+            call.fail(f"'{name}': Read-only file system")
         else:
             inside = {n.rstrip("/") for n in call.phone.files if n.startswith(f"{path}/")} - {path}
             found += [path, *(inside if recursive else ())]
     return found
 
 
-def _parse_mode(call: Call, text: str, old: int, folder: bool) -> int:
+def _mode(call: Call, text: str, old: int) -> int:
     """The mode that `chmod TEXT` gives a file of mode `old`."""
     if re.fullmatch(r"[0-7]{1,5}", text):
         return int(text, 8) & 0o7777
     for clause in text.split(","):
-        found = _CLAUSE.fullmatch(clause)
+        found = re.fullmatch(r"([ugoa]*)([-+=])([rwx]*)", clause)
         if not found:
             raise Failure(f"{call.name}: bad mode '{text}'")
-        who = (found[1] or "a").replace("a", "ugo")
-        letters = found[3].replace("X", "x" if folder or old & 0o111 else "")
-        bits, all_bits = _bits(who, letters), _bits(who, "rwxst")
-        old = old | bits if found[2] == "+" else old & ~bits if found[2] == "-" else old & ~all_bits | bits
+        classes = sum({"u": 0o100, "g": 0o10, "o": 1}[c] for c in set((found[1] or "a").replace("a", "ugo")))
+        bits = classes * sum({"r": 4, "w": 2, "x": 1}[letter] for letter in set(found[3]))
+        old = old | bits if found[2] == "+" else old & ~(bits if found[2] == "-" else classes * 7)
+        old |= bits if found[2] == "=" else 0
     return old
-
-
-def _bits(who: str, letters: str) -> int:
-    triple = sum({"r": 4, "w": 2, "x": 1}.get(letter, 0) for letter in set(letters))
-    bits = sum(triple << {"u": 6, "g": 3, "o": 0}[person] for person in set(who))
-    if "s" in letters:
-        bits |= (0o4000 if "u" in who else 0) | (0o2000 if "g" in who else 0)
-    return bits | (0o1000 if "t" in letters else 0)
 
 
 PROGRAMS: dict[str, Program] = {

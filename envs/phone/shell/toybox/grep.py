@@ -13,7 +13,7 @@ from envs.phone.shell.toybox.call import Call, Flags, Program, lines_of
 
 def grep(call: Call) -> None:
     """Exit code 0 when a line was selected, 1 when none was, 2 after an error."""
-    flags, operands = call.options("EFHLabce*hilm:noqrsvwxA:B:C:RI")
+    flags, operands = call.options("EFHLabce:hilm:noqrsvwxA:B:C:RI")
     if "e" not in flags:
         if not operands:
             raise Failure(f"{call.name}: no REGEX", 2)
@@ -27,18 +27,18 @@ def grep(call: Call) -> None:
     titled = "H" in flags or (len(operands) > 1 or recursive) and "h" not in flags
     selected = False
     for name, data in call.inputs(list(_files(call, operands or ["."])) if recursive else operands):
-        selected |= _one(call, flags, patterns, "(standard input)" if name == "-" else name, data, titled)
+        selected |= _search(call, flags, patterns, "(standard input)" if name == "-" else name, data, titled)
         if selected and "q" in flags:
             break
     call.code = 0 if selected and ("q" in flags or not call.code) else 2 if call.code else 1
 
 
 def _files(call: Call, names: list[str]) -> Iterator[str]:
+    """The files at and below the names."""
     tree = files.folders(call.phone)
     stack = names[::-1]
     while stack:
         name = stack.pop()
-        call.spend(1)
         inside = tree.get(call.path(name))
         if inside is None:
             yield name
@@ -46,8 +46,8 @@ def _files(call: Call, names: list[str]) -> Iterator[str]:
             stack += [posixpath.join(name, one) for one in inside[::-1]]
 
 
-def _one(call: Call, flags: Flags, patterns: list[Pattern], name: str, data: bytes, titled: bool) -> bool:
-    """Prints what is selected in one file; whether something was."""
+def _search(call: Call, flags: Flags, patterns: list[Pattern], name: str, data: bytes, titled: bool) -> bool:
+    """Prints the selected lines of one file; whether there were any."""
     most = call.number(flags["m"]) if "m" in flags else 1 << 60
     before, after = (call.number(flags.get(f, flags.get("C", "0"))) for f in "BA")
     count, shown, until, lines = 0, -1, -1, lines_of(data)
@@ -62,8 +62,6 @@ def _one(call: Call, flags: Flags, patterns: list[Pattern], name: str, data: byt
         found = list(_matches(flags, patterns, line))
         if count < most and bool(found) != ("v" in flags):
             count += 1
-            if quiet and "c" not in flags:
-                break
             if quiet:
                 continue
             for j in range(max(shown + 1, i - before), i):
@@ -76,9 +74,11 @@ def _one(call: Call, flags: Flags, patterns: list[Pattern], name: str, data: byt
             shown = i
         elif count >= most:
             break
-    if "c" in flags and "q" not in flags:
+    if "q" in flags:
+        return count > 0
+    if "c" in flags:
         call.out(f"{f'{name}:' if titled else ''}{count}\n")
-    elif ("l" in flags and count or "L" in flags and not count) and "q" not in flags:
+    elif "l" in flags and count or "L" in flags and not count:
         call.out(f"{name}\n")
     return count > 0
 

@@ -1,10 +1,21 @@
-"""Programs that run other commands: `xargs`, `sh`, `su`, `env`, `nohup`, `time`, `timeout`."""
+"""Programs that run other commands (`xargs`, `sh`, `su`, `env`, `nohup`, `time`, `timeout`), and small ones that say
+what the system and its names are (`id`, `uname`, `which`, `basename` and others)."""
 
 from __future__ import annotations
 
+import posixpath
+import shlex
+from typing import TYPE_CHECKING
+
 from envs.phone.shell.command import Failure
-from envs.phone.shell.lang.streams import Source, to_text
+from envs.phone.shell.lang.escapes import to_text
+from envs.phone.shell.lang.state import Source
 from envs.phone.shell.toybox.call import Call, Program
+
+if TYPE_CHECKING:
+    from envs.phone.shell.lang.interpret import Interpreter
+
+SHELL = "/system/bin/sh"
 
 
 def xargs(call: Call) -> None:
@@ -23,12 +34,12 @@ def xargs(call: Call) -> None:
         calls = [[*command, *items[i : i + size]] for i in range(0, len(items), size)]
         calls = calls or ([] if "r" in flags else [command])
     for words in calls:
-        if code := run(call, words):
+        if code := _run(call, words):
             call.code = code if code in (126, 127) else 123
 
 
-def run(call: Call, words: list[str]) -> int:
-    """Runs a command in a subshell: functions and builtins that change the shell do not reach it."""
+def _run(call: Call, words: list[str]) -> int:
+    """Runs a command in a subshell: it cannot call functions or change the shell."""
     return call.shell.isolated(lambda inner: inner.command(words, functions=False))
 
 
@@ -38,52 +49,34 @@ def sh(call: Call) -> None:
         options.append(words.pop(0))
     if words[:1] == ["-c"]:
         if len(words) < 2:
-            raise Failure("/system/bin/sh: -c: requires argument")
-        text, name, arguments = words[1], (words[2:3] or ["/system/bin/sh"])[0], words[3:]
+            raise Failure(f"{SHELL}: -c: requires argument")
+        text, name, arguments = words[1], (words[2:3] or [SHELL])[0], words[3:]
     elif words and words[0] != "-s":
-        name, arguments = words[0], words[1:]
-        text = to_text(call.read(name))
+        text, name, arguments = to_text(call.read(words[0])), words[0], words[1:]
     else:
-        text, name, arguments = to_text(call.stdin()), "/system/bin/sh", words[1:]
-    script(call, text, name, arguments, options)
-
-
-def script(call: Call, text: str, name: str, arguments: list[str], options: list[str]) -> None:
-    """Runs a script in a shell of its own, which inherits the exported variables."""
-
-    def work(inner) -> int:
-        state = inner.state
-        state.variables = {n: v for n, v in state.variables.items() if n in state.exported or n in ("IFS", "PWD")}
-        state.functions, state.readonly, state.options = {}, set(), set()
-        state.name, state.parameters = name, arguments
-        inner.functions = 0
-        for option in options:
-            inner.commands.builtins["set"](inner, [option])
-        return inner.script(text)
-
-    call.code = call.shell.isolated(work)
+        text, name, arguments = to_text(call.stdin()), SHELL, words[1:]
+    start = f"set {shlex.join(options)}\n" if options else ""
+    call.code = call.shell.separate(start + text, name, arguments)
 
 
 def su(call: Call) -> None:
-    """The shell is root's already: only the command matters. `su [USER] [-c LINE | COMMAND ...]`."""
-    words = [w for w in call.words if w not in ("-", "-l", "--login")]
-    if words and words[0] != "-c" and not words[0].startswith("-"):
+    """`su [USER] [-c LINE | COMMAND ...]`: the shell is root's already, so only the command matters."""
+    words = [w for w in call.words if w not in ("-", "-l")]
+    if words and not words[0].startswith("-"):
         words = words[1:]
     if words[:1] == ["-c"]:
-        script(call, " ".join(words[1:2]), "/system/bin/sh", words[2:], [])
+        call.code = call.shell.separate(" ".join(words[1:2]), SHELL, words[2:])
     elif words:
-        call.code = run(call, words)
+        call.code = _run(call, words)
 
 
 def env(call: Call) -> None:
-    words = list(call.words)
-    fresh = words[:1] in (["-i"], ["-"])
-    words = words[1:] if fresh else words
+    fresh = call.words[:1] in (["-i"], ["-"])
 
-    def work(inner) -> int:
+    def work(inner: Interpreter) -> int:
+        rest = call.words[fresh:]
         if fresh:
             inner.state.exported.clear()
-        rest = list(words)
         while rest and "=" in rest[0]:
             name, _, value = rest.pop(0).partition("=")
             inner.state.assign(name, value)
@@ -97,24 +90,67 @@ def env(call: Call) -> None:
 
 
 def wrapped(call: Call) -> None:
-    """`nohup`, `timeout` and `time`: the command itself; nothing takes time here."""
-    words = list(call.words)
-    while words and words[0].startswith("-"):
-        valued = words.pop(0) in ("-n", "-s", "-k")
-        words = words[1:] if valued else words
-    if call.name == "timeout":
-        words = words[1:]
-    if not words:
-        raise Failure(f'{call.name}: Needs 1 argument (see "{call.name} --help")')
-    call.code = run(call, words)
-    if call.name == "time":
-        call.shell.write(2, b"real 0m0.01s\nuser 0m0.00s\nsys 0m0.00s\n")
+    """`nohup`, `timeout` and `time` only run the command; nothing takes time here."""
+    timed = call.name == "timeout"
+    call.code = _run(call, call.options("+n:s:k:p", least=1 + timed)[1][timed:])
+
+
+# --- names and the system ------------------------------------------------------------------------------------------
+
+
+def basename(call: Call) -> None:
+    _, names = call.options("", least=1)
+    base = posixpath.basename(names[0].rstrip("/")) or names[0][:1]
+    suffix = names[1] if len(names) > 1 else ""
+    call.out(f"{base.removesuffix(suffix) if base != suffix else base}\n")
+
+
+def dirname(call: Call) -> None:
+    for name in call.options("", least=1)[1]:
+        folder = name.rstrip("/").rpartition("/")[0].rstrip("/")
+        call.out(f"{folder or ('/' if name.startswith('/') else '.')}\n")
+
+
+def identity(call: Call) -> None:
+    flags, names = call.options("unGgrZ")
+    if names and names[0] not in ("root", "0"):
+        raise Failure(f"id: no user '{names[0]}'")
+    everything = "uid=0(root) gid=0(root) groups=0(root),1011(adb),1015(sdcard_rw),3003(inet) context=u:r:su:s0\n"
+    call.out(everything if not flags else "u:r:su:s0\n" if "Z" in flags else "root\n" if "n" in flags else "0\n")
+
+
+def uname(call: Call) -> None:
+    flags, _ = call.options("asnrvmo")
+    fields = {
+        **{"s": "Linux", "n": "localhost", "r": "5.15.41-android13-8-00055-g4f5025129fe8-ab8949913"},
+        **{"v": "#1 SMP PREEMPT Mon Aug 15 18:33:14 UTC 2022", "m": "x86_64", "o": "Toybox"},
+    }
+    chosen = fields if "a" in flags else [f for f in fields if f in flags] or "s"
+    call.out(" ".join(fields[f] for f in chosen) + "\n")
+
+
+def which(call: Call) -> None:
+    for name in call.options("a", least=1)[1]:
+        if path := call.shell.find(name):
+            call.out(f"{path}\n")
+        else:
+            call.code = 1
+
+
+def printenv(call: Call) -> None:
+    state = call.shell.state
+    for name in call.words or sorted(state.exported):
+        if name in state.exported and name in state.variables:
+            call.out(f"{state.variables[name]}\n" if call.words else f"{name}={state.variables[name]}\n")
+        else:
+            call.code = 1
 
 
 PROGRAMS: dict[str, Program] = {
-    "xargs": xargs,
-    "sh": sh,
-    "su": su,
-    "env": env,
+    **{f.__name__: f for f in (xargs, sh, su, env, basename, dirname, uname, which, printenv)},
     **dict.fromkeys(("nohup", "timeout", "time"), wrapped),
+    "id": identity,
+    "whoami": lambda call: call.out("root\n"),
+    "hostname": lambda call: call.out("localhost\n"),
+    **dict.fromkeys(("sync", "clear"), lambda call: None),
 }

@@ -1,7 +1,7 @@
 """`sqlite3 DB SQL`: Python's own SQLite on database files of the phone.
 
-A database is opened in memory from the file's bytes and written back after a change; SQLite never sees a path. What
-could reach the host is refused: `ATTACH`, extensions, `VACUUM INTO`, pragmas that name files or folders.
+A database is opened in memory from the file's bytes and written back after a change; SQLite never sees a path. Access
+to the host is denied: `ATTACH`, extensions, `VACUUM INTO`, pragmas that name files or folders.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
+from envs.phone.shell.lang.escapes import to_text
 from envs.phone.shell.lang.state import LimitReached
-from envs.phone.shell.lang.streams import to_text
 from envs.phone.shell.toybox.call import Call, Program
-from envs.phone.shell.toybox.sqlite_rows import MODES, Format
 
 MAX_DATABASE = 64 << 20
 MAX_VALUE = 4 << 20
@@ -25,38 +26,50 @@ MAX_SECONDS = 5.0
 MAX_GROWTH = 512 << 20
 """Bytes by which the process may grow while a statement runs."""
 STEPS = 1000
+SEPARATORS = {"list": "|", "csv": ",", "tabs": "\t", "line": ""}
+"""The output modes and the separators of their columns."""
 _PRAGMAS = frozenset(
     """
-    application_id auto_vacuum case_sensitive_like collation_list compile_options count_changes data_version
-    database_list defer_foreign_keys encoding foreign_key_check foreign_key_list foreign_keys freelist_count
-    full_column_names function_list incremental_vacuum index_info index_list index_xinfo integrity_check journal_mode
-    legacy_alter_table locking_mode optimize page_count page_size pragma_list quick_check read_uncommitted
-    recursive_triggers reverse_unordered_selects schema_version secure_delete short_column_names synchronous
-    table_info table_list table_xinfo trusted_schema user_version wal_checkpoint
+    application_id auto_vacuum case_sensitive_like collation_list database_list encoding foreign_key_check
+    foreign_key_list foreign_keys freelist_count index_info index_list integrity_check journal_mode page_count page_size
+    quick_check schema_version synchronous table_info table_list table_xinfo user_version wal_checkpoint
     """.split()
 )
-_REFUSED_FUNCTIONS = frozenset(("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"))
+_DENIED_FUNCTIONS = frozenset(("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"))
+
+
+def _line(mode: str, separator: str, columns: list[str], row: Sequence[Any]) -> str:
+    """The output for one row."""
+    texts = ["" if value is None else _text(value) for value in row]
+    if mode == "line":
+        width = max(5, *map(len, columns))
+        return "".join(f"{name:>{width}} = {text}\n" for name, text in zip(columns, texts, strict=True))
+    if mode == "csv":
+        texts = ['"' + t.replace('"', '""') + '"' if re.search("[\"' ,\n\r\t|;]", t) else t for t in texts]
+    return separator.join(texts) + "\n"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        text = f"{value:.15g}"
+        return text if any(c in text for c in ".en") else f"{text}.0"
+    return (to_text(value) if isinstance(value, bytes) else str(value)).partition("\0")[0]
 
 
 def sqlite3_program(call: Call) -> None:
-    form, names = Format(), []
+    mode, header, separator, names = "list", False, "", []
     words = iter(call.words)
     for word in words:
-        option = "-" + word.lstrip("-") if word.startswith("-") else ""
+        option = word.lstrip("-") if word.startswith("-") else ""
         if not option:
             names.append(word)
-        elif option in ("-header", "-noheader"):
-            form.header = option == "-header"
-        elif option[1:] in MODES:
-            form.mode = option[1:]
-        elif option == "-separator":
-            form.separator = next(words, "").replace("\\t", "\t")
-        elif option == "-nullvalue":
-            form.null = next(words, "")
-        elif option == "-version":
-            call.out("3.32.2 2021-07-12 15:00:17\n")
-            return
-        elif option not in ("-batch", "-readonly", "-bail"):
+        elif option in ("header", "noheader"):
+            header = option == "header"
+        elif option in SEPARATORS:
+            mode = option
+        elif option == "separator":
+            separator = next(words, "").replace("\\t", "\t")
+        elif option not in ("batch", "readonly", "bail"):
             raise Failure(f"sqlite3: Error: unknown option: {word}\nUse -help for a list of options.")
     name = names[0] if names and names[0] else ":memory:"
     script = "\n".join(names[1:]) if len(names) > 1 else to_text(call.stdin())
@@ -64,7 +77,7 @@ def sqlite3_program(call: Call) -> None:
         with closing(_opened(call, name)) as database:
             before = _bytes(database)
             try:
-                _Session(call, database, form).run(script)
+                _Session(call, database, mode, header, separator or SEPARATORS[mode]).run(script)
             finally:  # the statements before one that fails have been carried out
                 if name != ":memory:":
                     _save(call, database, name, before)
@@ -84,7 +97,7 @@ def _opened(call: Call, name: str) -> sqlite3.Connection:
     if data:
         # A file in WAL mode cannot be opened from memory; its two version bytes say so.
         database.deserialize(data[:18] + b"\x01\x01" + data[20:] if data[18:20] == b"\x02\x02" else data)
-    database.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
+    database.text_factory = to_text
     database.execute("PRAGMA temp_store = MEMORY")
     for schema in ("main", "temp"):
         (size,) = database.execute(f"PRAGMA {schema}.page_size").fetchone()
@@ -98,15 +111,16 @@ def _opened(call: Call, name: str) -> sqlite3.Connection:
 
 
 def _authorize(action: int, one: str | None, two: str | None, schema: str | None, trigger: str | None) -> int:
-    if action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH):
-        return sqlite3.SQLITE_DENY
-    if action == sqlite3.SQLITE_PRAGMA and (one or "").lower() not in _PRAGMAS:
-        return sqlite3.SQLITE_DENY
-    if action == sqlite3.SQLITE_FUNCTION and (two or "").lower() in _REFUSED_FUNCTIONS:
-        return sqlite3.SQLITE_DENY
-    if action == sqlite3.SQLITE_CREATE_VTABLE and (two or "").lower() not in ("fts3", "fts4", "fts5", "rtree"):
-        return sqlite3.SQLITE_DENY
-    return sqlite3.SQLITE_OK
+    denied = (
+        action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH)
+        or action == sqlite3.SQLITE_PRAGMA
+        and (one or "").lower() not in _PRAGMAS
+        or action == sqlite3.SQLITE_FUNCTION
+        and (two or "").lower() in _DENIED_FUNCTIONS
+        or action == sqlite3.SQLITE_CREATE_VTABLE
+        and (two or "").lower() not in ("fts3", "fts4", "fts5", "rtree")
+    )
+    return sqlite3.SQLITE_DENY if denied else sqlite3.SQLITE_OK
 
 
 def _save(call: Call, database: sqlite3.Connection, name: str, before: bytes) -> None:
@@ -126,13 +140,14 @@ def _bytes(database: sqlite3.Connection) -> bytes:
 class _Session:
     """Runs statements and dot commands one after the other, up to the first that fails."""
 
-    def __init__(self, call: Call, database: sqlite3.Connection, form: Format) -> None:
-        self._call, self._database, self._form = call, database, form
+    def __init__(self, call: Call, database: sqlite3.Connection, mode: str, header: bool, separator: str) -> None:
+        self._call, self._database = call, database
+        self._mode, self._header, self._separator = mode, header, separator
         self._end, self._memory = time.monotonic() + MAX_SECONDS, _memory()
-        database.set_progress_handler(self._watch, STEPS)
+        database.set_progress_handler(self._exhausted, STEPS)
 
-    def _watch(self) -> int:
-        """Ends a statement that takes too long or too much memory."""
+    def _exhausted(self) -> int:
+        """Whether a statement takes too long or too much memory, which interrupts it."""
         return int(time.monotonic() > self._end or _memory() - self._memory > MAX_GROWTH)
 
     def run(self, script: str) -> None:
@@ -141,16 +156,15 @@ class _Session:
             if not pending.strip() and line.startswith("."):
                 self._dot(line)
                 continue
-            for i, piece in enumerate(line.split(";")):
-                pending += ";" * (i > 0) + piece
-                if i < line.count(";") and sqlite3.complete_statement(pending + ";"):
-                    self._statement(pending + ";")
-                    pending = "\0"
-                pending = "" if pending == "\0" else pending
+            *complete, rest = line.split(";")
+            for piece in complete:
+                pending += piece + ";"
                 self._call.spend(1 + (len(pending) >> 8))
-            pending += "\n"
-        if pending.strip():
-            self._statement(pending)
+                if sqlite3.complete_statement(pending):
+                    self._statement(pending)
+                    pending = ""
+            pending += rest + "\n"
+        self._statement(pending)
 
     def _statement(self, sql: str) -> None:
         if not sql.strip(" \t\r\n;"):
@@ -158,59 +172,44 @@ class _Session:
         try:
             cursor = self._database.execute(sql)
             columns = [d[0] for d in cursor.description or ()]
-            for text in self._form.lines(columns, cursor) if columns else ():
-                self._call.out(text)
+            for i, row in enumerate(cursor):
+                if i == 0 and self._header and self._mode != "line":
+                    self._call.out(_line("list", self._separator, columns, columns))
+                self._call.out(_line(self._mode, self._separator, columns, row))
                 self._call.spend(1)
         except sqlite3.Error as error:
-            self._fail(error)
+            if str(error) == "interrupted":
+                message = "sqlite3: stopped: the statement takes too long or needs too much memory"
+                raise LimitReached(message) from None
+            raise
         except (ValueError, OverflowError, MemoryError) as error:
             raise Failure(f"Error: {error}") from None
-
-    def _fail(self, error: sqlite3.Error) -> None:
-        message = str(error)
-        if message == "interrupted":
-            raise LimitReached("sqlite3: stopped: the statement takes too long or needs too much memory")
-        raise Failure(f"Error: {message}") from None
 
     def _dot(self, line: str) -> None:
         verb, *arguments = line.split()
         if verb in (".tables", ".schema"):
-            self._listing(verb, arguments[0] if arguments else "%")
-        elif verb == ".dump":
-            for text in self._database.iterdump():
-                self._call.out(f"{text}\n")
-        elif verb in (".headers", ".header") and arguments:
-            self._form.header = arguments[0].lower() in ("on", "yes", "1")
-        elif verb == ".mode" and arguments and arguments[0] in MODES:
-            self._form.mode = arguments[0]
+            query = "SELECT type, name, sql FROM sqlite_master WHERE tbl_name LIKE ? ORDER BY rowid"
+            rows = self._database.execute(query, (arguments[0] if arguments else "%",)).fetchall()
+            if verb == ".schema":
+                self._call.out("".join(f"{sql};\n" for _, _, sql in rows if sql))
+            else:
+                names = [n for kind, n, _ in rows if kind in ("table", "view") and not n.startswith("sqlite_")]
+                self._call.out(_columns(sorted(names)))
         elif verb not in (".exit", ".quit"):
             raise Failure(f'Error: unknown command or invalid arguments:  "{verb[1:]}". Enter ".help" for help')
-
-    def _listing(self, verb: str, like: str) -> None:
-        query = "SELECT type, name, sql FROM sqlite_master WHERE tbl_name LIKE ? ORDER BY rowid"
-        rows = self._database.execute(query, (like,)).fetchall()
-        if verb == ".schema":
-            self._call.out("".join(f"{sql};\n" for _, _, sql in rows if sql))
-        else:
-            tables = (n for kind, n, _ in rows if kind in ("table", "view") and not n.startswith("sqlite_"))
-            self._call.out(_columns(sorted(tables)))
 
 
 def _columns(names: list[str]) -> str:
     """Names in columns of a terminal of 80, read downwards, as the program prints tables."""
-    if not names:
-        return ""
-    width = max(map(len, names))
-    count = max(1, 80 // (width + 2))
-    rows = -(-len(names) // count)
-    lines = ["  ".join(name.ljust(width) for name in names[row::rows]) for row in range(rows)]
-    return "".join(f"{line}\n" for line in lines)
+    width = max(map(len, names), default=0)
+    rows = -(-len(names) // max(1, 80 // (width + 2)))
+    return "".join("  ".join(name.ljust(width) for name in names[row::rows]) + "\n" for row in range(rows))
 
 
 def _memory() -> int:
     """Bytes of memory that this process holds; 0 where the system does not say."""
     try:
-        return int(re.split(r"\s", Path("/proc/self/statm").read_text())[1]) * 4096
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
     except OSError:
         return 0
 

@@ -1,0 +1,76 @@
+"""Confidence intervals of a mean over training seeds and task templates, and of a difference of two such means.
+
+A table has one number per seed (row) and template (column): y_st, with mean m, row means r_s and column means c_t. With
+V_S = sum_s (r_s - m)^2 / (S (S-1)), V_T the same over templates and V_ST = sum (y_st - r_s - c_t + m)^2 /
+((S-1) (T-1) S T), the unbiased estimate of Var(m) in the crossed random-effects model is V_S + V_T - V_ST. For a
+difference of two tables with the same templates, V_T is that of the differences c_t - c'_t, which pairs the templates;
+the seeds of the two are independent, so their V_S and V_ST add up. If the estimate is below V_T or the sum of the V_S,
+the larger of these is used. Degrees of freedom after Satterthwaite (1946). A table of one row adds no V_S.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+
+import numpy as np
+
+from mobilerl.statistics import Interval
+
+NORMAL_FROM = 10_000
+"""Degrees of freedom from which Student's distribution counts as normal."""
+GRID = 200_001
+Part = tuple[float, float]
+"""A variance and its degrees of freedom."""
+
+
+def crossed_interval(table: np.ndarray, minus: np.ndarray | None = None) -> Interval | None:
+    """95 % interval of the mean of `table` (seeds x templates), less that of `minus` if given.
+
+    None for a single template and seed, which show no spread. Raises ValueError for tables of different templates.
+    """
+    tables = [np.asarray(t, float) for t in (table, minus) if t is not None]
+    if any(t.ndim != 2 or t.size == 0 or t.shape[1] != tables[0].shape[1] for t in tables):
+        raise ValueError(f"tables of seeds and the same templates were expected, not {[t.shape for t in tables]}")
+    columns = tables[0].mean(axis=0) - sum(t.mean(axis=0) for t in tables[1:])
+    by_template = [_of_mean(columns)] if len(columns) > 1 else []
+    by_seed = [_of_mean(t.mean(axis=1)) for t in tables if len(t) > 1]
+    shared = [_of_residual(t) for t in tables if len(t) > 1 and by_template]
+    variance, freedom = max(_sum(by_template), _sum(by_seed), _sum(by_template + by_seed, shared))
+    if freedom == 0:
+        return None
+    mean = float(tables[0].mean()) - sum(float(t.mean()) for t in tables[1:])
+    half = student_quantile(freedom) * math.sqrt(variance)
+    return Interval(mean - half, mean + half)
+
+
+def _of_mean(values: np.ndarray) -> Part:
+    freedom = len(values) - 1
+    return float(((values - values.mean()) ** 2).sum()) / (len(values) * freedom), freedom
+
+
+def _of_residual(table: np.ndarray) -> Part:
+    residual = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0, keepdims=True) + table.mean()
+    freedom = (table.shape[0] - 1) * (table.shape[1] - 1)
+    return float((residual**2).sum()) / (freedom * table.size), freedom
+
+
+def _sum(added: Sequence[Part], subtracted: Sequence[Part] = ()) -> Part:
+    total = sum(variance for variance, _ in added) - sum(variance for variance, _ in subtracted)
+    spread = sum(variance**2 / freedom for variance, freedom in (*added, *subtracted))
+    least = min((freedom for _, freedom in added), default=0)
+    return total, max(total**2 / spread, least) if spread > 0 else least
+
+
+def student_quantile(freedom: float, level: float = 0.95) -> float:
+    """t with P(|T| <= t) = level, T of Student's distribution with `freedom` >= 1 degrees, not necessarily whole.
+
+    With t = sqrt(v) tan(a) the density becomes proportional to cos(a)^(v-1), which is integrated on a grid.
+    """
+    if freedom >= NORMAL_FROM:
+        return NormalDist().inv_cdf((1 + level) / 2)
+    angle = np.linspace(0, math.pi / 2, GRID)
+    density = np.clip(np.cos(angle), 0.0, None) ** (freedom - 1)
+    mass = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+    return math.sqrt(freedom) * math.tan(float(np.interp(level * mass[-1], mass, angle)))

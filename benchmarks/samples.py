@@ -1,0 +1,62 @@
+"""What the benchmarks run on: an untrained tiny model, and expert episodes on the embedded phone.
+
+The samples of an expert are like those of rollouts: screens, prompts of many lengths, short replies. Every episode is
+another task instance and half of them have a pop-up, so that few prompts are equal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from envs.phone.env import PhoneEnv
+from envs.phone.tasks import suite
+from mobilerl import tiny
+from mobilerl.config import AgentSection
+from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.models.codec import Codec
+from mobilerl.policy.context import ContextPolicy, make_context
+from mobilerl.records import Completion, Status, Step, TrainingSample, Trajectory
+from sft.demonstrations import corpus, demonstrate
+from sft.reasoning import written_thought
+from sft.samples import ExpertStep, encode
+
+
+def make_checkpoint(path: Path, hidden: int, layers: int) -> None:
+    """An untrained checkpoint whose tokenizer knows the words of the embedded phone; heads are 32 wide."""
+    torch.manual_seed(0)
+    tiny.create(path, corpus(PhoneEnv("bench")), hidden=hidden, layers=layers, heads=max(1, hidden // 32))
+
+
+def expert_rows(model: Path, count: int) -> list[TrainingSample]:
+    """`count` samples with written thoughts, encoded for `model`, with its own log-probabilities as the rollout's."""
+    context, codec = make_context(AgentSection()), Codec.load(model)
+    rows: list[TrainingSample] = []
+    for steps in episodes(PhoneEnv("bench", 360, 720, popup_rate=0.5)):
+        made = tuple(_step(step, context, codec) for step in steps)
+        rows += Trajectory(f"t{len(rows)}", steps[0].task, made, 1.0, Status.FINISHED, "bench").samples()
+        if len(rows) >= count:
+            break
+    logprobs = LocalEngine(model, LocalSettings(micro_batch_tokens=4096)).logprobs(rows)
+    return [replace(row, rollout_logprobs=found) for row, found in zip(rows, logprobs, strict=True)][:count]
+
+
+def episodes(env: PhoneEnv) -> Iterator[list[ExpertStep]]:
+    """Demonstrations of all training templates in turn, without end, each with another seed."""
+    seed = 0
+    while True:
+        for template in suite.templates("train"):
+            yield asyncio.run(demonstrate(env, suite.make_task(template.__name__, seed)))
+        seed += 1
+
+
+def _step(step: ExpertStep, context: ContextPolicy, codec: Codec) -> Step:
+    thought = written_thought(step)
+    sample = encode(step, context, codec, thought)
+    unknown = (0.0,) * len(sample.response_ids)
+    completion = Completion(sample.prompt_ids, sample.response_ids, unknown, 0, step.reply(context, thought))
+    return Step(step.observation, completion, sample.images, thought, step.action)

@@ -1,0 +1,68 @@
+"""Parts of templates: comparisons of a table before and after, values of `done`, steps of scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from envs.phone.tasks.base import Admin, Row, RowTemplate, Step
+
+Done = Callable[[RowTemplate, Admin], bool]
+
+
+def added(before: list[Row], after: list[Row]) -> list[Row]:
+    """The new rows, without their ids; [] when an old row is missing or changed."""
+    if after[: len(before)] != before:
+        return []
+    return [{k: v for k, v in row.items() if k != "_id"} for row in after[len(before) :]]
+
+
+def edited(rows: list[Row], row_id: int, **values: str | int | float) -> list[Row]:
+    """`rows` with other values in one of them."""
+    return [{**row, **values} if row["_id"] == row_id else row for row in rows]
+
+
+def unchanged(task: RowTemplate, phone: Admin) -> bool:
+    return phone.rows(task.table) == task.before
+
+
+def deletes(task: RowTemplate, phone: Admin) -> bool:
+    """Exactly the task's row is gone."""
+    return phone.rows(task.table) == [row for row in task.before if row["_id"] != task.row_id]
+
+
+def edits(**values: str | int) -> Done:
+    """The task's row has these new values, and nothing else changed."""
+
+    def done(task: RowTemplate, phone: Admin) -> bool:
+        return phone.rows(task.table) == edited(task.before, task.row_id, **task.row(values))
+
+    return done
+
+
+def adds(**values: str | int) -> Done:
+    """Exactly one row is new, and it has these values."""
+
+    def done(task: RowTemplate, phone: Admin) -> bool:
+        new = added(task.before, phone.rows(task.table))
+        return [{k: row.get(k) for k in values} for row in new] == [task.row(values)]
+
+    return done
+
+
+def tap_field(nth: int) -> Step:
+    """Taps the nth edit field."""
+    return lambda ui, p: [ui.tap_field(nth)]
+
+
+def long_press(name: str) -> Step:
+    return lambda ui, p: [ui.long_press(name.format(**p))]
+
+
+def reach(name: str) -> Step:
+    """Scrolls until `name` can be seen."""
+    return lambda ui, p: ui.reach(name.format(**p))
+
+
+def repeat(name: str, times: Callable[[Row], int]) -> Step:
+    """Taps `name` as often as `times` says for the task's parameters."""
+    return lambda ui, p: (ui.tap(name.format(**p)) for _ in range(times(p)))

@@ -1,0 +1,57 @@
+"""What Filtered BC, DigiRL and DistRL share: mini-batches are drawn from a buffer of the newest trajectories."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+
+from mobilerl.algorithms.base import Algorithm, AlgorithmState, Resources
+from mobilerl.algorithms.replay import CircularReplay
+from mobilerl.config.algorithms.base import BufferedSection
+from mobilerl.records import Group, TrainingSample, Trajectory
+
+
+class BufferedAlgorithm(Algorithm):
+    """A subclass says, once per iteration, what the advantage of every step in the buffer is."""
+
+    def __init__(self, settings: BufferedSection, resources: Resources, replay: CircularReplay) -> None:
+        self.settings, self.replay = settings, replay
+        self.stored_trajectories = settings.stored_trajectories
+        self._mini_batch_size = resources.mini_batch_size
+        self._advantages: Mapping[str, Sequence[float]] = {}
+        self._value_metrics: dict[str, float] = {}
+
+    def evaluate(self, trajectories: Sequence[Trajectory], rng: random.Random, offline: bool) -> dict[str, float]:
+        """Sets `_advantages` of what is to be learned from, by trajectory id; returns metrics."""
+        raise NotImplementedError
+
+    def add(self, groups: Sequence[Group], iteration: int) -> None:
+        self.replay.insert([t for g in groups for t in g.trajectories], iteration)
+
+    def mini_batches(self, rng: random.Random) -> Iterator[list[TrainingSample]]:
+        return self._batches(self.settings.updates, rng, offline=False)
+
+    def offline_batches(self, trajectories: Sequence[Trajectory], rng: random.Random) -> Iterator[list[TrainingSample]]:
+        self.replay.insert(trajectories, 0)
+        return self._batches(self.settings.offline.updates, rng, offline=True)
+
+    def _batches(self, updates: int, rng: random.Random, offline: bool) -> Iterator[list[TrainingSample]]:
+        self._value_metrics = self.evaluate(self.replay.trajectories, rng, offline) if len(self.replay) else {}
+        for _ in range(updates):
+            batch = self.replay.draw(self._mini_batch_size, rng, self._advantages)
+            if not batch:
+                return
+            yield batch
+
+    def metrics(self) -> dict[str, float]:
+        return {"replay/size": len(self.replay), **self._value_metrics}
+
+    def advantages(self) -> Mapping[str, float | Sequence[float]]:
+        return self._advantages
+
+    def state_dict(self) -> AlgorithmState:
+        return AlgorithmState(replay=self.replay.state_dict())
+
+    def load_state_dict(self, state: AlgorithmState) -> None:
+        if state.replay is not None:
+            self.replay.load_state_dict(state.replay)

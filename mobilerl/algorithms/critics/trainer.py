@@ -1,0 +1,80 @@
+"""A value head with its optimiser."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mobilerl.algorithms.values import ValueHead, train_step
+from mobilerl.config.algorithms.base import ValueSection
+
+OFFLINE_UPDATES = 400
+"""Steps on stored trajectories, before the first iteration."""
+BATCH = 256
+"""Samples, or trajectories, per step of a value function."""
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """For making heads: the same ones beside every engine, without taking one of its random numbers."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+class ValueTrainer:
+    def __init__(self, head: ValueHead, settings: ValueSection) -> None:
+        self.head, self._settings = head, settings
+        self._optimizer = torch.optim.Adam(head.parameters(), lr=settings.learning_rate)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the head has seen a success: its values mean nothing before."""
+        return self.head.ready
+
+    def fit(
+        self,
+        features: Sequence[Tensor],
+        target: Tensor | Callable[[], Tensor],
+        rng: random.Random,
+        offline: bool = False,
+    ) -> dict[str, float]:
+        """Cross-entropy steps on random rows of `features`, (N, size) each, towards `target`, (N,).
+
+        Targets that depend on the values themselves are given as a function and recomputed every quarter of the steps.
+        Returns the means of `train_step`'s metrics.
+        """
+        steps = OFFLINE_UPDATES if offline else self._settings.updates
+        history: list[dict[str, float]] = []
+        labels = target if isinstance(target, Tensor) else target()
+        for step in range(steps):
+            if callable(target) and step and step * 4 // steps > (step - 1) * 4 // steps:
+                labels = target()
+            rows = rng.sample(range(len(labels)), min(BATCH, len(labels)))
+            chosen = [feature[rows] for feature in features]
+            history.append(train_step(self.head, self._optimizer, chosen, labels[rows], self._settings.grad_clip))
+        return {name: sum(h[name] for h in history) / len(history) for name in ("loss", "value_mean", "target_mean")}
+
+    def predict(self, *features: Tensor) -> Tensor:
+        """(N,) values in (0, 1); ValueError unless `ready`."""
+        return self.head.predict(*features)
+
+    @torch.no_grad()
+    def logits(self, *features: Tensor) -> Tensor:
+        """(N,) logits, for ranking: values are clamped, and the lowest would all be equal."""
+        return self.head(*features)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"head": self.head.state_dict(), "optimizer": self._optimizer.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        try:
+            self.head.load_state_dict(state["head"])
+            self._optimizer.load_state_dict(state["optimizer"])
+        except (KeyError, RuntimeError) as error:
+            raise ValueError(f"the value function's state has another shape: {' '.join(str(error).split())}") from None

@@ -1,0 +1,169 @@
+"""DistRL (arXiv 2410.14803, section 5): off-policy A-RIDE, with Retrace and prioritised replay (DPER)."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from envs.base import Invalid
+from mobilerl.algorithms.advantages import distrl_reward, keep_highest, monte_carlo_return, retrace_target, td_error
+from mobilerl.algorithms.base import AlgorithmState, Resources
+from mobilerl.algorithms.buffered import BufferedAlgorithm
+from mobilerl.algorithms.critics import Encoded, Encoder, ValueTrainer, seeded
+from mobilerl.algorithms.losses.tokens import safe_exp
+from mobilerl.algorithms.objectives import aride
+from mobilerl.algorithms.replay import PrioritizedReplay, PriorityTerms
+from mobilerl.algorithms.rewards import step_penalties
+from mobilerl.algorithms.values import StepValue
+from mobilerl.config.algorithms import DistRLSection
+from mobilerl.records import Trajectory
+
+REPEAT_CAP = 0.4
+"""Maximum penalty of a repeated action; the paper does not publish it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """One trajectory under the newest policy, (T,) each."""
+
+    reward: Tensor
+    """r_t: the final reward at the last step, 0 before."""
+    penalty: Tensor
+    ratio: Tensor
+    """rho_t of whole actions."""
+    entropy: Tensor
+    """-log pi(a_t|s_t)"""
+
+
+class DistRL(BufferedAlgorithm):
+    """Measures the whole buffer with the newest policy: ratios, values, advantages, priorities.
+
+    An episode that ran out of steps counts as ended: its budget belongs to the task, and nothing comes after it.
+    """
+
+    settings: DistRLSection
+    replay: PrioritizedReplay
+
+    def __init__(self, settings: DistRLSection, resources: Resources) -> None:
+        replay = settings.replay
+        super().__init__(settings, resources, PrioritizedReplay(replay.capacity, replay.alpha, replay.priority_weights))
+        self.objective = aride(settings.ratio_cap, settings.entropy_coef)
+        self._scorer = resources.scorer
+        self._encoder = Encoder(resources.features())
+        size = self._encoder.size
+        with seeded(resources.seed):
+            self._state = ValueTrainer(StepValue(3 * size, size), settings.critic)
+            self._trajectory = ValueTrainer(StepValue(3 * size, size), settings.critic)
+
+    def evaluate(self, trajectories: Sequence[Trajectory], rng: random.Random, offline: bool) -> dict[str, float]:
+        seen = self._encoder(trajectories)
+        measured = self._measure(trajectories)
+        returned = torch.cat([(monte_carlo_return(m.reward, self.settings.gamma) > 0).float() for m in measured])
+
+        def targets() -> Tensor:
+            return self._targets(seen, measured, returned)
+
+        target = targets if self.settings.retrace else returned
+        learned = self._state.fit([seen.states, seen.row_instructions], target, rng, offline)
+        kept, metrics = self._trajectory_filter(trajectories, seen, rng, offline)
+        self._update(trajectories, kept, seen, measured)
+        ratios = torch.cat([m.ratio for m in measured])
+        return {
+            "critic/state_loss": learned["loss"],
+            "critic/value": learned["value_mean"],
+            **metrics,
+            "critic/ratio_mean": ratios.clamp(max=1.0).mean().item(),
+        }
+
+    def _measure(self, trajectories: Sequence[Trajectory]) -> list[_Measured]:
+        samples = [sample for t in trajectories for sample in t.samples()]
+        now = torch.tensor([math.fsum(logprobs) for logprobs in self._scorer.logprobs(samples)])
+        then = torch.tensor([math.fsum(sample.rollout_logprobs) for sample in samples])
+        ratio = safe_exp(now - then)
+        lengths = [len(t.steps) for t in trajectories]
+        return [
+            _Measured(_rewards(t), self._penalties(t), r, -logp)
+            for t, r, logp in zip(trajectories, ratio.split(lengths), now.split(lengths), strict=True)
+        ]
+
+    def _penalties(self, trajectory: Trajectory) -> Tensor:
+        """An action that was not understood or not carried out is invalid."""
+        s = self.settings
+        keys = [repr(step.action) for step in trajectory.steps]
+        invalid = [isinstance(step.action, Invalid) or bool(step.note) for step in trajectory.steps]
+        return torch.tensor(step_penalties(keys, invalid, s.per_repeat, REPEAT_CAP, s.per_invalid))
+
+    def _targets(self, seen: Encoded, measured: Sequence[_Measured], returned: Tensor) -> Tensor:
+        """(R,) of the state value: corrected by Retrace, once it has seen a success."""
+        if not self._state.ready:
+            return returned
+        gamma, lam = self.settings.gamma, self.settings.lam
+        values = self._values(seen)
+        corrected = [
+            retrace_target(v, _next(v), m.reward, m.ratio, gamma, lam) for v, m in zip(values, measured, strict=True)
+        ]
+        return torch.cat(corrected).clamp(0.0, 1.0)
+
+    def _values(self, seen: Encoded) -> Sequence[Tensor]:
+        """V(s_t) per trajectory; 0 before the first success, which is then true of all data."""
+        if not self._state.ready:
+            return [torch.zeros(n) for n in seen.lengths]
+        return self._state.predict(seen.states, seen.row_instructions).split(seen.lengths)
+
+    def _trajectory_filter(
+        self, trajectories: Sequence[Trajectory], seen: Encoded, rng: random.Random, offline: bool
+    ) -> tuple[list[bool], dict[str, float]]:
+        """Which trajectories have a high trajectory value; all of them before the first success."""
+        final = torch.tensor([t.reward for t in trajectories])
+        ends = [seen.states[seen.last_rows], seen.instructions]
+        learned = self._trajectory.fit(ends, final, rng, offline)
+        kept = torch.ones(len(trajectories), dtype=torch.bool)
+        if self._trajectory.ready:
+            kept = keep_highest(self._trajectory.logits(*ends), self.settings.trajectory_top_p)
+        return kept.tolist(), {"critic/trajectory_loss": learned["loss"], "critic/kept": kept.float().mean().item()}
+
+    def _update(
+        self, trajectories: Sequence[Trajectory], kept: Sequence[bool], seen: Encoded, measured: Sequence[_Measured]
+    ) -> None:
+        """Advantages of the kept trajectories, and priorities of all."""
+        s = self.settings
+        advantages: dict[str, list[float]] = {}
+        priorities: dict[str, PriorityTerms] = {}
+        for t, keep, v, m in zip(trajectories, kept, self._values(seen), measured, strict=True):
+            if keep:
+                shaped = distrl_reward(m.reward, m.penalty, s.gamma, s.reward)
+                advantages[t.id] = td_error(v, _next(v), shaped, s.gamma).tolist()
+            delta = td_error(v, _next(v), m.reward, s.gamma)
+            priorities[t.id] = PriorityTerms.of(delta.tolist(), m.ratio.tolist(), m.entropy.tolist())
+        self._advantages = advantages
+        self.replay.update(priorities)
+
+    def state_dict(self) -> AlgorithmState:
+        tensors = {
+            "encoder": self._encoder.state_dict(),
+            "state": self._state.state_dict(),
+            "trajectory": self._trajectory.state_dict(),
+        }
+        return AlgorithmState(self.replay.state_dict(), tensors)
+
+    def load_state_dict(self, state: AlgorithmState) -> None:
+        super().load_state_dict(state)
+        self._encoder.load_state_dict(state.tensors["encoder"])
+        self._state.load_state_dict(state.tensors["state"])
+        self._trajectory.load_state_dict(state.tensors["trajectory"])
+
+
+def _rewards(trajectory: Trajectory) -> Tensor:
+    rewards = torch.zeros(len(trajectory.steps))
+    rewards[-1] = trajectory.reward
+    return rewards
+
+
+def _next(value: Tensor) -> Tensor:
+    """V(s_{t+1}); 0 after the last step."""
+    return torch.cat([value[1:], torch.zeros(1)])

@@ -1,0 +1,89 @@
+"""GiGPO (arXiv 2505.10978): episodes are compared within their group, and steps with others taken from the same state.
+
+    A(step t of episode i) = A_E(i) + step_weight * A_S(t, i)
+
+A_E is the group-relative advantage of the episode's reward. For A_S, steps of a group that were taken on the same
+screen (an anchor state) form a group of their own, and their discounted returns are compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import xml.etree.ElementTree as ET
+
+import torch
+
+from envs.base import Observation
+from mobilerl.algorithms.advantages import group_relative
+from mobilerl.algorithms.grouped import GroupAlgorithm, StepAdvantages
+from mobilerl.config.algorithms import GiGPOSection
+from mobilerl.records import Group
+
+STATE_ATTRIBUTES = ("class", "resource-id", "text", "content-desc", "checked", "selected", "enabled")
+"""What tells screens apart; positions, indices and focus do not."""
+SYSTEM_UI = "com.android.systemui"
+"""Package of the status bar, whose clock would make every screen a state of its own."""
+
+
+class GiGPO(GroupAlgorithm):
+    settings: GiGPOSection
+
+    def group_advantages(self, group: Group) -> list[StepAdvantages]:
+        lengths = [len(t.steps) for t in group.trajectories]
+        reward = torch.tensor([t.reward for t in group.trajectories], dtype=torch.float64)
+        states = [state_key(s.observation) for t in group.trajectories for s in t.steps]
+        number = {key: i for i, key in enumerate(dict.fromkeys(states))}
+        advantage = step_advantages(
+            reward,
+            torch.tensor(lengths),
+            torch.tensor([number[key] for key in states]),
+            self.settings.gamma,
+            self.settings.step_weight,
+            self.settings.normalize_std,
+        )
+        return [part.tolist() for part in advantage.split(lengths)]
+
+
+def step_advantages(
+    reward: torch.Tensor,
+    length: torch.Tensor,
+    state: torch.Tensor,
+    gamma: float = 0.95,
+    step_weight: float = 1.0,
+    normalize_std: bool = True,
+) -> torch.Tensor:
+    """Advantages of every step of one group of B episodes with R steps in all.
+
+        R(t, i) = gamma^(T_i - t) r_i          the return from step t on; the only reward comes with the last step T_i
+        A_E(i)  = (r_i - mean r) / std r       over the group
+        A_S     = (R - mean R) / std R         over the steps with the same state
+
+    A state that was visited once, or whose returns are all equal, has A_S = 0.
+
+    Args:
+        reward: (B,) rewards of the episodes.
+        length: (B,) steps of each.
+        state: (R,) integer id of the state each step was taken in, episode by episode.
+
+    Returns:
+        (R,) in reward's dtype.
+    """
+    if int(length.sum()) != len(state):
+        raise ValueError(f"{len(state)} states, but episodes of {int(length.sum())} steps")
+    episode = group_relative(reward, torch.zeros_like(length), normalize_std)
+    to_go = torch.cat([torch.arange(int(n) - 1, -1, -1) for n in length])
+    returns = gamma ** to_go.to(reward.dtype) * reward.repeat_interleave(length)
+    return episode.repeat_interleave(length) + step_weight * group_relative(returns, state, normalize_std)
+
+
+def state_key(observation: Observation) -> str:
+    """Equal for the same screen of the same app: its normalised UI tree and the foreground app, hashed."""
+    digest = hashlib.sha256(observation.app.encode())
+    try:
+        nodes = ET.fromstring(observation.xml).iter("node")
+        for node in nodes:
+            if node.get("package") != SYSTEM_UI:
+                digest.update(repr([node.get(name) for name in STATE_ATTRIBUTES]).encode())
+    except ET.ParseError:  # a truncated dump: only an identical one is the same state
+        digest.update(observation.xml.encode())
+    return digest.hexdigest()

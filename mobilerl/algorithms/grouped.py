@@ -1,0 +1,72 @@
+"""What AdaGRPO and GiGPO share: fresh groups, advantages relative to their group, and the clipped policy loss."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from mobilerl.algorithms.base import Algorithm, Resources
+from mobilerl.algorithms.batching import mini_batches
+from mobilerl.algorithms.objectives import clipped
+from mobilerl.algorithms.replay import AdaptivePositiveReplay
+from mobilerl.config.algorithms.base import GroupSection
+from mobilerl.records import Group, TrainingSample
+
+StepAdvantages = list[float]
+"""One advantage per step of a trajectory."""
+
+
+class GroupAlgorithm(Algorithm):
+    """A subclass says what the advantages of a group are."""
+
+    replay: AdaptivePositiveReplay | None = None
+
+    def __init__(self, settings: GroupSection, resources: Resources) -> None:
+        self.settings, self._resources = settings, resources
+        self.objective = clipped(settings.loss)
+        self.aggregation = settings.loss.agg
+        self.max_resample_rounds = settings.max_resample_rounds if settings.dynamic_sampling else 0
+        self._fresh: list[TrainingSample] = []
+        self._advantages: dict[str, StepAdvantages] = {}
+
+    def group_advantages(self, group: Group) -> list[StepAdvantages]:
+        """Advantages of the steps of each trajectory."""
+        raise NotImplementedError
+
+    def informative(self, group: Group) -> list[bool]:
+        """All of a group, or none: a group whose rewards are all equal has no advantages."""
+        useful = any(a != 0.0 for steps in self.group_advantages(group) for a in steps)
+        return [useful] * len(group.trajectories)
+
+    def add(self, groups: Sequence[Group], iteration: int) -> None:
+        self._fresh, self._advantages = [], {}
+        for group in groups:
+            advantages = self.group_advantages(group)
+            keep = not self.settings.dynamic_sampling or any(a != 0.0 for steps in advantages for a in steps)
+            for trajectory, steps in zip(group.trajectories, advantages, strict=True):
+                self._advantages[trajectory.id] = steps
+                if keep:
+                    self._fresh += trajectory.samples(steps)
+
+    def mini_batches(self, rng: random.Random) -> Iterator[list[TrainingSample]]:
+        fresh = self._with_old_logprobs(self._fresh)
+        for _ in range(self.settings.epochs):
+            for batch in mini_batches(fresh, self.replay, self._resources.mini_batch_size, rng):
+                yield self._with_ref_logprobs(batch)
+
+    def _with_old_logprobs(self, samples: list[TrainingSample]) -> list[TrainingSample]:
+        """Replayed samples always keep the log-probabilities they were sampled with."""
+        if not (self.settings.loss.recompute_old and samples):
+            return samples
+        scores = self._resources.scorer.logprobs(samples)
+        return [replace(s, old_logprobs=logp) for s, logp in zip(samples, scores, strict=True)]
+
+    def _with_ref_logprobs(self, samples: list[TrainingSample]) -> list[TrainingSample]:
+        if not self.settings.uses_reference:
+            return samples
+        scores = self._resources.scorer.logprobs(samples, reference=True)
+        return [replace(s, ref_logprobs=logp) for s, logp in zip(samples, scores, strict=True)]
+
+    def advantages(self) -> Mapping[str, float | Sequence[float]]:
+        return self._advantages

@@ -1,0 +1,116 @@
+"""The command `mobilerl`: runs a subcommand, and turns every expected error into one line and an exit code.
+
+Exit codes: 0 done; 1 `doctor` found something missing, `bench report` or `bench compare` a regression, `fleet up` a
+device that does not start, or `eval androidworld` lost all its servers; 2 bad input; 130 stopped by Ctrl-C; 143 by
+SIGTERM; 141 the reader of the output has closed it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import errno
+import os
+import re
+import select
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from envs.base import InfraError
+from mobilerl import __version__
+from mobilerl.cli import bench, completion, doctor, evaluate, fleet, pages, phone, settings, sft, train, view
+from mobilerl.doctor.packages import installs
+from mobilerl.interfaces import EngineError
+from mobilerl.train.checkpoint import CheckpointError
+from mobilerl.train.interrupt import Stopped
+from mobilerl.train.workers import WorkerError
+
+COMMANDS = (sft, train, pages, evaluate, phone, fleet, view, doctor, bench, settings, completion)
+BAD_INPUT, INTERRUPTED, OUTPUT_CLOSED = 2, 130, 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit code."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    parser = make_parser()
+    words = list(sys.argv[1:] if argv is None else argv)
+    args, rest = parser.parse_known_args(words)
+    args.command_line, args.parser = words, parser
+    if rest and not args.takes_settings:
+        parser.error(f"{args.command} does not know {rest[0]!r}")
+    try:
+        code = args.run(args, rest)
+        print(end="", flush=True)  # a closed pipe is noticed here rather than at exit
+        return code
+    except Stopped as stop:
+        print(f"\n{stop}", file=sys.stderr)
+        return stop.exit_code
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        return INTERRUPTED
+    except ModuleNotFoundError as error:
+        command = installs(error.name)
+        if args.debug or not command:
+            raise
+        return _fail(f"{args.command} needs {error.name}, which is not installed: {command}")
+    except (CheckpointError, EngineError, InfraError, WorkerError, ValueError, KeyError, OSError) as error:
+        if _output_is_closed():
+            return OUTPUT_CLOSED
+        if args.debug:
+            raise
+        return _fail(_one_line(error))
+
+
+def run() -> None:
+    """The console script."""
+    sys.exit(main())
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="mobilerl", description="Trains agents that use phones.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"mobilerl {__version__}")
+    common = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for module in COMMANDS:
+        module.add(commands, common)
+    return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports a usage error in one line, with the most similar choice."""
+
+    def error(self, message: str) -> NoReturn:
+        hint = ""
+        if invalid := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            near = difflib.get_close_matches(invalid[1], re.findall(r"[\w-]+", invalid[2]), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+        self.exit(BAD_INPUT, f"{self.prog}: error: {' '.join(message.split())}{hint}; see {self.prog} --help\n")
+
+
+def _fail(message: str) -> int:
+    print(f"mobilerl: error: {message}", file=sys.stderr)
+    return BAD_INPUT
+
+
+def _output_is_closed() -> bool:
+    """Whether the reader of standard output, such as `head`, has exited; output is discarded from then on."""
+    poll = select.poll()
+    poll.register(1, 0)
+    if not any(event & select.POLLERR for _, event in poll.poll(0)):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return True
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"the disk is full{f' ({error.filename})' if error.filename else ''}; free some space and start again"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    if isinstance(error, WorkerError):
+        text = text.partition("\n")[0]  # a traceback follows
+    return " ".join(text.split()) or type(error).__name__

@@ -1,0 +1,58 @@
+"""`mobilerl doctor`: checks this machine for a recipe, and prints the command that fixes each problem."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from mobilerl.config import load_recipe
+from mobilerl.doctor.check import Check
+
+STYLES = {"ok": "green", "warning": "yellow", "failed": "red", "not needed": "dim"}
+
+
+def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser(
+        "doctor",
+        parents=[common],
+        allow_abbrev=False,
+        help="check this machine for a recipe, and print the command that fixes each problem",
+        epilog="Without --config, checks for training a small model on embedded phones. Settings of the recipe are "
+        "flags as well: --engine.type verl. Exits with 1 if anything that the recipe needs has failed.",
+    )
+    parser.add_argument("--config", type=Path, metavar="RECIPE.toml", help="the recipe to check for")
+    parser.add_argument("--extras", action="store_true", help="only print the extras that the recipe needs")
+    parser.set_defaults(run=run, takes_settings=True)
+
+
+def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
+    recipe = load_recipe(args.config, settings)
+    from mobilerl.doctor.examine import examine, extras_of
+
+    if args.extras:
+        print(",".join(extras_of(recipe)))
+        return 0
+    found = list(examine(recipe))
+    _print(found)
+    return 1 if any(check.state == "failed" for check in found) else 0
+
+
+def _print(found: Sequence[Check]) -> None:
+    console = Console(highlight=False)
+    width = max(len(check.name) for check in found)
+    for check in found:
+        state = f"[{STYLES[check.state]}]{check.state:<10}[/]"
+        console.print(f"{state} {escape(check.name):<{width}}  {escape(check.detail)}", soft_wrap=True)
+        if check.fix and check.state in ("warning", "failed"):
+            console.print(f"{'':<{width + 13}}fix: {escape(check.fix)}", soft_wrap=True)
+    counts = {state: sum(check.state == state for check in found) for state in ("failed", "warning")}
+    if counts["failed"]:
+        console.print(
+            f"[red]{counts['failed']} failed[/], {counts['warning']} warnings: the recipe cannot run here yet"
+        )
+    else:
+        console.print(f"the recipe can run here ({counts['warning']} warnings)")

@@ -1,0 +1,86 @@
+"""`mobilerl eval`: a policy or a scripted agent on a suite of tasks."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from envs.phone.tasks import suite
+from mobilerl.cli import evaluate_androidlab, evaluate_androidworld
+from mobilerl.cli.evaluate_common import add_suite, evaluation_recipe, finish
+from mobilerl.config import ConfigError, EvalSection, load_recipe, validate
+from mobilerl.eval.policies import MOBILERL_SETTINGS, is_server
+from mobilerl.eval.report import UNSEEN, percent
+from mobilerl.suites.phone.evaluation import AGENTS, Plan, evaluate
+from mobilerl.tables import make_console, make_table
+
+SLOW = "--agent.deadline_s=3600"
+"""Large models think for seconds at every step; that is no device that hangs."""
+
+
+def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser("eval", allow_abbrev=False, help="success rate on a suite of tasks")
+    suites = parser.add_subparsers(dest="suite", required=True, metavar="SUITE")
+    sim = add_suite(suites, common, "sim", AGENTS, "--phone.popup_rate 0", help="the tasks of the embedded phone")
+    option = sim.add_argument
+    splits = ("train", "test", "all")
+    option("--split", choices=splits, default="test", help="test (default): held-out instances; train: training ones")
+    option("--template", action="append", default=[], metavar="NAME", help="only this one; can be repeated")
+    option("--trials", type=int, metavar="N", help="episodes per instance (default 1)")
+    option("--instances", type=int, metavar="N", help="instances per template (default: eval.instances)")
+    option("--temperature", type=float, metavar="T", help="0 (default) is greedy")
+    option(
+        "--pass-k",
+        action="store_true",
+        help="sample eval.pass_k times at temperature 1, on eval.pass_k_instances instances per template",
+    )
+    option("--reuse", action="store_true", help="keep existing results of the very same protocol")
+    option("--keep", action="store_true", help="keep every episode with its screens, for the viewer")
+    sim.set_defaults(run=run)
+    evaluate_androidworld.add(suites, common)
+    evaluate_androidlab.add(suites, common)
+
+
+def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
+    if args.list:
+        load_recipe(args.config, settings)
+        _list()
+        return 0
+    # A server brings no settings: without a recipe they are MobileRL's, which large models can follow.
+    recipe = evaluation_recipe(args, settings, (*MOBILERL_SETTINGS, SLOW) if is_server(args.model) else ())
+    plan = _plan(args, recipe.eval)
+    with make_console().status("evaluating"):
+        results = evaluate(recipe, plan, args.agent, args.model, args.out, args.model_name, args.reuse, args.keep)
+    finish(results, _summary(results), args.out)
+    return 0
+
+
+def _plan(args: argparse.Namespace, settings: EvalSection) -> Plan:
+    """The amounts of the command line, else those of the recipe."""
+    amounts = {"trials": 1, "instances": settings.instances, "temperature": 0.0}
+    if args.pass_k:
+        if settings.pass_k_instances == 0:
+            raise ConfigError("--pass-k: eval.pass_k_instances is 0; set it to at least 1")
+        amounts = {"trials": settings.pass_k, "instances": settings.pass_k_instances, "temperature": 1.0}
+    amounts |= {name: getattr(args, name) for name in amounts if getattr(args, name) is not None}
+    return validate(Plan, {"split": args.split, "templates": args.template, **amounts}, "command line")
+
+
+def _summary(results: Mapping[str, Any]) -> list[str]:
+    if not (unseen := results.get(UNSEEN)):
+        return []
+    low, high = unseen["ci95"]
+    return [
+        f"templates never trained on: {percent(unseen['success_rate'])}  95% interval {percent(low)} to "
+        f"{percent(high)}  ({unseen['successes']}/{unseen['trials']} trials)"
+    ]
+
+
+def _list() -> None:
+    table = make_table("template", "app", "split", "demonstrated", "steps", "for example", whole="template")
+    for template in suite.templates():
+        steps = str(template.steps) if template.feasible else f"{template.steps} (infeasible)"
+        example = suite.make_task(template.__name__, suite.HELD_OUT_SEEDS).instruction
+        table.add_row(template.__name__, template.app, template.split, "yes" if template.demo else "no", steps, example)
+    make_console().print(table)

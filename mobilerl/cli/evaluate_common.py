@@ -1,0 +1,93 @@
+"""What the evaluations of all suites share on the command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mobilerl.config import AgentSection, ConfigError, Recipe, load_recipe
+from mobilerl.config.reading import read_flags
+from mobilerl.tables import make_console
+
+Say = Callable[[str], None]
+
+
+def add_suite(
+    suites: argparse._SubParsersAction,
+    common: argparse.ArgumentParser,
+    name: str,
+    agents: Sequence[str],
+    example: str,
+    **texts: Any,
+) -> argparse.ArgumentParser:
+    """A parser with the options of every suite. `example`: a setting that can be given as well."""
+    parser = suites.add_parser(
+        name,
+        parents=[common],
+        allow_abbrev=False,
+        epilog=f"settings of the recipe can be given as well: {example}",
+        **texts,
+    )
+    option = parser.add_argument
+    option("--agent", choices=agents, default="policy")
+    option("--model", metavar="DIR|URL", help="checkpoint folder, run directory (its newest), or http://HOST:PORT/v1")
+    option("--model-name", metavar="NAME", help="what a model server calls the model")
+    option("--out", type=Path, metavar="DIR", help="where results.json and the episodes go")
+    option("--config", type=Path, metavar="RECIPE.toml")
+    option("--list", action="store_true", help="list the tasks and stop")
+    parser.set_defaults(takes_settings=True)
+    return parser
+
+
+def say(text: str) -> None:
+    make_console().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def finish(results: Mapping[str, Any], lines: Sequence[str], out: Path) -> None:
+    """Prints results, and `lines` that only this suite has."""
+    from mobilerl.eval.policies import REFUSED
+    from mobilerl.eval.report import RESULTS, print_results
+
+    print_results(results)
+    for line in lines:
+        say(line)
+    if refused := results.get(REFUSED):
+        say(f"the model server refused {refused['count']} prompts, the first with: {refused['first']}")
+    say(f"written to {out / RESULTS}")
+
+
+def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], defaults: Sequence[str]) -> Recipe:
+    """The recipe `args.config`, with the agent settings and picture size of the checkpoint `args.model`.
+
+    A model without saved settings (a server, a folder without agent.json) gets the recipe's, or without a recipe
+    `defaults`, words of a command line. `settings`, from the command line, win over all.
+    """
+    from mobilerl.eval.policies import find_model, is_server
+    from mobilerl.models.checkpoint_folder import MAX_PIXELS, image_settings, read_agent
+
+    if args.out is None:
+        raise ConfigError("--out DIR is missing: it says where results.json and the episodes go")
+    flags = read_flags(settings)
+    given = sorted(f"--{name}.{key}" for name, section in flags.items() if isinstance(section, dict) for key in section)
+    saved = None
+    if args.agent == "policy" and args.model and not is_server(args.model):
+        args.model = str(find_model(args.model))  # once: the run may save a newer checkpoint at any time
+        saved = read_agent(args.model)
+    if saved is None:
+        base = [] if args.config else [word for word in defaults if word.split("=")[0] not in given]
+        return load_recipe(args.config, [*base, *settings])
+    ours = ", ".join(flag for flag in given if flag.startswith("--agent."))
+    say(f"agent settings from the checkpoint{f'; from the command line: {ours}' if ours else ''}")
+    recipe = load_recipe(args.config, [*_saved_flags(saved, given), *settings])
+    cap = (image_settings(Path(args.model)) or {}).get(MAX_PIXELS)
+    if cap is None or ("--engine.max_pixels" in given and recipe.engine.max_pixels):
+        return recipe
+    return recipe.model_copy(update={"engine": recipe.engine.model_copy(update={"max_pixels": cap})})
+
+
+def _saved_flags(agent: AgentSection, given: Collection[str]) -> list[str]:
+    """A checkpoint's agent settings as command-line words, without those that are `given` there anyway."""
+    values = {f"--agent.{name}": value for name, value in agent.model_dump().items()}
+    return [f"{flag}={'null' if value is None else value}" for flag, value in values.items() if flag not in given]

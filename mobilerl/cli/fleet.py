@@ -1,0 +1,126 @@
+"""`mobilerl fleet`: devices in containers that stay up between runs, and a list of all fleets' devices."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from envs.base import InfraError
+from mobilerl.config import ConfigError, Recipe, load_recipe
+from mobilerl.suites.fleet import check_packages, docker_provider, engines, fleet_type
+from mobilerl.tables import make_console, make_table
+
+if TYPE_CHECKING:
+    from envs.docker_avd import DockerProvider
+
+
+def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser(
+        "fleet",
+        parents=[common],
+        allow_abbrev=False,
+        help="devices as Docker containers",
+        epilog="settings of the recipe can be given as well: --phone.count 16 --fleet.image mobilerl-phone",
+    )
+    parser.add_argument(
+        "what",
+        choices=("up", "status", "down"),
+        help="up: start phone.count devices and leave them running; status: list every device; "
+        "down: remove the devices of fleet.name",
+    )
+    parser.add_argument("--config", type=Path, metavar="RECIPE.toml")
+    parser.set_defaults(run=run, takes_settings=True)
+
+
+def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
+    recipe = load_recipe(args.config, ["--fleet.type", "docker", *settings])
+    if not fleet_type(recipe.fleet).starts_containers:
+        raise ConfigError('fleet: only containers can be started here; leave fleet.type = "docker"')
+    check_packages(recipe.fleet)
+    return {"up": up, "status": status, "down": down}[args.what](recipe, make_console())
+
+
+def up(recipe: Recipe, console: Console) -> int:
+    """Starts the devices of the fleet that are missing; returns 1 when one did not start."""
+    running, started, failed = asyncio.run(_start_missing(recipe))
+    try:
+        status(recipe, console)
+    except InfraError as error:  # an engine that has gone: the devices of the others are there
+        failed.append(str(error))
+    for line in failed:
+        console.print(line, style="red", markup=False, soft_wrap=True, highlight=False)
+    serials = [*running, *started]
+    console.print(f"{len(started)} started" + ("; train on them with:" if serials else ""), highlight=False)
+    if serials:
+        named = ",".join(f'"{s}"' for s in serials)
+        flags = f"--fleet.type adb --fleet.serials '[{named}]' --phone.count {len(serials)}"
+        console.print(f"  {flags}", markup=False, highlight=False, soft_wrap=True)
+    return 1 if failed else 0
+
+
+async def _start_missing(recipe: Recipe) -> tuple[list[str], list[str], list[str]]:
+    """Serials of the running devices, those of the started ones, and a line for each that did not start.
+
+    Raises ConfigError when a run uses the fleet's name: its devices end with it and have the same numbers, and
+    `fleet down` would remove them as well.
+    """
+    from envs.docker_avd import DETACHED
+
+    provider, name = docker_provider(recipe, owner=DETACHED), recipe.fleet.name
+    await provider.open()
+    try:
+        listed = await asyncio.to_thread(provider.listed)
+        if others := sorted({c.owner for c in listed if c.owner != provider.owner}):
+            raise ConfigError(
+                f"the fleet {name} has containers of a run ({', '.join(others)}): set another --fleet.name, or, when "
+                f"that run has ended, remove them with `mobilerl fleet down --fleet.name {name}`"
+            )
+        running = [c for c in listed if c.running]
+        missing = sorted(set(range(recipe.phone.count)) - {c.place for c in running})
+        starting = (_start(provider, place, recipe.fleet.boot_s) for place in missing)
+        # All are waited for: none may still be starting when this ends.
+        ends = await asyncio.gather(*starting, return_exceptions=True)
+    finally:
+        await provider.close()  # the connections: the containers stay
+    if unexpected := [end for end in ends if not isinstance(end, str | InfraError)]:
+        raise unexpected[0]
+    started = [end for end in ends if isinstance(end, str)]
+    return [c.serial for c in running if c.serial], started, [str(e) for e in ends if isinstance(e, InfraError)]
+
+
+async def _start(provider: DockerProvider, place: int, boot_s: float) -> str:
+    """The device's serial. Raises InfraError."""
+    try:
+        async with asyncio.timeout(boot_s):
+            await provider.discard(place)  # a container that has stopped
+            return (await provider.create(place, 0)).transport.serial
+    except (InfraError, TimeoutError) as error:
+        fault = f"device {place}: {str(error) or f'it did not boot within {boot_s:g} s'}"
+    try:
+        await provider.discard(place)
+    except InfraError as error:
+        fault += f"; its container could not be removed: {error}"
+    raise InfraError(fault)
+
+
+def status(recipe: Recipe, console: Console) -> int:
+    """Every container with our label, of every fleet, on the recipe's engines."""
+    table = make_table("fleet", "device", "state", "owner", "adb", "engine", "image", whole="adb")
+    with engines(recipe) as found:
+        containers = [c for engine in found for c in engine.listed(everything=True)]
+    for c in containers:
+        table.add_row(c.fleet, str(c.place), c.state, c.owner, c.serial or "--", c.engine or "local", c.image)
+    console.print(table)
+    return 0
+
+
+def down(recipe: Recipe, console: Console) -> int:
+    with engines(recipe) as found:
+        removed = sum(engine.remove({}) for engine in found)
+    console.print(f"{removed} containers of the fleet {recipe.fleet.name} removed", highlight=False)
+    return 0

@@ -1,0 +1,33 @@
+"""`mobilerl pages`: ReachAgent, from an SFT checkpoint to a policy that navigates between pages."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from mobilerl.config import load_recipe
+
+
+def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser(
+        "pages",
+        parents=[common],
+        allow_abbrev=False,
+        help="ReachAgent: page graph, supervised stage, DPO",
+        epilog="every setting of the recipe can be given as well: --pages.reaching false --dpo.beta 0.2. Repeating the "
+        "command resumes the run.",
+    )
+    parser.add_argument("--config", type=Path, metavar="RECIPE.toml")
+    parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR")
+    parser.set_defaults(run=run, takes_settings=True)
+
+
+def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
+    recipe = load_recipe(args.config, settings)
+    from mobilerl.reachagent.run import run as reachagent
+    from mobilerl.train.run_dir import check_agent_flags
+
+    check_agent_flags(recipe, settings)
+    reachagent(recipe, args.run_dir)
+    return 0

@@ -1,0 +1,54 @@
+"""`mobilerl sft`: two-stage supervised fine-tuning."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from mobilerl.cli.settings import add_help
+from mobilerl.config import load_recipe
+from mobilerl.train.interrupt import Stopped, interrupts_as_stopped, resume_command
+
+
+def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser(
+        "sft",
+        parents=[common],
+        allow_abbrev=False,
+        add_help=False,
+        help="two-stage supervised fine-tuning on demonstrations",
+        epilog="every setting of the recipe can be given as well: --sft.learning_rate 1e-3",
+    )
+    add_help(parser)
+    parser.add_argument(
+        "--config", type=Path, metavar="RECIPE.toml", help="the recipe; command-line settings override it"
+    )
+    parser.add_argument(
+        "--run-dir", type=Path, default=Path("runs/sft"), metavar="DIR", help="run directory (default: runs/sft)"
+    )
+    parser.add_argument("--stage", type=int, choices=(1, 2), help="run only this stage (default: both)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="check everything and print the resolved recipe without training"
+    )
+    parser.set_defaults(run=run, takes_settings=True)
+
+
+def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
+    recipe = load_recipe(args.config, settings)
+    stages = (args.stage,) if args.stage else (1, 2)
+    from mobilerl.train.dry_run import check_writable
+    from sft.checks import dry_run_sft
+
+    if args.dry_run:
+        return dry_run_sft(recipe, args.run_dir, stages)
+    check_writable(args.run_dir)
+    from sft.run import run as run_sft
+
+    try:
+        with interrupts_as_stopped():
+            run_sft(recipe, args.run_dir, stages)
+    except Stopped as stop:
+        message = "stopped; finished stages are kept, the current one restarts; resume with"
+        raise Stopped(stop.number, f"{message}\n  {resume_command(args.command_line, resume=False)}") from None
+    return 0

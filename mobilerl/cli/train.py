@@ -1,0 +1,52 @@
+"""`mobilerl train`: online reinforcement learning."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from mobilerl.cli.settings import add_help
+from mobilerl.config import ConfigError, load_recipe
+from mobilerl.train.interrupt import Stopped, interrupts_as_stopped, resume_command
+
+
+def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser(
+        "train",
+        parents=[common],
+        allow_abbrev=False,
+        add_help=False,
+        help="online reinforcement learning",
+        epilog="every setting of the recipe is a flag as well: --algorithm.replay.gamma 0.25",
+    )
+    add_help(parser)
+    parser.add_argument("--config", type=Path, metavar="RECIPE.toml", help="the recipe; flags override it")
+    parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="directory of the run")
+    parser.add_argument("--resume", action="store_true", help="continue from the run's newest checkpoint")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="check everything and print the resolved recipe, without training"
+    )
+    parser.set_defaults(run=run, takes_settings=True)
+
+
+def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
+    recipe = load_recipe(args.config, settings)
+    if not recipe.model:
+        raise ConfigError("--model is missing, the checkpoint to start from; make one with `bash recipes/sft.sh`")
+    from mobilerl.train.dry_run import check, dry_run
+    from mobilerl.train.run_dir import check_agent_flags
+
+    check_agent_flags(recipe, settings)
+    if args.dry_run:
+        return dry_run(recipe, args.run_dir, args.resume)
+    check(recipe, args.run_dir)
+    from mobilerl.train.online import train
+
+    try:
+        with interrupts_as_stopped():
+            train(recipe, args.run_dir, args.resume)
+    except Stopped as stop:
+        begun = (args.run_dir / "config.json").is_file()
+        raise Stopped(stop.number, f"{stop}; go on with\n  {resume_command(args.command_line, begun)}") from None
+    return 0

@@ -1,0 +1,126 @@
+"""Sections that algorithms are put together from."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from mobilerl.config.types import Count, Positive, Rate, Section, Share, Weight
+
+
+class CurriculumSection(Section):
+    """Which tasks are sampled."""
+
+    type: Literal["fcf", "uniform", "instruction_value"] = "uniform"
+    """Curriculum: `fcf` is failure curriculum filtering (MobileRL); `instruction_value` prefers tasks that are solved
+    about half of the time (after DigiRL's instruction filter)."""
+    by: Literal["task", "template"] = "template"
+    """What is cooled down and removed: single tasks, or templates with all their instances."""
+    epoch_groups: Positive | None = None
+    """Groups per curriculum epoch; null for the number of training tasks."""
+    patience: Positive = 2
+    """Consecutive failed epochs before a task cools down (MobileRL: 2)."""
+    cooldown: Count = 3
+    """Epochs a task is sampled with weight exp(-failed epochs) before it is removed (MobileRL: 3)."""
+    revisit_every: Positive | None = None
+    """Epochs between probes of a removed task; null removes it for good (MobileRL)."""
+
+
+class ClippedLossSection(Section):
+    """Clipped policy loss of group-relative algorithms."""
+
+    clip_low: Share = 0.2
+    """Clip range below a ratio of 1 (GRPO, DAPO: 0.2)."""
+    clip_high: Weight = 0.28
+    """Clip range above a ratio of 1; wider than `clip_low` is clip-higher (DAPO: 0.28)."""
+    kl_coef: Weight = 0.0
+    """Coefficient of the k3 KL divergence from the initial policy."""
+    is_cap: Rate | None = 2.0
+    """Cap of the truncated importance weight between trainer and rollout; null turns the correction off."""
+    recompute_old: bool = False
+    """Clip against log-probabilities recomputed by the trainer instead of those of the rollout."""
+    agg: Literal["token-mean", "sample-mean", "trajectory-mean"] = "trajectory-mean"
+    """Loss aggregation: what has equal weight in a mini-batch."""
+
+
+class ValueSection(Section):
+    """Value functions on frozen features of the initial policy."""
+
+    learning_rate: Rate = 3e-3
+    """Learning rate of the value functions (DigiRL: 3e-3)."""
+    grad_clip: Rate = 0.01
+    """Maximum gradient norm (DigiRL, DistRL)."""
+    updates: Positive = 20
+    """Optimiser steps of each value function per iteration."""
+
+
+class OfflineSection(Section):
+    """Training on stored trajectories before the first iteration."""
+
+    trajectories: str = ""
+    """Run directory with the trajectories; empty for none."""
+    updates: Count = 200
+    """Optimiser steps on them."""
+
+
+class BufferSection(Section):
+    """Buffer of the newest trajectories, successes and failures."""
+
+    capacity: Positive = 2000
+    """Capacity in trajectories."""
+
+
+class AlgorithmSection(Section):
+    """Base of every algorithm's section; `type` names the algorithm."""
+
+    implementation: ClassVar[str]
+    """`module:class` of the algorithm."""
+    group_size: Positive
+    curriculum: CurriculumSection
+
+    @property
+    def uses_reference(self) -> bool:
+        """Whether the loss needs log-probabilities of the initial policy."""
+        return False
+
+    @property
+    def stored_trajectories(self) -> str:
+        """Run directory to learn from before the first iteration; empty for none."""
+        return ""
+
+
+class GroupSection(AlgorithmSection):
+    """What algorithms have in common that compare the episodes of a task with each other."""
+
+    group_size: Annotated[int, Field(ge=2)] = 8
+    """Episodes per task and iteration."""
+    epochs: Positive = 1
+    """Epochs over the samples of an iteration."""
+    normalize_std: bool = True
+    """Divide advantages by the standard deviation of their group (GRPO)."""
+    dynamic_sampling: bool = True
+    """Drop groups without any advantage, and collect others in their place (DAPO)."""
+    max_resample_rounds: Count = 1
+    """Extra rounds of collection per iteration for dynamic sampling. Workers that collect ahead do none."""
+    loss: ClippedLossSection = ClippedLossSection()
+
+    @property
+    def uses_reference(self) -> bool:
+        return self.loss.kl_coef > 0
+
+
+class BufferedSection(AlgorithmSection):
+    """What algorithms have in common whose mini-batches are drawn from a buffer alone."""
+
+    group_size: Positive = 1
+    """Episodes per task and iteration."""
+    updates: Positive = 20
+    """Optimiser steps per iteration."""
+    replay: BufferSection = BufferSection()
+    curriculum: CurriculumSection = CurriculumSection()
+    offline: OfflineSection = OfflineSection()
+
+    @property
+    def stored_trajectories(self) -> str:
+        return self.offline.trajectories

@@ -1,0 +1,58 @@
+"""Settings of DistRL."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from mobilerl.config.algorithms.base import BufferedSection, ValueSection
+from mobilerl.config.types import Positive, Rate, Section, Share, Weight
+
+
+class PrioritizedReplaySection(Section):
+    """Distributed prioritised experience replay (DPER)."""
+
+    capacity: Positive = 600
+    """Capacity in trajectories."""
+    alpha: Weight = 0.5
+    """Exponent of the priorities: 0 draws uniformly, 1 in proportion to them."""
+    priority_weights: tuple[Weight, Weight, Weight] = (1.0, 0.5, 0.5)
+    """Weights of mean |delta|, mean ratio and mean entropy in a trajectory's priority."""
+
+    @field_validator("priority_weights")
+    @classmethod
+    def _some_weight(cls, weights: tuple[float, float, float]) -> tuple[float, float, float]:
+        if not any(weights):
+            raise ValueError("at least one weight must be above 0")
+        return weights
+
+
+class DistRLSection(BufferedSection):
+    """DistRL (arXiv 2410.14803): off-policy A-RIDE with Retrace and prioritised replay."""
+
+    implementation: ClassVar[str] = "mobilerl.algorithms.distrl:DistRL"
+    type: Literal["distrl"] = "distrl"
+    """Algorithm; each has settings of its own."""
+    updates: Positive = 10
+    """Optimiser steps per iteration."""
+    replay: PrioritizedReplaySection = PrioritizedReplaySection()
+    gamma: Share = 0.9
+    """Discount per step."""
+    retrace: bool = True
+    """Correct the targets of the state value for the age of the data with Retrace; false: the label 1[G > 0]."""
+    lam: Share = 0.95
+    """lambda of Retrace."""
+    reward: Literal["mc", "td"] = "mc"
+    """Reward of a step in the one-step advantage: the return to the end (`mc`, the paper) or the step's own (`td`)."""
+    trajectory_top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 0.8
+    """Share of the trajectories, those of the highest trajectory value, that are learned from."""
+    per_repeat: Weight = 0.1
+    """Penalty of the first immediate repeat of an action; each further repeat adds as much."""
+    per_invalid: Weight = 1.0
+    """Penalty of an action that could not be carried out."""
+    ratio_cap: Rate | None = 1.0
+    """Cap of an action's importance ratio; null for none."""
+    entropy_coef: Weight = 0.0
+    """Coefficient of the entropy bonus."""
+    critic: ValueSection = ValueSection()

@@ -1,0 +1,15 @@
+"""Settings of Filtered BC."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from mobilerl.config.algorithms.base import BufferedSection
+
+
+class FilteredBCSection(BufferedSection):
+    """Filtered behaviour cloning: the successes among the newest trajectories are imitated."""
+
+    implementation: ClassVar[str] = "mobilerl.algorithms.filtered_bc:FilteredBC"
+    type: Literal["filtered_bc"] = "filtered_bc"
+    """Algorithm; each has settings of its own."""

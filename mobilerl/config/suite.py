@@ -1,0 +1,88 @@
+"""Where training tasks come from. The suite is chosen by `suite.type`; each has its own settings."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from mobilerl.config.devices import FleetSection
+from mobilerl.config.types import Count, Positive, Section
+
+EMULATOR_MB = 3072
+"""Least memory of a container with an emulator: the phone's own 2 GB and what runs beside it."""
+ANDROIDWORLD_DEADLINE_S = 1800.0
+"""Below it, whole episodes of healthy servers would count as failures of the server."""
+
+
+class PhoneSuiteSection(Section):
+    """The tasks of the embedded phone."""
+
+    type: Literal["phone"] = "phone"
+    """Suite of tasks: `phone` for the embedded phone's, `androidworld` for AndroidWorld's."""
+
+    def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
+        """Every fleet can run these tasks."""
+
+
+class AndroidWorldSuiteSection(Section):
+    """AndroidWorld's tasks: docs/androidworld.md."""
+
+    type: Literal["androidworld"] = "androidworld"
+    """Suite of tasks: `phone` for the embedded phone's, `androidworld` for AndroidWorld's."""
+    servers: tuple[str, ...] = ()
+    """AndroidWorld servers as http://HOST:PORT[,ADB_SERIAL], one device each; empty to start containers with
+    fleet.type = "docker"."""
+    seed: Count = 1000
+    """Seed of the task instances. 30 and 42 are reserved for testing."""
+    step_cap: Positive | None = None
+    """Upper limit on the step budget of every task (AndroidWorld's own is ten times the task's complexity); null for
+    none. Unit: steps."""
+    free_reward: bool = False
+    """Train also on instances that give their reward before the agent has done anything."""
+
+    @field_validator("seed")
+    @classmethod
+    def _seed_is_for_training(cls, seed: int) -> int:
+        from envs.androidworld.tasks import check_training_seed
+
+        check_training_seed(seed)
+        return seed
+
+    def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
+        """Raises ValueError unless the suite can be trained on with this fleet, `collect.workers` and deadline."""
+        if fleet.type == "docker":
+            check_androidworld_fleet(fleet)
+            if self.servers:
+                raise ValueError(
+                    'suite.servers are already running, and fleet.type = "docker" starts its own: leave one of them out'
+                )
+        elif not self.servers:
+            raise ValueError(
+                'suite.type = "androidworld" needs suite.servers, or fleet.type = "docker", which starts them'
+            )
+        if workers:
+            raise ValueError('suite.type = "androidworld" runs in one process: set collect.workers = 0')
+        if deadline_s < ANDROIDWORLD_DEADLINE_S:
+            raise ValueError(
+                f"episodes of AndroidWorld take long: set agent.deadline_s to at least {ANDROIDWORLD_DEADLINE_S:g}"
+            )
+
+
+SuiteSection = Annotated[PhoneSuiteSection | AndroidWorldSuiteSection, Field(discriminator="type")]
+
+
+def check_androidworld_fleet(fleet: FleetSection) -> None:
+    """Raises ValueError unless containers of this fleet can be AndroidWorld servers."""
+    if fleet.image == FleetSection.model_fields["image"].default:
+        raise ValueError(
+            f"the image {fleet.image} has no AndroidWorld: set fleet.image and fleet.adb_port, as in "
+            "docs/androidworld.md"
+        )
+    if 0 < fleet.memory_mb < EMULATOR_MB:
+        raise ValueError(f"fleet.memory_mb is {fleet.memory_mb}; an emulator needs {EMULATOR_MB}, and 4096 is better")
+    if fleet.reset not in ("keep", "fresh"):
+        raise ValueError(
+            f'AndroidWorld sets up its apps itself, and fleet.reset = "{fleet.reset}" would undo it: '
+            'choose "keep", or "fresh" for a new container each time'
+        )

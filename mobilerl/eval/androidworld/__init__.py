@@ -1,1 +1,0 @@
-"""The suite `androidworld`: docs/androidworld.md."""

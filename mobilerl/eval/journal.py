@@ -1,0 +1,150 @@
+"""`episodes.jsonl`: the episodes of an evaluation, each on disk as soon as it ends, so that it can be resumed.
+
+    {"schema": 1, "suite": ..., "protocol": {...}}                  first, once
+    {"event": "start", "server": "HOST:PORT", "template": ..., "index": ...}
+    {"event": "end", "task_id": ..., "trial": ..., ...}             the last one of a task and trial counts
+    {"event": "dead", "server": ..., "fault": ..., "at": ...}       the server was given up
+
+Starts are written by suites whose servers must be told to tear a task down: a start without its end is what a killed
+evaluation left set up.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from envs.base import Task
+from mobilerl.config import ConfigError
+
+SCHEMA = 1
+FILE = "episodes.jsonl"
+LONGEST_QUOTE = 60
+NOT_COMPARED = frozenset({"servers", "model_server", "retries"})
+"""Parts of the protocol that may differ when an evaluation is resumed: where it runs, not what."""
+
+Key = tuple[str, int]
+"""Task id and trial."""
+
+
+def key_of(task: Task) -> Key:
+    """The journal's key of an episode of this task: tasks that run several times say which run this is."""
+    return task.id, task.params.get("run", 0)
+
+
+@dataclass(slots=True)
+class Past:
+    """What a journal holds."""
+
+    path: Path
+    protocol: dict[str, Any] | None = None
+    episodes: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    leftovers: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """By server: the task and index that is still set up."""
+    dead: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By name, servers that were given up and have run no episode since: server, fault, at."""
+    size: int = 0
+    """Where the last whole line ends, in bytes."""
+    read: int = 0
+    """Bytes that were read."""
+
+    def check(self, protocol: Mapping[str, Any]) -> None:
+        """Raises ConfigError for the first entry of (this part of) a protocol with which the episodes were not run."""
+        for name, value in (protocol if self.protocol is not None else {}).items():
+            before = self.protocol.get(name)
+            if name not in NOT_COMPARED and before != value:
+                raise ConfigError(
+                    f"{self.path} was run with {name} = {_short(before)} and not {_short(value)}; "
+                    "choose another --out, or resume it with its own settings"
+                )
+
+    def _take(self, record: dict[str, Any], number: int) -> None:
+        if number == 1:
+            if record["schema"] != SCHEMA:
+                raise ValueError(f"schema {record['schema']}; this version reads schema {SCHEMA}")
+            self.protocol = record["protocol"]
+        elif record["event"] == "start":
+            self.leftovers[record["server"]] = (record["template"], record["index"])
+        elif record["event"] == "end":
+            self.leftovers.pop(record.get("server"), None)
+            self.dead.pop(record.get("server"), None)
+            self.episodes[record["task_id"], record["trial"]] = {k: v for k, v in record.items() if k != "event"}
+        elif record["event"] == "dead":
+            self.dead[record["server"]] = {name: record[name] for name in ("server", "fault", "at")}
+        else:
+            raise ValueError(f"unknown event {record['event']!r}")
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}..."
+
+
+def read_journal(out: Path) -> Past:
+    """The journal in the folder `out`, empty when there is none. A line that a crash cut short is left out."""
+    past = Past(out / FILE)
+    if not past.path.is_file():
+        return past
+    data = past.path.read_bytes()
+    past.read = len(data)
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):
+        try:
+            past._take(json.loads(line), number)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{past.path}:{number} is damaged ({error}); remove it or choose another --out") from None
+        past.size += len(line) + 1
+    return past
+
+
+class Journal:
+    """Appends to a journal, which no other process may do at the same time. Use as a context manager.
+
+    It is taken before any server is touched: what is set up there may belong to another evaluation.
+    """
+
+    def __init__(self, past: Past) -> None:
+        self._past = past
+        past.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = open(past.path, "ab")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise ConfigError(f"{past.path} is being written by another evaluation; choose another --out") from None
+        if os.fstat(self._file.fileno()).st_size != past.read:
+            self._file.close()
+            raise ConfigError(f"another evaluation has just written {past.path}; start again to resume it")
+        self._file.truncate(past.size)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def begin(self, suite: str, protocol: Mapping[str, Any]) -> None:
+        """Checks the protocol against the one in the journal, or writes it when there is none. Raises ConfigError."""
+        self._past.check(protocol)
+        if self._past.protocol is None:
+            self._append({"schema": SCHEMA, "suite": suite, "protocol": dict(protocol)})
+
+    def start(self, server: str, template: str, index: int) -> None:
+        self._append({"event": "start", "server": server, "template": template, "index": index})
+
+    def end(self, record: Mapping[str, Any]) -> None:
+        self._append({"event": "end", **record})
+
+    def dead(self, server: str, fault: str) -> None:
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._append({"event": "dead", "server": server, "fault": fault, "at": at})
+
+    def _append(self, record: Mapping[str, Any]) -> None:
+        self._file.write((json.dumps(record, allow_nan=False) + "\n").encode())
+        self._file.flush()
+        os.fsync(self._file.fileno())

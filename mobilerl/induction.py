@@ -1,0 +1,96 @@
+"""Initial weights with induction heads for a small model.
+
+To tap "Save" a model must find the word on the screen and copy the mark that follows it. Attention does that in two
+layers: a head of the first writes the previous token into every token, a head of the second finds the token whose
+predecessor is the current word and copies it. Each half is useless without the other, so a random model spends most of
+its training before the two meet. Here they meet at the start; all else is random, and training may change any of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from transformers import Qwen2_5_VLForConditionalGeneration
+
+PREVIOUS = (1, 1, 2)
+"""Distances to which the heads of the first layer attend; one more head stays random."""
+INDUCTION_HEADS = 2
+"""Induction heads of the second layer; each relies on the first-layer head with its number."""
+POSITION = 6.0
+"""Size of the biases that encode distance: some units of attention logit between neighbours."""
+MATCH = 3.0
+"""Gain of the comparison of tokens."""
+BRANCH = 0.05
+"""Factor on attention and MLP outputs, which would otherwise drown the embeddings."""
+QUIET = 0.1
+"""Factor on the random weights of the heads that are set."""
+FAST, SLOW = 0.05, 0.02
+"""Rotary frequencies in radians per token: above FAST they separate neighbours, below SLOW they hardly turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    hidden: int
+    head: int
+    theta: float
+
+    def heads(self, number: int) -> slice:
+        return slice(number * self.head, (number + 1) * self.head)
+
+    def frequencies(self) -> list[float]:
+        half = self.head // 2
+        return [self.theta ** (-pair / half) for pair in range(half)]
+
+
+@torch.no_grad()
+def init_induction_heads(model: Qwen2_5_VLForConditionalGeneration) -> None:
+    """Initializes the first two layers in place. A model with one layer or with fewer heads is left unchanged."""
+    text = model.config.text_config
+    layers = model.model.language_model.layers
+    heads = text.num_attention_heads
+    if len(layers) < 2 or heads < len(PREVIOUS) or text.num_key_value_heads != heads:
+        return
+    shape = _Shape(text.hidden_size, text.hidden_size // heads, text.rope_parameters["rope_theta"])
+    for layer in layers:
+        layer.self_attn.o_proj.weight *= BRANCH
+        layer.mlp.down_proj.weight *= BRANCH
+    written = _orthogonal(shape.hidden, shape.hidden)  # columns: where the first layer's heads write
+    _init_previous_token_heads(layers[0].self_attn, shape, written)
+    _init_induction_heads(layers[1].self_attn, layers[0].self_attn.v_proj.weight, shape, written)
+
+
+def _init_previous_token_heads(attention: nn.Module, shape: _Shape, written: Tensor) -> None:
+    """Rotary positions turn a phase shift between the biases of query and key into one preferred distance."""
+    query, key = attention.q_proj, attention.k_proj
+    for number, distance in enumerate(PREVIOUS):
+        head = shape.heads(number)
+        query.weight[head] *= QUIET
+        key.weight[head] *= QUIET
+        for pair, frequency in enumerate(shape.frequencies()):
+            if frequency >= FAST:
+                real, imaginary = head.start + pair, head.start + pair + shape.head // 2
+                key.bias[real] = POSITION
+                query.bias[real] = POSITION * math.cos(distance * frequency)
+                query.bias[imaginary] = -POSITION * math.sin(distance * frequency)
+        attention.o_proj.weight[:, head] = written[:, head] / math.sqrt(shape.head)
+
+
+def _init_induction_heads(attention: nn.Module, seen: Tensor, shape: _Shape, written: Tensor) -> None:
+    """Queries project a token as the first layer's values (`seen`) do; keys read back what that layer wrote."""
+    slow = [pair for pair, frequency in enumerate(shape.frequencies()) if frequency < SLOW]
+    rows = torch.tensor([*slow, *(pair + shape.head // 2 for pair in slow)])
+    for number in range(INDUCTION_HEADS):
+        head = shape.heads(number)
+        for projection, target in ((attention.q_proj, seen), (attention.k_proj, written.T)):
+            projection.weight[head] *= QUIET
+            projection.weight[head.start + rows] = MATCH * target[head.start + rows]
+        copied = _orthogonal(shape.hidden, shape.head)
+        attention.v_proj.weight[head] = copied.T
+        attention.o_proj.weight[:, head] = copied / 2
+
+
+def _orthogonal(rows: int, columns: int) -> Tensor:
+    return nn.init.orthogonal_(torch.empty(rows, columns))

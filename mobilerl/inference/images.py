@@ -1,0 +1,52 @@
+"""Screenshots in the messages of an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+if TYPE_CHECKING:
+    from mobilerl.policy.actor import Messages
+
+
+def with_images(messages: Messages, images: Sequence[bytes], max_pixels: int | None = None) -> list[dict[str, Any]]:
+    """Messages in OpenAI's form: each image part becomes a data URL of the next PNG, unchanged unless it has more than
+    `max_pixels`. A message without images becomes a string, which every server accepts in every role."""
+    left = iter(images)
+    return [{**m, "content": _content(m["content"], left, max_pixels)} for m in messages]
+
+
+def _content(parts: Sequence[dict[str, Any]], left: Iterator[bytes], max_pixels: int | None) -> Any:
+    if not any(part["type"] == "image" for part in parts):
+        return "".join(part["text"] for part in parts)
+    return [image_part(next(left), max_pixels) if part["type"] == "image" else part for part in parts]
+
+
+def image_part(png: bytes, max_pixels: int | None = None) -> dict[str, Any]:
+    """One image of a message, as a data URL."""
+    data = base64.b64encode(png if max_pixels is None else shrunk(png, max_pixels)).decode("ascii")
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+
+
+def shrunk(png: bytes, max_pixels: int) -> bytes:
+    """The image scaled down to at most `max_pixels`, with its aspect ratio; unchanged when it is small enough."""
+    image = Image.open(io.BytesIO(png))
+    scale = math.sqrt(max_pixels / (image.width * image.height))
+    if scale >= 1:
+        return png
+    size = (max(1, int(image.width * scale)), max(1, int(image.height * scale)))
+    data = io.BytesIO()
+    image.convert("RGB").resize(size, Image.Resampling.LANCZOS).save(data, "PNG", compress_level=1)
+    return data.getvalue()
+
+
+def blank() -> bytes:
+    """A grey square PNG, for testing whether a server accepts images."""
+    data = io.BytesIO()
+    Image.new("RGB", (64, 64), "grey").save(data, "PNG")
+    return data.getvalue()

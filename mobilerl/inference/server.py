@@ -1,0 +1,205 @@
+"""A model behind an OpenAI-compatible server (vLLM or any other) as a policy. `connect` makes one that works."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mobilerl.config import ConfigError
+from mobilerl.inference.client import MALFORMED, ChatClient, Refused, Unreachable, one_line
+from mobilerl.inference.images import blank, with_images
+from mobilerl.interfaces import Sampling
+from mobilerl.policy.actor import Messages
+from mobilerl.policy.sanitize import encodable
+from mobilerl.records import Completion
+
+STOP = "</answer>"
+"""Text after the answer is never read."""
+TIMEOUT_S = 300.0
+RETRIES = 8
+PATIENCE_S = 900.0
+"""For one reply with all its retries."""
+PROBE_RETRIES = 2
+PROBE_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Request fields that a server accepts. The default is the plain protocol, which every server understands."""
+
+    limit_as: str = "max_tokens"
+    """Name of the token limit; newer models of OpenAI accept only max_completion_tokens."""
+    token_ids: bool = False
+    """vLLM's fields: they request token ids with log-probabilities, and switch off the top-k, top-p and repetition
+    penalty that vLLM otherwise takes from the model's generation_config.json."""
+
+    def fields(self, sampling: Sampling) -> dict[str, Any]:
+        """The request without model and messages."""
+        fields = {self.limit_as: sampling.max_new_tokens, "temperature": sampling.temperature, "stop": [STOP]}
+        if self.token_ids:
+            fields |= {"logprobs": True, "top_p": 1.0}
+            fields["extra_body"] = {"return_token_ids": True, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+        return fields
+
+    def describe(self) -> str:
+        """The sampling settings in force, for an evaluation's protocol."""
+        return "temperature alone" if self.token_ids else "temperature, and the server's own defaults"
+
+
+DIALECTS = tuple(Dialect(limit, ids) for limit in ("max_tokens", "max_completion_tokens") for ids in (True, False))
+"""In the order in which they are tried."""
+
+
+class ServerPolicy:
+    """Chat completions with screenshots as data URLs. Token ids and log-probabilities are kept where the server (vLLM)
+    gives both; from any other server a completion holds the text only, which is enough to evaluate and to propose.
+
+    vLLM's log-probabilities are those before the temperature, and so the rollout's only at temperature 1.
+
+    When retries do not help, `act` raises ConfigError. A prompt that the server refuses (too long, say) gives an empty
+    reply: `refused` counts them, and `refusal` is the server's first message. Before any prompt was answered, a refusal
+    is a ConfigError.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        dialect: Dialect | None = None,
+        max_pixels: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+        retries: int = RETRIES,
+    ) -> None:
+        self.url, self.model, self.dialect, self.max_pixels = url, model, dialect or Dialect(), max_pixels
+        self.client = ChatClient(url, model, timeout_s=timeout_s, retries=retries, patience_s=PATIENCE_S)
+        self.answered = self.refused = 0
+        self.refusal = ""
+
+    async def act(self, messages: Messages, images: Sequence[bytes], sampling: Sampling, key: str = "") -> Completion:
+        said = await asyncio.to_thread(with_images, messages, images, self.max_pixels)
+        try:
+            reply = await self.client.complete(said, self.dialect.fields(sampling))
+        except Unreachable as fault:
+            raise ConfigError(f"the model server {self.url} {fault}; start it again, then this command") from None
+        except Refused as fault:
+            if not self.answered:
+                raise ConfigError(
+                    f"the model server {self.url} {fault}; make prompts and replies shorter, or raise the server's "
+                    "limit (vLLM: --max-model-len)"
+                ) from None
+            self.refused += 1
+            self.refusal = self.refusal or str(fault)
+            return Completion((), (), (), 0, "")
+        self.answered += 1
+        return completion_of(reply)
+
+    async def close(self) -> None:
+        await self.client.close()
+
+
+def completion_of(reply: Any) -> Completion:
+    """Token ids and log-probabilities only where both are present and fit each other."""
+    choice = reply.choices[0]
+    ids = _ids(getattr(choice, "token_ids", None))
+    content = getattr(getattr(choice, "logprobs", None), "content", None)
+    logprobs = [getattr(token, "logprob", None) for token in content] if isinstance(content, list) else []
+    if len(ids) != len(logprobs) or not all(type(p) in (int, float) and math.isfinite(p) for p in logprobs):
+        ids, logprobs = (), []
+    prompt = _ids(getattr(reply, "prompt_token_ids", None))
+    return Completion(prompt, ids, tuple(map(float, logprobs)), 0, _text(choice))
+
+
+def _ids(value: Any) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, list) and all(type(i) is int and i >= 0 for i in value) else ()
+
+
+def _text(choice: Any) -> str:
+    """The reply as the model wrote it: with the thought that a server split off, and the stop string that ended it."""
+    message = choice.message
+    content = getattr(message, "content", None)
+    text = content if isinstance(content, str) else ""
+    thought = getattr(message, "reasoning", None) or getattr(message, "reasoning_content", None)
+    if isinstance(thought, str) and "</think>" not in text:
+        text = f"<think>{thought}</think>{text}"
+    stopped = getattr(choice, "finish_reason", None) == "stop" and "<answer>" in text and STOP not in text
+    return encodable(text + STOP if stopped else text)
+
+
+def connect(
+    url: str, model: str | None, images: int = 0, max_pixels: int | None = None, timeout_s: float = TIMEOUT_S
+) -> ServerPolicy:
+    """A policy after one successful request with as many images as a prompt can have.
+
+    Not to be called in a running event loop. Raises ConfigError when the server does not answer, is not
+    OpenAI-compatible, wants a key, does not have the model, or does not accept the request.
+    """
+    return ServerPolicy(url, model or "", asyncio.run(_probe(url, model, images, timeout_s)), max_pixels, timeout_s)
+
+
+async def _probe(url: str, model: str | None, images: int, timeout_s: float) -> Dialect:
+    client = ChatClient(url, model or "", timeout_s=timeout_s, retries=PROBE_RETRIES)
+    try:
+        await _check_model(client, model)
+        dialect, reply = await _negotiate(client, images)
+        if reply.token_ids:  # it is vLLM
+            await _check_template(client)
+        return dialect
+    finally:
+        await client.close()
+
+
+async def _check_model(client: ChatClient, model: str | None) -> None:
+    """Raises ConfigError unless the server has a model of this name, or does not list its models."""
+    try:
+        names = await client.models()
+    except ConfigError:
+        if model is not None:
+            raise
+        names = []
+    listed = ", ".join(map(one_line, (names or [])[:5])) + (" and others" if len(names or []) > 5 else "")
+    if model is None:
+        raise ConfigError(f"--model-name is missing{f'; {client.url} has {listed}' if listed else ''}")
+    if names is not None and model not in names:
+        raise ConfigError(f"{client.url} has no model {model!r}; it has {listed or 'none'}")
+
+
+async def _negotiate(client: ChatClient, images: int) -> tuple[Dialect, Completion]:
+    """The richest dialect in which the server answers, and the answer. Raises ConfigError when there is none."""
+    parts = [{"type": "image"}] * images + [{"type": "text", "text": "Answer with one word."}]
+    messages = with_images([{"role": "user", "content": parts}], [blank()] * images)
+    said = ""
+    for dialect in DIALECTS:
+        try:
+            return dialect, completion_of(await client.complete(messages, dialect.fields(Sampling(0.0, PROBE_TOKENS))))
+        except Refused as fault:
+            said = str(fault)
+        except Unreachable as fault:
+            raise ConfigError(
+                f"{client.url} did not answer a first request: it {fault}; see the server's log, or correct the "
+                "address (it usually ends in /v1)"
+            ) from None
+    prompt = f"a prompt with {images} images" if images else "a prompt"
+    fix = "; serve a vision-language model (vLLM: --limit-mm-per-prompt), or set --agent.screenshots" if images else ""
+    raise ConfigError(f"{client.url} does not accept {prompt} for the model {client.model!r}: it {said}{fix}")
+
+
+async def _check_template(client: ChatClient) -> None:
+    """Raises ConfigError when vLLM renders a system message as a Python list of parts.
+
+    vLLM passes every message to the chat template as such a list as soon as the template looks into one message's
+    parts; GLM-4.1V's looks into those of users alone.
+    """
+    messages = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
+    try:
+        body = {"model": client.model, "messages": messages, "return_token_strs": True}
+        prompt = "".join((await client.post("tokenize", body))["token_strs"])
+    except (*MALFORMED, LookupError, TypeError, TimeoutError):
+        return  # the server has no such extension
+    if "[{'type'" in prompt:
+        raise ConfigError(
+            f"{client.url} renders the system prompt of {client.model!r} as a Python list; start vLLM with "
+            "--chat-template-content-format string"
+        )

@@ -1,0 +1,278 @@
+"""vLLM as the sampler of the local engine: its engine process is kept for the whole run and gets new weights."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL.Image import Image
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import AutoConfig
+
+from mobilerl.config import ConfigError, VllmSection
+from mobilerl.inference.requests import CLOSED, RESUME, RequestLoop
+from mobilerl.interfaces import EngineError, Request
+from mobilerl.models.checkpoint_folder import one_line
+from mobilerl.models.codec import Codec
+from mobilerl.models.loading import compute_dtype
+from mobilerl.records import Completion
+
+MIN_TEMPERATURE = 0.01
+"""vLLM raises a lower temperature, other than 0, to this one."""
+ROUNDED_UP = 64
+"""Tokens of a row and a column of an image that is small enough to be rounded up."""
+SHARD_BYTES = 1 << 30
+"""Weights that are copied to main memory at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class VllmSettings:
+    """`max_new_tokens` is per request; `threads` are CPU threads of a worker without a GPU (0: vLLM's choice)."""
+
+    vllm: VllmSection
+    max_new_tokens: int = 64
+    max_images: int = 1
+    seed: int = 0
+    threads: int = 0
+
+
+class VllmSampler:
+    """Thread-safe. vLLM batches the requests that are running. It has no weights until the first `refresh`."""
+
+    def __init__(self, folder: Path, codec: Codec, settings: VllmSettings) -> None:
+        """Starts vLLM with the architecture of the checkpoint `folder`. Raises EngineError when it does not start."""
+        self.codec, self.settings = codec, settings
+        self._version, self._refreshes = -1, 0
+        self._numbers = itertools.count()
+        self._refreshing = threading.Lock()
+        self._engine = _start(folder, codec, settings)
+        self._requests = RequestLoop(self._sample, codec, settings.vllm.timeout_s)
+        atexit.register(self.close)
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Samples every request; blocks until all are done."""
+        return [future.result() for future in [self.submit(r) for r in requests]]
+
+    def submit(self, request: Request) -> Future[Completion]:
+        """Raises ConfigError here, or ValueError or EngineError in the future, for a request that vLLM rejects."""
+        if 0 < request.sampling.temperature < MIN_TEMPERATURE:
+            raise ConfigError(f"vLLM has no temperature between 0 and {MIN_TEMPERATURE}: use 0, or a higher one")
+        check_prompt_length(request, self.settings.vllm)
+        image = self.codec.image_token_id
+        placeholders = collapse(request.prompt_ids, image).count(image)
+        if placeholders != len(request.images):
+            raise ValueError(f"the prompt has {placeholders} image placeholders but {len(request.images)} images")
+        return self._requests.submit(request)
+
+    async def _sample(self, request: Request, images: Sequence[Image]) -> Completion:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        # Cached prefixes belong to the weights that computed them: the salt keeps them apart.
+        prompt: dict[str, Any] = {
+            "prompt_token_ids": collapse(request.prompt_ids, self.codec.image_token_id),
+            "cache_salt": str(self._refreshes),
+        }
+        if images:
+            prompt["multi_modal_data"] = {"image": list(images)}
+        params = SamplingParams(
+            temperature=request.sampling.temperature,
+            max_tokens=request.sampling.max_new_tokens,
+            stop_token_ids=sorted(self.codec.end_ids),
+            ignore_eos=True,
+            logprobs=0,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+        version = self._version
+        try:
+            async for output in self._engine.generate(prompt, params, str(next(self._numbers))):
+                last = output
+        except EngineDeadError:
+            self._requests.fail(EngineError(f"vLLM died (its messages are above); {RESUME}"))
+            self._requests.check()
+        except Exception as error:  # vLLM raises many kinds
+            raise ValueError(f"vLLM refused: {one_line(error)}") from error
+        if tuple(last.prompt_token_ids) != request.prompt_ids:
+            raise ValueError(
+                f"vLLM read a prompt of {len(last.prompt_token_ids)} tokens where the trainer has "
+                f"{len(request.prompt_ids)}: its image processor makes other patches"
+            )
+        ids = tuple(last.outputs[0].token_ids)
+        logprobs = tuple(at[token].logprob for token, at in zip(ids, last.outputs[0].logprobs, strict=True))
+        return Completion(request.prompt_ids, ids, logprobs, version, self.codec.decode(ids))
+
+    def refresh(self, weights: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Replaces vLLM's weights by those given under their Hugging Face names.
+
+        Running requests end first, with the weights they began with; later ones use the new weights. After an
+        EngineError vLLM cannot be used any more: half of its weights may be new.
+        """
+        with self._refreshing, tempfile.TemporaryDirectory(prefix="mobilerl-weights-") as folder:
+            paths = write_shards(weights, Path(folder))
+            self._requests.pause()
+            try:
+                self._requests.run(self._load(paths, version))
+            except Exception as error:
+                failure = EngineError(
+                    f"vLLM did not accept the weights of version {version} ({one_line(error)}); {RESUME}"
+                )
+                self._requests.fail(failure)
+                self._engine.shutdown()
+                raise failure from error
+            self._version = version
+            self._refreshes += 1
+            self._requests.resume()
+
+    async def _load(self, paths: Sequence[str], version: int) -> None:
+        timeout = self.settings.vllm.timeout_s
+        await self._engine.reset_encoder_cache()
+        await self._engine.collective_rpc("mobilerl_load_weights", timeout, args=(paths, version))
+        loaded = set(await self._engine.collective_rpc("mobilerl_version", timeout))
+        if loaded != {version}:
+            raise ValueError(f"its workers report version {sorted(loaded)}")
+
+    def close(self) -> None:
+        """Ends vLLM. May be called more than once."""
+        atexit.unregister(self.close)
+        self._requests.fail(CLOSED)
+        self._engine.shutdown()
+        self._requests.close()
+
+
+def _start(folder: Path, codec: Codec, settings: VllmSettings) -> Any:
+    _set_environment(settings)
+    from vllm import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    # vLLM's processes inherit the mask: Ctrl-C is the trainer's to handle.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments(folder, codec, settings)))
+    except Exception as error:  # vLLM raises many kinds
+        fix = 'adapt vllm.* to this machine, or set engine.inference = "local"'
+        raise EngineError(f"vLLM does not start ({one_line(error)}); {fix}") from error
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _set_environment(settings: VllmSettings) -> None:
+    """For this process and vLLM's. The user's own variables take precedence, except where another value breaks it."""
+    os.environ |= {
+        "MOBILERL_TRAINER_PID": str(os.getpid()),
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # this process has threads: a fork may hang
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
+        "VLLM_USE_V2_MODEL_RUNNER": "0",  # the newer one lacks custom logits processors
+        "VLLM_ENGINE_READY_TIMEOUT_S": str(int(settings.vllm.timeout_s)),
+    }
+    defaults = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
+    if not torch.cuda.is_available():
+        # Trainer and sampler take turns on the same cores: neither may reserve some for itself.
+        defaults |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1"}
+    if settings.threads:
+        defaults["OMP_NUM_THREADS"] = str(settings.threads)
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
+
+
+def engine_arguments(folder: Path, codec: Codec, settings: VllmSettings) -> dict[str, Any]:
+    """Keyword arguments of vLLM's `AsyncEngineArgs`."""
+    vllm = settings.vllm
+    positions = AutoConfig.from_pretrained(folder).get_text_config().max_position_embeddings
+    return {
+        "model": str(folder),
+        "load_format": "dummy",  # the trainer's weights follow: an adapter's folder has no others
+        "generation_config": "vllm",  # no top-p or penalties of the checkpoint
+        "logprobs_mode": "processed_logprobs",  # at the temperature, over the allowed tokens
+        "worker_extension_cls": "mobilerl.inference.vllm_worker.WeightLoader",
+        "logits_processors": ["mobilerl.inference.vllm_worker:BannedTokens"],
+        "additional_config": {"mobilerl_banned_ids": list(codec.banned_ids)},
+        "mm_processor_kwargs": {"size": image_limits(codec)},
+        "limit_mm_per_prompt": {"image": settings.max_images, "video": 0},
+        "skip_mm_profiling": not torch.cuda.is_available(),
+        "max_model_len": min(vllm.max_prompt + settings.max_new_tokens, positions),
+        "max_num_seqs": vllm.max_sequences,
+        "tensor_parallel_size": vllm.tensor_parallel,
+        "gpu_memory_utilization": vllm.gpu_memory,
+        "dtype": str(compute_dtype()).removeprefix("torch."),
+        "enforce_eager": not torch.cuda.is_available(),
+        "enable_prefix_caching": True,
+        "disable_log_stats": True,
+        "seed": settings.seed,
+    }
+
+
+def check_prompt_length(request: Request, vllm: VllmSection) -> None:
+    """Raises ConfigError for a prompt that is too long for vLLM."""
+    if len(request.prompt_ids) > vllm.max_prompt:
+        raise ConfigError(
+            f"a prompt has {len(request.prompt_ids)} tokens, more than vllm.max_prompt = {vllm.max_prompt}: raise it, "
+            "or lower engine.max_pixels, agent.screenshots or agent.history_steps"
+        )
+
+
+def image_limits(codec: Codec) -> dict[str, int]:
+    """Limits with which vLLM's image processor leaves images as they are: `Codec.scaled_image` has scaled them.
+
+    An image scaled down to the upper limit may lie below the lower one, and small images are rounded up by a row and a
+    column of patches.
+    """
+    processor = codec.image_processor
+    frames = processor.temporal_patch_size  # GLM counts a still image's pixels once per frame
+    longest = codec.max_pixels * frames if codec.max_pixels else processor.size["longest_edge"]
+    return {"shortest_edge": 1, "longest_edge": longest + ROUNDED_UP * frames * codec.merge * processor.patch_size**2}
+
+
+def collapse(ids: Sequence[int], image_token_id: int) -> list[int]:
+    """The prompt with one placeholder per image, which vLLM expands itself. Images are never adjacent."""
+    return [t for i, t in enumerate(ids) if t != image_token_id or i == 0 or ids[i - 1] != image_token_id]
+
+
+def write_shards(weights: Iterable[tuple[str, Tensor]], folder: Path, shard_bytes: int = SHARD_BYTES) -> list[str]:
+    """Writes safetensors files of about `shard_bytes`; returns their paths."""
+    paths: list[str] = []
+    shard: dict[str, Tensor] = {}
+
+    def write() -> None:
+        paths.append(str(folder / f"{len(paths):05d}.safetensors"))
+        save_file(shard, paths[-1])
+        shard.clear()
+
+    for name, tensor in weights:
+        shard[name] = tensor.detach().to("cpu").contiguous()
+        if sum(t.nbytes for t in shard.values()) >= shard_bytes:
+            write()
+    if shard:
+        write()
+    return paths
+
+
+@torch.no_grad()
+def checkpoint_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
+    """Every weight of a model, tied ones once. A LoRA adapter is added to its base, which is left unchanged."""
+    if not hasattr(model, "peft_config"):
+        yield from model.named_parameters()
+        return
+    base = model.get_base_model()
+    adapted = {name: module for name, module in base.named_modules() if hasattr(module, "get_delta_weight")}
+    for name, weight in base.named_parameters():
+        owner, _, kind = name.rpartition(".base_layer.")
+        if owner in adapted:
+            if kind == "weight":
+                for adapter in adapted[owner].active_adapters:
+                    weight = weight + adapted[owner].get_delta_weight(adapter).to(weight.dtype)
+            yield f"{owner}.{kind}", weight
+        elif not any(name.startswith(f"{path}.") for path in adapted):
+            yield name, weight

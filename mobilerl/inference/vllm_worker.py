@@ -1,0 +1,84 @@
+"""Runs inside vLLM's processes: replaces weights in place, and keeps image placeholders from being sampled.
+
+Imported by vLLM alone, by name, before a worker builds its model.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import select
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+
+import torch
+from safetensors import safe_open
+from vllm import _custom_ops as ops
+from vllm.config import VllmConfig
+from vllm.platforms import current_platform
+from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor
+
+BANNED = "mobilerl_banned_ids"
+"""Key of the ids in vLLM's `additional_config`."""
+TRAINER_PID = "MOBILERL_TRAINER_PID"
+"""Environment variable with the process that uses vLLM."""
+
+if current_platform.is_cpu():
+    # oneDNN packs the weights of linear layers when the model is built and drops the originals, so that new ones would
+    # be rejected, or loaded and never used.
+    ops._supports_onednn = False
+
+
+def _end_with(trainer: int, parent: int) -> None:
+    """A trainer that was killed must leave no process behind that holds GPU memory."""
+    select.select([os.pidfd_open(trainer)], [], [])
+    if parent != trainer:
+        os.kill(parent, signal.SIGKILL)
+    os._exit(1)
+
+
+if multiprocessing.parent_process() is not None and (trainer := os.environ.get(TRAINER_PID)):
+    threading.Thread(target=_end_with, args=(int(trainer), os.getppid()), daemon=True).start()
+
+
+class WeightLoader:
+    """Mixed into vLLM's worker class; called on every rank by `collective_rpc`."""
+
+    mobilerl_weights_version = -1
+
+    def mobilerl_load_weights(self, paths: Sequence[str], version: int) -> None:
+        """Replaces every weight by those in safetensors files under their Hugging Face names."""
+        self.mobilerl_weights_version = -1
+        model = self.model_runner.get_model()  # type: ignore[attr-defined]
+        loaded = model.load_weights(_tensors(paths))
+        if loaded is not None and (missing := {name for name, _ in model.named_parameters()} - loaded):
+            raise ValueError(f"the update lacks {len(missing)} weights, {min(missing)} for one")
+        self.mobilerl_weights_version = version
+
+    def mobilerl_version(self) -> int:
+        """Version of the weights; -1 when the last update failed."""
+        return self.mobilerl_weights_version
+
+
+def _tensors(paths: Sequence[str]) -> Iterator[tuple[str, torch.Tensor]]:
+    for path in paths:
+        with safe_open(path, "pt") as file:
+            for name in file.keys():  # noqa: SIM118 - not a mapping
+                yield name, file.get_tensor(name)
+
+
+class BannedTokens(LogitsProcessor):
+    """Removes image placeholders from every distribution, before temperature."""
+
+    def __init__(self, vllm_config: VllmConfig, device: torch.device, is_pin_memory: bool) -> None:
+        self._ids = torch.tensor(vllm_config.additional_config[BANNED], dtype=torch.long, device=device)
+
+    def apply(self, logits: torch.Tensor) -> torch.Tensor:
+        return logits.index_fill_(1, self._ids, -torch.inf)
+
+    def is_argmax_invariant(self) -> bool:
+        return False
+
+    def update_state(self, batch_update: BatchUpdate | None) -> None:
+        """Stateless: the same for every request."""

@@ -1,0 +1,1 @@
+"""Checkpoints and their tokenizers, image processors and frozen features."""

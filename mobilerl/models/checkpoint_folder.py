@@ -1,0 +1,73 @@
+"""Checks and JSON files of a checkpoint folder. Imports neither torch nor transformers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mobilerl.config import AgentSection, ConfigError, validate
+
+MAX_PIXELS = "mobilerl_max_pixels"
+"""Key of the image processor's file that holds `engine.max_pixels` of the training run."""
+STATE_FILE = "state.json"
+"""Written last into a checkpoint of a training run."""
+AGENT_FILE = "agent.json"
+"""The agent settings that the model was trained with."""
+
+
+def one_line(error: Exception) -> str:
+    """An error's message for use within another one."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def check_checkpoint(path: str | Path) -> None:
+    """Raises ConfigError unless `path` is a Hugging Face model folder."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise ConfigError(f"there is no checkpoint folder {path}; make one with `bash recipes/sft.sh`")
+    if not ((folder / "config.json").is_file() or (folder / "adapter_config.json").is_file()):
+        raise ConfigError(f"{path} has no config.json: it is not a Hugging Face model folder")
+    if not any(folder.glob("*.safetensors")):
+        raise ConfigError(f"{path} has no *.safetensors weights: the checkpoint is incomplete; use an earlier one")
+
+
+def save_agent(agent: AgentSection, folder: Path) -> None:
+    (folder / AGENT_FILE).write_text(agent.model_dump_json(indent=2) + "\n")
+
+
+def read_agent(folder: str | Path) -> AgentSection | None:
+    """The agent settings saved with a checkpoint; None when it has none."""
+    path = Path(folder) / AGENT_FILE
+    if not path.is_file():
+        return None
+    try:
+        return validate(AgentSection, json.loads(path.read_text()), str(path))
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path} is damaged: {error}") from None
+
+
+def image_settings(path: Path) -> dict[str, Any] | None:
+    """The image processor's settings; None without a file. Raises ConfigError for a damaged one."""
+    names = ("preprocessor_config.json", "processor_config.json")
+    file = next((path / name for name in names if (path / name).is_file()), None)
+    if file is None:
+        return None
+    try:
+        settings = json.loads(file.read_text())
+        return settings.get("image_processor", settings)
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"{file} cannot be read ({error}); copy it from the model the weights are from") from None
+
+
+def generation_ends(path: Path) -> tuple[int, ...]:
+    """The end-of-reply tokens listed in generation_config.json."""
+    file = path / "generation_config.json"
+    ends = json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None
+    return tuple(ends) if isinstance(ends, list) else () if ends is None else (ends,)
+
+
+def latest(run_dir: Path) -> Path | None:
+    """The newest complete checkpoint of a run."""
+    done = [p for p in (run_dir / "checkpoints").glob("iter-*") if (p / STATE_FILE).is_file()]
+    return max(done, default=None)

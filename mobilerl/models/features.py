@@ -1,0 +1,98 @@
+"""Frozen features of screens and texts, for value functions: the checkpoint's own vision tower and token embedding.
+
+They come from the initial weights and never change, so each is computed once, and a value function trained on them
+stays valid while the policy changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mobilerl.models.codec import Codec
+from mobilerl.models.loading import load_model
+
+CACHED = 50_000
+"""Default number of cached vectors of each kind; one with 3,584 numbers takes 14 KiB."""
+SCREENS_AT_ONCE = 8
+
+
+class FrozenFeatures:
+    """Vectors of `size` numbers of root mean square 1, on the CPU.
+
+    Args:
+        path: a checkpoint folder, as for an engine.
+        max_pixels: as for the engine.
+        device: device of the vision tower.
+    """
+
+    def __init__(self, path: Path, max_pixels: int | None = None, device: str | torch.device = "cpu") -> None:
+        self._codec = Codec.load(path, max_pixels)
+        model = load_model(path)
+        model = model.get_base_model() if hasattr(model, "peft_config") else model
+        self._embedding = model.get_input_embeddings().weight.detach().cpu()
+        self._tower = model.model.visual.eval().requires_grad_(False).to(device)
+        self.size = self._embedding.shape[1]
+        self._device = device
+        self._room = CACHED
+        self._screens: dict[bytes, Tensor] = {}
+        self._texts: dict[bytes, Tensor] = {}
+
+    def make_room(self, vectors: int) -> None:
+        """Caches at least this many vectors of each kind: a replay buffer larger than the cache would never hit it."""
+        self._room = max(self._room, vectors)
+
+    def screens(self, pngs: Sequence[bytes]) -> Tensor:
+        """(N, size): the mean over each screenshot's image tokens; 0 for b"", a step without a screenshot."""
+        known = {png: self._screens.get(_name(png)) for png in dict.fromkeys(pngs) if png}
+        missing = [png for png, vector in known.items() if vector is None]
+        for start in range(0, len(missing), SCREENS_AT_ONCE):
+            part = missing[start : start + SCREENS_AT_ONCE]
+            for png, vector in zip(part, self._seen(part), strict=True):
+                known[png] = self._keep(self._screens, _name(png), vector)
+        known[b""] = torch.zeros(self.size)
+        return torch.stack([known[png] for png in pngs])
+
+    def prompts(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        """(N, size): the mean embedding of each prompt's tokens, without image placeholders."""
+        return torch.stack([self._text(ids) for ids in prompts])
+
+    def instruction(self, text: str) -> Tensor:
+        """(size,): the mean embedding of a text's tokens."""
+        return self._text(self._codec.tokenizer.encode(text, add_special_tokens=False))
+
+    def _text(self, ids: Sequence[int]) -> Tensor:
+        name = _name(array("q", ids).tobytes())
+        if (known := self._texts.get(name)) is not None:
+            return known
+        kept = torch.tensor([i for i in ids if i != self._codec.image_token_id], dtype=torch.long)
+        mean = _unit(self._embedding[kept].float().mean(0)) if len(kept) else torch.zeros(self.size)
+        return self._keep(self._texts, name, mean)
+
+    def _keep(self, cache: dict[bytes, Tensor], name: bytes, vector: Tensor) -> Tensor:
+        cache[name] = vector
+        while len(cache) > self._room:
+            del cache[next(iter(cache))]  # the oldest
+        return vector
+
+    @torch.no_grad()
+    def _seen(self, pngs: Sequence[bytes]) -> list[Tensor]:
+        parts = [self._codec.pixels(png) for png in pngs]
+        grid = torch.stack([torch.as_tensor(g, dtype=torch.long) for _, g in parts]).to(self._device)
+        pixels = torch.cat([torch.from_numpy(p) for p, _ in parts]).to(self._device, self._tower.dtype)
+        merged = self._tower(pixels, grid_thw=grid).pooler_output.float()
+        counts = (grid.prod(-1) // self._codec.merge).tolist()
+        return [_unit(tokens.mean(0)).cpu() for tokens in torch.split(merged, counts)]
+
+
+def _name(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
+def _unit(vector: Tensor) -> Tensor:
+    return vector / vector.square().mean().sqrt().clamp(min=1e-12)

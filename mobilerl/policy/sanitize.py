@@ -1,0 +1,37 @@
+"""Escapes text that a tokenizer or the reply grammar would take for special tokens, tags or marks.
+
+A whole message keeps its own tags and marks (an earlier reply's `<answer>`, a screen's `name<7>`). Untrusted text, from
+an app or from an agent being judged, loses these as well before it becomes part of a message.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+_TOKEN_OR_TAG = re.compile(r"<(?=\||/?\w+>)")
+
+
+def escape_markup(text: str) -> str:
+    """Escapes untrusted text: a label "<|image_pad|>" would otherwise become a token, and "<7>" a mark."""
+    return _TOKEN_OR_TAG.sub("< ", text)
+
+
+def escape_tokens(text: str) -> str:
+    """Escapes special tokens in a whole message: an extra image token would make processors miscount the images."""
+    return encodable(text).replace("<|", "< |").replace("<image>", "< image>")
+
+
+def sanitized(text: str) -> str:
+    """Untrusted text that can be encoded and holds no tokens, tags or marks."""
+    return escape_markup(encodable(text))
+
+
+def quoted(text: str) -> str:
+    """Untrusted text on one line and in quotes, so that it cannot imitate the prompt around it."""
+    return json.dumps(sanitized(text), ensure_ascii=False)
+
+
+def encodable(text: str) -> str:
+    """Replaces lone surrogates by "?": JSON can hold half an emoji, but UTF-8 and tokenizers cannot."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,242 @@
+"""UI dump (XML) -> the compressed screen text a model reads.
+
+The compression is MobileRL's v4: texts inside a clickable node are joined into it with `|`, and nodes without text or
+actions are dropped, as are nodes no larger than 0.5 % of the screen's width or height.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from envs.base import COORD_MAX
+from mobilerl.policy.sanitize import escape_markup
+
+ScreenStyle = Literal["mobilerl", "marks", "none"]
+
+Box = tuple[int, int, int, int]
+
+HEADER = "Screen size 999x999. Elements, one per line, with relative bounds [x1,y1,x2,y2]:"
+UNREADABLE = "the list of screen elements could not be read"
+
+MIN_SIDE = 0.005
+"""Nodes no wider or higher than this share of the screen are dropped."""
+
+MAX_TEXT = 1000
+"""Characters kept of one element: a text field may hold everything a stuck policy typed in an episode."""
+
+_BOUNDS = re.compile(r"\[(-?[0-9]{1,6}),(-?[0-9]{1,6})\]\[(-?[0-9]{1,6}),(-?[0-9]{1,6})\]")
+_EDIT_CLASSES = ("EditText", "AutoComplete", "AutoCompleteTextView")
+_ACTION_ATTRIBUTES = (("clickable", "click"), ("long-clickable", "long-click"), ("checkable", "check"))
+_V4_ACTIONS = frozenset({"click", "long-click", "check"})
+_V4_STATES = frozenset({"checked", "unchecked", "password", "selected"})
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One line of the screen text. `mark` numbers the elements that can be acted on from 1; plain text has none."""
+
+    mark: int | None
+    cls: str
+    actions: tuple[str, ...]
+    """Subset of click, long-click, check, edit, scroll."""
+    states: tuple[str, ...]
+    """Subset of checked, unchecked, password, selected, focused."""
+    text: str
+    box: Box
+    """x1, y1, x2, y2 in 0-999, clipped to the screen."""
+    depth: int
+    """Number of listed elements around it."""
+
+    @property
+    def centre(self) -> tuple[int, int]:
+        """Middle of the box, floored (ReachAgent 4.2)."""
+        x1, y1, x2, y2 = self.box
+        return (x1 + x2) // 2, (y1 + y2) // 2
+
+    @property
+    def area(self) -> int:
+        x1, y1, x2, y2 = self.box
+        return (x2 - x1) * (y2 - y1)
+
+    @property
+    def role(self) -> str:
+        """One of field, list, switch and button (class names are many, and obfuscated in some apps)."""
+        for action, word in (("edit", "field"), ("scroll", "list"), ("check", "switch")):
+            if action in self.actions:
+                return word
+        return "button"
+
+    def contains(self, x: int, y: int) -> bool:
+        x1, y1, x2, y2 = self.box
+        return x1 <= x <= x2 and y1 <= y <= y2
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """A parsed screen. `error` says why there are no elements when the dump could not be read."""
+
+    elements: tuple[Element, ...]
+    width: int
+    height: int
+    error: str = ""
+
+    def find(self, mark: int) -> Element | None:
+        return next((e for e in self.elements if e.mark == mark), None)
+
+    def at(self, x: int, y: int, marked_only: bool = False) -> Element | None:
+        """The smallest element that contains the point (0-999), one that can be acted on if there is any."""
+        inside = [e for e in self.elements if e.contains(x, y)]
+        marked = [e for e in inside if e.mark is not None]
+        return min(marked or ([] if marked_only else inside), key=lambda e: e.area, default=None)
+
+    def render(self, style: ScreenStyle) -> str:
+        """The screen as text, every line ended by a newline; "" for the style `none`.
+
+        `mobilerl`: `Class;actions states;text;[x1,y1,x2,y2]`, indented by nesting, under a header.
+        `marks`: `name<mark> details role states`; the role is left out where the text says enough.
+        """
+        if style == "none":
+            return ""
+        if self.error:
+            return UNREADABLE + "\n"
+        if style == "marks":
+            return "".join([_marks_line(e) for e in self.elements])
+        return HEADER + "\n" + "".join([_v4_line(e) for e in self.elements])
+
+
+def _marks_line(e: Element) -> str:
+    """`name<mark> details role states`. The mark follows the name, so a model that copies the name finds it next."""
+    if e.mark is None:
+        return " ".join([e.text, *e.states]) + "\n"
+    name, _, details = e.text.partition("|")
+    named = name and "edit" not in e.actions and "scroll" not in e.actions
+    words = [f"{name or e.role}<{e.mark}>", details, e.role if name and not named else "", *e.states]
+    return " ".join([w for w in words if w]) + "\n"
+
+
+def _v4_line(e: Element) -> str:
+    words = [a for a in e.actions if a in _V4_ACTIONS] + [s for s in e.states if s in _V4_STATES]
+    x1, y1, x2, y2 = e.box
+    return f"{'    ' * e.depth}{e.cls};{' '.join(words)};{e.text};[{x1},{y1},{x2},{y2}]\n"
+
+
+def parse_screen(xml: str, width: int, height: int) -> Screen:
+    """Parses a uiautomator dump of a `width` x `height` px screen. Never raises: see `Screen.error`."""
+    if "<!DOCTYPE" in xml:  # dumps have none, and entity expansion could exhaust memory
+        return Screen((), width, height, error="unreadable UI dump: it declares a document type")
+    parser = ET.XMLParser(target=_Collector(width, height))
+    try:
+        parser.feed(xml)
+        return Screen(parser.close(), width, height)
+    except (ET.ParseError, ValueError) as fault:  # ValueError: lone surrogates
+        return Screen((), width, height, error=f"unreadable UI dump: {fault}")
+
+
+@dataclass(slots=True)
+class _Node:
+    """An element whose children may still add to it."""
+
+    cls: str
+    actions: list[str]
+    states: list[str]
+    texts: dict[str, None]
+    """In order, each once."""
+    box: Box
+    depth: int
+
+    def operable(self) -> bool:
+        """Whether it reacts to touch itself; a check box that only shows its row's state does not."""
+        return bool(self.actions) and self.actions != ["check"]
+
+    def absorb(self, child: _Node) -> None:
+        self.texts |= child.texts
+        if "check" not in self.actions:
+            self.actions += child.actions
+            self.states += [s for s in child.states if s not in self.states]
+
+
+class _Collector:
+    """An ElementTree parser target: collects the kept nodes in document order, without building a tree."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self._width, self._height = width, height
+        self._kept: list[_Node] = []
+        self._open: list[tuple[_Node | None, int]] = [(None, 0)]
+        """Per open tag: the clickable node that absorbs its children's texts, and their depth."""
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        host, depth = self._open[-1]
+        node = self._read(attributes, depth)
+        if node is not None:
+            if host is not None and not node.operable():
+                host.absorb(node)
+            elif node.actions or node.texts:
+                self._kept.append(node)
+                depth += 1
+                if node.operable():
+                    host = node if "click" in node.actions and "scroll" not in node.actions else None
+        self._open.append((host, depth))
+
+    def end(self, tag: str) -> None:
+        self._open.pop()
+
+    def close(self) -> tuple[Element, ...]:
+        elements, mark = [], 0
+        for n in self._kept:
+            mark += bool(n.actions)
+            number = mark if n.actions else None
+            elements.append(
+                Element(number, n.cls, tuple(n.actions), tuple(n.states), shortened("|".join(n.texts)), n.box, n.depth)
+            )
+        return tuple(elements)
+
+    def _read(self, attributes: Mapping[str, str], depth: int) -> _Node | None:
+        get = attributes.get
+        box = self._box(get("bounds", ""))
+        if box is None:
+            return None
+        cls = _clean(get("class", "").rpartition(".")[2])
+        actions = []
+        if get("enabled") != "false":  # a disabled node does not react, whatever its attributes say
+            actions = [word for name, word in _ACTION_ATTRIBUTES if get(name) == "true"]
+            if cls.endswith(_EDIT_CLASSES):
+                actions.append("edit")
+            if get("scrollable") == "true":
+                actions.append("scroll")
+        states = []
+        if get("checkable") == "true":
+            states.append("checked" if get("checked") == "true" else "unchecked")
+        states += [name for name in ("password", "selected", "focused") if get(name) == "true"]
+        text, description = _clean(get("text", "")), _clean(get("content-desc", ""))
+        label = f"{text} {description}" if text and description and text != description else text or description
+        return _Node(cls, actions, states, {label: None} if label else {}, box, depth)
+
+    def _box(self, bounds: str) -> Box | None:
+        """Pixels to 0-999, clipped to the screen; None for a node that is off the screen or too small."""
+        match = _BOUNDS.fullmatch(bounds)
+        if match is None:
+            return None
+        w, h = self._width, self._height
+        x1, y1, x2, y2 = map(int, match.groups())
+        x1, y1, x2, y2 = max(x1, 0), max(y1, 0), min(x2, w), min(y2, h)
+        if x2 - x1 <= MIN_SIDE * w or y2 - y1 <= MIN_SIDE * h:
+            return None
+        return (
+            round(x1 * COORD_MAX / w),
+            round(y1 * COORD_MAX / h),
+            round(x2 * COORD_MAX / w),
+            round(y2 * COORD_MAX / h),
+        )
+
+
+def _clean(text: str) -> str:
+    return escape_markup(" ".join(text.split())) if text else ""
+
+
+def shortened(text: str, most: int = MAX_TEXT) -> str:
+    """`text`, or its first `most` characters and an ellipsis."""
+    return text if len(text) <= most else text[:most] + "..."

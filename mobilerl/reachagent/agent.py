@@ -1,0 +1,168 @@
+"""Our agent on a page graph: how it is queried, and which page action its replies stand for.
+
+Each action of ReachAgent is one reply of our agent, except `input`, which is two: a tap on the field, and typing. So a
+tap on a field is followed by a second query, on the same page with the field focused. If the agent types, both replies
+are one input; otherwise the tap was a click, and the second reply is discarded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from envs.base import Action, Observation, Tap, Task, Type
+from mobilerl.inference.engine_policy import EnginePolicy
+from mobilerl.interfaces import Sampling
+from mobilerl.policy.actions import describe
+from mobilerl.policy.context import ContextPolicy, Turn, build_messages
+from mobilerl.policy.parsing import parse_reply
+from mobilerl.policy.screen import Box, Screen, parse_screen
+from mobilerl.reachagent.actions import PageAction, from_device
+from mobilerl.reachagent.graph import PageGraph
+from mobilerl.reachagent.identity import node_box
+from mobilerl.reachagent.metrics import MAX_STEPS
+from mobilerl.reachagent.tasks import PageTask
+from mobilerl.records import Completion
+
+SUITE = "pages"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A page as the agent sees it."""
+
+    observation: Observation
+    screen: Screen
+    space: tuple[PageAction, ...]
+
+    @property
+    def focused(self) -> Box | None:
+        """Box of the field that receives typed text."""
+        return next((e.box for e in self.screen.elements if "focused" in e.states and "edit" in e.actions), None)
+
+
+class Scenes:
+    """The scenes of a graph's pages, each parsed once."""
+
+    def __init__(self, graph: PageGraph) -> None:
+        self.graph = graph
+        self._made: dict[tuple[str, Box | None], Scene] = {}
+
+    def see(self, page: str, focus: Box | None = None) -> Scene:
+        """The page; with `focus`, after a tap on the field with that box."""
+        if (page, focus) not in self._made:
+            self._made[page, focus] = self._focused(page, focus) if focus else self._plain(page)
+        return self._made[page, focus]
+
+    def _plain(self, page_id: str) -> Scene:
+        page, size = self.graph.pages[page_id], (self.graph.width, self.graph.height)
+        observation = Observation(page.screenshot, *size, page.xml, page.app, 0)
+        return Scene(observation, parse_screen(page.xml, *size), page.actions)
+
+    def _focused(self, page_id: str, box: Box) -> Scene:
+        """The screenshot is that of the page with this exact state if the graph has it, else the one before the tap."""
+        plain, size = self.see(page_id), (self.graph.width, self.graph.height)
+        xml = with_focus(plain.observation.xml, box, *size)
+        screen, png = parse_screen(xml, *size), plain.observation.screenshot
+        click = next((a for a in plain.space if a.kind == "click" and a.box == box), None)
+        target = self.graph.target(page_id, click) if click else None
+        if target is not None and self.see(target).screen.elements == screen.elements:
+            png = self.graph.pages[target].screenshot
+        return Scene(replace(plain.observation, screenshot=png, xml=xml), screen, plain.space)
+
+
+def with_focus(xml: str, box: Box, width: int, height: int) -> str:
+    """A dump in which only the node with this box (0-999) has the focus."""
+    root = ET.fromstring(xml)
+    for node in root.iter("node"):
+        node.set("focused", str(node_box(node, width, height) == box).lower())
+    return ET.tostring(root, encoding="unicode")
+
+
+def episode_task(task: PageTask) -> Task:
+    """The task in the form that prompts and results use."""
+    return Task(f"{SUITE}/{task.id}", task.kind, task.instruction, {}, 0, MAX_STEPS, SUITE, task.app)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question to the agent: the task, the page, and the previous turns."""
+
+    task: Task
+    page: str
+    turns: tuple[Turn, ...] = ()
+    focus: Box | None = None
+
+    def turns_after(self, scene: Scene, action: Action, response: str, thought: str) -> tuple[Turn, ...]:
+        """The turns including `action` in `scene`, which is this query's."""
+        seen = replace(scene.observation, step=len(self.turns))
+        return (*self.turns, Turn(seen, response, thought, action, describe(action, scene.screen)))
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    query: Query
+    completion: Completion
+    action: Action
+    thought: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`action` is None for a reply that is not an action of the page. `replies` are two after a tap on a field."""
+
+    action: PageAction | None
+    replies: tuple[Reply, ...]
+    turns: tuple[Turn, ...]
+    """Including the action's."""
+
+
+class PageAgent:
+    """Queries a policy about many pages at once. Batches depend on the queries alone, never on timing."""
+
+    def __init__(self, policy: EnginePolicy, scenes: Scenes, context: ContextPolicy, sampling: Sampling) -> None:
+        self.policy, self.scenes, self.context, self.sampling = policy, scenes, context, sampling
+
+    def decide(self, queries: Sequence[Query]) -> list[Decision]:
+        return asyncio.run(self._decide(queries))
+
+    async def _decide(self, queries: Sequence[Query]) -> list[Decision]:
+        first = await self._ask(queries)
+        tapped = {i: box for i, reply in enumerate(first) if (box := self._tapped_field(reply)) is not None}
+        again = [replace(queries[i], turns=self._turns(first[i]), focus=box) for i, box in tapped.items()]
+        second = dict(zip(tapped, await self._ask(again), strict=True))
+        return [self._decision(reply, second.get(i)) for i, reply in enumerate(first)]
+
+    async def _ask(self, queries: Sequence[Query]) -> list[Reply]:
+        self.policy.expected = lambda: len(queries)
+        return list(await asyncio.gather(*(self._reply(query, f"{i:08d}") for i, query in enumerate(queries))))
+
+    async def _reply(self, query: Query, key: str) -> Reply:
+        scene = self.scenes.see(query.page, query.focus)
+        seen = scene.observation
+        messages, images = build_messages(query.task, query.turns, seen, scene.screen, self.context)
+        completion = await self.policy.act(messages, images, self.sampling, key)
+        reply = parse_reply(completion.text, scene.screen, self.context.grounding, seen.width, seen.height)
+        return Reply(query, completion, reply.action, reply.thought)
+
+    def _tapped_field(self, reply: Reply) -> Box | None:
+        space = self.scenes.see(reply.query.page).space
+        hit = from_device(reply.action, space) if isinstance(reply.action, Tap) else None
+        return hit.box if hit and any(a.kind == "input" and a.box == hit.box for a in space) else None
+
+    def _turns(self, reply: Reply) -> tuple[Turn, ...]:
+        scene = self.scenes.see(reply.query.page, reply.query.focus)
+        return reply.query.turns_after(scene, reply.action, reply.completion.text, reply.thought)
+
+    def _decision(self, first: Reply, second: Reply | None) -> Decision:
+        scene = self.scenes.see(first.query.page)
+        if second is None:
+            nowhere = isinstance(first.action, Type) and scene.focused is None  # typing needs a focused field
+            action = None if nowhere else from_device(first.action, scene.space, scene.focused)
+            return Decision(action, (first,), self._turns(first))
+        if isinstance(second.action, Type):
+            typed = from_device(second.action, scene.space, second.query.focus)
+            return Decision(typed, (first, second), self._turns(second))
+        return Decision(from_device(first.action, scene.space), (first, second), self._turns(first))

@@ -1,0 +1,207 @@
+"""Direct preference optimisation on pairs of replies, on any engine; checkpointed and resumable.
+
+The loss compares the two replies of a pair, which an engine may put into different micro-batches or processes. So a
+step has two parts. First all replies are scored without a gradient; `algorithms.losses.dpo_loss` gives the loss and, by
+autograd, its derivative with respect to each reply's log-probability. Then the engine's update takes these derivatives
+as constants:
+
+    loss(theta) = sum_i c_i log pi_theta(reply_i | prompt_i),   c_i = d dpo_loss / d log pi(reply_i | prompt_i)
+
+which has exactly DPO's gradient.
+
+The reference is the initial policy. Its log-probabilities are computed by the engine itself before the first step (and
+before a checkpoint is loaded), so no second copy of the weights is needed, and an adapter is its own reference.
+
+The pairs are stored in `pairs.jsonl` beside `screens/<sha256>.png` of the run directory, one JSON object per line:
+
+    schema                      1
+    id                          unique in the file
+    prompt_ids, images          the prompt of both replies; images are names of screens
+    chosen_ids, rejected_ids    the replies' tokens, including the end token if there is one
+    note                        for people: texts, levels, source of the rejected reply
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mobilerl.algorithms.losses import action_logp, dpo_loss
+from mobilerl.atomic_files import write_atomic
+from mobilerl.config import Recipe
+from mobilerl.interfaces import Engine
+from mobilerl.records import MicroBatch, TrainingSample
+from mobilerl.screen_files import ScreenFolder
+from mobilerl.train import checkpoint
+from mobilerl.train.tracking import Tracker
+from mobilerl.trajectory_files import read_records
+
+STAGE = "dpo"
+KEEP = 2
+"""Checkpoints to keep."""
+
+
+SCHEMA = 1
+PAIRS_FILE, SCREENS = "pairs.jsonl", "screens"
+
+
+@dataclass(frozen=True, slots=True)
+class PreferencePair:
+    """Two replies to one prompt; `chosen` is the better one."""
+
+    id: str
+    prompt_ids: tuple[int, ...]
+    images: tuple[bytes, ...]
+    chosen_ids: tuple[int, ...]
+    rejected_ids: tuple[int, ...]
+    note: Mapping[str, Any] = field(default_factory=dict)
+
+    def samples(self) -> tuple[TrainingSample, TrainingSample]:
+        """The chosen and the rejected reply in the form an engine scores; rollout log-probabilities are zeros."""
+        return self._sample("chosen", 0, self.chosen_ids), self._sample("rejected", 1, self.rejected_ids)
+
+    def _sample(self, which: str, step: int, ids: tuple[int, ...]) -> TrainingSample:
+        return TrainingSample(f"{self.id}/{which}", step, self.prompt_ids, ids, (0.0,) * len(ids), self.images, 0)
+
+
+def write_pairs(pairs: Sequence[PreferencePair], run_dir: Path) -> None:
+    """Writes the screens, then the file."""
+    screens = ScreenFolder(run_dir / SCREENS)
+    lines = []
+    for pair in pairs:
+        record = {"schema": SCHEMA, "id": pair.id, "prompt_ids": pair.prompt_ids}
+        record |= {"images": [screens.put(png) for png in pair.images], "chosen_ids": pair.chosen_ids}
+        record |= {"rejected_ids": pair.rejected_ids, "note": dict(pair.note)}
+        lines.append(json.dumps(record) + "\n")
+    write_atomic(run_dir / PAIRS_FILE, "".join(lines).encode())
+
+
+def read_pairs(run_dir: Path) -> list[PreferencePair]:
+    """Reads the file of `write_pairs`. Raises ValueError naming file and line."""
+    path, screens = run_dir / PAIRS_FILE, ScreenFolder(run_dir / SCREENS)
+    found: dict[str, PreferencePair] = {}
+    for number, record in read_records(path):
+        try:
+            prompt, chosen, rejected = (
+                tuple(map(int, record[name])) for name in ("prompt_ids", "chosen_ids", "rejected_ids")
+            )
+            images = tuple(screens.get(digest) for digest in record["images"])
+            pair = PreferencePair(record["id"], prompt, images, chosen, rejected, dict(record["note"]))
+            if not (prompt and chosen and rejected) or pair.id in found:
+                raise ValueError("an empty prompt or reply, or a repeated id")
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}, line {number}: not a preference pair ({error}); delete the file") from None
+        found[pair.id] = pair
+    return list(found.values())
+
+
+def score(engine: Engine, pairs: Sequence[PreferencePair]) -> Tensor:
+    """(P, 2) float64: log pi(reply | prompt) of the chosen and the rejected replies, under the current weights."""
+    samples = [sample for pair in pairs for sample in pair.samples()]
+    sums = [math.fsum(logp) for logp in engine.logprobs(samples)]
+    return torch.tensor(sums, dtype=torch.float64).view(-1, 2)
+
+
+def weighted_likelihood(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
+    """An engine's objective: log-probabilities of replies, weighted by their advantages."""
+    return (micro.advantage * action_logp(micro.logp, micro.mask)).sum(), {}
+
+
+def dpo_step(engine: Engine, pairs: Sequence[PreferencePair], reference: Tensor, beta: float) -> dict[str, float]:
+    """One optimiser step. `reference`: (P, 2) scores. The metrics are those before the update."""
+    now = score(engine, pairs).requires_grad_()
+    loss, metrics = dpo_loss(*now.T, *reference.T, beta)
+    loss.backward()
+    samples = [sample for pair in pairs for sample in pair.samples()]
+    weights = now.grad.flatten().tolist()
+    weighted = [replace(sample, advantage=weight) for sample, weight in zip(samples, weights, strict=True)]
+    updated = engine.update(weighted, weighted_likelihood, "token-mean")
+    return {
+        "train/loss": loss.item(),
+        **{f"dpo/{name}": float(value) for name, value in metrics.items()},
+        "train/grad_norm": updated["grad_norm"],
+        "train/samples": float(len(samples)),
+    }
+
+
+def step_count(pairs: int, recipe: Recipe) -> int:
+    """Optimiser steps of a complete training."""
+    return recipe.dpo.epochs * -(-pairs // recipe.sft.batch_size)
+
+
+class DpoTrainer:
+    """Trains `engine`, which holds the reference's weights, on `pairs`, from the newest checkpoint of `run_dir` if any.
+
+    `first`: number of the last iteration of earlier stages.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        pairs: Sequence[PreferencePair],
+        recipe: Recipe,
+        run_dir: Path,
+        tracker: Tracker,
+        first: int = 0,
+    ) -> None:
+        self.engine, self.pairs, self.recipe = engine, pairs, recipe
+        self.run_dir, self.tracker, self.first = run_dir, tracker, first
+        self.steps, self.done, self.elapsed_s = step_count(len(pairs), recipe), 0, 0.0
+        self.reference = score(engine, pairs)
+        checkpoint.clean(run_dir)
+        self._restore()
+
+    def run(self) -> dict[str, float]:
+        """Trains to the end; returns the last step's metrics ({} if there was nothing left to do)."""
+        began, metrics = time.monotonic() - self.elapsed_s, {}
+        while self.done < self.steps:
+            started = time.monotonic()
+            batch = self._batch(self.done)
+            pairs, reference = [self.pairs[i] for i in batch], self.reference[batch]
+            learned = dpo_step(self.engine, pairs, reference, self.recipe.dpo.beta)
+            self.done += 1
+            now = time.monotonic()
+            metrics = {"iteration": self.first + self.done, "stage": STAGE, "time_s": now - began}
+            metrics |= {**learned, "time/update_s": now - started}
+            self.tracker.log(metrics)
+            if self.done % self.recipe.train.checkpoint_every == 0 or self.done == self.steps:
+                self.engine.publish()
+                self._save(now - began)
+        return metrics
+
+    def _batch(self, step: int) -> list[int]:
+        """The pairs of a step. The order within an epoch depends on the seed and the epoch alone."""
+        size = self.recipe.sft.batch_size
+        epoch, position = divmod(step, -(-len(self.pairs) // size))
+        order = list(range(len(self.pairs)))
+        random.Random(f"{self.recipe.train.seed}/{epoch}").shuffle(order)
+        return order[position * size : (position + 1) * size]
+
+    def _save(self, elapsed_s: float) -> None:
+        progress = {"steps": self.done, "pairs": len(self.pairs)}
+        state = {"elapsed_s": elapsed_s, "env_steps": 0, "sampler": progress, "rng": []}
+        checkpoint.save(self.run_dir, self.first + self.done, self.engine, self.recipe.agent, None, state, KEEP)
+
+    def _restore(self) -> None:
+        folder = checkpoint.latest(self.run_dir)
+        if folder is None:
+            self.tracker.truncate_after(self.first)
+            return
+        state = checkpoint.read_state(folder)
+        progress = state["sampler"]
+        if progress != {"steps": state["iteration"] - self.first, "pairs": len(self.pairs)}:
+            raise checkpoint.CheckpointError(
+                f"{folder} belongs to another training (other pairs, or another stage 1); delete {folder.parent}"
+            )
+        checkpoint.load_engine(folder, self.engine)
+        self.done, self.elapsed_s = progress["steps"], state["elapsed_s"]
+        self.tracker.truncate_after(state["iteration"])

@@ -1,0 +1,95 @@
+"""Goals of navigation tasks, from random walks and from the shortest path to every page."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from mobilerl.reachagent.actions import BACK, PageAction
+from mobilerl.reachagent.graph import Page, PageGraph
+from mobilerl.reachagent.identity import difference
+from mobilerl.reachagent.rewards import Goal, Operate, Reach, golden_flow
+
+ELEMENT_DIFFERENCE, PIXEL_DIFFERENCE = 0.5, 0.3
+"""Maximum differences of similar pages: an action between them operates the page instead of leaving it."""
+
+FLOW_LENGTH = (3, 10)
+"""Minimum and maximum number of actions of a navigation flow, `complete` included."""
+MAX_OPERATIONS = 2
+"""Operations in a navigation task."""
+
+
+def find_goals(graph: PageGraph, walks: int, rng: random.Random, dropped: Counter[str]) -> list[Goal]:
+    """Goals from `walks` random walks per app and from the shortest path to every page.
+
+    Their golden flows have the right length; paths and action sequences are unique.
+    """
+    found: list[Goal] = []
+    seen: set[object] = set()
+    for app in graph.homes:
+        for goal in dict.fromkeys(_goals(graph, app, walks, rng)):
+            if Reach(graph.pages[goal.start].identity) in goal.subtasks:
+                # Already met at the start, so an instruction to visit that page would ask for more than the goal.
+                dropped["flow: begins on the page to visit"] += 1
+            elif (flow := golden_flow(graph, goal)) is None or not FLOW_LENGTH[0] <= len(flow) <= FLOW_LENGTH[1]:
+                dropped["flow: too short or too long"] += 1
+            elif any(a == b for a, b in zip(flow, flow[1:], strict=False)):
+                dropped["flow: repeats an action immediately"] += 1
+            elif _leaves(graph, goal, flow):
+                dropped["flow: leaves its app by back"] += 1
+            elif seen & (keys := {(app, flow), pages_of(graph, goal.start, flow)}):
+                dropped["flow: duplicate path or actions"] += 1
+            else:
+                seen |= keys
+                found.append(goal)
+    return found
+
+
+def pages_of(graph: PageGraph, start: str, flow: Sequence[PageAction]) -> tuple[str, ...]:
+    """The page of each action of a flow."""
+    pages = [start]
+    for action in flow[:-1]:
+        target = graph.target(pages[-1], action)
+        assert target is not None, "a golden flow takes known edges"
+        pages.append(target)
+    return tuple(pages)
+
+
+def _leaves(graph: PageGraph, goal: Goal, flow: Sequence[PageAction]) -> bool:
+    """Whether the back key leaves an app: back at an app's home closes it."""
+    apps = [graph.pages[page].app for page in pages_of(graph, goal.start, flow)]
+    return any(a == BACK and now != then for a, now, then in zip(flow, apps, apps[1:], strict=False))
+
+
+def _goals(graph: PageGraph, app: str, walks: int, rng: random.Random) -> Iterator[Goal]:
+    home = graph.homes[app]
+    for page in graph.paths(app):
+        if graph.pages[page].app == app:
+            yield Goal(home, (Reach(graph.pages[page].identity),))
+    for _ in range(walks):
+        yield _walked(graph, home, rng)
+
+
+def _walked(graph: PageGraph, home: str, rng: random.Random) -> Goal:
+    """The goal of a random walk that repeats no edge."""
+    page, used, operations = home, set(), []
+    for _ in range(rng.randint(*FLOW_LENGTH) - 1):
+        edges = [(a, t) for a, t in graph.edges[page].items() if t != page and (page, a) not in used]
+        if not edges:
+            break
+        action, target = rng.choice(edges)
+        used.add((page, action))
+        if action.kind in ("input", "scroll") and len(operations) < MAX_OPERATIONS:
+            operations.append(Operate(graph.pages[page].identity, action))
+        page = target
+    return Goal(home, (*dict.fromkeys(operations), Reach(graph.pages[page].identity)))
+
+
+def similar(first: Page, second: Page) -> bool:
+    """Whether two pages share most of their elements and, if both have screenshots, look alike."""
+    ours, theirs = ({(a.kind, a.name) for a in page.actions} for page in (first, second))
+    if len(ours & theirs) < (1 - ELEMENT_DIFFERENCE) * len(ours | theirs):
+        return False
+    pictures = first.screenshot, second.screenshot
+    return not all(pictures) or difference(*pictures) <= PIXEL_DIFFERENCE

@@ -1,0 +1,198 @@
+"""Identifies the page a screen belongs to by its controls, ignoring its contents.
+
+A screen is reduced to a `Shape`: its package, its title, and the set of its controls. A control is a class, its
+supported actions, its resource id and its label. Anything that changes without leaving the page is ignored: clocks and
+other plain text, the contents of fields, the states of switches, the number and text of list rows, toasts.
+
+Some of the remaining labels and titles are contents ("Remove Kettle", the name of a contact). `learn` finds them by
+comparing phones with different contents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import xml.etree.ElementTree as ET
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image, ImageChops, ImageStat
+
+from envs.base import COORD_MAX
+from mobilerl.policy.screen import Box
+
+ANY = "*"
+"""Replaces a label or title that is contents."""
+NUMBER = "#"
+"""Replaces a text with a digit in it: times, dates, amounts, keys of a keypad."""
+MAX_NAMES = 8
+"""More titles than this over the same controls, or more labels on one kind of control in a list, are contents
+(products, people), not names of pages."""
+IN_LIST = " listed"
+TIE_SIZE = (45, 90)
+"""Size at which screenshots are compared."""
+
+Control = tuple[str, str]
+"""Use (class, id, actions) and label."""
+Texts = tuple[str, ...]
+
+_LISTS = ("ScrollView", "ListView", "RecyclerView", "GridView", "ViewPager")
+_EDIT = ("EditText", "AutoCompleteTextView")
+_TOASTS = ("snackbar_text", "snackbar_action", "toast")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The stable features of a single screen."""
+
+    package: str
+    title: str
+    controls: frozenset[Control]
+
+
+def shape_of(xml: str) -> Shape:
+    """Reads a uiautomator dump. Raises ValueError for an unreadable one."""
+    if "<!DOCTYPE" in xml:
+        raise ValueError("unreadable UI dump: it declares a document type")
+    try:
+        root = ET.fromstring(xml)
+    except (ET.ParseError, ValueError) as fault:  # ValueError: lone surrogates
+        raise ValueError(f"unreadable UI dump: {fault}") from None
+    reader = _Reader()
+    try:
+        for node in root:
+            reader.read(node, in_list=False, in_control=False)
+    except RecursionError:
+        raise ValueError("unreadable UI dump: it is nested too deeply") from None
+    return Shape(next((n.get("package", "") for n in root.iter("node")), ""), reader.title, frozenset(reader.controls))
+
+
+def field_hints(xml: str, width: int, height: int) -> dict[Box, str]:
+    """The hints of text fields by box (0-999), of a dump that `shape_of` can read."""
+    hints = {}
+    for node in ET.fromstring(xml).iter("node"):
+        if (hint := " ".join(node.get("hint", "").split())) and (box := node_box(node, width, height)):
+            hints[box] = hint
+    return hints
+
+
+def node_box(node: ET.Element, width: int, height: int) -> Box | None:
+    """A node's bounds in 0-999, clipped to the screen like those of elements; None if it has none."""
+    corners = [int(v) for v in re.findall(r"-?\d+", node.get("bounds", ""))]
+    if len(corners) != 4:
+        return None
+    sizes = (width, height, width, height)
+    x1, y1, x2, y2 = (round(min(max(v, 0), n) * COORD_MAX / n) for v, n in zip(corners, sizes, strict=True))
+    return x1, y1, x2, y2
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.title = ""
+        self.controls: set[Control] = set()
+
+    def read(self, node: ET.Element, in_list: bool, in_control: bool) -> None:
+        get = node.attrib.get
+        cls, rid = get("class", "").rpartition(".")[2], get("resource-id", "").rpartition("/")[2]
+        if rid in _TOASTS:
+            return
+        edit = cls.endswith(_EDIT)
+        uses = "".join(u[0] for u in ("clickable", "long-clickable", "checkable") if get(u) == "true") + "e" * edit
+        label = " ".join((get("hint", "") if edit else get("text") or get("content-desc") or "").split())
+        if uses:
+            state = " off" if get("enabled") == "false" else ""
+            state += IN_LIST if in_list else " selected" if get("selected") == "true" else ""
+            self.controls.add((f"{cls} {rid} {uses}{state}", label))
+        elif label and not self.title and not in_list and not in_control:
+            self.title = label
+        within = in_list or cls.endswith(_LISTS) or get("scrollable") == "true"
+        for child in node:
+            self.read(child, within, in_control or bool(uses))
+
+
+@dataclass(frozen=True, slots=True)
+class Abstraction:
+    """Maps a shape to its page. `labels`: the (package, use, label) that belong to pages; None: all without a digit.
+
+    `titles`: the (package, title) that belong to pages.
+    """
+
+    labels: frozenset[Texts] | None = None
+    titles: frozenset[Texts] = frozenset()
+
+    def identity(self, shape: Shape) -> str:
+        """Twelve hexadecimal digits, equal for screens of the same page."""
+        return _digest([self.controls_key(shape), self.title(shape) if shape.title else ""])
+
+    def title(self, shape: Shape) -> str:
+        """The title if it names the page, else `ANY` or `NUMBER`."""
+        if _has_digit(shape.title):
+            return NUMBER
+        return shape.title if (shape.package, shape.title) in self.titles else ANY
+
+    def label(self, package: str, use: str, label: str) -> str:
+        """A control's label if it belongs to the page, else `ANY` or `NUMBER`."""
+        if not label or _has_digit(label):
+            return NUMBER if label else ""
+        return label if self.labels is None or (package, use, label) in self.labels else ANY
+
+    def controls_key(self, shape: Shape) -> str:
+        """Equal for screens of one app with the same controls."""
+        package = shape.package
+        return _digest([package, *sorted({(use, self.label(package, use, text)) for use, text in shape.controls})])
+
+    def to_json(self) -> dict[str, Any]:
+        return {"labels": None if self.labels is None else sorted(self.labels), "titles": sorted(self.titles)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Abstraction:
+        labels = values["labels"]
+        return cls(None if labels is None else frozenset(map(tuple, labels)), frozenset(map(tuple, values["titles"])))
+
+
+def learn(phones: Sequence[Iterable[Shape]]) -> Abstraction:
+    """What phones with different contents have in common; each item holds the shapes seen on one phone.
+
+    A text belongs to a page if the first phone, the one to explore, and at least half of all phones show it. Contents
+    differ between phones and are excluded. Contents that all phones share (a shop's products) are recognised by their
+    number, see `MAX_NAMES`; with one phone only this rule applies.
+    """
+    seen = [set(shapes) for shapes in phones]
+    labels = [{(s.package, use, text) for s in shapes for use, text in s.controls} for shapes in seen]
+    few = _few((label[:2], label[2]) for label in set().union(*labels) if label[1].endswith(IN_LIST))
+    kept = frozenset(t for t in _common(labels) if not t[1].endswith(IN_LIST) or t[:2] in few)
+    key = Abstraction(kept).controls_key
+    titles = [{(key(s), s.package, s.title) for s in shapes if s.title} for shapes in seen]
+    few = _few((title[0], title[2]) for title in set().union(*titles))
+    return Abstraction(kept, frozenset(t[1:] for t in _common(titles) if t[0] in few))
+
+
+def _common(phones: Sequence[set[Texts]]) -> frozenset[Texts]:
+    """Texts without a digit (the last item of each tuple) that the first and at least half of all phones show."""
+    counts = Counter(texts for seen in phones for texts in seen)
+    return frozenset(t for t in phones[0] if 2 * counts[t] >= len(phones) and t[-1] and not _has_digit(t[-1]))
+
+
+def _few(texts: Iterable[tuple[Hashable, str]]) -> set[Hashable]:
+    """The places (first items) with at most `MAX_NAMES` texts."""
+    seen: dict[Hashable, set[str]] = defaultdict(set)
+    for place, text in texts:
+        seen[place].add(text)
+    return {place for place, names in seen.items() if len(names) <= MAX_NAMES}
+
+
+def difference(first: bytes, second: bytes) -> float:
+    """Mean absolute difference of two screenshots' grey values, 0 (equal) to 1."""
+    small = [Image.open(io.BytesIO(png)).convert("L").resize(TIE_SIZE) for png in (first, second)]
+    return ImageStat.Stat(ImageChops.difference(*small)).mean[0] / 255
+
+
+def _has_digit(text: str) -> bool:
+    return re.search(r"\d", text) is not None
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:12]

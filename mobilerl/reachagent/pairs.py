@@ -1,0 +1,147 @@
+"""Preference pairs for DPO: at each step of a golden flow, the golden action and one of a lower level (ReachAgent 4.3).
+
+The rejected action is the agent's own if it is worse than golden, else a random worse action of A(P). Actions become
+replies to one prompt: the first replies of the two actions that differ make the pair. For a click and an input on
+another field these are the taps; for two texts in one field the typing, after the tap. The agent's own reply is
+rejected token by token; a random action is written like a golden one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from envs.base import Action
+from mobilerl.models.codec import Codec
+from mobilerl.policy.screen import Box
+from mobilerl.reachagent.actions import PageAction, from_device, same_action
+from mobilerl.reachagent.agent import Decision, PageAgent, Query
+from mobilerl.reachagent.dpo import PreferencePair
+from mobilerl.reachagent.graph import PageGraph
+from mobilerl.reachagent.replies import INEXPRESSIBLE, UNKNOWN_WORDS, ReplyWriter, has_unknown_tokens, query_flows
+from mobilerl.reachagent.rewards import Level, State, advance, distances, first_state, level
+from mobilerl.reachagent.tasks import PageTask
+from sft.samples import Sample
+
+INVALID_REPLIES = "agent: not an action of the page"
+IDENTICAL = "the replies are identical"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionPair:
+    """At step number `step` of a golden flow, `chosen` has a higher level than `rejected`.
+
+    `rejected` is None for a reply of the agent that is not an action of the page.
+    """
+
+    step: int
+    chosen: PageAction
+    rejected: PageAction | None
+    chosen_level: Level
+    rejected_level: Level
+    source: Literal["agent", "random"]
+
+
+def action_pairs(
+    graph: PageGraph, task: PageTask, agent_actions: Sequence[PageAction | None], seed: int = 0
+) -> list[ActionPair]:
+    """At most one pair per step; `agent_actions` has one item per step. Draws depend on the seed and the task alone."""
+    rng = random.Random(f"{seed}/{task.id}")
+    remaining, state = distances(graph, task.goal), first_state(graph, task.goal)
+
+    def rate(action: PageAction | None, state: State, step: int) -> Level:
+        return Level.INVALID if action is None else level(graph, task.goal, remaining, state, step, action)
+
+    pairs: list[ActionPair] = []
+    for step, (page, golden, own) in enumerate(zip(task.pages, task.actions, agent_actions, strict=True)):
+        best, own_level = rate(golden, state, step), rate(own, state, step)
+        if own_level < best:
+            pairs.append(ActionPair(step, golden, own, best, own_level, "agent"))
+        else:
+            choices = _with_texts(graph.pages[page].actions, golden.text, rng)
+            if worse := [a for a in choices if rate(a, state, step) < best]:
+                rejected = rng.choice(worse)
+                pairs.append(ActionPair(step, golden, rejected, best, rate(rejected, state, step), "random"))
+        state = advance(graph, task.goal, state, golden) or state
+    return pairs
+
+
+def _with_texts(space: Sequence[PageAction], golden_text: str, rng: random.Random) -> list[PageAction]:
+    """An action space whose inputs type the name of a random element."""
+    words = [a.name for a in space if a.name and a.name != golden_text]
+    return [replace(a, text=rng.choice(words)) if a.kind == "input" and words else a for a in space]
+
+
+def preference_pairs(
+    graph: PageGraph, tasks: Sequence[PageTask], agent: PageAgent, writer: ReplyWriter, codec: Codec, seed: int
+) -> tuple[list[PreferencePair], Counter[str]]:
+    """Pairs of replies, and counts: pairs by source, steps without a pair by reason."""
+    answers, counts = query_flows(agent, writer, tasks), Counter()
+    made: list[PreferencePair] = []
+    for task in tasks:
+        decisions = answers[task.id]
+        own = [decision.action for _, decision in decisions]
+        counts[INVALID_REPLIES] += own.count(None)
+        pairs = action_pairs(graph, task, own, seed)
+        counts["no worse action"] += len(own) - len(pairs)
+        for pair in pairs:
+            counts[pair.source] += 1
+            if found := _reply_pair(task, pair, *decisions[pair.step], writer, codec, counts):
+                made.append(found)
+    counts["pairs"] = len(made)
+    return made, +counts
+
+
+def _reply_pair(
+    task: PageTask,
+    pair: ActionPair,
+    query: Query,
+    decision: Decision,
+    writer: ReplyWriter,
+    codec: Codec,
+    counts: Counter[str],
+) -> PreferencePair | None:
+    """None, counted by reason, when the actions cannot be told apart or cannot be written."""
+    better = writer.write(query, pair.chosen)
+    if pair.source == "agent":
+        worse = [(reply.action, reply.completion.token_ids) for reply in decision.replies]
+    else:
+        written = writer.write(query, pair.rejected)
+        worse = [(w.step.action, codec.encode_reply(w.reply(writer.context))) for w in written]
+    if not better or not worse:
+        counts[INEXPRESSIBLE] += 1
+        return None
+    space, focus = writer.scenes.see(query.page).space, better[-1].query.focus
+    k = first_difference([w.step.action for w in better], [action for action, _ in worse], space, focus)
+    if k is None:
+        counts[IDENTICAL] += 1
+        return None
+    sample, rejected_ids = better[k].sample(writer.context, codec), worse[k][1]
+    if has_unknown_tokens(codec, sample) or has_unknown_tokens(codec, Sample((), rejected_ids, ())):
+        counts[UNKNOWN_WORDS] += 1
+        return None
+    note = {
+        "task": task.instruction,
+        "page": query.page,
+        "source": pair.source,
+        "chosen": better[k].reply(writer.context),
+        "rejected": codec.decode(rejected_ids),
+        "chosen_level": pair.chosen_level.name.lower(),
+        "rejected_level": pair.rejected_level.name.lower(),
+    }
+    name = f"{task.id}/{pair.step}"
+    return PreferencePair(name, sample.prompt_ids, sample.images, sample.response_ids, rejected_ids, note)
+
+
+def first_difference(
+    ours: Sequence[Action], theirs: Sequence[Action], space: Sequence[PageAction], focus: Box | None = None
+) -> int | None:
+    """Index of the first actions with different effects on a page; None if one sequence is a prefix of the other."""
+    for k, (a, b) in enumerate(zip(ours, theirs, strict=False)):
+        first, second = (from_device(action, space, focus if k else None) for action in (a, b))
+        if a != b and (first is None or second is None or not same_action(second, first)):
+            return k
+    return None

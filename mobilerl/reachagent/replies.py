@@ -1,0 +1,141 @@
+"""Page actions written as replies of our agent: the samples of golden flows, which stage 1 imitates.
+
+An `input` is two samples, a tap on the field and the typing; every other action is one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from envs.base import Action, LongPress, Swipe, Tap
+from mobilerl.models.codec import Codec
+from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.parsing import parse_reply
+from mobilerl.reachagent.actions import PageAction, device_actions, from_device
+from mobilerl.reachagent.agent import Decision, PageAgent, Query, Scenes, episode_task
+from mobilerl.reachagent.tasks import PageTask
+from sft.reasoning import written_thought
+from sft.samples import ExpertStep, Sample, encode
+
+INEXPRESSIBLE = "no reply expresses the action"
+UNKNOWN_WORDS = "the checkpoint's vocabulary lacks some characters"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenReply:
+    """One reply to a query."""
+
+    query: Query
+    step: ExpertStep
+    thought: str
+
+    def reply(self, context: ContextPolicy) -> str:
+        return self.step.reply(context, self.thought)
+
+    def sample(self, context: ContextPolicy, codec: Codec) -> Sample:
+        return encode(self.step, context, codec, self.thought)
+
+
+class ReplyWriter:
+    """Writes actions as replies in the style of `context`, with the thoughts that stage 2 of SFT teaches."""
+
+    def __init__(self, scenes: Scenes, context: ContextPolicy) -> None:
+        self.scenes, self.context = scenes, context
+
+    def write(self, query: Query, action: PageAction, rng: random.Random | None = None) -> list[WrittenReply]:
+        """One reply, or two for an input; [] if no reply expresses the action. With `rng` touches are off-centre."""
+        made: list[WrittenReply] = []
+        for command in touches(action, rng):
+            turns = self.turns_after(made[-1]) if made else query.turns
+            here = replace(query, turns=turns, focus=action.box if made else None)
+            written = self._write_one(here, command)
+            if written is None:
+                return []
+            made.append(written)
+        return made if rng or self._expresses(made, action) else []
+
+    def turns_after(self, written: WrittenReply) -> tuple[Turn, ...]:
+        scene = self.scenes.see(written.query.page, written.query.focus)
+        return written.query.turns_after(scene, written.step.action, written.reply(self.context), written.thought)
+
+    def flow(self, task: PageTask, rng: random.Random | None = None) -> list[tuple[Query, list[WrittenReply]]]:
+        """The query and the replies of every step of a golden flow."""
+        episode, turns, steps = episode_task(task), (), []
+        for page, action in zip(task.pages, task.actions, strict=True):
+            query = Query(episode, page, turns)
+            written = self.write(query, action, rng)
+            steps.append((query, written))
+            turns = self.turns_after(written[-1]) if written else turns
+        return steps
+
+    def _write_one(self, query: Query, command: Action) -> WrittenReply | None:
+        scene = self.scenes.see(query.page, query.focus)
+        seen = replace(scene.observation, step=len(query.turns))
+        step = ExpertStep(query.task, query.turns, seen, scene.screen, command)
+        thought = written_thought(step)
+        try:
+            step.reply(self.context, thought)
+        except ValueError:  # a touch on no marked element
+            return None
+        return WrittenReply(query, step, thought)
+
+    def _expresses(self, made: list[WrittenReply], action: PageAction) -> bool:
+        """Whether the replies, parsed like an agent's, are the action; the first one of an input taps the field."""
+        *taps, last = [self._read(written) for written in made]
+        return last == action and all(tap is not None and tap.box == action.box for tap in taps)
+
+    def _read(self, written: WrittenReply) -> PageAction | None:
+        focus, reply = written.query.focus, written.reply(self.context)
+        scene = self.scenes.see(written.query.page, focus)
+        size = scene.screen.width, scene.screen.height
+        return from_device(parse_reply(reply, scene.screen, self.context.grounding, *size).action, scene.space, focus)
+
+
+def touches(action: PageAction, rng: random.Random | None) -> tuple[Action, ...]:
+    """`device_actions`; with `rng` like a recorded walk: anywhere within the box, scrolls of any length."""
+    commands = device_actions(action)
+    if rng is None or action.box is None:
+        return commands
+    x1, y1, x2, y2 = action.box
+    x, y = rng.randint(x1, x2), rng.randint(y1, y2)
+    first = commands[0]
+    if isinstance(first, Tap | LongPress):
+        return (replace(first, x=x, y=y), *commands[1:])
+    assert isinstance(first, Swipe)
+    length = 4 * rng.uniform(0.1, 0.5)  # relative to the quarter of the box that an aligned swipe covers
+    ends = x + length * (first.x2 - first.x), y + length * (first.y2 - first.y)
+    return (Swipe(x, y, *(min(max(round(end), 0), 999) for end in ends)),)
+
+
+def flow_samples(
+    writer: ReplyWriter, tasks: Iterable[PageTask], codec: Codec, aligned: bool, seed: int, counts: Counter[str]
+) -> Iterator[Sample]:
+    """The samples of golden flows. Steps that no reply expresses, or with unknown tokens, are skipped and counted."""
+    for task in tasks:
+        rng = None if aligned else random.Random(f"{seed}/{task.id}")
+        for _, written in writer.flow(task, rng):
+            counts[INEXPRESSIBLE] += not written
+            for one in written:
+                sample = one.sample(writer.context, codec)
+                if has_unknown_tokens(codec, sample):
+                    counts[UNKNOWN_WORDS] += 1
+                else:
+                    counts["samples"] += 1
+                    yield sample
+
+
+def has_unknown_tokens(codec: Codec, sample: Sample) -> bool:
+    unknown = codec.tokenizer.unk_token_id
+    return unknown is not None and (unknown in sample.prompt_ids or unknown in sample.response_ids)
+
+
+def query_flows(
+    agent: PageAgent, writer: ReplyWriter, tasks: Sequence[PageTask]
+) -> dict[str, list[tuple[Query, Decision]]]:
+    """The agent's decisions at the steps of the golden flows, by task id; earlier steps are golden."""
+    queries = {task.id: [query for query, _ in writer.flow(task)] for task in tasks}
+    decisions = iter(agent.decide([query for flow in queries.values() for query in flow]))
+    return {name: [(query, next(decisions)) for query in flow] for name, flow in queries.items()}

@@ -1,0 +1,107 @@
+"""Intervals for one success rate and for the difference of two, and pass@k. All intervals are two-sided 95 %."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Z = 1.959963984540054
+"""Quantile of the normal distribution at 97.5 %."""
+RESAMPLES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class PairedDifference:
+    """Mean of `b - a` over the instances both were measured on, and the interval of a bootstrap."""
+
+    mean_a: float
+    mean_b: float
+    difference: float
+    instances: int
+    bootstrap: Interval
+
+
+def wilson_interval(successes: int, trials: int) -> Interval:
+    """Wilson's score interval for a proportion (Wilson 1927). No trials give [0, 1]: nothing is known.
+
+    With p = successes / trials and n = trials:
+        (p + z^2/2n +- z sqrt(p (1-p) / n + z^2 / 4n^2)) / (1 + z^2/n)
+    """
+    if not 0 <= successes <= trials:
+        raise ValueError(f"{successes} successes in {trials} trials is not possible")
+    if trials == 0:
+        return Interval(0.0, 1.0)
+    p = successes / trials
+    scale = 1 + Z * Z / trials
+    center = (p + Z * Z / (2 * trials)) / scale
+    half = Z * math.sqrt(p * (1 - p) / trials + Z * Z / (4 * trials * trials)) / scale
+    # At p = 0 and p = 1 the bound is exactly 0 or 1; rounding must not push it past the point estimate.
+    return Interval(min(max(0.0, center - half), p), max(min(1.0, center + half), p))
+
+
+def cluster_bootstrap_interval(outcomes: Mapping[str, Sequence[float]], seed: int = 0) -> Interval:
+    """Percentile interval of the pooled mean when whole clusters are resampled.
+
+    `outcomes` maps a cluster (a task template) to its outcomes. Attempts at one task succeed and fail together, so an
+    interval over single attempts is too narrow; this one treats the tasks as the sample. Raises ValueError for fewer
+    than two clusters, whose spread cannot be seen.
+    """
+    clusters = [values for values in outcomes.values() if len(values)]
+    if len(clusters) < 2:
+        raise ValueError(f"a cluster bootstrap needs outcomes of at least 2 tasks, not {len(clusters)}")
+    sums = np.array([math.fsum(values) for values in clusters])
+    counts = np.array([len(values) for values in clusters])
+    drawn = _resampled(len(clusters), seed)
+    return _percentiles(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
+
+
+def paired_difference(a: Mapping[str, float | None], b: Mapping[str, float | None], seed: int = 0) -> PairedDifference:
+    """`b - a` on the same instances: each maps an instance to its success rate in one evaluation, None if unknown.
+
+    Pairing removes the difficulty of the instances from the comparison. The interval resamples instances. Raises
+    ValueError when the instances differ, or fewer than 2 have a rate on both sides.
+    """
+    if a.keys() != b.keys():
+        raise ValueError(_mismatch(a, b))
+    pairs = [(a[name], b[name]) for name in sorted(a) if a[name] is not None and b[name] is not None]
+    if len(pairs) < 2:
+        raise ValueError(f"a paired difference needs at least 2 instances, not {len(pairs)}")
+    before, after = np.array(pairs, float).T
+    change = after - before
+    interval = _percentiles(change[_resampled(len(pairs), seed)].mean(axis=1))
+    return PairedDifference(float(before.mean()), float(after.mean()), float(change.mean()), len(pairs), interval)
+
+
+def _mismatch(a: Mapping[str, object], b: Mapping[str, object]) -> str:
+    """How two sets of instances differ, with an example of each side."""
+    parts = []
+    for side, extra in (("first", sorted(a.keys() - b.keys())), ("second", sorted(b.keys() - a.keys()))):
+        if extra:
+            parts.append(f"{len(extra)} only in the {side} (such as {extra[0]!r})")
+    return f"the evaluations are not of the same instances: {', '.join(parts)}; evaluate both on the same tasks"
+
+
+def pass_at_k(trials: int, successes: int, k: int) -> float:
+    """Unbiased chance that at least one of k attempts succeeds: 1 - C(n-c, k) / C(n, k) (Chen et al. 2021, eq. 1)."""
+    if not 0 <= successes <= trials or not 1 <= k <= trials:
+        raise ValueError(f"pass@{k} of {successes} successes in {trials} trials is not possible")
+    return 1.0 - math.comb(trials - successes, k) / math.comb(trials, k)
+
+
+def _resampled(n: int, seed: int) -> np.ndarray:
+    """(RESAMPLES, n) indices below n."""
+    return np.random.default_rng(seed).integers(n, size=(RESAMPLES, n))
+
+
+def _percentiles(means: np.ndarray) -> Interval:
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Interval(float(low), float(high))

@@ -1,0 +1,1 @@
+"""AndroidLab: docs/androidlab.md."""

@@ -1,0 +1,226 @@
+"""Evaluation on AndroidLab, from a checkout and devices to results.json.
+
+It can be stopped and resumed: tasks that had errors run again, and a task whose judge failed is judged again without
+running again. The episodes are in `<out>/episodes.jsonl`, their traces in `<out>/tasks/<task id>`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from envs.androidlab.checkout import TASKS, Checkout
+from envs.androidlab.env import REPEATS, REPEATS_AFTER, AndroidLabEnv, LabSettings
+from envs.androidlab.judge import Ask, JudgeFault, Judges
+from envs.androidlab.phone import DATE, LOCATION
+from envs.androidlab.tasks import OPERATION, QUERY, SUITE, LabTask, Skipped
+from envs.androidlab.trace import read_trace
+from envs.base import InfraError, Task
+from mobilerl import __version__
+from mobilerl.config import ConfigError
+from mobilerl.eval.journal import Journal, Key, Past, read_journal
+from mobilerl.eval.policies import EvalPolicy
+from mobilerl.eval.report import RESULTS, write_results
+from mobilerl.eval.run import Say, WatchedEnv, run_tasks
+from mobilerl.records import Group
+from mobilerl.rollout.episode import EpisodeSettings
+from mobilerl.suites.androidlab.answers import AnswerJudge, no_answer_judge
+from mobilerl.suites.androidlab.devices import Address, OpenedPhone, open_phones
+from mobilerl.suites.androidlab.metrics import count_unchanged
+from mobilerl.suites.androidlab.results import Record, androidlab_results
+
+STEP_S, SETUP_S, JUDGING_S = 60.0, 240.0, 600.0
+"""Parts of an episode's deadline: every step beside its pause, the set-up, and the judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is run and how. `retries`: of an episode whose device failed, on another device if there is one."""
+
+    tasks: tuple[LabTask, ...]
+    mode: str
+    """`xml`: the model reads the screen's text; `screenshot`: it sees pictures as well."""
+    rounds: int = 25
+    settings: LabSettings = LabSettings()
+    snapshot: str = ""
+    retries: int = 3
+    max_invalid: int = 3
+    skipped: tuple[Skipped, ...] = ()
+    """Tasks that were asked for and cannot be used."""
+
+    @property
+    def episode(self) -> EpisodeSettings:
+        deadline_s = SETUP_S + self.settings.launch_wait_s + JUDGING_S
+        return EpisodeSettings(self.max_invalid, deadline_s + self.rounds * (self.settings.interval_s + STEP_S))
+
+
+def protocol_of(
+    checkout: Checkout, plan: Plan, policy: EvalPolicy, phones: Sequence[OpenedPhone], answers: AnswerJudge | None
+) -> dict[str, Any]:
+    """Everything that affects the score, in plain JSON values."""
+    located = all(opened.located for opened in phones)
+    return {
+        "mobilerl": __version__,
+        "androidlab_commit": checkout.commit,
+        "tasks": [task.id for task in plan.tasks],
+        "tasks_of_benchmark": f"{len(plan.tasks)} of {TASKS}",
+        "mode": plan.mode,
+        "rounds": plan.rounds,
+        "equal_actions": f"{REPEATS} in a row end an episode of more than {REPEATS_AFTER} steps",
+        "interval_s": plan.settings.interval_s,
+        "start": "in_app" if plan.settings.launch else "home",
+        "launch_wait_s": plan.settings.launch_wait_s if plan.settings.launch else 0.0,
+        "clean_state": f"snapshot {plan.snapshot}" if plan.snapshot else "none: tasks see what earlier ones left",
+        "date": f"{DATE} 12:00; the device's own for map.me",
+        "location": LOCATION if located else "the device's own",
+        "screen": sorted({opened.screen for opened in phones}),
+        "type_action": "replaces the text, no Enter",
+        "judge_trees": "of the checkout",
+        "deadline_s": plan.episode.deadline_s,
+        "max_invalid": plan.max_invalid,
+        "retries": plan.retries,
+        **(answers.protocol() if answers else {"judge.model": None}),
+        **policy.protocol,
+    }
+
+
+async def evaluate(
+    checkout: Checkout,
+    plan: Plan,
+    policy: EvalPolicy,
+    addresses: Sequence[Address],
+    judges: Judges,
+    answers: AnswerJudge | None,
+    out: Path,
+    say: Say = print,
+) -> dict[str, Any]:
+    """Runs and judges what `out` does not hold yet, and writes `out/results.json`; returns its content.
+
+    Raises ConfigError and CheckoutError (both ValueError), before anything runs, for what cannot be used.
+    """
+    faults: dict[Key, InfraError] = {}
+    try:
+        plan = await _usable(plan, judges, answers)
+        for task in plan.skipped:
+            say(f"{task.id} is skipped: {task.reason}")
+        packages = sorted({task.package for task in plan.tasks})
+        launchable = checkout.packages | checkout.apps
+        phones = await asyncio.to_thread(open_phones, addresses, launchable, packages, plan.snapshot)
+        protocol = protocol_of(checkout, plan, policy, phones, answers)
+        past = read_journal(out)
+        with Journal(past) as journal:
+            journal.begin(SUITE, protocol)
+            run = _Run(plan, judges, answers.ask if answers else no_answer_judge, out / "tasks", journal, say)
+            await run.resume(past)
+            left = [task.task(plan.rounds) for task in plan.tasks if task.id not in run.records]
+            if left:
+                envs = [WatchedEnv(run.env(opened, checkout.apps), faults) for opened in phones]
+                await run_tasks(envs, policy, left, SUITE, plan.episode, run.ended, retries=plan.retries)
+    finally:
+        if answers is not None:
+            await answers.close()
+        if policy.server is not None:
+            await policy.server.close()
+    lost = {task_id: str(fault) for (task_id, _), fault in faults.items()}
+    results = androidlab_results(protocol, plan.tasks, run.records, checkout.human_lengths, lost, plan.skipped)
+    results |= policy.extras()
+    write_results(out / RESULTS, results)
+    return results
+
+
+async def _usable(plan: Plan, judges: Judges, answers: AnswerJudge | None) -> Plan:
+    """The plan without the tasks that cannot be judged."""
+    checked = await judges.check(plan.tasks)
+    problems = dict(checked.problems)
+    if answers is not None:
+        await answers.check()
+    elif queries := sum(task.kind == QUERY and task.id in checked.asking for task in plan.tasks):
+        raise ConfigError(
+            f"{queries} of the tasks are queries whose answers a model judges: give --judge-url and "
+            f"--judge-model, or leave them out with --kind {OPERATION}"
+        )
+    else:
+        problems |= dict.fromkeys(checked.asking, "a model judges its answer; give --judge-url and --judge-model")
+    skipped = [Skipped(t.id, t.app, problems[t.id]) for t in plan.tasks if t.id in problems]
+    tasks = tuple(task for task in plan.tasks if task.id not in problems)
+    if not tasks:
+        raise ConfigError(f"no task is left: {skipped[0].id}: {skipped[0].reason}")
+    return replace(plan, tasks=tasks, skipped=(*plan.skipped, *skipped))
+
+
+class _Run:
+    """One start of an evaluation. `records` holds what was run, by task id."""
+
+    def __init__(self, plan: Plan, judges: Judges, ask: Ask, folder: Path, journal: Journal, say: Say) -> None:
+        self.plan, self.judges, self.ask, self.folder, self.journal, self.say = plan, judges, ask, folder, journal, say
+        self.records: dict[str, Record] = {}
+        self._tasks = {task.id: task for task in plan.tasks}
+        self._grades: dict[str, dict[str, Any]] = {}
+
+    async def resume(self, past: Past) -> None:
+        """Takes over what an earlier start has run. Where the judge failed then, it judges again."""
+        for task_id in self._tasks:
+            if (found := past.episodes.get((task_id, 0))) is not None:
+                try:
+                    self.records[task_id] = Record(**found)
+                except TypeError as error:
+                    raise ConfigError(f"{past.path} is damaged ({error}); choose another --out") from None
+        if self.records:
+            self.say(f"resuming: {len(self.records)} of {len(self.plan.tasks)} tasks have been run")
+        for task_id, record in self.records.items():
+            if record.fault:
+                self._note(replace(record, **await self.grade(task_id, self.folder / task_id)))
+
+    def env(self, opened: OpenedPhone, apps: dict[str, str]) -> AndroidLabEnv:
+        return AndroidLabEnv(opened.device_id, opened.phone, apps, self.folder, self.score, self.plan.settings)
+
+    async def score(self, task: Task, folder: Path) -> float:
+        """0.0 also without an outcome: a judge that fails is no reason to run an episode again."""
+        self._grades[task.id] = await self.grade(task.id, folder)
+        return float(self._grades[task.id].get("complete", False))
+
+    async def grade(self, task_id: str, folder: Path) -> dict[str, Any]:
+        """The fields of a record that the judge decides."""
+        try:
+            lines = read_trace(folder)
+            outcome = await self.judges.judge(self._tasks[task_id], folder, lines, self.ask)
+            screens = [folder / line["image"] for line in lines if line["index"] in outcome.steps]
+            return {
+                "fault": "",
+                "complete": outcome.complete,
+                "sub_goals": dict(outcome.sub_goals),
+                "judged_steps": len(outcome.steps),
+                "unchanged": await asyncio.to_thread(count_unchanged, [path.read_bytes() for path in screens]),
+                "judge_errors": list(outcome.errors),
+            }
+        except JudgeFault as fault:
+            return {"fault": str(fault)}
+
+    def ended(self, group: Group) -> None:
+        [trajectory] = group.trajectories
+        record = Record(
+            task_id=trajectory.task.id,
+            status=str(trajectory.status),
+            steps=len(trajectory.steps),
+            wall_s=round(trajectory.wall_s, 3),
+            device=trajectory.device_id,
+            replies=[step.completion.text for step in trajectory.steps],
+            **self._grades[trajectory.task.id],
+        )
+        self._note(record)
+        self.say(f"{len(self.records)}/{len(self.plan.tasks)} {record.task_id}: {_described(record)}")
+
+    def _note(self, record: Record) -> None:
+        self.journal.end(asdict(record))
+        self.records[record.task_id] = record
+
+
+def _described(record: Record) -> str:
+    if record.fault:
+        return f"not judged: {record.fault}"
+    verdict = "completed" if record.complete else "not completed"
+    met = sum(record.sub_goals.values())
+    return f"{verdict}, {met} of {len(record.sub_goals)} sub-goals, {record.steps} steps ({record.status})"

@@ -1,0 +1,1 @@
+"""AndroidWorld: docs/androidworld.md."""

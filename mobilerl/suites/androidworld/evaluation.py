@@ -1,0 +1,209 @@
+"""Evaluation on AndroidWorld, from servers and settings to results.json. It can be stopped and resumed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import field_validator
+
+from envs.androidworld.env import BOOT_WAIT_S, AndroidWorldEnv, Episode
+from envs.androidworld.startup import Suite
+from envs.androidworld.tasks import COMMIT, EVAL_SEED, FACTS, SUITE, budgets_hash, check_names, make_task
+from envs.base import InfraError, MobileEnv, Observation, Task
+from mobilerl import __version__
+from mobilerl.config.types import Count, Positive, Rate, Section, Weight
+from mobilerl.eval.journal import Journal, Key, Past, key_of, read_journal
+from mobilerl.eval.policies import EvalPolicy
+from mobilerl.eval.report import RESULTS, write_results
+from mobilerl.eval.run import Say, WatchedEnv, run_tasks
+from mobilerl.records import Group
+from mobilerl.rollout.episode import EpisodeSettings
+from mobilerl.suites.androidworld.results import androidworld_results, record_of
+from mobilerl.suites.androidworld.servers import Servers
+from mobilerl.trajectory_files import append_trajectory
+
+T = TypeVar("T")
+ASSUMED = f"{COMMIT} (assumed: its server does not tell, and its task list fits)"
+HTTP_COST = (
+    "without ADB serials the screens come over HTTP: 15 to 17 s and about 30 MB for each from upstream's server, no UI "
+    "tree for the model, swipes only as whole-screen scrolls, Enter after every typed text; --server URL,ADB_SERIAL "
+    "avoids all of it"
+)
+
+
+class Plan(Section):
+    """What is run. `runs` is how often the whole suite is repeated; `templates` is empty for all 116 tasks."""
+
+    seed: Count = EVAL_SEED
+    instances: Positive = 1
+    runs: Positive = 1
+    templates: tuple[str, ...] = ()
+    step_cap: Positive | None = None
+    max_invalid: Count = 3
+    deadline_s: Rate = 3600.0
+    retries: Count = 3
+    boot_wait_s: Weight = BOOT_WAIT_S
+    commit: str | None = None
+    """Commit of the servers' AndroidWorld, for servers that do not report it."""
+    keep: bool = False
+    """Whether every episode goes to `out/trajectories`, and its screens to `out/screens`."""
+
+    @field_validator("templates")
+    @classmethod
+    def _templates_exist(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        check_names(names)
+        return names
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(set(self.templates)) or sorted(FACTS)
+
+    def tasks(self, goal: Callable[[str, int], str] = lambda name, index: "") -> list[Task]:
+        """Every episode, run by run."""
+        return [
+            make_task(name, index, goal(name, index), self.seed, self.instances, self.step_cap, run)
+            for run in range(self.runs)
+            for name in self.names
+            for index in range(self.instances)
+        ]
+
+    def protocol(self, over_adb: bool) -> dict[str, Any]:
+        """Everything that affects the score and is known before a server was asked."""
+        return {
+            "mobilerl": __version__,
+            "tasks": "all 116" if self.names == sorted(FACTS) else self.names,
+            "seed": self.seed,
+            "instances_per_task": self.instances,
+            "runs": self.runs,
+            "step_budget": "int(10 x complexity)",
+            "budgets_sha256": budgets_hash(self.names),
+            "step_cap": self.step_cap,
+            "success": "the full score, after the agent said that it was done",
+            "max_invalid": self.max_invalid,
+            "deadline_s": self.deadline_s,
+            "retries": self.retries,
+            "screens_and_actions": "adb" if over_adb else "http",
+            "start": "home screen",
+        }
+
+
+def evaluate(servers: Servers, plan: Plan, policy: EvalPolicy, out: Path, say: Say = print) -> dict[str, Any]:
+    """Runs the episodes that `out` does not hold yet, and writes `out/results.json`; returns its content.
+
+    Raises ConfigError or ValueError, in one line, for servers that cannot be used and for an `out` of other settings.
+    """
+    past = read_journal(out)
+    protocol = plan.protocol(servers.over_adb) | policy.protocol
+    past.check(protocol)
+    run = _Run(servers, plan, policy, say)
+    total = len(plan.tasks())
+    missing = sum(key_of(task) not in past.episodes for task in plan.tasks())
+    if missing:
+        out.mkdir(parents=True, exist_ok=True)  # first: a folder that cannot be written to costs nothing yet
+        if past.episodes:
+            say(f"{total - missing} episodes are done; {missing} are left")
+        if not servers.over_adb:
+            say(HTTP_COST)
+        asyncio.run(run.missing(past, protocol))
+        past = read_journal(out)
+    assert past.protocol is not None
+    protocol = past.protocol | {"servers": servers.count}
+    records = [past.episodes.get(key_of(task)) or run.lost(task) for task in plan.tasks()]
+    results = androidworld_results(protocol, records) | policy.extras()
+    results["dead_servers"] = list(past.dead.values())
+    write_results(out / RESULTS, results)
+    return results
+
+
+class _Run:
+    """One start of an evaluation: writes what happens into the journal."""
+
+    journal: Journal
+
+    def __init__(self, servers: Servers, plan: Plan, policy: EvalPolicy, say: Say) -> None:
+        self.servers, self.plan, self.policy, self.say = servers, plan, policy, say
+        self.episodes: dict[Key, Episode] = {}
+        """What AndroidWorld says of each episode."""
+        self.faults: dict[Key, InfraError] = {}
+        """The last fault of each episode."""
+        self._alive = set(servers.names)
+        self._left = 0
+
+    async def missing(self, past: Past, protocol: dict[str, Any]) -> None:
+        """Runs the episodes that the journal does not hold."""
+        plan, servers = self.plan, self.servers
+        suite = Suite(plan.seed, plan.instances, plan.names)
+        with Journal(past) as self.journal:
+            server, devices = await servers.open(suite, plan.boot_wait_s, self.say, past.leftovers, self.watched)
+            try:
+                protocol = protocol | {
+                    "androidworld_commit": server.commit or plan.commit or ASSUMED,
+                    "screen": server.screen,
+                    "settle": server.access.settle,
+                    "servers": servers.count,
+                }
+                self.journal.begin(SUITE, protocol)
+                tasks = plan.tasks(lambda name, index: server.goals[name, index])
+                tasks = [task for task in tasks if key_of(task) not in past.episodes]
+                self._left = len(tasks)
+                self.say(f"{len(tasks)} episodes on {servers.count} server{'s' if servers.count > 1 else ''}")
+
+                def ended(group: Group) -> None:
+                    [trajectory] = group.trajectories
+                    if plan.keep:  # before the journal: a crash in between writes it twice, but never loses it
+                        append_trajectory(past.path.parent, trajectory)
+                    self.journal.end(record_of(group.task, trajectory, self.episodes.get(key_of(group.task))))
+                    self._alive |= {trajectory.device_id} & set(servers.names)
+                    self._left -= 1
+                    done, steps = f"{len(tasks) - self._left}/{len(tasks)}", len(trajectory.steps)
+                    self.say(f"{done} {group.task.template}: {trajectory.reward:g} in {steps} steps")
+
+                episode = EpisodeSettings(plan.max_invalid, plan.deadline_s)
+                await run_tasks(devices, self.policy, tasks, SUITE, episode, ended, retries=plan.retries)
+            finally:
+                await servers.close()
+
+    def watched(self, env: AndroidWorldEnv) -> MobileEnv:
+        return _WatchedEnv(env, self)
+
+    def given_up(self, server: str, fault: InfraError) -> None:
+        if server not in self.servers.names:
+            return
+        self.journal.dead(server, str(fault))
+        self._alive.discard(server)
+        others = f"for the servers {', '.join(sorted(self._alive))}" if self._alive else "and no server"
+        self.say(f"server {server} is given up ({fault}); {self._left} episodes are left, {others}")
+
+    def lost(self, task: Task) -> dict[str, Any]:
+        """The record of an episode that never ended."""
+        key = key_of(task)
+        return record_of(task, None, self.episodes.get(key), self.faults.get(key))
+
+
+class _WatchedEnv(WatchedEnv):
+    """Tells a run when a task is about to be set up, what AndroidWorld says of it, and when its server is given up."""
+
+    def __init__(self, env: AndroidWorldEnv, run: _Run) -> None:
+        super().__init__(env, run.faults)
+        self._world, self._run = env, run
+        self._reported = False
+
+    async def reset(self, task: Task) -> Observation:
+        self._run.journal.start(self.device_id, task.template, task.params["index"])
+        return await super().reset(task)
+
+    async def _noted(self, call: Awaitable[T]) -> T:
+        try:
+            result = await super()._noted(call)
+        except InfraError as fault:
+            if self._world.given_up and not self._reported:
+                self._run.given_up(self.device_id, fault)
+            self._reported = self._world.given_up
+            raise
+        self._reported = False
+        if self._world.episode is not None:
+            self._run.episodes[self._key] = self._world.episode
+        return result

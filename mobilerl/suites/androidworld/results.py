@@ -1,0 +1,147 @@
+"""results.json of an AndroidWorld evaluation: docs/androidworld.md describes its fields.
+
+An instance succeeds with the full score: half of a composite task is in `mean_score` only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from statistics import fmean, stdev
+from typing import Any
+
+from envs.androidworld.env import Episode
+from envs.androidworld.faults import ServerFault
+from envs.androidworld.tasks import SUITE
+from envs.base import InfraError, Task
+from mobilerl.eval.report import EpisodeResult, build_results, percent
+from mobilerl.records import Trajectory
+
+_T_VALUES = "12.706 4.303 3.182 2.776 2.571 2.447 2.365 2.306 2.262 2.228 2.201 2.179 2.160 2.145 2.131 2.120"
+T_975 = tuple(map(float, _T_VALUES.split()))
+"""Student's t at 97.5 % for 1, 2, ... degrees of freedom; the last one serves for more."""
+_FIELDS = tuple(f.name for f in fields(EpisodeResult))
+
+Record = Mapping[str, Any]
+"""The fields of `EpisodeResult`, and those that `record_of` adds."""
+
+
+def record_of(
+    task: Task, trajectory: Trajectory | None, said: Episode | None, fault: InfraError | None = None
+) -> dict[str, Any]:
+    """One episode for the journal and the results. `trajectory` is None for one that was lost to `fault`."""
+    lost = trajectory is None
+    kind = fault.kind if isinstance(fault, ServerFault) else ServerFault.kind
+    error = str(fault or "the episode missed its deadline")
+    result = EpisodeResult.of(task, "test", task.params["run"], trajectory, error)
+    result = replace(result, success=result.reward >= 1.0)
+    return {
+        **asdict(result),
+        "error_kind": kind if lost else "",
+        "goal": said.goal if said else task.instruction,
+        "probe": said.probe if said else None,
+        "raw_score": said.raw_score if said and not lost else None,
+        "said_done": bool(said and not lost and said.said_done),
+        "server": "" if lost else trajectory.device_id,
+        "wall_s": 0.0 if lost else round(trajectory.wall_s, 3),
+        "steps_without_tree": 0 if lost else sum(not s.observation.xml for s in trajectory.steps),
+    }
+
+
+def androidworld_results(protocol: Mapping[str, Any], records: Sequence[Record]) -> dict[str, Any]:
+    episodes = [EpisodeResult(**{name: r[name] for name in _FIELDS}) for r in records]
+    results = build_results(SUITE, protocol, episodes)
+    results["instances"] = [{**instance, **r} for instance, r in zip(results["instances"], records, strict=True)]
+    valid = [r for r, e in zip(records, episodes, strict=True) if not e.is_error]
+    free = sorted({r["task_id"] for r in records if (r["probe"] or 0) > 0})
+    earned = [r for r in records if r["task_id"] not in free]
+    kinds = Counter(r["error_kind"] for r in records if r["error_kind"])
+    return results | {
+        "mean_score": _mean([r["reward"] for r in valid]),
+        "mean_score_errors_as_zero": _mean([r["reward"] for r in records]),
+        "runs": _runs(records),
+        "errors_by_kind": {kind: kinds[kind] for kind in ("infrastructure", "environment", "nan")},
+        "free_reward": {
+            "task_ids": free,
+            "success_rate_without": _rate(earned),
+            "success_rate_without_errors_as_zero": _rate(earned, errors_as_zero=True),
+        },
+        "reached_unsaid": sum(r["raw_score"] == 1.0 and not r["said_done"] for r in valid),
+    }
+
+
+def _runs(records: Sequence[Record]) -> dict[str, Any]:
+    numbers = sorted({r["trial"] for r in records})
+    by_run = [[r for r in records if r["trial"] == number] for number in numbers]
+    rates = [_rate(run) for run in by_run]
+    known = [rate for rate in rates if rate is not None]
+    return {
+        "success_rate": rates,
+        "success_rate_errors_as_zero": [_rate(run, errors_as_zero=True) for run in by_run],
+        "mean": _mean(known),
+        "ci95": t_interval(known),
+    }
+
+
+def t_interval(values: Sequence[float]) -> list[float] | None:
+    """95 % interval of the mean of a few values by Student's t; None for fewer than two."""
+    n = len(values)
+    if n < 2:
+        return None
+    half = T_975[min(n - 2, len(T_975) - 1)] * stdev(values) / math.sqrt(n)
+    return [fmean(values) - half, fmean(values) + half]
+
+
+def _rate(records: Sequence[Record], errors_as_zero: bool = False) -> float | None:
+    return _mean([float(r["success"]) for r in records if errors_as_zero or not r["error_kind"]])
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+def summary(results: Mapping[str, Any]) -> list[str]:
+    """Lines that only AndroidWorld's results have."""
+    lines = [
+        f"AndroidWorld's own number (mean score): {percent(results['mean_score'])}, "
+        f"{percent(results['mean_score_errors_as_zero'])} with errors as zero"
+    ]
+    runs = results["runs"]
+    if runs["ci95"]:
+        low, high = runs["ci95"]
+        lines.append(
+            f"mean over {len(runs['success_rate'])} runs: {percent(runs['mean'])}  95% interval "
+            f"{percent(low)} to {percent(high)}"
+        )
+    free = results["free_reward"]
+    if free["task_ids"]:
+        lines.append(
+            f"{len(free['task_ids'])} instances give their reward for nothing; without them "
+            f"{percent(free['success_rate_without'])}, "
+            f"{percent(free['success_rate_without_errors_as_zero'])} with errors as zero"
+        )
+    lines += _error_lines(results)
+    if results["reached_unsaid"]:
+        lines.append(f"{results['reached_unsaid']} failed episodes had reached the goal, but the agent never said so")
+    return lines
+
+
+def _error_lines(results: Mapping[str, Any]) -> list[str]:
+    """Errors, by who can do something about them."""
+    count = results["errors_by_kind"]
+    raised = sorted({i["template"] for i in results["instances"] if i["error_kind"] in ("environment", "nan")})
+    lines = []
+    if count["infrastructure"]:
+        what = f"{count['infrastructure']} infrastructure errors (server or phone)"
+        lines.append(f"{what}: the same command runs these episodes again")
+    if raised:
+        what = (
+            f"AndroidWorld's own code raised in {count['environment'] + count['nan']} episodes of {', '.join(raised)}"
+        )
+        lines.append(
+            f"{what}: its server's log has the traceback. A task whose app was never opened on that phone has no "
+            "database to check: open the app once, or use a fresh container"
+        )
+    return lines

@@ -1,0 +1,81 @@
+"""Where an AndroidWorld evaluation runs: on running servers, or on containers that it starts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from envs.androidworld.env import AndroidWorldEnv
+from envs.androidworld.startup import Address, Say, Server, Suite, open_servers
+from envs.base import Devices, MobileEnv
+from envs.pool import DevicePool
+from mobilerl.config import AndroidWorldSuiteSection, ConfigError, Recipe
+from mobilerl.config.suite import check_androidworld_fleet
+from mobilerl.suites.androidworld.training import container_pool
+
+Watch = Callable[[AndroidWorldEnv], MobileEnv]
+"""Puts what an evaluation notes of an episode around an environment."""
+
+
+class RunningServers:
+    """Servers that are already running; all are checked before anything runs on them. Used from one event loop."""
+
+    def __init__(self, addresses: Sequence[Address]) -> None:
+        self._addresses = tuple(addresses)
+        self.count, self.over_adb = len(self._addresses), bool(self._addresses[0].serial)
+        self.names = tuple(address.device_id for address in self._addresses)
+        """Names of servers that stay dead when they die; () where another one replaces them."""
+        self._servers: list[Server] = []
+
+    async def open(
+        self, suite: Suite, boot_wait_s: float, say: Say, leftovers: Mapping[str, tuple[str, int]], watch: Watch
+    ) -> tuple[Server, Devices | Sequence[MobileEnv]]:
+        """A server that passed all checks, and the devices. Raises StartupError. `leftovers`: see `open_servers`."""
+        self._servers = await open_servers(self._addresses, suite, boot_wait_s, say, leftovers)
+        return self._servers[0], [watch(server.env(boot_wait_s)) for server in self._servers]
+
+    async def close(self) -> None:
+        """Called after `open`, also when the devices were closed already."""
+        await asyncio.gather(*(server.client.close() for server in self._servers))
+
+
+class StartedContainers:
+    """The same, on `count` containers of a recipe's fleet, without spares, which exist as long as the evaluation.
+
+    Raises ConfigError or ValueError for a fleet that cannot run AndroidWorld.
+    """
+
+    over_adb = True
+    names: tuple[str, ...] = ()
+
+    def __init__(self, recipe: Recipe, count: int, boot_wait_s: float, deadline_s: float, out: Path | None) -> None:
+        if count < 1:
+            raise ConfigError(f"--fleet is {count}; it must be at least 1")
+        if recipe.fleet.serials:
+            raise ConfigError("--fleet starts containers, and fleet.serials are phones: give --server for each of them")
+        check_androidworld_fleet(recipe.fleet)
+        fleet = {"type": "docker", "boot_s": boot_wait_s, "spares": 0}
+        self._recipe = recipe.model_copy(
+            update={
+                "suite": AndroidWorldSuiteSection(free_reward=True),
+                "phone": recipe.phone.model_copy(update={"count": count}),
+                "fleet": recipe.fleet.model_copy(update=fleet),
+                "agent": recipe.agent.model_copy(update={"deadline_s": deadline_s}),
+            }
+        )
+        self.count, self._out = count, out
+        self._pool: DevicePool | None = None
+
+    async def open(
+        self, suite: Suite, boot_wait_s: float, say: Say, leftovers: Mapping[str, tuple[str, int]], watch: Watch
+    ) -> tuple[Server, Devices | Sequence[MobileEnv]]:
+        self._pool, containers = container_pool(self._recipe, suite, self._out, watch)
+        return await containers.start_first(say), self._pool
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+
+
+Servers = RunningServers | StartedContainers

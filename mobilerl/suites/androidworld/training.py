@@ -1,0 +1,82 @@
+"""AndroidWorld as a training suite, on running servers or on containers that the run starts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envs.androidworld.env import AndroidWorldEnv
+from envs.androidworld.startup import Suite, open_servers, parse_addresses
+from envs.androidworld.tasks import EVAL_SEEDS, FREE_BY_DESIGN, make_task, trainable
+from envs.base import Devices, MobileEnv, Task
+from envs.pool import DevicePool
+from mobilerl.config import AndroidWorldSuiteSection, Recipe
+
+if TYPE_CHECKING:
+    from envs.androidworld.containers import AndroidWorldContainers
+
+
+class AndroidWorldSuite:
+    """Implements `mobilerl.suites.base.Suite`."""
+
+    extra = "androidworld"
+    has_server = True
+    in_process = False
+
+    def __init__(self, recipe: Recipe) -> None:
+        assert isinstance(recipe.suite, AndroidWorldSuiteSection)
+        self._recipe, self._settings, self._tasks = recipe, recipe.suite, recipe.tasks
+        self._free_reward = recipe.suite.free_reward or recipe.judge.reward  # a judge gives another reward
+
+    def check(self) -> None:
+        trainable(self._tasks.templates, self._free_reward)
+
+    def open(self, run_dir: Path | None = None) -> tuple[list[Task], Devices | Sequence[MobileEnv]]:
+        settings, tasks = self._settings, self._tasks
+        left_out = FREE_BY_DESIGN & (set(tasks.templates) or FREE_BY_DESIGN)
+        if left_out and not self._free_reward:
+            print(f"left out, because their reward is free by design: {', '.join(sorted(left_out))}")
+        suite = Suite(settings.seed, tasks.per_template, trainable(tasks.templates, self._free_reward))
+        devices: Devices | Sequence[MobileEnv]
+        if settings.servers:
+            servers = asyncio.run(open_servers(parse_addresses(settings.servers), suite))
+            server, devices = servers[0], [s.env(free_reward=self._free_reward) for s in servers]
+        else:
+            devices, containers = container_pool(self._recipe, suite, run_dir)
+            server = asyncio.run(containers.start_first())
+        return [
+            make_task(name, index, goal, suite.seed, suite.combinations, settings.step_cap)
+            for (name, index), goal in sorted(server.goals.items())
+        ], devices
+
+    def env_factory(self) -> Callable[..., MobileEnv]:
+        from envs.androidworld.containers import make_env
+
+        return partial(make_env, free_reward=self._free_reward)
+
+
+make = AndroidWorldSuite
+
+
+def is_held_out(task: Task) -> bool:
+    return task.seed in EVAL_SEEDS
+
+
+def container_pool(
+    recipe: Recipe,
+    suite: Suite,
+    run_dir: Path | None = None,
+    wrap: Callable[[AndroidWorldEnv], MobileEnv] = lambda env: env,
+) -> tuple[DevicePool, AndroidWorldContainers]:
+    """(pool of `phone.count` containers with AndroidWorld, its provider). Nothing is started yet. `wrap` is put around
+    every environment."""
+    from envs.androidworld.containers import AndroidWorldContainers
+    from mobilerl.suites.fleet import check_packages, docker_provider, pool_settings
+
+    fleet, count = recipe.fleet, recipe.phone.count
+    check_packages(fleet)
+    containers = AndroidWorldContainers(docker_provider(recipe, run_dir), suite, fleet.boot_s, wrap)
+    return DevicePool(containers, pool_settings(recipe, count, fleet.spares)), containers

@@ -1,0 +1,62 @@
+"""The `Suite` protocol and the registry of suites.
+
+To add a suite: a section in `mobilerl.config.suite`, a folder here, and an entry in `SUITES`. Its module has
+`make(recipe) -> Suite` and `is_held_out(task) -> bool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Protocol
+
+from envs.base import Devices, MobileEnv, Task
+from mobilerl.config import Recipe
+
+SUITES = {"phone": "mobilerl.suites.phone.training", "androidworld": "mobilerl.suites.androidworld.training"}
+"""`suite.type` -> the module that makes it."""
+TASK_SUITES = {"sim": "phone", "androidworld": "androidworld"}
+"""`Task.suite` -> `suite.type`."""
+
+
+class Suite(Protocol):
+    """Tasks to train on, and the environments they run in."""
+
+    extra: str
+    """Extra of the package that the suite needs; "" for none."""
+    has_server: bool
+    """Whether a device's container also runs a server that sets its tasks up."""
+    in_process: bool
+    """Whether tasks need nothing outside this process when its devices are embedded: then runs are repeatable."""
+
+    def check(self) -> None:
+        """Raises ValueError for training tasks that do not exist or are held out for testing."""
+
+    def open(self, run_dir: Path | None = None) -> tuple[list[Task], Devices | Sequence[MobileEnv] | None]:
+        """The training tasks, and the devices of a suite that brings its own.
+
+        Some of these may be running already; closing the devices ends them. Raises ConfigError or ValueError. Must not
+        be called from a running event loop.
+        """
+
+    def env_factory(self) -> Callable[..., MobileEnv]:
+        """(device id, transport, and `url` with a server) -> an environment on a device of a fleet."""
+
+
+def make_suite(recipe: Recipe) -> Suite:
+    return _module(recipe.suite.type).make(recipe)
+
+
+def is_held_out(task: Task) -> bool | None:
+    """Whether a task is reserved for testing, so that nothing may learn from it; None for a suite that reserves none.
+
+    Raises ValueError for a template that the task's suite does not have.
+    """
+    name = TASK_SUITES.get(task.suite)
+    return None if name is None else _module(name).is_held_out(task)
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(SUITES[name])

@@ -1,0 +1,240 @@
+"""Devices of a recipe's [fleet]: embedded phones, containers, or devices that adb already reaches.
+
+Each `fleet.type` is one class here, and one entry of `FLEETS`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envs.base import Devices, InfraError
+from envs.pool import DevicePool, FixedDevices, PoolSettings, Provider
+from mobilerl.config import ConfigError, FleetSection, Recipe
+from mobilerl.suites.base import make_suite
+from mobilerl.suites.phone.training import make_phones
+
+if TYPE_CHECKING:
+    from envs.docker_avd import ContainerSettings, DockerProvider, Engine
+    from envs.pool.adb import AdbServer
+
+log = logging.getLogger(__name__)
+CONSOLE_PORT, HTTP_PORT = 5554, 5000
+"""Ports of the emulator console and of AndroidWorld's server within a container."""
+LEASE_MARGIN_S = 60.0
+"""Beyond an episode's own deadline: a lease that lasts longer was forgotten."""
+SERIAL = re.compile(r"[\w.\-]+(:\d{1,5})?|\[[0-9a-fA-F:]+\]:\d{1,5}")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The share of a run's devices that a process has, when `of` processes share them. No device is in two parts."""
+
+    index: int = 0
+    of: int = 1
+
+    def among(self, numbers: range) -> range:
+        count = len(numbers)
+        return numbers[count * self.index // self.of : count * (self.index + 1) // self.of]
+
+
+# --- types of fleets ---------------------------------------------------------------------------------------------
+
+
+class FleetType:
+    """Devices that are leased from a pool; the base of the types of fleets."""
+
+    extra = ""
+    """Extra of the package that it needs."""
+    packages: tuple[str, ...] = ()
+    in_process = False
+    starts_containers = False
+
+    def spares(self, fleet: FleetSection, count: int) -> int:
+        """Devices of a run beyond `count`. Raises ConfigError when there are not even that many."""
+        return fleet.spares
+
+    def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None) -> Provider:
+        """`numbers`: which of the run's devices are provided."""
+        raise NotImplementedError
+
+    def devices(self, recipe: Recipe, leased: range, spares: range, run_dir: Path | None) -> Devices:
+        """`leased` and `spares` number the devices among the run's."""
+        provider = self.provider(recipe, [*leased, *spares], run_dir)
+        return DevicePool(provider, pool_settings(recipe, len(leased), len(spares)))
+
+
+class EmbeddedFleet(FleetType):
+    """Phones of this process."""
+
+    in_process = True
+
+    def spares(self, fleet: FleetSection, count: int) -> int:
+        return 0
+
+    def devices(self, recipe: Recipe, leased: range, spares: range, run_dir: Path | None) -> Devices:
+        return FixedDevices(make_phones(recipe.phone, len(leased), first=leased.start))
+
+
+class DockerFleet(FleetType):
+    """Containers, started and removed by the run."""
+
+    extra, packages, starts_containers = "docker", ("docker", "adbutils"), True
+
+    def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None) -> Provider:
+        return docker_provider(recipe, run_dir, numbers)
+
+
+class AdbFleet(FleetType):
+    """Devices that are already running."""
+
+    extra, packages = "adb", ("adbutils",)
+
+    def spares(self, fleet: FleetSection, count: int) -> int:
+        if len(fleet.serials) < count:
+            raise ConfigError(
+                f"fleet.serials names {len(fleet.serials)} devices, {count} are wanted: "
+                f"set phone.count to at most {len(fleet.serials)}, or name more of them"
+            )
+        return min(fleet.spares, len(fleet.serials) - count)
+
+    def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None) -> Provider:
+        from envs.pool.adb import AdbProvider
+
+        serials = [recipe.fleet.serials[number] for number in numbers]
+        return AdbProvider(serials, make_suite(recipe).env_factory(), adb_server(recipe.fleet), recipe.fleet.reset)
+
+
+FLEETS: dict[str, FleetType] = {"embedded": EmbeddedFleet(), "docker": DockerFleet(), "adb": AdbFleet()}
+"""By `fleet.type`."""
+
+
+def fleet_type(fleet: FleetSection) -> FleetType:
+    return FLEETS[fleet.type]
+
+
+# --- devices -----------------------------------------------------------------------------------------------------
+
+
+def make_devices(recipe: Recipe, run_dir: Path | None = None, part: Part | None = None) -> Devices:
+    """The recipe's devices, or `part` of them. Raises ConfigError.
+
+    The logs of containers that failed go to `run_dir/devices`.
+    """
+    part, count = part or Part(), recipe.phone.count
+    check_packages(recipe.fleet)
+    leased = part.among(range(count))
+    spares = part.among(range(count, count + fleet_type(recipe.fleet).spares(recipe.fleet, count)))
+    return fleet_type(recipe.fleet).devices(recipe, leased, spares, run_dir)
+
+
+def check_packages(fleet: FleetSection) -> None:
+    """Raises ConfigError when a package that the fleet needs is not installed."""
+    for package in fleet_type(fleet).packages:
+        if find_spec(package) is None:
+            raise ConfigError(f"fleet.type = \"{fleet.type}\" needs {package}: pip install 'mobilerl[{fleet.type}]'")
+
+
+def check_devices(recipe: Recipe) -> None:
+    """Raises ConfigError for devices that cannot be used, as far as that can be seen without asking for them."""
+    fleet = recipe.fleet
+    check_packages(fleet)
+    for serial in fleet.serials:
+        if not SERIAL.fullmatch(serial):
+            raise ConfigError(
+                f"fleet.serials: {serial!r} is no serial; give it as `adb devices` prints it, or HOST:PORT"
+            )
+    if len(set(fleet.serials)) < len(fleet.serials):
+        raise ConfigError("fleet.serials names a device twice: each runs one episode at a time")
+    fleet_type(fleet).spares(fleet, recipe.phone.count)  # raises for too few serials
+    for given in fleet.environment:
+        _variable(given)
+
+
+def pool_settings(recipe: Recipe, leases: int, spares: int) -> PoolSettings:
+    fleet, lease_s = recipe.fleet, recipe.agent.deadline_s + LEASE_MARGIN_S
+    return PoolSettings(leases, spares, fleet.boot_s, fleet.refresh_s, lease_s, give_up_s=fleet.give_up_s)
+
+
+def adb_server(fleet: FleetSection) -> AdbServer:
+    from envs.pool.adb import AdbServer
+
+    if not fleet.adb_server:
+        return AdbServer()
+    host, _, port = fleet.adb_server.rpartition(":")
+    return AdbServer(host or "127.0.0.1", int(port))
+
+
+# --- containers --------------------------------------------------------------------------------------------------
+
+
+def docker_provider(
+    recipe: Recipe, run_dir: Path | None = None, numbers: Sequence[int] = (), owner: str | None = None
+) -> DockerProvider:
+    """`numbers`: the places of the fleet that are provided; all when there are none."""
+    from envs.docker_avd import DockerProvider
+
+    fleet, make_env = recipe.fleet, make_suite(recipe).env_factory()
+    settings = container_settings(recipe, run_dir)
+    return DockerProvider(settings, make_env, adb_server(fleet), fleet.reset, owner, numbers)
+
+
+def container_settings(recipe: Recipe, run_dir: Path | None = None) -> ContainerSettings:
+    from envs.docker_avd import ContainerSettings
+
+    fleet, phone, with_server = recipe.fleet, recipe.phone, make_suite(recipe).has_server
+    same = {"image", "hosts", "adb_port", "publish", "kvm", "memory_mb", "cpus"}
+    return ContainerSettings(
+        fleet=fleet.name,
+        console_port=CONSOLE_PORT if fleet.reset == "snapshot" else 0,
+        http_port=HTTP_PORT if with_server else 0,
+        # An emulator's screen is its AVD's; what follows its image's name are options of the emulator.
+        command=() if fleet.kvm or with_server else ("--width", str(phone.width), "--height", str(phone.height)),
+        environment=tuple(map(_variable, fleet.environment)),
+        log_dir=run_dir / "devices" if run_dir is not None else None,
+        **fleet.model_dump(include=same),
+    )
+
+
+def remove_orphans(recipe: Recipe) -> None:
+    """Removes containers that killed processes of this machine left behind. Nothing to do for other devices.
+
+    Called at the end of a run, which must not fail because of it: the next run removes the rest.
+    """
+    if not fleet_type(recipe.fleet).starts_containers:
+        return
+    for host in recipe.fleet.hosts:
+        try:
+            with engines(recipe, [host]) as (engine,):
+                engine.remove_orphans()
+        except InfraError as error:
+            log.info("containers may be left: %s", error)
+
+
+@contextmanager
+def engines(recipe: Recipe, hosts: Sequence[str] = ()) -> Iterator[list[Engine]]:
+    """The Docker engines of the fleet, or those at `hosts`, connected. Raises InfraError when one does not answer."""
+    from envs.docker_avd import Engine
+
+    settings = container_settings(recipe)
+    found = [Engine(host, settings) for host in hosts or settings.hosts]
+    with ExitStack() as stack:
+        for engine in found:
+            engine.connect()
+            stack.callback(engine.close)
+        yield found
+
+
+def _variable(given: str) -> tuple[str, str]:
+    """`NAME=VALUE`, or `NAME` with this process's own value. Raises ConfigError."""
+    name, sign, value = given.partition("=")
+    if not sign and name not in os.environ:
+        raise ConfigError(f"fleet.environment: {name} is not set here; write {name}=VALUE, or export it")
+    return name, value if sign else os.environ[name]

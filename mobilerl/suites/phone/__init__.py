@@ -1,0 +1,1 @@
+"""The embedded phone and its tasks."""

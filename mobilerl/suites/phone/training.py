@@ -1,0 +1,66 @@
+"""The embedded phone's tasks and phones, for training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from envs.base import MobileEnv, Task, Transport
+from envs.phone.env import PhoneEnv
+from envs.phone.tasks import suite
+from mobilerl.config import ConfigError, PhoneSection, Recipe, TasksSection
+
+
+class PhoneSuite:
+    """Implements `mobilerl.suites.base.Suite`."""
+
+    extra = ""
+    has_server = False
+    in_process = True
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._tasks, self._phone = recipe.tasks, recipe.phone
+
+    def check(self) -> None:
+        training_tasks(self._tasks)
+
+    def open(self, run_dir: Path | None = None) -> tuple[list[Task], None]:
+        return training_tasks(self._tasks), None
+
+    def env_factory(self) -> Callable[..., MobileEnv]:
+        def make(device_id: str, transport: Transport) -> PhoneEnv:
+            return PhoneEnv(device_id, popup_rate=self._phone.popup_rate, transport=transport)
+
+        return make
+
+
+make = PhoneSuite
+
+
+def make_phones(
+    phone: PhoneSection, count: int | None = None, screenshots: bool = True, first: int = 0
+) -> list[PhoneEnv]:
+    """`count` embedded phones (by default the section's), named by consecutive numbers from `first`."""
+    return [
+        PhoneEnv(f"sim-{first + i}", phone.width, phone.height, phone.popup_rate, screenshots)
+        for i in range(count or phone.count)
+    ]
+
+
+def training_tasks(settings: TasksSection) -> list[Task]:
+    """The training tasks, checked against the held-out ones. Raises ConfigError."""
+    known = {t.__name__ for t in suite.templates("train")}
+    for name in settings.templates:
+        if name not in known:
+            raise ConfigError(f"tasks.templates: the phone has no training template {name!r}")
+    wanted = settings.templates or sorted(known)
+    tasks = [t for t in suite.train_tasks(settings.per_template) if t.template in wanted]
+    suite.check_no_leak(tasks, suite.test_tasks(1))
+    return tasks
+
+
+def is_held_out(task: Task) -> bool:
+    if task.template not in suite.TEMPLATES:
+        raise ValueError(f"{task.id} is of an unknown template")
+    reserved = suite.template(task.template).split == "test" or suite.held_out(task.template, dict(task.params))
+    return reserved or task.seed >= suite.HELD_OUT_SEEDS

@@ -1,0 +1,61 @@
+"""Offline data: trajectories of another run, to learn from before the first iteration (`algorithm.offline`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from envs.base import Task
+from mobilerl.records import Status, Trajectory
+from mobilerl.suites.base import is_held_out
+from mobilerl.trajectory_files import load_trajectories, read_records
+
+
+def load_offline_trajectories(run_dir: Path) -> list[Trajectory]:
+    """All trajectories of a run without infra errors, oldest first. Raises ValueError naming a damaged file.
+
+    Their ids get a prefix, because every run counts its iterations from 1 and ids must be unique in a buffer.
+    """
+    read = (t for file in trajectory_files(run_dir) for t in load_trajectories(file))
+    return [replace(t, id=f"stored-{t.id}") for t in read if t.status is not Status.INFRA_ERROR]
+
+
+def trajectory_files(run_dir: Path) -> list[Path]:
+    """The trajectory files of a run, oldest first. Raises ValueError if there are none."""
+    files = sorted((run_dir / "trajectories").glob("iter-*.jsonl"))
+    if not files:
+        raise ValueError(f"{run_dir} holds no trajectories/iter-*.jsonl: name a run that saved trajectories")
+    return files
+
+
+def check_offline_trajectories(run_dir: Path, vocabulary: int | None) -> None:
+    """Checks that a model with `vocabulary` tokens (None: unknown) can learn from a run's trajectories.
+
+    Raises ValueError naming file, line and reason: a held-out task, token ids of another model, or no token ids, as in
+    episodes of scripted agents and model servers. Does not read screens.
+    """
+    for path in trajectory_files(run_dir):
+        for number, record in read_records(path):
+            try:
+                if record["status"] != Status.INFRA_ERROR:
+                    _check(record, vocabulary)
+            except KeyError as error:
+                raise ValueError(f"{path}, line {number}: field {error} is missing") from None
+            except (TypeError, AttributeError) as error:
+                raise ValueError(f"{path}, line {number}: a field has the wrong type: {error}") from None
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: {error}") from None
+
+
+def _check(record: Mapping[str, Any], vocabulary: int | None) -> None:
+    task = Task(**record["task"])
+    if is_held_out(task):
+        raise ValueError(f"{task.id} is held out for testing; name a training run, not an evaluation")
+    for index, step in enumerate(record["steps"]):
+        replied, read = step["completion"]["token_ids"], step["completion"]["prompt_ids"]
+        if not replied:
+            raise ValueError(f"step {index} has no token ids: it is from a scripted agent or a model server")
+        if vocabulary is not None and not 0 <= min(*replied, *read) <= max(*replied, *read) < vocabulary:
+            raise ValueError(f"step {index} has token ids beyond the model's {vocabulary:,}: it is from another model")

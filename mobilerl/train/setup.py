@@ -1,0 +1,74 @@
+"""From a recipe to a collector, and to what its algorithm works with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envs.base import Devices, MobileEnv
+from mobilerl.config import Recipe
+from mobilerl.engines.registry import engine_kind
+from mobilerl.inference.engine_policy import LATE_WAIT_S, EnginePolicy, StreamPolicy
+from mobilerl.interfaces import Engine, Sampling, StreamingEngine
+from mobilerl.judge.scorer import JudgeScorer
+from mobilerl.policy.actor import ModelActor
+from mobilerl.policy.context import make_context
+from mobilerl.rollout.collector import Collector, CollectorSettings
+from mobilerl.rollout.episode import episode_settings
+from mobilerl.suites.base import make_suite
+from mobilerl.suites.fleet import fleet_type
+
+if TYPE_CHECKING:
+    from mobilerl.algorithms.base import Resources
+
+
+def make_collector(
+    recipe: Recipe, engine: Engine, devices: Devices | Sequence[MobileEnv], processes: int = 1
+) -> Collector:
+    """A collector on `devices` with `engine` as the policy; `processes` of them share the judge.
+
+    On embedded phones without staleness, requests are batched by running episodes and never by the clock, which is
+    repeatable. Other devices are not repeatable, and a slow one must not hold up the others. An engine that streams
+    gets each request at once.
+    """
+    in_process = fleet_type(recipe.fleet).in_process and make_suite(recipe).in_process
+    repeatable = recipe.collect.max_staleness == 0 and in_process
+    streams = isinstance(engine, StreamingEngine)
+    policy = StreamPolicy(engine) if streams else EnginePolicy(engine, None if repeatable else LATE_WAIT_S)
+    sampling = Sampling(recipe.collect.temperature, recipe.agent.max_new_tokens)
+    actor = ModelActor(policy, make_context(recipe.agent), sampling)
+    settings = CollectorSettings(
+        recipe.algorithm.group_size,
+        recipe.collect.max_retries,
+        recipe.collect.min_group,
+        episode_settings(recipe.agent),
+    )
+    if isinstance(policy, StreamPolicy):
+        return Collector(devices, actor, settings, scorer=_scorer(recipe, processes))
+    collector = Collector(devices, actor, settings, policy.check_batch, _scorer(recipe, processes))
+    policy.expected = lambda: collector.playing
+    return collector
+
+
+def _scorer(recipe: Recipe, processes: int) -> JudgeScorer | None:
+    if not recipe.judge.reward:
+        return None
+    from mobilerl.judge.judge import Judge
+
+    return JudgeScorer(Judge(recipe.judge.shared_by(processes)))
+
+
+def make_resources(recipe: Recipe, engine: Engine) -> Resources:
+    """What the recipe's algorithm works with."""
+    from mobilerl.algorithms.base import Resources
+    from mobilerl.models.features import FrozenFeatures
+
+    def features() -> FrozenFeatures:
+        import torch
+
+        # A cluster's GPUs belong to its workers.
+        on_gpu = torch.cuda.is_available() and not engine_kind(recipe.engine).cluster
+        return FrozenFeatures(Path(recipe.model), recipe.engine.max_pixels, "cuda" if on_gpu else "cpu")
+
+    return Resources(engine, features, recipe.train.mini_batch, recipe.train.seed)

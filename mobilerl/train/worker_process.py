@@ -1,0 +1,131 @@
+"""The worker process: a collector with devices and a copy of the policy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+from envs.base import DeviceReport, Task
+from mobilerl.config import Recipe, validate
+from mobilerl.free_memory import give_back_free_memory
+from mobilerl.records import Group, LostGroup
+from mobilerl.suites.fleet import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Groups for a worker to collect. `weights` is None when it has those of `version`."""
+
+    jobs: tuple[tuple[str, Task], ...]
+    """Group ids, unique within a run, and their tasks."""
+    seed: int
+    version: int
+    weights: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerResult:
+    groups: tuple[Group, ...]
+    counts: Counter[str]
+    busy_s: float
+    judged: Mapping[str, float]
+    """`counts`, `busy_s`, `judged`: what this assignment added to the collector's."""
+    status: Mapping[str, float]
+    last_fault: str
+    devices: tuple[DeviceReport, ...]
+    """`status`, `last_fault`, `devices`: the collector's, afterwards."""
+    lost: tuple[LostGroup, ...] = ()
+
+
+def main(pipe: Connection, recipe_json: str, part: Part, run_dir: Path | None) -> None:
+    """Carries out the assignments that come through `pipe`, on `part` of the run's devices."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the learner handles Ctrl-C and ends its workers
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=_end_with_the_learner, daemon=True).start()
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    asyncio.run(_serve(pipe, recipe_json, part, run_dir))
+
+
+async def _serve(pipe: Connection, recipe_json: str, part: Part, run_dir: Path | None) -> None:
+    """Carries out assignments until there are no more. The pool maintains its devices between them too."""
+    state: _WorkerState | None = None
+    while True:
+        try:
+            order = await asyncio.to_thread(pipe.recv)
+        except (EOFError, OSError):
+            return  # the learner is gone
+        if order is None:
+            if state is not None:
+                await state.collector.close()
+            return
+        try:
+            if state is None:
+                state = _WorkerState(validate(Recipe, json.loads(recipe_json), "the run's recipe"), part, run_dir)
+            answer: WorkerResult | str = await state.collect(order)
+        except Exception:  # handed on, never swallowed: the learner raises it
+            answer = traceback.format_exc()
+        pipe.send(answer)
+        del order, answer  # not kept until the next order comes
+        give_back_free_memory()
+
+
+def _end_with_the_learner() -> None:
+    """Also during an episode: a killed run must leave the cores to the one that resumes it."""
+    learner = multiprocessing.parent_process()
+    assert learner is not None
+    wait([learner.sentinel])
+    os._exit(1)
+
+
+class _WorkerState:
+    """A worker's engine and collector."""
+
+    def __init__(self, recipe: Recipe, part: Part, run_dir: Path | None) -> None:
+        from mobilerl.engines.registry import make_engine
+        from mobilerl.suites.fleet import make_devices
+        from mobilerl.train.setup import make_collector
+
+        self._index = part.index
+        settings = recipe.engine.model_copy(update={"threads": 1, "generate_threads": 1})
+        self.engine = make_engine(recipe.model, settings, recipe.collect.temperature)
+        self.collector = make_collector(recipe, self.engine, make_devices(recipe, run_dir, part), part.of)
+        self._started = False
+
+    async def collect(self, order: Assignment) -> WorkerResult:
+        import torch
+
+        if not self._started:
+            await self.collector.start()
+            self._started = True
+        if order.weights is not None:
+            self.engine.set_weights(order.weights, order.version)
+        torch.manual_seed(order.seed)
+        before, busy, judged = self.collector.counts.copy(), self.collector.busy_s, self.collector.judged()
+        for group_id, task in order.jobs:
+            await self.collector.dispatch(task, group_id)
+        groups = [group async for group in self.collector.ready(len(order.jobs))]
+        lost, self.collector.lost = tuple(self.collector.lost), []
+        return WorkerResult(
+            tuple(groups),
+            self.collector.counts - before,
+            self.collector.busy_s - busy,
+            {name: value - judged[name] for name, value in self.collector.judged().items()},
+            self.collector.status(),
+            self.collector.last_fault,
+            tuple(self._named(d) for d in self.collector.report()),
+            lost,
+        )
+
+    def _named(self, report: DeviceReport) -> DeviceReport:
+        """Every worker's pool counts its places from 0."""
+        return replace(report, place=f"{self._index}.{report.place}") if report.place.isdecimal() else report

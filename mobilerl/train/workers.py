@@ -1,0 +1,270 @@
+"""Collection in worker processes, each with its own phones, copy of the policy and CPU core.
+
+A worker's assignment (groups, weights, seed) is fixed before it starts, so a run is repeatable bit for bit, and a
+worker that dies or hangs is replaced by one that repeats the same assignment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import math
+import multiprocessing
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envs.base import DeviceReport, Task
+from mobilerl.config import Recipe
+from mobilerl.records import Group, LostGroup
+from mobilerl.suites.fleet import Part, fleet_type, remove_orphans
+from mobilerl.train import worker_process
+from mobilerl.train.worker_process import Assignment, WorkerResult
+
+if TYPE_CHECKING:
+    from mobilerl.engines.local import LocalEngine
+
+log = logging.getLogger(__name__)
+CLOSE_S = 60.0
+"""Time limit for a worker to release its devices."""
+START_S = 1800.0
+"""Time limit for a worker to load the model and start its first device."""
+MAX_DEATHS = 4
+"""Deaths of one worker in one collection after which the run fails."""
+
+
+class WorkerError(RuntimeError):
+    """A worker failed in a way that a retry does not fix. The first line is the reason; a traceback may follow."""
+
+
+class RolloutWorkers:
+    """`recipe.collect.workers` processes that collect for one learner. Use as an async context manager.
+
+    Has the part of a `Collector`'s interface that the training loop uses: `collect`, `counts`, `lost`, `busy_s`,
+    `devices`. Counts of an assignment that a worker did not finish are lost with it.
+    """
+
+    def __init__(self, recipe: Recipe, engine: LocalEngine, run_dir: Path | None = None) -> None:
+        count = min(recipe.collect.workers, recipe.phone.count)
+        self.devices = recipe.phone.count
+        self.held = self.devices + fleet_type(recipe.fleet).spares(recipe.fleet, recipe.phone.count)
+        """Devices of all workers, their spares included."""
+        self.counts: Counter[str] = Counter()
+        self.busy_s = 0.0
+        self.last_fault = ""
+        self.lost: list[LostGroup] = []
+        """As a `Collector`'s, of the results that were taken."""
+        self._recipe, self._engine, self._seed = recipe, engine, recipe.train.seed
+        self._status: Counter[str] = Counter()
+        self._judged: Counter[str] = Counter()
+        self._devices: dict[str, DeviceReport] = {}
+        self._untaken: list[WorkerResult] = []
+        self._workers = [_Worker(recipe, Part(i, count), run_dir) for i in range(count)]
+        self._threads = ThreadPoolExecutor(count, "rollout-worker")
+        """One thread waits for each worker: the event loop's default executor may have fewer."""
+
+    async def __aenter__(self) -> RolloutWorkers:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(asyncio.to_thread(worker.close) for worker in self._workers))
+        self.take(self._untaken)  # only for its costs
+        self._threads.shutdown(wait=False)
+        await asyncio.to_thread(remove_orphans, self._recipe)
+
+    def status(self) -> Mapping[str, float]:
+        """Sums over all workers, after the last collection."""
+        return self._status
+
+    def report(self) -> list[DeviceReport]:
+        """Devices of every worker, after its last collection."""
+        return list(self._devices.values())
+
+    def judged(self) -> Mapping[str, float]:
+        """As a `Collector`'s: sums over all workers and collections."""
+        return self._judged
+
+    async def collect(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
+        """One group per task, in the order of `tasks`; lost groups are left out."""
+        return self.take(await self.play(tasks, prefix))
+
+    async def play(self, tasks: Sequence[Task], prefix: str) -> list[WorkerResult]:
+        """The first half of `collect`. Its counts are added when its groups are taken."""
+        jobs = [(f"{prefix}-{i:03d}", task) for i, task in enumerate(tasks)]
+        version = self._engine.version
+        # Even when every worker has them: one that dies is replaced by a process that does not. They are copied now,
+        # since learning may change them during collection.
+        weights = self._engine.weights()
+        orders = [
+            Assignment(tuple(jobs[i :: len(self._workers)]), _seed(self._seed, prefix, i), version, weights)
+            for i in range(len(self._workers))
+        ]
+        return await asyncio.gather(*(self._play(w, o) for w, o in zip(self._workers, orders, strict=True) if o.jobs))
+
+    async def _play(self, worker: _Worker, order: Assignment) -> WorkerResult:
+        answer = await asyncio.get_running_loop().run_in_executor(self._threads, worker.play, order)
+        self._untaken.append(answer)
+        return answer
+
+    def take(self, answers: Sequence[WorkerResult]) -> list[Group]:
+        """The second half: adds up the counts, and returns the groups in the order of their tasks."""
+        taken = {id(answer) for answer in answers}
+        self._untaken = [answer for answer in self._untaken if id(answer) not in taken]
+        self._status = Counter()
+        for answer in answers:
+            self.counts += answer.counts
+            self.busy_s += answer.busy_s
+            self._judged.update(answer.judged)
+            self.last_fault = answer.last_fault or self.last_fault
+            self.lost += answer.lost
+            self._status.update(answer.status)
+            self._devices |= {d.place: d for d in answer.devices}
+        return sorted((g for a in answers for g in a.groups), key=_place)
+
+
+class _Worker:
+    """The learner's side of one process, which is started when first needed, and again after it died."""
+
+    def __init__(self, recipe: Recipe, part: Part, run_dir: Path | None) -> None:
+        self._recipe, self._part, self._run_dir = recipe, part, run_dir
+        self._process: BaseProcess | None = None
+        self._pipe: Connection | None = None
+        self.version: int | None = None
+        """Version of its weights."""
+        self._closed = self._playing = False
+        self._changing = threading.Lock()
+
+    def play(self, order: Assignment) -> WorkerResult:
+        """Blocks until the assignment is done. WorkerError when it cannot be."""
+        limit_s = longest_s(self._recipe, self._part, len(order.jobs))
+        late = 0
+        for _ in range(MAX_DEATHS):
+            until = time.monotonic() + limit_s
+            try:
+                answer = self._ask(order, limit_s)
+            except (EOFError, OSError):  # killed, for example by the kernel for memory, or for being late
+                if time.monotonic() >= until:
+                    late += 1
+                    log.warning("rollout worker %d: no answer in %g s; another takes over", self._part.index, limit_s)
+                self._discard_process()
+                continue
+            if isinstance(answer, str):
+                raise WorkerError(f"rollout worker {self._part.index}: {answer.splitlines()[-1]}\n{answer}")
+            return answer
+        reason = f", {late} of them killed for having no answer in {limit_s:g} s" if late else ""
+        said = f"rollout worker {self._part.index} died {MAX_DEATHS} times{reason}"
+        raise WorkerError(f"{said}; use fewer collect.workers")
+
+    def _ask(self, order: Assignment, limit_s: float) -> WorkerResult | str:
+        """EOFError or OSError when the worker dies. It is killed after `limit_s`."""
+        self._playing = True
+        pipe = self._pipe or self._start()
+        if self.version == order.version:
+            order = replace(order, weights=None)
+        with self._killed_after(limit_s):
+            pipe.send(order)
+            answer = pipe.recv()
+        self._playing = False
+        self.version = order.version
+        return answer
+
+    @contextmanager
+    def _killed_after(self, seconds: float) -> Iterator[None]:
+        """Bounds reads and writes: a stopped process does not read weights from the pipe either."""
+        assert self._process is not None
+        timer = threading.Timer(seconds, self._process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _start(self) -> Connection:
+        context = multiprocessing.get_context("spawn")
+        with self._changing:
+            if self._closed:
+                raise WorkerError("the run is over")
+            ours, theirs = context.Pipe()
+            arguments = (theirs, self._recipe.model_dump_json(), self._part, self._run_dir)
+            name = f"rollout-{self._part.index}"
+            process = context.Process(target=worker_process.main, args=arguments, daemon=True, name=name)
+            with _interrupts_held():
+                process.start()
+            theirs.close()  # so that the worker's end of the pipe closes with the worker
+            self._process, self._pipe = process, ours
+        return ours
+
+    def _discard_process(self) -> None:
+        with self._changing:
+            if self._process is not None:
+                self._end(self._process)
+            if self._pipe is not None:
+                self._pipe.close()
+            self._process = self._pipe = self.version = None
+
+    def close(self) -> None:
+        """Lets an idle worker release its devices; a busy one is killed, as its groups are not needed any more."""
+        with self._changing:
+            self._closed = True
+            if self._process is None:
+                return
+            if not self._playing and self._pipe is not None:
+                with suppress(OSError):
+                    self._pipe.send(None)
+                    self._process.join(CLOSE_S)
+            self._end(self._process)
+
+    @staticmethod
+    def _end(process: BaseProcess) -> None:
+        process.kill()
+        process.join(CLOSE_S)  # only a process that waits for a disk or a driver takes time to end
+
+
+def longest_s(recipe: Recipe, part: Part, groups: int) -> float:
+    """Seconds after which a worker with `groups` to collect on the devices of `part` must be hanging.
+
+    Far more than a healthy worker takes: as if every try ran into its deadline and broke its device.
+    """
+    collect, fleet = recipe.collect, recipe.fleet
+    episode = recipe.agent.deadline_s + (recipe.judge.deadline_s if recipe.judge.reward else 0.0)
+    start = START_S
+    if not fleet_type(fleet).in_process:
+        episode += 2 * fleet.refresh_s + fleet.boot_s  # the device is refreshed, dropped, and another started
+        start += fleet.give_up_s  # time without a working device after which a worker fails by itself
+    rounds = math.ceil(groups * recipe.algorithm.group_size / len(part.among(range(recipe.phone.count))))
+    return min(start + rounds * (1 + collect.max_retries) * episode, threading.TIMEOUT_MAX)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C on a terminal reaches children too; a process started here does not see it until it ignores it.
+
+    Otherwise a worker that is still importing would end with a traceback.
+    """
+    resource_tracker.ensure_running()  # started with the first child, it would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _seed(seed: int, prefix: str, index: int) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed}/{prefix}/{index}".encode()).digest()[:7], "big")
+
+
+def _place(group: Group) -> int:
+    """Index among the tasks of its collection."""
+    return int(group.trajectories[0].id.split("-")[-2])

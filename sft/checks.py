@@ -1,0 +1,83 @@
+"""Checks of SFT settings against this machine, before anything starts."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shlex
+from collections.abc import Collection
+from pathlib import Path
+
+import torch
+
+from mobilerl.config import ConfigError, Recipe, SftSection
+from mobilerl.models.checkpoint_folder import check_checkpoint
+from mobilerl.train.checkpoint_files import check_files
+from mobilerl.train.dry_run import check_writable, print_recipe
+from sft.packing import check_family
+from sft.pretraining import PRETRAINING_BATCH_SIZE
+
+CONFIGS = Path(__file__).parents[1] / "recipes" / "deepspeed"
+
+
+def check_stages(recipe: Recipe, run_dir: Path, stages: Collection[int]) -> None:
+    """Raises ConfigError for stage 2 without a stage 1 or another checkpoint."""
+    if 1 not in stages and not (recipe.model or (run_dir / "stage1").is_dir()):
+        raise ConfigError(f"stage 2 needs a stage 1 in {run_dir}: train it first (--stage 1), or give --model DIR")
+
+
+def check(recipe: Recipe) -> None:
+    """Raises ConfigError for settings that this machine cannot run."""
+    settings = recipe.sft
+    flash = recipe.sft.attention != "sdpa"
+    if flash and (not torch.cuda.is_available() or not importlib.util.find_spec("flash_attn")):
+        raise ConfigError('sft.attention = "flash_attention_2" needs a GPU and `pip install flash-attn`; use "sdpa"')
+    config = Path(recipe.model or ".") / "config.json"
+    if settings.packing and recipe.model and config.is_file():
+        check_family(json.loads(config.read_text()).get("model_type"))
+    if settings.deepspeed:
+        if not importlib.util.find_spec("deepspeed"):
+            install = 'python -m pip install "mobilerl[deepspeed]"'
+            raise ConfigError(f'sft.deepspeed needs DeepSpeed: {install}; or sft.deepspeed = "" for plain DDP')
+        if os.environ.get("ACCELERATE_USE_CPU"):
+            raise ConfigError("unset ACCELERATE_USE_CPU: with it accelerate ignores sft.deepspeed")
+        deepspeed_file(settings.deepspeed)
+    gpus = torch.cuda.device_count()
+    if gpus and settings.processes > gpus:
+        raise ConfigError(f"sft.processes = {settings.processes}, but this machine has {gpus} GPUs: one for each")
+    _check_divisible(settings, "sft.batch_size", settings.batch_size)
+    if settings.reading_samples and not recipe.model:
+        _check_divisible(settings, "the batch size of reading pre-training", PRETRAINING_BATCH_SIZE)
+
+
+def deepspeed_file(name: str) -> Path:
+    """The file of a name, or the path itself. Raises ConfigError if it cannot be read."""
+    path = Path(name) if name.endswith(".json") else CONFIGS / f"{name}.json"
+    if not path.is_file() and not name.endswith(".json"):
+        raise ConfigError(f"sft.deepspeed = {name!r}: choose zero2, zero3, zero2-offload, zero3-offload, or a .json")
+    try:
+        json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"sft.deepspeed: {path} cannot be read as JSON ({error})") from None
+    return path.resolve()
+
+
+def _check_divisible(settings: SftSection, name: str, size: int) -> None:
+    ranks = settings.nodes * (settings.processes or 1)
+    if size % (ranks * (settings.micro_batch_size or 1)):
+        micro = f" x sft.micro_batch_size ({settings.micro_batch_size})" if settings.micro_batch_size else ""
+        raise ConfigError(f"{name} = {size} must be a multiple of {ranks} processes{micro}")
+
+
+def dry_run_sft(recipe: Recipe, run_dir: Path, stages: Collection[int] = (1, 2)) -> int:
+    """`mobilerl sft --dry-run`, for both stages or one of them."""
+    check_writable(run_dir)
+    if recipe.model:
+        check_checkpoint(recipe.model)
+        check_files(Path(recipe.model))
+    check(recipe)
+    check_stages(recipe, run_dir, stages)
+    only = "" if len(stages) > 1 else f" --stage {min(stages)}"
+    print_recipe(recipe, f"mobilerl sft --run-dir {shlex.quote(str(run_dir))}{only}")
+    return 0

@@ -1,0 +1,135 @@
+"""Reading pre-training on synthetic screens of random words, for a tiny model trained from scratch.
+
+A pretrained model can find a word on a screen and copy it; a tiny randomly initialised one cannot, and the few phrases
+that repeat in demonstrations let it memorise instead. These samples teach only that skill: a synthetic screen is
+followed by several single-step instructions, and every reply is trained on. Words are drawn uniformly from the whole
+vocabulary, so that only reading helps.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mobilerl.models.codec import Codec
+from mobilerl.tiny import MARKS
+from sft.samples import Sample
+
+PRETRAINING_BATCH_SIZE = 16
+QUESTIONS = 6
+STATES = ("", "", "", " checked", " unchecked", " selected")
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    name: str
+    detail: str
+    state: str
+    mark: int
+    """Random: with consecutive marks a model would count lines instead of reading."""
+
+    def text(self) -> str:
+        return f"{self.name}<{self.mark}>{' ' + self.detail if self.detail else ''}{self.state}\n"
+
+
+def _phrase(words: Sequence[str], rng: random.Random, most: int = 3) -> str:
+    return " ".join(rng.choices(words, k=rng.randint(1, most)))
+
+
+def _value(words: Sequence[str], rng: random.Random) -> str:
+    kind = rng.random()
+    if kind < 0.4:
+        return _phrase(words, rng)
+    if kind < 0.6:
+        return f"{rng.randint(0, 23)}:{rng.randint(0, 59):02d}"
+    if kind < 0.8:
+        return f"{rng.randint(0, 99)}.{rng.randint(0, 99):02d}"
+    return str(rng.randint(0, 99))
+
+
+def _screen(words: Sequence[str], rng: random.Random) -> list[_Line]:
+    lines: dict[str, _Line] = {}
+    for mark in rng.sample(range(1, MARKS + 1), rng.randint(3, 9)):
+        name = _phrase(words, rng) if rng.random() < 0.85 else _value(words, rng)
+        detail = _value(words, rng) if rng.random() < 0.5 else ""
+        lines.setdefault(name, _Line(name, detail, rng.choice(STATES), mark))
+    return list(lines.values())
+
+
+def _exchange(lines: Sequence[_Line], words: Sequence[str], rng: random.Random) -> tuple[str, str]:
+    """An instruction and its reply: type a text, read a value, or touch a named line."""
+    line = rng.choice(lines)
+    kind = rng.random()
+    if kind < 0.25:
+        text = _phrase(words, rng, 4) if rng.random() < 0.7 else _value(words, rng)
+        return f"type {text}\n", f'<think>type {text}</think><answer>do(action="Type", text="{text}")</answer>'
+    if kind < 0.45 and line.detail:
+        thought = f"read {line.name}<{line.mark}> finish {line.detail}"
+        return f"what is {line.name}\n", f'<think>{thought}</think><answer>finish(message="{line.detail}")</answer>'
+    if kind < 0.75:
+        return _embedded_name(lines, line, words, rng)
+    verb, action = ("tap", "Tap") if rng.random() < 0.8 else ("hold", "Long Press")
+    return f"{verb} {line.name}\n", _touch(verb, action, line)
+
+
+def _embedded_name(lines: Sequence[_Line], line: _Line, words: Sequence[str], rng: random.Random) -> tuple[str, str]:
+    """An instruction of unrelated words that contains the name of the line to tap."""
+    shown = {w for line in lines for w in line.name.split()}
+    others = [w for w in rng.choices(words, k=12) if w not in shown]
+    before, after = others[: rng.randint(1, 4)], others[4 : 4 + rng.randint(0, 3)]
+    return " ".join([*before, line.name, *after]) + "\n", _touch("tap", "Tap", line)
+
+
+def _touch(verb: str, action: str, line: _Line) -> str:
+    mark = f"<{line.mark}>"
+    return f'<think>{verb} {line.name}{mark}</think><answer>do(action="{action}", element={mark})</answer>'
+
+
+def _history(words: Sequence[str], rng: random.Random) -> str:
+    verbs = rng.choices(("open", "tap", "type"), k=rng.choice((0, 0, 1, 2, 3)))
+    return "".join(f"{verb} {_phrase(words, rng, 2)}\n" for verb in verbs)
+
+
+def copying_samples(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> list[Sample]:
+    """`count` screens, each followed by its own lines in random order, twice.
+
+    A line can only be continued by finding its beginning on the screen; distances and counts do not help. This is the
+    fastest way to teach copying from the context.
+    """
+    tokenizer = codec.tokenizer
+    user, assistant = (tokenizer.convert_tokens_to_ids(t) for t in ("<|user|>", "<|assistant|>"))
+    made = []
+    for _ in range(count):
+        lines = _screen(words, rng)
+        copies = [line.text() for _ in range(2) for line in rng.sample(lines, len(lines))]
+        texts = ["".join(line.text() for line in lines), "".join(copies)]
+        screen, reply = tokenizer(texts, add_special_tokens=False)["input_ids"]
+        made.append(Sample((user, *screen, assistant), (*reply, codec.eos_id), ()))
+    return made
+
+
+def reading_samples(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> list[Sample]:
+    """`count` samples of one screen and `QUESTIONS` exchanges each; only the replies have a loss."""
+    tokenizer = codec.tokenizer
+    user, assistant = (tokenizer.convert_tokens_to_ids(t) for t in ("<|user|>", "<|assistant|>"))
+
+    def ids(text: str) -> list[int]:
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    made = []
+    for _ in range(count):
+        lines = _screen(words, rng)
+        screen = "".join(line.text() for line in lines)
+        prompt = [user, *ids(f"app: {rng.choice(words)}\n{screen}history:\n{_history(words, rng)}")]
+        tail: list[int] = []
+        trained: list[bool] = []
+        for number in range(QUESTIONS):
+            asked, reply = _exchange(lines, words, rng)
+            # The first question ends the prompt, like an instruction in the compact layout; the others follow.
+            question = [*([user] if number else []), *ids(asked), assistant]
+            answer = [*ids(reply), codec.eos_id]
+            tail += question + answer
+            trained += [False] * len(question) + [True] * len(answer)
+        made.append(Sample(tuple(prompt), tuple(tail), (), tuple(trained)))
+    return made

@@ -1,0 +1,190 @@
+"""The judge against a stand-in server: prompts, votes, cache, limits, costs, rewards and faults."""
+
+import asyncio
+
+import pytest
+from judge_stand_in import FAILURE, NONSENSE, SUCCESS, Raw, completion, error, stand_in  # noqa: F401
+
+from envs.base import Observation, Wait
+from envs.phone.env import PhoneEnv
+from envs.phone.tasks.suite import make_task
+from mobilerl.config import ConfigError, JudgeSection
+from mobilerl.inference import client
+from mobilerl.judge import judge as judge_module
+from mobilerl.judge.examples import EXAMPLES
+from mobilerl.judge.judge import Judge, check_judge
+from mobilerl.judge.prompt import REMINDER, Case
+from mobilerl.policy.actor import scripted
+from mobilerl.records import Status
+from mobilerl.rollout.episode import EpisodeSettings, run_episode
+
+PNG = bytes(range(256))
+CASE = Case("set an alarm", PNG, ("tap OK",), "")
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch):
+    monkeypatch.setattr(client, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(judge_module, "RETRIES", 2)
+
+
+def section(server, **wanted):
+    return JudgeSection(**{"url": server.url, "model": "judge-1", "examples": "none"} | wanted)
+
+
+def ask(server, **wanted):
+    """(verdict, the judge that gave it)"""
+
+    async def main():
+        async with asyncio.timeout(20), Judge(section(server, **wanted)) as judge:
+            return await judge.judge(CASE), judge
+
+    return asyncio.run(main())
+
+
+def test_the_model_gets_the_screenshots_unchanged(stand_in):  # noqa: F811
+    assert ask(stand_in, examples="images")[0].success is True
+    (asked,) = stand_in.asked
+    assert asked.images == [*(e.case.screenshot for e in EXAMPLES), PNG]
+    assert asked.body["model"] == "judge-1"
+    assert (asked.body["temperature"], asked.body["max_tokens"]) == (0.0, 512)
+
+
+def test_nonsense_is_asked_again_with_a_reminder(stand_in):  # noqa: F811
+    stand_in.answers = (NONSENSE, completion(""), FAILURE)
+    verdict, judge = ask(stand_in)
+    assert verdict.success is False and judge.counts["reasked"] == 2
+    assert stand_in.asked[1].texts[2:] == [NONSENSE, REMINDER]
+    assert stand_in.asked[2].texts[2:] == [NONSENSE, REMINDER, "(nothing)", REMINDER]
+    assert stand_in.asked[2].texts[:2] == stand_in.asked[0].texts
+
+
+@pytest.mark.parametrize(
+    ("answers", "rule", "success", "requests"),
+    [
+        ((SUCCESS, SUCCESS, FAILURE), "majority", True, 2),
+        ((NONSENSE, SUCCESS, SUCCESS), "majority", True, 3),
+        ((NONSENSE, SUCCESS, FAILURE), "majority", None, 3),
+        ((SUCCESS, FAILURE, NONSENSE), "unanimous", False, 3),
+        ((SUCCESS, NONSENSE, SUCCESS), "unanimous", None, 3),
+    ],
+)
+def test_votes(stand_in, monkeypatch, answers, rule, success, requests):  # noqa: F811
+    monkeypatch.setattr(judge_module, "REASKS", 0)
+    stand_in.answers = answers
+    verdict, _ = ask(stand_in, votes=3, rule=rule, temperature=0.7)
+    assert verdict.success is success and len(stand_in.asked) == len(verdict.votes) == requests
+    assert bool(verdict.reason) == (success is None)
+
+
+def test_another_judge_uses_the_cache(stand_in, tmp_path):  # noqa: F811
+    stand_in.answers = (SUCCESS, FAILURE, SUCCESS)
+    wanted = {"cache": str(tmp_path), "votes": 3, "temperature": 0.7, "concurrency": 1}
+    first, judge = ask(stand_in, **wanted)
+    assert judge.counts["cache_misses"] == 3 and len(stand_in.asked) == 3
+    again, judge = ask(stand_in, **wanted)
+    assert len(stand_in.asked) == 3 and judge.client.usage.requests == 0 and judge.counts["cache_hits"] == 3
+    assert again == first and [v.success for v in again.votes] == [True, False, True]
+
+
+def test_tokens_and_money(stand_in):  # noqa: F811
+    stand_in.answers = (completion(NONSENSE, usage=(1000, 10)), completion(SUCCESS, usage=(1200, 30)))
+    _, judge = ask(stand_in, prompt_price=2.5, completion_price=10.0)
+    used = judge.client.usage
+    assert (used.prompt_tokens, used.completion_tokens, used.replies, used.unmetered) == (2200, 40, 2, 0)
+    assert judge.cost == judge.metrics()["judge/cost"] == pytest.approx(2200 * 2.5e-6 + 40 * 10e-6)
+
+
+class Waiting:
+    """An actor that never finishes."""
+
+    async def decide(self, task, turns, observation, screen, key):
+        return scripted(Wait())
+
+
+def test_an_episode_that_was_never_finished(stand_in):  # noqa: F811
+    """A failure without a question by default; on request it is judged, by the screen that the rollout hands over."""
+    trajectory = asyncio.run(run_episode(PhoneEnv(), Waiting(), make_task("ClockAlarmAdd", 3), "e", EpisodeSettings()))
+    assert trajectory.status is Status.TRUNCATED
+    final = Observation(b"the last screen", 1, 1, "", "", 9)
+
+    async def main(**wanted):
+        async with Judge(section(stand_in, **wanted)) as judge:
+            return [await judge.verdict(trajectory, None), await judge.verdict(trajectory, final)]
+
+    by_rule = asyncio.run(main())
+    assert [v.success for v in by_rule] == [False, False] and not stand_in.asked
+    unknown, judged = asyncio.run(main(unfinished="judge"))
+    assert unknown.success is None and "was not recorded" in unknown.reason
+    assert judged.success is True and stand_in.asked[0].images == [b"the last screen"]
+
+
+BUSY = error(503, "overloaded")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        BUSY,
+        error(429, "slow down", Retry_After="0"),
+        Raw(200, b"<html>maintenance</html>", {"Content-Type": "text/html"}),
+        Raw(200, b'{"choices": [{"mess'),
+        Raw(200, b'{"choices": [{"message": null}]}'),
+        Raw(200, b"{}", {"Content-Type": "application/json", "Content-Length": "999", "Connection": "close"}),
+    ],
+)
+def test_a_passing_fault_only_costs_a_retry(stand_in, fault):  # noqa: F811
+    stand_in.answers = (fault, fault, SUCCESS)
+    verdict, judge = ask(stand_in)
+    assert verdict.success is True and len(verdict.votes) == 1
+    assert len(stand_in.asked) == 3
+    assert (judge.client.usage.requests, judge.client.usage.retries, judge.client.usage.replies) == (3, 2, 1)
+
+
+def test_the_deadline_of_a_verdict_includes_waiting_in_line(stand_in):  # noqa: F811
+    async def main():
+        first, *others = [Case(f"task {i}", b"png", (), "") for i in range(3)]
+        async with Judge(section(stand_in, requests_per_minute=2.0)) as judge:
+            assert (await judge.judge(first)).success
+            judge.settings = judge.settings.model_copy(update={"deadline_s": 0.5})
+            return await asyncio.gather(*(judge.judge(c) for c in others))
+
+    verdicts = asyncio.run(main())
+    assert [v.success for v in verdicts] == [None, None] and len(stand_in.asked) == 1
+    assert "requests_per_minute" in verdicts[1].reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (error(401, "Incorrect API key"), "OPENAI_API_KEY"),
+        (error(404, "The model `judge-1` does not exist"), "correct the model's name"),
+        (error(429, "pay first", "insufficient_quota"), "no credit left"),
+    ],
+)
+def test_a_wrong_key_or_model_stops_the_run_at_once(stand_in, answer, says):  # noqa: F811
+    stand_in.answers = (answer,)
+    for call in (lambda: check_judge(section(stand_in)), lambda: ask(stand_in, votes=3, temperature=1.0)):
+        asked = len(stand_in.asked)
+        with pytest.raises(ConfigError) as caught:
+            call()
+        assert says in str(caught.value) and "\n" not in str(caught.value)
+        assert len(stand_in.asked) - asked <= 2  # no retries: the second call asks for two votes at once
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (NONSENSE, "gives no verdict"),
+        (SUCCESS, "calls an untouched home screen a success"),
+        (completion("", "length"), "raise judge.max_tokens above 512"),
+        (error(400, "At most 1 image(s) may be provided"), "use a model that accepts 5"),
+        (BUSY, "start the server or correct judge.url"),
+        (Raw(200, b"hello", {"Content-Type": "text/plain"}), "not a chat completion"),
+    ],
+)
+def test_an_unusable_model_is_found_at_the_start(stand_in, answer, says):  # noqa: F811
+    stand_in.answers = (answer,)
+    with pytest.raises(ConfigError) as caught:
+        check_judge(section(stand_in, examples="images"))
+    assert says in str(caught.value) and "\n" not in str(caught.value)

@@ -1,0 +1,87 @@
+"""`mobilerl settings`, `--help`, and completion in a real bash."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+from measured import processor_time
+
+from mobilerl.cli import main
+from mobilerl.config import Recipe
+
+
+def flags_in(text: str) -> set[str]:
+    return set(re.findall(r"^  (--[\w.]+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["phone.popup_rate"], {"--phone.popup_rate"}),
+        (["popup_rate"], {"--phone.popup_rate"}),
+        (["eval"], {f"--eval.{name}" for name in Recipe().eval.model_dump()}),
+        (["openai", "endpoint", "propose"], {"--sft.proposer_url"}),
+    ],
+)
+def test_settings_are_found_by_name_section_and_topic(words, found, capsys):
+    assert main(["settings", *words]) == 0
+    assert flags_in(capsys.readouterr().out) == found
+
+
+def test_settings_command(capsys):
+    assert main(["settings"]) == 0
+    assert re.search(r"^phone +\w", capsys.readouterr().out, re.MULTILINE)
+    assert main(["settings", "--json"]) == 0
+    assert "train" in json.loads(capsys.readouterr().out)["properties"]
+    assert main(["settings", "popup_rte"]) == 2
+    assert "did you mean 'popup_rate'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["train", "sft"])
+def test_help_lists_every_setting_and_is_quick(command, capsys):
+    code = "import sys; from mobilerl.cli import main\ntry: main(sys.argv[1:])\nfinally: print('torch' in sys.modules)"
+    status, text, seconds = processor_time(code, command, "--help", enough=1.5)
+    assert status == 0 and text.endswith("False\n") and seconds < 1.5
+    assert main(["settings", "--all"]) == 0
+    assert flags_in(capsys.readouterr().out) - {"--model"} < flags_in(text)
+    with pytest.raises(SystemExit):
+        main([command, "-h"])
+    assert capsys.readouterr().out.count("\n") < 25
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    path = tmp_path_factory.mktemp("completion") / "mobilerl.bash"
+    with open(path, "w") as out:
+        subprocess.run([sys.executable, "-m", "mobilerl", "completion", "bash"], stdout=out, check=True)
+    return path
+
+
+def offered(script, *words, cwd="/") -> set[str]:
+    """What bash offers for the last of `words`."""
+    code = (
+        f"source {shlex.quote(str(script))}; COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; "
+        '_shtab_mobilerl; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "--norc", "-c", code], capture_output=True, text=True, cwd=cwd, timeout=20)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.splitlines()) - {""}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("tr",), {"train"}),
+        (("train", "--phone.pop"), {"--phone.popup_rate"}),
+        (("train", "--fleet.type", ""), {"embedded", "docker", "adb"}),
+        (("train", "--train.seed", "1", "--fleet.type", "a"), {"adb"}),
+        (("eval", ""), {"sim", "androidworld", "androidlab"}),
+        (("eval", "sim", "--agent", "e"), {"expert"}),
+        (("view", "--fleet.ty"), set()),  # takes no settings
+    ],
+)
+def test_bash_completes(script, words, expected):
+    assert offered(script, "mobilerl", *words) == expected
