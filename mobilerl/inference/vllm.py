@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,7 @@ def _start(folder: Path, codec: Codec, settings: VllmSettings) -> Any:
     from vllm.v1.engine.async_llm import AsyncLLM
 
     # vLLM's processes inherit the mask: Ctrl-C is the trainer's to handle.
+    resource_tracker.ensure_running()  # started with the first of them, it would unblock the signal
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments(folder, codec, settings)))
