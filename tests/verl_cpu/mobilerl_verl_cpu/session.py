@@ -24,7 +24,7 @@ from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.registry import make_trainer_engine
 from mobilerl.engines.verl.cluster import Cluster
-from mobilerl.engines.verl.engine import VerlEngine
+from mobilerl.engines.verl.engine import STATE_FILE, VerlEngine
 from mobilerl.inference.engine_policy import StreamPolicy
 from mobilerl.interfaces import EngineError, Request, Sampling
 from mobilerl.records import Completion, TrainingSample
@@ -131,7 +131,10 @@ def resumed(
     verl.update(batch, objective, agg)
     again = verl.logprobs(rows)
     verl.publish()
+    state = folder / STATE_FILE
+    state.write_text(json.dumps(json.loads(state.read_text()) | {"processes": 4}))
     return {
+        "of_other_gpus": complaint(lambda: verl.load(folder)),
         "rollout_gap": gap(kept, [r.rollout_logprobs for r in rows]),
         "learned": gap(kept, LocalEngine(model, LocalSettings()).logprobs(rows)),
         "folder_gap": gap(LocalEngine(folder, LocalSettings()).logprobs(rows), kept),
@@ -146,7 +149,7 @@ def resumed(
 def complaint(call: Callable[[], object]) -> str:
     try:
         call()
-    except (ConfigError, EngineError) as error:
+    except (ConfigError, EngineError, ValueError) as error:
         return str(error)
     return ""
 
