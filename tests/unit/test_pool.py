@@ -140,6 +140,39 @@ def test_a_failing_device_is_replaced_and_its_place_quarantined():
     assert not provider.alive
 
 
+def test_quarantines_double_and_a_success_clears_the_failures(monkeypatch):
+    """A device that fails now and then is kept; a place that always fails is tried ever less often."""
+    broken, waits = False, []
+    provider = ScriptedProvider(lambda where, device: "infra" if broken and where == "create" else "ok")
+    sleep = asyncio.sleep
+
+    async def counted(seconds: float) -> None:
+        if seconds >= 1.0:
+            waits.append(seconds)
+            seconds = 0.0
+        await sleep(seconds)
+
+    async def main():
+        nonlocal broken
+        pool = DevicePool(provider, options(1, max_failures=2, quarantine_s=1.0, quarantine_max_s=5.0))
+        await pool.start()
+        for error in ("", "slow", "", "slow", "", "slow"):
+            pool.give_back(pool.take(), error)
+            await until_ready(pool)
+        assert provider.made == ["d0.0"] and pool.counts["quarantines"] == 0
+        broken = True
+        monkeypatch.setattr(asyncio, "sleep", counted)
+        for _ in range(2):
+            pool.give_back(pool.take(), "gone") if pool.status()["ready"] else None
+            await sleep(0.01)
+        while len(waits) < 4:
+            await sleep(0.001)
+        await pool.close()
+
+    run(main())
+    assert waits[:4] == [1.0, 2.0, 4.0, 5.0]
+
+
 @pytest.mark.parametrize("where", ["open", "create", "check"])
 def test_a_pool_that_cannot_start_is_an_error_and_leaves_nothing(where):
     provider = ScriptedProvider(lambda at, device: "infra" if at == where else "ok")

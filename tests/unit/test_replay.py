@@ -50,6 +50,13 @@ def test_draws_prefer_high_advantages(advantages, shares):
     assert [counts[name] / 6000 for name in "abc"] == pytest.approx(shares, abs=0.03)
 
 
+@pytest.mark.parametrize(("batch", "most"), [(3, 0), (4, 1), (10, 2), (40, 10)])
+def test_at_most_a_share_gamma_of_a_mini_batch_is_replayed(batch, most):
+    buffer = AdaptivePositiveReplay(capacity=4, kappa=4, gamma=0.25)
+    buffer.insert([make_trajectory("a", 1.0, 20)], [1.0], 1)
+    assert len(buffer.draw(batch, random.Random(0))) == most
+
+
 def test_samples_get_the_advantages_of_the_draw_and_those_of_zero_are_never_drawn():
     buffer = ring({"a": 3, "b": 2, "c": 1})
     drawn = buffer.draw(9, random.Random(0), {"a": [0.0, -0.5, 0.0], "b": [2.0, 1.0], "gone": [1.0]})
