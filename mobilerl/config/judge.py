@@ -9,8 +9,6 @@ from pydantic import Field, model_validator
 
 from mobilerl.config.types import Count, Positive, Rate, Section
 
-NotNegative = Annotated[float, Field(ge=0.0)]
-
 
 class JudgeSection(Section):
     """A vision-language model at an OpenAI-compatible endpoint that decides whether an episode completed its task."""
@@ -30,27 +28,15 @@ class JudgeSection(Section):
     unfinished: Literal["failure", "judge"] = "failure"
     """Verdict on an episode that the agent did not finish: a failure, or judged by its last screen."""
     votes: Positive = 1
-    """Number of independent verdicts."""
-    rule: Literal["majority", "unanimous"] = "majority"
-    """Votes needed for a success: more than half, or all."""
-    temperature: NotNegative | None = 0.0
+    """Number of independent verdicts, of which more than half decide."""
+    temperature: Annotated[float, Field(ge=0.0)] | None = 0.0
     """Sampling temperature; null for the server's default, for models that accept none."""
     max_tokens: Positive = 512
     """Maximum length of a reply, in tokens. Reasoning models need more."""
-    limit_as: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """Name of the token limit in requests; newer models of OpenAI accept only the second."""
     timeout_s: Rate = 120.0
-    """Time limit of a request, in seconds."""
-    deadline_s: Rate = 600.0
-    """Time limit of a verdict with all its requests and waits, in seconds."""
-    requests_per_minute: Rate | None = None
-    """Rate limit; requests are evenly spaced. Null for no limit."""
+    """Time limit of a request, in seconds; with its retries it may take three times as long."""
     concurrency: Positive = 8
     """Maximum number of requests in flight."""
-    prompt_price: NotNegative = 0.0
-    """Price of a million prompt tokens, in any currency."""
-    completion_price: NotNegative = 0.0
-    """Price of a million completion tokens."""
     cache: str = ""
     """Folder that caches replies; empty for no cache."""
 
@@ -70,18 +56,15 @@ class JudgeSection(Section):
     def _votes_make_sense(self) -> JudgeSection:
         if self.votes > 1 and self.temperature == 0:
             raise ValueError("judge.votes above 1 need judge.temperature above 0: at 0 all votes are the same")
-        if self.rule == "majority" and self.votes % 2 == 0:
-            raise ValueError(
-                f'judge.votes = {self.votes} can end in a tie: use an odd number, or judge.rule = "unanimous"'
-            )
+        if self.votes % 2 == 0:
+            raise ValueError(f"judge.votes = {self.votes} can end in a tie: use an odd number")
         return self
+
+    @property
+    def longest_s(self) -> float:
+        """Longest time of a verdict: a question and two repeats of it, each with its retries."""
+        return 9 * self.timeout_s
 
     def shared_by(self, processes: int) -> JudgeSection:
         """The settings of each of `processes` that use the judge at the same time and share its limits."""
-        rate = self.requests_per_minute
-        return self.model_copy(
-            update={
-                "requests_per_minute": None if rate is None else rate / processes,
-                "concurrency": max(1, self.concurrency // processes),
-            }
-        )
+        return self.model_copy(update={"concurrency": max(1, self.concurrency // processes)})

@@ -92,7 +92,7 @@ def model_policy(
         from mobilerl.inference.server import connect
 
         server = connect(str(model), model_name, recipe.agent.screenshots, recipe.engine.max_pixels)
-        protocol = {"model": server.model, "model_server": str(model), "sampling": server.dialect.describe()}
+        protocol = {"model": server.model, "model_server": str(model), "sampling": server.sampling}
         return EvalPolicy(ModelActor(server, context, sampling), protocol, server=server)
     folder = find_model(model)
     # Log-probabilities of greedy replies are taken at temperature 1.

@@ -1,13 +1,10 @@
-"""The client of OpenAI-compatible chat endpoints: retries, deadlines, rate limits, bounded answers, usage counts."""
+"""The client of OpenAI-compatible chat endpoints: the openai library's, with bounded answers and usage counts."""
 
 from __future__ import annotations
 
 import asyncio
-import email.utils
-import math
+import json
 import os
-import random
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from json import JSONDecodeError
@@ -21,14 +18,12 @@ from mobilerl.policy.sanitize import encodable
 
 MAX_ANSWER = 32 << 20
 """Bytes of a decompressed answer. The longest reply with its log-probabilities has a few MB."""
-BACKOFF_S = 0.5
-"""Wait before the first retry; doubled for each further retry, with jitter."""
-MAX_WAIT_S = 60.0
-"""Longest wait between retries, also when the server asks for a longer one."""
+PATIENCE = 3
+"""Time limit of a reply with all its retries, as a multiple of an attempt's."""
 MODELS_TIMEOUT_S = 30.0
 MAX_QUOTE = 200
-TRANSIENT = (408, 409, 425, 429)
-"""Statuses worth a retry, besides 5xx."""
+TRANSIENT = (408, 409, 429)
+"""Statuses that the library retries, besides 5xx."""
 REFUSED = (400, 413, 415, 422, 451)
 MALFORMED = (APIError, JSONDecodeError, UnicodeDecodeError, RecursionError)
 """Raised by the openai library for an answer that is not what was asked for."""
@@ -49,14 +44,6 @@ class Refused(Exception):
     """The endpoint will not answer this request: too long, an image it cannot read, filtered content."""
 
 
-class _Transient(Exception):
-    """Worth a retry, after `wait_s` seconds if the server named a time."""
-
-    def __init__(self, message: str, wait_s: float | None = None) -> None:
-        super().__init__(message)
-        self.wait_s = wait_s
-
-
 @dataclass(frozen=True, slots=True)
 class Reply:
     text: str
@@ -69,11 +56,11 @@ class Usage:
     """Counters of requests and tokens."""
 
     requests: int = 0
-    """Requests sent, retries included."""
+    """Requests sent; of one that failed, the retries are not known."""
     retries: int = 0
     replies: int = 0
     unmetered: int = 0
-    """Replies without a token count: with any of them, tokens and cost are too low."""
+    """Replies without a token count: with any of them, the tokens are too few."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -91,8 +78,8 @@ class Usage:
 class ChatClient:
     """One endpoint and model. May be used by one event loop after another.
 
-    A missed time limit, a broken connection, a 408, 409, 425, 429 or 5xx, and an answer that is no chat completion are
-    retried with growing waits.
+    The library retries a missed time limit, a broken connection, a 408, 409, 429 or 5xx, and an answer that is not
+    JSON, with growing waits or after the server's `Retry-After`.
     """
 
     def __init__(
@@ -103,21 +90,17 @@ class ChatClient:
         *,
         timeout_s: float = 300.0,
         retries: int = 8,
-        patience_s: float = math.inf,
         api_key_env: str = "OPENAI_API_KEY",
-        requests_per_minute: float | None = None,
         concurrency: int = 1024,
     ) -> None:
-        """`fields` are sent with every request. `timeout_s` is for each attempt; no retry begins after `patience_s`."""
+        """`fields` are sent with every request. `timeout_s` is for each attempt; a reply takes PATIENCE times that."""
         self.url, self.model, self.fields = url.rstrip("/"), model, dict(fields or {})
-        self.timeout_s, self.retries, self.patience_s = timeout_s, retries, patience_s
-        self.api_key_env = api_key_env
+        self.timeout_s, self.retries, self.api_key_env = timeout_s, retries, api_key_env
         self.usage = Usage()
         self._api_key = api_key(api_key_env)
-        self._interval_s = 60.0 / requests_per_minute if requests_per_minute else 0.0
         self._concurrency = concurrency
-        self._next = 0.0
-        """When the next request may be sent (monotonic clock)."""
+        self._limit = "max_tokens"
+        """Name of the token limit; OpenAI's newer models accept only max_completion_tokens."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def close(self) -> None:
@@ -130,11 +113,13 @@ class ChatClient:
         """The connections of the running event loop: those of a closed loop cannot be used in another."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._loop = loop
-            self._slots, self._turn = asyncio.Semaphore(self._concurrency), asyncio.Lock()
-            # The library's time limit is for each read, which a server that sends a byte a minute never reaches.
+            self._loop, self._slots = loop, asyncio.Semaphore(self._concurrency)
             self._client = AsyncOpenAI(
-                base_url=self.url, api_key=self._api_key, timeout=None, max_retries=0, http_client=bounded_client()
+                base_url=self.url,
+                api_key=self._api_key,
+                timeout=self.timeout_s,
+                max_retries=self.retries,
+                http_client=bounded_client(),
             )
         return self._client
 
@@ -152,44 +137,38 @@ class ChatClient:
 
         Raises Unreachable or Refused, and ConfigError for a wrong key, model or address.
         """
-        retries = self.retries if retries is None else retries
-        request = {"model": self.model, "messages": list(messages), **self.fields, **(fields or {})}
-        began, tries = time.monotonic(), 0
-        while True:
-            try:
-                return await self._attempt(request)
-            except _Transient as fault:
-                tries += 1
-                if tries > retries or time.monotonic() - began >= self.patience_s:
-                    raise Unreachable(f"{fault} (tries: {tries})") from None
-                if fault.wait_s:  # a rate limit concerns every request
-                    self._next = max(self._next, time.monotonic() + min(fault.wait_s, MAX_WAIT_S))
-                else:
-                    await asyncio.sleep(min(BACKOFF_S * 2 ** (tries - 1), MAX_WAIT_S) * random.uniform(0.5, 1.0))
-                self.usage.retries += 1
+        try:
+            return await self._complete(messages, fields or {}, self.retries if retries is None else retries)
+        except Refused as fault:
+            if "max_completion_tokens" not in str(fault) or self._limit == "max_completion_tokens":
+                raise
+            self._limit = "max_completion_tokens"
+        return await self.complete(messages, fields, retries)
 
-    async def _attempt(self, request: Mapping[str, Any]) -> Any:
-        client = self._here()
+    async def _complete(self, messages: Sequence[Any], fields: Mapping[str, Any], retries: int) -> Any:
+        client = self._here().with_options(max_retries=retries)
+        request = {"model": self.model, "messages": list(messages), **self.fields, **fields}
+        if "max_tokens" in request:
+            request[self._limit] = request.pop("max_tokens")
         async with self._slots:
-            async with self._turn:
-                while (wait := self._next - time.monotonic()) > 0:
-                    await asyncio.sleep(wait)
-                self._next = time.monotonic() + self._interval_s
             self.usage.requests += 1
             try:
-                async with asyncio.timeout(self.timeout_s):
-                    completion = await client.chat.completions.create(**request)
+                async with asyncio.timeout(PATIENCE * self.timeout_s):  # the library's limit is for each read
+                    answer = await client.chat.completions.with_raw_response.create(**request)
+                completion = answer.parse()
             except TimeoutError:
-                raise _Transient(f"gave no answer within {self.timeout_s:g} s") from None
+                raise Unreachable(f"gave no answer within {PATIENCE * self.timeout_s:g} s") from None
             except APIStatusError as error:
                 raise self._explained(error) from None
             except APIConnectionError as error:
-                raise _Transient(f"cannot be reached: {one_line(error.__cause__ or error)}") from None
+                raise Unreachable(f"cannot be reached: {one_line(error.__cause__ or error)}") from None
             except MALFORMED as error:
-                raise _Transient(f"sent something that is not a chat completion: {one_line(error)}") from None
+                raise Unreachable(f"sent something that is not a chat completion: {one_line(error)}") from None
+        self.usage.requests += answer.retries_taken
+        self.usage.retries += answer.retries_taken
         choices = getattr(completion, "choices", None)
         if not (isinstance(choices, list) and choices and getattr(choices[0], "message", None)):
-            raise _Transient(f"sent something that is not a chat completion: {one_line(completion)}")
+            raise Unreachable(f"sent something that is not a chat completion: {one_line(completion)}")
         self.usage.count(getattr(completion, "usage", None))
         return completion
 
@@ -198,9 +177,9 @@ class ChatClient:
         message = error.body.get("message") if isinstance(error.body, dict) else None
         said = f"answered {code}: {one_line(message or error.message)}"
         if error.code == "insufficient_quota":
-            code = 402  # OpenAI sends 429, but waiting does not help
+            code = 402  # OpenAI sends 429
         if code in TRANSIENT or code >= 500:
-            return _Transient(said, retry_after(error.response.headers))
+            return Unreachable(said)
         if code in REFUSED:
             return Refused(said)
         fix = _FIXES.get(code, "correct the address").format(key=self.api_key_env, url=self.url)
@@ -210,7 +189,7 @@ class ChatClient:
         """Names of the models the server lists; None when it has no list. Raises ConfigError."""
         try:
             async with asyncio.timeout(MODELS_TIMEOUT_S):
-                page = await self._here().models.list()
+                page = await self._here().with_options(max_retries=0).models.list()
             return [str(entry.id) for entry in page.data]
         except NotFoundError:
             return None
@@ -230,8 +209,9 @@ class ChatClient:
 
     async def post(self, path: str, body: Any) -> Any:
         """A POST to a path beside /v1, for extensions such as vLLM's /tokenize. Raises what the library raises."""
+        client = self._here().with_options(max_retries=0)
         async with asyncio.timeout(MODELS_TIMEOUT_S):
-            return await self._here().post(f"{self.url.removesuffix('/v1')}/{path}", cast_to=object, body=body)
+            return await client.post(f"{self.url.removesuffix('/v1')}/{path}", cast_to=object, body=body)
 
 
 def api_key(variable: str = "OPENAI_API_KEY") -> str:
@@ -246,7 +226,10 @@ def api_key(variable: str = "OPENAI_API_KEY") -> str:
 
 
 def bounded_client() -> httpx.AsyncClient:
-    """The openai library's HTTP client, with a limit: an answer over MAX_ANSWER counts as a broken connection."""
+    """The openai library's HTTP client; an answer over MAX_ANSWER, or a 200 that is not JSON, is a broken connection.
+
+    So the library retries them: a proxy's page of maintenance passes.
+    """
     return DefaultAsyncHttpxClient(event_hooks={"response": [_read_bounded]})
 
 
@@ -257,19 +240,12 @@ async def _read_bounded(response: httpx.Response) -> None:
         if len(body) > MAX_ANSWER:
             raise httpx.ReadError(f"an answer of more than {MAX_ANSWER >> 20} MB", request=response.request)
     response._content = bytes(body)  # where httpx keeps what it has read
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait according to a reply's headers (a number or a date); None when they do not say."""
-    value = headers.get("retry-after", "")
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, OverflowError):
-        return None
+    if response.status_code == 200 and response.request.method == "POST":
+        try:
+            json.loads(body)
+        except (ValueError, RecursionError):
+            said = one_line(body[: 2 * MAX_QUOTE].decode(errors="replace"))
+            raise httpx.ReadError(f"not a chat completion but {said}", request=response.request) from None
 
 
 def one_line(message: object) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mobilerl.config import ConfigError
@@ -20,37 +19,21 @@ STOP = "</answer>"
 """Text after the answer is never read."""
 TIMEOUT_S = 300.0
 RETRIES = 8
-PATIENCE_S = 900.0
-"""For one reply with all its retries."""
 PROBE_RETRIES = 2
 PROBE_TOKENS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """Request fields that a server accepts. The default is the plain protocol, which every server understands."""
+def request_fields(sampling: Sampling, vllm: bool) -> dict[str, Any]:
+    """The request without model and messages.
 
-    limit_as: str = "max_tokens"
-    """Name of the token limit; newer models of OpenAI accept only max_completion_tokens."""
-    token_ids: bool = False
-    """vLLM's fields: they request token ids with log-probabilities, and switch off the top-k, top-p and repetition
-    penalty that vLLM otherwise takes from the model's generation_config.json."""
-
-    def fields(self, sampling: Sampling) -> dict[str, Any]:
-        """The request without model and messages."""
-        fields = {self.limit_as: sampling.max_new_tokens, "temperature": sampling.temperature, "stop": [STOP]}
-        if self.token_ids:
-            fields |= {"logprobs": True, "top_p": 1.0}
-            fields["extra_body"] = {"return_token_ids": True, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-        return fields
-
-    def describe(self) -> str:
-        """The sampling settings in force, for an evaluation's protocol."""
-        return "temperature alone" if self.token_ids else "temperature, and the server's own defaults"
-
-
-DIALECTS = tuple(Dialect(limit, ids) for limit in ("max_tokens", "max_completion_tokens") for ids in (True, False))
-"""In the order in which they are tried."""
+    With `vllm`, vLLM's own fields request token ids with log-probabilities, and switch off the top-k, top-p and
+    repetition penalty that vLLM otherwise takes from the model's generation_config.json.
+    """
+    fields = {"max_tokens": sampling.max_new_tokens, "temperature": sampling.temperature, "stop": [STOP]}
+    if vllm:
+        fields |= {"logprobs": True, "top_p": 1.0}
+        fields["extra_body"] = {"return_token_ids": True, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+    return fields
 
 
 class ServerPolicy:
@@ -68,20 +51,20 @@ class ServerPolicy:
         self,
         url: str,
         model: str,
-        dialect: Dialect | None = None,
+        vllm: bool = False,
         max_pixels: int | None = None,
         timeout_s: float = TIMEOUT_S,
         retries: int = RETRIES,
     ) -> None:
-        self.url, self.model, self.dialect, self.max_pixels = url, model, dialect or Dialect(), max_pixels
-        self.client = ChatClient(url, model, timeout_s=timeout_s, retries=retries, patience_s=PATIENCE_S)
+        self.url, self.model, self.vllm, self.max_pixels = url, model, vllm, max_pixels
+        self.client = ChatClient(url, model, timeout_s=timeout_s, retries=retries)
         self.answered = self.refused = 0
         self.refusal = ""
 
     async def act(self, messages: Messages, images: Sequence[bytes], sampling: Sampling, key: str = "") -> Completion:
         said = await asyncio.to_thread(with_images, messages, images, self.max_pixels)
         try:
-            reply = await self.client.complete(said, self.dialect.fields(sampling))
+            reply = await self.client.complete(said, request_fields(sampling, self.vllm))
         except Unreachable as fault:
             raise ConfigError(f"the model server {self.url} {fault}; start it again, then this command") from None
         except Refused as fault:
@@ -95,6 +78,11 @@ class ServerPolicy:
             return Completion((), (), (), 0, "")
         self.answered += 1
         return completion_of(reply)
+
+    @property
+    def sampling(self) -> str:
+        """The sampling settings in force, for an evaluation's protocol."""
+        return "temperature alone" if self.vllm else "temperature, and the server's own defaults"
 
     async def close(self) -> None:
         await self.client.close()
@@ -139,14 +127,14 @@ def connect(
     return ServerPolicy(url, model or "", asyncio.run(_probe(url, model, images, timeout_s)), max_pixels, timeout_s)
 
 
-async def _probe(url: str, model: str | None, images: int, timeout_s: float) -> Dialect:
+async def _probe(url: str, model: str | None, images: int, timeout_s: float) -> bool:
     client = ChatClient(url, model or "", timeout_s=timeout_s, retries=PROBE_RETRIES)
     try:
         await _check_model(client, model)
-        dialect, reply = await _negotiate(client, images)
-        if reply.token_ids:  # it is vLLM
+        vllm, reply = await _negotiate(client, images)
+        if reply.token_ids:
             await _check_template(client)
-        return dialect
+        return vllm
     finally:
         await client.close()
 
@@ -166,14 +154,15 @@ async def _check_model(client: ChatClient, model: str | None) -> None:
         raise ConfigError(f"{client.url} has no model {model!r}; it has {listed or 'none'}")
 
 
-async def _negotiate(client: ChatClient, images: int) -> tuple[Dialect, Completion]:
-    """The richest dialect in which the server answers, and the answer. Raises ConfigError when there is none."""
+async def _negotiate(client: ChatClient, images: int) -> tuple[bool, Completion]:
+    """Whether the server accepts vLLM's fields, and its answer. Raises ConfigError when there is none."""
     parts = [{"type": "image"}] * images + [{"type": "text", "text": "Answer with one word."}]
     messages = with_images([{"role": "user", "content": parts}], [blank()] * images)
     said = ""
-    for dialect in DIALECTS:
+    for vllm in (True, False):
+        fields = request_fields(Sampling(0.0, PROBE_TOKENS), vllm)
         try:
-            return dialect, completion_of(await client.complete(messages, dialect.fields(Sampling(0.0, PROBE_TOKENS))))
+            return vllm, completion_of(await client.complete(messages, fields))
         except Refused as fault:
             said = str(fault)
         except Unreachable as fault:

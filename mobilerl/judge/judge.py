@@ -23,7 +23,7 @@ RETRIES = 4
 
 def chat_client(settings: JudgeSection) -> ChatClient:
     """The client of the judge's endpoint, with the sampling settings in its `fields`."""
-    fields: dict[str, Any] = {settings.limit_as: settings.max_tokens}
+    fields: dict[str, Any] = {"max_tokens": settings.max_tokens}
     if settings.temperature is not None:
         fields["temperature"] = settings.temperature
     return ChatClient(
@@ -33,7 +33,6 @@ def chat_client(settings: JudgeSection) -> ChatClient:
         timeout_s=settings.timeout_s,
         retries=RETRIES,
         api_key_env=settings.api_key_env,
-        requests_per_minute=settings.requests_per_minute,
         concurrency=settings.concurrency,
     )
 
@@ -79,14 +78,7 @@ class Judge:
     async def judge(self, case: Case) -> Verdict:
         """As `verdict`, for a case built by the caller, such as the screen after any step (DigiRL)."""
         votes: list[Vote] = []
-        try:
-            async with asyncio.timeout(self.settings.deadline_s) as limit:
-                success = await self._poll(case, votes)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            late = f"not within {self.settings.deadline_s:g} s; raise judge.deadline_s or judge.requests_per_minute"
-            return self._counted(Verdict(None, tuple(votes), late))
+        success = await self._poll(case, votes)
         reason = "" if success is not None else "; ".join(dict.fromkeys(v.reason for v in votes if v.reason))
         return self._counted(Verdict(success, tuple(votes), reason))
 
@@ -118,7 +110,7 @@ class Judge:
         """Asks for the fewest votes that can decide, then for more while they can still change the result."""
         messages = build_messages(case, self.settings.examples)
         while True:
-            success, missing = tally(votes, self.settings.votes, self.settings.rule)
+            success, missing = tally(votes, self.settings.votes)
             if not missing:
                 return success
             first = len(votes)
@@ -171,12 +163,6 @@ class Judge:
         self.counts["no_verdicts"] += verdict.success is None
         return verdict
 
-    @property
-    def cost(self) -> float:
-        """In the currency of `prompt_price` and `completion_price`."""
-        s, used = self.settings, self.client.usage
-        return (used.prompt_tokens * s.prompt_price + used.completion_tokens * s.completion_price) / 1e6
-
     def protocol(self) -> dict[str, Any]:
         """Everything that affects a verdict, in plain JSON values."""
         s = self.settings
@@ -184,14 +170,14 @@ class Judge:
             "judge.model": s.model,
             "judge.prompt_hash": prompt_hash(s.actions, s.examples),
             "judge.sampling": dict(self.client.fields),
-            **{f"judge.{name}": getattr(s, name) for name in ("actions", "examples", "unfinished", "votes", "rule")},
+            **{f"judge.{name}": getattr(s, name) for name in ("actions", "examples", "unfinished", "votes")},
             "judge.reasks": REASKS,
         }
 
     def metrics(self) -> dict[str, float]:
         """Counters for metrics.jsonl."""
         names = ("verdicts", "no_verdicts", "reasked", "cache_hits", "cache_misses")
-        values = asdict(self.client.usage) | {"cost": self.cost} | {name: self.counts[name] for name in names}
+        values = asdict(self.client.usage) | {name: self.counts[name] for name in names}
         return {f"judge/{name}": value for name, value in values.items()}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 MAX_QUOTE = 80
 
@@ -70,21 +69,16 @@ def _quoted(text: str) -> str:
     return repr(text if len(text) <= MAX_QUOTE else text[:MAX_QUOTE] + "...")
 
 
-def tally(votes: Sequence[Vote], wanted: int, rule: Literal["majority", "unanimous"]) -> tuple[bool | None, int]:
+def tally(votes: Sequence[Vote], wanted: int) -> tuple[bool | None, int]:
     """(verdict so far, number of further votes needed), when at most `wanted` votes are asked for.
 
-    No more votes are needed once the verdict is certain or impossible. A vote without a verdict counts for neither
-    side: a majority is one of all `wanted` votes, and one such vote rules out unanimity.
+    A majority is one of all `wanted` votes; a vote without a verdict counts for neither side. No more votes are needed
+    once the verdict is certain or impossible.
     """
     yes = sum(vote.success is True for vote in votes)
     no = sum(vote.success is False for vote in votes)
-    left = wanted - len(votes)
-    if rule == "unanimous":
-        if no:
-            return False, 0
-        return (True, 0) if yes == wanted else (None, left)
     quorum = wanted // 2 + 1
     missing = quorum - max(yes, no)
     if missing <= 0:
         return yes >= quorum, 0
-    return None, missing if missing <= left else 0
+    return None, missing if missing <= wanted - len(votes) else 0

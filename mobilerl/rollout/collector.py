@@ -26,7 +26,6 @@ JUDGE_METRICS = {
     "requests": "judge/requests",
     "prompt_tokens": "judge/prompt_tokens",
     "completion_tokens": "judge/completion_tokens",
-    "money": "judge/cost",
 }
 """Costs of a judge, and the scorer's metrics that report them."""
 
@@ -145,7 +144,7 @@ class Collector:
         return self.pool.report()
 
     def judged(self) -> Mapping[str, float]:
-        """Costs of the judge so far: requests, tokens and money; all only grow. {} without one."""
+        """Costs of the judge so far: requests and tokens; all only grow. {} without one."""
         if self._scorer is None:
             return {}
         said = self._scorer.metrics()

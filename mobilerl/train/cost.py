@@ -1,4 +1,4 @@
-"""Cumulative cost of a run: device hours, GPU hours, and the judge's requests, tokens and price.
+"""Cumulative cost of a run: device hours, GPU hours, and the judge's requests and tokens.
 
     cost.json   {"device_hours": 3.2, "device_busy_hours": 2.9, "gpu_hours": 0.4, ...}
 
@@ -22,7 +22,7 @@ from mobilerl.train.source import Collectors
 
 COST_FILE = "cost.json"
 HOURS = ("device_hours", "device_busy_hours", "gpu_hours")
-JUDGE = ("judge_requests", "judge_prompt_tokens", "judge_completion_tokens", "judge_money")
+JUDGE = ("judge_requests", "judge_prompt_tokens", "judge_completion_tokens")
 
 
 class CostTracker:
@@ -58,16 +58,14 @@ class CostTracker:
         return {f"cost/{name}": value for name, value in self._total.items()}
 
     def summary(self) -> str:
-        """The totals in one line: `cost: 3.2 device-hours (2.9 busy), 12,345 judge tokens (0.06)`."""
+        """The totals in one line: `cost: 3.2 device-hours (2.9 busy), 12,345 judge tokens`."""
         total = self._total
         parts = [f"{_short(total['device_hours'])} device-hours ({_short(total['device_busy_hours'])} busy)"]
         if total["gpu_hours"]:
             parts.append(f"{_short(total['gpu_hours'])} GPU-hours")
         if "judge_requests" in total:
             tokens = total["judge_prompt_tokens"] + total["judge_completion_tokens"]
-            money = total["judge_money"]
-            price = f" ({money:,.2f})" if money >= 0.01 else f" ({money:.2g})" if money else ""
-            parts.append(f"{tokens:,.0f} judge tokens{price}")
+            parts.append(f"{tokens:,.0f} judge tokens")
         return "cost: " + ", ".join(parts)
 
     def _count(self) -> None:

@@ -238,7 +238,7 @@ def longest_s(recipe: Recipe, part: Part, groups: int) -> float:
     Far more than a healthy worker takes: as if every try ran into its deadline and broke its device.
     """
     collect, fleet = recipe.collect, recipe.fleet
-    episode = recipe.agent.deadline_s + (recipe.judge.deadline_s if recipe.judge.reward else 0.0)
+    episode = recipe.agent.deadline_s + (recipe.judge.longest_s if recipe.judge.reward else 0.0)
     start = START_S
     if not fleet_type(fleet).in_process:
         episode += 2 * fleet.refresh_s + fleet.boot_s  # the device is refreshed, dropped, and another started

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import openai
 import pytest
 from judge_stand_in import FAILURE, NONSENSE, SUCCESS, Raw, completion, error, stand_in  # noqa: F401
 
@@ -9,7 +10,6 @@ from envs.base import Observation, Wait
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks.suite import make_task
 from mobilerl.config import ConfigError, JudgeSection
-from mobilerl.inference import client
 from mobilerl.judge import judge as judge_module
 from mobilerl.judge.examples import EXAMPLES
 from mobilerl.judge.judge import Judge, check_judge
@@ -24,7 +24,7 @@ CASE = Case("set an alarm", PNG, ("tap OK",), "")
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
-    monkeypatch.setattr(client, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
     monkeypatch.setattr(judge_module, "RETRIES", 2)
 
 
@@ -60,19 +60,17 @@ def test_nonsense_is_asked_again_with_a_reminder(stand_in):  # noqa: F811
 
 
 @pytest.mark.parametrize(
-    ("answers", "rule", "success", "requests"),
+    ("answers", "success", "requests"),
     [
-        ((SUCCESS, SUCCESS, FAILURE), "majority", True, 2),
-        ((NONSENSE, SUCCESS, SUCCESS), "majority", True, 3),
-        ((NONSENSE, SUCCESS, FAILURE), "majority", None, 3),
-        ((SUCCESS, FAILURE, NONSENSE), "unanimous", False, 3),
-        ((SUCCESS, NONSENSE, SUCCESS), "unanimous", None, 3),
+        ((SUCCESS, SUCCESS, FAILURE), True, 2),
+        ((NONSENSE, SUCCESS, SUCCESS), True, 3),
+        ((NONSENSE, SUCCESS, FAILURE), None, 3),
     ],
 )
-def test_votes(stand_in, monkeypatch, answers, rule, success, requests):  # noqa: F811
+def test_votes(stand_in, monkeypatch, answers, success, requests):  # noqa: F811
     monkeypatch.setattr(judge_module, "REASKS", 0)
     stand_in.answers = answers
-    verdict, _ = ask(stand_in, votes=3, rule=rule, temperature=0.7)
+    verdict, _ = ask(stand_in, votes=3, temperature=0.7)
     assert verdict.success is success and len(stand_in.asked) == len(verdict.votes) == requests
     assert bool(verdict.reason) == (success is None)
 
@@ -87,12 +85,17 @@ def test_another_judge_uses_the_cache(stand_in, tmp_path):  # noqa: F811
     assert again == first and [v.success for v in again.votes] == [True, False, True]
 
 
-def test_tokens_and_money(stand_in):  # noqa: F811
+def test_tokens_are_counted(stand_in):  # noqa: F811
     stand_in.answers = (completion(NONSENSE, usage=(1000, 10)), completion(SUCCESS, usage=(1200, 30)))
-    _, judge = ask(stand_in, prompt_price=2.5, completion_price=10.0)
-    used = judge.client.usage
+    used = ask(stand_in)[1].client.usage
     assert (used.prompt_tokens, used.completion_tokens, used.replies, used.unmetered) == (2200, 40, 2, 0)
-    assert judge.cost == judge.metrics()["judge/cost"] == pytest.approx(2200 * 2.5e-6 + 40 * 10e-6)
+
+
+def test_a_model_that_wants_another_name_for_the_token_limit_gets_it(stand_in):  # noqa: F811
+    refusal = error(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+    stand_in.answers = (refusal, SUCCESS)
+    assert ask(stand_in)[0].success is True
+    assert "max_tokens" not in stand_in.asked[1].body and stand_in.asked[1].body["max_completion_tokens"] == 512
 
 
 class Waiting:
@@ -129,7 +132,6 @@ BUSY = error(503, "overloaded")
         error(429, "slow down", Retry_After="0"),
         Raw(200, b"<html>maintenance</html>", {"Content-Type": "text/html"}),
         Raw(200, b'{"choices": [{"mess'),
-        Raw(200, b'{"choices": [{"message": null}]}'),
         Raw(200, b"{}", {"Content-Type": "application/json", "Content-Length": "999", "Connection": "close"}),
     ],
 )
@@ -141,25 +143,12 @@ def test_a_passing_fault_only_costs_a_retry(stand_in, fault):  # noqa: F811
     assert (judge.client.usage.requests, judge.client.usage.retries, judge.client.usage.replies) == (3, 2, 1)
 
 
-def test_the_deadline_of_a_verdict_includes_waiting_in_line(stand_in):  # noqa: F811
-    async def main():
-        first, *others = [Case(f"task {i}", b"png", (), "") for i in range(3)]
-        async with Judge(section(stand_in, requests_per_minute=2.0)) as judge:
-            assert (await judge.judge(first)).success
-            judge.settings = judge.settings.model_copy(update={"deadline_s": 0.5})
-            return await asyncio.gather(*(judge.judge(c) for c in others))
-
-    verdicts = asyncio.run(main())
-    assert [v.success for v in verdicts] == [None, None] and len(stand_in.asked) == 1
-    assert "requests_per_minute" in verdicts[1].reason
-
-
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
         (error(401, "Incorrect API key"), "OPENAI_API_KEY"),
         (error(404, "The model `judge-1` does not exist"), "correct the model's name"),
-        (error(429, "pay first", "insufficient_quota"), "no credit left"),
+        (error(402, "pay first"), "no credit left"),
     ],
 )
 def test_a_wrong_key_or_model_stops_the_run_at_once(stand_in, answer, says):  # noqa: F811

@@ -82,7 +82,7 @@ def test_the_cost_of_a_run_includes_iterations_that_were_lost(stand_in, tmp_path
         return {name.removeprefix("cost/"): value for name, value in row.items() if name.startswith("cost/")}
 
     more = f"""--collect.workers {workers} --collect.tasks_per_iteration 2 --algorithm.max_resample_rounds 0
-        --train.checkpoint_every 1 --train.iterations 2 --judge.prompt_price 2000 --judge.completion_price 3000"""
+        --train.checkpoint_every 1 --train.iterations 2"""
     train = [*train_command(tmp_path, stand_in), *more.split()]
     assert main(train) == 0
     before = cost()
@@ -94,8 +94,7 @@ def test_the_cost_of_a_run_includes_iterations_that_were_lost(stand_in, tmp_path
     total = cost()
     assert total["judge_requests"] == len(stand_in.asked) - 2 == 12  # iteration 2 was collected and paid for twice
     assert (total["judge_prompt_tokens"], total["judge_completion_tokens"]) == (1200, 240)
-    assert total["judge_money"] == pytest.approx(12 * (100 * 2000 + 20 * 3000) / 1e6)
     assert before["device_hours"] < total["device_hours"]
     last = json.loads((run / "cost.json").read_text())
     assert all(last[name] >= value for name, value in total.items())
-    assert "1,440 judge tokens (3.12)" in capsys.readouterr().out
+    assert "1,440 judge tokens" in capsys.readouterr().out

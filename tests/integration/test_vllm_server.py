@@ -111,7 +111,7 @@ def conversation(after_image: str = "") -> tuple[list[dict[str, Any]], list[byte
 
 def asked(url: str, messages: list[dict[str, Any]], images: list[bytes], sampling: Sampling) -> Completion:
     policy = connect(url, "tiny", images=2)
-    assert policy.dialect.token_ids
+    assert policy.vllm
 
     async def once() -> Completion:
         try:

@@ -31,7 +31,7 @@ class Fleet:
 
     def judged(self) -> dict[str, float]:
         asked = int(self.hours)
-        return {"requests": asked, "prompt_tokens": 1000 * asked, "completion_tokens": 20 * asked, "money": 0.5 * asked}
+        return {"requests": asked, "prompt_tokens": 1000 * asked, "completion_tokens": 20 * asked}
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_resumed_run_adds_to_its_earlier_cost(tmp_path, clock):
     clock.now += 36000.0  # between two runs
     total = play(CostTracker(tmp_path, 1, judged=True, resume=True), clock, 4.0)
     hours = {"device_hours": 24.0, "device_busy_hours": 24.0, "gpu_hours": 6.0}
-    judge = {"judge_requests": 6, "judge_prompt_tokens": 6000, "judge_completion_tokens": 120, "judge_money": 3.0}
+    judge = {"judge_requests": 6, "judge_prompt_tokens": 6000, "judge_completion_tokens": 120}
     assert total == pytest.approx({f"cost/{name}": value for name, value in (hours | judge).items()})
 
 

@@ -23,11 +23,9 @@ def test_settings_that_cannot_work_are_refused(given, says):
         validate(JudgeSection, given, "recipe.toml")
 
 
-def test_processes_share_the_limits():
-    share = JudgeSection(**URL, requests_per_minute=60.0, concurrency=8).shared_by(3)
-    assert (share.requests_per_minute, share.concurrency) == (20.0, 2)
-    assert JudgeSection(**URL, concurrency=2).shared_by(3).concurrency == 1
-    assert JudgeSection(**URL).shared_by(3).requests_per_minute is None
+@pytest.mark.parametrize(("processes", "each"), [(3, 2), (20, 1)])
+def test_processes_share_the_limit(processes, each):
+    assert JudgeSection(**URL, concurrency=8).shared_by(processes).concurrency == each
 
 
 def test_the_protocol_holds_what_affects_a_verdict_and_no_key(monkeypatch):

@@ -46,11 +46,11 @@ def test_nonsense_is_no_verdict_and_says_why(text, reason):
     assert len(reading.reason) < 200 and "\n" not in reading.reason
 
 
-def poll(replies, wanted, rule):
+def poll(replies, wanted):
     """Asks as the judge does; the verdict and the votes that were asked for."""
     votes = []
     while True:
-        verdict, more = tally(votes, wanted, rule)
+        verdict, more = tally(votes, wanted)
         if not more:
             return verdict, len(votes)
         votes += [Vote(r) for r in replies[len(votes) : len(votes) + more]]
@@ -60,7 +60,7 @@ def poll(replies, wanted, rule):
 @pytest.mark.parametrize("wanted", [1, 3, 5])
 def test_a_majority_is_the_same_whether_all_are_asked_or_not(wanted):
     for replies in itertools.product((True, False, None), repeat=wanted):
-        verdict, asked = poll(replies, wanted, "majority")
+        verdict, asked = poll(replies, wanted)
         if replies.count(True) > wanted / 2:
             assert verdict is True
         elif replies.count(False) > wanted / 2:
@@ -71,10 +71,10 @@ def test_a_majority_is_the_same_whether_all_are_asked_or_not(wanted):
 
 
 def test_votes_that_cannot_change_the_verdict_are_not_asked_for():
-    assert poll([True, True, None, None, True], 5, "majority") == (True, 5)
-    assert poll([True, True, True, False, False], 5, "majority") == (True, 3)
-    assert poll([False, False, True], 3, "majority") == (False, 2)
-    assert poll([None, None, True], 3, "majority") == (None, 2)
+    assert poll([True, True, None, None, True], 5) == (True, 5)
+    assert poll([True, True, True, False, False], 5) == (True, 3)
+    assert poll([False, False, True], 3) == (False, 2)
+    assert poll([None, None, True], 3) == (None, 2)
 
 
 PAIRS = [(True, True)] * 20 + [(False, True)] * 5 + [(True, False)] * 10 + [(False, False)] * 15 + [(True, None)] * 3
