@@ -10,6 +10,9 @@ from mobilerl.algorithms.replay import CircularReplay
 from mobilerl.config.algorithms.base import BufferedSection
 from mobilerl.records import Group, TrainingSample, Trajectory
 
+OFFLINE_UPDATES = 200
+"""Optimiser steps on stored trajectories, before the first iteration."""
+
 
 class BufferedAlgorithm(Algorithm):
     """A subclass says, once per iteration, what the advantage of every step in the buffer is."""
@@ -33,7 +36,7 @@ class BufferedAlgorithm(Algorithm):
 
     def offline_batches(self, trajectories: Sequence[Trajectory], rng: random.Random) -> Iterator[list[TrainingSample]]:
         self.replay.insert(trajectories, 0)
-        return self._batches(self.settings.offline.updates, rng, offline=True)
+        return self._batches(OFFLINE_UPDATES, rng, offline=True)
 
     def _batches(self, updates: int, rng: random.Random, offline: bool) -> Iterator[list[TrainingSample]]:
         self._value_metrics = self.evaluate(self.replay.trajectories, rng, offline) if len(self.replay) else {}

@@ -8,13 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mobilerl.algorithms.advantages import (
-    doubly_robust_step,
-    instruction_advantage,
-    keep_steps,
-    keep_trajectories,
-    soft_weight,
-)
+from mobilerl.algorithms.advantages import doubly_robust_step, instruction_advantage, keep_steps, keep_trajectories
 from mobilerl.algorithms.base import AlgorithmState, Resources
 from mobilerl.algorithms.buffered import BufferedAlgorithm
 from mobilerl.algorithms.critics import Encoder, ValueTrainer, seeded
@@ -55,14 +49,11 @@ class DigiRL(BufferedAlgorithm):
             return {**metrics, "critic/kept": 0.0}
         values = self._step.predict(seen.states, seen.row_instructions).split(seen.lengths)
         advantages = [_step_advantage(t, v, self.settings.lam) for t, v in zip(trajectories, values, strict=True)]
-        if self.settings.filter == "soft":
-            weights = [soft_weight(a, self.settings.beta) for a in advantages]
-        else:
-            allowed = self._instruction_filter(trajectories, final, seen.instructions, offline)
-            weights = [
-                (keep_steps(a, t.task.max_steps) & keep).float()
-                for a, t, keep in zip(advantages, trajectories, allowed, strict=True)
-            ]
+        allowed = self._instruction_filter(trajectories, final, seen.instructions, offline)
+        weights = [
+            (keep_steps(a, t.task.max_steps) & keep).float()
+            for a, t, keep in zip(advantages, trajectories, allowed, strict=True)
+        ]
         self._advantages = {t.id: w.tolist() for t, w in zip(trajectories, weights, strict=True)}
         kept = (torch.cat(weights) > 0).float().mean().item()
         return {**metrics, "critic/kept": kept, "critic/value": step["value_mean"]}

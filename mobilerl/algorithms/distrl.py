@@ -23,8 +23,9 @@ from mobilerl.algorithms.values import StepValue
 from mobilerl.config.algorithms import DistRLSection
 from mobilerl.records import Trajectory
 
-REPEAT_CAP = 0.4
-"""Maximum penalty of a repeated action; the paper does not publish it."""
+PER_REPEAT, REPEAT_CAP, PER_INVALID = 0.1, 0.4, 1.0
+"""Penalty of the first immediate repeat of an action (each further one adds as much) and its maximum, and penalty of an
+action that could not be carried out. The paper does not publish them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class DistRL(BufferedAlgorithm):
     def __init__(self, settings: DistRLSection, resources: Resources) -> None:
         replay = settings.replay
         super().__init__(settings, resources, PrioritizedReplay(replay.capacity, replay.alpha, replay.priority_weights))
-        self.objective = aride(settings.ratio_cap, settings.entropy_coef)
+        self.objective = aride(settings.entropy_coef)
         self._scorer = resources.scorer
         self._encoder = Encoder(resources.features())
         size = self._encoder.size
@@ -93,10 +94,9 @@ class DistRL(BufferedAlgorithm):
 
     def _penalties(self, trajectory: Trajectory) -> Tensor:
         """An action that was not understood or not carried out is invalid."""
-        s = self.settings
         keys = [repr(step.action) for step in trajectory.steps]
         invalid = [isinstance(step.action, Invalid) or bool(step.note) for step in trajectory.steps]
-        return torch.tensor(step_penalties(keys, invalid, s.per_repeat, REPEAT_CAP, s.per_invalid))
+        return torch.tensor(step_penalties(keys, invalid, PER_REPEAT, REPEAT_CAP, PER_INVALID))
 
     def _targets(self, seen: Encoded, measured: Sequence[_Measured], returned: Tensor) -> Tensor:
         """(R,) of the state value: corrected by Retrace, once it has seen a success."""
@@ -136,7 +136,7 @@ class DistRL(BufferedAlgorithm):
         priorities: dict[str, PriorityTerms] = {}
         for t, keep, v, m in zip(trajectories, kept, self._values(seen), measured, strict=True):
             if keep:
-                shaped = distrl_reward(m.reward, m.penalty, s.gamma, s.reward)
+                shaped = distrl_reward(m.reward, m.penalty, s.gamma)
                 advantages[t.id] = td_error(v, _next(v), shaped, s.gamma).tolist()
             delta = td_error(v, _next(v), m.reward, s.gamma)
             priorities[t.id] = PriorityTerms.of(delta.tolist(), m.ratio.tolist(), m.entropy.tolist())

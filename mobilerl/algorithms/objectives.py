@@ -19,12 +19,12 @@ def imitation(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
     return imitation_loss(micro.logp, micro.mask, micro.advantage, micro.weights)
 
 
-def aride(ratio_cap: float | None, entropy_coef: float) -> Objective:
+def aride(entropy_coef: float) -> Objective:
     """Policy loss of A-RIDE (DistRL). Penalties are part of the advantage."""
 
     def objective(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
         return aride_loss(
-            micro.logp, micro.rollout_logp, micro.advantage, micro.mask, micro.weights, ratio_cap, entropy_coef
+            micro.logp, micro.rollout_logp, micro.advantage, micro.mask, micro.weights, entropy_coef=entropy_coef
         )
 
     return objective

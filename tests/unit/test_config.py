@@ -61,7 +61,7 @@ def test_flags_reach_every_algorithm_of_the_union(tmp_path):
     path = write(tmp_path, '[algorithm]\ntype = "distrl"\n')
     recipe = load_recipe(path, ["--algorithm.replay.alpha", "0.25", "--algorithm.replay.priority_weights", "1,2,3"])
     assert (recipe.algorithm.replay.alpha, recipe.algorithm.replay.priority_weights) == (0.25, (1.0, 2.0, 3.0))
-    assert load_recipe(None, ["--algorithm.type", "digirl", "--algorithm.filter", "soft"]).algorithm.filter == "soft"
+    assert load_recipe(None, ["--algorithm.type", "digirl", "--algorithm.top_p", "0.3"]).algorithm.top_p == 0.3
     with pytest.raises(ConfigError, match="algorithm.spa: only with algorithm.type = adagrpo"):
         load_recipe(path, ["--algorithm.spa", "false"])
 

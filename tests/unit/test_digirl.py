@@ -63,12 +63,6 @@ def test_the_step_filter_uses_the_step_limit_of_the_task(monkeypatch):
     assert metrics["critic/kept"] == 0.5 and weights["easy-1"] == [1.0] * 3 and weights["easy-0"] == [0.0] * 3
 
 
-def test_soft_weights_rank_all_samples():
-    _, weights, _ = evaluated(filter="soft", beta=0.5)
-    assert all(w > 0 for steps in weights.values() for w in steps)
-    assert weights["hard-0"][-1] > weights["hard-1"][-1]
-
-
 def test_nothing_is_kept_before_the_first_success():
     algorithm, weights, metrics = evaluated(success=False)
     assert metrics["critic/kept"] == 0.0 and not weights and algorithm.instruction_values(["easy"]) is None

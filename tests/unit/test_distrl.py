@@ -33,8 +33,7 @@ def test_trajectories_of_low_value_are_not_learned_from():
     assert set(kept) == {t.id for g in easy_and_hard() for t in g.trajectories if t.success}
 
 
-@pytest.mark.parametrize("reward", ["mc", "td"])
-def test_advantages_and_priorities_equal_a_loop_over_steps(reward):
+def test_advantages_and_priorities_equal_a_loop_over_steps():
     """Three episodes of one repeated action under a policy that gives each action 0.6 nats less than it had.
 
     The first action of the second episode is invalid, so its repeats begin with its third step.
@@ -43,8 +42,8 @@ def test_advantages_and_priorities_equal_a_loop_over_steps(reward):
     made = [looking(name, EASY, final, looks) for name, final, looks in episodes]
     invalid = replace(made[1].steps[0], action=Invalid("nonsense"))
     made[1] = replace(made[1], steps=(invalid, *made[1].steps[1:]))
-    penalties = {"a": [0, -0.3, -0.4], "b": [-1, 0, -0.3, -0.4], "c": [0, -0.3]}
-    algorithm = distrl(shift=-0.6, gamma=0.9, reward=reward, per_repeat=0.3, per_invalid=1.0)
+    penalties = {"a": [0, -0.1, -0.2], "b": [-1, 0, -0.1, -0.2], "c": [0, -0.1]}
+    algorithm = distrl(shift=-0.6, gamma=0.9)
     advantages = evaluated(algorithm, [Group(EASY, tuple(made))])
     values = [v.tolist() for v in algorithm._values(algorithm._encoder(made))]
     deltas, entropies = [], []
@@ -53,8 +52,7 @@ def test_advantages_and_priorities_equal_a_loop_over_steps(reward):
         returns = [0.9 ** (steps - 1 - i) * t.reward for i in range(steps)]
         own = [0.0] * (steps - 1) + [t.reward]
         ahead = [0.9 * v[i + 1] - v[i] if i + 1 < steps else -v[i] for i in range(steps)]
-        shaped = returns if reward == "mc" else own
-        expected = [shaped[i] + penalties[t.id][i] + ahead[i] for i in range(steps)]
+        expected = [returns[i] + penalties[t.id][i] + ahead[i] for i in range(steps)]
         assert advantages[t.id] == pytest.approx(expected, abs=1e-5)
         deltas.append([abs(own[i] + ahead[i]) for i in range(steps)])
         entropies.append([0.5 + 0.25 + i + 0.6 for i in range(steps)])  # of the log-probabilities in made_groups

@@ -7,7 +7,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mobilerl.algorithms.advantages import soft_weight
 from mobilerl.algorithms.losses import aggregation_weights, aride_loss, clipped_policy_loss, imitation_loss, kl_k3
 from mobilerl.algorithms.objectives import PROB_DIFF, clipped, with_prob_diff
 from mobilerl.config import ClippedLossSection
@@ -157,7 +156,7 @@ def test_imitation_golden():
     loss.backward()
     assert logp.grad.tolist() == [[-0.25, -0.25], [-0.25, 0.0]]
     # Advantage-weighted regression, beta 1: weights 1 and 1/e. 0.25 * 4 + 0.5 * 2 / e.
-    loss, _ = imitation_loss(logp, mask, soft_weight(torch.tensor([0.0, -1.0]), beta=1.0), weights)
+    loss, _ = imitation_loss(logp, mask, torch.tensor([1.0, math.exp(-1)]), weights)
     assert loss.item() == pytest.approx(1 + math.exp(-1))
 
 

@@ -5,11 +5,9 @@ from mobilerl.algorithms.advantages.digirl import (
     instruction_advantage,
     keep_steps,
     keep_trajectories,
-    soft_weight,
 )
 from mobilerl.algorithms.advantages.group import group_relative, informative
 from mobilerl.algorithms.advantages.returns import (
-    RewardMode,
     distrl_reward,
     keep_highest,
     monte_carlo_return,
@@ -19,7 +17,6 @@ from mobilerl.algorithms.advantages.returns import (
 )
 
 __all__ = [
-    "RewardMode",
     "distrl_reward",
     "doubly_robust_step",
     "group_relative",
@@ -31,6 +28,5 @@ __all__ = [
     "monte_carlo_return",
     "retrace_delta",
     "retrace_target",
-    "soft_weight",
     "td_error",
 ]

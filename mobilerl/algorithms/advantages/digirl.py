@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -98,15 +96,3 @@ def keep_trajectories(advantage: Tensor, success: Tensor, top_p: float) -> Tenso
     room = share_of(len(advantage), top_p)
     best = advantage[success].sort(descending=True).values[:room]
     return success & (advantage >= best[-1])
-
-
-def soft_weight(advantage: Tensor, beta: float, max_weight: float = 20.0) -> Tensor:
-    """Weights of advantage-weighted regression: min(exp(A / beta), max_weight) (DigiRL eq. 4.1).
-
-    The alternative to the hard filters, for `losses.imitation_loss`; same shape as `advantage`. beta > 0 is a
-    temperature in units of advantage. The cap is not in the equation: one row of advantage 1 at beta 0.05 would weigh
-    as much as a hundred million rows of advantage 0.
-    """
-    if beta <= 0 or max_weight <= 0:
-        raise ValueError(f"beta and max_weight must be above 0, got {beta} and {max_weight}")
-    return (advantage / beta).clamp(max=math.log(max_weight)).exp()

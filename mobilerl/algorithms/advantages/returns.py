@@ -6,15 +6,11 @@ one. Results are in float64 if the values are, and carry no gradient: they are t
 
 from __future__ import annotations
 
-from typing import Literal, get_args
-
 import torch
 from torch import Tensor
 
 from mobilerl.algorithms.checks import same_length
 from mobilerl.algorithms.shares import share_of
-
-RewardMode = Literal["mc", "td"]
 
 
 def monte_carlo_return(reward: Tensor, gamma: float) -> Tensor:
@@ -36,24 +32,18 @@ def td_error(value: Tensor, next_value: Tensor, reward: Tensor, gamma: float) ->
     return (reward + gamma * next_value - value).detach()
 
 
-def distrl_reward(step_reward: Tensor, penalty: Tensor, gamma: float, mode: RewardMode = "mc") -> Tensor:
-    """The reward of DistRL's one-step advantage: a success signal and the penalties of the step itself.
+def distrl_reward(step_reward: Tensor, penalty: Tensor, gamma: float) -> Tensor:
+    """The reward of DistRL's one-step advantage: G_t + penalty_t.
 
-        mc:  G_t + penalty_t        the paper's
-        td:  r_t + penalty_t        the ordinary one
-
-    In the paper's reading the return to the end stands in the place of the reward of one step. As the advantage also
-    bootstraps from V(s_{t+1}), it counts a success twice; `td` does not. The paper lets the return begin at t + 1,
-    since its rewards belong to the state that an action leads to; here they belong to the action. The released code
-    adds r_t and G_t both, and subtracts 0.05 per step.
+    The return to the end stands in the place of the reward of one step. As the advantage also bootstraps from
+    V(s_{t+1}), it counts a success twice. The paper lets the return begin at t + 1, since its rewards belong to the
+    state that an action leads to; here they belong to the action. The released code adds r_t and G_t both, and
+    subtracts 0.05 per step.
 
     Penalties (<= 0, `rewards.step_penalties`) are not discounted backwards: they stay with their step.
     """
-    if mode not in get_args(RewardMode):
-        raise ValueError(f"unknown reward mode {mode!r}: use mc or td")
     same_length(step_reward=step_reward, penalty=penalty)
-    signal = monte_carlo_return(step_reward, gamma) if mode == "mc" else step_reward
-    return signal + penalty
+    return monte_carlo_return(step_reward, gamma) + penalty
 
 
 def retrace_delta(value: Tensor, next_value: Tensor, reward: Tensor, ratio: Tensor, gamma: float, lam: float) -> Tensor:

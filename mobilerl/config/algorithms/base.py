@@ -60,8 +60,6 @@ class OfflineSection(Section):
 
     trajectories: str = ""
     """Run directory with the trajectories; empty for none."""
-    updates: Count = 200
-    """Optimiser steps on them."""
 
 
 class BufferSection(Section):

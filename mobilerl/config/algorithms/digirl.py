@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from mobilerl.config.algorithms.base import BufferedSection, ValueSection
-from mobilerl.config.types import Rate, Share
+from mobilerl.config.types import Share
 
 
 class DigiRLSection(BufferedSection):
@@ -20,9 +20,4 @@ class DigiRLSection(BufferedSection):
     """lambda of the step advantage (eq. 4.3): on successes 1 gives the Monte-Carlo part alone, 0 the one-step part."""
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
     """Share of the trajectories that pass the instruction filter, successes only; 1 for every success."""
-    filter: Literal["hard", "soft"] = "hard"
-    """Step filter: `hard` keeps samples with an advantage above 1/H (eq. 4.2), `soft` weights every sample by
-    exp(A / beta) without the instruction filter (eq. 4.1)."""
-    beta: Rate = 0.2
-    """Temperature of the soft weights, in units of advantage."""
     critic: ValueSection = ValueSection()

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from mobilerl.config.algorithms.base import BufferedSection, ValueSection
-from mobilerl.config.types import Positive, Rate, Section, Share, Weight
+from mobilerl.config.types import Positive, Section, Share, Weight
 
 
 class PrioritizedReplaySection(Section):
@@ -43,16 +43,8 @@ class DistRLSection(BufferedSection):
     """Correct the targets of the state value for the age of the data with Retrace; false: the label 1[G > 0]."""
     lam: Share = 0.95
     """lambda of Retrace."""
-    reward: Literal["mc", "td"] = "mc"
-    """Reward of a step in the one-step advantage: the return to the end (`mc`, the paper) or the step's own (`td`)."""
     trajectory_top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 0.8
     """Share of the trajectories, those of the highest trajectory value, that are learned from."""
-    per_repeat: Weight = 0.1
-    """Penalty of the first immediate repeat of an action; each further repeat adds as much."""
-    per_invalid: Weight = 1.0
-    """Penalty of an action that could not be carried out."""
-    ratio_cap: Rate | None = 1.0
-    """Cap of an action's importance ratio; null for none."""
     entropy_coef: Weight = 0.0
     """Coefficient of the entropy bonus."""
     critic: ValueSection = ValueSection()
