@@ -19,8 +19,8 @@ resume=()
 mobilerl train --config "$CONFIG" --run-dir "$RUN_DIR" --model "$MODEL" "${resume[@]}" "${flags[@]}"
 
 if [[ ${EVALUATE:-yes} != no ]]; then
-    evaluate "$MODEL" "$RUN_DIR/eval/sft-pass-k" --pass-k
-    evaluate "$RUN_DIR" "$RUN_DIR/eval/$NAME-pass-k" --pass-k
+    evaluate "$MODEL" "$RUN_DIR/eval/sft-pass-k" --pass-k 8
+    evaluate "$RUN_DIR" "$RUN_DIR/eval/$NAME-pass-k" --pass-k 8
     evaluate "$MODEL" "$RUN_DIR/eval/sim-before"
     evaluate "$RUN_DIR" "$RUN_DIR/eval/sim-after"
     table "SFT=$RUN_DIR/eval/sim-before/results.json" \

@@ -24,6 +24,8 @@ from sft.samples import ExpertStep
 from sft.sources.report import Report
 from sft.sources.stream import Source, open_sources, steps
 
+SOURCE_SAMPLES = 10_000
+"""Samples drawn from all recorded sources together."""
 SHUFFLE_BUFFER = 256
 """Samples of each source in its shuffle buffer."""
 
@@ -79,7 +81,7 @@ class SftData:
             return
         report = Report()
         stream = steps(self.sources, "train", self.context, report, self.recipe.train.seed, SHUFFLE_BUFFER)
-        yield from islice(stream, self.recipe.sft.source_steps)
+        yield from islice(stream, SOURCE_SAMPLES)
         write_atomic(self.run_dir / "sources.json", report.to_json().encode())
         self.say(str(report))
 

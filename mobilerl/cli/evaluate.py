@@ -9,12 +9,14 @@ from typing import Any
 from envs.phone.tasks import suite
 from mobilerl.cli import evaluate_androidlab, evaluate_androidworld
 from mobilerl.cli.evaluate_common import add_suite, evaluation_recipe, finish
-from mobilerl.config import ConfigError, EvalSection, load_recipe, validate
+from mobilerl.config import load_recipe, validate
 from mobilerl.eval.policies import MOBILERL_SETTINGS, is_server
 from mobilerl.eval.report import UNSEEN, percent
 from mobilerl.suites.phone.evaluation import AGENTS, Plan, evaluate
 from mobilerl.tables import make_console, make_table
 
+INSTANCES, PASS_K_INSTANCES = 6, 2
+"""Held-out instances per template: played once, and sampled K times."""
 SLOW = "--agent.deadline_s=3600"
 """Large models think for seconds at every step; that is no device that hangs."""
 
@@ -28,12 +30,13 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
     option("--split", choices=splits, default="test", help="test (default): held-out instances; train: training ones")
     option("--template", action="append", default=[], metavar="NAME", help="only this one; can be repeated")
     option("--trials", type=int, metavar="N", help="episodes per instance (default 1)")
-    option("--instances", type=int, metavar="N", help="instances per template (default: eval.instances)")
+    option("--instances", type=int, metavar="N", help=f"instances per template (default {INSTANCES})")
     option("--temperature", type=float, metavar="T", help="0 (default) is greedy")
     option(
         "--pass-k",
-        action="store_true",
-        help="sample eval.pass_k times at temperature 1, on eval.pass_k_instances instances per template",
+        type=int,
+        metavar="K",
+        help=f"K episodes per instance at temperature 1, of {PASS_K_INSTANCES} instances unless --instances says more",
     )
     option("--reuse", action="store_true", help="keep existing results of the very same protocol")
     option("--keep", action="store_true", help="keep every episode with its screens, for the viewer")
@@ -49,20 +52,17 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
         return 0
     # A server brings no settings: without a recipe they are MobileRL's, which large models can follow.
     recipe = evaluation_recipe(args, settings, (*MOBILERL_SETTINGS, SLOW) if is_server(args.model) else ())
-    plan = _plan(args, recipe.eval)
+    plan = _plan(args)
     with make_console().status("evaluating"):
         results = evaluate(recipe, plan, args.agent, args.model, args.out, args.model_name, args.reuse, args.keep)
     finish(results, _summary(results), args.out)
     return 0
 
 
-def _plan(args: argparse.Namespace, settings: EvalSection) -> Plan:
-    """The amounts of the command line, else those of the recipe."""
-    amounts = {"trials": 1, "instances": settings.instances, "temperature": 0.0}
-    if args.pass_k:
-        if settings.pass_k_instances == 0:
-            raise ConfigError("--pass-k: eval.pass_k_instances is 0; set it to at least 1")
-        amounts = {"trials": settings.pass_k, "instances": settings.pass_k_instances, "temperature": 1.0}
+def _plan(args: argparse.Namespace) -> Plan:
+    amounts = {"trials": 1, "instances": INSTANCES, "temperature": 0.0}
+    if args.pass_k is not None:
+        amounts = {"trials": args.pass_k, "instances": PASS_K_INSTANCES, "temperature": 1.0}
     amounts |= {name: getattr(args, name) for name in amounts if getattr(args, name) is not None}
     return validate(Plan, {"split": args.split, "templates": args.template, **amounts}, "command line")
 

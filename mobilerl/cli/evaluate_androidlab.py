@@ -73,7 +73,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
 
     addresses = parse_addresses(args.serial)
     recipe = _in_mode(evaluation_recipe(args, settings, MOBILERL_SETTINGS), args.mode)
-    policy = real_phone_policy(recipe, args.agent, args.model, args.model_name, args.temperature, recipe.eval.seed)
+    policy = real_phone_policy(recipe, args.agent, args.model, args.model_name, args.temperature)
     plan = Plan(
         tasks=tuple(tasks),
         mode=args.mode,

@@ -10,7 +10,7 @@ from mobilerl.config.reachagent import DpoSection, PagesSection
 from mobilerl.config.reading import ConfigError, load_recipe, read_saved, save_recipe, validate
 from mobilerl.config.recipe import Recipe
 from mobilerl.config.suite import AndroidWorldSuiteSection, PhoneSuiteSection, SuiteSection
-from mobilerl.config.training import CollectSection, EvalSection, SftSection, TasksSection, TrainSection
+from mobilerl.config.training import CollectSection, SftSection, TasksSection, TrainSection
 
 __all__ = [
     "AgentSection",
@@ -23,7 +23,6 @@ __all__ = [
     "CurriculumSection",
     "DpoSection",
     "EngineSection",
-    "EvalSection",
     "FleetSection",
     "JudgeSection",
     "PagesSection",

@@ -49,8 +49,6 @@ class FleetSection(Section):
     written to any file of the run."""
     serials: tuple[str, ...] = ()
     """Serials of the devices of `adb`, as `adb devices` prints them, or HOST:PORT."""
-    adb_server: str = ""
-    """HOST:PORT of the adb server; empty for this machine's own."""
     reset: Literal["keep", "app_data", "snapshot", "fresh"] = "keep"
     """Reset between episodes. `keep`: only the suite's own set-up; `app_data`: clear every app; `snapshot`: load the
     snapshot `default_boot` through the emulator console, port 5554 of the container; `fresh`: start a new container.
@@ -59,10 +57,10 @@ class FleetSection(Section):
     """Devices beyond `phone.count` that stand in while others are reset. Unit: devices."""
     boot_s: Rate = 120.0
     """Longest time from starting a device to its first use."""
-    give_up_s: Rate = 900.0
-    """Time without a single working device after which the run ends."""
     refresh_s: ClassVar[float] = 60.0
     """Longest time for resetting a device, and for a health check. Not a setting."""
+    give_up_s: ClassVar[float] = 900.0
+    """Time without a single working device after which the run ends. Not a setting."""
 
     @model_validator(mode="after")
     def _complete(self) -> FleetSection:
@@ -70,6 +68,4 @@ class FleetSection(Section):
             raise ValueError('fleet.type = "adb" needs fleet.serials, as `adb devices` prints them')
         if self.reset in ("snapshot", "fresh") and self.type == "adb":
             raise ValueError(f'fleet.reset = "{self.reset}" needs containers: set fleet.type = "docker"')
-        if self.adb_server and not self.adb_server.rpartition(":")[2].isdecimal():
-            raise ValueError(f"fleet.adb_server is {self.adb_server!r}; give HOST:PORT")
         return self

@@ -111,5 +111,3 @@ class ClusterSection(Section):
     """Number of additional nodes that only sample; 0: every GPU alternates between training and sampling."""
     overrides: tuple[str, ...] = ()
     """Further settings of verl as name=value; they take precedence over all others."""
-    timeout_s: Rate = 1800.0
-    """Time limit of an update, in seconds; beyond it the run ends."""

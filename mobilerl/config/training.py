@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from mobilerl.config.types import Count, Positive, Rate, Section, Share
+from mobilerl.config.types import Count, Positive, Rate, Section
 
 
 class TasksSection(Section):
@@ -33,8 +33,6 @@ class CollectSection(Section):
     """Worker processes that collect, each on one CPU core with its share of the phones; 0 collects in the trainer."""
     max_retries: Count = 3
     """Retries of an episode after a device failed."""
-    min_group: Share = 0.75
-    """Minimum share of a group's episodes that must be complete for the group to be used."""
     task_losses: Count = 3
     """Consecutive lost groups after which a task is excluded for the rest of the run; 0 for never."""
 
@@ -58,21 +56,6 @@ class TrainSection(Section):
     """Number of newest checkpoints to keep."""
     trajectories_every: Count = 10
     """Interval in iterations at which trajectories are written; 0 for never."""
-    trajectories_kept: Positive = 64
-    """Maximum number of trajectories written per iteration."""
-
-
-class EvalSection(Section):
-    """How `mobilerl eval sim` measures a policy, where its own flags do not say."""
-
-    instances: Positive = 6
-    """Held-out instances per template."""
-    pass_k_instances: Count = 2
-    """Held-out instances per template that are also sampled `pass_k` times at temperature 1; 0 for none."""
-    pass_k: Positive = 8
-    """Samples per instance of `mobilerl eval sim --pass-k`."""
-    seed: int = 0
-    """Random seed of episodes and sampling."""
 
 
 class TrackingSection(Section):
@@ -108,8 +91,6 @@ class SftSection(Section):
     """Samples of reading pre-training, after 0.4 times as many of copying; 0: none. A given checkpoint skips both."""
     sources: tuple[SourceSection, ...] = ()
     """Recorded demonstrations for stage 1, in addition to the phone's own."""
-    source_steps: Positive = 10000
-    """Maximum number of samples drawn from all sources together."""
     stage1_epochs: Rate = 1.0
     """Epochs of stage 1."""
     stage2_rounds: Positive = 2

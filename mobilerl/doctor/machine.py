@@ -13,7 +13,7 @@ from pathlib import Path
 from envs.base import InfraError
 from mobilerl.config import FleetSection
 from mobilerl.doctor.check import Check, broken, missing
-from mobilerl.suites.fleet import adb_server, fleet_type
+from mobilerl.suites.fleet import fleet_type
 
 MB = 2**20
 DISK_MB = 2000.0
@@ -124,8 +124,7 @@ def adb(fleet: FleetSection) -> Check:
         return missing("adb", needed, "adbutils is not installed", fix)
     if not needed:
         return Check("adb", "not needed", "adbutils is installed")
-    server = adb_server(fleet)
-    client = AdbClient(server.host, server.port, socket_timeout=TIMEOUT_S)
+    client = AdbClient(socket_timeout=TIMEOUT_S)
     try:
         version = client.server_version()  # starts the server of this machine if it is not running
         states = {device.serial: device.state for device in client.list()}

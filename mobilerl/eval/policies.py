@@ -31,6 +31,8 @@ MOBILERL_SETTINGS = (
     "--engine.max_pixels=500000",
 )
 """MobileRL's published set-up, for models without settings of their own: no recipe and no agent.json."""
+SEED = 0
+"""Of the torch generator that samples replies, and of the random agent."""
 POLICY = "policy"
 REAL_PHONE_AGENTS = (POLICY, "noop", "finish", "random")
 """Agents for suites without scripted experts."""
@@ -80,7 +82,7 @@ def model_policy(
     model: str | Path,
     model_name: str | None,
     temperature: float,
-    seed: int,
+    seed: int = SEED,
     max_wait_s: float | None = None,
 ) -> EvalPolicy:
     """The recipe's agent with this model. `temperature` 0 is greedy; see `EnginePolicy` for `max_wait_s`.
@@ -106,7 +108,7 @@ def model_policy(
 
 
 def real_phone_policy(
-    recipe: Recipe, agent: str, model: str | None, model_name: str | None, temperature: float, seed: int
+    recipe: Recipe, agent: str, model: str | None, model_name: str | None, temperature: float, seed: int = SEED
 ) -> EvalPolicy:
     """The agent of an evaluation on real phones. Raises ConfigError for a model that cannot be used."""
     if temperature < 0:

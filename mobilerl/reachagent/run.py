@@ -147,7 +147,7 @@ class ReachAgentRun(SftRun):
         if path.is_file() and (before := read_results(path))["protocol"] == protocol:
             return before
         self.say(f"page metrics of {model}")
-        agent = self._agent(model, 0.0, self.recipe.eval.seed)
+        agent = self._agent(model, 0.0, 0)
         results = evaluate(self.graph, self.tasks.test, agent, self.writer, protocol)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_results(path, results)

@@ -23,7 +23,6 @@ from mobilerl.suites.phone.training import make_phones
 
 if TYPE_CHECKING:
     from envs.docker_avd import ContainerSettings, DockerProvider, Engine
-    from envs.pool.adb import AdbServer
 
 log = logging.getLogger(__name__)
 CONSOLE_PORT, HTTP_PORT = 5554, 5000
@@ -106,10 +105,10 @@ class AdbFleet(FleetType):
         return min(fleet.spares, len(fleet.serials) - count)
 
     def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None) -> Provider:
-        from envs.pool.adb import AdbProvider
+        from envs.pool.adb import AdbProvider, AdbServer
 
         serials = [recipe.fleet.serials[number] for number in numbers]
-        return AdbProvider(serials, make_suite(recipe).env_factory(), adb_server(recipe.fleet), recipe.fleet.reset)
+        return AdbProvider(serials, make_suite(recipe).env_factory(), AdbServer(), recipe.fleet.reset)
 
 
 FLEETS: dict[str, FleetType] = {"embedded": EmbeddedFleet(), "docker": DockerFleet(), "adb": AdbFleet()}
@@ -163,15 +162,6 @@ def pool_settings(recipe: Recipe, leases: int, spares: int) -> PoolSettings:
     return PoolSettings(leases, spares, fleet.boot_s, fleet.refresh_s, lease_s, give_up_s=fleet.give_up_s)
 
 
-def adb_server(fleet: FleetSection) -> AdbServer:
-    from envs.pool.adb import AdbServer
-
-    if not fleet.adb_server:
-        return AdbServer()
-    host, _, port = fleet.adb_server.rpartition(":")
-    return AdbServer(host or "127.0.0.1", int(port))
-
-
 # --- containers --------------------------------------------------------------------------------------------------
 
 
@@ -180,10 +170,11 @@ def docker_provider(
 ) -> DockerProvider:
     """`numbers`: the places of the fleet that are provided; all when there are none."""
     from envs.docker_avd import DockerProvider
+    from envs.pool.adb import AdbServer
 
     fleet, make_env = recipe.fleet, make_suite(recipe).env_factory()
     settings = container_settings(recipe, run_dir)
-    return DockerProvider(settings, make_env, adb_server(fleet), fleet.reset, owner, numbers)
+    return DockerProvider(settings, make_env, AdbServer(), fleet.reset, owner, numbers)
 
 
 def container_settings(recipe: Recipe, run_dir: Path | None = None) -> ContainerSettings:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # these need torch, which the viewer, a user of this module, 
     from mobilerl.algorithms.curriculum import FailureCurriculum, InstructionValueCurriculum
     from mobilerl.train.tasks import TaskSampler
 
+KEPT = 64
+"""Trajectories written per iteration, where any are."""
 TASKS_FILE, FLEET_FILE, ADVANTAGES = "tasks.jsonl", "fleet.jsonl", "advantages"
 
 
@@ -59,8 +61,8 @@ class RunLog:
     def trajectories(
         self, iteration: int, groups: Sequence[Group], advantages: Mapping[str, float | Sequence[float]]
     ) -> None:
-        """Saves the first `train.trajectories_kept` trajectories, and their advantages (by id) where there are any."""
-        chosen = [t for g in groups for t in g.trajectories][: self._train.trajectories_kept]
+        """Saves the first KEPT trajectories, and their advantages (by id) where there are any."""
+        chosen = [t for g in groups for t in g.trajectories][:KEPT]
         save_trajectories(self.run_dir, iteration, chosen)
         kept = [t for t in chosen if t.id in advantages]
         write_advantages(self.run_dir, iteration, kept, [advantages[t.id] for t in kept])

@@ -39,10 +39,7 @@ def make_collector(
     sampling = Sampling(recipe.collect.temperature, recipe.agent.max_new_tokens)
     actor = ModelActor(policy, make_context(recipe.agent), sampling)
     settings = CollectorSettings(
-        recipe.algorithm.group_size,
-        recipe.collect.max_retries,
-        recipe.collect.min_group,
-        episode_settings(recipe.agent),
+        recipe.algorithm.group_size, recipe.collect.max_retries, episode=episode_settings(recipe.agent)
     )
     if isinstance(policy, StreamPolicy):
         return Collector(devices, actor, settings, scorer=_scorer(recipe, processes))

@@ -83,7 +83,7 @@ def environment(folder) -> dict[str, str]:
         **environment(folder),
         "PYTHONPATH": f"{PLATFORM}:{ROOT}",
         "VENV": str(folder / "venv"),
-        "EVAL_FLAGS": "--instances 2 --eval.pass_k_instances 2 --eval.pass_k 2 --template MusicPause",
+        "EVAL_FLAGS": "--instances 2 --template MusicPause",
     }
 
 

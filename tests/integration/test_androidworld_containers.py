@@ -69,6 +69,11 @@ def _apps_of_the_phone(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
+def _adb_server(adb, monkeypatch):
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(adb.port))
+
+
+@pytest.fixture(autouse=True)
 def _impatient_pool(monkeypatch):
     made = fleet.pool_settings
     monkeypatch.setattr(fleet, "pool_settings", lambda *args: replace(made(*args), quarantine_s=0.5, check_every_s=2.0))
@@ -79,15 +84,8 @@ def running(fleet: str, place: int | None = None) -> list[str]:
     return docker("ps", "-q", "--filter", f"label={LABEL}={fleet}", *which).split()
 
 
-def settings(adb, name: str, **wanted: object) -> list[str]:
-    given = {
-        "fleet.image": WORLD,
-        "fleet.name": name,
-        "fleet.adb_server": f"127.0.0.1:{adb.port}",
-        "fleet.adb_port": 5556,
-        "fleet.memory_mb": 4096,
-        **wanted,
-    }
+def settings(name: str, **wanted: object) -> list[str]:
+    given = {"fleet.image": WORLD, "fleet.name": name, "fleet.adb_port": 5556, "fleet.memory_mb": 4096, **wanted}
     return [word for key, value in given.items() for word in (f"--{key}", str(value))]
 
 
@@ -104,8 +102,8 @@ TRAINING = {
 }
 
 
-def training_recipe(adb, name: str, **wanted: object) -> Recipe:
-    return load_recipe(None, settings(adb, name, **TRAINING | wanted))
+def training_recipe(name: str, **wanted: object) -> Recipe:
+    return load_recipe(None, settings(name, **TRAINING | wanted))
 
 
 def journal_of(out: Path) -> list[dict]:
@@ -139,7 +137,7 @@ class WaitingActor(ExpertActor):
 
 
 def test_an_evaluation_on_containers_of_a_stand_in_survives_one_that_is_killed(adb, image, tmp_path):
-    recipe = load_recipe(None, settings(adb, "eval"))
+    recipe = load_recipe(None, settings("eval"))
     places = StartedContainers(recipe, 2, 120.0, 600.0, tmp_path)
     killed: list[str] = []
     actor = WaitingActor([same_suite(1, 30)])
@@ -167,7 +165,7 @@ def test_an_evaluation_on_containers_of_a_stand_in_survives_one_that_is_killed(a
 
 
 def test_groups_are_trained_on_containers_of_a_stand_in_of_which_one_is_killed(adb, image, tmp_path):
-    tasks, pool = make_suite(training_recipe(adb, "train")).open(tmp_path)
+    tasks, pool = make_suite(training_recipe("train")).open(tmp_path)
     assert [t.id for t in tasks] == [f"androidworld/{n}/1000/{i}" for n in (DOING, ANSWERING) for i in range(2)]
     first = running("train")
     assert len(first) == 1
@@ -197,9 +195,9 @@ def test_groups_are_trained_on_containers_of_a_stand_in_of_which_one_is_killed(a
 
 
 def test_containers_that_cannot_be_used_are_removed(adb, image):
-    slow = training_recipe(adb, "version", **{"fleet.environment": '["START_S=60"]', "fleet.boot_s": 4})
+    slow = training_recipe("version", **{"fleet.environment": '["START_S=60"]', "fleet.boot_s": 4})
     with pytest.raises(StartupError, match="the first container"):
         make_suite(slow).open()
     with pytest.raises(StartupError, match="fleet.adb_port is 8000"):
-        make_suite(training_recipe(adb, "version", **{"fleet.adb_port": 8000})).open()
+        make_suite(training_recipe("version", **{"fleet.adb_port": 8000})).open()
     assert not running("version")

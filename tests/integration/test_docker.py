@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -111,9 +112,9 @@ def test_a_missing_image_or_engine_is_named_at_the_start(docker_engine):
         Engine("tcp://127.0.0.1:1", settings("x")).open()
 
 
-def test_fleet_up_status_down(adb, docker_engine, capsys):
-    server = f"127.0.0.1:{adb.port}"
-    flags = ["--fleet.image", IMAGE, "--fleet.name", "kept", "--fleet.adb_server", server, "--phone.count", "2"]
+def test_fleet_up_status_down(adb, docker_engine, capsys, monkeypatch):
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(adb.port))
+    flags = ["--fleet.image", IMAGE, "--fleet.name", "kept", "--phone.count", "2"]
     assert main(["fleet", "up", *flags]) == 0
     said = capsys.readouterr().out
     assert "2 started" in said and len(containers("kept", everything=False)) == 2
@@ -134,11 +135,12 @@ def test_training_survives_killed_containers(adb, foreign, tmp_path):
     torch.manual_seed(0)
     tiny.create(tmp_path / "model", ["a word"], hidden=32, layers=2, heads=2, vision_hidden=16)
     flags = f"""--fleet.type docker --fleet.image {IMAGE} --fleet.name train --phone.count 4 --collect.workers 2
-        --fleet.adb_server 127.0.0.1:{adb.port} --collect.tasks_per_iteration 4 --algorithm.group_size 2
+        --collect.tasks_per_iteration 4 --algorithm.group_size 2
         --collect.max_retries 20 --train.iterations 3 --engine.threads 1"""
     command = f"train --config recipes/adagrpo.toml --run-dir {tmp_path}/run --model {tmp_path}/model {flags}".split()
     with open(tmp_path / "log", "wb") as log:
-        run = subprocess.Popen([sys.executable, "-m", "mobilerl", *command], stdout=log, stderr=log)
+        env = os.environ | {"ANDROID_ADB_SERVER_PORT": str(adb.port)}
+        run = subprocess.Popen([sys.executable, "-m", "mobilerl", *command], stdout=log, stderr=log, env=env)
     killed = 0
     while run.poll() is None:
         running = containers("train", everything=False)

@@ -13,7 +13,7 @@ from mobilerl.algorithms.base import Algorithm, Resources, make_algorithm
 from mobilerl.config import AlgorithmSection
 from mobilerl.records import Group, Trajectory
 
-CRITIC = {"updates": 100, "grad_clip": 1.0}
+CRITIC = {"updates": 100}
 EASY, HARD = (replace(make_task(name), instruction=name, max_steps=6) for name in ("easy", "hard"))
 
 

@@ -8,10 +8,17 @@ from made_algorithms import CRITIC, EASY, HARD, MadeFeatures, easy_and_hard, loo
 from made_groups import make_group
 
 from mobilerl.algorithms import digirl as module
+from mobilerl.algorithms.critics import trainer
 from mobilerl.algorithms.digirl import _step_advantage
 from mobilerl.config.algorithms import DigiRLSection
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(autouse=True)
+def _quick_values(monkeypatch):
+    """A hundred steps are enough with larger ones."""
+    monkeypatch.setattr(trainer, "GRAD_CLIP", 1.0)
 
 
 def evaluated(success: bool = True, offline: bool = False, **settings):

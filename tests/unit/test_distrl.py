@@ -11,10 +11,17 @@ from made_algorithms import CRITIC, EASY, easy_and_hard, looking, make
 
 from envs.base import Invalid
 from mobilerl.algorithms.base import AlgorithmState
+from mobilerl.algorithms.critics import trainer
 from mobilerl.config.algorithms import DigiRLSection, DistRLSection
 from mobilerl.records import Group
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(autouse=True)
+def _quick_values(monkeypatch):
+    """A hundred steps are enough with larger ones."""
+    monkeypatch.setattr(trainer, "GRAD_CLIP", 1.0)
 
 
 def distrl(shift=0.0, **settings):

@@ -92,16 +92,17 @@ def adb_server(answers):
     return answer
 
 
-def phones(port: int, *serials: str) -> FleetSection:
-    return FleetSection(type="adb", serials=serials or ("emulator-5554",), adb_server=f"127.0.0.1:{port}")
+def phones(*serials: str) -> FleetSection:
+    return FleetSection(type="adb", serials=serials or ("emulator-5554",))
 
 
-def test_phones_that_adb_does_not_reach_are_named():
+def test_phones_that_adb_does_not_reach_are_named(monkeypatch):
     pytest.importorskip("adbutils")
     listed = "emulator-5554\tdevice\nR58M\tunauthorized\n"
     with server(adb_server({"host:version": "0029", "host:devices": listed})) as (_, port):
-        reached = machine.adb(phones(port, "emulator-5554", "10.0.0.2:5555"))
-        missing = machine.adb(phones(port, "R58M", "gone"))
+        monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(port))
+        reached = machine.adb(phones("emulator-5554", "10.0.0.2:5555"))
+        missing = machine.adb(phones("R58M", "gone"))
     assert reached.state == "ok" and "1.0.41" in reached.detail
     assert missing.state == "failed" and missing.detail == "R58M: unauthorized, gone: not attached"
 
@@ -114,7 +115,8 @@ def test_a_server_that_hangs_or_speaks_another_protocol(answer, monkeypatch):
     pytest.importorskip("docker")
     monkeypatch.setattr(machine, "TIMEOUT_S", 0.5)
     with server(answer) as (_, port):
-        adb = machine.adb(phones(port))
+        monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(port))
+        adb = machine.adb(phones())
         (docker,) = machine.docker(FleetSection(type="docker", hosts=(f"tcp://127.0.0.1:{port}",)))
     for check in (adb, docker):
         assert check.state == "failed" and check.fix

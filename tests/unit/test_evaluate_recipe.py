@@ -35,7 +35,7 @@ def agent_of(*settings: str, model=None, config=None, agent="policy") -> AgentSe
 
 def test_a_checkpoints_settings_win_over_a_recipe_and_the_command_line_over_both(checkpoint, recipe_file):
     save_agent(AgentSection(screenshots=3, max_new_tokens=33, history_steps=None), checkpoint)
-    agent = agent_of("--agent.max_new_tokens", "9", "--eval.instances=2", model=checkpoint, config=recipe_file)
+    agent = agent_of("--agent.max_new_tokens", "9", model=checkpoint, config=recipe_file)
     assert (agent.screenshots, agent.max_new_tokens, agent.history_steps) == (3, 9, None)
 
 

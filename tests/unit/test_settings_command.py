@@ -22,7 +22,7 @@ def flags_in(text: str) -> set[str]:
     [
         (["phone.popup_rate"], {"--phone.popup_rate"}),
         (["popup_rate"], {"--phone.popup_rate"}),
-        (["eval"], {f"--eval.{name}" for name in Recipe().eval.model_dump()}),
+        (["vllm"], {f"--vllm.{name}" for name in Recipe().vllm.model_dump()}),
         (["openai", "endpoint", "propose"], {"--sft.proposer_url"}),
     ],
 )

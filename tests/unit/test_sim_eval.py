@@ -37,8 +37,6 @@ def test_random_agent_is_repeatable(tmp_path):
     flags = ("--split", "test", "--trials", "2", "--phone.popup_rate", "0.5")
     first, second = play(tmp_path / "a", "random", *flags), play(tmp_path / "b", "random", *flags)
     assert first == second
-    other = play(tmp_path / "c", "random", *flags, "--eval.seed", "1")
-    assert [e["steps"] for e in other["instances"]] != [e["steps"] for e in first["instances"]]
 
 
 def test_results_are_reused_only_for_the_same_protocol(tmp_path, monkeypatch):
@@ -66,8 +64,8 @@ def test_a_leak_is_refused(tmp_path, monkeypatch):
     assert not (tmp_path / "results.json").exists()
 
 
-def test_pass_k_takes_its_amounts_from_the_recipe(tmp_path):
-    flags = ("--pass-k", "--eval.pass_k", "3", "--eval.pass_k_instances", "1")
+def test_pass_k_samples_every_instance_k_times(tmp_path):
+    flags = ("--pass-k", "3", "--instances", "1")
     words = ("--agent", "finish", "--template", "TodoDue", "--out", str(tmp_path))
     assert main(["eval", "sim", *words, *flags]) == 0
     results = json.loads((tmp_path / "results.json").read_text())

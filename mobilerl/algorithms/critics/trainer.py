@@ -15,6 +15,8 @@ from mobilerl.config.algorithms.base import ValueSection
 
 OFFLINE_UPDATES = 400
 """Steps on stored trajectories, before the first iteration."""
+LEARNING_RATE, GRAD_CLIP = 3e-3, 0.01
+"""Of Adam, and the maximum gradient norm (DigiRL, DistRL)."""
 BATCH = 256
 """Samples, or trajectories, per step of a value function."""
 
@@ -30,7 +32,7 @@ def seeded(seed: int) -> Iterator[None]:
 class ValueTrainer:
     def __init__(self, head: ValueHead, settings: ValueSection) -> None:
         self.head, self._settings = head, settings
-        self._optimizer = torch.optim.Adam(head.parameters(), lr=settings.learning_rate)
+        self._optimizer = torch.optim.Adam(head.parameters(), lr=LEARNING_RATE)
 
     @property
     def ready(self) -> bool:
@@ -57,7 +59,7 @@ class ValueTrainer:
                 labels = target()
             rows = rng.sample(range(len(labels)), min(BATCH, len(labels)))
             chosen = [feature[rows] for feature in features]
-            history.append(train_step(self.head, self._optimizer, chosen, labels[rows], self._settings.grad_clip))
+            history.append(train_step(self.head, self._optimizer, chosen, labels[rows], GRAD_CLIP))
         return {name: sum(h[name] for h in history) / len(history) for name in ("loss", "value_mean", "target_mean")}
 
     def predict(self, *features: Tensor) -> Tensor:

@@ -15,9 +15,9 @@ def imitation_loss(
 
         loss = -sum over tokens of weight * sample_weight * log pi
 
-    Filtered BC: those of successes. DigiRL: those that its filters keep (eq. 4.2). Advantage-weighted
-    regression: all of them, `sample_weight` = `advantages.soft_weight` (eq. 4.1). One left out by a filter should not
-    be in the batch: with weight 0 it has no gradient but still counts as a sample, and the others then count for less.
+    Filtered BC: those of successes. DigiRL: those that its filters keep (eq. 4.2). One left out by a
+    filter should not be in the batch: with weight 0 it has no gradient but still counts as a sample, and the others
+    then count for less.
 
     The equations sum log pi(a|s) over an action's tokens; `weights` divide by their number.
     The released code of DigiRL clamps each token's probability to [0.001, 0.99], which takes the gradient from the

@@ -47,10 +47,6 @@ class ClippedLossSection(Section):
 class ValueSection(Section):
     """Value functions on frozen features of the initial policy."""
 
-    learning_rate: Rate = 3e-3
-    """Learning rate of the value functions (DigiRL: 3e-3)."""
-    grad_clip: Rate = 0.01
-    """Maximum gradient norm (DigiRL, DistRL)."""
     updates: Positive = 20
     """Optimiser steps of each value function per iteration."""
 

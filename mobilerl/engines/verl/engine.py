@@ -36,6 +36,8 @@ SHARDS_FOLDER = "shards"
 STATE_FILE = "verl.json"
 BANNED_BIAS = -100.0
 """Added to a placeholder's logit, vLLM's minimum. verl itself masks ids beyond the last token."""
+UPDATE_S = 1800.0
+"""Time limit of an update or a checkpoint."""
 T = TypeVar("T")
 
 
@@ -137,9 +139,7 @@ class VerlEngine:
         result: list[tuple[float, ...]] = [()] * len(rows)
         split = shards(rows, self.workers.world_size, self.settings.engine.micro_batch_tokens)
         work = [Work([rows[i] for i in s.index], s.parts, s.counted) for s in split]
-        done = self._wait(
-            self.workers.score(work, [reference] * len(work)), self.settings.cluster.timeout_s, "scoring rows"
-        )
+        done = self._wait(self.workers.score(work, [reference] * len(work)), UPDATE_S, "scoring rows")
         for shard, values in zip(split, done, strict=True):
             for i, logprobs in zip(shard.index, values, strict=True):
                 result[i] = logprobs
@@ -153,9 +153,7 @@ class VerlEngine:
         work = [Work([samples[i] for i in s.index], s.parts, s.counted, weights[s.index], self.version) for s in split]
         rate = warmup_rate(engine.learning_rate, self.steps + 1, engine.warmup_steps)
         done = self._wait(
-            self.workers.learn(work, [objective] * len(work), [rate] * len(work)),
-            self.settings.cluster.timeout_s,
-            "an optimizer step",
+            self.workers.learn(work, [objective] * len(work), [rate] * len(work)), UPDATE_S, "an optimizer step"
         )
         self.steps += 1
         metrics: dict[str, float] = {}
@@ -231,7 +229,7 @@ class VerlEngine:
 
     def save(self, path: Path) -> None:
         """A Hugging Face model folder with every process's shard: `path` must be visible to all nodes."""
-        timeout = self.settings.cluster.timeout_s
+        timeout = UPDATE_S
         self._wait(self.workers.save_model(str(path.resolve())), timeout, "saving the model")
         shard = str((path / SHARDS_FOLDER).resolve())
         self._wait(self.workers.execute_all_async("save_checkpoint", shard), timeout, "saving the optimizer's state")
@@ -252,7 +250,7 @@ class VerlEngine:
         shard = str((path / SHARDS_FOLDER).resolve())
         refs = self.workers.execute_all_async("load_checkpoint", shard)
         try:
-            self._wait(refs, self.settings.cluster.timeout_s, "loading the optimizer's state")
+            self._wait(refs, UPDATE_S, "loading the optimizer's state")
         except EngineError as error:
             if isinstance(cause := error.__cause__, ray.exceptions.RayTaskError):
                 raise ValueError(f"{SHARDS_FOLDER} cannot be loaded ({one_line(cause)})") from error

@@ -19,6 +19,7 @@ from mobilerl.config.types import Positive, Section, Weight
 from mobilerl.eval.agents import SCRIPTED, scripted_actor
 from mobilerl.eval.policies import (
     POLICY,
+    SEED,
     EvalPolicy,
     agent_protocol,
     check_model,
@@ -91,12 +92,11 @@ def evaluate(
     check_model(agent, model, model_name)
     if model is not None and not is_server(model):
         model = find_model(model)  # once: the run may save a newer checkpoint at any time
-    seed = recipe.eval.seed
-    policy = model_policy(recipe, model, model_name, plan.temperature, seed) if is_server(model) else None
+    policy = model_policy(recipe, model, model_name, plan.temperature) if is_server(model) else None
     who = policy.protocol if policy else checkpoint_protocol(Path(model)) if model is not None else {}
     tasks = plan.tasks()
     phones = min(recipe.phone.count, len(tasks) * plan.trials)
-    protocol = {"mobilerl": __version__, "agent": agent, "seed": seed} | plan_protocol(recipe, plan)
+    protocol = {"mobilerl": __version__, "agent": agent, "seed": SEED} | plan_protocol(recipe, plan)
     if who:
         protocol |= {**who, **agent_protocol(recipe, plan.temperature, leave_out={"deadline_s"}), "phones": phones}
     if recipe.judge.url:
@@ -111,9 +111,9 @@ def evaluate(
     screenshots = (model is not None and recipe.agent.screenshots > 0) or bool(recipe.judge.url) or keep
     envs = make_phones(recipe.phone, phones, screenshots)
     if model is None:
-        policy = EvalPolicy(scripted_actor(agent, seed, envs), {})
+        policy = EvalPolicy(scripted_actor(agent, SEED, envs), {})
     elif policy is None:  # a checkpoint is loaded only when it is needed
-        policy = model_policy(recipe, model, None, plan.temperature, seed)
+        policy = model_policy(recipe, model, None, plan.temperature)
     groups = collect_groups(envs, policy, tasks, plan.trials, episode_settings(recipe.agent))
     results = results_of(groups, tasks, plan.trials, protocol) | policy.extras()
     trajectories = [t for g in groups for t in g.trajectories]
