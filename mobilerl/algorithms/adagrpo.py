@@ -33,7 +33,7 @@ class AdaGRPO(GroupAlgorithm):
         index = torch.zeros(len(lengths), dtype=torch.long)
         reward = torch.tensor([t.reward for t in group.trajectories], dtype=torch.float64)
         if self.settings.spa:
-            reward = shortest_path_adjustment(reward, torch.tensor(lengths), index, self.settings.spa_alpha)
+            reward = shortest_path_adjustment(reward, torch.tensor(lengths), index)
         advantage = group_relative(reward, index, self.settings.normalize_std)
         return [[a] * n for a, n in zip(advantage.tolist(), lengths, strict=True)]
 

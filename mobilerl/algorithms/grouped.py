@@ -26,7 +26,7 @@ class GroupAlgorithm(Algorithm):
         self.settings, self._resources = settings, resources
         self.objective = clipped(settings.loss)
         self.aggregation = settings.loss.agg
-        self.max_resample_rounds = settings.max_resample_rounds if settings.dynamic_sampling else 0
+        self.max_resample_rounds = int(settings.dynamic_sampling)
         self._fresh: list[TrainingSample] = []
         self._advantages: dict[str, StepAdvantages] = {}
 

@@ -19,15 +19,9 @@ def imitation(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
     return imitation_loss(micro.logp, micro.mask, micro.advantage, micro.weights)
 
 
-def aride(entropy_coef: float) -> Objective:
-    """Policy loss of A-RIDE (DistRL). Penalties are part of the advantage."""
-
-    def objective(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
-        return aride_loss(
-            micro.logp, micro.rollout_logp, micro.advantage, micro.mask, micro.weights, entropy_coef=entropy_coef
-        )
-
-    return objective
+def aride(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
+    """Policy loss of A-RIDE (DistRL). Penalties are part of the advantage; no entropy term, as in the released code."""
+    return aride_loss(micro.logp, micro.rollout_logp, micro.advantage, micro.mask, micro.weights)
 
 
 def clipped(settings: ClippedLossSection) -> Objective:

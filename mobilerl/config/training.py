@@ -33,8 +33,6 @@ class CollectSection(Section):
     """Worker processes that collect, each on one CPU core with its share of the phones; 0 collects in the trainer."""
     max_retries: Count = 3
     """Retries of an episode after a device failed."""
-    task_losses: Count = 3
-    """Consecutive lost groups after which a task is excluded for the rest of the run; 0 for never."""
 
 
 class TrainSection(Section):

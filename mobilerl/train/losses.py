@@ -87,7 +87,7 @@ class TaskLosses:
         """The error of a run without any task left."""
         named = "; ".join(f"{task}: {why.reason}" for task, why in list(self.set_aside.items())[:MOST_NAMED])
         more = f"; and {len(self.set_aside) - MOST_NAMED} more" if len(self.set_aside) > MOST_NAMED else ""
-        return InfraError(f"every task of the run was excluded (collect.task_losses = {self.limit}): {named}{more}")
+        return InfraError(f"every task of the run was excluded: {named}{more}")
 
     def state_dict(self) -> dict[str, Any]:
         aside = {task: asdict(why) for task, why in self.set_aside.items()}

@@ -73,7 +73,7 @@ class OnlineTrainer:
     ) -> None:
         self.recipe, self.run_dir, self.devices = recipe, run_dir, devices
         self.cost = CostTracker(run_dir, engine_kind(recipe.engine).gpus(recipe), recipe.judge.reward, resume)
-        self.sampler = TaskSampler(tasks, recipe.algorithm.curriculum, recipe.collect.task_losses)
+        self.sampler = TaskSampler(tasks, recipe.algorithm.curriculum)
         self.rng = random.Random(recipe.train.seed)
         self.engine: Engine = make_trainer_engine(recipe)
         self.algorithm = make_algorithm(recipe.algorithm, make_resources(recipe, self.engine))

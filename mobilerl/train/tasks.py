@@ -40,7 +40,7 @@ class TaskSampler:
     Tasks whose groups are lost repeatedly are excluded (`losses`), and `say` reports each.
     """
 
-    def __init__(self, tasks: Sequence[Task], settings: CurriculumSection, max_losses: int = 0) -> None:
+    def __init__(self, tasks: Sequence[Task], settings: CurriculumSection, max_losses: int = 3) -> None:
         self._all, self._settings = tuple(tasks), settings
         self.losses = TaskLosses(max_losses)
         self.say: Callable[[str], None] = lambda text: None
@@ -58,8 +58,8 @@ class TaskSampler:
         self.curriculum = make_curriculum(self._tasks, self._settings)
 
     def key(self, task: Task) -> str:
-        """The task's key in the curriculum."""
-        return task.template if self._settings.by == "template" else task.id
+        """The task's key in the curriculum: templates are filtered, with all their instances."""
+        return task.template
 
     @property
     def has_tasks(self) -> bool:

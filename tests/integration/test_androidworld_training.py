@@ -35,7 +35,7 @@ def recipe_for(*servers, **settings: object) -> Recipe:
 def play(recipe: Recipe, servers, iterations: int = 3):
     """(template of every group, the sampler, what it said)"""
     tasks, envs = make_suite(recipe).open()
-    sampler, heard = TaskSampler(tasks, recipe.algorithm.curriculum, recipe.collect.task_losses), []
+    sampler, heard = TaskSampler(tasks, recipe.algorithm.curriculum), []
     sampler.say = heard.append
 
     async def main():

@@ -81,7 +81,7 @@ def test_the_cost_of_a_run_includes_iterations_that_were_lost(stand_in, tmp_path
         row = read_metrics(run / "metrics.jsonl")[-1]
         return {name.removeprefix("cost/"): value for name, value in row.items() if name.startswith("cost/")}
 
-    more = f"""--collect.workers {workers} --collect.tasks_per_iteration 2 --algorithm.max_resample_rounds 0
+    more = f"""--collect.workers {workers} --collect.tasks_per_iteration 2 --algorithm.dynamic_sampling false
         --train.checkpoint_every 1 --train.iterations 2"""
     train = [*train_command(tmp_path, stand_in), *more.split()]
     assert main(train) == 0

@@ -35,7 +35,7 @@ STD = math.sqrt(0.171875)
         ({}, [0.625 / STD, 0.125 / STD, -0.375 / STD, -0.375 / STD]),
         ({"spa": False}, [1, 1, -1, -1]),
         # R = 1, 1 - 0.5 * (4 - 2) / 4 = 0.75, 0, 0; mean 0.4375.
-        ({"spa_alpha": 0.5, "normalize_std": False}, [0.5625, 0.3125, -0.4375, -0.4375]),
+        ({"normalize_std": False}, [0.625, 0.125, -0.375, -0.375]),
     ],
 )
 def test_advantages_golden(settings, wanted):

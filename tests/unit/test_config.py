@@ -28,7 +28,7 @@ def test_flags_override_the_file_and_the_file_the_defaults(tmp_path):
         (["--train.sede", "1"], "did you mean '--train.seed'"),
         (["--train", "1"], "train: this is a section"),
         (["--algorithm.group_size", "1"], "algorithm.group_size"),
-        (["--algorithm.spa_alpha", "1.5"], "algorithm.spa_alpha: Input should be less than"),
+        (["--algorithm.loss.clip_low", "1.5"], "algorithm.loss.clip_low: Input should be less than"),
         (["--algorithm.type", "nix"], "'adagrpo'"),
         (["--train.seed"], "expected one argument"),
         (["stray"], "stray"),

@@ -71,15 +71,14 @@ class SamplerMachine(RuleBasedStateMachine):
 
     @initialize(
         kind=st.sampled_from(["fcf", "uniform", "instruction_value"]),
-        by=st.sampled_from(["template", "task"]),
         epoch=st.integers(1, 4),
         patience=st.integers(1, 2),
         cooldown=st.integers(0, 2),
         revisit=st.none() | st.integers(1, 3),
     )
-    def start(self, kind, by, epoch, patience, cooldown, revisit):
+    def start(self, kind, epoch, patience, cooldown, revisit):
         self.section = CurriculumSection(
-            type=kind, by=by, epoch_groups=epoch, patience=patience, cooldown=cooldown, revisit_every=revisit
+            type=kind, epoch_groups=epoch, patience=patience, cooldown=cooldown, revisit_every=revisit
         )
         self.sampler, self.twin = (TaskSampler(TASKS, self.section, 2) for _ in range(2))
         self.recorded = 0

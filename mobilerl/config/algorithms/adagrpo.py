@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from mobilerl.config.algorithms.base import CurriculumSection, GroupSection
-from mobilerl.config.types import Positive, Section, Share
+from mobilerl.config.types import Positive, Section
 
 
 class AdaptiveReplaySection(Section):
@@ -39,7 +39,5 @@ class AdaGRPOSection(GroupSection):
     """Algorithm; each has settings of its own."""
     spa: bool = True
     """Shortest-path adjustment of the reward."""
-    spa_alpha: Share = 1.0
-    """Strength of the shortest-path adjustment: R = 1 - alpha (T - T_min) / T (MobileRL; alpha is not published)."""
     replay: AdaptiveReplaySection = AdaptiveReplaySection()
     curriculum: FailureCurriculumSection = FailureCurriculumSection()

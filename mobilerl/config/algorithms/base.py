@@ -15,8 +15,6 @@ class CurriculumSection(Section):
     type: Literal["fcf", "uniform", "instruction_value"] = "uniform"
     """Curriculum: `fcf` is failure curriculum filtering (MobileRL); `instruction_value` prefers tasks that are solved
     about half of the time (after DigiRL's instruction filter)."""
-    by: Literal["task", "template"] = "template"
-    """What is cooled down and removed: single tasks, or templates with all their instances."""
     epoch_groups: Positive | None = None
     """Groups per curriculum epoch; null for the number of training tasks."""
     patience: Positive = 2
@@ -95,8 +93,6 @@ class GroupSection(AlgorithmSection):
     """Divide advantages by the standard deviation of their group (GRPO)."""
     dynamic_sampling: bool = True
     """Drop groups without any advantage, and collect others in their place (DAPO)."""
-    max_resample_rounds: Count = 1
-    """Extra rounds of collection per iteration for dynamic sampling. Workers that collect ahead do none."""
     loss: ClippedLossSection = ClippedLossSection()
 
     @property

@@ -45,6 +45,4 @@ class DistRLSection(BufferedSection):
     """lambda of Retrace."""
     trajectory_top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 0.8
     """Share of the trajectories, those of the highest trajectory value, that are learned from."""
-    entropy_coef: Weight = 0.0
-    """Coefficient of the entropy bonus."""
     critic: ValueSection = ValueSection()
