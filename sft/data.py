@@ -44,11 +44,10 @@ class SftData:
             return Path(self.recipe.model)
         path = self.run_dir / "init"
         if not path.is_dir():
-            shape = self.recipe.tiny
             torch.manual_seed(self.recipe.train.seed)
             temporary = self.run_dir / ".init.tmp"
             shutil.rmtree(temporary, ignore_errors=True)
-            tiny.create(temporary, corpus(self.phone), shape.hidden, shape.layers)
+            tiny.create(temporary, corpus(self.phone), self.recipe.tiny.hidden)
             put_folder(temporary, path)
         return path
 

@@ -46,8 +46,6 @@ class TinySection(Section):
 
     hidden: Positive = 128
     """Hidden size of the language model, a multiple of 32."""
-    layers: Positive = 4
-    """Number of layers of the language model."""
 
 
 class EngineSection(Section):

@@ -18,6 +18,8 @@ class PagesSection(Section):
     """Folder of a stored page graph; empty: explore an embedded phone."""
     apps: tuple[str, ...] = ()
     """Apps to explore; empty: all."""
+    walks: Positive = 1000
+    """Random walks per app that navigation tasks are made from, in addition to the shortest path to every page."""
     reaching: bool = True
     """Train on page-reaching tasks (false: ReachAgent without reach)."""
     operation: bool = True

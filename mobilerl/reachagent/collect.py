@@ -22,8 +22,6 @@ from mobilerl.reachagent.identity import Abstraction
 from mobilerl.reachagent.tasks import TaskSet, make_tasks
 
 TASKS_FILE = "tasks.json"
-WALKS = 1000
-"""Random walks per app that navigation tasks are made from, besides the shortest path to every page."""
 PHONE_SEED = 1
 """Seed of the explored phone's contents; the surveyed phones have this seed and the following ones."""
 SURVEY_PHONES = 5
@@ -83,17 +81,17 @@ def _apps(wanted: Sequence[str]) -> list[str]:
     return sorted(wanted or APP_NAMES, key=lambda name: name == HOME_APP)
 
 
-def page_tasks(graph: PageGraph, seed: int, folder: Path, say: Say) -> TaskSet:
+def page_tasks(graph: PageGraph, walks: int, seed: int, folder: Path, say: Say) -> TaskSet:
     """The tasks of a graph, listed in `folder/tasks.json`. Raises ConfigError if a split has no navigation task."""
     try:
-        made = make_tasks(graph, WALKS, seed=seed)
+        made = make_tasks(graph, walks, seed=seed)
     except ValueError as error:
         raise ConfigError(f"no tasks can be made: {error}; explore more apps (pages.apps)") from None
     dropped = ", ".join(f"{count} {reason}" for reason, count in made.dropped.most_common(3))
     for name, tasks in (("train", made.train), ("test", made.test)):
         if not any(task.kind == "navigation" for task in tasks):
             raise ConfigError(
-                f"the {name} set has no navigation task (dropped: {dropped}): explore more apps (pages.apps)"
+                f"the {name} set has no navigation task (dropped: {dropped}): explore more apps, or raise pages.walks"
             )
     listed = {name: [asdict(task) for task in tasks] for name, tasks in (("train", made.train), ("test", made.test))}
     write_atomic(folder / TASKS_FILE, json.dumps({**listed, "dropped": dict(made.dropped)}, indent=1).encode())

@@ -65,7 +65,7 @@ class ReachAgentRun(SftRun):
 
     @cached_property
     def tasks(self) -> TaskSet:
-        return page_tasks(self.graph, self.seed, self.run_dir / "pages", self.say)
+        return page_tasks(self.graph, self.recipe.pages.walks, self.seed, self.run_dir / "pages", self.say)
 
     @cached_property
     def writer(self) -> ReplyWriter:

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 SCREEN = ["--phone.width", str(WIDTH), "--phone.height", str(HEIGHT), "--phone.count", "4"]
-PAGES = {"apps": '["Notes"]', "epochs": 2}
+PAGES = {"apps": '["Notes"]', "walks": 60, "epochs": 2}
 TRAIN = {"checkpoint_every": 1}
 SECTIONS = {"pages": PAGES, "dpo": {"epochs": 1}, "sft": {"batch_size": 8}, "train": TRAIN}
 SMALL = [*SCREEN, *(w for s, given in SECTIONS.items() for k, v in given.items() for w in (f"--{s}.{k}", str(v)))]
