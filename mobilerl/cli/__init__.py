@@ -1,8 +1,7 @@
 """The command `mobilerl`: runs a subcommand, and turns every expected error into one line and an exit code.
 
-Exit codes: 0 done; 1 `doctor` found something missing, `bench report` or `bench compare` a regression, `fleet up` a
-device that does not start, or `eval androidworld` lost all its servers; 2 bad input; 130 stopped by Ctrl-C; 143 by
-SIGTERM; 141 the reader of the output has closed it.
+Exit codes: 0 done; 1 `doctor` found something missing, `fleet up` a device that does not start, or `eval androidworld`
+lost all its servers; 2 bad input; 130 stopped by Ctrl-C; 143 by SIGTERM; 141 the reader of the output has closed it.
 """
 
 from __future__ import annotations
