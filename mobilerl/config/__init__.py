@@ -10,7 +10,14 @@ from mobilerl.config.reachagent import DpoSection, PagesSection
 from mobilerl.config.reading import ConfigError, load_recipe, read_saved, save_recipe, validate
 from mobilerl.config.recipe import Recipe
 from mobilerl.config.suite import AndroidWorldSuiteSection, PhoneSuiteSection, SuiteSection
-from mobilerl.config.training import CollectSection, EvalSection, SftSection, TasksSection, TrainSection
+from mobilerl.config.training import (
+    CollectSection,
+    EvalSection,
+    SftSection,
+    TasksSection,
+    TrackingSection,
+    TrainSection,
+)
 
 __all__ = [
     "AgentSection",
@@ -33,6 +40,7 @@ __all__ = [
     "SftSection",
     "SuiteSection",
     "TasksSection",
+    "TrackingSection",
     "TrainSection",
     "VllmSection",
     "load_recipe",

@@ -7,19 +7,20 @@ import difflib
 import inspect
 import json
 import tomllib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config.recipe import Recipe
 
 M = TypeVar("M", bound=BaseModel)
-NULL = "null"
-"""Stands for no value, on the command line and, as TOML has no word for it, as a string in a recipe."""
+LIST, NULL = "LIST", "null"
+"""NULL stands for no value, on the command line and, as TOML has no word for it, as a string in a recipe."""
 LONGEST_QUOTE = 200
 CONFIG_FILE = "config.json"
 """A run's resolved recipe, in its directory."""
@@ -37,32 +38,47 @@ def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
     return validate(Recipe, _merge(data, read_flags(overrides)), str(path or "command line"))
 
 
+Owners = list[tuple[type[BaseModel], FieldInfo]]
+"""The sections of a union that have a setting, with what each says about it; most settings have one owner."""
+
+
+def settings_of(sections: Sequence[type[BaseModel]], prefix: str = "") -> dict[str, Owners]:
+    """Every section and setting by its dotted name. `sections`: one, or the members of a union."""
+    found: dict[str, Owners] = {}
+    for section in sections:
+        for name, info in section.model_fields.items():
+            found.setdefault(prefix + name, []).append((section, info))
+    for name, owners in list(found.items()):
+        found |= settings_of(_inner(owners), f"{name}.")
+    return found
+
+
+def _inner(owners: Owners) -> list[type[BaseModel]]:
+    """The sections that a section stands for; none for a setting. A list of sections is one setting."""
+    members = [m for _, info in owners if LIST not in _kinds(info.annotation) for m in _members(info.annotation)]
+    return list(dict.fromkeys(members))
+
+
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds a flag for every setting to the parser, in a group for each section, with the docstrings as help."""
-    _add_section(parser, [Recipe], "", "")
-
-
-def _add_section(parser: argparse.ArgumentParser, sections: Sequence[type[BaseModel]], prefix: str, about: str) -> None:
-    """`sections`: one, or the members of a union, which share flags of equal names."""
-    group = parser.add_argument_group(prefix.rstrip("."), about or inspect.getdoc(sections[0]))
-    inner: dict[str, tuple[list[type[BaseModel]], str]] = {}
-    for name in _fields(sections):
-        infos = [section.model_fields[name] for section in sections if name in section.model_fields]
-        members = [member for info in infos for member in _members(info.annotation)]
-        about = infos[0].description or ""
-        kinds = list(dict.fromkeys(kind for info in infos for kind in _kinds(info.annotation)))
-        if members and "LIST" not in kinds:
-            inner[name] = (list(dict.fromkeys(members)), about)
+    known = settings_of([Recipe])
+    groups = {"": parser.add_argument_group("", inspect.getdoc(Recipe))}
+    for name, owners in known.items():
+        if _inner(owners):
             continue
-        group.add_argument(
-            f"--{prefix}{name}",
-            type=_list if "LIST" in kinds else _scalar,
+        section = name.rpartition(".")[0]
+        if section not in groups:
+            about = known[section][0][1].description or inspect.getdoc(_inner(known[section])[0])
+            groups[section] = parser.add_argument_group(section, about)
+        kinds = list(dict.fromkeys(kind for _, info in owners for kind in _kinds(info.annotation)))
+        first = owners[0][1]
+        groups[section].add_argument(
+            f"--{name}",
+            type=_list if LIST in kinds else _scalar,
             default=argparse.SUPPRESS,
             metavar=kinds[0] if len(kinds) == 1 else f"{{{','.join(kinds)}}}",
-            help=f"{about} (default: {_shown(infos[0].default)})".replace("%", "%%"),
+            help=f"{first.description or ''} (default: {_shown(first.default)})".replace("%", "%%"),
         )
-    for name, (members, about) in inner.items():
-        _add_section(parser, members, f"{prefix}{name}.", about)
 
 
 def _kinds(annotation: Any) -> list[str]:
@@ -75,7 +91,7 @@ def _kinds(annotation: Any) -> list[str]:
     if origin is Literal:
         return [str(choice) for choice in arguments]
     if origin is tuple:
-        return ["LIST"]
+        return [LIST]
     if origin is Annotated:
         return _kinds(arguments[0])
     return [kind for argument in arguments for kind in _kinds(argument)] if arguments else [annotation.__name__]
@@ -171,9 +187,8 @@ def claim(recipe: Recipe, run_dir: Path, may_change: Collection[str] = ()) -> No
     if saved.is_file():
         changed = [name for name in differences(read_saved(saved), recipe) if name not in may_change]
         if changed:
-            more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
             raise ConfigError(
-                f"{run_dir} belongs to another recipe ({', '.join(changed[:MOST_NAMED])}{more} differ): "
+                f"{run_dir} belongs to another recipe ({', '.join(changed[:MOST_NAMED])} differ): "
                 f"continue with the settings of {saved}, or choose another --run-dir"
             )
     run_dir.mkdir(parents=True, exist_ok=True)
@@ -228,45 +243,33 @@ def _replace(value: Any, old: Any, new: Any) -> Any:
 def _explain(error: ValidationError, kind: type[BaseModel]) -> str:
     """The first mistake: which field, what is wrong, the value."""
     first = error.errors()[0]
-    names, siblings, inside = _locate(kind, first["loc"])
-    field = _quote(".".join(names))
+    known = settings_of([kind])
+    types = {
+        section.model_fields["type"].default for owners in known.values() for section, _ in owners if _typed(section)
+    }
+    name = ""
+    for i, part in enumerate(map(str, first["loc"])):
+        inner = f"{name}.{part}" if name else part
+        if inner in known or part not in types or i == len(first["loc"]) - 1:  # else the tag of a union
+            name = inner
+    field = _quote(name)
     if first["type"] == "extra_forbidden":
-        if others := _types_with(kind, names):
-            return f"{field}: only with {' or '.join(others)}; set it as well"
-        return f"{field}: there is no such setting{_suggestion(names[-1], siblings)}"
+        if others := [section.model_fields["type"].default for section, _ in known.get(name, ()) if _typed(section)]:
+            choice = f"{name.rpartition('.')[0]}.type = "
+            return f"{field}: only with {' or '.join(choice + other for other in others)}; set it as well"
+        return f"{field}: there is no such setting{_suggestion(name, known)}"
     if first["type"] in ("model_type", "model_attributes_type"):
-        return f"{field}: this is a section, not a value; it has {', '.join(inside)}"
+        inside = ", ".join(other.removeprefix(f"{name}.") for other in known if other.startswith(f"{name}."))
+        return f"{field}: this is a section, not a value; it has {inside}"
     message = first["msg"].removeprefix("Value error, ")
     # The value of a whole section would say nothing that the message does not.
     given = "" if isinstance(first["input"], dict | BaseModel) else f" (given: {_quote(repr(first['input']))})"
     return f"{field}: {message}{given}" if field else message
 
 
-def _locate(kind: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], list[str], list[str]]:
-    """(names of `loc` without the tags of unions, fields beside the last name, fields inside it)."""
-    names: list[str] = []
-    sections, beside = [kind], [kind]
-    for part in map(str, loc):
-        tagged = [s for s in sections if "type" in s.model_fields and s.model_fields["type"].default == part]
-        if len(sections) > 1 and tagged:
-            sections = tagged
-            continue
-        names.append(part)
-        beside = sections
-        sections = [m for s in sections if part in s.model_fields for m in _members(s.model_fields[part].annotation)]
-    return names, _fields(beside), _fields(sections)
-
-
-def _types_with(kind: type[BaseModel], names: Sequence[str]) -> list[str]:
-    """`SECTION.type = NAME` of the members of a union that have the setting `names`."""
-    if len(names) < 2:
-        return []
-    *parents, field = names
-    sections = [kind]
-    for part in parents:
-        sections = [m for s in sections if part in s.model_fields for m in _members(s.model_fields[part].annotation)]
-    tagged = [s.model_fields["type"].default for s in sections if field in s.model_fields and "type" in s.model_fields]
-    return [f"{'.'.join(parents)}.type = {name}" for name in tagged if len(sections) > 1]
+def _typed(section: type[BaseModel]) -> bool:
+    """Whether it is a member of a union that is chosen by `type`."""
+    return "type" in section.model_fields and isinstance(section.model_fields["type"].default, str)
 
 
 def _members(annotation: Any) -> list[type[BaseModel]]:
@@ -276,15 +279,9 @@ def _members(annotation: Any) -> list[type[BaseModel]]:
     return [member for argument in get_args(annotation) for member in _members(argument)]
 
 
-def _fields(sections: Sequence[type[BaseModel]]) -> list[str]:
-    return list(dict.fromkeys(name for section in sections for name in section.model_fields))
-
-
-def _suggestion(name: str, known: Sequence[str]) -> str:
+def _suggestion(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    if near:
-        return f"; did you mean {near[0]!r}?"
-    return f"; choose one of {', '.join(known)}" if len(known) < 30 else "; `mobilerl settings WORD` finds settings"
+    return f"; did you mean {near[0]!r}?" if near else "; `mobilerl settings WORD` finds settings"
 
 
 def _quote(text: str) -> str:
