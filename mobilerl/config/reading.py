@@ -7,7 +7,7 @@ import difflib
 import inspect
 import json
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
@@ -245,19 +245,23 @@ def _explain(error: ValidationError, kind: type[BaseModel]) -> str:
     first = error.errors()[0]
     known = settings_of([kind])
     types = {
-        section.model_fields["type"].default for owners in known.values() for section, _ in owners if _typed(section)
+        section.model_fields["type"].default for found in known.values() for section, _ in found if _typed(section)
     }
+    *path, last = map(str, first["loc"] or [""])
     name = ""
-    for i, part in enumerate(map(str, first["loc"])):
+    for part in [*path, last]:
         inner = f"{name}.{part}" if name else part
-        if inner in known or part not in types or i == len(first["loc"]) - 1:  # else the tag of a union
+        is_extra = part is last and first["type"] == "extra_forbidden"
+        if inner in known or is_extra or part not in types:  # else the tag of a union
             name = inner
     field = _quote(name)
     if first["type"] == "extra_forbidden":
         if others := [section.model_fields["type"].default for section, _ in known.get(name, ()) if _typed(section)]:
             choice = f"{name.rpartition('.')[0]}.type = "
             return f"{field}: only with {' or '.join(choice + other for other in others)}; set it as well"
-        return f"{field}: there is no such setting{_suggestion(name, known)}"
+        parent, _, last = name.rpartition(".")
+        beside = [other.rpartition(".")[2] for other in known if other.rpartition(".")[0] == parent]
+        return f"{field}: there is no such setting{_suggestion(last, beside)}"
     if first["type"] in ("model_type", "model_attributes_type"):
         inside = ", ".join(other.removeprefix(f"{name}.") for other in known if other.startswith(f"{name}."))
         return f"{field}: this is a section, not a value; it has {inside}"
@@ -279,9 +283,10 @@ def _members(annotation: Any) -> list[type[BaseModel]]:
     return [member for argument in get_args(annotation) for member in _members(argument)]
 
 
-def _suggestion(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else "; `mobilerl settings WORD` finds settings"
+def _suggestion(name: str, known: Sequence[str]) -> str:
+    if near := difflib.get_close_matches(name, known, n=1, cutoff=0.5):
+        return f"; did you mean {near[0]!r}?"
+    return f"; choose one of {', '.join(known)}" if len(known) < 30 else "; `mobilerl settings WORD` finds settings"
 
 
 def _quote(text: str) -> str:
