@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from mobilerl.config import ConfigError, Recipe
-from mobilerl.config.reading import add_flags
+from mobilerl.config.flags import add_flags
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:

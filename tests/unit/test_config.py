@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from mobilerl.config import ConfigError, Recipe, load_recipe, read_saved, save_recipe
-from mobilerl.config.reading import add_flags, claim, to_toml
+from mobilerl.config.flags import add_flags
+from mobilerl.config.reading import claim, to_toml
 from mobilerl.config.training import SftSection, SourceSection
 
 
