@@ -90,11 +90,11 @@ class Runner:
             job |= {"wall_s": before["wall_s"], "finished": False}
             write_atomic(path, json.dumps(job).encode())
             began = time.monotonic()
-            given = {"RUN_DIR": str(folder), "SFT_DIR": str(self.sft_dir), "EVALUATE": "no", "SKIP_INSTALL": "yes"}
-            unset = {"CONFIG": "", "MODEL": "", "ENGINE": ""}
+            given = {"RUN_DIR": str(folder), "SFT_DIR": str(self.sft_dir), "CONFIG": "", "MODEL": ""}
+            given |= {"EVALUATE": "no", "SKIP_INSTALL": "yes"}
             try:
                 script = ["bash", str(self.folder / variant.script), *job["flags"]]
-                self._call(script, folder / PRINT_OUT, **given, **unset)
+                self._call(script, folder / PRINT_OUT, **given)
                 job["finished"] = True
             finally:
                 job["wall_s"] += time.monotonic() - began
