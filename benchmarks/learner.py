@@ -1,4 +1,4 @@
-"""Speed and memory of an optimiser step, compared with TRL's and a plain Hugging Face loop on the same samples.
+"""Speed and memory of an optimiser step, compared with TRL's on the same samples.
 
 Each side (`benchmarks.sides`) runs in a process of its own and is idle while another is measured. They take turns for
 some rounds, so that other work on the machine affects them alike.
@@ -15,14 +15,15 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from benchmarks.sides import Side, Update
+import torch
 
-SIDES = ("mobilerl", "mobilerl-recompute", "hf", "trl", "trl-recompute")
+from benchmarks.samples import expert_rows, make_checkpoint
+from benchmarks.sides import Side, Update, make, peak_memory
+
+SIDES = ("mobilerl", "mobilerl-recompute", "trl", "trl-recompute")
 PAIRS = (
-    ("mobilerl", "hf"),
     ("mobilerl", "trl"),
     ("mobilerl", "trl-recompute"),
     ("mobilerl-recompute", "mobilerl"),
@@ -36,9 +37,6 @@ def measure(hidden: int, layers: int, rows: int, micro_tokens: int, rounds: int,
     """One result per side whose package is installed, and the ratios of PAIRS. ValueError for an impossible width."""
     if hidden % 32:
         raise ValueError(f"--hidden is {hidden}; it must be a multiple of 32")
-    from benchmarks.samples import expert_rows, make_checkpoint
-    from benchmarks.sides import Update
-
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model"
         make_checkpoint(model, hidden, layers)
@@ -107,10 +105,6 @@ _side: Side
 
 
 def _start(name: str, update: Update, threads: int) -> None:
-    import torch
-
-    from benchmarks.sides import make
-
     global _side
     torch.set_num_threads(threads)
     _side = make(name, update)
@@ -124,7 +118,5 @@ def _update() -> dict[str, float]:
 
 
 def _memory() -> dict[str, float]:
-    from benchmarks.sides import peak_memory
-
     _side.prepare()
     return peak_memory(_side)

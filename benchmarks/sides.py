@@ -1,4 +1,4 @@
-"""The sides that `benchmarks.learner` compares: one optimiser step on the same samples, by this project and by others.
+"""The sides that `benchmarks.learner` compares: one optimiser step on the same samples, by this project and by TRL.
 
 Every side has the same checkpoint and samples, the same limit on the padded tokens of a micro-batch, AdamW with the
 same settings, the same clipped token-mean loss and gradient clipping. Each makes pixels from PNGs in every step.
@@ -7,7 +7,6 @@ same settings, the same clipped token-mean loss and gradient clipping. Each make
 - `trl`: `GRPOTrainer.training_step` until the optimiser steps, with recorded samples in place of generation. The rest
   is the trainer's: padding to the longest prompt and reply, shuffling, splitting, its loss and metrics.
 - `trl-recompute`: the same with gradient checkpointing, which is TRL's default.
-- `hf`: a plain loop: samples in order, padded to the longest of their micro-batch, logits for every position.
 
 Memory is what torch allocated: `torch.cuda.max_memory_allocated` on a GPU, else by its profiler in a step that is not
 timed. It includes weights, gradients and optimiser state.
@@ -25,13 +24,12 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from mobilerl.algorithms.losses import aggregation_weights, clipped_policy_loss
 from mobilerl.algorithms.objectives import clipped
 from mobilerl.config.algorithms import ClippedLossSection
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.interfaces import ADAM_BETAS
 from mobilerl.models.codec import Codec
-from mobilerl.models.loading import compute_dtype, load_model
+from mobilerl.models.loading import load_model
 from mobilerl.records import TrainingSample
 
 AGG = "token-mean"
@@ -88,53 +86,6 @@ class Mobilerl:
         rows = self.step.rows
         batch = [replace(r, advantage=a) for r, a in zip(rows, self.step.advantages, strict=True)]
         return self.engine.update(batch, self.objective, AGG)["grad_norm"]
-
-
-class HuggingFace:
-    def __init__(self, step: Update) -> None:
-        self.step = step
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.model = load_model(step.model, learns=True).to(self.device).train()
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=RATE, betas=ADAM_BETAS, weight_decay=0.0)
-
-    def prepare(self) -> None:
-        self.codec = Codec.load(self.step.model)
-
-    def update(self) -> float:
-        self.optimizer.zero_grad()
-        total = sum(len(r.response_ids) for r in self.step.rows)
-        for start in range(0, len(self.step.rows), self.step.per_micro):
-            part = slice(start, start + self.step.per_micro)
-            loss, tokens = self._loss(self.step.rows[part], self.step.advantages[part])
-            (loss * tokens / total).backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), GRAD_CLIP)
-        self.optimizer.step()
-        return float(norm)
-
-    def _loss(self, rows: Sequence[TrainingSample], advantages: Sequence[float]) -> tuple[Tensor, int]:
-        """Token-mean loss of these samples, and their number of tokens."""
-        ids = [r.prompt_ids + r.response_ids for r in rows]
-        inputs = self.codec.collate(ids, [r.images for r in rows], pad_left=False, device=self.device)
-        with torch.autocast(self.device.type, compute_dtype(), enabled=self.device.type == "cuda"):
-            logits = self.model(**inputs).logits
-        logp = logits[:, :-1].float().log_softmax(-1)
-        logp = logp.gather(-1, inputs["input_ids"][:, 1:].unsqueeze(-1)).squeeze(-1)
-        mask, old = torch.zeros_like(logp), torch.zeros_like(logp)
-        for i, row in enumerate(rows):
-            where = slice(len(row.prompt_ids) - 1, len(ids[i]) - 1)
-            mask[i, where] = 1.0
-            old[i, where] = torch.tensor(row.rollout_logprobs, device=self.device)
-        weights = aggregation_weights(mask, AGG)
-        loss, _ = clipped_policy_loss(
-            logp,
-            old,
-            torch.tensor(advantages, device=self.device),
-            mask,
-            clip_low=CLIP,
-            clip_high=CLIP,
-            weights=weights,
-        )
-        return loss, int(mask.sum())
 
 
 class Trl:
@@ -233,8 +184,6 @@ def _no_reward(prompts: list[str], completions: list[str], **kwargs: object) -> 
 
 def make(name: str, step: Update) -> Side:
     kind, _, recompute = name.partition("-")
-    if kind == "hf":
-        return HuggingFace(step)
     return (Mobilerl if kind == "mobilerl" else Trl)(step, recompute=bool(recompute))
 
 

@@ -2,7 +2,7 @@
 # Shared by the recipes: arguments, the virtual environment, training and evaluation. To be sourced.
 #
 # Every recipe takes these flags, and passes all others on as settings:
-#   --config FILE   the recipe (also CONFIG)            --engine NAME   engine.type (also ENGINE)
+#   --config FILE   the recipe (also CONFIG)            --engine NAME   engine.type
 #   --model DIR     checkpoint to start from            --nodes N       cluster.nodes
 #
 # Environment:
@@ -34,7 +34,7 @@ mobilerl() { "$VENV/bin/mobilerl" "$@"; }
 # this node's number in a distributed SFT. RENDEZVOUS_PORT is node 0's port for the others (default: 29400).
 read_arguments() {
     local head word
-    flags=(${ENGINE:+--engine.type "$ENGINE"}) node_flags=() rank=${SLURM_NODEID:-0}
+    flags=() node_flags=() rank=${SLURM_NODEID:-0}
     if [[ -n ${SLURM_JOB_ID:-} ]] && ((${SLURM_STEP_NUM_NODES:-1} > 1)); then
         read -r head < <(scontrol show hostnames "$SLURM_STEP_NODELIST")
         node_flags=(--sft.nodes "$SLURM_STEP_NUM_NODES" --sft.node_rank "$rank"
@@ -147,7 +147,7 @@ need_checkpoint() {
             die "there is no $MODEL: run recipes/sft.sh on the nodes first, or give --model DIR"
         say "no checkpoint in $SFT_DIR: running SFT first"
         if has verl; then export SKIP_INSTALL=yes; fi  # SFT must not replace the torch of verl
-        CONFIG='' ENGINE='' MODEL='' SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh"
+        CONFIG='' MODEL='' SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh"
     fi
 }
 

@@ -1,16 +1,13 @@
 #!/usr/bin/env bash
 # Compares algorithms and ablations on the embedded phone: one SFT checkpoint, one budget of environment steps, several
-# seeds. Writes the tables into docs/results.md, with the learning curves as a picture and the figures as JSON.
+# seeds. Leaves the tables (comparison.md), the learning curves as a picture and the figures as JSON in RUN_DIR.
 #
 #   bash recipes/compare.sh [--collect.tasks_per_iteration 16 ...]      settings go to every online run
-#   bash recipes/compare.sh --list                                      lists the variants of recipes/compare.toml
-#   bash recipes/compare.sh --report-only                               tables of the runs that exist
 #
 #   STEPS      environment steps of each run (default 12000: some minutes on one core)
 #   SEEDS      default "0 1 2"
-#   VARIANTS   names of variants or groups, such as "mobilerl filtered-bc" (default: all)
+#   VARIANTS   names of variants or groups of recipes/compare.toml, such as "mobilerl filtered-bc" (default: all)
 #   JOBS       runs side by side, each on one core (default: the number of cores)
-#   DOCS       folder of results.md, comparison.json and images/ (default: docs; empty: none)
 #
 # RUN_DIR is the directory of the runs (default: runs/compare). recipes/common.sh lists the rest of the environment.
 # Called again, it continues. A run that fails does not stop the others.
@@ -19,17 +16,9 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 RUN_DIR=${RUN_DIR:-$ROOT/runs/compare}
 
-options=(--plan "$RECIPES/compare.toml" --sft-dir "$SFT_DIR" --run-dir "$RUN_DIR" --steps "${STEPS:-12000}"
-    --seeds "${SEEDS:-0 1 2}" --jobs "${JOBS:-$(nproc)}" --variants "${VARIANTS:-}" --eval-flags="${EVAL_FLAGS:-}")
-[[ -z ${DOCS-default} ]] || options+=(--docs "${DOCS:-$ROOT/docs}")
-case ${1:-} in
-    --list | --report-only)
-        options+=("$1")
-        shift
-        ;;
-esac
-
 ensure_installed local,tracking,plot
-[[ -d $SFT_DIR/final || " ${options[*]} " =~ " --"(list|report-only)" " ]] || SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh"
+[[ -d $SFT_DIR/final ]] || SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh"
 export VENV
-exec "$VENV/bin/python" -m benchmarks.comparison "${options[@]}" -- "$@"
+exec "$VENV/bin/python" -m benchmarks.comparison --sft-dir "$SFT_DIR" --run-dir "$RUN_DIR" --steps "${STEPS:-12000}" \
+    --seeds "${SEEDS:-0 1 2}" --jobs "${JOBS:-$(nproc)}" --variants "${VARIANTS:-}" --eval-flags="${EVAL_FLAGS:-}" \
+    -- "$@"

@@ -10,7 +10,7 @@
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 evaluation=${CONFIG:-$RECIPES/adagrpo.toml}
-CONFIG=$RECIPES/sft.toml ENGINE=''
+CONFIG=$RECIPES/sft.toml
 read_arguments "$@"
 install_for_recipe
 mobilerl sft --config "$CONFIG" --run-dir "$SFT_DIR" ${MODEL:+--model "$MODEL"} "${node_flags[@]}" "${flags[@]}"

@@ -162,7 +162,7 @@ class SftRun:
         learning_rate: float | None = None,
     ) -> Path:
         """Trains the checkpoint `base`, in this process or in ranks, into the folder `name` of the run directory."""
-        out, settings, to = self.run_dir / name, self.recipe.sft, self.recipe.tracking
+        out, settings = self.run_dir / name, self.recipe.sft
         ranks = f", {settings.nodes * settings.processes} processes ({settings.deepspeed or 'plain DDP'})"
         self.say(f"{name}: {len(samples)} samples, {epochs:g} epochs{ranks if settings.processes else ''}")
         temporary = self.run_dir / f".{name}.tmp"
@@ -183,7 +183,7 @@ class SftRun:
             deepspeed=str(deepspeed_file(settings.deepspeed)) if settings.deepspeed else "",
         )
         began = time.monotonic()
-        with Tracker(self.run_dir, to.wandb, to.tensorboard, to.project, to.name or self.run_dir.name) as tracker:
+        with Tracker(self.run_dir, self.recipe.tracking) as tracker:
             done = self.steps_done()
             tracker.truncate_after(done)
 

@@ -20,7 +20,6 @@ from mobilerl.statistics import Interval
 
 NORMAL_FROM = 10_000
 """Degrees of freedom from which Student's distribution counts as normal."""
-GRID = 200_001
 Part = tuple[float, float]
 """A variance and its degrees of freedom."""
 
@@ -28,11 +27,9 @@ Part = tuple[float, float]
 def crossed_interval(table: np.ndarray, minus: np.ndarray | None = None) -> Interval | None:
     """95 % interval of the mean of `table` (seeds x templates), less that of `minus` if given.
 
-    None for a single template and seed, which show no spread. Raises ValueError for tables of different templates.
+    Both have the same templates. None for a single template and seed, which show no spread.
     """
-    tables = [np.asarray(t, float) for t in (table, minus) if t is not None]
-    if any(t.ndim != 2 or t.size == 0 or t.shape[1] != tables[0].shape[1] for t in tables):
-        raise ValueError(f"tables of seeds and the same templates were expected, not {[t.shape for t in tables]}")
+    tables = [table] if minus is None else [table, minus]
     columns = tables[0].mean(axis=0) - sum(t.mean(axis=0) for t in tables[1:])
     by_template = [_of_mean(columns)] if len(columns) > 1 else []
     by_seed = [_of_mean(t.mean(axis=1)) for t in tables if len(t) > 1]
@@ -70,7 +67,7 @@ def student_quantile(freedom: float, level: float = 0.95) -> float:
     """
     if freedom >= NORMAL_FROM:
         return NormalDist().inv_cdf((1 + level) / 2)
-    angle = np.linspace(0, math.pi / 2, GRID)
+    angle = np.linspace(0, math.pi / 2, 200_001)
     density = np.clip(np.cos(angle), 0.0, None) ** (freedom - 1)
     mass = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
     return math.sqrt(freedom) * math.tan(float(np.interp(level * mass[-1], mass, angle)))

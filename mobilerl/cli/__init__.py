@@ -1,8 +1,7 @@
 """The command `mobilerl`: runs a subcommand, and turns every expected error into one line and an exit code.
 
-Exit codes: 0 done; 1 `doctor` found something missing, `bench report` or `bench compare` a regression, `fleet up` a
-device that does not start, or `eval androidworld` lost all its servers; 2 bad input; 130 stopped by Ctrl-C; 143 by
-SIGTERM; 141 the reader of the output has closed it.
+Exit codes: 0 done; 1 `doctor` found something missing, `fleet up` a device that does not start, or `eval androidworld`
+lost all its servers; 2 bad input; 130 stopped by Ctrl-C; 143 by SIGTERM; 141 the reader of the output has closed it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import difflib
 import errno
 import os
 import re
-import select
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -55,9 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.debug or not command:
             raise
         return _fail(f"{args.command} needs {error.name}, which is not installed: {command}")
+    except BrokenPipeError:  # the reader of standard output, such as `head`, has exited
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OUTPUT_CLOSED
     except (CheckpointError, EngineError, InfraError, WorkerError, ValueError, KeyError, OSError) as error:
-        if _output_is_closed():
-            return OUTPUT_CLOSED
         if args.debug:
             raise
         return _fail(_one_line(error))
@@ -93,16 +92,6 @@ class _Parser(argparse.ArgumentParser):
 def _fail(message: str) -> int:
     print(f"mobilerl: error: {message}", file=sys.stderr)
     return BAD_INPUT
-
-
-def _output_is_closed() -> bool:
-    """Whether the reader of standard output, such as `head`, has exited; output is discarded from then on."""
-    poll = select.poll()
-    poll.register(1, 0)
-    if not any(event & select.POLLERR for _, event in poll.poll(0)):
-        return False
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return True
 
 
 def _one_line(error: BaseException) -> str:

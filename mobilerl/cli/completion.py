@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mobilerl.config.reading import add_flags
+from mobilerl.config.flags import add_flags
 
 FOLDER_SETTINGS = ("--model", "--algorithm.offline.trajectories")
 NUMBERS = ("{int", "{float", "{str")

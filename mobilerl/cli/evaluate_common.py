@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mobilerl.config import AgentSection, ConfigError, Recipe, load_recipe
-from mobilerl.config.reading import read_flags
+from mobilerl.config.flags import read_flags
 from mobilerl.tables import make_console
 
 Say = Callable[[str], None]

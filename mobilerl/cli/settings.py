@@ -1,4 +1,4 @@
-"""`mobilerl settings`: find what a recipe can set. `--help` of train, sft and pages lists the same."""
+"""`mobilerl settings`: find what a recipe can set."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import difflib
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from mobilerl.config import ConfigError, Recipe
-from mobilerl.config.reading import add_flags
-
-SYNONYMS = {"lr": "learning rate", "bs": "batch size"}
+from mobilerl.config.flags import add_flags
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
@@ -63,7 +60,7 @@ def find(parser: argparse.ArgumentParser, wanted: str) -> list[argparse.Action]:
     named = [a for a in actions if a.dest == wanted or a.dest.startswith(f"{wanted}.")]
     if not named:
         named = [a for a in actions if a.dest.rpartition(".")[2] == wanted]
-    return named or [a for a in actions if _mentions(a, SYNONYMS.get(wanted.lower(), wanted))]
+    return named or [a for a in actions if _mentions(a, wanted)]
 
 
 def _mentions(action: argparse.Action, wanted: str) -> bool:
@@ -81,23 +78,3 @@ def _print_sections(parser: argparse.ArgumentParser) -> None:
         if group.title and group.description:
             print(f"{group.title:<24}{group.description.splitlines()[0]}")
     print("\n`mobilerl settings SECTION` lists one, `mobilerl settings WORD` searches, --all lists everything.")
-
-
-class _FullHelp(argparse.Action):
-    """Prints the options of a command, followed by every setting."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, **rest: Any) -> None:
-        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, **rest)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        usage = parser.format_usage().removeprefix("usage: ").strip()
-        parser.usage = f"{usage} [--SECTION.SETTING VALUE ...]"
-        add_flags(parser)
-        parser.print_help()
-        parser.exit()
-
-
-def add_help(parser: argparse.ArgumentParser) -> None:
-    """`-h` lists the options, `--help` the settings as well."""
-    parser.add_argument("-h", action="help", help="show the options")
-    parser.add_argument("--help", action=_FullHelp, help="show the options and every setting")

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from mobilerl.cli.settings import add_help
 from mobilerl.config import load_recipe
 from mobilerl.train.interrupt import Stopped, interrupts_as_stopped, resume_command
 
@@ -16,11 +15,9 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         "sft",
         parents=[common],
         allow_abbrev=False,
-        add_help=False,
         help="two-stage supervised fine-tuning on demonstrations",
-        epilog="every setting of the recipe can be given as well: --sft.learning_rate 1e-3",
+        epilog="every setting is a flag as well: --sft.learning_rate 1e-3; `mobilerl settings` lists them",
     )
-    add_help(parser)
     parser.add_argument(
         "--config", type=Path, metavar="RECIPE.toml", help="the recipe; command-line settings override it"
     )

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from mobilerl.cli.settings import add_help
 from mobilerl.config import ConfigError, load_recipe
 from mobilerl.train.interrupt import Stopped, interrupts_as_stopped, resume_command
 
@@ -16,11 +15,9 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         "train",
         parents=[common],
         allow_abbrev=False,
-        add_help=False,
         help="online reinforcement learning",
-        epilog="every setting of the recipe is a flag as well: --algorithm.replay.gamma 0.25",
+        epilog="every setting is a flag as well: --algorithm.replay.gamma 0.25; `mobilerl settings` lists them",
     )
-    add_help(parser)
     parser.add_argument("--config", type=Path, metavar="RECIPE.toml", help="the recipe; flags override it")
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="directory of the run")
     parser.add_argument("--resume", action="store_true", help="continue from the run's newest checkpoint")

@@ -4,13 +4,14 @@ command line wins over it. A name that does not exist here is an error. Nothing 
 
 from mobilerl.config.algorithms import AlgorithmSection, ClippedLossSection, CurriculumSection
 from mobilerl.config.devices import FleetSection, PhoneSection
+from mobilerl.config.flags import ConfigError
 from mobilerl.config.judge import JudgeSection
 from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, VllmSection
 from mobilerl.config.reachagent import DpoSection, PagesSection
-from mobilerl.config.reading import ConfigError, load_recipe, read_saved, save_recipe, validate
+from mobilerl.config.reading import load_recipe, read_saved, save_recipe, validate
 from mobilerl.config.recipe import Recipe
 from mobilerl.config.suite import AndroidWorldSuiteSection, PhoneSuiteSection, SuiteSection
-from mobilerl.config.training import CollectSection, SftSection, TasksSection, TrainSection
+from mobilerl.config.training import CollectSection, SftSection, TasksSection, TrackingSection, TrainSection
 
 __all__ = [
     "AgentSection",
@@ -32,6 +33,7 @@ __all__ = [
     "SftSection",
     "SuiteSection",
     "TasksSection",
+    "TrackingSection",
     "TrainSection",
     "VllmSection",
     "load_recipe",

@@ -2,132 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
-import difflib
-import inspect
 import json
 import tomllib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, TypeVar
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from mobilerl.atomic_files import write_atomic
+from mobilerl.config.flags import NULL, ConfigError, quote, read_flags, settings_of, suggestion
 from mobilerl.config.recipe import Recipe
 
 M = TypeVar("M", bound=BaseModel)
-NULL = "null"
-"""Stands for no value, on the command line and, as TOML has no word for it, as a string in a recipe."""
-LONGEST_QUOTE = 200
 CONFIG_FILE = "config.json"
 """A run's resolved recipe, in its directory."""
 MOST_NAMED = 4
 """Differing settings that a message names."""
 
 
-class ConfigError(ValueError):
-    """A recipe or a command line that cannot be used; the message is one line with the fix."""
-
-
 def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe at `path` with the dotted command-line `overrides` on top. Raises ConfigError."""
     data = _read_toml(path) if path else {}
     return validate(Recipe, _merge(data, read_flags(overrides)), str(path or "command line"))
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds a flag for every setting to the parser, in a group for each section, with the docstrings as help."""
-    _add_section(parser, [Recipe], "", "")
-
-
-def _add_section(parser: argparse.ArgumentParser, sections: Sequence[type[BaseModel]], prefix: str, about: str) -> None:
-    """`sections`: one, or the members of a union, which share flags of equal names."""
-    group = parser.add_argument_group(prefix.rstrip("."), about or inspect.getdoc(sections[0]))
-    inner: dict[str, tuple[list[type[BaseModel]], str]] = {}
-    for name in _fields(sections):
-        infos = [section.model_fields[name] for section in sections if name in section.model_fields]
-        members = [member for info in infos for member in _members(info.annotation)]
-        about = infos[0].description or ""
-        kinds = list(dict.fromkeys(kind for info in infos for kind in _kinds(info.annotation)))
-        if members and "LIST" not in kinds:
-            inner[name] = (list(dict.fromkeys(members)), about)
-            continue
-        group.add_argument(
-            f"--{prefix}{name}",
-            type=_list if "LIST" in kinds else _scalar,
-            default=argparse.SUPPRESS,
-            metavar=kinds[0] if len(kinds) == 1 else f"{{{','.join(kinds)}}}",
-            help=f"{about} (default: {_shown(infos[0].default)})".replace("%", "%%"),
-        )
-    for name, (members, about) in inner.items():
-        _add_section(parser, members, f"{prefix}{name}.", about)
-
-
-def _kinds(annotation: Any) -> list[str]:
-    """The values or types that a setting takes, in words."""
-    if annotation is bool:
-        return ["true", "false"]
-    if annotation is type(None):
-        return [NULL]
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Literal:
-        return [str(choice) for choice in arguments]
-    if origin is tuple:
-        return ["LIST"]
-    if origin is Annotated:
-        return _kinds(arguments[0])
-    return [kind for argument in arguments for kind in _kinds(argument)] if arguments else [annotation.__name__]
-
-
-def _shown(default: Any) -> str:
-    if default is None or isinstance(default, bool | tuple):
-        return json.dumps(default, default=str)
-    return f"{default:g}" if isinstance(default, float) else str(default)
-
-
-def _scalar(word: str) -> str | None:
-    return None if word == NULL else word
-
-
-def _list(word: str) -> list[Any]:
-    """A JSON list, or words with commas between them."""
-    if not word.startswith("["):
-        return word.split(",")
-    try:
-        return json.loads(word)
-    except (ValueError, RecursionError):
-        raise argparse.ArgumentTypeError(f"{_quote(word)} is not a JSON list") from None
-
-
-def read_flags(overrides: Sequence[str]) -> dict[str, Any]:
-    """The values of dotted flags, nested by section and not yet validated. Raises ConfigError for an unknown name."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    add_flags(parser)
-    try:
-        values, unknown = parser.parse_known_args(list(overrides))
-    except argparse.ArgumentError as error:
-        raise ConfigError(f"command line: {error}") from None
-    if unknown:
-        raise ConfigError(_unknown_flag(unknown[0].partition("=")[0], parser))
-    data: dict[str, Any] = {}
-    for name, value in vars(values).items():
-        *sections, field = name.split(".")
-        table = data
-        for section in sections:
-            table = table.setdefault(section, {})
-        table[field] = value
-    return data
-
-
-def _unknown_flag(flag: str, parser: argparse.ArgumentParser) -> str:
-    if not flag.startswith("--"):
-        return f"command line: {_quote(flag)} belongs to no flag"
-    known = list(parser._option_string_actions)
-    if inside := [option for option in known if option.startswith(f"{flag}.")]:
-        return f"{flag}: this is a section, not a value; give one of its settings, such as {inside[0]}"
-    return f"{_quote(flag)}: there is no such setting{_suggestion(flag, known)}"
 
 
 def validate(kind: type[M], data: dict[str, Any], where: str) -> M:
@@ -171,9 +69,8 @@ def claim(recipe: Recipe, run_dir: Path, may_change: Collection[str] = ()) -> No
     if saved.is_file():
         changed = [name for name in differences(read_saved(saved), recipe) if name not in may_change]
         if changed:
-            more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
             raise ConfigError(
-                f"{run_dir} belongs to another recipe ({', '.join(changed[:MOST_NAMED])}{more} differ): "
+                f"{run_dir} belongs to another recipe ({', '.join(changed[:MOST_NAMED])} differ): "
                 f"continue with the settings of {saved}, or choose another --run-dir"
             )
     run_dir.mkdir(parents=True, exist_ok=True)
@@ -228,66 +125,34 @@ def _replace(value: Any, old: Any, new: Any) -> Any:
 def _explain(error: ValidationError, kind: type[BaseModel]) -> str:
     """The first mistake: which field, what is wrong, the value."""
     first = error.errors()[0]
-    names, siblings, inside = _locate(kind, first["loc"])
-    field = _quote(".".join(names))
+    known = settings_of([kind])
+    types = {
+        section.model_fields["type"].default for found in known.values() for section, _ in found if _typed(section)
+    }
+    *path, last = map(str, first["loc"] or [""])
+    name = ""
+    for part in [*path, last]:
+        inner = f"{name}.{part}" if name else part
+        is_extra = part is last and first["type"] == "extra_forbidden"
+        if inner in known or is_extra or part not in types:  # else the tag of a union
+            name = inner
+    field = quote(name)
     if first["type"] == "extra_forbidden":
-        if others := _types_with(kind, names):
-            return f"{field}: only with {' or '.join(others)}; set it as well"
-        return f"{field}: there is no such setting{_suggestion(names[-1], siblings)}"
+        if others := [section.model_fields["type"].default for section, _ in known.get(name, ()) if _typed(section)]:
+            choice = f"{name.rpartition('.')[0]}.type = "
+            return f"{field}: only with {' or '.join(choice + other for other in others)}; set it as well"
+        parent, _, last = name.rpartition(".")
+        beside = [other.rpartition(".")[2] for other in known if other.rpartition(".")[0] == parent]
+        return f"{field}: there is no such setting{suggestion(last, beside)}"
     if first["type"] in ("model_type", "model_attributes_type"):
-        return f"{field}: this is a section, not a value; it has {', '.join(inside)}"
+        inside = ", ".join(other.removeprefix(f"{name}.") for other in known if other.startswith(f"{name}."))
+        return f"{field}: this is a section, not a value; it has {inside}"
     message = first["msg"].removeprefix("Value error, ")
     # The value of a whole section would say nothing that the message does not.
-    given = "" if isinstance(first["input"], dict | BaseModel) else f" (given: {_quote(repr(first['input']))})"
+    given = "" if isinstance(first["input"], dict | BaseModel) else f" (given: {quote(repr(first['input']))})"
     return f"{field}: {message}{given}" if field else message
 
 
-def _locate(kind: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], list[str], list[str]]:
-    """(names of `loc` without the tags of unions, fields beside the last name, fields inside it)."""
-    names: list[str] = []
-    sections, beside = [kind], [kind]
-    for part in map(str, loc):
-        tagged = [s for s in sections if "type" in s.model_fields and s.model_fields["type"].default == part]
-        if len(sections) > 1 and tagged:
-            sections = tagged
-            continue
-        names.append(part)
-        beside = sections
-        sections = [m for s in sections if part in s.model_fields for m in _members(s.model_fields[part].annotation)]
-    return names, _fields(beside), _fields(sections)
-
-
-def _types_with(kind: type[BaseModel], names: Sequence[str]) -> list[str]:
-    """`SECTION.type = NAME` of the members of a union that have the setting `names`."""
-    if len(names) < 2:
-        return []
-    *parents, field = names
-    sections = [kind]
-    for part in parents:
-        sections = [m for s in sections if part in s.model_fields for m in _members(s.model_fields[part].annotation)]
-    tagged = [s.model_fields["type"].default for s in sections if field in s.model_fields and "type" in s.model_fields]
-    return [f"{'.'.join(parents)}.type = {name}" for name in tagged if len(sections) > 1]
-
-
-def _members(annotation: Any) -> list[type[BaseModel]]:
-    """The sections that a type is made of: itself, a union's members, the entries of a list."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [member for argument in get_args(annotation) for member in _members(argument)]
-
-
-def _fields(sections: Sequence[type[BaseModel]]) -> list[str]:
-    return list(dict.fromkeys(name for section in sections for name in section.model_fields))
-
-
-def _suggestion(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    if near:
-        return f"; did you mean {near[0]!r}?"
-    return f"; choose one of {', '.join(known)}" if len(known) < 30 else "; `mobilerl settings WORD` finds settings"
-
-
-def _quote(text: str) -> str:
-    """Shortened, and on one line: a file may name its fields in any way."""
-    text = text if text.isprintable() else ascii(text)
-    return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "..."
+def _typed(section: type[BaseModel]) -> bool:
+    """Whether it is a member of a union that is chosen by `type`."""
+    return "type" in section.model_fields and isinstance(section.model_fields["type"].default, str)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mobilerl.config.algorithms import AdaGRPOSection, AnyAlgorithm
 from mobilerl.config.devices import FleetSection, PhoneSection
@@ -14,14 +11,11 @@ from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, T
 from mobilerl.config.reachagent import DpoSection, PagesSection
 from mobilerl.config.suite import PhoneSuiteSection, SuiteSection
 from mobilerl.config.training import CollectSection, SftSection, TasksSection, TrackingSection, TrainSection
+from mobilerl.config.types import Section
 
 
-class Recipe(BaseSettings):
+class Recipe(Section):
     """What every command that loads a recipe knows."""
-
-    model_config = SettingsConfigDict(
-        extra="forbid", frozen=True, nested_model_default_partial_update=True, use_attribute_docstrings=True
-    )
 
     model: str = ""
     """Checkpoint folder to start from; empty to make a tiny model."""
@@ -60,10 +54,3 @@ class Recipe(BaseSettings):
     def _suite_fits(self) -> Recipe:
         self.suite.check(self.fleet, self.collect.workers, self.agent.deadline_s)
         return self
-
-    @classmethod
-    def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, **_: Any
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        # No environment variables: a recipe and a command line say everything there is.
-        return (init_settings,)

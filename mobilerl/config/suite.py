@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Tag, field_validator
 
 from mobilerl.config.devices import FleetSection
-from mobilerl.config.types import Count, Positive, Section
+from mobilerl.config.types import Count, Positive, Section, chosen_by_type
 
 EMULATOR_MB = 3072
 """Least memory of a container with an emulator: the phone's own 2 GB and what runs beside it."""
@@ -69,7 +69,10 @@ class AndroidWorldSuiteSection(Section):
             )
 
 
-SuiteSection = Annotated[PhoneSuiteSection | AndroidWorldSuiteSection, Field(discriminator="type")]
+SuiteSection = Annotated[
+    Annotated[PhoneSuiteSection, Tag("phone")] | Annotated[AndroidWorldSuiteSection, Tag("androidworld")],
+    chosen_by_type("phone"),
+]
 
 
 def check_androidworld_fleet(fleet: FleetSection) -> None:

@@ -60,13 +60,10 @@ class TrackingSection(Section):
     """Where metrics are shown besides metrics.jsonl."""
 
     wandb: Literal["off", "offline", "online"] = "off"
-    """Mirror metrics.jsonl to Weights & Biases; `offline` keeps it in the run directory."""
+    """Mirror metrics.jsonl to Weights & Biases; `offline` keeps it in the run directory. The environment variables
+    WANDB_PROJECT and WANDB_NAME override the project `mobilerl` and the run directory's name."""
     tensorboard: bool = False
     """Mirror metrics.jsonl to TensorBoard event files."""
-    project: str = "mobilerl"
-    """Name of the project in wandb."""
-    name: str = ""
-    """Name of the run in wandb; empty for the run directory's."""
 
 
 class SourceSection(Section):

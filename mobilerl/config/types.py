@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -15,3 +16,12 @@ Rate = Annotated[float, Field(gt=0.0)]
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+def chosen_by_type(default: str) -> Discriminator:
+    """For a union of tagged sections: its member is chosen by `type`, without which it is `default`."""
+
+    def type(value: Any) -> str:
+        return value.get("type", default) if isinstance(value, Mapping) else getattr(value, "type", default)
+
+    return Discriminator(type)

@@ -121,7 +121,7 @@ class ReachAgentRun(SftRun):
 
     def train_dpo(self, stage1: Path) -> Path:
         """DPO with stage 1 as the reference; returns the last checkpoint."""
-        pairs, to = self.preferences(stage1), self.recipe.tracking
+        pairs = self.preferences(stage1)
         steps, first = step_count(len(pairs), self.recipe), self.steps_done()
         newest = checkpoint.latest(self.run_dir)
         if newest is not None and newest.name == checkpoint.folder_name(first + steps):
@@ -129,8 +129,7 @@ class ReachAgentRun(SftRun):
             return newest
         engine = make_trainer_engine(dpo_recipe(self.recipe, stage1, steps))
         self.say(f"DPO: {len(pairs)} pairs, {steps} steps")
-        name = to.name or self.run_dir.name
-        with closing(engine), Tracker(self.run_dir, to.wandb, to.tensorboard, to.project, name) as tracker:
+        with closing(engine), Tracker(self.run_dir, self.recipe.tracking) as tracker:
             last = DpoTrainer(engine, pairs, self.recipe, self.run_dir, tracker, first).run()
         if last:
             self.say(

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mobilerl.config import ConfigError, Recipe
-from mobilerl.config.reading import CONFIG_FILE, claim, read_flags
+from mobilerl.config.flags import read_flags
+from mobilerl.config.reading import CONFIG_FILE, claim
 from mobilerl.models.checkpoint_folder import check_checkpoint, read_agent
 
 MAY_CHANGE = ("train.iterations", "train.max_minutes", "train.max_env_steps")

@@ -32,9 +32,7 @@ class RunLog:
 
     def __init__(self, recipe: Recipe, run_dir: Path) -> None:
         self.run_dir, self._train = run_dir, recipe.train
-        settings = recipe.tracking
-        name, config = settings.name or run_dir.name, recipe.model_dump(mode="json")
-        self._tracker = Tracker(run_dir, settings.wandb, settings.tensorboard, settings.project, name, config)
+        self._tracker = Tracker(run_dir, recipe.tracking, recipe.model_dump(mode="json"))
         self._status = StatusLog(run_dir)
 
     def __enter__(self) -> RunLog:

@@ -11,11 +11,12 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console
 
 from mobilerl.atomic_files import write_atomic
+from mobilerl.config import TrackingSection
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
@@ -78,21 +79,13 @@ class Tracker:
     """
 
     def __init__(
-        self,
-        run_dir: Path | str,
-        wandb: Literal["off", "offline", "online"] = "off",
-        tensorboard: bool = False,
-        project: str = "mobilerl",
-        name: str | None = None,
-        config: Mapping[str, Any] | None = None,
+        self, run_dir: Path | str, settings: TrackingSection | None = None, config: Mapping[str, Any] | None = None
     ) -> None:
-        self.run_dir = Path(run_dir)
+        self.run_dir, self._settings, self._config = Path(run_dir), settings or TrackingSection(), config
         self.path = self.run_dir / "metrics.jsonl"
         self.run_dir.mkdir(parents=True, exist_ok=True)
         truncate_rows(self.path)
-        self._wandb_mode, self._use_tensorboard = wandb, tensorboard
-        self._project, self._name, self._config = project, name or self.run_dir.resolve().name, dict(config or {})
-        self._wandb_run: Any = None
+        self._wandb: Any = None
         self._writer: Any = None
         self._purge_step: int | None = None
 
@@ -108,9 +101,10 @@ class Tracker:
         if not isinstance(row.get("iteration"), int):
             raise ValueError(f"metrics need an integer `iteration`, not {row.get('iteration')!r}")
         append_row(self.path, row)
-        if self._wandb_mode != "off":
-            self._log_to_wandb(row)
-        if self._use_tensorboard:
+        if self._settings.wandb != "off":
+            self._wandb = self._wandb or self._start_wandb()
+            self._wandb.log({key: value for key, value in row.items() if value is not None})
+        if self._settings.tensorboard:
             self._log_to_tensorboard(row)
 
     def truncate_after(self, iteration: int) -> None:
@@ -121,42 +115,37 @@ class Tracker:
 
     def close(self) -> None:
         self._close_writer()
-        if self._wandb_run is not None:
-            self._wandb_run.finish()
-            self._wandb_run = None
+        if self._wandb is not None:
+            self._wandb.finish()
+            self._wandb = None
 
     def _close_writer(self) -> None:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
-    def _log_to_wandb(self, row: dict[str, Any]) -> None:
-        if self._wandb_run is None:
-            self._wandb_run = self._start_wandb()
-        self._wandb_run.log({key: value for key, value in row.items() if value is not None})
-
     def _start_wandb(self) -> Any:
         import wandb
 
-        mode = self._wandb_mode
+        mode = self._settings.wandb
         if mode == "online" and not wandb.api.api_key:
             Console(stderr=True).print("wandb: no API key, logging offline; upload the run later with `wandb sync`")
             mode = "offline"
-        resume = {"id": self._wandb_id(), "resume": "allow"} if mode == "online" else {}
+        identity = self.run_dir / "wandb-run-id"  # a resumed run continues the same wandb run
+        if mode == "online" and not identity.exists():
+            write_atomic(identity, uuid.uuid4().hex[:12].encode())
         run = wandb.init(
-            project=self._project, name=self._name, config=self._config, dir=str(self.run_dir), mode=mode, **resume
+            project=os.environ.get("WANDB_PROJECT", "mobilerl"),
+            name=os.environ.get("WANDB_NAME", self.run_dir.resolve().name),
+            config=self._config,
+            dir=str(self.run_dir),
+            mode=mode,
+            **({"id": identity.read_text().strip(), "resume": "allow"} if mode == "online" else {}),
         )
         # wandb drops rows whose own step goes back, as it does in a resumed run: use `iteration` as the axis instead.
         run.define_metric("iteration")
         run.define_metric("*", step_metric="iteration")
         return run
-
-    def _wandb_id(self) -> str:
-        """The same each time this run directory is used, so that a resumed run continues the same wandb run."""
-        path = self.run_dir / "wandb-run-id"
-        if not path.exists():
-            write_atomic(path, uuid.uuid4().hex[:12].encode())
-        return path.read_text().strip()
 
     def _log_to_tensorboard(self, row: dict[str, Any]) -> None:
         if self._writer is None:

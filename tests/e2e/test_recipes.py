@@ -140,9 +140,8 @@ def test_called_again_it_continues(folder, trained):
 
 
 def test_variants_are_compared_on_one_budget(folder, sft_run, monkeypatch):
-    docs = folder / "docs"
     given = {"VARIANTS": "adagrpo no-spa", "SEEDS": "0", "STEPS": "10", "JOBS": "1", "SKIP_INSTALL": "yes"}
-    for name, value in {**given, "DOCS": str(docs)}.items():
+    for name, value in given.items():
         monkeypatch.setenv(name, value)
     said = recipe(folder, "compare.sh", *TRAIN, run="compare")
     runs = [folder / "compare" / variant / "seed-0" for variant in ("adagrpo", "no-spa")]
@@ -155,9 +154,9 @@ def test_variants_are_compared_on_one_budget(folder, sft_run, monkeypatch):
         (row,) = read_metrics(run / "metrics.jsonl")
         assert row["rollout/env_steps"] >= 10, "the budget ends a run"
         check_results(run / "eval" / "sim" / "results.json", 2, 0.0)
-    page = (docs / "results.md").read_text()
+    page = (folder / "compare" / "comparison.md").read_text()
     assert "Left out" not in page and "| w/o SPA | 1 |" in page and "| w/o SPA | 1 |" in said
-    assert (docs / "images" / "learning-curves.png").is_file()
+    assert (folder / "compare" / "learning-curves.png").is_file()
 
     metrics = [(run / "metrics.jsonl").read_bytes() for run in runs]
     recipe(folder, "compare.sh", *TRAIN, run="compare")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -64,31 +65,24 @@ VALUES = st.recursive(SCALARS, lambda v: st.lists(v, max_size=3) | st.dictionari
 
 
 @st.composite
-def _changed(draw: st.DrawFn, value: Any) -> Any:
-    """`value` with one part, at any depth, replaced, dropped or duplicated."""
-    if not isinstance(value, dict | list) or not value or draw(st.integers(0, 6)) == 0:
-        return draw(VALUES)
-    key = draw(st.sampled_from(list(value) if isinstance(value, dict) else range(len(value))))
-    kind = draw(st.sampled_from(("inside", "inside", "inside", "drop", "more")))
-    copy = value.copy()
-    if kind == "inside":
-        copy[key] = draw(_changed(value[key]))
-    elif kind == "drop":
-        del copy[key]
-    elif isinstance(copy, list):
-        copy.append(copy[key])
-    else:
-        copy[draw(st.text(max_size=6))] = copy[key]
-    return copy
-
-
-@st.composite
 def damaged_json(draw: st.DrawFn, seeds: Sequence[Any]) -> Any:
-    """Values rather than text; they may contain what JSON cannot represent."""
-    value = draw(st.sampled_from(list(seeds)))
+    """Values rather than text, with parts replaced, dropped or added; they may contain what JSON cannot represent."""
+    root = [copy.deepcopy(draw(st.sampled_from(seeds)))]
     for _ in range(draw(st.integers(1, 3))):
-        value = draw(_changed(value))
-    return value
+        holder, key = root, 0
+        while isinstance(inside := holder[key], dict | list) and inside and draw(st.integers(0, 4)):
+            holder, key = (
+                inside,
+                draw(st.sampled_from(list(inside) if isinstance(inside, dict) else range(len(inside)))),
+            )
+        kind = draw(st.sampled_from(("replace", "replace", "drop", "add")))
+        if kind == "add" and isinstance(holder, dict):
+            holder[draw(st.text(max_size=6))] = holder[key]
+        elif kind == "drop" and holder is not root:
+            del holder[key]
+        else:
+            holder[key] = draw(VALUES)
+    return root[0]
 
 
 @st.composite

@@ -15,22 +15,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.comparison.curves import learning_curve
+from benchmarks.comparison.figures import Point, gather, learning_curve, paired, run_folder
 from benchmarks.comparison.intervals import crossed_interval, student_quantile
-from benchmarks.comparison.pages import PageRun, vs_reference
 from benchmarks.comparison.plan import read_plan
-from benchmarks.comparison.report import BEGIN, END, gather, write
+from benchmarks.comparison.report import markdown, write
 from benchmarks.comparison.runner import Runner
-from benchmarks.comparison.runs import Job, read_run, run_folder
 from mobilerl.config import load_recipe
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
 
 ROOT = Path(__file__).parents[2]
 PLAN = """
+online = ["--train.seed", "{seed}", "--train.max_env_steps", "{steps}"]
 [evaluation]
 config = "a.toml"
-[online]
-flags = ["--train.seed", "{seed}", "--train.max_env_steps", "{steps}"]
 [variants.full]
 title = "Full"
 script = "a.sh"
@@ -43,19 +40,14 @@ title = "Graph"
 script = "b.sh"
 flags = ["--seed", "{seed}"]
 offline = true
-[variants.later]
-title = "Later"
-script = "missing.sh"
 [groups.all]
 title = "All"
-members = ["full", "graph", "later"]
+members = ["full", "graph"]
 [groups.parts]
 title = "Parts"
 members = ["full", "no-x"]
 """
 BUDGET = 100
-SFT = "0123"
-"""Digest of the SFT weights."""
 
 
 @pytest.fixture
@@ -63,8 +55,6 @@ def folder(tmp_path):
     folder = tmp_path / "recipes"
     folder.mkdir()
     (folder / "compare.toml").write_text(PLAN)
-    for name in ("a.sh", "b.sh"):
-        (folder / name).write_text("")
     return folder
 
 
@@ -80,21 +70,11 @@ def evaluation(successes: Mapping[str, int], steps: int = 4) -> dict:
         for name, n in successes.items()
         for i in range(2)
     ]
-    return build_results("sim", {"split": "test", "popup_rate": 0.5, "weights_sha256": SFT}, episodes)
+    return build_results("sim", {"split": "test", "popup_rate": 0.5}, episodes)
 
 
-def leave(
-    run_dir: Path,
-    variant: str,
-    seed: int,
-    rows: Sequence[tuple[int, int, float]] = (),
-    finished: bool = True,
-    results: dict | None = None,
-    wall_s: float = 60.0,
-    sft: str = SFT,
-) -> None:
+def leave(folder: Path, rows: Sequence[tuple[int, int, float]], results: dict, wall_s: float = 60.0) -> None:
     """A run's folder; `rows`: environment steps so far, episodes of the iteration, success rate among them."""
-    folder = run_folder(run_dir, variant, seed)
     (folder / "eval" / "sim").mkdir(parents=True)
     names = ("rollout/env_steps", "rollout/trajectories", "rollout/success_rate")
     lines = [
@@ -102,9 +82,7 @@ def leave(
         for i, row in enumerate(rows, start=1)
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    Job(["--flag"], sft, wall_s, finished).write(folder)
-    if results:
-        write_results(folder / "eval" / "sim" / "results.json", results)
+    write_results(folder / "eval" / "sim" / "results.json", results)
 
 
 # --- what is trained -----------------------------------------------------------------------------------------------
@@ -121,25 +99,22 @@ def test_the_committed_plan_holds_settings_that_exist():
 
 
 def test_variants_are_chosen_by_name_or_group(plan):
+    def tables(*chosen: str) -> list[tuple[str, list[str]]]:
+        return [(group.title, members) for group, members in plan.tables(chosen)]
+
     assert plan.choose(["parts", "graph"]) == ["full", "no-x", "graph"]
-    assert list(plan.tables(["full"])) == ["all"], "alone it is shown once"
-    assert list(plan.tables(["full", "no-x"])) == ["parts"]
+    assert tables("full") == [("All", ["full"])], "alone it is shown once"
+    assert tables("full", "no-x") == [("Parts", ["full", "no-x"])]
     with pytest.raises(ValueError, match="'ful'"):
         plan.choose(["ful"])
 
 
 @pytest.mark.parametrize(
     "old, new, says",
-    [
-        ('"full", "no-x"]', '"full", "no-y"]', "'no-y'"),
-        ("offline = true", "ofline = true", "ofline: there is no such setting"),
-        ("[variants.no-x]", '[variants."../x"]', "pattern"),
-        ('"graph", "later"]', '"graph"]', "'later' is in no group"),
-    ],
+    [('"full", "no-x"]', '"full", "no-y"]', "'no-y'"), ("offline = true", "ofline = true", "no such setting")],
 )
-def test_a_faulty_plan_is_one_line(old, new, says, tmp_path):
-    path = tmp_path / "compare.toml"
-    assert old in PLAN
+def test_a_faulty_plan_is_one_line(old, new, says, folder):
+    path = folder / "compare.toml"
     path.write_text(PLAN.replace(old, new))
     with pytest.raises(ValueError, match=says) as error:
         read_plan(path)
@@ -190,7 +165,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     assert all(0.91 <= share <= 0.99 for share in held / 300)
 
 
-# --- what counts ---------------------------------------------------------------------------------------------------
+# --- figures and tables --------------------------------------------------------------------------------------------
 
 PLAYED = [(40, 10, 0.5), (80, 10, 0.5), (120, 20, 0.75)]
 """25 successes in 40 episodes and 120 steps."""
@@ -198,104 +173,71 @@ PLAYED = [(40, 10, 0.5), (80, 10, 0.5), (120, 20, 0.75)]
 
 @pytest.fixture
 def compared(plan, tmp_path):
-    """Two seeds of the full algorithm, one and a dead one of the ablation, and a graph that was not evaluated."""
-    run_dir = tmp_path / "runs"
-    (run_dir / "sft" / "eval" / "sim").mkdir(parents=True)
-    write_results(run_dir / "sft" / "eval" / "sim" / "results.json", evaluation({"a": 0, "b": 1}, steps=8))
-    leave(run_dir, "full", 0, PLAYED, results=evaluation({"a": 1, "b": 2}, steps=6))
-    leave(run_dir, "full", 1, [(60, 10, 0.5), (100, 10, 1.0)], results=evaluation({"a": 1, "b": 1}), wall_s=180.0)
-    leave(run_dir, "no-x", 0, PLAYED, results=evaluation({"a": 0, "b": 2}))
-    leave(run_dir, "no-x", 1, [(40, 10, 0.5)], finished=False)
-    leave(run_dir, "graph", 0)
-    chosen = plan.choose(["full", "no-x", "graph"])
-    return lambda: gather(plan, run_dir, chosen, [0, 1], BUDGET, 2, "STEPS=100 bash recipes/compare.sh")
+    """Two seeds of the full algorithm, one and a dead one of the ablation, and a graph that failed."""
+    runs = tmp_path / "runs"
+    leave(runs / "sft", (), evaluation({"a": 0, "b": 1}, steps=8))
+    leave(runs / "full" / "seed-0", PLAYED, evaluation({"a": 1, "b": 2}, steps=6))
+    leave(runs / "full" / "seed-1", [(60, 10, 0.5), (100, 10, 1.0)], evaluation({"a": 1, "b": 1}), wall_s=180.0)
+    leave(runs / "no-x" / "seed-0", PLAYED, evaluation({"a": 0, "b": 2}))
+    faults = {("no-x", 1): "broke", ("graph", 0): "broke", ("graph", 1): "broke"}
+    found = gather(plan, runs, plan.choose([]), [0, 1], BUDGET, faults)
+    return {**found, "command": "bash recipes/compare.sh", "jobs": 2}
 
 
 def test_figures_of_a_variant_worked_by_hand(compared):
-    full = compared().summaries["full"]
-    # Rates by template: 0.5 1.0 and 0.5 0.5, mean 0.625; the warm-up 0.0 0.5, mean 0.25.
-    assert full.success.mean == pytest.approx(0.625)
-    assert full.success.seeds == 2 and full.success.interval.high == 1.0, "cut off at 1"
-    # Column means less the warm-up's: 0.5 0.25, V_T = 0.015625. Row means 0.75 0.5, V_S the same. The rest is 0.125 in
+    full = compared["variants"]["full"]
+    # Rates by template: 0.5 1.0 and 0.5 0.5, mean 0.625; SFT's 0.0 0.5, mean 0.25.
+    assert full["success"]["mean"] == pytest.approx(0.625)
+    assert full["success"]["seeds"] == 2 and full["success"]["interval"]["high"] == 1.0, "cut off at 1"
+    # Column means less SFT's: 0.5 0.25, V_T = 0.015625. Row means 0.75 0.5, V_S the same. The rest is 0.125 in
     # all four: V_ST = 4 * 0.015625 / 4. Variance 0.015625, as large as either alone.
-    assert full.vs_sft.mean == pytest.approx(0.375)
-    assert full.vs_sft.interval.low == pytest.approx(0.375 - 12.7062 * 0.125, abs=1e-4)
+    assert full["vs_sft"]["mean"] == pytest.approx(0.375)
+    assert full["vs_sft"]["interval"]["low"] == pytest.approx(0.375 - 12.7062 * 0.125, abs=1e-4)
     # From step 75 on: the iterations that end after it, 20 of 30 in seed 0 (10 * 0.5 + 20 * 0.75), 10 of 10 in seed 1.
-    assert full.in_training == pytest.approx((20 / 30 + 1.0) / 2)
-    assert full.steps_per_success == pytest.approx((120 + 100) / (25 + 15))
-    assert full.episode_length == pytest.approx((6 + 4) / 2)
-    assert full.wall_s == 120.0
-
-
-def test_what_died_or_was_not_evaluated_is_left_out_and_said(compared):
-    found = compared()
-    assert found.faults == [
-        "w/o X, seed 1: did not finish (40 environment steps)",
-        "Graph, seed 0: was not evaluated",
-        "Graph, seed 1: was not run",
-    ]
-    assert found.summaries["graph"].success is None
-    assert found.summaries["no-x"].success.seeds == 1
-
-
-@pytest.mark.parametrize(
-    "rows, budget, says",
-    [
-        (PLAYED, 120, ""),
-        (PLAYED, 121, "stopped at 120 of 121 environment steps"),
-        (PLAYED, 80, "continued to 120 environment steps with a budget of 80"),
-    ],
-)
-def test_runs_of_another_budget_do_not_count(rows, budget, says, tmp_path):
-    leave(tmp_path, "full", 0, rows, results=evaluation({"a": 1}))
-    assert read_run(tmp_path, "full", 0, budget, SFT).fault == says
-
-
-def test_evaluations_of_other_tasks_are_refused(compared, tmp_path):
-    path = run_folder(tmp_path / "runs", "full", 1) / "eval" / "sim" / "results.json"
-    write_results(path, evaluation({"a": 1, "c": 1}))
-    with pytest.raises(ValueError, match="have different instances"):
-        compared()
-
-
-# --- tables and curves ---------------------------------------------------------------------------------------------
+    assert full["in_training"] == pytest.approx((20 / 30 + 1.0) / 2)
+    assert full["env_steps_per_success"] == pytest.approx((120 + 100) / (25 + 15))
+    assert full["episode_length"] == pytest.approx((6 + 4) / 2)
+    assert full["wall_s"] == 120.0
 
 
 def test_the_tables_are_paired_with_their_groups_reference(compared, tmp_path):
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "results.md").write_text(f"# Results\n\n{BEGIN}\nold\n{END}\n\n## After\n")
-    text = write(compared(), tmp_path / "runs", docs)
+    text = write(compared, tmp_path)
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
-    tables = {rows[i][5]: rows[i + 2 : i + 5] for i in (0, 5)}
-    assert list(tables) == ["vs Full"] and len(rows) == 10, "each group has its own table"
+    assert rows[0][5] == rows[5][5] == "vs Full" and len(rows) == 10, "each group has its own table"
     sft, full, ablation = rows[7:10]
     assert sft[0] == "SFT" and sft[2].startswith("25.0 % (0.0 to ")
     assert full[:2] == ["Full", "2"] and full[3] == "75.0, 50.0" and full[5] == ""
     assert full[6:] == ["83.3 %", "5.5", "5.0", "2.0"]
     # 0.0 1.0 less 0.5 0.75: mean -0.125, V_T = 2 * 0.375^2 / 2; what the seeds of Full add, they have also shared.
-    assert ablation[:2] == ["w/o X", "1 of 2"] and ablation[5] == "-12.5 (-489.0 to +464.0)"
-    assert rows[4][:3] == ["Graph", "0 of 2", "--"]
-
-    page = (docs / "results.md").read_text()
-    assert page.startswith("# Results\n\n") and page.endswith(f"{END}\n\n## After\n") and "old" not in page
-    assert (docs / "images/learning-curves.png").read_bytes().startswith(b"\x89PNG")
-    content = json.loads((docs / "comparison.json").read_text())
-    assert content["variants"]["full"]["success"]["mean"] == pytest.approx(0.625)
-    assert str(tmp_path) not in page + json.dumps(content), "no path of this machine is published"
+    assert ablation[:2] == ["w/o X", "1"] and ablation[5] == "-12.5 (-489.0 to +464.0)"
+    assert rows[4][:3] == ["Graph", "0", "--"], "what failed is left out, and said"
+    assert "- w/o X, seed 1: broke\n- Graph, seed 0: broke" in text
+    assert (tmp_path / "learning-curves.png").read_bytes().startswith(b"\x89PNG")
+    assert markdown(json.loads((tmp_path / "comparison.json").read_text())) == text
 
 
-def test_a_curve_shares_an_iteration_among_the_parts_it_covers(tmp_path):
-    leave(tmp_path, "full", 0, PLAYED)
-    leave(tmp_path, "full", 1, [(60, 10, 0.5), (100, 10, 1.0)])
-    leave(tmp_path, "full", 2, [(40, 10, 0.0)], finished=False)
-    curve = learning_curve([read_run(tmp_path, "full", seed, BUDGET, SFT) for seed in range(3)], BUDGET)
-    # Two parts, since the shortest run has two iterations. Seed 0 to step 50: 10 + 10/4 episodes, half succeed; from
-    # there 7.5 at 0.5 and 10 at 0.75. Seed 1: 8.33 at 0.5, then 1.67 at 0.5 and 10 at 1. The dead run is not there.
+def test_the_published_tables_are_those_of_the_published_figures():
+    page = (ROOT / "docs" / "results.md").read_text().replace("(images/learning-curves.png)", "(learning-curves.png)")
+    assert markdown(json.loads((ROOT / "docs" / "comparison.json").read_text())) in page
+
+
+def test_a_curve_shares_an_iteration_among_the_parts_it_covers():
+    first = [Point(40, 10, 5, 1), Point(80, 20, 10, 2), Point(120, 40, 25, 3)]
+    curve = learning_curve([first, [Point(60, 10, 5, 1), Point(100, 20, 15, 2)]], BUDGET)
+    # Two parts, since the shortest run has two iterations. The first run to step 50: 10 + 10/4 episodes, half succeed;
+    # from there 7.5 at 0.5 and 10 at 0.75. The second: 8.33 at 0.5, then 1.67 at 0.5 and 10 at 1.
     seeds = np.array([[0.5, (3.75 + 7.5) / 17.5], [0.5, (5 / 6 + 10) / (10 + 5 / 3)]])
-    assert curve.seeds == 2 and curve.steps == (25.0, 75.0)
-    assert curve.mean == pytest.approx(seeds.mean(axis=0))
-    assert (curve.low, curve.high) == (pytest.approx(seeds.min(axis=0)), pytest.approx(seeds.max(axis=0)))
+    assert curve["seeds"] == 2 and curve["steps"] == [25.0, 75.0]
+    assert curve["mean"] == pytest.approx(seeds.mean(axis=0))
+    assert (curve["low"], curve["high"]) == (pytest.approx(seeds.min(axis=0)), pytest.approx(seeds.max(axis=0)))
+
+
+def test_differences_on_page_tasks_are_paired_by_seed():
+    """Changes of 0.25, 0 and 0.5: mean 0.25, standard error 0.25 / sqrt(3), Student's quantile of 2 degrees 4.3027."""
+    found = paired([0.25, 0.0, 0.5])
+    assert (found["mean"], found["seeds"]) == (pytest.approx(0.25), 3)
+    assert found["interval"]["high"] - found["mean"] == pytest.approx(4.3027 * 0.25 / 3**0.5, rel=1e-3)
+    assert paired([0.75]) == {"mean": 0.75, "interval": None, "seeds": 1}, "one seed shows no spread"
 
 
 # --- running -------------------------------------------------------------------------------------------------------
@@ -321,9 +263,9 @@ def runner(plan, folder, tmp_path, monkeypatch):
 
 def test_a_failed_run_is_reported_and_the_others_continue(runner, tmp_path):
     made, chosen, evaluated, calls = runner
-    (failed,) = made.run(chosen, [4], jobs=1)
+    failed = made.run(chosen, [4], jobs=1)
     folder = run_folder(tmp_path / "runs", "no-x", 4)
-    assert failed == f"w/o X, seed 4: ended with status 3, see {folder / 'print-out.txt'}"
+    assert failed == {("no-x", 4): f"ended with status 3, see {folder / 'print-out.txt'}"}
     assert evaluated == ["final", "seed-4"]
     first, second = calls.read_text().splitlines()
     flags = "--train.seed 4 --train.max_env_steps 100"
@@ -349,10 +291,16 @@ def test_a_run_from_another_sft_checkpoint_is_refused(runner, tmp_path):
     other = tmp_path / "other" / "final"
     other.mkdir(parents=True)
     (other / "model.safetensors").write_bytes(b"weights")
-    (failed,) = Runner(made.plan, made.folder, made.run_dir, other.parent, BUDGET).run(chosen[:1], [0], jobs=1)
-    assert "another checkpoint" in failed and not calls.exists()
-    leave(tmp_path, "full", 1, PLAYED, results=evaluation({"a": 1}), sft="4567")
-    assert "another SFT checkpoint" in read_run(tmp_path, "full", 1, BUDGET, SFT).fault
+    failed = Runner(made.plan, made.folder, made.run_dir, other.parent, BUDGET).run(chosen[:1], [0], jobs=1)
+    assert "another checkpoint" in failed["full", 0] and not calls.exists()
+
+
+@pytest.mark.parametrize(("steps", "count"), [([40, 80], 80), ([40, 100, 120], 120), ([], 0)])
+def test_runs_of_another_budget_do_not_count(steps, count, runner):
+    made, *_ = runner
+    made._check_budget([40, 80, 120])
+    with pytest.raises(RuntimeError, match=f"has {count} environment steps, with a budget of 100"):
+        made._check_budget(steps)
 
 
 def test_stopping_the_comparison_stops_its_runs(folder, tmp_path):
@@ -381,7 +329,7 @@ def test_stopping_the_comparison_stops_its_runs(folder, tmp_path):
         process.kill()
         for pid in members(int((run / "pid").read_text())) if (run / "pid").is_file() else ():
             os.kill(pid, signal.SIGKILL)
-    assert not Job.read(run).finished
+    assert not json.loads((run / "job.json").read_text())["finished"]
     assert not run_folder(tmp_path, "full", 1).exists(), "nothing is started after the stop"
 
 
@@ -394,28 +342,3 @@ def members(group: int) -> list[int]:
             if int(number) == group and state != "Z":
                 found.append(int(path.parent.name))
     return found
-
-
-# --- page tasks of ReachAgent --------------------------------------------------------------------------------------
-
-
-def page_runs(*rates: tuple[float, float], tasks: int = 4) -> list[PageRun]:
-    """A run of each pair of success rates, before and after, on `tasks` tasks."""
-
-    def results(success: float) -> dict:
-        instances = [{"task_id": f"pages/{i}", "success": i < success * tasks} for i in range(tasks)]
-        return {"protocol": {"tasks_sha256": f"of {tasks} tasks"}, "success_rate": success, "instances": instances}
-
-    return [PageRun(i, results(before), results(after)) for i, (before, after) in enumerate(rates)]
-
-
-def test_differences_on_page_tasks_are_paired_by_seed():
-    """Changes of 0.25, 0 and 0.5: mean 0.25, standard error 0.25 / sqrt(3), Student's quantile of 2 degrees 4.3027."""
-    reference = page_runs((0.0, 0.25), (0.0, 0.5), (0.0, 0.25))
-    found = vs_reference(reference, page_runs((0.0, 0.5), (0.0, 0.5), (0.0, 0.75)))
-    assert (found.mean, found.seeds) == (pytest.approx(0.25), 3)
-    assert found.interval.high - found.mean == pytest.approx(4.3027 * 0.25 / 3**0.5, rel=1e-3)
-    single = vs_reference(reference, page_runs((0.0, 1.0)))
-    assert (single.mean, single.interval) == (0.75, None), "one seed shows no spread"
-    with pytest.raises(ValueError, match="different page tasks"):
-        vs_reference(reference, page_runs((0.0, 0.5), tasks=6))

@@ -6,12 +6,12 @@ import ast
 import json
 import re
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from mobilerl.config import Recipe
+from mobilerl.config.flags import settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docker").rglob("*.md")])
@@ -23,6 +23,7 @@ FLAG = re.compile(r"--((?:[a-z_]+\.)+[a-z_]+)")
 NAMED_FILE = re.compile(r"`((?:mobilerl|envs|tests|recipes|docs|sft)/[\w/.-]+\.(?:py|md|toml|sh))`")
 MECHANISMS = sorted((ROOT / "docs" / "mechanisms").glob("*.md"))
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+SETTINGS = settings_of([Recipe])
 WRITTEN = [*MECHANISMS, *GUIDES, ROOT / "CONTRIBUTING.md", ROOT / "docs" / "adapters.md"]
 
 
@@ -49,21 +50,9 @@ def test_every_relative_link_leads_to_a_file_and_a_heading(page: Path) -> None:
             assert anchor in anchors(target), f"{page.name} links to {link}; there are {sorted(anchors(target))}"
 
 
-def members(annotation: Any) -> list[type[BaseModel]]:
-    """A section, or the sections of a union."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [member for argument in get_args(annotation) for member in members(argument)]
-
-
 def defaults_of(flag: str) -> list[Any]:
     """The defaults of a setting by its dotted name, in every section of a union; empty for an unknown name."""
-    models: list[type[BaseModel]] = [Recipe]
-    *sections, name = flag.split(".")
-    for section in sections:
-        fields = [model.model_fields[section] for model in models if section in model.model_fields]
-        models = [member for field in fields for member in members(field.annotation)]
-    defaults = [model.model_fields[name].default for model in models if name in model.model_fields]
+    defaults = [info.default for _, info in SETTINGS.get(flag, ())]
     return [list(default) if isinstance(default, tuple) else default for default in defaults]
 
 

@@ -1,4 +1,4 @@
-"""`mobilerl settings`, `--help`, and completion in a real bash."""
+"""`mobilerl settings`, and completion in a real bash."""
 
 import json
 import re
@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-from measured import processor_time
 
 from mobilerl.cli import main
 from mobilerl.config import Recipe
@@ -38,18 +37,6 @@ def test_settings_command(capsys):
     assert "train" in json.loads(capsys.readouterr().out)["properties"]
     assert main(["settings", "popup_rte"]) == 2
     assert "did you mean 'popup_rate'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("command", ["train", "sft"])
-def test_help_lists_every_setting_and_is_quick(command, capsys):
-    code = "import sys; from mobilerl.cli import main\ntry: main(sys.argv[1:])\nfinally: print('torch' in sys.modules)"
-    status, text, seconds = processor_time(code, command, "--help", enough=1.5)
-    assert status == 0 and text.endswith("False\n") and seconds < 1.5
-    assert main(["settings", "--all"]) == 0
-    assert flags_in(capsys.readouterr().out) - {"--model"} < flags_in(text)
-    with pytest.raises(SystemExit):
-        main([command, "-h"])
-    assert capsys.readouterr().out.count("\n") < 25
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from mobilerl.config import TrackingSection
 from mobilerl.train.progress import ProgressView, TimeLeft
 from mobilerl.train.tracking import Tracker, read_metrics
 
@@ -50,7 +51,7 @@ def test_a_resumed_run_continues_the_same_wandb_run(tmp_path, monkeypatch):
     fake.finish = lambda: None
     monkeypatch.setitem(sys.modules, "wandb", fake)
     for iteration in range(2):
-        with Tracker(tmp_path, wandb="online") as tracker:
+        with Tracker(tmp_path, TrackingSection(wandb="online")) as tracker:
             tracker.log({"iteration": iteration, "a": 1.0, "b": float("nan")})
     first, second = options
     assert first["resume"] == "allow" and first["id"] == second["id"]
@@ -58,10 +59,10 @@ def test_a_resumed_run_continues_the_same_wandb_run(tmp_path, monkeypatch):
 
 
 def test_tensorboard_gets_the_numbers_and_a_resumed_run_replaces_them(tmp_path):
-    with Tracker(tmp_path, tensorboard=True) as tracker:
+    with Tracker(tmp_path, TrackingSection(tensorboard=True)) as tracker:
         for i in range(4):
             tracker.log({"iteration": i, "a": float(i), "b": None, "note": "text"})
-    with Tracker(tmp_path, tensorboard=True) as tracker:
+    with Tracker(tmp_path, TrackingSection(tensorboard=True)) as tracker:
         tracker.truncate_after(1)
         tracker.log({"iteration": 2, "a": 20.0})
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Discriminator, Tag
+from pydantic import Tag
 
 from mobilerl.config.algorithms.adagrpo import AdaGRPOSection
 from mobilerl.config.algorithms.base import AlgorithmSection, ClippedLossSection, CurriculumSection
@@ -13,12 +12,7 @@ from mobilerl.config.algorithms.digirl import DigiRLSection
 from mobilerl.config.algorithms.distrl import DistRLSection
 from mobilerl.config.algorithms.filtered_bc import FilteredBCSection
 from mobilerl.config.algorithms.gigpo import GiGPOSection
-
-
-def _type(value: Any) -> str | None:
-    """Without `type` it is AdaGRPO."""
-    return value.get("type", "adagrpo") if isinstance(value, Mapping) else getattr(value, "type", None)
-
+from mobilerl.config.types import chosen_by_type
 
 AnyAlgorithm = Annotated[
     Annotated[AdaGRPOSection, Tag("adagrpo")]
@@ -26,7 +20,7 @@ AnyAlgorithm = Annotated[
     | Annotated[DigiRLSection, Tag("digirl")]
     | Annotated[DistRLSection, Tag("distrl")]
     | Annotated[FilteredBCSection, Tag("filtered_bc")],
-    Discriminator(_type),
+    chosen_by_type("adagrpo"),
 ]
 
 __all__ = [

@@ -1,0 +1,152 @@
+"""The settings by their dotted names, as flags of a command line."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import inspect
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from mobilerl.config.recipe import Recipe
+
+NULL = "null"
+"""Stands for no value, on the command line and, as TOML has no word for it, as a string in a recipe."""
+LIST = "LIST"
+LONGEST_QUOTE = 200
+
+
+class ConfigError(ValueError):
+    """A recipe or a command line that cannot be used; the message is one line with the fix."""
+
+
+Owners = list[tuple[type[BaseModel], FieldInfo]]
+"""The sections of a union that have a setting, with what each says about it; most settings have one owner."""
+
+
+def settings_of(sections: Sequence[type[BaseModel]], prefix: str = "") -> dict[str, Owners]:
+    """Every section and setting by its dotted name. `sections`: one, or the members of a union."""
+    found: dict[str, Owners] = {}
+    for section in sections:
+        for name, info in section.model_fields.items():
+            found.setdefault(prefix + name, []).append((section, info))
+    for name, owners in list(found.items()):
+        found |= settings_of(_inner(owners), f"{name}.")
+    return found
+
+
+def _inner(owners: Owners) -> list[type[BaseModel]]:
+    """The sections that a section stands for; none for a setting."""
+    return list(dict.fromkeys(member for _, info in owners for member in _members(info.annotation)))
+
+
+def _members(annotation: Any) -> list[type[BaseModel]]:
+    """The sections that a type is made of: itself, or a union's members. A list of sections is one setting."""
+    if get_origin(annotation) is tuple:
+        return []
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [member for argument in get_args(annotation) for member in _members(argument)]
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds a flag for every setting to the parser, in a group for each section, with the docstrings as help."""
+    known = settings_of([Recipe])
+    groups = {"": parser.add_argument_group("", inspect.getdoc(Recipe))}
+    for name, owners in known.items():
+        if _inner(owners):
+            continue
+        section = name.rpartition(".")[0]
+        if section not in groups:
+            about = known[section][0][1].description or inspect.getdoc(_inner(known[section])[0])
+            groups[section] = parser.add_argument_group(section, about)
+        kinds = list(dict.fromkeys(kind for _, info in owners for kind in _kinds(info.annotation)))
+        first = owners[0][1]
+        groups[section].add_argument(
+            f"--{name}",
+            type=_list if LIST in kinds else _scalar,
+            default=argparse.SUPPRESS,
+            metavar=kinds[0] if len(kinds) == 1 else f"{{{','.join(kinds)}}}",
+            help=f"{first.description or ''} (default: {_shown(first.default)})".replace("%", "%%"),
+        )
+
+
+def _kinds(annotation: Any) -> list[str]:
+    """The values or types that a setting takes, in words."""
+    if annotation is bool:
+        return ["true", "false"]
+    if annotation is type(None):
+        return [NULL]
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return [str(choice) for choice in arguments]
+    if origin is tuple:
+        return [LIST]
+    if origin is Annotated:
+        return _kinds(arguments[0])
+    return [kind for argument in arguments for kind in _kinds(argument)] if arguments else [annotation.__name__]
+
+
+def _shown(default: Any) -> str:
+    if default is None or isinstance(default, bool | tuple):
+        return json.dumps(default, default=str)
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def _scalar(word: str) -> str | None:
+    return None if word == NULL else word
+
+
+def _list(word: str) -> list[Any]:
+    """A JSON list, or words with commas between them."""
+    if not word.startswith("["):
+        return word.split(",")
+    try:
+        return json.loads(word)
+    except (ValueError, RecursionError):
+        raise argparse.ArgumentTypeError(f"{quote(word)} is not a JSON list") from None
+
+
+def read_flags(overrides: Sequence[str]) -> dict[str, Any]:
+    """The values of dotted flags, nested by section and not yet validated. Raises ConfigError for an unknown name."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    add_flags(parser)
+    try:
+        values, unknown = parser.parse_known_args(list(overrides))
+    except argparse.ArgumentError as error:
+        raise ConfigError(f"command line: {error}") from None
+    if unknown:
+        raise ConfigError(_unknown_flag(unknown[0].partition("=")[0], parser))
+    data: dict[str, Any] = {}
+    for name, value in vars(values).items():
+        *sections, field = name.split(".")
+        table = data
+        for section in sections:
+            table = table.setdefault(section, {})
+        table[field] = value
+    return data
+
+
+def _unknown_flag(flag: str, parser: argparse.ArgumentParser) -> str:
+    if not flag.startswith("--"):
+        return f"command line: {quote(flag)} belongs to no flag"
+    known = list(parser._option_string_actions)
+    if inside := [option for option in known if option.startswith(f"{flag}.")]:
+        return f"{flag}: this is a section, not a value; give one of its settings, such as {inside[0]}"
+    return f"{quote(flag)}: there is no such setting{suggestion(flag, known)}"
+
+
+def suggestion(name: str, known: Sequence[str]) -> str:
+    if near := difflib.get_close_matches(name, known, n=1, cutoff=0.5):
+        return f"; did you mean {near[0]!r}?"
+    return f"; choose one of {', '.join(known)}" if len(known) < 30 else "; `mobilerl settings WORD` finds settings"
+
+
+def quote(text: str) -> str:
+    """Shortened, and on one line: a file may name its fields in any way."""
+    text = text if text.isprintable() else ascii(text)
+    return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "..."
