@@ -174,19 +174,16 @@ LINES = [
     "input swipe 1 2 3 4 500; input motionevent DOWN 1 2; input keyevent 187 26",
     "wm size 300x200; wm density 100",
     "for i in 1 2 3; do echo $i; done | sort -rn | head -n 1",
-    "x=$(echo a | sed 's/\\(a\\)/[\\1]/g'); echo ${x%]} $((1 << 3)) ${#x}",
-    "grep -E '(a|b+)c?$' /sdcard/a || find /sdcard -name '*.t?t' -exec cat {} \\;",
-    "f() { local n=$1; [ $n -gt 0 ] && f $((n-1)); }; f 5; echo $?",
-    "while read a b; do echo $b; done < /sdcard/a",
-    "cat <<E > /sdcard/b\n$x `id` \\$y\nE",
-    "case $x in a*|[b-d]) echo 1;; *) echo 2; esac; printf '%5d|%-3s' 1 a",
-    'sqlite3 -header /sdcard/d.db "create table t(a); insert into t values(1); select * from t"',
-    "seq 3 | xargs -n1 echo; cut -d: -f1 /sdcard/a; tr a-z A-Z < /sdcard/a; chmod u+x /sdcard/a",
+    "x=$(echo a | grep -o '[[:alpha:]]\\{1,\\}'); echo ${x:-b} $((1 << 3)) ~ /sdcard/*",
+    "grep -E '(a|b+)c?$' /sdcard/a || find /sdcard -name '*.t?t' -type f -delete",
+    "i=0; while [ $i -lt 3 ]; do i=$((i+1)); [ $i = 2 ] && continue; (exit $i); done; echo $?",
+    'sqlite3 /sdcard/d.db "create table t(a); insert into t values(1); select * from t"',
+    "if [ -f /sdcard/a ]; then chmod +x /sdcard/a; else ! ls -la /sdcard; fi 2>&1",
 ]
 SHELL_WORDS = [
     *"; && || > 2>&1 | & $( ` ' \" \\ -1 nan 0x 99999999999999999999 content:// -- é /../../ /dev/null".split(),
-    *"${ $(( done fi esac { } <<E ) * f; x=$x$x ${x##*a} %999999999d exec eval (a|b)*c{1,99} -exec .*.*.*x [!".split(),
-    *("while :; do", "for i in", "f() {", "\\(", "\\{2,3\\}", "zeroblob(999999999)"),
+    *"${ $(( done fi { } <<E * x=$x$x ${x:- exec (a|b)*c{1,99} .*.*.*x [! \\( \\{2,3\\} zeroblob(999999999)".split(),
+    *("while :; do", "for i in"),
 ]
 
 

@@ -14,13 +14,11 @@ from envs.phone.adbd.streams import Stream
 from envs.phone.adbd.wire import ProtocolError
 from envs.phone.shell import Result, Session, incomplete
 from envs.phone.shell.lang.escapes import to_text
-from envs.phone.shell.lang.parser import reads_input
 
 Run = Callable[[str, Session | None], Awaitable[Result]]
 STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN, WINDOW_SIZE = range(6)
 _PACKET = struct.Struct("<BI")
 MAX_LINE = 1 << 20
-MAX_INPUT = 64 << 20
 MAX_WAITING, MAX_TRIES = 1 << 15, 200
 """Characters, and pieces that arrived, of a command that waits for more lines; a longer one is run as it is."""
 PROMPT, CONTINUED = b"emu64xa:/ # ", b"> "
@@ -33,15 +31,14 @@ def packet(kind: int, data: bytes) -> bytes:
 async def plain(stream: Stream, line: str, run: Run) -> None:
     """`shell:` and `exec:`. No exit code."""
     if line:
-        result = await run(f"exec 2>&1\n{line}", None)  # one channel: what is written keeps its order
-        await stream.write(result.stdout + result.stderr)
+        await stream.write((await run(line, Session(merged=True))).stdout)
         return
-    typed = Typed()
+    typed = Typed(Session(merged=True))
     await stream.write(PROMPT)
     while data := await stream.read():
         for script in typed.add(data):
             result = await run(script, typed.session)
-            await stream.write(result.stdout + result.stderr)
+            await stream.write(result.stdout)
             if typed.session.ended:
                 return
         await stream.write(CONTINUED if typed.waiting else PROMPT)
@@ -50,31 +47,14 @@ async def plain(stream: Stream, line: str, run: Run) -> None:
 async def framed(stream: Stream, line: str, run: Run) -> None:
     """`shell,v2`: packets, the last of which holds the exit code."""
     if line:
-        session = Session(stdin=await _input(stream)) if reads_input(line) else None
-        code = await _answer(stream, await run(line, session))
+        code = await _answer(stream, await run(line, None))
     else:
         code = await _session(stream, run)
     await stream.write(packet(EXIT, bytes([code & 0xFF])))
 
 
-async def _input(stream: Stream) -> bytes:
-    """Standard input, up to its end."""
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        kind, length = _PACKET.unpack(await stream.read_exactly(_PACKET.size))
-        size += length
-        if size > MAX_INPUT:
-            raise ProtocolError(f"shell: more than {MAX_INPUT} bytes of input")
-        data = await stream.read_exactly(length)
-        if kind == STDIN:
-            parts.append(data)
-        elif kind == CLOSE_STDIN:
-            return b"".join(parts)
-
-
 async def _session(stream: Stream, run: Run) -> int:
-    typed = Typed()
+    typed = Typed(Session())
     while not typed.session.ended:
         kind, length = _PACKET.unpack(await stream.read_exactly(_PACKET.size))
         if length > MAX_LINE:
@@ -103,8 +83,8 @@ async def _answer(stream: Stream, result: Result) -> int:
 class Typed:
     """Collects what is typed until it is whole commands; a terminal's carriage return ends a line as well."""
 
-    def __init__(self) -> None:
-        self.session = Session()
+    def __init__(self, session: Session) -> None:
+        self.session = session
         self._bytes = b""
         self._lines, self._tries = "", 0
 

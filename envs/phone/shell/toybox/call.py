@@ -96,17 +96,14 @@ class Call:
             raise Failure(f"{self.name}: {word}: {failure.reason}") from None
 
     def options(self, spec: str, least: int = 0) -> tuple[Flags, list[str]]:
-        """Options and operands. `spec` is that of `getopt`; values of an option given twice are joined by newlines."""
+        """Options and operands. `spec` is that of `getopt`."""
         try:
             found, operands = getopt.gnu_getopt(self.words, spec)
         except getopt.GetoptError as error:
             raise self.usage(error.msg) from None
-        flags: Flags = {}
-        for option, value in found:
-            flags[option[1:]] = f"{flags[option[1:]]}\n{value}" if value and option[1:] in flags else value
         if len(operands) < least:
             raise self.usage(f"Needs {least} argument{'s' * (least > 1)}")
-        return flags, operands
+        return {option[1:]: value for option, value in found}, operands
 
     def usage(self, message: str) -> Failure:
         return Failure(f'{self.name}: {message} (see "{self.name} --help")')

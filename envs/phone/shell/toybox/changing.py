@@ -1,4 +1,4 @@
-"""Programs that change files: `rm`, `mkdir`, `rmdir`, `mv`, `cp`, `touch`, `chmod` and `chown`."""
+"""Programs that change files: `rm`, `mkdir`, `rmdir`, `mv`, `cp`, `touch` and `chmod`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from envs.phone.shell.toybox.call import MISSING, Call, Program
 
 
 def rm(call: Call) -> None:
-    flags, names = call.options("fiRrv")
+    flags, names = call.options("fRr")
     recursive = "r" in flags or "R" in flags
     if not names and "f" not in flags:
         raise call.usage("Needs 1 argument")
@@ -32,7 +32,7 @@ def rm(call: Call) -> None:
 
 
 def mkdir(call: Call) -> None:
-    flags, names = call.options("pvm:", least=1)
+    flags, names = call.options("p", least=1)
     for name in names:
         path = call.path(name)
         if files.exists(call.phone, path):
@@ -42,7 +42,7 @@ def mkdir(call: Call) -> None:
             call.fail(f"'{name}': {fault}")
         else:
             files.make_folder(call.phone, path)
-            _stamp(call, path, mode=_mode(call, flags["m"], 0o777) if "m" in flags else None)
+            _stamp(call, path)
     call.phone.changed()
 
 
@@ -59,7 +59,7 @@ def _obstacle(call: Call, path: str, parents: bool = False) -> str:
 
 
 def rmdir(call: Call) -> None:
-    for name, path in call.existing(call.options("p", least=1)[1]):
+    for name, path in call.existing(call.options("", least=1)[1]):
         if path in call.phone.files:
             call.fail(f"{name}: Not a directory")
         elif path in files.ROOTS or files.entries(call.phone, path):
@@ -70,12 +70,12 @@ def rmdir(call: Call) -> None:
 
 
 def mv(call: Call) -> None:
-    _transfer(call, call.options("finTvx", least=2)[1], keep=False, folders=True)
+    _transfer(call, call.options("f", least=2)[1], keep=False, folders=True)
 
 
 def cp(call: Call) -> None:
-    flags, operands = call.options("rRapfindDHLPsuvFT", least=2)
-    _transfer(call, operands, keep=True, folders=any(f in flags for f in "rRad"))
+    flags, operands = call.options("rRapf", least=2)
+    _transfer(call, operands, keep=True, folders=any(f in flags for f in "rRa"))
 
 
 def _transfer(call: Call, operands: list[str], keep: bool, folders: bool) -> None:
@@ -129,7 +129,7 @@ def _carry(call: Call, source: str, to: str, keep: bool) -> None:
 
 def touch(call: Call) -> None:
     """The time is always the phone's present time."""
-    flags, names = call.options("acmhd:t:r:", least=1)
+    flags, names = call.options("cm", least=1)
     for name in names:
         path = call.path(name)
         if not files.exists(call.phone, path):
@@ -143,66 +143,35 @@ def touch(call: Call) -> None:
     call.phone.changed()
 
 
-def _stamp(call: Call, path: str, mode: int | None = None) -> None:
-    """Sets the time of change, and the mode where one is given."""
+def _stamp(call: Call, path: str) -> None:
+    """Sets the time of change."""
     path = path.rstrip("/")
     known = files.attributes(call.phone, path)
-    mode = known.mode if mode is None else mode
-    call.phone.attributes[path] = known._replace(mtime=files.seconds(call.phone.now), mode=mode)
+    call.phone.attributes[path] = known._replace(mtime=files.seconds(call.phone.now))
 
 
 def chmod(call: Call) -> None:
+    """`chmod [-R] MODE FILE ...`; the mode is octal, or adds or takes bits from everybody (`+x`, `a-w`)."""
     call.words = [f"./{w}" if re.fullmatch(r"-[rwx]+", w) else w for w in call.words]  # a mode, not an option
-    flags, operands = call.options("Rvf", least=2)
-    mode = operands[0].removeprefix("./")
-    _mode(call, mode, 0)
-    for path in _targets(call, operands[1:], "R" in flags):
-        known = files.attributes(call.phone, path)
-        call.phone.attributes[path] = known._replace(mode=_mode(call, mode, stat.S_IMODE(known.mode)))
-
-
-def chown(call: Call) -> None:
-    flags, operands = call.options("RhHLPfv", least=2)
-    owner, _, group = operands[0].replace(".", ":", 1).partition(":")
-    if call.name == "chgrp":
-        owner, group = "", operands[0]
-    if not re.fullmatch(r"\w{0,32}/\w{0,32}", f"{owner}/{group}", re.ASCII):
-        raise Failure(f"{call.name}: no user '{operands[0]}'")
-    names = {str(number): name for name, number in files.USERS.items()}
-    for path in _targets(call, operands[1:], "R" in flags):
-        known = files.attributes(call.phone, path)
-        owners = {"owner": names.get(owner, owner) or known.owner, "group": names.get(group, group) or known.group}
-        call.phone.attributes[path] = known._replace(**owners)
-
-
-def _targets(call: Call, names: list[str], recursive: bool) -> list[str]:
-    found: list[str] = []
+    flags, (text, *names) = call.options("R", least=2)
+    mode = re.fullmatch(r"(?:\./)?(?:([0-7]{1,5})|a?([-+])([rwx]+))", text)
+    if mode is None:
+        raise Failure(f"chmod: bad mode '{text}'")
     for name, path in call.existing(names):
         if files.read_only(path):
             call.fail(f"'{name}': Read-only file system")
-        else:
-            inside = {n.rstrip("/") for n in call.phone.files if n.startswith(f"{path}/")} - {path}
-            found += [path, *(inside if recursive else ())]
-    return found
+            continue
+        inside = {n.rstrip("/") for n in call.phone.files if n.startswith(f"{path}/")} if "R" in flags else set()
+        for target in {path, *inside}:
+            known = files.attributes(call.phone, target)
+            call.phone.attributes[target] = known._replace(mode=_changed(stat.S_IMODE(known.mode), *mode.groups()))
 
 
-def _mode(call: Call, text: str, old: int) -> int:
-    """The mode that `chmod TEXT` gives a file of mode `old`."""
-    if re.fullmatch(r"[0-7]{1,5}", text):
-        return int(text, 8) & 0o7777
-    for clause in text.split(","):
-        found = re.fullmatch(r"([ugoa]*)([-+=])([rwx]*)", clause)
-        if not found:
-            raise Failure(f"{call.name}: bad mode '{text}'")
-        classes = sum({"u": 0o100, "g": 0o10, "o": 1}[c] for c in set((found[1] or "a").replace("a", "ugo")))
-        bits = classes * sum({"r": 4, "w": 2, "x": 1}[letter] for letter in set(found[3]))
-        old = old | bits if found[2] == "+" else old & ~(bits if found[2] == "-" else classes * 7)
-        old |= bits if found[2] == "=" else 0
-    return old
+def _changed(old: int, octal: str | None, sign: str, letters: str) -> int:
+    if octal:
+        return int(octal, 8) & 0o7777
+    bits = 0o111 * sum({"r": 4, "w": 2, "x": 1}[letter] for letter in set(letters))
+    return old | bits if sign == "+" else old & ~bits
 
 
-PROGRAMS: dict[str, Program] = {
-    **{f.__name__: f for f in (rm, mkdir, rmdir, mv, cp, touch, chmod, chown)},
-    "unlink": rm,
-    "chgrp": chown,
-}
+PROGRAMS: dict[str, Program] = {f.__name__: f for f in (rm, mkdir, rmdir, mv, cp, touch, chmod)}
