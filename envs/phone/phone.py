@@ -111,8 +111,6 @@ class Phone:
         """The call log."""
         self.awake = True
         self.clipboard = ""
-        self.finger: tuple[float, float, int] | None = None
-        """Where a finger that is down touched the screen, and after how many inputs."""
         self.properties: dict[str, str] = {}
         """Properties set by `setprop`."""
         self._popup_plan: dict[int, Popup] = {}
@@ -184,7 +182,6 @@ class Phone:
         self.display = Display(self.display.width, self.display.height)
         self.popup = self.panel = self.call = None
         self.calls, self.clipboard, self.awake, self.properties = [], "", True, {}
-        self.finger = None
         self.apps = {cls.package: cls(self) for cls in self._classes}
         for app in self.apps.values():
             app.populate(random.Random(f"{seed}/{app.package}"))

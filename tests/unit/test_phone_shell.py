@@ -197,17 +197,15 @@ def test_calls(shell):
 
 
 def test_androids_providers_show_the_data_of_the_apps(shell):
-    out(shell, "content delete --uri content://com.android.contacts/raw_contacts")
-    out(shell, "content insert --uri content://com.android.contacts/raw_contacts --bind account_type:s:x")
-    data = "content insert --uri content://com.android.contacts/data --bind raw_contact_id:i:1 --bind mimetype:s:"
-    out(shell, data + "vnd.android.cursor.item/name --bind 'data1:s:Ada Lovelace'")
-    out(shell, data + "vnd.android.cursor.item/phone_v2 --bind data1:s:12345")
+    out(shell, "content delete --uri content://contacts/people")
+    out(shell, "content insert --uri content://contacts/people --bind first:s:Ada --bind last:s:Lovelace")
+    assert out(shell, "content query --uri content://contacts/phones/") == "No result found.\n"
+    out(shell, "content update --uri content://contacts/people/1 --bind phone:s:12345")
     assert out(shell, "content query --uri content://contacts/phones/ --projection display_name:number") == (
         "Row: 0 display_name=Ada Lovelace, number=12345\n"
     )
-    assert shell.phone.apps[CONTACTS].db["people"][0]["first"] == "Ada"
     out(shell, "content delete --uri content://sms")
-    out(shell, "content insert --uri content://sms/inbox --bind address:s:123 --bind 'body:s:a, b'")
+    out(shell, "content insert --uri content://sms/messages --bind address:s:123 --bind 'body:s:a, b'")
     row = out(shell, "content query --uri content://sms/inbox")
     assert row.startswith("Row: 0 _id=1, thread_id=1, address=123, person=NULL, date=1697384040000, ")
     assert "body=a, b, " in row and out(shell, "content query --uri content://sms/sent") == "No result found.\n"

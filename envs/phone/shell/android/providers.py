@@ -8,7 +8,7 @@ from typing import Any
 from envs.phone.app import Row
 from envs.phone.phone import Phone
 from envs.phone.shell.android.tables import Refused, Table, authorities, find_table
-from envs.phone.shell.command import Failure, Handler, option, without_user
+from envs.phone.shell.command import Failure, Handler, option
 
 _WHERE = re.compile(r"""\s*([A-Za-z_]\w*)\s*=\s*(?:'((?:[^']|'')*)'|"([^"]*)"|(-?[\w.+-]+))\s*""")
 _AND = re.compile(r"\s*and\s+", re.IGNORECASE)
@@ -17,7 +17,6 @@ _KINDS = {"s": str, "i": int, "l": int, "d": float, "f": float, "b": lambda v: i
 
 
 def content(phone: Phone, words: list[str]) -> str:
-    words = without_user(words)
     verb = words[0] if words else ""
     if verb not in ("query", "insert", "update", "delete"):
         raise Failure(f"[ERROR] Unsupported operation: {verb}", 255)
@@ -94,22 +93,14 @@ def _equal(value: Any, wanted: str) -> bool:
 def _query(table: Table, rows: list[Row], words: list[str]) -> str:
     chosen = option(words, "--projection")
     names = chosen.split(":") if chosen else list(table.columns)
-    order, _, direction = option(words, "--sort").strip().partition(" ")
-    for name in [*names, *([order] if order else [])]:
+    for name in names:
         if rows and name not in rows[0]:
             raise Failure(f"{_SQL}no such column: {name}", 1)
-    if order:
-        rows = sorted(rows, key=lambda r: _rank(r[order]), reverse=direction.strip().upper() == "DESC")
     lines = [
         f"Row: {i} " + ", ".join(f"{n}={'NULL' if row[n] is None else row[n]}" for n in names) + "\n"
         for i, row in enumerate(rows)
     ]
     return "".join(lines) or "No result found.\n"
-
-
-def _rank(value: Any) -> tuple[int, Any]:
-    """SQLite's order: NULL, then numbers, then texts."""
-    return (0, 0) if value is None else (2, value) if isinstance(value, str) else (1, value)
 
 
 def _bindings(table: Table, words: list[str]) -> Row:
