@@ -10,7 +10,7 @@ import re
 import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from envs.phone import panels
 from envs.phone.app import App, Page
@@ -83,15 +83,6 @@ DEFAULT_SETTINGS: dict[str, dict[str, str]] = {
 }
 
 
-class Attributes(NamedTuple):
-    """Metadata of a file. `mtime` is Unix time."""
-
-    mode: int
-    owner: str
-    group: str
-    mtime: int
-
-
 class Phone:
     """`apps` are App classes, the launcher first. `width` and `height` are pixels; 360 dp span the width."""
 
@@ -99,8 +90,8 @@ class Phone:
         self.display = Display(width, height)
         self.settings: dict[str, dict[str, str]] = {}
         self.files: dict[str, bytes] = {}
-        self.attributes: dict[str, Attributes] = {}
-        """Mode, owner and time of the files and folders that have unusual ones."""
+        self.mtimes: dict[str, int] = {}
+        """Unix times at which files and folders were changed, for those that were."""
         self.apps: dict[str, App] = {}
         self.inputs = 0
         self.popup: Popup | None = None
@@ -175,7 +166,7 @@ class Phone:
         """A used phone at its home screen. `popup_rate` is the chance that an episode is disturbed by a pop-up."""
         self.settings = {space: dict(values) for space, values in DEFAULT_SETTINGS.items()}
         self.files = {}
-        self.attributes = {}
+        self.mtimes = {}
         self.inputs = 0
         self._clock = EPOCH
         self.location = LOCATION

@@ -125,14 +125,16 @@ def test_names_and_variables_are_the_phones(shell, tmp_path, monkeypatch):
     assert out(shell, "pwd; id -un") == "/\nroot\n"
 
 
-def test_modes_are_kept_with_the_files_and_in_snapshots(shell):
-    out(shell, "cd /data/local/tmp; echo a > a; chmod 640 a; mv a b; cp b c")
-    saved = take_snapshot(shell.phone)
-    assert out(shell, "ls -l /data/local/tmp | grep b") == "-rw-r----- 1 root root 2 2023-10-15 15:34 b\n"
-    out(shell, "rm /data/local/tmp/b; echo new > /data/local/tmp/b")
-    assert out(shell, "stat -c %a /data/local/tmp/b /data/local/tmp/c") == "666\n640\n"
+def test_times_are_kept_with_the_files_and_in_snapshots(shell):
+    out(shell, "cd /data/local/tmp; echo a > a; input tap 5 5; mv a b; cp b c")
+    saved, times = take_snapshot(shell.phone), out(shell, "stat -c %Y /data/local/tmp/*")
+    assert times == "1697384040\n1697384041\n"
+    out(shell, "input tap 5 5; touch /data/local/tmp/b")
+    assert out(shell, "ls -ll /data/local/tmp/b") == (
+        "-rw-rw-rw- 1 root root 2 2023-10-15 15:34:02.000000000 +0000 /data/local/tmp/b\n"
+    )
     restore_snapshot(shell.phone, saved)
-    assert out(shell, "stat -c '%a %s' /data/local/tmp/b") == "640 2\n"
+    assert out(shell, "stat -c %Y /data/local/tmp/*") == times
 
 
 def test_sqlite_works_on_real_database_files(shell, tmp_path):

@@ -13,10 +13,8 @@ _CLASSES = {
     **{"alpha": "A-Za-z", "digit": "0-9", "alnum": "A-Za-z0-9", "upper": "A-Z", "lower": "a-z", "blank": " \\t"},
     **{"space": "\\s", "punct": "!-/:-@\\[-`{-~", "xdigit": "0-9A-Fa-f"},
 }
-_TOKEN = re.compile(
-    r"\\(?P<escaped>.)|(?P<set>\[(?P<negation>\^?)(?P<members>\]?(?:\[:[a-z]*:\]|[^]])*)\])|(?P<char>.)", re.DOTALL
-)
-_MEMBER = re.compile(r"\[:([a-z]*):\]|(.)-(.)|(.)", re.DOTALL)
+_CLASS = re.compile(r"\[:([a-z]+):\]")
+_SET_OR_OPERATOR = re.compile(r"(\[\^?\]?[^]]*\])|\\?([(){}|+?])", re.DOTALL)
 Pattern = re.Pattern[str]
 
 
@@ -39,32 +37,13 @@ def compiled(
 
 
 def _translated(source: str, extended: bool) -> str:
-    def python(token: re.Match[str]) -> str:
-        if token["set"]:
-            return f"[{token['negation']}{_MEMBER.sub(_member, token['members'])}]"
-        before, after = source[: token.start()], source[token.end() :]
-        char = token["escaped"] or token["char"]
-        if char in "(){}|+?":
-            return char if (token["escaped"] is None) == extended else f"\\{char}"
-        if token["escaped"]:
-            return f"\\{char}" if char in "bBwWsS123456789" else re.escape(char)
-        if char == "$":
-            return "\\Z" if extended or not after or after.startswith(("\\)", "\\|")) else "\\$"
-        if char in "^*" and not extended:  # an anchor at the start of an expression, a quantifier elsewhere
-            first = before == "" or before.endswith(("\\(", "\\|", "^"))
-            return char if first == (char == "^") else f"\\{char}"
-        if char == "[":
-            raise RegexFault("Unmatched [")
-        return char if char in "^*." else re.escape(char)
+    """Python writes extended expressions; in basic ones an operator has a backslash, and a plain character none."""
 
-    return _TOKEN.sub(python, source)
+    def swapped(found: re.Match[str]) -> str:
+        return found[1] or (found[2] if found[0][0] == "\\" else f"\\{found[2]}")
 
-
-def _member(found: re.Match[str]) -> str:
-    """A class, a range or a character of a bracket expression."""
-    if found[1] is not None:
-        return _CLASSES.get(found[1], "")
-    return f"{re.escape(found[2])}-{re.escape(found[3])}" if found[2] else re.escape(found[4])
+    source = _CLASS.sub(lambda found: _CLASSES.get(found[1], ""), source)
+    return source if extended else _SET_OR_OPERATOR.sub(swapped, source)
 
 
 @lru_cache(maxsize=256)

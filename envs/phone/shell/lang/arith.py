@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Callable
 
-_TOKEN = re.compile(r"\s*(0[xX][0-9a-fA-F]+|\d+|[A-Za-z_]\w*|<<|>>|[<>=!]=|[-+*/%<>!()])", re.ASCII)
+_TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|<<|>>|[<>=!]=|[-+*/%<>!()])", re.ASCII)
 _LEVELS = ("== !=", "< <= > >=", "<< >>", "+ -", "* / %")
 _PRECEDENCE = {symbol: level for level, symbols in enumerate(_LEVELS) for symbol in symbols.split()}
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {
@@ -86,8 +86,7 @@ class _Parser:
             if self._next() != ")":
                 raise self._fault("missing )")
             return value
-        if token[:1].isdigit():
-            return _wrap(int(token, 16) if token[:2] in ("0x", "0X") else int(token[:400]))
-        if token.isidentifier():  # a variable's text is an expression itself
-            return evaluate(self._get(token) or "0", self._get)
-        raise self._fault("unexpected token" if token else "unexpected end of expression")
+        number = (self._get(token) or "0") if token.isidentifier() else token
+        if not re.fullmatch(r"-?\d{1,400}", number, re.ASCII):
+            raise self._fault("unexpected token" if token else "unexpected end of expression")
+        return _wrap(int(number))

@@ -100,6 +100,7 @@ def bracket(shell: Interpreter, words: list[str]) -> int:
 
 
 def test(shell: Interpreter, words: list[str]) -> int:
+    shell.budget.spend(2)
     return int(not _is_true(shell, words))
 
 
@@ -136,7 +137,7 @@ def _holds(shell: Interpreter, flag: str, word: str) -> bool:
     if word == "" or not files.exists(phone, path):
         return False
     if flag in _KINDS:
-        return bool(_KINDS[flag](files.attributes(phone, path).mode))
+        return bool(_KINDS[flag](files.mode(phone, path)))
     if flag == "-s":
         return files.size(phone, path) > 0
     if flag == "-w":

@@ -81,7 +81,9 @@ class Expander:
                     continue
                 value = "" if part.op.endswith("+") else value or ""
             elif isinstance(part, Arithmetic):
-                value = str(evaluate(self.text(part.expression), self._state.get))
+                expression = self.text(part.expression)
+                self._budget.spend(len(expression) >> 2)
+                value = str(evaluate(expression, self._state.get))
             else:
                 value = self._shell.substitute(part.body).rstrip("\n")
             self._budget.spend(len(value) >> (10 if part.quoted else 5))

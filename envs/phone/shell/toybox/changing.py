@@ -1,10 +1,8 @@
-"""Programs that change files: `rm`, `mkdir`, `rmdir`, `mv`, `cp`, `touch` and `chmod`."""
+"""Programs that change files: `rm`, `mkdir`, `mv`, `cp`, `touch` and `chmod`."""
 
 from __future__ import annotations
 
 import posixpath
-import re
-import stat
 
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
@@ -42,7 +40,7 @@ def mkdir(call: Call) -> None:
             call.fail(f"'{name}': {fault}")
         else:
             files.make_folder(call.phone, path)
-            _stamp(call, path)
+            files.touch(call.phone, path)
     call.phone.changed()
 
 
@@ -56,17 +54,6 @@ def _obstacle(call: Call, path: str, parents: bool = False) -> str:
     if parent in call.phone.files:
         return "Not a directory"
     return "" if files.is_folder(call.phone, parent) else MISSING
-
-
-def rmdir(call: Call) -> None:
-    for name, path in call.existing(call.options("", least=1)[1]):
-        if path in call.phone.files:
-            call.fail(f"{name}: Not a directory")
-        elif path in files.ROOTS or files.entries(call.phone, path):
-            call.fail(f"{name}: Directory not empty")
-        else:
-            files.remove(call.phone, path)
-    call.phone.changed()
 
 
 def mv(call: Call) -> None:
@@ -116,62 +103,40 @@ def _carry(call: Call, source: str, to: str, keep: bool) -> None:
         call.shell.budget.take(size)
         if files.used(phone) + size > files.MAX_STORAGE:
             raise Failure(f"{call.name}: No space left on device")
-    known = {new: phone.attributes[old] for old, new in [*moved.items(), (source, to)] if old in phone.attributes}
+    times = {new: phone.mtimes[old] for old, new in [*moved.items(), (source, to)] if old in phone.mtimes}
     if not keep:
         files.remove(phone, source)
     if f"{source}/" in moved or source not in moved:
         contents.setdefault(f"{to}/", b"")
     phone.files.update(contents)
-    phone.attributes.update(known)
+    phone.mtimes.update(times)
     for new in moved.values() if keep else ():
-        _stamp(call, new)
+        files.touch(phone, new.rstrip("/"))
 
 
 def touch(call: Call) -> None:
     """The time is always the phone's present time."""
-    flags, names = call.options("cm", least=1)
+    flags, names = call.options("c", least=1)
     for name in names:
         path = call.path(name)
-        if not files.exists(call.phone, path):
-            if "c" in flags:
-                continue
+        if files.exists(call.phone, path):
+            files.touch(call.phone, path)
+        elif "c" not in flags:
             if fault := _obstacle(call, path):
                 call.fail(f"'{name}': {fault}")
-                continue
-            files.write(call.phone, path, b"")
-        _stamp(call, path)
+            else:
+                files.write(call.phone, path, b"")
     call.phone.changed()
 
 
-def _stamp(call: Call, path: str) -> None:
-    """Sets the time of change."""
-    path = path.rstrip("/")
-    known = files.attributes(call.phone, path)
-    call.phone.attributes[path] = known._replace(mtime=files.seconds(call.phone.now))
-
-
 def chmod(call: Call) -> None:
-    """`chmod [-R] MODE FILE ...`; the mode is octal, or adds or takes bits from everybody (`+x`, `a-w`)."""
-    call.words = [f"./{w}" if re.fullmatch(r"-[rwx]+", w) else w for w in call.words]  # a mode, not an option
-    flags, (text, *names) = call.options("R", least=2)
-    mode = re.fullmatch(r"(?:\./)?(?:([0-7]{1,5})|a?([-+])([rwx]+))", text)
-    if mode is None:
-        raise Failure(f"chmod: bad mode '{text}'")
-    for name, path in call.existing(names):
+    """`chmod [-R] MODE FILE ...` changes nothing: everybody may do everything."""
+    call.words = [w for w in call.words if w != "-R"]
+    if len(call.words) < 2:
+        raise call.usage("Needs 2 arguments")
+    for name, path in call.existing(call.words[1:]):
         if files.read_only(path):
             call.fail(f"'{name}': Read-only file system")
-            continue
-        inside = {n.rstrip("/") for n in call.phone.files if n.startswith(f"{path}/")} if "R" in flags else set()
-        for target in {path, *inside}:
-            known = files.attributes(call.phone, target)
-            call.phone.attributes[target] = known._replace(mode=_changed(stat.S_IMODE(known.mode), *mode.groups()))
 
 
-def _changed(old: int, octal: str | None, sign: str, letters: str) -> int:
-    if octal:
-        return int(octal, 8) & 0o7777
-    bits = 0o111 * sum({"r": 4, "w": 2, "x": 1}[letter] for letter in set(letters))
-    return old | bits if sign == "+" else old & ~bits
-
-
-PROGRAMS: dict[str, Program] = {f.__name__: f for f in (rm, mkdir, rmdir, mv, cp, touch, chmod)}
+PROGRAMS: dict[str, Program] = {f.__name__: f for f in (rm, mkdir, mv, cp, touch, chmod)}

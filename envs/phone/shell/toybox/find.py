@@ -1,4 +1,4 @@
-"""`find`: tests by name, type and depth, which `!` and `-o` combine."""
+"""`find`: tests by name, type and depth, which `-o` combines, and `-delete`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
-from envs.phone.shell.regex import RegexFault, glob
+from envs.phone.shell.regex import glob
 from envs.phone.shell.toybox.call import Call, Program
 
 Test = Callable[[str, str], object]
@@ -19,7 +19,7 @@ _KINDS = {"f": stat.S_ISREG, "d": stat.S_ISDIR, "c": stat.S_ISCHR, "l": stat.S_I
 
 
 def find(call: Call) -> None:
-    first = next((i for i, w in enumerate(call.words) if w.startswith("-") or w == "!"), len(call.words))
+    first = next((i for i, w in enumerate(call.words) if w.startswith("-")), len(call.words))
     depths = {"-mindepth": 0, "-maxdepth": DEEPEST}
     alternatives: list[list[Test]] = [[]]
     words = iter(call.words[first:])
@@ -28,18 +28,13 @@ def find(call: Call) -> None:
             alternatives.append([])
         elif word in depths:
             depths[word] = min(call.number(_value(word, words)), DEEPEST)
-        elif word in ("!", "-not"):
-            test = _test(call, next(words, ""), words)
-            alternatives[-1].append(lambda name, path, test=test: not test(name, path))
-        elif word != "-a":
+        else:
             alternatives[-1].append(_test(call, word, words))
-    if "-print" not in call.words:  # toybox prints the names of deleted files, too
-        for tests in alternatives:
-            tests.append(_test(call, "-print", words))
     tree, contents_first = files.folders(call.phone), "-delete" in call.words
 
     def visit(name: str, path: str) -> None:
-        any(all(test(name, path) for test in tests) for tests in alternatives)
+        if any(all(test(name, path) for test in tests) for tests in alternatives):
+            call.out(f"{name}\n")  # as in toybox, also that of a file that was deleted
 
     def walk(name: str, path: str, depth: int) -> None:
         call.spend(2)
@@ -64,18 +59,13 @@ def _value(word: str, words: Iterator[str]) -> str:
 
 def _test(call: Call, word: str, words: Iterator[str]) -> Test:
     """The test or action that starts with `word`; its value is taken from `words`."""
-    if word == "-print":
-        return lambda name, path: call.out(f"{name}\n") or True
     if word == "-delete":
         return lambda name, path: _delete(call, name, path)
     if word == "-name":
-        try:
-            matches = glob(_value(word, words)).fullmatch
-        except RegexFault as fault:
-            raise Failure(f"find: {fault}") from None
+        matches = glob(_value(word, words)).fullmatch
         return lambda name, path: matches(posixpath.basename(name.rstrip("/")) or "/")
     if word == "-type" and (kind := _value(word, words)) in _KINDS:
-        return lambda name, path: _KINDS[kind](files.attributes(call.phone, path).mode)
+        return lambda name, path: _KINDS[kind](files.mode(call.phone, path))
     raise Failure(f"find: bad arg '{word}'")
 
 

@@ -48,23 +48,23 @@ def _entries(call: Call, flags: Flags, found: list[tuple[str, str]]) -> None:
     call.spend(len(found) >> 3)
     found = sorted(found, key=lambda e: e[0].encode(errors="surrogateescape"))
     if "t" in flags:
-        found.sort(key=lambda e: -files.attributes(call.phone, e[1]).mtime)
+        found.sort(key=lambda e: -files.mtime(call.phone, e[1]))
     rows: list[tuple[str, ...]] = []
     for name, path in found[::-1] if "r" in flags else found:
         if "l" not in flags:
             call.out(f"{name}\n")
             continue
-        known = files.attributes(call.phone, path)
-        time = _moment(known.mtime, "%Y-%m-%d %H:%M" + ":%S.000000000 +0000" * bool(flags["l"]))
-        mode, links, size = modes.filemode(known.mode), str(_links(call, path)), str(files.size(call.phone, path))
-        rows.append((mode, links, known.owner, known.group, size, f"{time} {name}"))
+        time = _moment(files.mtime(call.phone, path), "%Y-%m-%d %H:%M" + ":%S.000000000 +0000" * bool(flags["l"]))
+        mode, size = modes.filemode(files.mode(call.phone, path)), files.size(call.phone, path)
+        owner, group = ("u0_a139", "media_rw") if files.is_shared(path) else ("root", "root")
+        rows.append((mode, str(_links(call, path)), owner, group, str(size), f"{time} {name}"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for mode, links, owner, group, size, rest in rows:
         call.out(f"{mode} {links:>{widths[1]}} {owner:{widths[2]}} {group:{widths[3]}} {size:>{widths[4]}} {rest}\n")
 
 
 def _links(call: Call, path: str) -> int:
-    if not modes.S_ISDIR(files.attributes(call.phone, path).mode):
+    if not modes.S_ISDIR(files.mode(call.phone, path)):
         return 1
     inside = files.entries(call.phone, path)
     call.spend(1 + (len(call.phone.files) * (1 + len(inside)) >> 4))
@@ -75,17 +75,17 @@ def _links(call: Call, path: str) -> int:
 
 
 def stat(call: Call) -> None:
+    """`stat -c FORMAT FILE ...`: name, size, permissions, kind and time of change."""
     flags, names = call.options("c:", least=1)
     for name, path in call.existing(names):
-        known, size = files.attributes(call.phone, path), files.size(call.phone, path)
+        mode, size, mtime = files.mode(call.phone, path), files.size(call.phone, path), files.mtime(call.phone, path)
         kinds = {modes.S_IFDIR: "directory", modes.S_IFCHR: "character device"}
         values = {
-            **{"n": name, "s": size, "a": f"{modes.S_IMODE(known.mode):o}", "A": modes.filemode(known.mode)},
-            **{"U": known.owner, "G": known.group, "Y": known.mtime, "%": "%"},
-            "y": _moment(known.mtime, "%Y-%m-%d %H:%M:%S.000000000 +0000"),
-            "F": kinds.get(modes.S_IFMT(known.mode), "regular file" if size else "regular empty file"),
+            **{"n": name, "s": size, "a": f"{modes.S_IMODE(mode):o}", "A": modes.filemode(mode), "Y": mtime, "%": "%"},
+            "y": _moment(mtime, "%Y-%m-%d %H:%M:%S.000000000 +0000"),
+            "F": kinds.get(modes.S_IFMT(mode), "regular file" if size else "regular empty file"),
         }
-        form = flags.get("c", "  File: %n\n  Size: %s\t %F\nAccess: (0%a/%A)\tUid: %U\tGid: %G\nModify: %y")
+        form = flags.get("c", "  File: %n\n  Size: %s\t %F\nAccess: (0%a/%A)\nModify: %y")
         call.out(re.sub(r"%([a-zA-Z%])", lambda found, v=values: str(v.get(found[1], "?")), form) + "\n")
 
 

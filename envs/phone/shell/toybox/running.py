@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
-
 from envs.phone.shell.command import Failure
 from envs.phone.shell.lang.escapes import to_text
 from envs.phone.shell.toybox.call import Call, Program
@@ -31,30 +29,10 @@ def su(call: Call) -> None:
         call.code = call.shell.isolated(lambda inner: inner.command(words))
 
 
-def basename(call: Call) -> None:
-    _, names = call.options("", least=1)
-    base = posixpath.basename(names[0].rstrip("/")) or names[0][:1]
-    suffix = names[1] if len(names) > 1 else ""
-    call.out(f"{base.removesuffix(suffix) if base != suffix else base}\n")
-
-
-def dirname(call: Call) -> None:
-    for name in call.options("", least=1)[1]:
-        folder = name.rstrip("/").rpartition("/")[0].rstrip("/")
-        call.out(f"{folder or ('/' if name.startswith('/') else '.')}\n")
-
-
 def identity(call: Call) -> None:
     flags, _ = call.options("unGg")
     everything = "uid=0(root) gid=0(root) groups=0(root),1011(adb),1015(sdcard_rw),3003(inet) context=u:r:su:s0\n"
     call.out(everything if not flags else "root\n" if "n" in flags else "0\n")
-
-
-def uname(call: Call) -> None:
-    flags, _ = call.options("asrm")
-    fields = {"s": "Linux", "r": "5.15.41-android13-8-00055-g4f5025129fe8-ab8949913", "m": "x86_64"}
-    chosen = fields if "a" in flags else [f for f in fields if f in flags] or "s"
-    call.out(" ".join(fields[f] for f in chosen) + "\n")
 
 
 def which(call: Call) -> None:
@@ -70,9 +48,7 @@ def env(call: Call) -> None:
 
 
 PROGRAMS: dict[str, Program] = {
-    **{f.__name__: f for f in (sh, su, basename, dirname, uname, which, env)},
+    **{f.__name__: f for f in (sh, su, which, env)},
     "id": identity,
     "whoami": lambda call: call.out("root\n"),
-    "hostname": lambda call: call.out("localhost\n"),
-    "sync": lambda call: None,
 }
