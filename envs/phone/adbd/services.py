@@ -64,10 +64,6 @@ def framebuffer(phone: Phone) -> bytes:
 SAID: dict[str, bytes] = {
     "root": b"adbd is already running as root\n",
     "unroot": b"adbd of an embedded phone always runs as root\n",
-    "remount": b"remount failed: the system of an embedded phone is read-only\n",
-    "disable-verity": b"verity cannot be disabled on an embedded phone\n",
-    "enable-verity": b"verity is already enabled\n",
     "tcpip": b"an embedded phone always listens on its own TCP port\n",
-    "usb": b"an embedded phone has no USB\n",
 }
 """Services that only say something."""

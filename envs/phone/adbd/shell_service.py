@@ -1,8 +1,8 @@
 """`shell:` and `exec:`: scripts from the host, run on the phone's own shell.
 
-Three forms: `shell:LINE` gives both outputs as they come, `shell,v2,raw:LINE` frames them and ends with the exit code,
-`exec:LINE` gives raw bytes. Without a line the service is an interactive shell: it reads commands from the host and
-keeps variables and folder until `exit` or the end of the input. A compound command may go over several lines.
+`shell:LINE` and `exec:LINE` give both outputs as they come, `shell,v2,raw:LINE` frames them and ends with the code.
+Without a line `shell,v2` is an interactive shell: it reads commands from the host and keeps variables and folder until
+`exit` or the end of the input. A compound command may go over several lines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ _PACKET = struct.Struct("<BI")
 MAX_LINE = 1 << 20
 MAX_WAITING, MAX_TRIES = 1 << 15, 200
 """Characters, and pieces that arrived, of a command that waits for more lines; a longer one is run as it is."""
-PROMPT, CONTINUED = b"emu64xa:/ # ", b"> "
 
 
 def packet(kind: int, data: bytes) -> bytes:
@@ -29,19 +28,8 @@ def packet(kind: int, data: bytes) -> bytes:
 
 
 async def plain(stream: Stream, line: str, run: Run) -> None:
-    """`shell:` and `exec:`. No exit code."""
-    if line:
-        await stream.write((await run(line, Session(merged=True))).stdout)
-        return
-    typed = Typed(Session(merged=True))
-    await stream.write(PROMPT)
-    while data := await stream.read():
-        for script in typed.add(data):
-            result = await run(script, typed.session)
-            await stream.write(result.stdout)
-            if typed.session.ended:
-                return
-        await stream.write(CONTINUED if typed.waiting else PROMPT)
+    """`shell:LINE` and `exec:LINE`: both outputs in one, and no exit code."""
+    await stream.write((await run(line, Session(merged=True))).stdout)
 
 
 async def framed(stream: Stream, line: str, run: Run) -> None:
@@ -54,7 +42,7 @@ async def framed(stream: Stream, line: str, run: Run) -> None:
 
 
 async def _session(stream: Stream, run: Run) -> int:
-    typed = Typed(Session())
+    typed = Typed()
     while not typed.session.ended:
         kind, length = _PACKET.unpack(await stream.read_exactly(_PACKET.size))
         if length > MAX_LINE:
@@ -83,15 +71,10 @@ async def _answer(stream: Stream, result: Result) -> int:
 class Typed:
     """Collects what is typed until it is whole commands; a terminal's carriage return ends a line as well."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self) -> None:
+        self.session = Session()
         self._bytes = b""
         self._lines, self._tries = "", 0
-
-    @property
-    def waiting(self) -> bool:
-        """Whether a command has begun that needs more lines."""
-        return bool(self._lines)
 
     def add(self, data: bytes) -> list[str]:
         """What can be run with these bytes: all lines, unless the last command waits for more."""
