@@ -6,6 +6,8 @@ import fnmatch
 import re
 from functools import lru_cache
 
+from envs.phone.shell.command import Failure
+
 MAX_PATTERN = 4000
 MAX_LINE = 1 << 20
 """Longest pattern and longest searched line in characters: `re` backtracks."""
@@ -18,22 +20,18 @@ _SET_OR_OPERATOR = re.compile(r"(\[\^?\]?[^]]*\])|\\?([(){}|+?])", re.DOTALL)
 Pattern = re.Pattern[str]
 
 
-class RegexFault(ValueError):
-    """The regular expression is malformed or too long."""
-
-
 @lru_cache(maxsize=256)
 def compiled(
     source: str, extended: bool = False, fold: bool = False, fixed: bool = False, word: bool = False
 ) -> Pattern:
-    """A basic or extended regular expression, case-blind with `fold`. `RegexFault` for a bad one."""
+    """A basic or extended regular expression, case-blind with `fold`. `Failure` for a bad one."""
     if len(source) > MAX_PATTERN:
-        raise RegexFault("Regular expression too big")
+        raise Failure("Regular expression too big", 2)
     try:
         python = re.escape(source) if fixed else _translated(source, extended)
         return re.compile(rf"\b(?:{python})\b" if word else python, re.IGNORECASE if fold else 0)
     except (re.error, RecursionError, OverflowError) as error:
-        raise RegexFault(str(error)) from None
+        raise Failure(f"bad REGEX: {error}", 2) from None
 
 
 def _translated(source: str, extended: bool) -> str:
@@ -53,5 +51,5 @@ def glob(pattern: str) -> Pattern:
     Only its last star backtracks, so matching takes linear time.
     """
     if len(pattern) > MAX_PATTERN:
-        raise RegexFault("pattern too long")
+        raise Failure("pattern too long")
     return re.compile(fnmatch.translate(pattern))

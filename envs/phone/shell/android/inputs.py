@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from envs.phone import panels, telephony
@@ -14,29 +15,15 @@ VOLUME_TOP = 15
 
 # --- key codes -----------------------------------------------------------------------------------------------------
 
-_FROM_0 = """
-UNKNOWN SOFT_LEFT SOFT_RIGHT HOME BACK CALL ENDCALL 0 1 2 3 4 5 6 7 8 9 STAR POUND DPAD_UP DPAD_DOWN DPAD_LEFT
-DPAD_RIGHT DPAD_CENTER VOLUME_UP VOLUME_DOWN POWER CAMERA CLEAR A B C D E F G H I J K L M N O P Q R S T U V W
-X Y Z COMMA PERIOD ALT_LEFT ALT_RIGHT SHIFT_LEFT SHIFT_RIGHT TAB SPACE SYM EXPLORER ENVELOPE ENTER DEL GRAVE
-MINUS EQUALS LEFT_BRACKET RIGHT_BRACKET BACKSLASH SEMICOLON APOSTROPHE SLASH AT NUM HEADSETHOOK FOCUS PLUS
-MENU NOTIFICATION SEARCH
-""".split()
-KEYCODES = {name: code for code, name in enumerate(_FROM_0)} | {
-    **{"CTRL_LEFT": 113, "VOLUME_MUTE": 164, "APP_SWITCH": 187, "SLEEP": 223, "WAKEUP": 224}
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+KEYCODES = {
+    **{"HOME": 3, "BACK": 4, "CALL": 5, "ENDCALL": 6, "VOLUME_UP": 24, "VOLUME_DOWN": 25, "POWER": 26, "SPACE": 62},
+    **{"ENTER": 66, "DEL": 67, "CTRL_LEFT": 113, "VOLUME_MUTE": 164, "APP_SWITCH": 187, "SLEEP": 223, "WAKEUP": 224},
+    **{digit: 7 + i for i, digit in enumerate("0123456789")},
+    **{letter: 29 + i for i, letter in enumerate(_LETTERS)},
 }
-"""Android's key codes by name, without the `KEYCODE_`. Those that are missing do nothing on this phone."""
+"""Android's key codes by name, without the `KEYCODE_`. Other keys do nothing on this phone."""
 NAMES = {code: name for name, code in KEYCODES.items()}
-LAST_KEYCODE = 316
-_SIGNS = dict(
-    zip(
-        "SPACE COMMA PERIOD MINUS EQUALS LEFT_BRACKET AT RIGHT_BRACKET BACKSLASH SEMICOLON APOSTROPHE SLASH PLUS STAR "
-        "POUND GRAVE".split(),
-        " ,.-=[@]\\;'/+*#`",
-        strict=True,
-    )
-)
-CHARACTERS = {name: sign for name, sign in _SIGNS.items()} | {name: name.lower() for name in KEYCODES if len(name) == 1}
-"""Key name -> the character that it types."""
 
 
 def run(phone: Phone, words: list[str]) -> str:
@@ -87,12 +74,9 @@ def _keyevent(phone: Phone, words: list[str]) -> None:
 
 
 def _keycode(word: str) -> int:
-    if word.isdecimal() and int(word) <= LAST_KEYCODE:
-        return int(word)
-    code = KEYCODES.get(word.removeprefix("KEYCODE_"))
-    if code is None and not word.startswith("KEYCODE_"):
+    if not re.fullmatch("[A-Z0-9_]{1,40}", word):
         raise Failure(f"Error: Unknown keycode: {word}", 255)
-    return code or 0
+    return int(word) if word.isdecimal() else KEYCODES.get(word.removeprefix("KEYCODE_"), 0)
 
 
 def press(phone: Phone, code: int) -> None:
@@ -102,8 +86,8 @@ def press(phone: Phone, code: int) -> None:
         return
     if name in _KEYS:
         _KEYS[name](phone)
-    elif name in CHARACTERS:
-        phone.text(CHARACTERS[name])
+    elif len(name) == 1 or name == "SPACE":
+        phone.text(name.lower() if len(name) == 1 else " ")
 
 
 def _light(phone: Phone, on: bool) -> None:

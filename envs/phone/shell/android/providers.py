@@ -10,8 +10,9 @@ from envs.phone.phone import Phone
 from envs.phone.shell.android.tables import Refused, Table, authorities, find_table
 from envs.phone.shell.command import Failure, Handler, option
 
-_WHERE = re.compile(r"""\s*([A-Za-z_]\w*)\s*=\s*(?:'((?:[^']|'')*)'|"([^"]*)"|(-?[\w.+-]+))\s*""")
-_AND = re.compile(r"\s*and\s+", re.IGNORECASE)
+_CONDITION = r"""\s*([A-Za-z_]\w*)\s*=\s*(?:'([^']*)'|(-?[\w.+-]+))\s*"""
+_WHERE = re.compile(_CONDITION)
+_ALL = re.compile(f"{_CONDITION}(?:and{_CONDITION})*", re.IGNORECASE)
 _SQL = "android.database.sqlite.SQLiteException: "
 _KINDS = {"s": str, "i": int, "l": int, "d": float, "f": float, "b": lambda v: int(v == "true"), "n": lambda v: None}
 
@@ -69,16 +70,9 @@ def _selected(table: Table, row_id: int | None, words: list[str]) -> list[Row]:
 
 def _conditions(where: str) -> list[tuple[str, str]]:
     """`col='text' AND other=3` as pairs."""
-    found, position = [], 0
-    while position < len(where):
-        joint = _AND.match(where, position) if found else None
-        match = _WHERE.match(where, joint.end() if joint else position)
-        if match is None or found and joint is None:
-            raise Failure(f'{_SQL}near "{where[position:]}": syntax error', 1)
-        column, single, double, bare = match.groups()
-        found.append((column, single.replace("''", "'") if single is not None else double if bare is None else bare))
-        position = match.end()
-    return found
+    if where and not _ALL.fullmatch(where):
+        raise Failure(f'{_SQL}near "{where}": syntax error', 1)
+    return [(column, text or bare) for column, text, bare in _WHERE.findall(where)]
 
 
 def _equal(value: Any, wanted: str) -> bool:

@@ -53,24 +53,17 @@ def sleep(phone: Phone, words: list[str]) -> str:
 
 # --- properties ----------------------------------------------------------------------------------------------------
 
-_BUILD, _NUMBER, _NAME, _DEVICE = "TE1A.220922.034", "10940250", "sdk_gphone64_x86_64", "emu64xa"
-_FINGERPRINT = f"mobilerl/{_NAME}/{_DEVICE}:13/{_BUILD}/{_NUMBER}:userdebug/dev-keys"
-_SERIAL = "EMULATOR33X1X1X0"
+_NAME, _DEVICE, _SERIAL = "sdk_gphone64_x86_64", "emu64xa", "EMULATOR33X1X1X0"
 PROPERTIES = {
-    **{"dev.bootcomplete": "1", "sys.boot_completed": "1", "init.svc.bootanim": "stopped", "init.svc.adbd": "running"},
+    **{"dev.bootcomplete": "1", "sys.boot_completed": "1", "init.svc.bootanim": "stopped"},
     **{"persist.sys.locale": "en-US", "persist.sys.timezone": "UTC", "gsm.sim.state": "LOADED"},
-    **{"ro.adb.secure": "0", "ro.secure": "1", "ro.debuggable": "1", "service.adb.root": "1"},
-    **{"ro.hardware": "ranchu", "ro.boot.hardware": "ranchu", "ro.kernel.qemu": "1", "ro.boot.qemu": "1"},
-    **{"ro.serialno": _SERIAL, "ro.boot.serialno": _SERIAL, "ro.sf.lcd_density": "480"},
-    **{"ro.build.characteristics": "emulator", "ro.build.date.utc": "1697384040", "ro.build.fingerprint": _FINGERPRINT},
-    **{"ro.build.id": _BUILD, "ro.build.product": _DEVICE, "ro.build.tags": "dev-keys", "ro.build.type": "userdebug"},
-    "ro.build.display.id": f"{_NAME}-userdebug 13 {_BUILD} {_NUMBER} dev-keys",
-    **{"ro.build.version.codename": "REL", "ro.build.version.incremental": _NUMBER, "ro.build.version.release": "13"},
-    **{"ro.build.version.sdk": "33", "ro.build.version.security_patch": "2022-09-05"},
-    **{"ro.product.board": "goldfish_x86_64", "ro.product.brand": "mobilerl", "ro.product.manufacturer": "mobilerl"},
-    **{"ro.product.cpu.abi": "x86_64", "ro.product.cpu.abilist": "x86_64,arm64-v8a", "ro.product.locale": "en-US"},
+    **{"ro.debuggable": "1", "service.adb.root": "1", "ro.hardware": "ranchu", "ro.kernel.qemu": "1"},
+    **{"ro.serialno": _SERIAL, "ro.boot.serialno": _SERIAL, "ro.build.characteristics": "emulator"},
+    "ro.build.fingerprint": f"mobilerl/{_NAME}/{_DEVICE}:13/TE1A.220922.034/10940250:userdebug/dev-keys",
+    **{"ro.build.type": "userdebug", "ro.build.version.release": "13", "ro.build.version.sdk": "33"},
+    **{"ro.product.brand": "mobilerl", "ro.product.manufacturer": "mobilerl", "ro.product.locale": "en-US"},
+    **{"ro.product.cpu.abi": "x86_64", "ro.product.cpu.abilist": "x86_64,arm64-v8a"},
     **{"ro.product.device": _DEVICE, "ro.product.model": _NAME, "ro.product.name": _NAME},
-    "ro.product.first_api_level": "33",
 }
 """Those of an emulator with API 33, under a name of our own."""
 

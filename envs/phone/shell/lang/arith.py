@@ -6,6 +6,8 @@ import operator
 import re
 from collections.abc import Callable
 
+from envs.phone.shell.command import Failure
+
 _TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|<<|>>|[<>=!]=|[-+*/%<>!()])", re.ASCII)
 _LEVELS = ("== !=", "< <= > >=", "<< >>", "+ -", "* / %")
 _PRECEDENCE = {symbol: level for level, symbols in enumerate(_LEVELS) for symbol in symbols.split()}
@@ -19,18 +21,14 @@ MAX_LENGTH = 4000
 """Longest expression in characters."""
 
 
-class ArithmeticFault(ValueError):
-    """The expression has no value."""
-
-
 def evaluate(expression: str, get: Callable[[str], str | None]) -> int:
-    """The value of an expression; `get` reads variables. `ArithmeticFault` where it has none."""
+    """The value of an expression; `get` reads variables. `Failure` where it has none."""
     try:
         if len(expression) <= MAX_LENGTH:
             return _Parser(expression, get).value()
     except RecursionError:
         pass
-    raise ArithmeticFault(f"{expression[:40]}: expression too complex")
+    raise Failure(f"{expression[:40]}: expression too complex")
 
 
 def _wrap(value: int) -> int:
@@ -47,8 +45,8 @@ class _Parser:
             raise self._fault("unexpected token")
         self._at = 0
 
-    def _fault(self, message: str) -> ArithmeticFault:
-        return ArithmeticFault(f"{self._expression}: {message}")
+    def _fault(self, message: str) -> Failure:
+        return Failure(f"{self._expression}: {message}")
 
     def _next(self) -> str:
         self._at += 1

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from envs.phone.shell.command import Failure
 from envs.phone.shell.files import exists
 from envs.phone.shell.lang.arith import evaluate
-from envs.phone.shell.lang.state import MAX_WORD, ShellFault
+from envs.phone.shell.lang.state import MAX_WORD
 from envs.phone.shell.lang.syntax import Arithmetic, Literal, Parameter, Word
 from envs.phone.shell.regex import glob
 
@@ -45,7 +46,7 @@ class Expander:
     def _joined(self, pieces: list[Piece]) -> str:
         size = sum(len(text) for text, _ in pieces)
         if size > MAX_WORD:
-            raise ShellFault("argument too long")
+            raise Failure("argument too long")
         self._budget.spend(size >> 10)
         return "".join([text for text, _ in pieces])
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import get_args
 
 from envs.phone.phone import Phone
@@ -11,7 +10,6 @@ from envs.phone.shell import files
 from envs.phone.shell.android import COMMANDS, run_command
 from envs.phone.shell.command import Failure
 from envs.phone.shell.lang import syntax
-from envs.phone.shell.lang.arith import ArithmeticFault
 from envs.phone.shell.lang.builtins import BUILTINS
 from envs.phone.shell.lang.escapes import to_bytes, to_text
 from envs.phone.shell.lang.expand import Expander
@@ -21,7 +19,6 @@ from envs.phone.shell.lang.state import (
     Budget,
     Leave,
     LimitReached,
-    ShellFault,
     Sink,
     Source,
     State,
@@ -29,7 +26,6 @@ from envs.phone.shell.lang.state import (
     reading,
     writing,
 )
-from envs.phone.shell.regex import RegexFault
 from envs.phone.shell.toybox import PROGRAMS, Call
 
 BIN = "/system/bin/"
@@ -68,9 +64,9 @@ class Interpreter:
         except Leave as leave:
             self.exited = leave.kind == "exit"
             return leave.code & 0xFF
-        except (ShellFault, ArithmeticFault, RegexFault, syntax.SyntaxFault) as fault:
-            self.complain(str(fault))
-            return 1
+        except Failure as failure:
+            self.complain(str(failure))
+            return failure.exit_code
 
     def script(self, text: str) -> int:
         self.budget.spend(len(text) >> 6)
@@ -180,22 +176,19 @@ class Interpreter:
     # --- redirections ------------------------------------------------------------------------------------------
 
     def _redirected(self, node: syntax.Redirected) -> int:
-        with self._with_redirects(node.redirects) as good:
-            return self.run(node.body) if good else 1
+        return self._under(node.redirects, lambda: self.run(node.body))
 
-    @contextmanager
-    def _with_redirects(self, redirects: tuple[syntax.Redirect, ...]) -> Iterator[bool]:
-        """Whether the streams could be redirected."""
+    def _under(self, redirects: tuple[syntax.Redirect, ...], work: Callable[[], int]) -> int:
+        """Runs `work` with redirected streams; 1 where they cannot be redirected."""
         before, self.streams = self.streams, dict(self.streams)
-        good = True
         try:
             try:
                 for redirect in redirects:
                     self._redirect(redirect)
             except Failure as failure:
-                good = False
                 self.complain(str(failure))
-            yield good
+                return 1
+            return work()
         finally:
             self.streams = before
 
@@ -217,21 +210,21 @@ class Interpreter:
         self.budget.spend(3)
         self._substituted = 0
         words = self.expand.arguments(node.words)
+        return self._under(node.redirects, lambda: self._assigned(node, words))
+
+    def _assigned(self, node: syntax.Simple, words: list[str]) -> int:
         before = {name: self.state.variables.get(name) for name, _ in node.assignments}
-        with self._with_redirects(node.redirects) as good:
-            if not good:
-                return 1
-            for name, value in node.assignments:
-                self.state.assign(name, self.expand.text(value))
-            if not words:
-                return self._substituted
-            try:
-                return self.command(words)
-            finally:  # assignments before a command are for this command only
-                for name, old in before.items():
-                    self.state.variables.pop(name, None)
-                    if old is not None:
-                        self.state.variables[name] = old
+        for name, value in node.assignments:
+            self.state.assign(name, self.expand.text(value))
+        if not words:
+            return self._substituted
+        try:
+            return self.command(words)
+        finally:  # assignments before a command are for this command only
+            for name, old in before.items():
+                self.state.variables.pop(name, None)
+                if old is not None:
+                    self.state.variables[name] = old
 
     def command(self, words: list[str]) -> int:
         """Runs a builtin, a program or a command of Android."""

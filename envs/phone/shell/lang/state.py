@@ -35,10 +35,6 @@ class LimitReached(Exception):
     """The line exhausted its budget. All of it ends, with exit code 137."""
 
 
-class ShellFault(Exception):
-    """An error that ends the script."""
-
-
 class Leave(Exception):
     """`exit`, `break` and `continue`. `kind` is the command's name, `code` the exit code."""
 
@@ -83,7 +79,7 @@ class State:
         self.variables[name] = value
         if len(value) > 4096 and sum(map(len, self.variables.values())) > MAX_VARIABLES:
             del self.variables[name]
-            raise ShellFault("the variables need too much memory")
+            raise Failure("the variables need too much memory")
 
     def get(self, name: str) -> str | None:
         """The value of `$name`; None where it is not set. There are no positional parameters."""
@@ -114,11 +110,6 @@ class Sink:
     def write(self, data: bytes) -> None:
         self._budget.take(len(data))
         self.data += data
-
-
-class Null(Sink):
-    def write(self, data: bytes) -> None:
-        pass
 
 
 class FileSink(Sink):
@@ -152,7 +143,7 @@ def writing(shell: Interpreter, path: str, append: bool) -> Sink:
     """A file opened for writing. `Failure` where that is not possible."""
     full = shell.state.path(path)
     if full in ("/dev/null", "/dev/tty"):
-        return Null(shell.budget)
+        return Sink(shell.budget)
     shell.budget.spend(len(shell.phone.files) >> 3)
     try:
         if path == "" or not files.is_folder(shell.phone, posixpath.dirname(full)):

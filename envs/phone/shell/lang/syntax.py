@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Literal as OneOf
 from typing import NamedTuple
 
+from envs.phone.shell.command import Failure
 
-class SyntaxFault(ValueError):
+
+class SyntaxFault(Failure):
     """The script cannot be parsed."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envs.phone.shell.command import Failure
-from envs.phone.shell.regex import MAX_LINE, Pattern, RegexFault, compiled
+from envs.phone.shell.regex import MAX_LINE, Pattern, compiled
 from envs.phone.shell.toybox.call import Call, Flags, Program, lines_of
 
 
@@ -15,10 +15,7 @@ def grep(call: Call) -> None:
             raise Failure(f"{call.name}: no REGEX", 2)
         flags["e"], operands = operands[0], operands[1:]
     extended, fixed = "E" in flags or call.name == "egrep", "F" in flags or call.name == "fgrep"
-    try:
-        pattern = compiled(flags["e"], extended, "i" in flags, fixed, "w" in flags)
-    except RegexFault as fault:
-        raise Failure(f"{call.name}: bad REGEX: {fault}", 2) from None
+    pattern = compiled(flags["e"], extended, "i" in flags, fixed, "w" in flags)
     titled = "H" in flags or len(operands) > 1 and "h" not in flags
     selected = False
     for name, data in call.inputs(operands):

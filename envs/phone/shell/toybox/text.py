@@ -6,7 +6,8 @@ import base64 as base64_codec
 import binascii
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import Any
 
 from envs.phone.shell.command import Failure
 from envs.phone.shell.lang.escapes import to_bytes
@@ -21,41 +22,28 @@ def cat(call: Call) -> None:
 
 
 def head(call: Call) -> None:
-    for data, count, _ in _ends(call):
-        call.out(data[:count] if isinstance(data, bytes) else b"".join(data[:count]))
+    _end(call, lambda data, count: data[:count])
 
 
 def tail(call: Call) -> None:
-    for data, count, given in _ends(call):
-        start = max(count - 1, 0) if given.startswith("+") else max(len(data) - abs(count), 0)
-        call.out(data[start:] if isinstance(data, bytes) else b"".join(data[start:]))
+    _end(call, lambda data, count: data[max(len(data) - count, 0) :])
 
 
-def _ends(call: Call) -> Iterator[tuple[bytes | list[bytes], int, str]]:
-    """Bytes or lines of every file, how many of them are wanted, and the number as it was given.
-
-    Prints a title before each file when there are several.
-    """
+def _end(call: Call, part: Callable[[Any, int], Any]) -> None:
+    """Prints a part of the bytes or the lines of every file."""
     call.words = [f"-n{w[1:]}" if re.fullmatch(r"-\d+", w) else w for w in call.words]
     flags, names = call.options("n:c:")
-    given = flags.get("c", flags.get("n", "10"))
-    for i, (name, data) in enumerate(call.inputs(names)):
-        if len(names) > 1:
-            call.out(f"{chr(10) * (i > 0)}==> {name} <==\n")
-        yield data if "c" in flags else _LINE.findall(data), call.number(given), given
+    count = abs(call.number(flags.get("c", flags.get("n", "10"))))
+    for _, data in call.inputs(names):
+        call.out(part(data, count) if "c" in flags else b"".join(part(_LINE.findall(data), count)))
 
 
 def wc(call: Call) -> None:
     flags, names = call.options("clw")
-    chosen = [f for f in "lwc" if f in flags] or ["l", "w", "c"]
-    rows: list[tuple[str, dict[str, int]]] = []
     for name, data in call.inputs(names):
-        rows.append((name if names else "", {"l": data.count(b"\n"), "w": len(data.split()), "c": len(data)}))
-    if len(names) > 1:
-        rows.append(("total", {f: sum(counts[f] for _, counts in rows) for f in chosen}))
-    for name, counts in rows:
-        shown = " ".join(f"{counts[f]:7d}" if len(names) > 1 else str(counts[f]) for f in chosen)
-        call.out(f"{shown}{' ' * bool(name)}{name}\n")
+        counts = {"l": data.count(b"\n"), "w": len(data.split()), "c": len(data)}
+        shown = [str(counts[f]) for f in "lwc" if f in flags or not flags]
+        call.out(" ".join([*shown, name] if names else shown) + "\n")
 
 
 def sort(call: Call) -> None:
@@ -88,8 +76,8 @@ def base64(call: Call) -> None:
                 raise Failure("base64: bad input") from None
             continue
         text = base64_codec.b64encode(data).decode()
-        lines = [text[i : i + width] for i in range(0, len(text), width)] if width > 0 else [text]
-        call.out("\n".join(lines) + "\n" * (width > 0 and bool(text)))
+        lines = [text[i : i + width] + "\n" for i in range(0, len(text), width)] if width > 0 else [text]
+        call.out("".join(lines))
 
 
 PROGRAMS: dict[str, Program] = {
