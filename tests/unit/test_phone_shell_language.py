@@ -10,7 +10,6 @@ import sqlite3
 
 import pytest
 
-from envs.phone.adbd.shell_service import Typed
 from envs.phone.apps.launcher import Launcher
 from envs.phone.apps.notes import Notes
 from envs.phone.console import restore_snapshot, take_snapshot
@@ -38,14 +37,6 @@ def test_a_session_keeps_variables_and_folder(shell):
     assert shell.run("exit 7", session).exit_code == 7 and session.ended
     merged = shell.run("echo a; nope; echo b", Session(merged=True))
     assert merged.stdout == b"a\n/system/bin/sh: nope: inaccessible or not found\nb\n" and not merged.stderr
-
-
-def test_typed_lines_wait_for_the_end_of_a_command():
-    typed = Typed()
-    assert typed.add(b"for i in 1 2\ndo ec") == []
-    assert typed.add(b"ho $i\r") == []
-    assert typed.add(b"done\r\n") == ["for i in 1 2\ndo echo $i\ndone\n"]
-    assert typed.add(b"echo )\n") == ["echo )\n"]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from envs.phone.phone import Phone
 from envs.phone.shell.android import COMMANDS, run_command
 from envs.phone.shell.lang.interpret import BIN, Interpreter
-from envs.phone.shell.lang.parser import parse
 from envs.phone.shell.lang.state import Budget, Sink, Source, State
-from envs.phone.shell.lang.syntax import Incomplete, SyntaxFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +57,3 @@ class Shell:
         session.state.status = code = shell.main(lambda: work(shell))
         session.ended = shell.exited
         return Result(bytes(out.data), b"" if session.merged else bytes(error.data), code)
-
-
-def incomplete(script: str) -> bool:
-    """Whether a script ends inside a quote or a compound command."""
-    try:
-        parse(script)
-    except SyntaxFault as fault:
-        return isinstance(fault, Incomplete)
-    return False

@@ -6,7 +6,7 @@ import re
 
 from envs.phone.shell.lang import syntax
 from envs.phone.shell.lang.arith import MAX_LENGTH
-from envs.phone.shell.lang.syntax import Incomplete, Literal, Node, Part, Sequence, SyntaxFault, Word
+from envs.phone.shell.lang.syntax import Literal, Node, Part, Sequence, SyntaxFault, Word
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _RESERVED = "if then elif else fi for while do done { } !"
@@ -68,7 +68,7 @@ class Parser:
     def unexpected(self) -> SyntaxFault:
         token = self.peek()
         if self.at >= len(self.text):
-            return Incomplete("syntax error: unexpected EOF")
+            return SyntaxFault("syntax error: unexpected EOF")
         shown = "newline" if token == "\n" else token or self.text[self.at :].split()[0][:40]
         return SyntaxFault(f"syntax error: unexpected '{shown}'")
 
@@ -221,7 +221,7 @@ class Parser:
         while self.at < len(self.text) and (char := self.text[self.at]) not in ends:
             parts += self._part(char, quoted)
         if self.at >= len(self.text) and ends and ends is not _WORD_ENDS:
-            raise Incomplete("no closing quote")
+            raise SyntaxFault("no closing quote")
         return tuple(parts)
 
     def _part(self, char: str, quoted: bool) -> Word:
@@ -231,7 +231,7 @@ class Parser:
         if char == "'" and not quoted:
             end = self.text.find("'", self.at + 1)
             if end < 0:
-                raise Incomplete("no closing quote")
+                raise SyntaxFault("no closing quote")
             start, self.at = self.at + 1, end + 1
             return (Literal(self.text[start:end], True),)
         if char == '"':
@@ -290,7 +290,7 @@ class Parser:
         if found is None:
             end = self.text.find("}", self.at) + 1
             if not end:
-                raise Incomplete("no closing quote")
+                raise SyntaxFault("no closing quote")
             raise SyntaxFault(f"{self.text[self.at : end][:80]}: bad substitution")
         self.at = found.end()
         if not found[2]:
@@ -302,6 +302,6 @@ class Parser:
     def _backticks(self, quoted: bool) -> Part:
         found = _BACKTICKS.match(self.text, self.at)
         if found is None:
-            raise Incomplete("no closing quote")
+            raise SyntaxFault("no closing quote")
         self.at = found.end()
         return syntax.Substitution(parse(re.sub(r'\\([$`\\"])' if quoted else r"\\([$`\\])", r"\1", found[1])), quoted)

@@ -12,10 +12,6 @@ class SyntaxFault(Failure):
     """The script cannot be parsed."""
 
 
-class Incomplete(SyntaxFault):
-    """The script ends inside a quote or a compound command: more lines may complete it."""
-
-
 # --- words -------------------------------------------------------------------------------------------------------
 
 

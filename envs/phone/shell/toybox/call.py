@@ -100,13 +100,10 @@ class Call:
         try:
             found, operands = getopt.gnu_getopt(self.words, spec)
         except getopt.GetoptError as error:
-            raise self.usage(error.msg) from None
+            raise Failure(f"{self.name}: {error.msg}") from None
         if len(operands) < least:
-            raise self.usage(f"Needs {least} argument{'s' * (least > 1)}")
+            raise Failure(f"{self.name}: Needs {least} argument{'s' * (least > 1)}")
         return {option[1:]: value for option, value in found}, operands
-
-    def usage(self, message: str) -> Failure:
-        return Failure(f'{self.name}: {message} (see "{self.name} --help")')
 
     def number(self, text: str) -> int:
         if not text.lstrip("+-").isdecimal() or len(text) > 12:

@@ -13,7 +13,7 @@ def rm(call: Call) -> None:
     flags, names = call.options("fRr")
     recursive = "r" in flags or "R" in flags
     if not names and "f" not in flags:
-        raise call.usage("Needs 1 argument")
+        raise Failure("rm: Needs 1 argument")
     for name in names:
         path = call.path(name)
         if posixpath.basename(name.rstrip("/")) in (".", ".."):
@@ -70,24 +70,23 @@ def _transfer(call: Call, operands: list[str], keep: bool, folders: bool) -> Non
     into = files.is_folder(call.phone, call.path(target))
     if len(sources) > 1 and not into:
         raise Failure(f"{call.name}: '{target}' not directory")
-    for name in sources:
-        source, to = call.path(name), call.path(target)
+    for name, source in call.existing(sources):
+        to = call.path(target)
         contents = name.rstrip("/").endswith("/.") or name in (".", "./")  # `DIR/.`: everything in it
         if into and not contents:
             to = posixpath.join(to, posixpath.basename(source))
         folder = files.is_folder(call.phone, source)
-        if source not in call.phone.files and not folder:
-            call.fail(f"bad '{name}': {MISSING}")
-        elif folder and not folders:
-            call.fail(f"Skipped dir '{name}'")
+        fault = _obstacle(call, to)
+        if folder and not folders:
+            fault = "Is a directory"
         elif source == to or to.startswith(f"{source}/"):
-            call.fail(f"'{name}' -> '{target}': Invalid argument")
-        elif fault := _obstacle(call, to):
-            call.fail(f"'{to if into else target}': {fault}")
+            fault = "Invalid argument"
         elif not keep and (source in files.ROOTS or files.read_only(source)):
-            call.fail(f"bad '{name}': Permission denied")
+            fault = "Permission denied"
         elif folder and to in call.phone.files or not folder and files.is_folder(call.phone, to):
-            call.fail(f"bad '{name}': {'Not' if folder else 'Is'} a directory")
+            fault = f"{'Not' if folder else 'Is'} a directory"
+        if fault:
+            call.fail(f"'{name}': {fault}")
         else:
             _carry(call, source, to, keep)
     call.phone.changed()
@@ -133,7 +132,7 @@ def chmod(call: Call) -> None:
     """`chmod [-R] MODE FILE ...` changes nothing: everybody may do everything."""
     call.words = [w for w in call.words if w != "-R"]
     if len(call.words) < 2:
-        raise call.usage("Needs 2 arguments")
+        raise Failure("chmod: Needs 2 arguments")
     for name, path in call.existing(call.words[1:]):
         if files.read_only(path):
             call.fail(f"'{name}': Read-only file system")
