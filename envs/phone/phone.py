@@ -102,8 +102,6 @@ class Phone:
         """The call log."""
         self.awake = True
         self.clipboard = ""
-        self.properties: dict[str, str] = {}
-        """Properties set by `setprop`."""
         self._popup_plan: dict[int, Popup] = {}
         self._classes = tuple(apps)
         self.boot_id = str(uuid.uuid4())
@@ -172,7 +170,7 @@ class Phone:
         self.location = LOCATION
         self.display = Display(self.display.width, self.display.height)
         self.popup = self.panel = self.call = None
-        self.calls, self.clipboard, self.awake, self.properties = [], "", True, {}
+        self.calls, self.clipboard, self.awake = [], "", True
         self.apps = {cls.package: cls(self) for cls in self._classes}
         for app in self.apps.values():
             app.populate(random.Random(f"{seed}/{app.package}"))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from envs.phone.adbd import services, shell_service, wire
 from envs.phone.adbd.auth import TOKEN_SIZE, PublicKey, accepts
 from envs.phone.adbd.streams import Stream, StreamClosed
-from envs.phone.adbd.sync import Exclusive, SyncService
+from envs.phone.adbd.sync import SyncService
 from envs.phone.adbd.wire import MAX_PAYLOAD, Message, ProtocolError, read_message
-from envs.phone.shell import Result, Shell
+
+if TYPE_CHECKING:
+    from envs.phone.adbd.server import ServedPhone
 
 FEATURES = "shell_v2,cmd,stat_v2,ls_v2,fixed_push_mkdir"
 """Only what is implemented: the host then uses plain SEND/RECV, and one WRTE at a time."""
@@ -22,23 +24,10 @@ HELLO_TIMEOUT_S = 30.0
 """Timeout of the first message."""
 
 
-class Host(Protocol):
-    """The phone, as its connections see it."""
-
-    shell: Shell
-    keys: tuple[PublicKey, ...] | None
-    banner: str
-    exclusive: Exclusive
-
-    async def run_line(self, line: str) -> Result: ...
-    async def before(self, what: str) -> object: ...
-    def reboot(self) -> None: ...
-
-
 class Connection:
     """Serves a connected adb server until it leaves."""
 
-    def __init__(self, phone: Host, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, phone: ServedPhone, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._phone = phone
         self._reader, self._writer = reader, writer
         self._streams: dict[int, Stream] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envs.phone import packages, panels, telephony
+from envs.phone import packages, telephony
 from envs.phone.phone import Phone
 from envs.phone.shell.android import packages as package_commands
 from envs.phone.shell.android.activity import task_id
@@ -118,22 +118,13 @@ def _telephony(phone: Phone, words: list[str]) -> str:
     )
 
 
-def _notification(phone: Phone, words: list[str]) -> str:
-    rows = "".join(
-        f"    NotificationRecord({_token(title)}: pkg=com.android.messaging user=UserHandle{{0}} id={i})\n"
-        f"      android.title=String ({title})\n      android.text=String ({text})\n"
-        for i, (title, text) in enumerate(panels.unread(phone).items())
-    )
-    return f"Current Notification Manager state:\n  Notification List:\n{rows}"
-
-
 def _surface_flinger(phone: Phone, words: list[str]) -> str:
     return f'Display {DISPLAY_ID} (HWC display 0): port=0 pnpId=GGL displayName="EMU_display_0"\n'
 
 
 SERVICES: dict[str, Handler] = {
     **{"activity": _activity, "battery": lambda phone, words: _BATTERY, "display": _display, "input": _input},
-    **{"location": _location, "notification": _notification, "package": package_commands.dump, "power": _power},
+    **{"location": _location, "package": package_commands.dump, "power": _power},
     **{"SurfaceFlinger": _surface_flinger, "telephony.registry": _telephony, "window": _window},
 }
 

@@ -54,9 +54,6 @@ def svc(phone: Phone, words: list[str]) -> str:
     match words:
         case [name, "enable" | "disable" as verb] if name in names:
             return _put(phone, "global", names[name], str(int(verb == "enable")))
-        case ["power", "reboot"]:
-            phone.boot()
-            return ""
         case ["power", *_]:
             return ""
     raise Failure(f"Unknown command: {' '.join(words)}", 255)
@@ -103,10 +100,9 @@ def _density(phone: Phone, words: list[str]) -> str:
 
 
 def _ime_list(phone: Phone, words: list[str]) -> str:
-    """`-a` lists all keyboards, else the enabled ones; `-s` only their names."""
+    """`-a` lists all keyboards, else the enabled ones, by their names as with `-s`."""
     shown = IMES if "-a" in words else [i for i in IMES if i in phone.settings["secure"].get(ENABLED, "").split(":")]
-    details = "" if "-s" in words else " mSettingsActivityName=null"
-    return "".join(f"{'mId=' * bool(details)}{name}{details}\n" for name in shown)
+    return "".join(f"{name}\n" for name in shown)
 
 
 def _ime_enable(phone: Phone, words: list[str]) -> str:

@@ -68,25 +68,11 @@ PROPERTIES = {
 """Those of an emulator with API 33, under a name of our own."""
 
 
-def _properties(phone: Phone) -> dict[str, str]:
-    return {**PROPERTIES, "ro.sf.lcd_density": str(phone.display.physical_density), **phone.properties}
-
-
 def getprop(phone: Phone, words: list[str]) -> str:
-    known = _properties(phone)
+    known = {**PROPERTIES, "ro.sf.lcd_density": str(phone.display.physical_density)}
     if not words:
         return "".join(f"[{key}]: [{value}]\n" for key, value in sorted(known.items()))
     return known.get(words[0], words[1] if len(words) > 1 else "") + "\n"
-
-
-def setprop(phone: Phone, words: list[str]) -> str:
-    if len(words) != 2:
-        raise Failure("usage: setprop NAME VALUE", 1)
-    name, value = words
-    if name.startswith("ro.") and name in _properties(phone):
-        raise Failure(f"Failed to set property '{name}' to '{value}'.\nSee dmesg for error reason.", 1)
-    phone.properties[name] = value
-    return ""
 
 
 # --- the log, a reboot and the network -----------------------------------------------------------------------------
@@ -159,5 +145,5 @@ def sim(phone: Phone, words: list[str]) -> str:
 
 
 COMMANDS: dict[str, Handler] = {
-    f.__name__: f for f in (date, sleep, getprop, setprop, logcat, reboot, ifconfig, uiautomator, screencap, sim)
+    f.__name__: f for f in (date, sleep, getprop, logcat, reboot, ifconfig, uiautomator, screencap, sim)
 } | {"restorecon": lambda phone, words: ""}
