@@ -8,14 +8,12 @@ from collections.abc import Callable
 
 from envs.phone.shell.command import Failure
 
-_TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|<<|>>|[<>=!]=|[-+*/%<>!()])", re.ASCII)
-_LEVELS = ("== !=", "< <= > >=", "<< >>", "+ -", "* / %")
+_TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|[<>=!]=|[-+*/%<>!()])", re.ASCII)
+_LEVELS = ("== !=", "< <= > >=", "+ -", "* / %")
 _PRECEDENCE = {symbol: level for level, symbols in enumerate(_LEVELS) for symbol in symbols.split()}
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {
     **{"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne},
     **{"+": operator.add, "-": operator.sub, "*": operator.mul},
-    "<<": lambda left, right: left << (right & 31),
-    ">>": lambda left, right: left >> (right & 31),
 }
 MAX_LENGTH = 4000
 """Longest expression in characters."""

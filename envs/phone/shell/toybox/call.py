@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getopt
-import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -83,17 +82,6 @@ class Call:
                 yield word, self.read(word)
             except Failure as failure:
                 self.fail(str(failure).removeprefix(f"{self.name}: "))
-
-    def write(self, word: str, data: bytes) -> None:
-        """`Failure` names the file as it was given."""
-        path = self.path(word)
-        try:
-            if not files.is_folder(self.phone, posixpath.dirname(path)):
-                raise Failure(MISSING)
-            self.shell.budget.take(len(data))
-            files.write(self.phone, path, data)
-        except Failure as failure:
-            raise Failure(f"{self.name}: {word}: {failure.reason}") from None
 
     def options(self, spec: str, least: int = 0) -> tuple[Flags, list[str]]:
         """Options and operands. `spec` is that of `getopt`."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
 from envs.phone.shell.lang.escapes import to_text
-from envs.phone.shell.lang.state import LimitReached
+from envs.phone.shell.lang.state import LimitReached, writing
 from envs.phone.shell.toybox.call import Call, Program
 
 MAX_DATABASE = 64 << 20
@@ -39,7 +39,7 @@ def sqlite3_program(call: Call) -> None:
                 database.set_progress_handler(None, 0)
                 database.rollback()
                 if name != ":memory:" and (after := _bytes(database)) != before:
-                    call.write(name, after)
+                    writing(call.shell, name, append=False).write(after)
     except sqlite3.Error as error:
         raise Failure(f"Error: {error}") from None
 

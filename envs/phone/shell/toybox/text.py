@@ -1,15 +1,11 @@
-"""Programs that work on lines and bytes: `cat`, `head`, `tail`, `wc`, `sort`, `base64` and the checksums."""
+"""Programs that work on lines and bytes: `cat`, `head`, `tail`, `wc` and `sort`."""
 
 from __future__ import annotations
 
-import base64 as base64_codec
-import binascii
-import hashlib
 import re
 from collections.abc import Callable
 from typing import Any
 
-from envs.phone.shell.command import Failure
 from envs.phone.shell.lang.escapes import to_bytes
 from envs.phone.shell.toybox.call import Call, Program, lines_of
 
@@ -59,28 +55,4 @@ def sort(call: Call) -> None:
     call.out("".join(f"{line}\n" for line in lines))
 
 
-def digest(call: Call) -> None:
-    for name, data in call.inputs(call.options("")[1]):
-        found = hashlib.new(call.name.removesuffix("sum"), data, usedforsecurity=False).hexdigest()
-        call.out(f"{found}  {name}\n")
-
-
-def base64(call: Call) -> None:
-    flags, names = call.options("dw:")
-    width = call.number(flags.get("w", "76"))
-    for _, data in call.inputs(names):
-        if "d" in flags:
-            try:
-                call.out(base64_codec.b64decode(b"".join(data.split()), validate=True))
-            except binascii.Error:
-                raise Failure("base64: bad input") from None
-            continue
-        text = base64_codec.b64encode(data).decode()
-        lines = [text[i : i + width] + "\n" for i in range(0, len(text), width)] if width > 0 else [text]
-        call.out("".join(lines))
-
-
-PROGRAMS: dict[str, Program] = {
-    **{f.__name__: f for f in (cat, head, tail, wc, sort, base64)},
-    **dict.fromkeys(("md5sum", "sha256sum"), digest),
-}
+PROGRAMS: dict[str, Program] = {f.__name__: f for f in (cat, head, tail, wc, sort)}
