@@ -59,10 +59,10 @@ def exit_(shell: Interpreter, words: list[str]) -> int:
     raise Leave("exit", int(words[0]) if words else shell.state.status)
 
 
-def _leave_loop(kind: str) -> Builtin:
+def leave_loop(kind: str) -> Builtin:
+    """`break` and `continue`; outside of a loop they end the shell."""
+
     def leave(shell: Interpreter, words: list[str]) -> int:
-        if not shell.loops:
-            raise Failure(f"can't {kind}", 0)
         raise Leave(kind)
 
     return leave
@@ -147,7 +147,7 @@ def _holds(shell: Interpreter, flag: str, word: str) -> bool:
 
 BUILTINS: dict[str, Builtin] = {
     **{"echo": echo, "cd": cd, "test": test, "[": bracket, "export": export, "unset": unset, "exit": exit_},
-    **{"break": _leave_loop("break"), "continue": _leave_loop("continue")},
+    **{"break": leave_loop("break"), "continue": leave_loop("continue")},
     "pwd": lambda shell, words: say(shell, f"{shell.state.cwd}\n"),
     **dict.fromkeys((":", "true", "wait"), lambda shell, words: 0),
     "false": lambda shell, words: 1,

@@ -39,8 +39,6 @@ class Interpreter:
 
     def __init__(self, phone: Phone, state: State, streams: Streams, budget: Budget) -> None:
         self.phone, self.state, self.streams, self.budget = phone, state, streams, budget
-        self.loops = 0
-        """Number of loops around the running command."""
         self.exited = False
         """Whether the script ended with `exit`."""
         self._substituted = 0
@@ -130,9 +128,6 @@ class Interpreter:
         return int(code == 0) if node.negated else code
 
     def _subshell(self, node: syntax.Subshell) -> int:
-        if node.background:
-            self.isolated(lambda inner: inner.run(node.body), {**self.streams, 0: Source()})
-            return 0
         return self.isolated(lambda inner: inner.run(node.body))
 
     def _if(self, node: syntax.If) -> int:
@@ -157,21 +152,17 @@ class Interpreter:
 
     def _loop(self, condition: Callable[[], bool], body: syntax.Node) -> int:
         code = 0
-        self.loops += 1
-        try:
-            while True:
-                self.budget.spend(5)
-                try:
-                    if not condition():
-                        return code
-                    code = self.run(body)
-                except Leave as leave:
-                    if leave.kind == "exit":
-                        raise
-                    if leave.kind == "break":
-                        return 0
-        finally:
-            self.loops -= 1
+        while True:
+            self.budget.spend(5)
+            try:
+                if not condition():
+                    return code
+                code = self.run(body)
+            except Leave as leave:
+                if leave.kind == "exit":
+                    raise
+                if leave.kind == "break":
+                    return 0
 
     # --- redirections ------------------------------------------------------------------------------------------
 

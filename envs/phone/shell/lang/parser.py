@@ -87,7 +87,7 @@ class Parser:
                 return Sequence(tuple(found))
             node = self._list()
             separator = self.accept(";", "&", "\n")
-            found.append(syntax.Subshell(node, background=True) if separator == "&" else node)
+            found.append(syntax.Subshell(node) if separator == "&" else node)
             if not separator:
                 return Sequence(tuple(found))
 

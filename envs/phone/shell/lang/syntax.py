@@ -89,10 +89,9 @@ class Sequence(NamedTuple):
 
 
 class Subshell(NamedTuple):
-    """`(body)` or, in the `background`, `body &`."""
+    """`(body)` or `body &`, which does not run in the background either."""
 
     body: Node
-    background: bool = False
 
 
 class If(NamedTuple):
