@@ -68,7 +68,6 @@ def test_text_input(shell):
 def test_content(shell):
     uri = "--uri content://notes/notes"
     out(shell, f"content delete {uri}")
-    assert out(shell, f"content query {uri}") == "No result found.\n"
     out(shell, f"content insert {uri} --bind 'title:s:a, b: c' --bind body:s:x --bind pinned:i:1")
     out(shell, f"content insert {uri} --bind title:s:second")
     assert out(shell, f"content query {uri}") == (
@@ -86,7 +85,6 @@ def test_content(shell):
     [
         "query --uri content://notes/x",
         "query --uri content://notes/notes --where '1=1 OR 2'",
-        "insert --uri content://notes/notes",
         "insert --uri content://notes/notes --bind pinned:i:one",
     ],
 )
