@@ -9,11 +9,10 @@ from envs.phone.shell.lang.arith import MAX_LENGTH
 from envs.phone.shell.lang.syntax import Literal, Node, Part, Sequence, SyntaxFault, Word
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-_RESERVED = "if then elif else fi for while do done { } !"
+_RESERVED = "|".join(map(re.escape, "if then elif else fi for while do done { } !".split()))
 _WORD_ENDS = " \t\r\n;&|<>()"
 _BLANK = re.compile(r"(?:[ \t\r]|\\\n)*(?:#[^\n]*)?")
-_RESERVED_WORDS = "|".join(map(re.escape, _RESERVED.split()))
-_TOKEN = re.compile(rf"&&|\|\||[;&|()\n]|(?:{_RESERVED_WORDS})(?=[\s;&|<>()]|\Z)")
+_TOKEN = re.compile(rf"&&|\|\||[;&|()\n]|(?:{_RESERVED})(?=[\s;&|<>()]|\Z)")
 """Operators and reserved words."""
 _REDIRECTION = re.compile(r"(\d?)(>>|>&|<&|<(?!<)|>)")
 _FOR = re.compile(rf"\s*({NAME})\s+in(?=[\s;])")
