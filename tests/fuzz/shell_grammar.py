@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 PARTS = [
     *"a b1 foo.txt -n 0 7 x=1 a/b .. é %s ] ! * ? [ab]* *.txt a* [!a] f?o* \\* '*' [a-c]b* *o* ~".split(),
     *("$x", "$y", "$?", "${x:-b}", "${y-0}", "${x:+alt}", "${y+a*}", "'a  b'", '""', '"$x a"', '"\\$ ${y:-"c d"}"'),
-    *("$(%C)", '"$(%C)"', "$((%E))", '"x$((%E))"'),
+    *("$( %C )", '"$( %C )"', "$((%E))", '"x$((%E))"'),
 ]
 """Parts of words. `%C` stands for a command and `%E` for an expression, `%W` below for a word and `%F` for a file."""
 EXPRESSIONS = ["1", "n + 2", "10 / 3 - -3 % 2", "2 * (3 + 4) - 2", "!(2 < 3) == 0", "2147483647 + 1", "1 / 0", "7 >= 1"]
