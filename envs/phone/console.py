@@ -19,7 +19,7 @@ from envs.phone.phone import Phone
 Exclusive = Callable[[Callable[[], str]], Awaitable[str]]
 GREETING = "Android Console: type 'help' for a list of commands"
 LOCKED = "Android Console: Authentication required\r\nAndroid Console: type 'auth <auth_token>' to authenticate"
-UNKNOWN = "unknown command, try 'help'"
+UNKNOWN = "unknown command"
 MAX_LINE = 4096
 MAX_SNAPSHOTS = 16
 """A snapshot is a copy of the whole phone, in memory."""
@@ -27,8 +27,8 @@ STORED = "ID        TAG                 VM SIZE                DATE       VM CLO
 SAVED = "2023-10-15 15:34:00   00:00:01.000"
 
 State = dict[str, Any]
-_STORED = ("settings", "files", "attributes", "calls", "clipboard", "properties", "display", "location", "_clock")
-_SHOWN = ("inputs", "popup", "panel", "call", "awake", "finger", "current", "_popup_plan", "_recent")
+_STORED = ("settings", "files", "mtimes", "calls", "clipboard", "display", "location", "_clock")
+_SHOWN = ("inputs", "popup", "panel", "call", "awake", "current", "_popup_plan", "_recent")
 _OF_PHONE = (*_STORED, *_SHOWN)
 _OF_APP = ("stack", "snack", "db", "prefs")
 
@@ -96,23 +96,16 @@ class Console:
     def _run(self, line: str) -> str:
         words = line.split()
         match words:
-            case ["help", *_]:
-                return "    help, ping, kill, avd, geo, gsm, sms, power\n"
-            case ["ping"]:
-                return "I am alive!\n"
             case ["avd", "name"]:
                 return "mobilerl_phone\n"
-            case ["avd", "status"]:
-                return "virtual device is running\n"
             case ["avd", "snapshot", *rest]:
                 return self._snapshot(rest)
             case ["geo", "fix", longitude, latitude, *_]:
                 return self._geo(longitude, latitude)
             case ["sms", "send", number, *text] if text:
                 return self._sms(number, line.split(None, 3)[3])
-            case ["gsm", verb, *rest]:
-                return self._gsm(verb, rest)
-            case ["power", "capacity", _]:
+            case ["gsm", "call", number]:
+                telephony.ring(self.phone, number)
                 return ""
         raise Ko(UNKNOWN)
 
@@ -123,17 +116,13 @@ class Console:
                 return f"List of snapshots present on all disks:\n{STORED}\n{rows}"
             case ["save", name]:
                 if name not in self._snapshots and len(self._snapshots) >= MAX_SNAPSHOTS:
-                    raise Ko(f"no room for snapshot '{name}': {MAX_SNAPSHOTS} are stored, delete one of them first")
+                    raise Ko(f"no room for snapshot '{name}': {MAX_SNAPSHOTS} are stored")
                 self._save(name)
                 return ""
             case ["load", name]:
                 if name not in self._snapshots:
                     raise Ko(f"Snapshot '{name}' does not exist")
                 restore_snapshot(self.phone, self._snapshots[name])
-                return ""
-            case ["delete" | "del", name]:
-                if self._snapshots.pop(name, None) is None:
-                    raise Ko(f"Snapshot '{name}' does not exist")
                 return ""
         raise Ko("missing or bad snapshot sub-command")
 
@@ -148,22 +137,6 @@ class Console:
         if not (-180 <= place[0] <= 180 and -90 <= place[1] <= 90):
             raise Ko("invalid longitude or latitude")
         self.phone.location = place
-        return ""
-
-    def _gsm(self, verb: str, words: list[str]) -> str:
-        call = self.phone.call
-        if verb == "list":
-            state = "active" if call and call.state == telephony.OFFHOOK else "incoming"
-            return f"{'outbound to ' if call.outgoing else 'inbound from '}{call.number} : {state}\n" if call else ""
-        if verb == "call" and len(words) == 1:
-            telephony.ring(self.phone, words[0])
-            return ""
-        acts = {"accept": telephony.answer, "cancel": telephony.hang_up, "busy": telephony.hang_up}
-        if verb not in acts:
-            raise Ko("bad sub-command")
-        if call is None or words != [call.number]:
-            raise Ko(f"no current call to/from number '{' '.join(words)}'")
-        acts[verb](self.phone)
         return ""
 
     def _sms(self, number: str, text: str) -> str:

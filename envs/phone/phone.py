@@ -10,7 +10,7 @@ import re
 import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from envs.phone import panels
 from envs.phone.app import App, Page
@@ -83,15 +83,6 @@ DEFAULT_SETTINGS: dict[str, dict[str, str]] = {
 }
 
 
-class Attributes(NamedTuple):
-    """Metadata of a file. `mtime` is Unix time."""
-
-    mode: int
-    owner: str
-    group: str
-    mtime: int
-
-
 class Phone:
     """`apps` are App classes, the launcher first. `width` and `height` are pixels; 360 dp span the width."""
 
@@ -99,8 +90,8 @@ class Phone:
         self.display = Display(width, height)
         self.settings: dict[str, dict[str, str]] = {}
         self.files: dict[str, bytes] = {}
-        self.attributes: dict[str, Attributes] = {}
-        """Mode, owner and time of the files and folders that have unusual ones."""
+        self.mtimes: dict[str, int] = {}
+        """Unix times at which files and folders were changed, for those that were."""
         self.apps: dict[str, App] = {}
         self.inputs = 0
         self.popup: Popup | None = None
@@ -111,10 +102,6 @@ class Phone:
         """The call log."""
         self.awake = True
         self.clipboard = ""
-        self.finger: tuple[float, float, int] | None = None
-        """Where a finger that is down touched the screen, and after how many inputs."""
-        self.properties: dict[str, str] = {}
-        """Properties set by `setprop`."""
         self._popup_plan: dict[int, Popup] = {}
         self._classes = tuple(apps)
         self.boot_id = str(uuid.uuid4())
@@ -177,14 +164,13 @@ class Phone:
         """A used phone at its home screen. `popup_rate` is the chance that an episode is disturbed by a pop-up."""
         self.settings = {space: dict(values) for space, values in DEFAULT_SETTINGS.items()}
         self.files = {}
-        self.attributes = {}
+        self.mtimes = {}
         self.inputs = 0
         self._clock = EPOCH
         self.location = LOCATION
         self.display = Display(self.display.width, self.display.height)
         self.popup = self.panel = self.call = None
-        self.calls, self.clipboard, self.awake, self.properties = [], "", True, {}
-        self.finger = None
+        self.calls, self.clipboard, self.awake = [], "", True
         self.apps = {cls.package: cls(self) for cls in self._classes}
         for app in self.apps.values():
             app.populate(random.Random(f"{seed}/{app.package}"))

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from envs.phone.apps.launcher import Launcher
 from envs.phone.phone import Phone
-from envs.phone.shell import Session, Shell
+from envs.phone.shell import Shell
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
 from shell_grammar import SCRIPTS  # noqa: E402
@@ -37,51 +37,46 @@ PHONE = Phone((Launcher,))
 
 
 @pytest.fixture(scope="module")
-def tools(tmp_path_factory) -> Path:
-    """A folder with toybox's programs: nothing of GNU is called."""
-    folder = tmp_path_factory.mktemp("toybox")
-    assert TOYBOX is not None
+def work(tmp_path_factory) -> Path:
+    """A folder with toybox's programs (nothing of GNU is called) in `bin`, and place for the scripts in `w`."""
+    work = tmp_path_factory.mktemp("mksh")
+    (work / "bin").mkdir()
     for name in subprocess.run([TOYBOX], capture_output=True, text=True, check=True).stdout.split():
-        (folder / name).symlink_to(TOYBOX)
-    return folder
+        (work / "bin" / name).symlink_to(TOYBOX)
+    return work
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("phone") / "w"
-
-
-def real(script: str, folder: Path, tools: Path) -> tuple[bytes, int]:
+def real(script: str, work: Path) -> tuple[bytes, int]:
+    folder = work / "w"
     shutil.rmtree(folder, ignore_errors=True)
     for name, data in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
         (folder / name).chmod(0o666)
-    assert MKSH is not None
     done = subprocess.run(
         [MKSH, "-c", f"umask 000; cd {folder}\n{script}"],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=20,
-        env={"PATH": str(tools), "HOME": "/", "LC_ALL": "C.UTF-8"},
+        env={"PATH": str(work / "bin"), "HOME": "/", "LC_ALL": "C.UTF-8"},
     )
     return done.stdout, done.returncode
 
 
-def ours(script: str, folder: Path) -> tuple[bytes, int]:
+def ours(script: str, work: Path) -> tuple[bytes, int]:
     PHONE.reset(0)
-    PHONE.files = {f"{folder}/{name}": data for name, data in FILES.items()}
-    result = Shell(PHONE).run(f"cd {folder}\n{script}", Session())
+    PHONE.files = {f"{work}/w/{name}": data for name, data in FILES.items()}
+    result = Shell(PHONE).run(f"cd {work}/w\n{script}")
     return result.stdout, result.exit_code
 
 
 @pytest.mark.parametrize("script", WRITTEN, ids=lambda s: s[:40])
-def test_scripts_written_by_hand(script, folder, tools):
-    assert ours(script, folder) == real(script, folder, tools)
+def test_scripts_written_by_hand(script, work):
+    assert ours(script, work) == real(script, work)
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(script=SCRIPTS)
-def test_scripts_from_the_grammar(script, folder, tools):
-    assert ours(script, folder) == real(script, folder, tools)
+def test_scripts_from_the_grammar(script, work):
+    assert ours(script, work) == real(script, work)

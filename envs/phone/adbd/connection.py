@@ -4,40 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from envs.phone.adbd import services, shell_service, wire
 from envs.phone.adbd.auth import TOKEN_SIZE, PublicKey, accepts
 from envs.phone.adbd.streams import Stream, StreamClosed
-from envs.phone.adbd.sync import Exclusive, SyncService
+from envs.phone.adbd.sync import SyncService
 from envs.phone.adbd.wire import MAX_PAYLOAD, Message, ProtocolError, read_message
-from envs.phone.shell import Result, Shell
+
+if TYPE_CHECKING:
+    from envs.phone.adbd.server import ServedPhone
 
 FEATURES = "shell_v2,cmd,stat_v2,ls_v2,fixed_push_mkdir"
 """Only what is implemented: the host then uses plain SEND/RECV, and one WRTE at a time."""
 MAX_STREAMS = 256
+KINDS = frozenset(("shell", "exec", "sync", "reboot", "reverse", "framebuffer", *services.SAID))
+"""Services that can be opened."""
 HELLO_TIMEOUT_S = 30.0
 """Timeout of the first message."""
-
-
-class Host(Protocol):
-    """The phone, as its connections see it."""
-
-    shell: Shell
-    keys: tuple[PublicKey, ...] | None
-    banner: str
-    exclusive: Exclusive
-
-    async def run_line(self, line: str) -> Result: ...
-    async def before(self, what: str) -> object: ...
-    def reboot(self) -> None: ...
 
 
 class Connection:
     """Serves a connected adb server until it leaves."""
 
-    def __init__(self, phone: Host, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, phone: ServedPhone, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._phone = phone
         self._reader, self._writer = reader, writer
         self._streams: dict[int, Stream] = {}
@@ -105,20 +95,19 @@ class Connection:
 
     async def _open(self, message: Message) -> None:
         service = message.data.rstrip(b"\0").decode(errors="replace")
-        handler = self._handler(service)
-        if handler is None or len(self._streams) >= MAX_STREAMS:
+        if _kind(service) not in KINDS or len(self._streams) >= MAX_STREAMS:
             await self._send(Message(wire.CLSE, 0, message.arg0))
             return
         self._numbers += 1
         stream = self._streams[self._numbers] = Stream(self._numbers, message.arg0, self._send, self._max)
         await self._send(Message(wire.OKAY, stream.local, stream.remote))
         number = stream.local
-        self._services[number] = asyncio.create_task(self._serve_stream(stream, service, handler))
+        self._services[number] = asyncio.create_task(self._serve_stream(stream, service))
         self._services[number].add_done_callback(lambda _: self._services.pop(number))
 
-    async def _serve_stream(self, stream: Stream, service: str, handler: _Handler) -> None:
+    async def _serve_stream(self, stream: Stream, service: str) -> None:
         try:
-            await handler(self, stream, service)
+            await self._serve_service(stream, service)
         except (StreamClosed, OSError):
             pass
         except ProtocolError:
@@ -131,47 +120,31 @@ class Connection:
             finally:
                 self._streams.pop(stream.local, None)
 
+    async def _serve_service(self, stream: Stream, service: str) -> None:
+        host, kind, rest = self._phone, _kind(service), service.partition(":")[2]
+        phone = host.shell.phone
+        if kind == "shell" and ",v2" in service.partition(":")[0]:
+            await shell_service.framed(stream, rest, host.run_line)
+        elif kind in ("shell", "exec"):
+            await shell_service.plain(stream, rest, host.run_line)
+        elif kind == "sync":
+            await host.before("sync")
+            await SyncService(phone, stream, host.exclusive).run()
+        elif kind == "framebuffer":
+            await host.before("framebuffer")
+            await stream.write(await host.exclusive(lambda: services.framebuffer(phone)))
+        elif kind == "reverse":
+            await stream.write(services.reverse(rest, self._reversed))
+        elif kind == "reboot":
+            host.reboot()
+        else:
+            await stream.write(services.SAID[kind])
+
     async def _send(self, message: Message) -> None:
         self._writer.write(message.encode())
         await self._writer.drain()
 
-    def _handler(self, service: str) -> _Handler | None:
-        kind = service.partition(":")[0].partition(",")[0]
-        if kind == "shell" and ",v2" in service.partition(":")[0]:
-            return Connection._shell_v2
-        return {
-            "shell": Connection._shell,
-            "exec": Connection._shell,
-            "sync": Connection._sync,
-            "reboot": Connection._reboot_service,
-            "reverse": Connection._reverse,
-            "framebuffer": Connection._framebuffer,
-            **dict.fromkeys(services.SAID, Connection._say),
-        }.get(kind)
 
-    async def _shell(self, stream: Stream, service: str) -> None:
-        await shell_service.plain(stream, service.partition(":")[2], self._phone.run_line)
-
-    async def _shell_v2(self, stream: Stream, service: str) -> None:
-        await shell_service.framed(stream, service.partition(":")[2], self._phone.run_line)
-
-    async def _sync(self, stream: Stream, service: str) -> None:
-        await self._phone.before("sync")
-        await SyncService(self._phone.shell.phone, stream, self._phone.exclusive).run()
-
-    async def _say(self, stream: Stream, service: str) -> None:
-        await stream.write(services.SAID[service.partition(":")[0]])
-
-    async def _reverse(self, stream: Stream, service: str) -> None:
-        await stream.write(services.reverse(service.partition(":")[2], self._reversed))
-
-    async def _framebuffer(self, stream: Stream, service: str) -> None:
-        await self._phone.before("framebuffer")
-        phone = self._phone.shell.phone
-        await stream.write(await self._phone.exclusive(lambda: services.framebuffer(phone)))
-
-    async def _reboot_service(self, stream: Stream, service: str) -> None:
-        self._phone.reboot()
-
-
-_Handler = Callable[[Connection, Stream, str], Awaitable[None]]
+def _kind(service: str) -> str:
+    """`shell` of `shell,v2,raw:LINE`."""
+    return service.partition(":")[0].partition(",")[0]

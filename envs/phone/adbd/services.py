@@ -12,11 +12,7 @@ Reversed = dict[str, str]
 _HEADER = struct.Struct("<13I")
 FRAMEBUFFER_VERSION = 1
 MAX_REVERSED = 64
-_KINDS = ("tcp", "localabstract", "localreserved", "localfilesystem", "local", "dev", "vsock")
-
-
-def _okay(text: str = "") -> bytes:
-    return b"OKAY" + (f"{len(text.encode()):04x}{text}".encode() if text else b"")
+_OKAY = b"OKAY"
 
 
 def _fail(text: str) -> bytes:
@@ -31,25 +27,19 @@ def reverse(request: str, table: Reversed) -> bytes:
         return f"{len(listed):04x}{listed}".encode()
     if request == "killforward-all":
         table.clear()
-        return _okay()
+        return _OKAY
     if verb == "killforward":
-        return _okay() if table.pop(rest, None) is not None else _fail(f"listener '{rest}' not found")
+        return _OKAY if table.pop(rest, None) is not None else _fail(f"listener '{rest}' not found")
     if verb != "forward":
         return _fail(f"unknown reverse service: {verb}")
     norebind = rest.startswith("norebind:")
     remote, _, local = rest.removeprefix("norebind:").partition(";")
-    if remote.partition(":")[0] not in _KINDS or local.partition(":")[0] not in _KINDS:
-        return _fail(f"bad forward: {rest}")
     if norebind and remote in table:
         return _fail(f"cannot rebind existing socket for {remote}")
     if len(table) >= MAX_REVERSED:
         return _fail("too many listeners")
-    if remote == "tcp:0":
-        remote = f"tcp:{next(p for p in range(40_000, 65_536) if f'tcp:{p}' not in table)}"
-        table[remote] = local
-        return _okay(remote.partition(":")[2])
     table[remote] = local
-    return _okay()
+    return _OKAY
 
 
 def framebuffer(phone: Phone) -> bytes:
@@ -64,10 +54,6 @@ def framebuffer(phone: Phone) -> bytes:
 SAID: dict[str, bytes] = {
     "root": b"adbd is already running as root\n",
     "unroot": b"adbd of an embedded phone always runs as root\n",
-    "remount": b"remount failed: the system of an embedded phone is read-only\n",
-    "disable-verity": b"verity cannot be disabled on an embedded phone\n",
-    "enable-verity": b"verity is already enabled\n",
     "tcpip": b"an embedded phone always listens on its own TCP port\n",
-    "usb": b"an embedded phone has no USB\n",
 }
 """Services that only say something."""

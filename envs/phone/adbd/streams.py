@@ -31,33 +31,26 @@ class Stream:
         self._may_write.set()
         self.closed = False
 
-    async def read(self) -> bytes:
-        """The next bytes from the host, any number of them; b"" once it has closed the stream."""
-        if self._rest:
-            rest, self._rest = bytes(self._rest), memoryview(b"")
-            return rest
-        if self.closed and self._received.empty():
-            return b""
-        data = await self._received.get()
-        if data is None:
-            return b""
-        self._acknowledged = True
-        if not self.closed:
-            await self._send(Message(OKAY, self.local, self.remote))
-        return data
-
     async def read_exactly(self, size: int) -> bytes:
         """Exactly `size` bytes. Raises `StreamClosed` when there are fewer."""
         parts, missing = [], size
         while missing:
             if not self._rest:
-                self._rest = memoryview(await self.read())
-            if not self._rest:
-                raise StreamClosed
+                self._rest = memoryview(await self._read())
             parts.append(bytes(self._rest[:missing]))
             self._rest = self._rest[missing:]
             missing -= len(parts[-1])
         return b"".join(parts)
+
+    async def _read(self) -> bytes:
+        """The next bytes from the host, any number of them."""
+        data = None if self.closed and self._received.empty() else await self._received.get()
+        if not data:
+            raise StreamClosed
+        self._acknowledged = True
+        if not self.closed:
+            await self._send(Message(OKAY, self.local, self.remote))
+        return data
 
     async def write(self, data: bytes) -> None:
         """Sends all of `data`, in pieces the host has agreed to. Raises `StreamClosed`."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-import stat
 import struct
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from envs.phone.adbd.streams import Stream
 from envs.phone.adbd.wire import ProtocolError
-from envs.phone.phone import UNIX_EPOCH, Phone
+from envs.phone.phone import Phone
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
 
@@ -29,8 +27,7 @@ _DENT1 = struct.Struct("<4sIIII")
 _DENT2 = struct.Struct("<4sIQQIIIIQqqqI")
 
 
-@dataclass(frozen=True, slots=True)
-class FileStat:
+class FileStat(NamedTuple):
     mode: int
     size: int
     mtime: int
@@ -42,12 +39,9 @@ class FileStat:
 def file_stat(phone: Phone, path: str) -> FileStat | None:
     """None where there is nothing."""
     path = files.normal(path)
-    now = round((phone.now - UNIX_EPOCH).total_seconds())
-    if path in phone.files:
-        return FileStat(stat.S_IFREG | 0o660, len(phone.files[path]), now)
-    if files.is_folder(phone, path):
-        return FileStat(stat.S_IFDIR | 0o770, 4096, now)
-    return None
+    if path not in phone.files and not files.is_folder(phone, path):
+        return None
+    return FileStat(files.mode(phone, path), files.size(phone, path), files.mtime(phone, path))
 
 
 class SyncService:
@@ -73,8 +67,7 @@ class SyncService:
 
     async def _stat(self, path: str) -> None:
         found = await self._stat_of(path)
-        values = (found.mode, found.size, found.mtime) if found else (0, 0, 0)
-        await self.stream.write(_STAT1.pack(b"STAT", *values))
+        await self.stream.write(_STAT1.pack(b"STAT", *(found or (0, 0, 0))))
 
     async def _stat2(self, path: str, name: bytes = b"STA2") -> None:
         found = await self._stat_of(path)
@@ -88,7 +81,7 @@ class SyncService:
 
     async def _list(self, path: str) -> None:
         for name, found in await self._exclusive(lambda: self._entries(path)):
-            head = _DENT1.pack(b"DENT", found.mode, found.size, found.mtime, len(name))
+            head = _DENT1.pack(b"DENT", *found, len(name))
             await self.stream.write(head + name)
         await self.stream.write(_DENT1.pack(b"DONE", 0, 0, 0, 0))
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from envs.phone.shell.command import Failure
-from envs.phone.shell.core import Result, Session, Shell, incomplete
+from envs.phone.shell.core import Result, Session, Shell
 
-__all__ = ["Failure", "Result", "Session", "Shell", "incomplete"]
+__all__ = ["Failure", "Result", "Session", "Shell"]

@@ -34,12 +34,6 @@ def dispatch(**verbs: Handler) -> Handler:
     return run
 
 
-def without_user(words: list[str]) -> list[str]:
-    """The words without `--user ID`: the phone has one user."""
-    at = words.index("--user") if "--user" in words else len(words)
-    return words[:at] + words[at + 2 :]
-
-
 def number(word: str, command: str) -> float:
     """A number among a command's words; `Failure` when it is none or not finite."""
     try:

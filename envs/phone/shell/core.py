@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from envs.phone.phone import Phone
 from envs.phone.shell.android import COMMANDS, run_command
 from envs.phone.shell.lang.interpret import BIN, Interpreter
-from envs.phone.shell.lang.parser import parse
 from envs.phone.shell.lang.state import Budget, Sink, Source, State
-from envs.phone.shell.lang.syntax import Incomplete
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +22,10 @@ class Result:
 
 @dataclass
 class Session:
-    """A shell for several lines. `stdin` is the input that each of them can read; `ended` is set by `exit`."""
+    """A shell for several lines. `merged`: errors go to standard output, in order. `ended` is set by `exit`."""
 
     state: State = field(default_factory=State)
-    stdin: bytes = b""
+    merged: bool = False
     ended: bool = False
 
 
@@ -53,13 +51,9 @@ class Shell:
 
     def _run(self, work: Callable[[Interpreter], int], session: Session) -> Result:
         budget = Budget()
-        out, error = Sink(budget), Sink(budget)
-        shell = Interpreter(self.phone, session.state, {0: Source(session.stdin), 1: out, 2: error}, budget)
+        out = Sink(budget)
+        error = out if session.merged else Sink(budget)
+        shell = Interpreter(self.phone, session.state, {0: Source(), 1: out, 2: error}, budget)
         session.state.status = code = shell.main(lambda: work(shell))
         session.ended = shell.exited
-        return Result(bytes(out.data), bytes(error.data), code)
-
-
-def incomplete(script: str) -> bool:
-    """Whether a script ends inside a quote, a compound command or a here-document."""
-    return isinstance(parse(script).fault, Incomplete)
+        return Result(bytes(out.data), b"" if session.merged else bytes(error.data), code)

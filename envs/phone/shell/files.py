@@ -1,8 +1,8 @@
 """The phone's file system.
 
 A phone's files are `path -> bytes`. A folder exists while something is in it, or after `mkdir`, which leaves a
-marker: the path with a trailing slash. `/storage/emulated/0` is `/sdcard`. Modes, owners and times that `chmod`,
-`chown` and `touch` change are kept in `Phone.attributes`.
+marker: the path with a trailing slash. `/storage/emulated/0` is `/sdcard`. Modes and owners follow from the path: all
+commands are root's, so nobody needs others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import posixpath
 import stat
 from datetime import datetime
 
-from envs.phone.phone import EPOCH, UNIX_EPOCH, Attributes, Phone
+from envs.phone.phone import EPOCH, UNIX_EPOCH, Phone
 from envs.phone.shell.command import Failure
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -24,7 +24,6 @@ STANDARD = ("Alarms", "DCIM", "Documents", "Download", "Movies", "Music", "Pictu
 _SYSTEM_FOLDERS = "/ /sdcard /data /data/data /data/local /data/local/tmp /data/misc /data/misc/adb /system /system/bin"
 ROOTS = {*_SYSTEM_FOLDERS.split(), "/proc", "/vendor", "/dev", *(f"/sdcard/{n}" for n in STANDARD)}
 """Folders that exist on every phone."""
-USERS = {"root": 0, "system": 1000, "shell": 2000, "sdcard_rw": 1015, "media_rw": 1023, "u0_a139": 10139}
 DEVICES = ("/dev/null", "/dev/zero", "/dev/tty")
 ALIASES = {
     "/storage/emulated/0": "/sdcard",
@@ -65,11 +64,10 @@ def write(phone: Phone, path: str, data: bytes, append: bool = False) -> None:
             raise Failure(f"{path}: Is a directory")
         if read_only(path):
             raise Failure(f"{path}: Read-only file system")
-        phone.attributes.pop(path, None)
     if len(data) > 1 << 16 and used(phone) + len(data) > MAX_STORAGE:
         raise Failure(f"{path}: No space left on device")
     phone.files[path] = (phone.files.get(path, b"") if append else b"") + data
-    phone.attributes[path] = attributes(phone, path)._replace(mtime=seconds(phone.now))
+    touch(phone, path)
     phone.changed()
 
 
@@ -89,8 +87,8 @@ def remove(phone: Phone, path: str) -> None:
     parent = posixpath.dirname(path)
     for name in [n for n in phone.files if n == path or n.startswith(path + "/")]:
         del phone.files[name]
-        phone.attributes.pop(name, None)
-    phone.attributes.pop(path, None)
+        phone.mtimes.pop(name, None)
+    phone.mtimes.pop(path, None)
     if not is_folder(phone, parent):
         phone.files[f"{parent}/"] = b""
 
@@ -131,20 +129,31 @@ def seconds(moment: datetime) -> int:
     return round((moment - UNIX_EPOCH).total_seconds())
 
 
-def attributes(phone: Phone, path: str) -> Attributes:
-    """Mode (with the file's type), owner, group and time of change of a file or folder."""
-    known = phone.attributes.get(path)
-    folder = path not in phone.files and path not in DEVICES
-    kind = stat.S_IFCHR if path in DEVICES else stat.S_IFDIR if folder else stat.S_IFREG
-    if known is not None:
-        return known._replace(mode=kind | stat.S_IMODE(known.mode))
-    mtime = seconds(EPOCH)
-    if path == "/sdcard" or path.startswith("/sdcard/"):
-        return Attributes(kind | (0o2770 if folder else 0o660), "u0_a139", "media_rw", mtime)
+def touch(phone: Phone, path: str) -> None:
+    """Sets the time of change to the phone's present time."""
+    phone.mtimes[path] = seconds(phone.now)
+
+
+def mtime(phone: Phone, path: str) -> int:
+    return phone.mtimes.get(path, seconds(EPOCH))
+
+
+def mode(phone: Phone, path: str) -> int:
+    """Type and permissions of a file or folder."""
+    if path in DEVICES:
+        return stat.S_IFCHR | 0o666
+    folder = path not in phone.files
+    kind = stat.S_IFDIR if folder else stat.S_IFREG
+    if is_shared(path):
+        return kind | (0o2770 if folder else 0o660)
     if read_only(path) or path in ROOTS:
-        mode = 0o755 if folder else 0o666 if path in DEVICES else 0o444
-        return Attributes(kind | mode, "root", "root", mtime)
-    return Attributes(kind | (0o777 if folder else 0o666), "root", "root", mtime)
+        return kind | (0o755 if folder else 0o444)
+    return kind | (0o777 if folder else 0o666)
+
+
+def is_shared(path: str) -> bool:
+    """Whether a path is in the shared storage, which has an owner of its own."""
+    return path == "/sdcard" or path.startswith("/sdcard/")
 
 
 def size(phone: Phone, path: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 
 from envs.phone import packages, panels
 from envs.phone.app import Page
@@ -11,7 +10,6 @@ from envs.phone.phone import Phone
 from envs.phone.shell.android import intents
 from envs.phone.shell.command import Failure, Handler, dispatch, option
 
-DRAWER = "android.intent.category.LAUNCHER"
 ADB_IME = "com.android.adbkeyboard/.AdbIME"
 
 
@@ -43,12 +41,6 @@ def _start(phone: Phone, words: list[str]) -> str:
     )
 
 
-def _service(phone: Phone, words: list[str]) -> str:
-    """No app of the phone has a service."""
-    intent = intents.parse(words)
-    raise Failure("Error: Not found; no service started.", 255, f"Starting service: Intent {{ {intent.shown} }}\n")
-
-
 def _force_stop(phone: Phone, words: list[str]) -> str:
     if words and words[-1] in phone.apps:
         phone.force_stop(words[-1])
@@ -62,14 +54,7 @@ def task_id(phone: Phone, package: str) -> int:
     return 1 + packages.names(phone).index(package)
 
 
-def _stack(phone: Phone, words: list[str]) -> str:
-    if words[:1] == ["remove"] and len(words) == 2:
-        for app in phone.running():
-            if words[1] == str(task_id(phone, app.package)):
-                phone.force_stop(app.package)
-        return ""
-    if words[:1] != ["list"]:
-        raise Failure(f"Error: unknown command '{' '.join(words[:1])}'", 255)
+def _stack_list(phone: Phone, words: list[str]) -> str:
     bounds = f"[0,0][{phone.width},{phone.height}]"
     top = packages.top_activity(phone)
     running = [a.package for a in (*phone.running(), phone.launcher)]
@@ -83,6 +68,13 @@ def _stack(phone: Phone, words: list[str]) -> str:
             f"topActivity=ComponentInfo{{{name}}}\n"
         )
     return "\n".join(lines)
+
+
+def _stack_remove(phone: Phone, words: list[str]) -> str:
+    for app in phone.running():
+        if words[:1] == [str(task_id(phone, app.package))]:
+            phone.force_stop(app.package)
+    return ""
 
 
 def _task(phone: Phone, words: list[str]) -> str:
@@ -114,7 +106,7 @@ def _type(phone: Phone, action: str, words: list[str]) -> None:
     if action == "ADB_INPUT_B64":
         try:
             phone.text(base64.b64decode(_extra(words, "msg"), validate=True).decode())
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:
             raise Failure("Error: msg is not base64 of UTF-8 text", 255) from None
     elif action == "ADB_INPUT_TEXT":
         phone.text(_extra(words, "msg"))
@@ -135,16 +127,14 @@ def monkey(phone: Phone, words: list[str]) -> str:
         phone.show_panel(Page(panels.CLIPPER))
     else:
         app = phone.apps.get(package)
-        if app is None or app is phone.launcher or option(words, "-c", DRAWER) != DRAWER:
+        if app is None or app is phone.launcher:
             raise Failure("** No activities found to run, monkey aborted.", 252)
         phone.launch(package)
     return "Events injected: 1\n## Network stats: elapsed time=12ms (0ms mobile, 0ms wifi, 12ms not connected)\n"
 
 
 am = dispatch(
-    **{"start": _start, "start-activity": _start, "force-stop": _force_stop, "kill": _force_stop, "stack": _stack},
-    **{"broadcast": _broadcast, "task": _task, "get-current-user": lambda phone, words: "0\n"},
-    **dict.fromkeys(("startservice", "start-service", "start-foreground-service", "stopservice"), _service),
-    **dict.fromkeys(("kill-all", "wait-for-broadcast-idle"), lambda phone, words: ""),
+    **{"start": _start, "force-stop": _force_stop, "broadcast": _broadcast, "task": _task},
+    stack=dispatch(list=_stack_list, remove=_stack_remove),
 )
 COMMANDS: dict[str, Handler] = {"am": am, "monkey": monkey}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from envs.phone import packages, panels, telephony
+from envs.phone import packages, telephony
 from envs.phone.phone import Phone
 from envs.phone.shell.android import packages as package_commands
 from envs.phone.shell.android.activity import task_id
@@ -12,18 +10,6 @@ from envs.phone.shell.command import Failure, Handler
 
 FIRST_PID = 2000
 DISPLAY_ID = "4619827259835644672"
-
-
-def dumpsys(phone: Phone, words: list[str]) -> str:
-    if words[:1] == ["-l"]:
-        return "Currently running services:\n" + "".join(f"  {name}\n" for name in sorted(SERVICES))
-    while words and words[0] in ("-t", "-T", "--priority"):
-        words = words[2:]
-    if not words or words[0] == "--skip":
-        return "".join(f"DUMP OF SERVICE {n}:\n{dump(phone, [])}" for n, dump in sorted(SERVICES.items()))
-    if words[0] not in SERVICES:
-        raise Failure(f"Can't find service: {words[0]}", 20)
-    return SERVICES[words[0]](phone, words[1:])
 
 
 def pid(phone: Phone, package: str) -> int:
@@ -34,9 +20,6 @@ def pid(phone: Phone, package: str) -> int:
 def _token(name: str) -> str:
     """An invented address of an object, the same for the same name."""
     return f"{sum(ord(c) * 31 ** (i % 5) for i, c in enumerate(name)) % 2**28:07x}"
-
-
-# --- windows and activities ----------------------------------------------------------------------------------------
 
 
 def _record(phone: Phone) -> str:
@@ -55,18 +38,15 @@ def _focus(phone: Phone) -> str:
 
 def _window(phone: Phone, words: list[str]) -> str:
     display, awake = phone.display, str(phone.awake).lower()
-    small, large = sorted((phone.width, phone.height))
     current = f"{phone.width}x{phone.height}"
     return (
         f"WINDOW MANAGER WINDOWS (dumpsys window {words[0] if words else 'windows'})\n  Display: mDisplayId=0\n"
         f"    init={display.width}x{display.height} {display.physical_density}dpi "
-        f"base={'{}x{}'.format(*display.size(0))} {display.density}dpi cur={current} app={current} "
-        f"rng={small}x{small}-{large}x{large}\n  mCurrentFocus={_focus(phone)}\n  mFocusedApp={_record(phone)}\n"
+        f"base={'{}x{}'.format(*display.size(0))} {display.density}dpi cur={current} app={current}\n"
+        f"  mCurrentFocus={_focus(phone)}\n  mFocusedApp={_record(phone)}\n"
         f"  mCurrentRotation=ROTATION_{90 * phone.rotation}\n  mRotation={phone.rotation}\n"
         f"  mInputMethodWindow={'shown' if phone.tree().keyboard else 'null'}\n  mAwake={awake} mScreenOn={awake}\n"
         f"  screenState=SCREEN_STATE_{'ON' if phone.awake else 'OFF'}\n  mShowingLockscreen=false\n"
-        f"  KeyguardServiceDelegate\n    showing=false\n"
-        f"    interactiveState=INTERACTIVE_STATE_{'AWAKE' if phone.awake else 'SLEEP'}\n"
     )
 
 
@@ -76,7 +56,6 @@ def _activity(phone: Phone, words: list[str]) -> str:
         return (
             f"TASK {package} id={task_id(phone, package)} userId=0\n"
             f"  ACTIVITY {package}/{packages.short_name(package, name)} {_token(package)} pid={pid(phone, package)}\n"
-            f"    Local Activity {_token(name)} State:\n      mResumed=true mStopped=false mFinished=false\n"
         )
     if words[:1] == ["recents"]:
         tasks = [(a.package, task_id(phone, a.package)) for a in phone.running()]
@@ -85,12 +64,8 @@ def _activity(phone: Phone, words: list[str]) -> str:
     record = _record(phone)
     return (
         f"ACTIVITY MANAGER ACTIVITIES (dumpsys activity activities)\nDisplay #0 (activities from top to bottom):\n"
-        f"  topResumedActivity={record}\n  mResumedActivity: {record}\n  ResumedActivity: {record}\n"
-        f"  mFocusedApp={record}\n"
+        f"  topResumedActivity={record}\n  mResumedActivity: {record}\n  mFocusedApp={record}\n"
     )
-
-
-# --- the screen ----------------------------------------------------------------------------------------------------
 
 
 def _input(phone: Phone, words: list[str]) -> str:
@@ -99,38 +74,29 @@ def _input(phone: Phone, words: list[str]) -> str:
         f"INPUT MANAGER (dumpsys input)\nInput Reader State:\n  Device 1: virtio_input_multi_touch_1\n"
         f"      Viewport INTERNAL: displayId=0, uniqueId=local:{DISPLAY_ID}, port=0, orientation={phone.rotation}, "
         f"logicalFrame={frame}, physicalFrame={frame}, deviceSize={list(phone.display.size(0))}, isActive=[1]\n"
-        f"      InputDeviceOrientation: {phone.rotation}\n      SurfaceOrientation: {phone.rotation}\n"
+        f"      SurfaceOrientation: {phone.rotation}\n"
     )
 
 
 def _display(phone: Phone, words: list[str]) -> str:
     frame = f"Rect(0, 0 - {phone.width}, {phone.height})"
-    width, height = phone.display.size(0)
     return (
         f"DISPLAY MANAGER (dumpsys display)\n  mViewports=[DisplayViewport{{type=INTERNAL, valid=true, "
         f"isActive=true, displayId=0, uniqueId='local:{DISPLAY_ID}', physicalPort=0, "
-        f"orientation={phone.rotation}, logicalFrame={frame}, physicalFrame={frame}, deviceWidth={width}, "
-        f"deviceHeight={height}}}]\n  mScreenState={'ON' if phone.awake else 'OFF'}\n"
+        f"orientation={phone.rotation}, logicalFrame={frame}, physicalFrame={frame}}}]\n"
+        f"  mScreenState={'ON' if phone.awake else 'OFF'}\n"
     )
-
-
-def _surface_flinger(phone: Phone, words: list[str]) -> str:
-    if words != ["--display-id"]:
-        return ""
-    return f'Display {DISPLAY_ID} (HWC display 0): port=0 pnpId=GGL displayName="EMU_display_0"\n'
 
 
 def _power(phone: Phone, words: list[str]) -> str:
     awake = str(phone.awake).lower()
     return (
         f"POWER MANAGER (dumpsys power)\n\nPower Manager State:\n"
-        f"  mWakefulness={'Awake' if phone.awake else 'Asleep'}\n  mIsPowered=true\n  mPlugType=2\n"
-        f"  mBatteryLevel=85\n  mHoldingWakeLockSuspendBlocker={awake}\n  mHoldingDisplaySuspendBlocker={awake}\n\n"
+        f"  mWakefulness={'Awake' if phone.awake else 'Asleep'}\n  mIsPowered=true\n"
+        f"  mHoldingWakeLockSuspendBlocker={awake}\n  mHoldingDisplaySuspendBlocker={awake}\n\n"
         f"Display Power: state={'ON' if phone.awake else 'OFF'}\n"
     )
 
-
-# --- the rest ------------------------------------------------------------------------------------------------------
 
 _BATTERY = (
     "Current Battery Service state:\n  AC powered: false\n  USB powered: true\n  Wireless powered: false\n"
@@ -145,48 +111,33 @@ def _location(phone: Phone, words: list[str]) -> str:
     return f"Location Manager State:\n  last location=Location[gps {latitude:.6f},{longitude:.6f} hAcc=5.0]\n"
 
 
-def _wifi(phone: Phone, words: list[str]) -> str:
-    on = phone.settings["global"].get("wifi_on") == "1"
-    app = phone.apps.get("com.android.settings")
-    rows = [r["name"] for r in app.db["networks"] if r["connected"]] if app is not None and on else []
-    info = f'SSID: "{rows[0]}", Supplicant state: COMPLETED, RSSI: -50' if rows else "SSID: <unknown ssid>"
-    return f"Wi-Fi is {'enabled' if on else 'disabled'}\nmWifiInfo {info}\n"
-
-
-def _package(phone: Phone, words: list[str]) -> str:
-    return "".join(package_commands.dump(phone, [name]) for name in words[:1] or packages.names(phone))
-
-
-def _input_method(phone: Phone, words: list[str]) -> str:
-    shown = str(phone.tree().keyboard).lower()
-    current = phone.settings["secure"].get("default_input_method", "")
-    return (
-        f"Current Input Method Manager state:\n  mCurMethodId={current}\n  mCurId={current}\n"
-        f"  mInputShown={shown}\n  mShowRequested={shown} mShowExplicitlyRequested={shown}\n"
-    )
-
-
 def _telephony(phone: Phone, words: list[str]) -> str:
     number = phone.call.number if phone.call is not None and not phone.call.outgoing else ""
     return (
-        f"last known state:\n  Phone Id=0\n    mCallState={telephony.state(phone)}\n"
-        f"    mCallIncomingNumber={number}\n    mServiceState={{mVoiceRegState=0(IN_SERVICE)}}\n"
+        f"last known state:\n  Phone Id=0\n    mCallState={telephony.state(phone)}\n    mCallIncomingNumber={number}\n"
     )
 
 
-def _notification(phone: Phone, words: list[str]) -> str:
-    rows = "".join(
-        f"    NotificationRecord({_token(title)}: pkg=com.android.messaging user=UserHandle{{0}} id={i})\n"
-        f"      android.title=String ({title})\n      android.text=String ({text})\n"
-        for i, (title, text) in enumerate(panels.unread(phone).items())
-    )
-    return f"Current Notification Manager state:\n  Notification List:\n{rows}"
+def _surface_flinger(phone: Phone, words: list[str]) -> str:
+    return f'Display {DISPLAY_ID} (HWC display 0): port=0 pnpId=GGL displayName="EMU_display_0"\n'
 
 
-SERVICES: dict[str, Callable[[Phone, list[str]], str]] = {
-    **{"activity": _activity, "battery": lambda phone, words: _BATTERY, "display": _display},
-    **{"input": _input, "input_method": _input_method, "location": _location, "notification": _notification},
-    **{"package": _package, "power": _power, "SurfaceFlinger": _surface_flinger},
-    **{"telephony.registry": _telephony, "wifi": _wifi, "window": _window},
+SERVICES: dict[str, Handler] = {
+    **{"activity": _activity, "battery": lambda phone, words: _BATTERY, "display": _display, "input": _input},
+    **{"location": _location, "package": package_commands.dump, "power": _power},
+    **{"SurfaceFlinger": _surface_flinger, "telephony.registry": _telephony, "window": _window},
 }
+
+
+def dumpsys(phone: Phone, words: list[str]) -> str | bytes:
+    if words[:1] == ["-l"]:
+        return "Currently running services:\n" + "".join(f"  {name}\n" for name in sorted(SERVICES))
+    if words[:1] in (["-t"], ["-T"]):  # a timeout
+        words = words[2:]
+    name = words[0] if words else ""
+    if name not in SERVICES:
+        raise Failure(f"Can't find service: {name}", 20)
+    return SERVICES[name](phone, words[1:])
+
+
 COMMANDS: dict[str, Handler] = {"dumpsys": dumpsys}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from envs.phone import panels, telephony
@@ -9,49 +10,28 @@ from envs.phone.app import Page
 from envs.phone.phone import Phone
 from envs.phone.shell.command import Failure, Handler, number
 
-SOURCES = frozenset(
-    "touchscreen keyboard touchpad mouse stylus dpad trackball touchnavigation joystick gamepad".split()
-)
-MOVE_AS_SWIPE_MS = 300
+SOURCES = ("touchscreen", "keyboard")
 VOLUME_TOP = 15
 
 # --- key codes -----------------------------------------------------------------------------------------------------
 
-_FROM_0 = """
-UNKNOWN SOFT_LEFT SOFT_RIGHT HOME BACK CALL ENDCALL 0 1 2 3 4 5 6 7 8 9 STAR POUND DPAD_UP DPAD_DOWN DPAD_LEFT
-DPAD_RIGHT DPAD_CENTER VOLUME_UP VOLUME_DOWN POWER CAMERA CLEAR A B C D E F G H I J K L M N O P Q R S T U V W
-X Y Z COMMA PERIOD ALT_LEFT ALT_RIGHT SHIFT_LEFT SHIFT_RIGHT TAB SPACE SYM EXPLORER ENVELOPE ENTER DEL GRAVE
-MINUS EQUALS LEFT_BRACKET RIGHT_BRACKET BACKSLASH SEMICOLON APOSTROPHE SLASH AT NUM HEADSETHOOK FOCUS PLUS
-MENU NOTIFICATION SEARCH
-""".split()
-KEYCODES = {name: code for code, name in enumerate(_FROM_0)} | {
-    **{"CTRL_LEFT": 113, "CTRL_RIGHT": 114, "NUMPAD_ENTER": 160, "VOLUME_MUTE": 164, "APP_SWITCH": 187},
-    **{"SLEEP": 223, "WAKEUP": 224, "SOFT_SLEEP": 276, "CUT": 277, "COPY": 278, "PASTE": 279},
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+KEYCODES = {
+    **{"HOME": 3, "BACK": 4, "CALL": 5, "ENDCALL": 6, "VOLUME_UP": 24, "VOLUME_DOWN": 25, "POWER": 26, "SPACE": 62},
+    **{"ENTER": 66, "DEL": 67, "CTRL_LEFT": 113, "VOLUME_MUTE": 164, "APP_SWITCH": 187, "SLEEP": 223, "WAKEUP": 224},
+    **{digit: 7 + i for i, digit in enumerate("0123456789")},
+    **{letter: 29 + i for i, letter in enumerate(_LETTERS)},
 }
-"""Android's key codes by name, without the `KEYCODE_`. Those that are missing do nothing on this phone."""
+"""Android's key codes by name, without the `KEYCODE_`. Other keys do nothing on this phone."""
 NAMES = {code: name for name, code in KEYCODES.items()}
-LAST_KEYCODE = 316
-_SIGNS = dict(
-    zip(
-        "SPACE COMMA PERIOD MINUS EQUALS LEFT_BRACKET AT RIGHT_BRACKET BACKSLASH SEMICOLON APOSTROPHE SLASH PLUS STAR "
-        "POUND GRAVE".split(),
-        " ,.-=[@]\\;'/+*#`",
-        strict=True,
-    )
-)
-CHARACTERS = {name: sign for name, sign in _SIGNS.items()} | {name: name.lower() for name in KEYCODES if len(name) == 1}
-"""Key name -> the character that it types."""
 
 
 def run(phone: Phone, words: list[str]) -> str:
     if words[:1] and words[0] in SOURCES:
         words = words[1:]
-    if words[:1] == ["-d"]:
-        words = words[2:]
     verb = _VERBS.get(words[0]) if words else None
     if verb is None:
-        usage = "Usage: input [<source>] [-d DISPLAY_ID] <command> [<arg>...]"
-        raise Failure(f"Error: Unknown command: {''.join(words[:1])}\n{usage}", 255)
+        raise Failure(f"Error: Unknown command: {''.join(words[:1])}", 255)
     if phone.awake or verb is _keyevent:  # a dark screen takes no touches
         verb(phone, words[1:])
     return ""
@@ -68,24 +48,6 @@ def _tap(phone: Phone, words: list[str]) -> None:
 def _swipe(phone: Phone, words: list[str]) -> None:
     x, y, x2, y2, *duration = _numbers(words, "swipe", (4, 5))
     phone.swipe(x, y, x2, y2, int(duration[0]) if duration else 300)
-
-
-def _motion(phone: Phone, words: list[str]) -> None:
-    """`motionevent DOWN|MOVE|UP X Y`: a tap, a long press or a swipe, once the finger is lifted.
-
-    Time passes with inputs only, so a press is long when something like `sleep` came between DOWN and UP.
-    """
-    if not words or words[0] not in ("DOWN", "MOVE", "UP", "CANCEL"):
-        raise Failure("Error: Invalid arguments for command: motionevent", 255)
-    if words[0] == "CANCEL":
-        phone.finger = None
-        return
-    x, y = _numbers(words[1:], "motionevent", (2,))
-    if words[0] == "DOWN":
-        phone.finger = (x, y, phone.inputs)
-    elif words[0] == "UP" and phone.finger is not None:
-        (x0, y0, since), phone.finger = phone.finger, None
-        phone.swipe(x0, y0, x, y, 1000 if phone.inputs > since else MOVE_AS_SWIPE_MS)
 
 
 def _numbers(words: list[str], command: str, counts: tuple[int, ...]) -> list[float]:
@@ -112,12 +74,9 @@ def _keyevent(phone: Phone, words: list[str]) -> None:
 
 
 def _keycode(word: str) -> int:
-    if word.isdecimal() and int(word) <= LAST_KEYCODE:
-        return int(word)
-    code = KEYCODES.get(word.removeprefix("KEYCODE_"))
-    if code is None and not word.startswith("KEYCODE_"):
+    if not re.fullmatch("[A-Z0-9_]{1,40}", word):
         raise Failure(f"Error: Unknown keycode: {word}", 255)
-    return code or 0
+    return int(word) if word.isdecimal() else KEYCODES.get(word.removeprefix("KEYCODE_"), 0)
 
 
 def press(phone: Phone, code: int) -> None:
@@ -127,8 +86,8 @@ def press(phone: Phone, code: int) -> None:
         return
     if name in _KEYS:
         _KEYS[name](phone)
-    elif name in CHARACTERS:
-        phone.text(CHARACTERS[name])
+    elif len(name) == 1 or name == "SPACE":
+        phone.text(name.lower() if len(name) == 1 else " ")
 
 
 def _light(phone: Phone, on: bool) -> None:
@@ -154,52 +113,27 @@ def _recents(phone: Phone) -> None:
         phone.launch(others[0].package)
 
 
-def _paste(phone: Phone) -> None:
-    if phone.clipboard:
-        phone.text(phone.clipboard)
-
-
-def _copy(phone: Phone) -> None:
-    page = phone.foreground.page
-    if phone.typing:
-        phone.clipboard = page.fields.get(page.focus, "")
-
-
-def _cut(phone: Phone) -> None:
-    _copy(phone)
-    phone.clear_text()
-
-
 def _keycombination(phone: Phone, words: list[str]) -> None:
-    if words[:1] == ["-t"]:
-        words = words[2:]
-    keys = [NAMES.get(_keycode(w), "") for w in words if not w.startswith("-")]
-    if keys[:1] in (["CTRL_LEFT"], ["CTRL_RIGHT"]) and len(keys) == 2 and keys[1] in _WITH_CTRL:
-        _WITH_CTRL[keys[1]](phone)
+    """CTRL+A is followed by a key that replaces the selection, so the field is emptied at once."""
+    if [NAMES.get(_keycode(word)) for word in words] == ["CTRL_LEFT", "A"]:
+        phone.clear_text()
 
 
 _POWER: dict[str, Callable[[Phone], None]] = {
     "POWER": lambda phone: _light(phone, not phone.awake),
-    **dict.fromkeys(("SLEEP", "SOFT_SLEEP"), lambda phone: _light(phone, False)),
+    "SLEEP": lambda phone: _light(phone, False),
     "WAKEUP": lambda phone: _light(phone, True),
 }
 _KEYS: dict[str, Callable[[Phone], None]] = {
     **_POWER,
     **{"HOME": Phone.home, "BACK": Phone.back, "DEL": Phone.delete_char, "APP_SWITCH": _recents},
-    **dict.fromkeys(("ENTER", "NUMPAD_ENTER", "DPAD_CENTER"), Phone.enter),
-    **{"CALL": telephony.answer, "ENDCALL": telephony.hang_up, "PASTE": _paste, "COPY": _copy, "CUT": _cut},
-    "NOTIFICATION": lambda phone: phone.show_panel(Page(panels.SHADE)),
+    **{"ENTER": Phone.enter, "CALL": telephony.answer, "ENDCALL": telephony.hang_up},
     "VOLUME_UP": lambda phone: _volume(phone, 1),
     "VOLUME_DOWN": lambda phone: _volume(phone, -1),
     "VOLUME_MUTE": lambda phone: _volume(phone, -VOLUME_TOP),
 }
-_WITH_CTRL: dict[str, Callable[[Phone], None]] = {
-    **{"A": Phone.clear_text, "DEL": Phone.clear_text, "C": _copy, "V": _paste, "X": _cut}
-}
-"""CTRL+A is followed by a key that replaces the selection, so the field is emptied at once."""
 _VERBS: dict[str, Callable[[Phone, list[str]], None]] = {
-    **{"tap": _tap, "swipe": _swipe, "draganddrop": _swipe, "motionevent": _motion},
+    **{"tap": _tap, "swipe": _swipe, "draganddrop": _swipe},
     **{"text": _text, "keyevent": _keyevent, "keycombination": _keycombination},
-    **dict.fromkeys(("press", "roll"), lambda phone, words: None),  # there is no trackball
 }
 COMMANDS: dict[str, Handler] = {"input": run}

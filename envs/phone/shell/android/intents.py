@@ -17,7 +17,6 @@ MAIN, VIEW, DIAL, CALL, SENDTO, INSERT = (
     f"android.intent.action.{n}" for n in ("MAIN", "VIEW", "DIAL", "CALL", "SENDTO", "INSERT")
 )
 HOME = "android.intent.category.HOME"
-CLOCK_ACTIONS = frozenset(f"android.intent.action.{n}" for n in ("SHOW_ALARMS", "SET_ALARM", "SHOW_TIMERS"))
 SETTINGS_ACTIONS = {
     "SETTINGS": "",
     "WIFI_SETTINGS": "Network & internet",
@@ -41,9 +40,7 @@ SCHEMES = {
     "content://com.android.contacts": "Contacts",
 }
 """Start of a VIEW intent's data, and the app. There is no browser, mail program or gallery."""
-_CATEGORIES = frozenset(("Contacts", "Messaging", "Calculator", "Calendar", "Maps", "Music", "Files"))
-"""Apps that `android.intent.category.APP_<NAME>` starts."""
-_WITH_VALUE = {"-a", "-c", "-d", "-f", "-n", "-p", "-t", "--user", "--windowingMode", "--display"}
+_WITH_VALUE = {"-a", "-c", "-d", "-f", "-n", "-p", "-t"}
 _TEXT = {"-e", "--es", "--ez", "--ei", "--el", "--ef", "--esa", "--eia", "--ela", "--eu", "--ecn"}
 
 
@@ -95,16 +92,12 @@ def target(phone: Phone, intent: Intent) -> str | None:
         return Settings.package
     if intent.action in (CALL, DIAL):
         return "com.android.dialer" if intent.data.startswith("tel:") else None
-    label = "Clock" if intent.action in CLOCK_ACTIONS else None
-    category = intent.category.removeprefix("android.intent.category.APP_").capitalize()
-    if category in _CATEGORIES:
-        label = "Messages" if category == "Messaging" else category
+    label = ""
     if intent.action == INSERT and "contact" in intent.mime:
         label = Contacts.label
-    if intent.action in (VIEW, SENDTO) and label is None:
-        scheme = intent.data.partition(":")[0]
-        label = SCHEMES.get(scheme) or next(
-            (a for start, a in SCHEMES.items() if intent.data.startswith(start + "/") or intent.data == start), None
+    if intent.action in (VIEW, SENDTO):
+        label = next(
+            (a for start, a in SCHEMES.items() if f"{intent.data}/".startswith((f"{start}:", f"{start}/"))), ""
         )
     app = phone.app(label) if label else None
     return app.package if app is not None else None

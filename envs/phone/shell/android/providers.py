@@ -8,16 +8,16 @@ from typing import Any
 from envs.phone.app import Row
 from envs.phone.phone import Phone
 from envs.phone.shell.android.tables import Refused, Table, authorities, find_table
-from envs.phone.shell.command import Failure, Handler, option, without_user
+from envs.phone.shell.command import Failure, Handler, option
 
-_WHERE = re.compile(r"""\s*([A-Za-z_]\w*)\s*=\s*(?:'((?:[^']|'')*)'|"([^"]*)"|(-?[\w.+-]+))\s*""")
-_AND = re.compile(r"\s*and\s+", re.IGNORECASE)
+_CONDITION = r"""\s*([A-Za-z_]\w*)\s*=\s*(?:'([^']*)'|(-?[\w.+-]+))\s*"""
+_WHERE = re.compile(_CONDITION)
+_ALL = re.compile(f"{_CONDITION}(?:and{_CONDITION})*", re.IGNORECASE)
 _SQL = "android.database.sqlite.SQLiteException: "
 _KINDS = {"s": str, "i": int, "l": int, "d": float, "f": float, "b": lambda v: int(v == "true"), "n": lambda v: None}
 
 
 def content(phone: Phone, words: list[str]) -> str:
-    words = without_user(words)
     verb = words[0] if words else ""
     if verb not in ("query", "insert", "update", "delete"):
         raise Failure(f"[ERROR] Unsupported operation: {verb}", 255)
@@ -70,16 +70,9 @@ def _selected(table: Table, row_id: int | None, words: list[str]) -> list[Row]:
 
 def _conditions(where: str) -> list[tuple[str, str]]:
     """`col='text' AND other=3` as pairs."""
-    found, position = [], 0
-    while position < len(where):
-        joint = _AND.match(where, position) if found else None
-        match = _WHERE.match(where, joint.end() if joint else position)
-        if match is None or found and joint is None:
-            raise Failure(f'{_SQL}near "{where[position:]}": syntax error', 1)
-        column, single, double, bare = match.groups()
-        found.append((column, single.replace("''", "'") if single is not None else double if bare is None else bare))
-        position = match.end()
-    return found
+    if where and not _ALL.fullmatch(where):
+        raise Failure(f'{_SQL}near "{where}": syntax error', 1)
+    return [(column, text or bare) for column, text, bare in _WHERE.findall(where)]
 
 
 def _equal(value: Any, wanted: str) -> bool:
@@ -94,22 +87,14 @@ def _equal(value: Any, wanted: str) -> bool:
 def _query(table: Table, rows: list[Row], words: list[str]) -> str:
     chosen = option(words, "--projection")
     names = chosen.split(":") if chosen else list(table.columns)
-    order, _, direction = option(words, "--sort").strip().partition(" ")
-    for name in [*names, *([order] if order else [])]:
+    for name in names:
         if rows and name not in rows[0]:
             raise Failure(f"{_SQL}no such column: {name}", 1)
-    if order:
-        rows = sorted(rows, key=lambda r: _rank(r[order]), reverse=direction.strip().upper() == "DESC")
     lines = [
         f"Row: {i} " + ", ".join(f"{n}={'NULL' if row[n] is None else row[n]}" for n in names) + "\n"
         for i, row in enumerate(rows)
     ]
     return "".join(lines) or "No result found.\n"
-
-
-def _rank(value: Any) -> tuple[int, Any]:
-    """SQLite's order: NULL, then numbers, then texts."""
-    return (0, 0) if value is None else (2, value) if isinstance(value, str) else (1, value)
 
 
 def _bindings(table: Table, words: list[str]) -> Row:

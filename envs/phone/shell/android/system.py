@@ -4,59 +4,43 @@ from __future__ import annotations
 
 import re
 import struct
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from envs.phone import packages, render, xml_dump
 from envs.phone.phone import UNIX_EPOCH, Phone
 from envs.phone.shell import files
-from envs.phone.shell.android.dumps import pid
 from envs.phone.shell.command import Failure, Handler, number, option
 
 # --- date ----------------------------------------------------------------------------------------------------------
 
 LAST_YEAR = 2100
-_DATES = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d", "%H:%M:%S", "%H:%M")
 
 
 def date(phone: Phone, words: list[str]) -> str:
-    """`date [-u] [-I] [-d DATE] [-s] [+FORMAT] [SET]`; the phone's clock is in UTC."""
-    shown, form, rest = None, "%a %b %e %H:%M:%S UTC %Y", list(words)
-    while rest:
-        word = rest.pop(0)
+    """`date [-u] [+FORMAT] [MMDDhhmm[[CC]YY][.SS]]`; the phone's clock is in UTC."""
+    form = "%a %b %e %H:%M:%S UTC %Y"
+    for word in words:
         if word.startswith("+"):
             form = word[1:]
-        elif word == "-I":
-            form = "%Y-%m-%d"
-        elif word in ("-d", "-r", "-D") and rest:
-            value = rest.pop(0)
-            shown = _parsed(phone, value) if word == "-d" else shown
-        elif word not in ("-u", "-s"):
-            new = _parsed(phone, word)
-            if not UNIX_EPOCH.year <= new.year <= LAST_YEAR:
-                raise Failure(f"date: bad date '{word}'", 1)
-            phone.set_time(new)
-    when = shown or phone.now
-    fixed = {"s": str(files.seconds(when)), "z": "+0000", "Z": "UTC"}
-    form = re.sub(r"%(\d?)N", lambda found: "0" * int(found[1] or 9), form)
+        elif word != "-u":
+            phone.set_time(_parsed(phone, word))
+    fixed = {"s": str(files.seconds(phone.now)), "z": "+0000", "Z": "UTC", "N": "0" * 9}
     try:
-        return when.strftime(re.sub("%([szZ])", lambda found: fixed[found[1]], form)) + "\n"
+        return phone.now.strftime(re.sub("%([szZN])", lambda found: fixed[found[1]], form)) + "\n"
     except ValueError:
         raise Failure(f"date: bad format '{form}'", 1) from None
 
 
 def _parsed(phone: Phone, word: str) -> datetime:
-    """`MMDDhhmm[[CC]YY][.SS]`, as toybox reads it, `@seconds`, or an ISO date."""
     stem, _, seconds = word.partition(".")
     year = {8: str(phone.now.year), 10: f"20{stem[8:]}", 12: stem[8:]}.get(len(stem), "")
-    for text, form in [(word, form) for form in _DATES] + [(year + stem[:8] + (seconds or "00"), "%Y%m%d%H%M%S")]:
-        try:
-            if word.startswith("@"):
-                return UNIX_EPOCH + timedelta(seconds=int(stem[1:]))
-            found = datetime.strptime(text, form)
-        except (ValueError, OverflowError):
-            continue
-        return datetime.combine(phone.now.date(), found.time()) if form[:2] == "%H" else found
-    raise Failure(f"date: bad date '{word}'", 1)
+    try:
+        found = datetime.strptime(year + stem[:8] + (seconds or "00"), "%Y%m%d%H%M%S")
+    except ValueError:
+        raise Failure(f"date: bad date '{word}'", 1) from None
+    if not UNIX_EPOCH.year <= found.year <= LAST_YEAR:
+        raise Failure(f"date: bad date '{word}'", 1)
+    return found
 
 
 def sleep(phone: Phone, words: list[str]) -> str:
@@ -69,75 +53,29 @@ def sleep(phone: Phone, words: list[str]) -> str:
 
 # --- properties ----------------------------------------------------------------------------------------------------
 
-_BUILD, _NUMBER, _NAME, _DEVICE = "TE1A.220922.034", "10940250", "sdk_gphone64_x86_64", "emu64xa"
-_FINGERPRINT = f"mobilerl/{_NAME}/{_DEVICE}:13/{_BUILD}/{_NUMBER}:userdebug/dev-keys"
-_SERIAL = "EMULATOR33X1X1X0"
+_NAME, _DEVICE, _SERIAL = "sdk_gphone64_x86_64", "emu64xa", "EMULATOR33X1X1X0"
 PROPERTIES = {
-    **{"dev.bootcomplete": "1", "sys.boot_completed": "1", "init.svc.bootanim": "stopped", "init.svc.adbd": "running"},
+    **{"dev.bootcomplete": "1", "sys.boot_completed": "1", "init.svc.bootanim": "stopped"},
     **{"persist.sys.locale": "en-US", "persist.sys.timezone": "UTC", "gsm.sim.state": "LOADED"},
-    **{"ro.adb.secure": "0", "ro.secure": "1", "ro.debuggable": "1", "service.adb.root": "1"},
-    **{"ro.hardware": "ranchu", "ro.boot.hardware": "ranchu", "ro.kernel.qemu": "1", "ro.boot.qemu": "1"},
-    **{"ro.serialno": _SERIAL, "ro.boot.serialno": _SERIAL, "ro.sf.lcd_density": "480"},
-    **{"ro.build.characteristics": "emulator", "ro.build.date.utc": "1697384040", "ro.build.fingerprint": _FINGERPRINT},
-    **{"ro.build.id": _BUILD, "ro.build.product": _DEVICE, "ro.build.tags": "dev-keys", "ro.build.type": "userdebug"},
-    "ro.build.display.id": f"{_NAME}-userdebug 13 {_BUILD} {_NUMBER} dev-keys",
-    **{"ro.build.version.codename": "REL", "ro.build.version.incremental": _NUMBER, "ro.build.version.release": "13"},
-    **{"ro.build.version.sdk": "33", "ro.build.version.security_patch": "2022-09-05"},
-    **{"ro.product.board": "goldfish_x86_64", "ro.product.brand": "mobilerl", "ro.product.manufacturer": "mobilerl"},
-    **{"ro.product.cpu.abi": "x86_64", "ro.product.cpu.abilist": "x86_64,arm64-v8a", "ro.product.locale": "en-US"},
+    **{"ro.debuggable": "1", "service.adb.root": "1", "ro.hardware": "ranchu", "ro.kernel.qemu": "1"},
+    **{"ro.serialno": _SERIAL, "ro.boot.serialno": _SERIAL, "ro.build.characteristics": "emulator"},
+    "ro.build.fingerprint": f"mobilerl/{_NAME}/{_DEVICE}:13/TE1A.220922.034/10940250:userdebug/dev-keys",
+    **{"ro.build.type": "userdebug", "ro.build.version.release": "13", "ro.build.version.sdk": "33"},
+    **{"ro.product.brand": "mobilerl", "ro.product.manufacturer": "mobilerl", "ro.product.locale": "en-US"},
+    **{"ro.product.cpu.abi": "x86_64", "ro.product.cpu.abilist": "x86_64,arm64-v8a"},
     **{"ro.product.device": _DEVICE, "ro.product.model": _NAME, "ro.product.name": _NAME},
-    "ro.product.first_api_level": "33",
 }
 """Those of an emulator with API 33, under a name of our own."""
 
 
-def _properties(phone: Phone) -> dict[str, str]:
-    return {**PROPERTIES, "ro.sf.lcd_density": str(phone.display.physical_density), **phone.properties}
-
-
 def getprop(phone: Phone, words: list[str]) -> str:
-    known = _properties(phone)
+    known = {**PROPERTIES, "ro.sf.lcd_density": str(phone.display.physical_density)}
     if not words:
         return "".join(f"[{key}]: [{value}]\n" for key, value in sorted(known.items()))
     return known.get(words[0], words[1] if len(words) > 1 else "") + "\n"
 
 
-def setprop(phone: Phone, words: list[str]) -> str:
-    if len(words) != 2:
-        raise Failure("usage: setprop NAME VALUE", 1)
-    name, value = words
-    if name.startswith("ro.") and name in _properties(phone):
-        raise Failure(f"Failed to set property '{name}' to '{value}'.\nSee dmesg for error reason.", 1)
-    phone.properties[name] = value
-    return ""
-
-
-# --- processes and the network ---------------------------------------------------------------------------------------
-
-
-def _processes(phone: Phone) -> list[tuple[int, str, str]]:
-    """Number, user and name of every process: daemons, the system's own, and the running apps."""
-    always = ["com.android.systemui", phone.launcher.package, "com.android.inputmethod.latin", packages.ADB_KEYBOARD]
-    known = packages.all_packages(phone)
-    names = [*always, *(a.package for a in phone.running())]
-    apps = [(pid(phone, n), f"u0_a{known[n].uid - packages.FIRST_UID + 100}", n) for n in names]
-    return sorted([(1, "root", "init"), (300, "root", "zygote64"), (500, "system", "system_server"), *apps])
-
-
-def ps(phone: Phone, words: list[str]) -> str:
-    head = f"{'USER':12} {'PID':>6} {'PPID':>6} {'VSZ':>8} {'RSS':>7} {'WCHAN':16} {'ADDR':>8} S NAME\n"
-    rows = [
-        f"{user:12} {n:6} {1 if n < 500 else 300:6} {12000000:8} {131072:7} {'0':16} {'0':>8} S {name}\n"
-        for n, user, name in _processes(phone)
-    ]
-    return head + "".join(rows)
-
-
-def pidof(phone: Phone, words: list[str]) -> str:
-    found = [str(n) for n, _, name in _processes(phone) if name in words]
-    if not found:
-        raise Failure("", 1)
-    return " ".join(found) + "\n"
+# --- the log, a reboot and the network -----------------------------------------------------------------------------
 
 
 def logcat(phone: Phone, words: list[str]) -> str:
@@ -207,6 +145,5 @@ def sim(phone: Phone, words: list[str]) -> str:
 
 
 COMMANDS: dict[str, Handler] = {
-    f.__name__: f
-    for f in (date, sleep, getprop, setprop, ps, pidof, logcat, reboot, ifconfig, uiautomator, screencap, sim)
+    f.__name__: f for f in (date, sleep, getprop, logcat, reboot, ifconfig, uiautomator, screencap, sim)
 } | {"restorecon": lambda phone, words: ""}

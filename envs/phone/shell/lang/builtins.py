@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
+import operator
 import posixpath
 import re
-import shlex
+import stat
 from collections.abc import Callable
-from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
-from envs.phone.shell.lang.conditions import bracket, test
-from envs.phone.shell.lang.escapes import to_bytes, to_text, unescaped
-from envs.phone.shell.lang.expand import BLANKS, field_separator
-from envs.phone.shell.lang.parser import RESERVED
-from envs.phone.shell.lang.state import OPTIONS, Leave, ShellFault, Sink, Source, reading
-from envs.phone.shell.lang.words import NAME
+from envs.phone.shell.lang.escapes import to_bytes, unescaped
+from envs.phone.shell.lang.parser import NAME
+from envs.phone.shell.lang.state import Leave, Sink
 
 if TYPE_CHECKING:
     from envs.phone.shell.lang.interpret import Interpreter
@@ -39,202 +36,119 @@ def echo(shell: Interpreter, words: list[str]) -> int:
         newline = newline and "n" not in words[at]
         escapes = {"e": True, "E": False}.get(words[at].replace("n", "")[-1:], escapes)
         at += 1
-    text, stopped = " ".join(words[at:]), False
-    if escapes:
-        text, stopped = unescaped(text, echo=True)
-    return say(shell, text + "\n" if newline and not stopped else text)
+    text = " ".join(words[at:])
+    return say(shell, (unescaped(text) if escapes else text) + "\n" * newline)
 
 
 def cd(shell: Interpreter, words: list[str]) -> int:
     state = shell.state
-    if len(words) > 1:
-        raise Failure(f"bad substitution: '{words[0]}' not in '{state.cwd}'", 2)
-    target = words[0] if words else state.variables.get("HOME", "")
-    if target == "-":
-        target = state.variables.get("OLDPWD", "")
-        if not target:
-            raise Failure("no OLDPWD", 2)
-        say(shell, f"{target}\n")
-    if not target:
-        raise Failure("no home directory" if not words else ": No such file or directory", 2)
+    target = words[0] if words else state.variables.get("HOME", "/")
     path = "/" + posixpath.normpath(posixpath.join(state.cwd, target)).lstrip("/")
     real = files.normal(path)
-    if not files.is_folder(shell.phone, real):
+    if not target or not files.is_folder(shell.phone, real):
         fault = "Not a directory" if real in shell.phone.files else "No such file or directory"
         raise Failure(f"{target}: {fault}", 2)
-    state.assign("OLDPWD", state.cwd)
     state.assign("PWD", path)
     state.cwd = path
     return 0
 
 
-def _number(words: list[str], command: str, default: int) -> int:
-    if words and not re.fullmatch(r"-?\d{1,18}", words[0], re.ASCII):
-        raise ShellFault(f"{command}: bad number: {words[0]}")
-    return int(words[0]) if words else default
-
-
 def exit_(shell: Interpreter, words: list[str]) -> int:
-    raise Leave("exit", _number(words, "exit", shell.state.status))
+    if words and not re.fullmatch(r"\d{1,9}", words[0], re.ASCII):
+        raise Failure(f"bad number: {words[0]}")
+    raise Leave("exit", int(words[0]) if words else shell.state.status)
 
 
-def return_(shell: Interpreter, words: list[str]) -> int:
-    raise Leave("return" if shell.functions else "exit", _number(words, "return", shell.state.status) & 0xFF)
+def leave_loop(kind: str) -> Builtin:
+    """`break` and `continue`; outside of a loop they end the shell."""
 
-
-def _leave_loop(kind: str) -> Builtin:
     def leave(shell: Interpreter, words: list[str]) -> int:
-        value = _number(words, kind, 1)
-        if value < 1:
-            raise ShellFault(f"{kind}: {value}: bad value")
-        if not shell.loops:
-            shell.complain(f"{kind}: can't {kind}")
-            return 0
-        raise Leave(kind, value)
+        raise Leave(kind)
 
     return leave
 
 
 def export(shell: Interpreter, words: list[str]) -> int:
-    shell.state.exported.update(_assign(shell, word, "export") for word in words)
-    return 0
-
-
-def _assign(shell: Interpreter, word: str, command: str) -> str:
-    """Carries out `name`, `name=value` or `name+=value`, and returns the name."""
-    found = re.fullmatch(rf"({NAME})(?:(\+?)=(.*))?", word, re.DOTALL)
-    if found is None:
-        raise ShellFault(f"{command}: {word}: is not an identifier")
-    name, append, value = found.groups()
-    if value is not None:
-        shell.state.assign(name, shell.state.variables.get(name, "") + value if append else value)
-    return name
-
-
-def local(shell: Interpreter, words: list[str]) -> int:
+    """Programs see all variables, so there is only the assignment to carry out."""
     for word in words:
-        if word.startswith("-"):
-            continue
-        name = word.partition("=")[0].removesuffix("+")
-        if shell.locals and name not in shell.locals[-1]:
-            shell.locals[-1][name] = shell.state.variables.get(name)
-            if "=" not in word:
-                shell.state.variables.pop(name, None)
-        _assign(shell, word, "typeset")
+        name, is_assignment, value = word.partition("=")
+        if not re.fullmatch(NAME, name):
+            raise Failure(f"{name}: is not an identifier")
+        if is_assignment:
+            shell.state.assign(name, value)
     return 0
 
 
 def unset(shell: Interpreter, words: list[str]) -> int:
-    """`unset NAME ...` and `unset -f FUNCTION ...`."""
-    functions = words[:1] == ["-f"]
-    for name in words[functions:]:
-        if functions:
-            shell.state.functions.pop(name, None)
-        else:
-            shell.state.variables.pop(name, None)
-            shell.state.exported.discard(name)
+    for name in words:
+        shell.state.variables.pop(name, None)
     return 0
 
 
-def set_(shell: Interpreter, words: list[str]) -> int:
-    state = shell.state
-    if not words:
-        return say(shell, "".join(f"{name}={shlex.quote(value)}\n" for name, value in sorted(state.variables.items())))
-    at = 0
-    while at < len(words) and re.match(r"[-+].", words[at]):
-        word = words[at]
-        at += 1
-        if word == "--":
-            break
-        change = state.options.add if word[0] == "-" else state.options.discard
-        for letter in word[1:]:
-            if letter == "o" and at < len(words):
-                change(words[at])
-                at += 1
-            elif letter in OPTIONS:
-                change(OPTIONS[letter])
-            else:
-                raise ShellFault(f"set: -{letter}: unknown option")
-    if at < len(words) or words[-1] == "--":
-        state.parameters = words[at:]
-    return 0
+# --- test and [ --------------------------------------------------------------------------------------------------
+
+_TEXTS = {"=": operator.eq, "==": operator.eq, "!=": operator.ne}
+_NUMBERS = {f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
+_KINDS = {"-f": stat.S_ISREG, "-d": stat.S_ISDIR, "-c": stat.S_ISCHR, "-x": lambda mode: mode & 0o111}
+_UNARY = frozenset(("-n", "-z", "-e", "-r", "-w", "-s", "-h", "-L", *_KINDS))
 
 
-def shift(shell: Interpreter, words: list[str]) -> int:
-    count = _number(words, "shift", 1)
-    if not 0 <= count <= len(shell.state.parameters):
-        raise ShellFault("shift: nothing to shift")
-    del shell.state.parameters[:count]
-    return 0
+def bracket(shell: Interpreter, words: list[str]) -> int:
+    if words[-1:] != ["]"]:
+        raise Failure("missing ]", 2)
+    return test(shell, words[:-1])
 
 
-def read(shell: Interpreter, words: list[str]) -> int:
-    """`read [-r] [NAME ...]`."""
-    raw = words[:1] == ["-r"]
-    names = words[raw:] or ["REPLY"]
-    source = shell.streams.get(0)
-    if not isinstance(source, Source):
-        raise Failure("Bad file descriptor")
-    line, ended = "", False
-    while chunk := to_text(source.line()):
-        ended = chunk.endswith("\n")
-        line += chunk.removesuffix("\n")
-        if raw or len(line) - len(line.rstrip("\\")) & 1 == 0 or not ended:
-            break
-        line, ended = line[:-1], False
-    shell.budget.spend(len(line) >> 8)
-    separators = shell.state.variables.get("IFS", BLANKS)
-    line = line.strip("".join(c for c in separators if c in BLANKS))
-    line = line if raw else re.sub(r"\\(.?)", r"\1", line)
-    cuts = len(names) - 1
-    fields = re.split(field_separator(separators), line, maxsplit=cuts) if separators and cuts else [line]
-    for name, value in zip_longest(names, fields, fillvalue=""):
-        if not re.fullmatch(NAME, name):
-            raise Failure(f"{name}: is not an identifier")
-        shell.state.assign(name, value)
-    return 0 if ended else 1
+def test(shell: Interpreter, words: list[str]) -> int:
+    shell.budget.spend(2)
+    return int(not _is_true(shell, words))
 
 
-def eval_(shell: Interpreter, words: list[str]) -> int:
-    return shell.script(" ".join(words))
+def _is_true(shell: Interpreter, words: list[str]) -> bool:
+    match words:
+        case [] | [_]:
+            return words not in ([], [""])
+        case [left, op, right] if op in _TEXTS:
+            return _TEXTS[op](left, right)
+        case [left, op, right] if op in _NUMBERS:
+            return bool(_NUMBERS[op](_number(left), _number(right)))
+        case ["!", *rest]:
+            return not _is_true(shell, rest)
+        case [flag, word] if flag in _UNARY:
+            return _holds(shell, flag, word)
+    for joint in ("-o", "-a"):
+        if joint in words[1:-1]:
+            at = words.index(joint, 1)
+            sides = [_is_true(shell, side) for side in (words[:at], words[at + 1 :])]
+            return any(sides) if joint == "-o" else all(sides)
+    raise Failure(f"{words[0]}: unexpected operator/operand", 2)
 
 
-def source(shell: Interpreter, words: list[str]) -> int:
-    if not words:
-        raise ShellFault(".: missing argument")
-    try:
-        text = to_text(reading(shell, words[0]).read())
-    except Failure as failure:
-        raise ShellFault(f".: {words[0]}: {failure.reason}") from None
-    return shell.returning(lambda: shell.script(text), words[1:] or shell.state.parameters)
+def _number(word: str) -> int:
+    if not re.fullmatch(r"\s*[-+]?\d{1,18}\s*", word, re.ASCII):
+        raise Failure(f"{word}: bad number", 2)
+    return int(word)
 
 
-def exec_(shell: Interpreter, words: list[str]) -> int:
-    """Without a command, the redirections of this line stay in force."""
-    if not words:
-        shell.keeping = True
-        return 0
-    raise Leave("exit", shell.command(words, functions=False))
-
-
-def command(shell: Interpreter, words: list[str]) -> int:
-    if words[:1] == ["-v"]:
-        return max([_describe(shell, word) for word in words[1:]], default=0)
-    return shell.command(words, functions=False) if words else 0
-
-
-def _describe(shell: Interpreter, name: str) -> int:
-    own = name in RESERVED or name in shell.state.functions or name in BUILTINS
-    shown = name if own else shell.find(name)
-    return say(shell, f"{shown}\n") if shown else 1
+def _holds(shell: Interpreter, flag: str, word: str) -> bool:
+    if flag in ("-n", "-z"):
+        return (word != "") == (flag == "-n")
+    phone, path = shell.phone, shell.state.path(word)
+    if word == "" or not files.exists(phone, path):
+        return False
+    if flag in _KINDS:
+        return bool(_KINDS[flag](files.mode(phone, path)))
+    if flag == "-s":
+        return files.size(phone, path) > 0
+    if flag == "-w":
+        return not files.read_only(path) or path in files.DEVICES
+    return flag in ("-e", "-r")
 
 
 BUILTINS: dict[str, Builtin] = {
-    **{"echo": echo, "cd": cd, "read": read, "test": test, "[": bracket},
+    **{"echo": echo, "cd": cd, "test": test, "[": bracket, "export": export, "unset": unset, "exit": exit_},
+    **{"break": leave_loop("break"), "continue": leave_loop("continue")},
     "pwd": lambda shell, words: say(shell, f"{shell.state.cwd}\n"),
     **dict.fromkeys((":", "true", "wait"), lambda shell, words: 0),
     "false": lambda shell, words: 1,
-    **{"exit": exit_, "return": return_, "break": _leave_loop("break"), "continue": _leave_loop("continue")},
-    **{"local": local, "typeset": local, "export": export, "unset": unset, "set": set_, "shift": shift},
-    **{"eval": eval_, ".": source, "source": source, "exec": exec_, "command": command},
 }

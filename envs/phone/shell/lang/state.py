@@ -1,4 +1,4 @@
-"""What a shell session remembers, what a run may consume, and how control leaves a command."""
+"""What a shell session remembers, what a run may consume, how control leaves a command, and its streams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from envs.phone.phone import Phone
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
-from envs.phone.shell.lang.syntax import Function
 
 if TYPE_CHECKING:
     from envs.phone.shell.lang.interpret import Interpreter
@@ -26,11 +25,9 @@ KILLED = 137
 ENVIRONMENT = {
     "PATH": "/product/bin:/apex/com.android.runtime/bin:/system/bin:/system/xbin:/vendor/bin",
     **{"HOME": "/", "USER": "root", "LOGNAME": "root", "SHELL": "/system/bin/sh", "TERM": "dumb"},
-    **{"HOSTNAME": "emu64xa", "ANDROID_ROOT": "/system", "ANDROID_DATA": "/data"},
+    **{"HOSTNAME": "emu64xa", "ANDROID_ROOT": "/system", "ANDROID_DATA": "/data", "PWD": "/"},
     **{"TMPDIR": "/data/local/tmp", "EXTERNAL_STORAGE": "/sdcard"},
 }
-DEFAULTS = {"IFS": " \t\n", "PWD": "/", "KSH_VERSION": "@(#)MIRBSD KSH R59 2020/10/31 Android"}
-OPTIONS = {"e": "errexit", "f": "noglob", "u": "nounset"}
 PID = 4242
 
 
@@ -38,20 +35,12 @@ class LimitReached(Exception):
     """The line exhausted its budget. All of it ends, with exit code 137."""
 
 
-class ShellFault(Exception):
-    """An error that ends the script."""
-
-    def __init__(self, message: str, code: int = 1) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 class Leave(Exception):
-    """`exit`, `return`, `break` and `continue`. `kind` is the command's name, `value` its number."""
+    """`exit`, `break` and `continue`. `kind` is the command's name, `code` the exit code."""
 
-    def __init__(self, kind: str, value: int) -> None:
+    def __init__(self, kind: str, code: int = 0) -> None:
         super().__init__(kind)
-        self.kind, self.value = kind, value
+        self.kind, self.code = kind, code
 
 
 class Budget:
@@ -73,26 +62,14 @@ class Budget:
 
 @dataclass
 class State:
-    """Variables, folder and functions of one shell. A subshell works on a copy."""
+    """Variables and folder of one shell. A subshell works on a copy."""
 
     cwd: str = "/"
-    variables: dict[str, str] = field(default_factory=lambda: ENVIRONMENT | DEFAULTS)
-    exported: set[str] = field(default_factory=lambda: set(ENVIRONMENT))
-    functions: dict[str, Function] = field(default_factory=dict)
-    name: str = "/system/bin/sh"
-    parameters: list[str] = field(default_factory=list)
-    options: set[str] = field(default_factory=set)
+    variables: dict[str, str] = field(default_factory=lambda: dict(ENVIRONMENT))
     status: int = 0
 
     def copy(self) -> State:
-        return replace(
-            self,
-            variables=dict(self.variables),
-            exported=set(self.exported),
-            functions=dict(self.functions),
-            parameters=list(self.parameters),
-            options=set(self.options),
-        )
+        return replace(self, variables=dict(self.variables))
 
     def path(self, word: str) -> str:
         """The canonical path of a word, which may be relative to the current folder."""
@@ -102,40 +79,25 @@ class State:
         self.variables[name] = value
         if len(value) > 4096 and sum(map(len, self.variables.values())) > MAX_VARIABLES:
             del self.variables[name]
-            raise ShellFault("the variables need too much memory")
+            raise Failure("the variables need too much memory")
 
     def get(self, name: str) -> str | None:
-        """The value of `$name`; None where it is not set."""
-        if name in self.variables:
-            return self.variables[name]
-        if name.isdigit():
-            number = int(name[:9])
-            values = [self.name, *self.parameters]
-            return values[number] if number < len(values) else None
-        special = {"?": self.status, "#": len(self.parameters), "$": PID, "!": PID}
-        return str(special[name]) if name in special else None
+        """The value of `$name`; None where it is not set. There are no positional parameters."""
+        return {"?": str(self.status), "$": str(PID), "!": str(PID), "#": "0"}.get(name) or self.variables.get(name)
 
 
 # --- streams -----------------------------------------------------------------------------------------------------
 
 
 class Source:
-    """Input. Commands that share it each continue where the previous one stopped."""
+    """Input. The first command that reads it takes it all."""
 
     def __init__(self, data: bytes = b"") -> None:
-        self._data, self._at = data, 0
+        self._data = data
 
     def read(self) -> bytes:
-        rest = self._data[self._at :] if self._at else self._data
-        self._at = len(self._data)
-        return rest
-
-    def line(self) -> bytes:
-        """The next line with its newline; b"" at the end."""
-        end = self._data.find(b"\n", self._at) + 1 or len(self._data)
-        line = self._data[self._at : end]
-        self._at = end
-        return line
+        data, self._data = self._data, b""
+        return data
 
 
 class Sink:
@@ -148,11 +110,6 @@ class Sink:
     def write(self, data: bytes) -> None:
         self._budget.take(len(data))
         self.data += data
-
-
-class Null(Sink):
-    def write(self, data: bytes) -> None:
-        pass
 
 
 class FileSink(Sink):
@@ -176,11 +133,8 @@ Streams = dict[int, Source | Sink]
 
 def reading(shell: Interpreter, path: str) -> Source:
     """A file opened for reading. `Failure` where that is not possible."""
-    full = shell.state.path(path)
-    if path and files.is_folder(shell.phone, full):
-        return Source()  # it can be opened; reading it fails, which no program here reports
     try:
-        return Source(files.read(shell.phone, full))
+        return Source(files.read(shell.phone, shell.state.path(path)))
     except Failure as failure:
         raise Failure(f"can't open {path}: {failure.reason}") from None
 
@@ -189,7 +143,7 @@ def writing(shell: Interpreter, path: str, append: bool) -> Sink:
     """A file opened for writing. `Failure` where that is not possible."""
     full = shell.state.path(path)
     if full in ("/dev/null", "/dev/tty"):
-        return Null(shell.budget)
+        return Sink(shell.budget)
     shell.budget.spend(len(shell.phone.files) >> 3)
     try:
         if path == "" or not files.is_folder(shell.phone, posixpath.dirname(full)):

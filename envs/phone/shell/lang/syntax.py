@@ -1,17 +1,18 @@
-"""The syntax tree of a shell script. Trees are immutable, so one parse serves any number of runs."""
+"""The syntax tree of a shell script."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Literal as OneOf
 from typing import NamedTuple
 
+from envs.phone.shell.command import Failure
 
-class SyntaxFault(ValueError):
+
+class SyntaxFault(Failure):
     """The script cannot be parsed."""
 
 
-class Incomplete(SyntaxFault):
-    """The script ends inside a quote, a compound command or a here-document: more lines may complete it."""
+# --- words -------------------------------------------------------------------------------------------------------
 
 
 class Literal(NamedTuple):
@@ -22,12 +23,11 @@ class Literal(NamedTuple):
 
 
 class Parameter(NamedTuple):
-    """`$name`, or `${name op argument}`. The operator "length" is `${#name}`; `second` is the length in `${x:n:m}`."""
+    """`$name`, or `${name op argument}` with one of the operators `-`, `:-`, `+` and `:+`."""
 
     name: str
     op: str = ""
-    argument: Word | None = None
-    second: Word | None = None
+    argument: Word = ()
     quoted: bool = False
 
 
@@ -46,44 +46,24 @@ class Arithmetic(NamedTuple):
 
 
 Part = Literal | Parameter | Substitution | Arithmetic
+Word = tuple[Part, ...]
 
 
-class Word(NamedTuple):
-    """`plain` is the word's value where no expansion can change it, else None."""
-
-    parts: tuple[Part, ...]
-    plain: str | None = None
-
-
-@dataclass(slots=True)
-class HereDocument:
-    """A here-document. The parser fills in the body when it reaches the end of the line."""
-
-    delimiter: str
-    strip_tabs: bool
-    raw: bool
-    body: Word = Word((), "")
+# --- commands ----------------------------------------------------------------------------------------------------
 
 
 class Redirect(NamedTuple):
-    """`op` is one of `<`, `>`, `>>`, `<&`, `>&`, `&>`, `<<` and `<<-`."""
-
     fd: int
     op: str
     target: Word
-    document: HereDocument | None = None
-
-
-class Assignment(NamedTuple):
-    name: str
-    value: Word
-    append: bool = False
 
 
 class Simple(NamedTuple):
-    assignments: tuple[Assignment, ...]
+    """`name=value ... command word ... >file`."""
+
+    assignments: tuple[tuple[str, Word], ...]
     words: tuple[Word, ...]
-    redirects: tuple[Redirect, ...] = ()
+    redirects: tuple[Redirect, ...]
 
 
 class Redirected(NamedTuple):
@@ -95,12 +75,13 @@ class Redirected(NamedTuple):
 
 class Pipeline(NamedTuple):
     commands: tuple[Node, ...]
-    negated: bool = False
+    negated: bool
 
 
 class AndOr(NamedTuple):
-    first: Node
-    rest: tuple[tuple[str, Node], ...]
+    left: Node
+    op: OneOf["&&", "||"]
+    right: Node
 
 
 class Sequence(NamedTuple):
@@ -108,46 +89,26 @@ class Sequence(NamedTuple):
 
 
 class Subshell(NamedTuple):
-    """`(body)` or, in the `background`, `body &`."""
+    """`(body)` or `body &`, which does not run in the background either."""
 
     body: Node
-    background: bool = False
 
 
 class If(NamedTuple):
-    branches: tuple[tuple[Node, Node], ...]
-    otherwise: Node
+    """Conditions with their bodies; `else` has none."""
+
+    branches: tuple[tuple[Node | None, Node], ...]
 
 
 class For(NamedTuple):
-    """Without `in`, `words` is None and the loop runs over the positional parameters."""
-
     name: str
-    words: tuple[Word, ...] | None
+    words: tuple[Word, ...]
     body: Node
 
 
 class While(NamedTuple):
     condition: Node
     body: Node
-    until: bool = False
 
 
-class Case(NamedTuple):
-    subject: Word
-    items: tuple[tuple[tuple[Word, ...], Node], ...]
-
-
-class Function(NamedTuple):
-    name: str
-    body: Node
-
-
-Node = Simple | Redirected | Pipeline | AndOr | Sequence | Subshell | If | For | While | Case | Function
-
-
-class Script(NamedTuple):
-    """The parsed lines, and the fault at which parsing stopped: the lines before it still run."""
-
-    lines: tuple[Node, ...]
-    fault: SyntaxFault | None = None
+Node = Simple | Redirected | Pipeline | AndOr | Sequence | Subshell | If | For | While

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from envs.phone.shell.toybox import changing, find, grep, listing, running, sed, sqlite, text
+from envs.phone.shell.toybox import changing, find, grep, listing, running, sqlite, text
 from envs.phone.shell.toybox.call import Call, Program
 
 __all__ = ["PROGRAMS", "Call", "Program"]
 PROGRAMS: dict[str, Program] = {}
-for _module in (changing, find, grep, listing, running, sed, sqlite, text):
+for _module in (changing, find, grep, listing, running, sqlite, text):
     PROGRAMS.update(_module.PROGRAMS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getopt
-import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -84,32 +83,15 @@ class Call:
             except Failure as failure:
                 self.fail(str(failure).removeprefix(f"{self.name}: "))
 
-    def write(self, word: str, data: bytes) -> None:
-        """`Failure` names the file as it was given."""
-        path = self.path(word)
-        try:
-            if not files.is_folder(self.phone, posixpath.dirname(path)):
-                raise Failure(MISSING)
-            self.shell.budget.take(len(data))
-            files.write(self.phone, path, data)
-        except Failure as failure:
-            raise Failure(f"{self.name}: {word}: {failure.reason}") from None
-
     def options(self, spec: str, least: int = 0) -> tuple[Flags, list[str]]:
-        """Options and operands. `spec` is that of `getopt`; values of an option given twice are joined by newlines."""
+        """Options and operands. `spec` is that of `getopt`."""
         try:
             found, operands = getopt.gnu_getopt(self.words, spec)
         except getopt.GetoptError as error:
-            raise self.usage(error.msg) from None
-        flags: Flags = {}
-        for option, value in found:
-            flags[option[1:]] = f"{flags[option[1:]]}\n{value}" if value and option[1:] in flags else value
+            raise Failure(f"{self.name}: {error.msg}") from None
         if len(operands) < least:
-            raise self.usage(f"Needs {least} argument{'s' * (least > 1)}")
-        return flags, operands
-
-    def usage(self, message: str) -> Failure:
-        return Failure(f'{self.name}: {message} (see "{self.name} --help")')
+            raise Failure(f"{self.name}: Needs {least} argument{'s' * (least > 1)}")
+        return {option[1:]: value for option, value in found}, operands
 
     def number(self, text: str) -> int:
         if not text.lstrip("+-").isdecimal() or len(text) > 12:

@@ -1,10 +1,8 @@
-"""Programs that change files: `rm`, `mkdir`, `rmdir`, `mv`, `cp`, `touch`, `chmod` and `chown`."""
+"""Programs that change files: `rm`, `mkdir`, `mv`, `cp`, `touch` and `chmod`."""
 
 from __future__ import annotations
 
 import posixpath
-import re
-import stat
 
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure
@@ -12,10 +10,10 @@ from envs.phone.shell.toybox.call import MISSING, Call, Program
 
 
 def rm(call: Call) -> None:
-    flags, names = call.options("fiRrv")
+    flags, names = call.options("fRr")
     recursive = "r" in flags or "R" in flags
     if not names and "f" not in flags:
-        raise call.usage("Needs 1 argument")
+        raise Failure("rm: Needs 1 argument")
     for name in names:
         path = call.path(name)
         if posixpath.basename(name.rstrip("/")) in (".", ".."):
@@ -32,7 +30,7 @@ def rm(call: Call) -> None:
 
 
 def mkdir(call: Call) -> None:
-    flags, names = call.options("pvm:", least=1)
+    flags, names = call.options("p", least=1)
     for name in names:
         path = call.path(name)
         if files.exists(call.phone, path):
@@ -42,7 +40,7 @@ def mkdir(call: Call) -> None:
             call.fail(f"'{name}': {fault}")
         else:
             files.make_folder(call.phone, path)
-            _stamp(call, path, mode=_mode(call, flags["m"], 0o777) if "m" in flags else None)
+            files.touch(call.phone, path)
     call.phone.changed()
 
 
@@ -58,24 +56,13 @@ def _obstacle(call: Call, path: str, parents: bool = False) -> str:
     return "" if files.is_folder(call.phone, parent) else MISSING
 
 
-def rmdir(call: Call) -> None:
-    for name, path in call.existing(call.options("p", least=1)[1]):
-        if path in call.phone.files:
-            call.fail(f"{name}: Not a directory")
-        elif path in files.ROOTS or files.entries(call.phone, path):
-            call.fail(f"{name}: Directory not empty")
-        else:
-            files.remove(call.phone, path)
-    call.phone.changed()
-
-
 def mv(call: Call) -> None:
-    _transfer(call, call.options("finTvx", least=2)[1], keep=False, folders=True)
+    _transfer(call, call.options("f", least=2)[1], keep=False, folders=True)
 
 
 def cp(call: Call) -> None:
-    flags, operands = call.options("rRapfindDHLPsuvFT", least=2)
-    _transfer(call, operands, keep=True, folders=any(f in flags for f in "rRad"))
+    flags, operands = call.options("rRapf", least=2)
+    _transfer(call, operands, keep=True, folders=any(f in flags for f in "rRa"))
 
 
 def _transfer(call: Call, operands: list[str], keep: bool, folders: bool) -> None:
@@ -83,24 +70,23 @@ def _transfer(call: Call, operands: list[str], keep: bool, folders: bool) -> Non
     into = files.is_folder(call.phone, call.path(target))
     if len(sources) > 1 and not into:
         raise Failure(f"{call.name}: '{target}' not directory")
-    for name in sources:
-        source, to = call.path(name), call.path(target)
+    for name, source in call.existing(sources):
+        to = call.path(target)
         contents = name.rstrip("/").endswith("/.") or name in (".", "./")  # `DIR/.`: everything in it
         if into and not contents:
             to = posixpath.join(to, posixpath.basename(source))
         folder = files.is_folder(call.phone, source)
-        if source not in call.phone.files and not folder:
-            call.fail(f"bad '{name}': {MISSING}")
-        elif folder and not folders:
-            call.fail(f"Skipped dir '{name}'")
+        fault = _obstacle(call, to)
+        if folder and not folders:
+            fault = "Is a directory"
         elif source == to or to.startswith(f"{source}/"):
-            call.fail(f"'{name}' -> '{target}': Invalid argument")
-        elif fault := _obstacle(call, to):
-            call.fail(f"'{to if into else target}': {fault}")
+            fault = "Invalid argument"
         elif not keep and (source in files.ROOTS or files.read_only(source)):
-            call.fail(f"bad '{name}': Permission denied")
+            fault = "Permission denied"
         elif folder and to in call.phone.files or not folder and files.is_folder(call.phone, to):
-            call.fail(f"bad '{name}': {'Not' if folder else 'Is'} a directory")
+            fault = f"{'Not' if folder else 'Is'} a directory"
+        if fault:
+            call.fail(f"'{name}': {fault}")
         else:
             _carry(call, source, to, keep)
     call.phone.changed()
@@ -116,93 +102,40 @@ def _carry(call: Call, source: str, to: str, keep: bool) -> None:
         call.shell.budget.take(size)
         if files.used(phone) + size > files.MAX_STORAGE:
             raise Failure(f"{call.name}: No space left on device")
-    known = {new: phone.attributes[old] for old, new in [*moved.items(), (source, to)] if old in phone.attributes}
+    times = {new: phone.mtimes[old] for old, new in [*moved.items(), (source, to)] if old in phone.mtimes}
     if not keep:
         files.remove(phone, source)
     if f"{source}/" in moved or source not in moved:
         contents.setdefault(f"{to}/", b"")
     phone.files.update(contents)
-    phone.attributes.update(known)
+    phone.mtimes.update(times)
     for new in moved.values() if keep else ():
-        _stamp(call, new)
+        files.touch(phone, new.rstrip("/"))
 
 
 def touch(call: Call) -> None:
     """The time is always the phone's present time."""
-    flags, names = call.options("acmhd:t:r:", least=1)
+    flags, names = call.options("c", least=1)
     for name in names:
         path = call.path(name)
-        if not files.exists(call.phone, path):
-            if "c" in flags:
-                continue
+        if files.exists(call.phone, path):
+            files.touch(call.phone, path)
+        elif "c" not in flags:
             if fault := _obstacle(call, path):
                 call.fail(f"'{name}': {fault}")
-                continue
-            files.write(call.phone, path, b"")
-        _stamp(call, path)
+            else:
+                files.write(call.phone, path, b"")
     call.phone.changed()
 
 
-def _stamp(call: Call, path: str, mode: int | None = None) -> None:
-    """Sets the time of change, and the mode where one is given."""
-    path = path.rstrip("/")
-    known = files.attributes(call.phone, path)
-    mode = known.mode if mode is None else mode
-    call.phone.attributes[path] = known._replace(mtime=files.seconds(call.phone.now), mode=mode)
-
-
 def chmod(call: Call) -> None:
-    call.words = [f"./{w}" if re.fullmatch(r"-[rwx]+", w) else w for w in call.words]  # a mode, not an option
-    flags, operands = call.options("Rvf", least=2)
-    mode = operands[0].removeprefix("./")
-    _mode(call, mode, 0)
-    for path in _targets(call, operands[1:], "R" in flags):
-        known = files.attributes(call.phone, path)
-        call.phone.attributes[path] = known._replace(mode=_mode(call, mode, stat.S_IMODE(known.mode)))
-
-
-def chown(call: Call) -> None:
-    flags, operands = call.options("RhHLPfv", least=2)
-    owner, _, group = operands[0].replace(".", ":", 1).partition(":")
-    if call.name == "chgrp":
-        owner, group = "", operands[0]
-    if not re.fullmatch(r"\w{0,32}/\w{0,32}", f"{owner}/{group}", re.ASCII):
-        raise Failure(f"{call.name}: no user '{operands[0]}'")
-    names = {str(number): name for name, number in files.USERS.items()}
-    for path in _targets(call, operands[1:], "R" in flags):
-        known = files.attributes(call.phone, path)
-        owners = {"owner": names.get(owner, owner) or known.owner, "group": names.get(group, group) or known.group}
-        call.phone.attributes[path] = known._replace(**owners)
-
-
-def _targets(call: Call, names: list[str], recursive: bool) -> list[str]:
-    found: list[str] = []
-    for name, path in call.existing(names):
+    """`chmod [-R] MODE FILE ...` changes nothing: everybody may do everything."""
+    call.words = [w for w in call.words if w != "-R"]
+    if len(call.words) < 2:
+        raise Failure("chmod: Needs 2 arguments")
+    for name, path in call.existing(call.words[1:]):
         if files.read_only(path):
             call.fail(f"'{name}': Read-only file system")
-        else:
-            inside = {n.rstrip("/") for n in call.phone.files if n.startswith(f"{path}/")} - {path}
-            found += [path, *(inside if recursive else ())]
-    return found
 
 
-def _mode(call: Call, text: str, old: int) -> int:
-    """The mode that `chmod TEXT` gives a file of mode `old`."""
-    if re.fullmatch(r"[0-7]{1,5}", text):
-        return int(text, 8) & 0o7777
-    for clause in text.split(","):
-        found = re.fullmatch(r"([ugoa]*)([-+=])([rwx]*)", clause)
-        if not found:
-            raise Failure(f"{call.name}: bad mode '{text}'")
-        classes = sum({"u": 0o100, "g": 0o10, "o": 1}[c] for c in set((found[1] or "a").replace("a", "ugo")))
-        bits = classes * sum({"r": 4, "w": 2, "x": 1}[letter] for letter in set(found[3]))
-        old = old | bits if found[2] == "+" else old & ~(bits if found[2] == "-" else classes * 7)
-        old |= bits if found[2] == "=" else 0
-    return old
-
-
-PROGRAMS: dict[str, Program] = {
-    **{f.__name__: f for f in (rm, mkdir, rmdir, mv, cp, touch, chmod, chown)},
-    "unlink": rm,
-    "chgrp": chown,
-}
+PROGRAMS: dict[str, Program] = {f.__name__: f for f in (rm, mkdir, mv, cp, touch, chmod)}
