@@ -33,14 +33,14 @@ PAIRS = (
 """Whose ratios are reported."""
 
 
-def measure(hidden: int, layers: int, rows: int, micro_tokens: int, rounds: int, threads: int) -> dict[str, Any]:
+def measure(hidden: int, layers: int, rows: int, micro_batch_tokens: int, rounds: int, threads: int) -> dict[str, Any]:
     """One result per side whose package is installed, and the ratios of PAIRS. ValueError for an impossible width."""
     if hidden % 32:
         raise ValueError(f"--hidden is {hidden}; it must be a multiple of 32")
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model"
         make_checkpoint(model, hidden, layers)
-        update = Update.of(model, expert_rows(model, rows), micro_tokens)
+        update = Update.of(model, expert_rows(model, rows), micro_batch_tokens)
         sides = [side for side in SIDES if not side.startswith("trl") or find_spec("trl")]
         measured = _run(sides, update, rounds, threads)
     count, tokens = len(update.rows), sum(len(r.prompt_ids) + len(r.response_ids) for r in update.rows)
@@ -49,7 +49,7 @@ def measure(hidden: int, layers: int, rows: int, micro_tokens: int, rounds: int,
         "model": f"{hidden} wide, {layers} layers",
         "rows": count,
         "tokens": tokens,
-        "micro_tokens": micro_tokens,
+        "micro_batch_tokens": micro_batch_tokens,
         "rounds": rounds,
         "sides": [{"side": side, **_speed(measured[side], count, tokens)} for side in sides],
         "ratios": [{"side": a, "against": b, **_ratio(measured[a], measured[b])} for a, b in pairs],

@@ -45,17 +45,17 @@ class Update:
     model: Path
     rows: Sequence[TrainingSample]
     advantages: Sequence[float]
-    micro_tokens: int
+    micro_batch_tokens: int
     per_micro: int
 
     @classmethod
-    def of(cls, model: Path, rows: Sequence[TrainingSample], micro_tokens: int) -> Update:
+    def of(cls, model: Path, rows: Sequence[TrainingSample], micro_batch_tokens: int) -> Update:
         """Advantages have both signs, equal within a trajectory."""
         width = max(len(r.prompt_ids) for r in rows) + max(len(r.response_ids) for r in rows)
-        per_micro = min(len(rows), max(1, micro_tokens // width))
+        per_micro = min(len(rows), max(1, micro_batch_tokens // width))
         rows = rows[: len(rows) // per_micro * per_micro]
         signs = {name: 1.0 if i % 3 else -1.5 for i, name in enumerate(dict.fromkeys(r.trajectory_id for r in rows))}
-        return cls(model, rows, [signs[r.trajectory_id] for r in rows], micro_tokens, per_micro)
+        return cls(model, rows, [signs[r.trajectory_id] for r in rows], micro_batch_tokens, per_micro)
 
 
 class Side(Protocol):
@@ -73,7 +73,7 @@ class Mobilerl:
     def __init__(self, step: Update, recompute: bool = False) -> None:
         self.step = step
         settings = LocalSettings(
-            learning_rate=RATE, micro_batch_tokens=step.micro_tokens, gradient_checkpointing=recompute
+            learning_rate=RATE, micro_batch_tokens=step.micro_batch_tokens, gradient_checkpointing=recompute
         )
         self.engine = LocalEngine(step.model, settings)
         self.model, self.optimizer = self.engine.model, self.engine.optimizer

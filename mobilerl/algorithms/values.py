@@ -58,7 +58,7 @@ class ValueHead(nn.Module):
         if not self.ready:
             raise ValueError(
                 "value function: it was never trained with a success, so its values mean nothing; "
-                "collect until a task is solved, or start from a better warm-up"
+                "collect until a task is solved, or start from a better SFT checkpoint"
             )
         return self(*features).sigmoid().clamp(MIN_VALUE, 1.0 - MIN_VALUE)
 

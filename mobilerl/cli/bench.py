@@ -29,7 +29,7 @@ PARTS: dict[str, tuple[str, dict[str, tuple[Any, str]]]] = {
             "hidden": (128, "width of the tiny model, a multiple of 32"),
             "layers": (4, "its layers"),
             "rows": (256, "samples of an update"),
-            "micro_tokens": (4096, "padded tokens of a micro-batch"),
+            "micro_batch_tokens": (4096, "padded tokens of a micro-batch"),
             "rounds": (5, "updates of each side to time"),
             "threads": (1, "torch's, on a CPU"),
         },

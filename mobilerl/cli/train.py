@@ -45,5 +45,5 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
             train(recipe, args.run_dir, args.resume)
     except Stopped as stop:
         begun = (args.run_dir / "config.json").is_file()
-        raise Stopped(stop.number, f"{stop}; go on with\n  {resume_command(args.command_line, begun)}") from None
+        raise Stopped(stop.number, f"{stop}; resume with\n  {resume_command(args.command_line, begun)}") from None
     return 0

@@ -36,27 +36,27 @@ class GroupSource(Protocol):
         """The next `n` groups, fewer if some were lost. `label` names them and must be unique in a run."""
 
 
-async def take_some(source: GroupSource, n: int, label: str, give_up_s: float, players: Collectors) -> list[Group]:
+async def take_some(source: GroupSource, n: int, label: str, give_up_s: float, collectors: Collectors) -> list[Group]:
     """`source.take`, repeated while it gives no group: an iteration without one would age the replay and move the
     curriculum for nothing. Raises InfraError, with the last reason, when no episode was completed for `give_up_s`."""
-    tried, until, finished = 0, math.inf, players.counts["finished"]
+    tried, until, finished = 0, math.inf, collectors.counts["finished"]
     while True:
         groups = await source.take(n, f"{label}-again{tried}" if tried else label)
         if groups:
             return groups
         now = time.monotonic()
-        if not tried or players.counts["finished"] > finished:
-            until, finished = now + give_up_s, players.counts["finished"]
+        if not tried or collectors.counts["finished"] > finished:
+            until, finished = now + give_up_s, collectors.counts["finished"]
         if now >= until:
-            raise InfraError(f"no episode was completed for {give_up_s:g} s; the last failure: {players.last_fault}")
-        log.warning("%s: every group was lost; collecting others. The last failure: %s", label, players.last_fault)
+            raise InfraError(f"no episode was completed for {give_up_s:g} s; the last failure: {collectors.last_fault}")
+        log.warning("%s: every group was lost; collecting others. The last failure: %s", label, collectors.last_fault)
         await asyncio.sleep(min(PAUSE_S, until - now))
         tried += 1
 
 
-def _tell(sampler: TaskSampler, groups: list[Group], players: Collectors) -> None:
+def _tell(sampler: TaskSampler, groups: list[Group], collectors: Collectors) -> None:
     """Tells the sampler which groups of a collection are complete and which were lost."""
-    lost, players.lost = players.lost, []
+    lost, collectors.lost = collectors.lost, []
     sampler.ended(groups, lost)
 
 

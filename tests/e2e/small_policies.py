@@ -52,7 +52,7 @@ def with_mistakes(
     ]
 
 
-def warm_up(
+def fine_tune(
     folder: Path,
     agent: AgentSection,
     steps: Sequence[ExpertStep],

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from small_policies import HEIGHT, WIDTH, demonstrate, sampled, success_rate, warm_up, with_mistakes
+from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune, sampled, success_rate, with_mistakes
 
 from envs.base import Action, Finish
 from envs.phone.tasks import suite
@@ -29,7 +29,7 @@ TEN = """SettingsTurnOn SettingsReadName ContactsReadPhone MessagesReadLast Note
 def test_a_policy_overfits_ten_tasks(tmp_path):
     agent = AgentSection()  # with screenshots, as in the recipes
     tasks = [suite.make_task(name, 0) for name in TEN]
-    path = warm_up(tmp_path, agent, demonstrate(tasks), 40, hidden=64, learning_rate=2e-3, batch_size=8)
+    path = fine_tune(tmp_path, agent, demonstrate(tasks), 40, hidden=64, learning_rate=2e-3, batch_size=8)
     assert success_rate(sampled(path, agent, tasks, 1, temperature=0.0)) >= 0.9
 
 
@@ -59,7 +59,7 @@ def success_curve(algorithm: str, model: Path, run_dir: Path, iterations: int) -
 @pytest.mark.parametrize(("algorithm", "iterations"), [("adagrpo", 50), ("gigpo", 30)])
 def test_a_weak_policy_learns_to_succeed(tmp_path, algorithm, iterations):
     tasks, steps = imperfect_demonstrations()
-    weak = warm_up(tmp_path, TEXT_ONLY, steps, epochs=30)
+    weak = fine_tune(tmp_path, TEXT_ONLY, steps, epochs=30)
     before = success_rate(sampled(weak, TEXT_ONLY, tasks, 16, temperature=1.0))
     assert 0.1 <= before <= 0.5
 

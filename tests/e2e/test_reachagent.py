@@ -1,4 +1,4 @@
-"""recipes/reachagent.sh from a warm-up to the report, at the smallest size that does it all."""
+"""recipes/reachagent.sh from an SFT checkpoint to the report, at the smallest size that does it all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from installed import pretend_installed
-from small_policies import HEIGHT, WIDTH, demonstrate, warm_up
+from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune
 
 from envs.phone.tasks import suite
 from mobilerl.config import AgentSection
@@ -31,11 +31,11 @@ EVAL = [*SCREEN, "--instances", "2", "--template", "MusicPause"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Holds an environment in which everything is installed already, and a warm-up's checkpoint."""
+    """Holds an environment in which everything is installed already, and an SFT checkpoint."""
     folder = tmp_path_factory.mktemp("reachagent")
     pretend_installed(folder / "venv")
     steps = demonstrate([suite.make_task(name, 0) for name in ("NotesDelete", "MusicPause") if name in suite.TEMPLATES])
-    warm_up(folder / "made", AgentSection(max_new_tokens=16), steps, epochs=2).rename(folder / "final")
+    fine_tune(folder / "made", AgentSection(max_new_tokens=16), steps, epochs=2).rename(folder / "final")
     return folder
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from small_policies import HEIGHT, WIDTH, demonstrate, warm_up, with_mistakes
+from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune, with_mistakes
 
 from envs.base import Finish
 from envs.phone.tasks import suite
@@ -39,7 +39,7 @@ def policy(tmp_path_factory) -> Path:
     steps = with_mistakes(
         demonstrate(tasks), 0.3, lambda step, rng: rng.choice([*candidates(step.screen), Finish()]), copies=4
     )
-    return warm_up(tmp_path_factory.mktemp("weak"), agent, steps, epochs=25)
+    return fine_tune(tmp_path_factory.mktemp("weak"), agent, steps, epochs=25)
 
 
 ADAGRPO = {

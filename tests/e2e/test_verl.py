@@ -23,7 +23,7 @@ import pytest
 import torch
 from installed import pretend_installed
 from safetensors.torch import load_file
-from small_policies import HEIGHT, WIDTH, demonstrate, warm_up, with_mistakes
+from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune, with_mistakes
 
 from envs.base import Finish
 from envs.phone.tasks import suite
@@ -57,7 +57,7 @@ FLAGS = [
 ]
 ROUNDING = 4e-6
 """Largest gap of probabilities that float32 explains: of a policy as sharp as this one, one evaluation is up to 8e-7
-away from the same weights in float64. One that is not warmed up yet stays below 1e-6 (test_verl_engine.py); old weights
+away from the same weights in float64. An untrained one stays below 1e-6 (test_verl_engine.py); old weights
 or another picture give 1e-3 and more."""
 START_S, RUN_S = 600, 1800
 """Time limits of the cluster's start and of one call of the recipe."""
@@ -106,7 +106,7 @@ def policy(folder) -> Path:
     steps = with_mistakes(
         demonstrate(tasks), 0.3, lambda step, rng: rng.choice([*candidates(step.screen), Finish()]), copies=4
     )
-    made = warm_up(folder / "weak", agent, steps, epochs=25, hidden=64)  # vLLM knows no heads of 16 on CPUs
+    made = fine_tune(folder / "weak", agent, steps, epochs=25, hidden=64)  # vLLM knows no heads of 16 on CPUs
     return shutil.copytree(made, folder / "sft" / "final")
 
 

@@ -133,7 +133,7 @@ def test_a_stopped_run_prints_the_command_that_continues_it(monkeypatch, capsys,
         (run / "config.json").touch()
     assert main(["train", "--run-dir", str(run), "--model", "m"]) == code
     resume = " --resume" if begun else ""
-    wanted = f"{says}; go on with\n  mobilerl train --run-dir '{run}' --model m{resume}"
+    wanted = f"{says}; resume with\n  mobilerl train --run-dir '{run}' --model m{resume}"
     assert capsys.readouterr().err.strip() == wanted
 
 

@@ -1,4 +1,4 @@
-"""A warm-up that goes on: what it keeps of a killed one, what it writes anew, and what it takes away."""
+"""A resumed SFT run: what it keeps of a killed one, what it writes anew, and what it removes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the warm-up trains on: demonstrations on the phone, encoded samples, batches and labels."""
+"""What SFT trains on: demonstrations on the phone, encoded samples, batches and labels."""
 
 import random
 from dataclasses import replace
