@@ -40,10 +40,10 @@ function costTile(metrics) {
   const last = (name) => column(metrics, "cost/" + name).findLast((v) => v !== null);
   const devices = last("device_hours"), gpus = last("gpu_hours");
   if (devices === undefined) return null;
-  const prompt = last("judge_prompt_tokens"), completion = last("judge_completion_tokens"), money = last("judge_money");
+  const prompt = last("judge_prompt_tokens"), completion = last("judge_completion_tokens");
   const notes = [`${hours(last("device_busy_hours"))} busy`];
   if (gpus) notes.push(`${hours(gpus)} GPU-hours`);
-  if (prompt !== undefined) notes.push(`${(prompt + completion).toLocaleString("en")} judge tokens` + (money ? ` (${short(money)})` : ""));
+  if (prompt !== undefined) notes.push(`${(prompt + completion).toLocaleString("en")} judge tokens`);
   return tile("Device-hours", hours(devices), notes.join(", "));
 }
 
