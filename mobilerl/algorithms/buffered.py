@@ -10,8 +10,8 @@ from mobilerl.algorithms.replay import CircularReplay
 from mobilerl.config.algorithms.base import BufferedSection
 from mobilerl.records import Group, TrainingSample, Trajectory
 
-OFFLINE_UPDATES = 200
-"""Optimiser steps on stored trajectories, before the first iteration."""
+OFFLINE_ITERATIONS = 10
+"""Optimiser steps on stored trajectories, before the first iteration, as a multiple of an iteration's."""
 
 
 class BufferedAlgorithm(Algorithm):
@@ -36,7 +36,7 @@ class BufferedAlgorithm(Algorithm):
 
     def offline_batches(self, trajectories: Sequence[Trajectory], rng: random.Random) -> Iterator[list[TrainingSample]]:
         self.replay.insert(trajectories, 0)
-        return self._batches(OFFLINE_UPDATES, rng, offline=True)
+        return self._batches(OFFLINE_ITERATIONS * self.settings.updates, rng, offline=True)
 
     def _batches(self, updates: int, rng: random.Random, offline: bool) -> Iterator[list[TrainingSample]]:
         self._value_metrics = self.evaluate(self.replay.trajectories, rng, offline) if len(self.replay) else {}

@@ -169,7 +169,7 @@ VALUES = """--collect.tasks_per_iteration 8 --algorithm.updates 2 --algorithm.cr
 
 def test_digirl_resumes_bit_for_bit_with_its_critic(folder, trained, monkeypatch):
     monkeypatch.setenv("EVALUATE", "no")
-    offline = ["--algorithm.offline.trajectories", str(folder / "run"), "--algorithm.offline.updates", "2"]
+    offline = ["--algorithm.offline.trajectories", str(folder / "run")]
     for iterations in ("1", "2"):
         recipe(folder, "digirl.sh", *TRAIN, *VALUES, *offline, "--train.iterations", iterations, run="digirl")
     recipe(folder, "digirl.sh", *TRAIN, *VALUES, *offline, run="digirl-at-once")

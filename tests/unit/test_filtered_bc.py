@@ -34,7 +34,7 @@ def test_stored_trajectories_are_learned_from_first_and_stay_in_the_buffer():
     algorithm = make(settings)
     assert algorithm.stored_trajectories == "runs/x"
     stored = [make_trajectory("stored", 1.0, 9)]
-    assert len(list(algorithm.offline_batches(stored, random.Random(0)))) == 200
+    assert len(list(algorithm.offline_batches(stored, random.Random(0)))) == 10
     algorithm.add([make_group("g", [1.0], [1])], 1)
     [batch] = algorithm.mini_batches(random.Random(0))
     assert {s.trajectory_id for s in batch} <= {"stored", "g-0"}
