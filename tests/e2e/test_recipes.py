@@ -115,8 +115,8 @@ def test_before_and_after_are_measured_in_the_same_way(folder, trained):
     for name, trials, temperature in (
         ("sim-before", 2, 0.0),
         ("sim-after", 2, 0.0),
-        ("sft-pass-k", 4, 1.0),
-        ("adagrpo-pass-k", 4, 1.0),
+        ("sft-pass-k", 16, 1.0),
+        ("adagrpo-pass-k", 16, 1.0),
     ):
         check_results(run_dir / "eval" / name / "results.json", trials, temperature)
     before, after = (

@@ -127,6 +127,7 @@ def test_a_sampler_that_died_or_does_not_answer_is_an_error_for_everybody(sample
         sampler.submit(1).result(WAIT_S)
     sampler.requests.timeout_s = WAIT_S
     waiting = sampler.submit(1)
+    eventually(lambda: sampler.requests.running)
     sampler.requests.timeout_s = 0.1
     with pytest.raises(EngineError, match="model calls took longer"):
         sampler.requests.pause()
