@@ -9,7 +9,6 @@ from envs.phone.phone import Phone
 from envs.phone.tasks.base import Admin
 from envs.phone.transport import InProcessTransport
 from mobilerl.reachagent.actions import BACK, COMPLETE, PageAction
-from mobilerl.reachagent.device_states import Snapshots
 from mobilerl.reachagent.exploration import Explorer, Limits
 from mobilerl.reachagent.graph import Page, PageGraph
 from mobilerl.reachagent.identity import Abstraction
@@ -32,9 +31,7 @@ def sell_out(device: Device) -> None:
 def phone_explorer(
     seed: int = SEED, abstraction: Abstraction | None = None, limits: Limits | None = None, screenshots: bool = False
 ) -> Explorer:
-    phone, device = phone_device()
-    states = Snapshots(phone, device, seed, lambda: sell_out(device))
-    return Explorer(device, states, APP_NAMES, abstraction, limits, seed, screenshots)
+    return Explorer(Phone(APPS), seed, abstraction, limits, screenshots, sell_out)
 
 
 def click(name: str, at: int) -> PageAction:
