@@ -67,10 +67,7 @@ class SftData:
     def sources(self) -> list[Source]:
         """Raises ConfigError for a source that cannot be read, or that has no sample for this agent's prompts."""
         try:
-            opened = open_sources(self.recipe.sft.sources)
-            for source in opened:
-                source.check_usable("train", self.context)
-            return opened
+            return open_sources(self.recipe.sft.sources, "train", self.context)
         except ValueError as fault:
             raise ConfigError(str(fault)) from None
 

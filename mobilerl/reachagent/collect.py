@@ -8,15 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from envs.device import Device
 from envs.phone.apps.catalogue import APPS
 from envs.phone.env import APP_NAMES
 from envs.phone.phone import Phone
-from envs.phone.transport import InProcessTransport
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config import ConfigError, PagesSection, PhoneSection
-from mobilerl.reachagent.device_states import HOME_APP, Snapshots
-from mobilerl.reachagent.exploration import Explorer, explore, survey
+from mobilerl.reachagent.exploration import HOME_APP, Explorer, explore, survey
 from mobilerl.reachagent.graph import GRAPH_FILE, PageGraph
 from mobilerl.reachagent.identity import Abstraction
 from mobilerl.reachagent.tasks import TaskSet, make_tasks
@@ -57,10 +54,7 @@ def _explore(settings: PagesSection, phone: PhoneSection, say: Say) -> PageGraph
     apps = _apps(settings.apps)
 
     def explorer(seed: int, abstraction: Abstraction | None, screenshots: bool) -> Explorer:
-        embedded = Phone(APPS, phone.width, phone.height)
-        device = Device(InProcessTransport(embedded), APP_NAMES)
-        states = Snapshots(embedded, device, seed)
-        return Explorer(device, states, APP_NAMES, abstraction, seed=seed, screenshots=screenshots)
+        return Explorer(Phone(APPS, phone.width, phone.height), seed, abstraction, screenshots=screenshots)
 
     seeds = range(PHONE_SEED, PHONE_SEED + SURVEY_PHONES)
     say(f"surveying {len(seeds)} phones")
@@ -68,7 +62,7 @@ def _explore(settings: PagesSection, phone: PhoneSection, say: Say) -> PageGraph
     say(f"exploring {len(apps)} apps")
     explorer_ = explorer(PHONE_SEED, abstraction, True)
     graph = explore(explorer_, apps)
-    for reason, count in explorer_.report.dropped.items():
+    for reason, count in explorer_.dropped.items():
         say(f"not explored: {count} times {reason}")
     return graph
 

@@ -86,22 +86,13 @@ def write_pairs(pairs: Sequence[PreferencePair], run_dir: Path) -> None:
 
 
 def read_pairs(run_dir: Path) -> list[PreferencePair]:
-    """Reads the file of `write_pairs`. Raises ValueError naming file and line."""
-    path, screens = run_dir / PAIRS_FILE, ScreenFolder(run_dir / SCREENS)
-    found: dict[str, PreferencePair] = {}
-    for number, record in read_records(path):
-        try:
-            prompt, chosen, rejected = (
-                tuple(map(int, record[name])) for name in ("prompt_ids", "chosen_ids", "rejected_ids")
-            )
-            images = tuple(screens.get(digest) for digest in record["images"])
-            pair = PreferencePair(record["id"], prompt, images, chosen, rejected, dict(record["note"]))
-            if not (prompt and chosen and rejected) or pair.id in found:
-                raise ValueError("an empty prompt or reply, or a repeated id")
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path}, line {number}: not a preference pair ({error}); delete the file") from None
-        found[pair.id] = pair
-    return list(found.values())
+    """Reads the file of `write_pairs`."""
+    screens, found = ScreenFolder(run_dir / SCREENS), []
+    for _, record in read_records(run_dir / PAIRS_FILE):
+        prompt, chosen, rejected = (tuple(record[name]) for name in ("prompt_ids", "chosen_ids", "rejected_ids"))
+        images = tuple(screens.get(digest) for digest in record["images"])
+        found.append(PreferencePair(record["id"], prompt, images, chosen, rejected, record["note"]))
+    return found
 
 
 def score(engine: Engine, pairs: Sequence[PreferencePair]) -> Tensor:

@@ -17,9 +17,9 @@ from mobilerl.eval.report import EpisodeResult, build_results
 from mobilerl.reachagent.actions import COMPLETE, PageAction
 from mobilerl.reachagent.agent import SUITE, PageAgent, Query, episode_task
 from mobilerl.reachagent.graph import PageGraph
-from mobilerl.reachagent.metrics import MAX_STEPS, MEASURES, accuracy, iou_correct, succeeds, text_correct
+from mobilerl.reachagent.metrics import MAX_STEPS, MEASURES, accuracy, iou_correct, text_correct
 from mobilerl.reachagent.replies import ReplyWriter, query_flows
-from mobilerl.reachagent.rewards import advance, first_state
+from mobilerl.reachagent.rewards import advance, finished, first_state
 from mobilerl.reachagent.tasks import PageTask
 from mobilerl.records import Status
 from mobilerl.statistics import Interval, cluster_bootstrap_interval, paired_difference, wilson_interval
@@ -37,12 +37,16 @@ def evaluate(
         ]
         flows[task.id] = {"iou": [iou_correct(*s) for s in steps], "text": [text_correct(*s) for s in steps]}
     walks = walk(graph, tasks, agent)
-    results = build_results(SUITE, protocol, [_episode(graph, task, walks[task.id]) for task in tasks])
+    results = build_results(SUITE, protocol, [_episode(task, *walks[task.id]) for task in tasks])
     return results | {"accuracy": accuracy(list(flows.values())), "flows": flows}
 
 
-def walk(graph: PageGraph, tasks: Sequence[PageTask], agent: PageAgent) -> dict[str, list[PageAction]]:
-    """The agent's own actions from each task's first page, until `complete` or an action with unknown outcome."""
+def walk(graph: PageGraph, tasks: Sequence[PageTask], agent: PageAgent) -> dict[str, tuple[list[PageAction], bool]]:
+    """The agent's own actions from each task's first page, and whether they complete all subtasks and then `complete`.
+
+    A walk ends with `complete`, after an action with unknown outcome, or after MAX_STEPS.
+    """
+    succeeded: set[str] = set()
     done: dict[str, list[PageAction]] = {task.id: [] for task in tasks}
     active = [(task, first_state(graph, task.goal), Query(episode_task(task), task.goal.start)) for task in tasks]
     for _ in range(MAX_STEPS):
@@ -54,17 +58,18 @@ def walk(graph: PageGraph, tasks: Sequence[PageTask], agent: PageAgent) -> dict[
             if decision.action is None:
                 continue
             done[task.id].append(decision.action)
+            if decision.action == COMPLETE and finished(task.goal, state):
+                succeeded.add(task.id)
             after = advance(graph, task.goal, state, decision.action) if decision.action != COMPLETE else None
             if after is not None:
                 still_active.append((task, after, replace(query, page=after.page, turns=decision.turns)))
         active = still_active
-    return done
+    return {name: (actions, name in succeeded) for name, actions in done.items()}
 
 
-def _episode(graph: PageGraph, task: PageTask, actions: Sequence[PageAction]) -> EpisodeResult:
-    success = succeeds(graph, task.goal, actions)
-    finished = bool(actions) and actions[-1] == COMPLETE
-    status = Status.FINISHED if finished else Status.TRUNCATED if len(actions) == MAX_STEPS else Status.INVALID
+def _episode(task: PageTask, actions: Sequence[PageAction], success: bool) -> EpisodeResult:
+    completed = bool(actions) and actions[-1] == COMPLETE
+    status = Status.FINISHED if completed else Status.TRUNCATED if len(actions) == MAX_STEPS else Status.INVALID
     return EpisodeResult(
         f"{SUITE}/{task.id}", task.kind, task.app, True, "test", 0, float(success), success, len(actions), status
     )

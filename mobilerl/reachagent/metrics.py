@@ -1,13 +1,11 @@
-"""ReachAgent's metrics: IoU and text accuracy per step and per flow, and task success on the page graph."""
+"""ReachAgent's metrics: IoU and text accuracy per step and per flow."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from envs.base import COORD_MAX
-from mobilerl.reachagent.actions import COMPLETE, PageAction, same_action
-from mobilerl.reachagent.graph import PageGraph
-from mobilerl.reachagent.rewards import Goal, advance, finished, first_state
+from mobilerl.reachagent.actions import PageAction, same_action
 
 MARGIN = 0.14
 """Fraction of the screen's width (height) by which the golden box is enlarged on either side."""
@@ -59,21 +57,3 @@ def accuracy(flows: Sequence[Mapping[str, Sequence[bool]]]) -> dict[str, float]:
         rates[f"step_{kind}"] = sum(sum(flow[kind]) for flow in flows) / steps
         rates[f"task_{kind}"] = sum(all(flow[kind]) for flow in flows) / tasks
     return rates
-
-
-def succeeds(graph: PageGraph, goal: Goal, actions: Sequence[PageAction]) -> bool:
-    """Whether an agent's actions complete all subtasks on the graph and then `complete`, within MAX_STEPS.
-
-    An action that the page does not offer, or whose outcome is unknown, ends the attempt.
-    """
-    state = first_state(graph, goal)
-    for action in actions[:MAX_STEPS]:
-        if action == COMPLETE:
-            return finished(goal, state)
-        if action.slot not in graph.pages[state.page].actions:
-            return False
-        after = advance(graph, goal, state, action)
-        if after is None:
-            return False
-        state = after
-    return False

@@ -19,7 +19,7 @@ from sft.sources.convert import Wanted, attempt, column, png_of_pixels, relative
 from sft.sources.report import Counts, Reject
 from sft.sources.schema import Demonstration, RecordedStep, recorded_task
 from sft.sources.screens import UNREADABLE, annotations_xml
-from sft.sources.tfrecord import Features, check_first_record, features, records, tfrecord_files
+from sft.sources.tfrecord import Features, features, records, tfrecord_files
 
 NAME = "aitw"
 TAP_DISTANCE = 0.04
@@ -32,10 +32,6 @@ MAX_STEPS = 500
 
 def files(path: Path) -> list[Path]:
     return tfrecord_files(path, NAME)
-
-
-def check(file: Path) -> None:
-    check_first_record(file, NAME, ("episode_id", "goal_info", "image/encoded", "results/action_type"))
 
 
 def read(file: Path, wanted: Wanted, counts: Counts) -> Iterator[Demonstration]:
@@ -100,7 +96,7 @@ def convert_action(fields: Features) -> Action:
     if kind == TYPE:
         return Type(text_of(column(fields, "results/type_action", bytes, 1)[0], "text to type"))
     if kind != DUAL_POINT:
-        raise Reject(f"unknown action type {kind}")
+        raise Reject("unknown action type")
     touch, lift = (column(fields, f"results/yx_{name}", float, 2) for name in ("touch", "lift"))
     (y, x), (y2, x2) = ([relative(value, 1) for value in point] for point in (touch, lift))
     return Tap(x, y) if math.dist(touch, lift) <= TAP_DISTANCE else Swipe(x, y, x2, y2)
@@ -119,7 +115,7 @@ def _elements(fields: Features, width: int, height: int, counts: Counts) -> str:
     try:
         return annotations_xml(boxes, texts, kinds, width, height) if texts else ""
     except (TypeError, ValueError):
-        counts.note_step(UNREADABLE)
+        counts.notes[UNREADABLE] += 1
         return ""
 
 

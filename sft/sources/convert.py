@@ -46,9 +46,6 @@ class Reader(Protocol):
     def files(self, path: Path) -> list[Path]:
         """The arguments for `read`, in a fixed order. Raises ValueError if there are none."""
 
-    def check(self, file: Path) -> None:
-        """Raises ValueError if nothing in `file` can be read in this format."""
-
     def read(self, file: Path, wanted: Wanted, counts: Counts) -> Iterable[Demonstration]:
         """The wanted episodes. Faults are counted, never raised."""
 
@@ -58,7 +55,7 @@ def attempt(counts: Counts, convert: Callable[..., T], *args: Any) -> T | None:
     try:
         return convert(*args)
     except Reject as reason:
-        counts.reject_episode(str(reason))
+        counts.rejected_episodes[str(reason)] += 1
         return None
 
 

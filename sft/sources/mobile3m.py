@@ -53,15 +53,11 @@ def files(path: Path) -> list[Path]:
     return found
 
 
-def check(file: Path) -> None:
-    read_graph(file)
-
-
 def read(file: Path, wanted: Wanted, counts: Counts) -> Iterator[Demonstration]:
     try:
         graph = read_graph(file)
     except ValueError as fault:
-        counts.file_fault(fault)
+        counts.faults.append(str(fault))
         return
     paths = shortest_paths(graph)
     inner = {page for path in paths.values() for page in path[:-1]}
@@ -71,9 +67,8 @@ def read(file: Path, wanted: Wanted, counts: Counts) -> Iterator[Demonstration]:
             if demo is not None:
                 yield demo
     pages = {page for start, ends in graph.edges.items() for page in (start, *(end for _, end in ends))}
-    for _ in pages - paths.keys():
-        counts.reject_episode("page cannot be reached from the app's home")
-    counts.files += 1
+    if unreachable := len(pages - paths.keys()):
+        counts.rejected_episodes["page cannot be reached from the app's home"] += unreachable
 
 
 def read_graph(folder: Path) -> Graph:

@@ -93,7 +93,7 @@ def expand(demo: Demonstration, context: ContextPolicy, counts: Counts) -> Itera
         seen = Observation(step.screenshot, step.width, step.height, step.xml, step.app, index)
         reason, written = _written(step, screen, context.grounding)
         if reason:
-            counts.reject_steps(reason)
+            counts.rejected_steps[reason] += 1
         else:
             yield SourceStep(demo.task, tuple(turns), seen, screen, step.action, step.listed)
             kept += 1
@@ -106,14 +106,14 @@ def expand(demo: Demonstration, context: ContextPolicy, counts: Counts) -> Itera
         if (older := len(turns) - max(context.screenshots, 1)) >= 0:
             turns[older] = replace(turns[older], observation=replace(turns[older].observation, screenshot=b""))
     if demo.fault:
-        counts.reject_steps(demo.fault)
+        counts.rejected_steps[demo.fault] += 1
         if demo.lost:
-            counts.reject_steps("follows a step that could not be converted", demo.lost)
+            counts.rejected_steps["follows a step that could not be converted"] += demo.lost
     counts.steps += kept
     if kept:
         counts.episodes += 1
     else:
-        counts.reject_episode("no step could be used")
+        counts.rejected_episodes["no step could be used"] += 1
 
 
 def _screen(xml: str, width: int, height: int) -> Screen:

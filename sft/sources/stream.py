@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,12 +16,10 @@ from mobilerl.policy.context import ContextPolicy
 from sft.sources import aitw, androidcontrol, mobile3m, trajectories
 from sft.sources.convert import Reader
 from sft.sources.report import Counts, Report
-from sft.sources.schema import Demonstration, SourceStep, expand
+from sft.sources.schema import SourceStep, expand
 
 READERS: dict[str, Reader] = {module.NAME: module for module in (androidcontrol, aitw, mobile3m, trajectories)}
 
-MAX_SKIPPED = 10_000
-"""Episodes before the first usable one after which a source is refused, for example for a wrong split file."""
 UNLISTED = "not in the split file"
 SPLIT_FILE = "splits.json"
 """Split file of a data set, in the folder of its data."""
@@ -58,12 +55,8 @@ def read_splits(path: Path) -> dict[str, str]:
     return by_key
 
 
-class _GiveUp(Exception):
-    """No usable episode among the first ones of a source."""
-
-
 class Source:
-    """An opened source, at least one of whose files can be read."""
+    """An opened source."""
 
     def __init__(self, settings: SourceSection) -> None:
         """Raises ValueError, naming the path, if there is nothing to read."""
@@ -76,65 +69,36 @@ class Source:
         split_file = (path if path.is_dir() else path.parent) / SPLIT_FILE
         self.splits = read_splits(split_file) if split_file.is_file() else None
         """Episode id -> split; None: by a hash."""
-        self._check_any()
 
-    def _check_any(self) -> None:
-        faults = []
-        for file in self.files:
-            try:
-                return self.reader.check(file)
-            except ValueError as fault:
-                faults.append(fault)
-        raise ValueError(f"sft.sources: nothing in {self.settings.path} can be read: {faults[0]}")
-
-    def demonstrations(
-        self, file: Path, split: str, counts: Counts, limit: float = math.inf
-    ) -> Iterator[Demonstration]:
-        """The episodes of one file that are in `split`. Raises _GiveUp after `limit` skipped or rejected episodes."""
+    def steps(self, file: Path, split: str, context: ContextPolicy, counts: Counts) -> Iterator[SourceStep]:
+        """The samples of one file that are in `split`."""
 
         def wanted(key: str, fixed: str = "") -> bool:
-            if counts.other_split + counts.rejected_episodes.total() >= limit:
-                raise _GiveUp
             hashed = self.splits is None
             found = fixed or (hashed_split(self.settings.format, key) if hashed else self.splits.get(key, ""))
             if not found:
-                counts.reject_episode(UNLISTED)
+                counts.rejected_episodes[UNLISTED] += 1
             elif found != split:
                 counts.other_split += 1
             return found == split
 
-        return iter(self.reader.read(file, wanted, counts))
-
-    def steps(
-        self, file: Path, split: str, context: ContextPolicy, counts: Counts, limit: float = math.inf
-    ) -> Iterator[SourceStep]:
-        """The samples of one file that are in `split`."""
-        for demo in self.demonstrations(file, split, counts, limit):
+        for demo in self.reader.read(file, wanted, counts):
             yield from expand(demo, context, counts)
 
     def check_usable(self, split: str, context: ContextPolicy) -> None:
-        """Raises ValueError, with the reasons, if the first episodes of a split have no usable sample."""
-        if split == "validation" and self.splits is None:
-            raise ValueError(
-                f"sft.sources: {self.name} is split by a hash and has no validation split; add {SPLIT_FILE}, or read "
-                "the split train or test"
-            )
+        """Raises ValueError, with the reasons, if no sample of a split can be read."""
         counts = Counts()
-        try:
-            if any(True for file in self.files for _ in self.steps(file, split, context, counts, MAX_SKIPPED)):
-                return
-        except _GiveUp:
-            pass
-        reasons = [*counts.rejected_steps, *counts.rejected_episodes, *counts.faults]
-        empty = f" (no episodes, and {counts.other_split} of other splits)"
+        if any(True for file in self.files for _ in self.steps(file, split, context, counts)):
+            return
+        reasons = [*counts.faults, *counts.rejected_steps, *counts.rejected_episodes]
+        empty = f"no episodes, and {counts.other_split} of other splits"
         raise ValueError(
-            f"sft.sources: {self.name} has no sample of the split {split!r}"
-            f"{': ' + '; '.join(reasons[:3]) if reasons else empty}"
+            f"sft.sources: {self.name} has no sample of the split {split!r}: {'; '.join(reasons[:3]) or empty}"
         )
 
 
-def open_sources(sections: Sequence[SourceSection]) -> list[Source]:
-    """Opens all sources. Raises ValueError for unreadable ones, and for a leak between train and test."""
+def open_sources(sections: Sequence[SourceSection], split: str, context: ContextPolicy) -> list[Source]:
+    """Opens all sources. Raises ValueError for one without samples of `split`, and for a leak of test episodes."""
     sources = [Source(section) for section in sections]
     first: dict[str, dict[str, str] | None] = {}
     for source in sources:
@@ -144,6 +108,8 @@ def open_sources(sections: Sequence[SourceSection]) -> list[Source]:
                 f"leak: two {format} sources have different splits, so that an episode could be in training and in the "
                 f"test; give both the same {SPLIT_FILE}"
             )
+    for source in sources:
+        source.check_usable(split, context)
     return sources
 
 
@@ -155,10 +121,6 @@ def steps(
     Each source is shuffled with a buffer of `buffer` samples (0: not shuffled). The stream ends when every source has
     been read completely; smaller ones are repeated until then.
     """
-    if split not in SPLITS:
-        raise ValueError(f"split is {split!r}; choose one of {', '.join(SPLITS)}")
-    for source in sources:
-        source.check_usable(split, context)
     rng = random.Random(seed)
 
     def one_pass(source: Source, counts: Counts) -> Iterator[SourceStep]:

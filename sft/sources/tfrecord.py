@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -104,27 +104,9 @@ def tfrecord_files(path: Path, format: str) -> list[Path]:
     return found
 
 
-def check_first_record(file: Path, format: str, required: Sequence[str]) -> None:
-    """Raises ValueError unless the first record has the features of the data set."""
-    try:
-        first = next(read_records(file), None)
-    except RecordFault as fault:
-        raise ValueError(f"{format}: {fault}") from None
-    if first is None:
-        raise ValueError(f"{format}: {file} is empty")
-    try:
-        found = features(first)
-    except Reject as fault:
-        raise ValueError(f"{format}: {file}, record 0: {fault}") from None
-    if missing := [name for name in required if name not in found]:
-        raise ValueError(f"{format}: {file} belongs to another data set: its records have no {', '.join(missing)}")
-
-
 def records(file: Path, counts: Counts) -> Iterator[bytes]:
     """The records of a file up to its end or its first fault, which is counted."""
     try:
         yield from read_records(file)
     except RecordFault as fault:
-        counts.file_fault(fault)
-    else:
-        counts.files += 1
+        counts.faults.append(str(fault))

@@ -29,13 +29,6 @@ def files(path: Path) -> list[Path]:
     return found
 
 
-def check(file: Path) -> None:
-    try:
-        next(read_records(file), None)
-    except (ValueError, OSError) as fault:
-        raise ValueError(f"{NAME}: {fault}") from None
-
-
 def read(file: Path, wanted: Wanted, counts: Counts) -> Iterator[Demonstration]:
     try:
         for _, record in read_records(file):
@@ -43,9 +36,7 @@ def read(file: Path, wanted: Wanted, counts: Counts) -> Iterator[Demonstration]:
             if demo is not None:
                 yield demo
     except (ValueError, OSError) as fault:  # the lines after an invalid one are not trusted
-        counts.file_fault(fault)
-    else:
-        counts.files += 1
+        counts.faults.append(str(fault))
 
 
 def _episode(record: Mapping[str, Any], screens: Path, wanted: Wanted) -> Demonstration | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from types import SimpleNamespace
+
 from envs.device import Device
 from envs.phone.apps.catalogue import APPS
 from envs.phone.env import APP_NAMES
@@ -9,10 +12,12 @@ from envs.phone.phone import Phone
 from envs.phone.tasks.base import Admin
 from envs.phone.transport import InProcessTransport
 from mobilerl.reachagent.actions import BACK, COMPLETE, PageAction
-from mobilerl.reachagent.device_states import Snapshots
+from mobilerl.reachagent.agent import Decision
+from mobilerl.reachagent.evaluation import walk
 from mobilerl.reachagent.exploration import Explorer, Limits
 from mobilerl.reachagent.graph import Page, PageGraph
 from mobilerl.reachagent.identity import Abstraction
+from mobilerl.reachagent.tasks import PageTask
 
 SEED = 1
 PRODUCTS = "shop/products"
@@ -32,9 +37,7 @@ def sell_out(device: Device) -> None:
 def phone_explorer(
     seed: int = SEED, abstraction: Abstraction | None = None, limits: Limits | None = None, screenshots: bool = False
 ) -> Explorer:
-    phone, device = phone_device()
-    states = Snapshots(phone, device, seed, lambda: sell_out(device))
-    return Explorer(device, states, APP_NAMES, abstraction, limits, seed, screenshots)
+    return Explorer(Phone(APPS), seed, abstraction, limits, screenshots, sell_out)
 
 
 def click(name: str, at: int) -> PageAction:
@@ -76,3 +79,10 @@ def graph_of(edges: dict[str, dict[PageAction, str]], titles: dict[str, str]) ->
         for action, target in known.items():
             graph.add_edge(name, action, target)
     return graph
+
+
+def succeeds(graph: PageGraph, task: PageTask, actions: Sequence[PageAction]) -> bool:
+    """Whether an agent that takes these actions succeeds."""
+    left = iter(actions)
+    agent = SimpleNamespace(decide=lambda queries: [Decision(next(left, None), (), ())])
+    return walk(graph, [task], agent)[task.id][1]

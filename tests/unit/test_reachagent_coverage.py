@@ -27,7 +27,7 @@ def graph() -> PageGraph:
     abstraction = survey([phone_explorer(seed) for seed in PHONES], APPS, WALK)
     explorer = phone_explorer(SEED, abstraction)
     made = explore(explorer, APPS)
-    assert not explorer.report.faults and not explorer.report.dropped
+    assert not explorer.dropped
     return made
 
 

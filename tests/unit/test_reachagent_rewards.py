@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from page_graphs import FIELD, LIST, NEWS, OPEN, SAVE, TYPED, UP, click, small_graph
+from page_graphs import FIELD, LIST, NEWS, OPEN, SAVE, TYPED, UP, click, small_graph, succeeds
 
 from mobilerl.reachagent.actions import BACK, COMPLETE, PageAction, token_f1
 from mobilerl.reachagent.graph import Page, PageGraph
-from mobilerl.reachagent.metrics import accuracy, iou_correct, succeeds, text_correct
+from mobilerl.reachagent.metrics import accuracy, iou_correct, text_correct
 from mobilerl.reachagent.pairs import action_pairs
 from mobilerl.reachagent.rewards import Goal, Level, Operate, Reach, State, distances, first_state, golden_flow, level
 from mobilerl.reachagent.tasks import PageTask
@@ -124,17 +124,17 @@ def test_step_and_task_level() -> None:
     assert result == pytest.approx(expected)
 
 
-def test_success_on_the_graph() -> None:
-    assert succeeds(GRAPH, GOAL, [NEWS, BACK, OPEN, TYPED, SAVE, COMPLETE]), "any path will do"
-    assert not succeeds(GRAPH, GOAL, [LIST, OPEN, TYPED]), "never completed"
-    assert not succeeds(GRAPH, GOAL, [LIST, OPEN, COMPLETE]), "nothing typed"
-    assert not succeeds(GRAPH, GOAL, [SAVE, LIST, OPEN, TYPED, COMPLETE]), "an action that the page does not offer"
-    assert not succeeds(GRAPH, GOAL, [*[LIST, BACK] * 6, LIST, OPEN, TYPED, COMPLETE]), "16 steps"
-    assert succeeds(GRAPH, GOAL, [*[LIST, BACK] * 5, LIST, UP, OPEN, TYPED, COMPLETE]), "15 steps"
-
-
 FLOW = (LIST, OPEN, TYPED, COMPLETE)
 TASK = PageTask("App/navigation/1", "navigation", "App", "See the list", GOAL, ("A", "L", "E", "T"), FLOW)
+
+
+def test_success_on_the_graph() -> None:
+    assert succeeds(GRAPH, TASK, [NEWS, BACK, OPEN, TYPED, SAVE, COMPLETE]), "any path will do"
+    assert not succeeds(GRAPH, TASK, [LIST, OPEN, TYPED]), "never completed"
+    assert not succeeds(GRAPH, TASK, [LIST, OPEN, COMPLETE]), "nothing typed"
+    assert not succeeds(GRAPH, TASK, [SAVE, LIST, OPEN, TYPED, COMPLETE]), "an action that the page does not offer"
+    assert not succeeds(GRAPH, TASK, [*[LIST, BACK] * 6, LIST, OPEN, TYPED, COMPLETE]), "16 steps"
+    assert succeeds(GRAPH, TASK, [*[LIST, BACK] * 5, LIST, UP, OPEN, TYPED, COMPLETE]), "15 steps"
 
 
 def test_worse_actions_of_the_agent_are_rejected() -> None:

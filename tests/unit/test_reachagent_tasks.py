@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from page_graphs import TYPED, click, graph_of, phone_explorer
+from page_graphs import TYPED, click, graph_of, phone_explorer, succeeds
 
 from mobilerl.reachagent.actions import BACK, COMPLETE
 from mobilerl.reachagent.exploration import explore, survey
 from mobilerl.reachagent.graph import PageGraph
 from mobilerl.reachagent.identity import Abstraction
-from mobilerl.reachagent.metrics import succeeds
 from mobilerl.reachagent.rewards import Goal, Operate, Reach, golden_flow
 from mobilerl.reachagent.tasks import TaskSet, check_no_leak, make_tasks
 
@@ -59,8 +58,8 @@ def test_doing_what_a_navigation_instruction_says_meets_its_goal() -> None:
     task = next(t for t in made.train + made.test if t.goal == goal)
     assert task.instruction.endswith("Browse") and "Search view" not in task.instruction
     assert task.actions == (browse, find, TYPED, COMPLETE)
-    assert succeeds(graph, goal, task.actions)
-    assert not succeeds(graph, goal, (charts, find, TYPED, COMPLETE)), "it visits the search view, and not Browse"
+    assert succeeds(graph, task, task.actions)
+    assert not succeeds(graph, task, (charts, find, TYPED, COMPLETE)), "it visits the search view, and not Browse"
 
 
 def test_nothing_is_in_the_data_twice_and_the_test_is_split_by_flow(tasks: TaskSet) -> None:

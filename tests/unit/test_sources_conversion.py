@@ -73,7 +73,7 @@ def test_an_episode_of_androidcontrol(tmp_path):
     assert tap.app == "com.example.notes" and tap.listed
     assert parse_screen(tap.xml, WIDTH, HEIGHT).at(tap.action.x, tap.action.y).text == "Save"
     assert [s.instruction for s in demo.steps] == ["Do step 0 of 7", "Do step 1 of 7", ""]
-    assert (counts.files, counts.faulty_files, demo.fault) == (1, 0, "")
+    assert not counts.faults and not demo.fault
 
 
 @pytest.mark.parametrize(
@@ -145,12 +145,3 @@ def test_steps_of_an_episode_are_put_in_order(tmp_path):
     demos, counts = wild(tmp_path, *steps)
     assert [(d.task.id, kinds(d)) for d in demos] == [("aitw/1001", ["tap", "finish"]), ("aitw/1002", ["finish"])]
     assert not counts.rejected_episodes
-
-
-def test_a_foreign_data_set_is_refused_by_name(tmp_path):
-    path = write_control(tmp_path, control_episode())
-    with pytest.raises(ValueError, match="aitw: .* belongs to another data set: its records have no goal_info"):
-        aitw.check(path)
-    path.write_bytes(b"PK\x03\x04 zip archive")
-    with pytest.raises(ValueError, match="not a TFRecord file"):
-        androidcontrol.check(path)

@@ -86,7 +86,7 @@ def test_demonstrations_are_the_shortest_paths_to_the_ends_of_the_graph(app):
     assert [s.action.kind for s in search.steps] == ["tap", "type", "finish"]
     assert search.task.instruction == "In music: tap Find, then type jazz."
     assert search.steps[0].listed and search.steps[2].screenshot == png(4, 720, 1280)
-    assert counts.files == 1 and not counts.rejected_episodes
+    assert not counts.faults and not counts.rejected_episodes
 
 
 def test_pages_that_cannot_be_used_are_counted(app):
@@ -131,7 +131,7 @@ def test_successful_trajectories_are_demonstrations(tmp_path):
     assert demo.task == make_task("good")
     step = demo.steps[0]
     assert (step.action, step.thought, step.response, step.listed) == (Tap(1, 2), "a thought", "reply", True)
-    assert counts.rejected_episodes == {"not successful": 1, "the device failed": 1} and counts.files == 1
+    assert counts.rejected_episodes == {"not successful": 1, "the device failed": 1} and not counts.faults
 
 
 def test_what_went_wrong_in_a_success_is_not_imitated_but_remembered(tmp_path):

@@ -30,7 +30,7 @@ def spec(path, format="androidcontrol", **settings) -> SourceSection:
 
 def read(specs, split="train", context=CONTEXT, **settings):
     report = Report()
-    return list(steps(open_sources(specs), split, context, report, **settings)), report
+    return list(steps(open_sources(specs, split, context), split, context, report, **settings)), report
 
 
 def text_of(message) -> str:
@@ -58,7 +58,7 @@ def test_samples_of_an_episode(control):
     assert "Button;click;Save;[130,749,870,916]" in text_of(messages[-1])
     alone, _ = first[3].messages(CONTEXT)
     assert first[3].turns == () and f"Do step 1 of {KEYS[0]}" in text_of(alone[-1])
-    assert json.loads(report.to_json())[f"androidcontrol:{control}"]["steps"]["kept"] == 15
+    assert json.loads(report.to_json())[f"androidcontrol:{control}"]["steps"] == 15
 
 
 def test_mark_grounding_rejects_touches_without_a_mark(control):
@@ -127,18 +127,18 @@ def test_two_copies_of_a_data_set_must_be_split_alike(tmp_path):
         write_control(tmp_path / folder, control_episode(1))
     (tmp_path / "a" / "splits.json").write_text('{"train": [1], "test": []}')
     with pytest.raises(ValueError, match="leak: two androidcontrol sources have different splits"):
-        open_sources([spec(tmp_path / "a"), spec(tmp_path / "b")])
+        read([spec(tmp_path / "a"), spec(tmp_path / "b")])
     (tmp_path / "b" / "splits.json").write_text('{"train": [1], "test": []}')
-    open_sources([spec(tmp_path / "a"), spec(tmp_path / "b")])
+    read([spec(tmp_path / "a"), spec(tmp_path / "b")])
 
 
 def test_what_cannot_be_read_is_refused_at_the_start(tmp_path):
     with pytest.raises(ValueError, match="does not exist"):
-        open_sources([spec(tmp_path / "nowhere")])
+        read([spec(tmp_path / "nowhere")])
     (tmp_path / "shard").write_bytes(b"something else altogether")
-    with pytest.raises(ValueError, match="nothing in .* can be read: androidcontrol: .*shard, record 0"):
-        open_sources([spec(tmp_path)])
+    with pytest.raises(ValueError, match="has no sample of the split .*shard, record 0"):
+        read([spec(tmp_path)])
     write_control(tmp_path, control_episode(KEYS[0], "Save"))  # one sound file is enough; the other is counted
     made, report = read([spec(tmp_path)])
-    told = json.loads(report.to_json())[f"androidcontrol:{tmp_path}"]["files"]
-    assert made and told["read"] == 1 and told["faulty"] == 1 and "checksum of the length" in told["faults"][0]
+    (fault,) = json.loads(report.to_json())[f"androidcontrol:{tmp_path}"]["faults"]
+    assert made and "checksum of the length" in fault
