@@ -258,7 +258,7 @@ def _page_rate(results: Results, measure: str) -> float:
 
 
 def paired(changes: Sequence[float]) -> Estimate | None:
-    """Of differences, one for each seed."""
+    """Interval of differences, one for each seed."""
     if not changes:
         return None
     return _estimate(fmean(changes), crossed_interval(np.array([[c] for c in changes])), len(changes))

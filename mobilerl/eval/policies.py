@@ -32,7 +32,7 @@ MOBILERL_SETTINGS = (
 )
 """MobileRL's published set-up, for models without settings of their own: no recipe and no agent.json."""
 SEED = 0
-"""Of the torch generator that samples replies, and of the random agent."""
+"""Random seed of sampled replies and of the random agent."""
 POLICY = "policy"
 REAL_PHONE_AGENTS = (POLICY, "noop", "finish", "random")
 """Agents for suites without scripted experts."""

@@ -51,7 +51,7 @@ ADAGRPO = {
 
 
 def command(policy: Path, run_dir: Path, *more: str, **settings: object) -> list[str]:
-    """Of AdaGRPO, unless `more` names another recipe."""
+    """Settings of AdaGRPO, unless `more` names another recipe."""
     flags = {
         "model": policy,
         "phone.count": 4,

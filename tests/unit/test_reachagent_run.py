@@ -1,4 +1,4 @@
-"""Stage 1 of ReachAgent as a warm-up's stage: which settings it is trained by, and what a run that goes on keeps."""
+"""Stage 1 of ReachAgent as an SFT stage: which settings it uses, and what a resumed run keeps."""
 
 from __future__ import annotations
 

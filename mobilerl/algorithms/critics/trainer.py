@@ -16,7 +16,7 @@ from mobilerl.config.algorithms.base import ValueSection
 OFFLINE_UPDATES = 400
 """Steps on stored trajectories, before the first iteration."""
 LEARNING_RATE, GRAD_CLIP = 3e-3, 0.01
-"""Of Adam, and the maximum gradient norm (DigiRL, DistRL)."""
+"""Learning rate of Adam, and maximum gradient norm (DigiRL, DistRL)."""
 BATCH = 256
 """Samples, or trajectories, per step of a value function."""
 
