@@ -45,10 +45,13 @@ def test_a_session_keeps_variables_and_folder(shell):
         ("nope", 127, "/system/bin/sh: nope: inaccessible or not found\n"),
         ("echo )", 1, "/system/bin/sh: syntax error: unexpected ')'\n"),
         ("if true", 1, "/system/bin/sh: syntax error: unexpected EOF\n"),
+        ("echo a; for x in a; do echo; done", 1, "/system/bin/sh: syntax error: unexpected 'for'\n"),
+        ("echo a $((1+2))", 1, "/system/bin/sh: syntax error: no arithmetic here\n"),
+        ("echo a ${x:-y}", 1, "/system/bin/sh: ${x:-y}: bad substitution\n"),
         ("echo x > /system/x", 1, "/system/bin/sh: can't create /system/x: Read-only file system\n"),
     ],
 )
-def test_errors_are_those_of_mksh(script, code, message, shell):
+def test_errors(script, code, message, shell):
     result = shell.run(script)
     assert (result.exit_code, result.stderr.decode()) == (code, message)
 
@@ -56,14 +59,11 @@ def test_errors_are_those_of_mksh(script, code, message, shell):
 @pytest.mark.parametrize(
     "script",
     [
-        "while :; do :; done",
         "echo 'sh /sdcard/f' > /sdcard/f; sh /sdcard/f",
         "echo 'sh /sdcard/f | sh /sdcard/f' > /sdcard/f; sh /sdcard/f",
-        "x=a; while :; do x=$x$x; done",
-        "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done > /sdcard/f",
+        "x=a" + "; x=$x$x" * 64,
+        "echo a > /sdcard/f" + "; cat /sdcard/f /sdcard/f > /sdcard/g; mv /sdcard/g /sdcard/f" * 40,
         "echo " + "$(" * 500,
-        "echo $((" + "(" * 500 + "1" + ")" * 502,
-        "x=x; echo $((x))",
         "test " + "! " * 5000 + "a",
         "a" + " && a" * 5000,
         "sqlite3 :memory: 'with recursive c(x) as (select zeroblob(4000000) union all select x from c) "

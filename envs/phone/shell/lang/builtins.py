@@ -14,7 +14,7 @@ from envs.phone.shell import files
 from envs.phone.shell.command import Failure
 from envs.phone.shell.lang.escapes import to_bytes, unescaped
 from envs.phone.shell.lang.parser import NAME
-from envs.phone.shell.lang.state import Leave, Sink
+from envs.phone.shell.lang.state import Exit, Sink
 
 if TYPE_CHECKING:
     from envs.phone.shell.lang.interpret import Interpreter
@@ -56,16 +56,7 @@ def cd(shell: Interpreter, words: list[str]) -> int:
 def exit_(shell: Interpreter, words: list[str]) -> int:
     if words and not re.fullmatch(r"\d{1,9}", words[0], re.ASCII):
         raise Failure(f"bad number: {words[0]}")
-    raise Leave("exit", int(words[0]) if words else shell.state.status)
-
-
-def leave_loop(kind: str) -> Builtin:
-    """`break` and `continue`; outside of a loop they end the shell."""
-
-    def leave(shell: Interpreter, words: list[str]) -> int:
-        raise Leave(kind)
-
-    return leave
+    raise Exit(int(words[0]) if words else shell.state.status)
 
 
 def export(shell: Interpreter, words: list[str]) -> int:
@@ -147,7 +138,6 @@ def _holds(shell: Interpreter, flag: str, word: str) -> bool:
 
 BUILTINS: dict[str, Builtin] = {
     **{"echo": echo, "cd": cd, "test": test, "[": bracket, "export": export, "unset": unset, "exit": exit_},
-    **{"break": leave_loop("break"), "continue": leave_loop("continue")},
     "pwd": lambda shell, words: say(shell, f"{shell.state.cwd}\n"),
     **dict.fromkeys((":", "true", "wait"), lambda shell, words: 0),
     "false": lambda shell, words: 1,

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from envs.phone.shell.command import Failure
 from envs.phone.shell.files import exists
-from envs.phone.shell.lang.arith import evaluate
 from envs.phone.shell.lang.state import MAX_WORD
-from envs.phone.shell.lang.syntax import Arithmetic, Literal, Parameter, Word
+from envs.phone.shell.lang.syntax import Literal, Parameter, Word
 from envs.phone.shell.regex import glob
 
 if TYPE_CHECKING:
@@ -65,26 +64,17 @@ class Expander:
                 fields[-1].append((chunk, quoted))
         return fields
 
-    def _pieces(self, word: Word, splits: bool = False) -> Iterator[tuple[str, bool, bool]]:
-        """Texts, whether they were quoted, and whether they are split at blanks. `splits` is for literal text."""
+    def _pieces(self, word: Word) -> Iterator[tuple[str, bool, bool]]:
+        """Texts, whether they were quoted, and whether they are split at blanks."""
         for i, part in enumerate(word):
             if isinstance(part, Literal):
                 text = part.text
                 if i == 0 and not part.quoted and (text.startswith("~/") or text == "~" and len(word) == 1):
                     text = self._state.variables.get("HOME", "~") + text[1:]
-                yield text, part.quoted, splits and not part.quoted
+                yield text, part.quoted, False
                 continue
             if isinstance(part, Parameter):
-                value = self._state.get(part.name)
-                is_missing = value is None or value == "" and part.op[:1] == ":"
-                if part.op and is_missing == part.op.endswith("-"):
-                    yield from self._pieces(part.argument, not part.quoted)
-                    continue
-                value = "" if part.op.endswith("+") else value or ""
-            elif isinstance(part, Arithmetic):
-                expression = self.text(part.expression)
-                self._budget.spend(len(expression) >> 2)
-                value = str(evaluate(expression, self._state.get))
+                value = self._state.get(part.name) or ""
             else:
                 value = self._shell.substitute(part.body).rstrip("\n")
             self._budget.spend(len(value) >> (10 if part.quoted else 5))

@@ -17,7 +17,7 @@ from envs.phone.shell.lang.parser import parse
 from envs.phone.shell.lang.state import (
     KILLED,
     Budget,
-    Leave,
+    Exit,
     LimitReached,
     Sink,
     Source,
@@ -59,9 +59,9 @@ class Interpreter:
     def _guarded(self, work: Callable[[], int]) -> int:
         try:
             return work() & 0xFF
-        except Leave as leave:
-            self.exited = leave.kind == "exit"
-            return leave.code & 0xFF
+        except Exit as left:
+            self.exited = True
+            return left.code & 0xFF
         except Failure as failure:
             self.complain(str(failure))
             return failure.exit_code
@@ -135,34 +135,6 @@ class Interpreter:
             if condition is None or self.run(condition) == 0:
                 return self.run(body)
         return 0
-
-    def _for(self, node: syntax.For) -> int:
-        values = iter(self.expand.arguments(node.words))
-
-        def assign() -> bool:
-            for value in values:
-                self.state.assign(node.name, value)
-                return True
-            return False
-
-        return self._loop(assign, node.body)
-
-    def _while(self, node: syntax.While) -> int:
-        return self._loop(lambda: self.run(node.condition) == 0, node.body)
-
-    def _loop(self, condition: Callable[[], bool], body: syntax.Node) -> int:
-        code = 0
-        while True:
-            self.budget.spend(5)
-            try:
-                if not condition():
-                    return code
-                code = self.run(body)
-            except Leave as leave:
-                if leave.kind == "exit":
-                    raise
-                if leave.kind == "break":
-                    return 0
 
     # --- redirections ------------------------------------------------------------------------------------------
 

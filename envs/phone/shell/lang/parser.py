@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 
 from envs.phone.shell.lang import syntax
-from envs.phone.shell.lang.arith import MAX_LENGTH
 from envs.phone.shell.lang.syntax import Literal, Node, Part, Sequence, SyntaxFault, Word
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-_RESERVED = "|".join(map(re.escape, "if then elif else fi for while do done { } !".split()))
+_UNSUPPORTED = "for while until do done case esac function select".split()
+"""Words of compound commands that the phone's shell does not have."""
+_RESERVED = "|".join(map(re.escape, [*_UNSUPPORTED, *"if then elif else fi { } !".split()]))
 _WORD_ENDS = " \t\r\n;&|<>()"
 _BLANK = re.compile(r"(?:[ \t\r]|\\\n)*(?:#[^\n]*)?")
 _TOKEN = re.compile(rf"&&|\|\||[;&|()\n]|(?:{_RESERVED})(?=[\s;&|<>()]|\Z)")
 """Operators and reserved words."""
 _REDIRECTION = re.compile(r"(\d?)(>>|>&|<&|<(?!<)|>)")
-_FOR = re.compile(rf"\s*({NAME})\s+in(?=[\s;])")
 _ASSIGNMENT = re.compile(rf"({NAME})=")
 _PLAIN = re.compile(r"""[^ \t\r\n;&|<>()"'}$`\\]+""")
 _PLAIN_QUOTED = re.compile(r'[^"}$`\\]+')
 _PARAMETER = re.compile(rf"{NAME}|[?$!#@*0-9]")
-_BRACED = re.compile(rf"\$\{{({NAME}|[?$!#@*0-9])(?:(:?[-+])|(\}}))")
+_BRACED = re.compile(rf"\$\{{({NAME}|[?$!#@*0-9])\}}")
 _BACKTICKS = re.compile(r"`((?:\\.|[^`\\])*)`", re.DOTALL)
 
 
@@ -116,7 +116,7 @@ class Parser:
 
     def _command(self) -> Node:
         node: Node
-        match self.accept("(", "{", "if", "for", "while"):
+        match self.accept("(", "{", "if"):
             case "(":
                 node = syntax.Subshell(self._block(")"))
                 self.take(")")
@@ -125,11 +125,6 @@ class Parser:
                 self.take("}")
             case "if":
                 node = self._if()
-            case "for":
-                node = self._for()
-            case "while":
-                condition = self._block("do")
-                node = syntax.While(condition, self._loop_body())
             case _:
                 return self._simple()
         redirects: list[syntax.Redirect] = []
@@ -148,25 +143,6 @@ class Parser:
             branches.append((condition, self._block("fi") if keyword == "else" else self._block("elif", "else", "fi")))
             keyword = self.accept("elif", "else", "fi")
         return syntax.If(tuple(branches))
-
-    def _for(self) -> Node:
-        head = _FOR.match(self.text, self.at)
-        if head is None:
-            raise self.unexpected()
-        self.at = head.end()
-        words: list[Word] = []
-        while word := self._word():
-            words.append(word)
-        if not self.accept(";", "\n"):
-            raise self.unexpected()
-        self._skip_newlines()
-        return syntax.For(head[1], tuple(words), self._loop_body())
-
-    def _loop_body(self) -> Sequence:
-        self.take("do")
-        body = self._block("done")
-        self.take("done")
-        return body
 
     def _simple(self) -> Node:
         assignments: list[tuple[str, Word]] = []
@@ -212,14 +188,11 @@ class Parser:
         return self._parts(_WORD_ENDS, quoted=False)
 
     def _parts(self, ends: str, quoted: bool) -> Word:
-        """Parts up to a character of `ends`, which is not consumed; without `ends`, to the end of the text.
-
-        `quoted` is the inside of double quotes.
-        """
+        """Parts up to a character of `ends`, which is not consumed. `quoted` is the inside of double quotes."""
         parts: list[Part] = []
         while self.at < len(self.text) and (char := self.text[self.at]) not in ends:
             parts += self._part(char, quoted)
-        if self.at >= len(self.text) and ends and ends is not _WORD_ENDS:
+        if self.at >= len(self.text) and ends is not _WORD_ENDS:
             raise SyntaxFault("no closing quote")
         return tuple(parts)
 
@@ -258,9 +231,9 @@ class Parser:
         following = self.text[self.at + 1 : self.at + 2]
         if following == "{":
             return self._braced(quoted)
+        if self.text.startswith("$((", self.at):
+            raise SyntaxFault("syntax error: no arithmetic here")
         if following == "(":
-            if self.text.startswith("$((", self.at) and (expression := self._arithmetic()) is not None:
-                return syntax.Arithmetic(expression, quoted)
             self.at += 2
             body = self.commands(")")
             self.take(")")
@@ -268,23 +241,11 @@ class Parser:
         self.at += 1
         if name := _PARAMETER.match(self.text, self.at):
             self.at = name.end()
-            return syntax.Parameter(name[0], quoted=quoted)
+            return syntax.Parameter(name[0], quoted)
         return Literal("$", quoted)
 
-    def _arithmetic(self) -> Word | None:
-        """The expression up to `))`, which is consumed; None where a single parenthesis closes: no arithmetic."""
-        start = end = self.at + 3
-        depth, limit = 0, min(len(self.text), start + MAX_LENGTH)
-        while end < limit and (depth or self.text[end] != ")"):
-            depth += {"(": 1, ")": -1}.get(self.text[end], 0)
-            end += 1
-        if self.text[end : end + 2] != "))":
-            return None
-        self.at = end + 2
-        return Parser(self.text[start:end])._parts("", quoted=True)
-
     def _braced(self, quoted: bool) -> Part:
-        """`${...}`."""
+        """`${name}`."""
         found = _BRACED.match(self.text, self.at)
         if found is None:
             end = self.text.find("}", self.at) + 1
@@ -292,11 +253,7 @@ class Parser:
                 raise SyntaxFault("no closing quote")
             raise SyntaxFault(f"{self.text[self.at : end][:80]}: bad substitution")
         self.at = found.end()
-        if not found[2]:
-            return syntax.Parameter(found[1], quoted=quoted)
-        argument = self._parts("}", quoted)
-        self.at += 1
-        return syntax.Parameter(found[1], found[2], argument, quoted)
+        return syntax.Parameter(found[1], quoted)
 
     def _backticks(self, quoted: bool) -> Part:
         found = _BACKTICKS.match(self.text, self.at)

@@ -35,12 +35,12 @@ class LimitReached(Exception):
     """The line exhausted its budget. All of it ends, with exit code 137."""
 
 
-class Leave(Exception):
-    """`exit`, `break` and `continue`. `kind` is the command's name, `code` the exit code."""
+class Exit(Exception):
+    """`exit`: ends the shell with an exit code."""
 
-    def __init__(self, kind: str, code: int = 0) -> None:
-        super().__init__(kind)
-        self.kind, self.code = kind, code
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 class Budget:

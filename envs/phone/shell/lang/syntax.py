@@ -23,11 +23,9 @@ class Literal(NamedTuple):
 
 
 class Parameter(NamedTuple):
-    """`$name`, or `${name op argument}` with one of the operators `-`, `:-`, `+` and `:+`."""
+    """`$name` or `${name}`."""
 
     name: str
-    op: str = ""
-    argument: Word = ()
     quoted: bool = False
 
 
@@ -38,14 +36,7 @@ class Substitution(NamedTuple):
     quoted: bool = False
 
 
-class Arithmetic(NamedTuple):
-    """`$((expression))`."""
-
-    expression: Word
-    quoted: bool = False
-
-
-Part = Literal | Parameter | Substitution | Arithmetic
+Part = Literal | Parameter | Substitution
 Word = tuple[Part, ...]
 
 
@@ -100,15 +91,4 @@ class If(NamedTuple):
     branches: tuple[tuple[Node | None, Node], ...]
 
 
-class For(NamedTuple):
-    name: str
-    words: tuple[Word, ...]
-    body: Node
-
-
-class While(NamedTuple):
-    condition: Node
-    body: Node
-
-
-Node = Simple | Redirected | Pipeline | AndOr | Sequence | Subshell | If | For | While
+Node = Simple | Redirected | Pipeline | AndOr | Sequence | Subshell | If
