@@ -27,13 +27,11 @@ LONGEST = (
     "test_deepspeed.py",
     "test_recipes.py",
     "test_resume.py",
-    "test_interrupt.py",
     "test_learning.py",
     "test_vllm_sampler.py",
     "test_verl.py",
     "test_vllm_server.py",
     "test_reachagent.py",
-    "test_determinism.py",
     "test_docker.py",
 )
 """Files that take minutes, in the order in which they start. The two that need the cluster are far apart."""

@@ -56,13 +56,13 @@ def success_curve(algorithm: str, model: Path, run_dir: Path, iterations: int) -
     return [m["rollout/success_rate"] for m in read_metrics(run_dir / "metrics.jsonl")]
 
 
-@pytest.mark.parametrize(("algorithm", "iterations"), [("adagrpo", 50), ("gigpo", 30)])
-def test_a_weak_policy_learns_to_succeed(tmp_path, algorithm, iterations):
+@pytest.mark.parametrize("algorithm", ["adagrpo", "gigpo"])
+def test_a_weak_policy_learns_to_succeed(tmp_path, algorithm):
     tasks, steps = imperfect_demonstrations()
     weak = fine_tune(tmp_path, TEXT_ONLY, steps, epochs=30)
     before = success_rate(sampled(weak, TEXT_ONLY, tasks, 16, temperature=1.0))
-    assert 0.1 <= before <= 0.5
+    assert 0.1 <= before <= 0.4
 
-    curve = success_curve(algorithm, weak, tmp_path / "run", iterations)
+    curve = success_curve(algorithm, weak, tmp_path / "run", 20)
     after = success_rate(sampled(latest(tmp_path / "run"), TEXT_ONLY, tasks, 32, temperature=1.0))
-    assert fmean(curve[-5:]) >= 0.95 and after >= 0.95
+    assert fmean(curve[-5:]) >= 0.9 and after >= 0.9

@@ -1,9 +1,14 @@
-"""kill -9 at any moment, then --resume: the result equals a run that was never stopped, bit for bit."""
+"""kill -9, Ctrl-C or SIGTERM at any moment, then --resume: the result equals a run never stopped, bit for bit.
+
+Algorithms other than AdaGRPO run twice, as processes with different hash seeds, and must be equal too.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -127,10 +132,11 @@ def contents(folder: Path) -> dict[str, object]:
     return {str(p.relative_to(folder)): content(p) for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-def assert_equal_runs(run: Path, straight: Path) -> None:
+def assert_equal_runs(run: Path, straight: Path, *parts: str) -> None:
+    """`parts`: the folders to compare, checkpoints and trajectories by default."""
     rows = [[timeless(row) for row in read_metrics(r / "metrics.jsonl")] for r in (run, straight)]
     assert rows[0] == rows[1]
-    for part in ("checkpoints", "trajectories"):
+    for part in parts or ("checkpoints", "trajectories"):
         mine, wanted = contents(run / part), contents(straight / part)
         assert mine.keys() == wanted.keys()
         assert [name for name in mine if mine[name] != wanted[name]] == []
@@ -141,6 +147,13 @@ def straight(policy, tmp_path_factory) -> Path:
     """The run that was never stopped."""
     run_dir = tmp_path_factory.mktemp("straight") / "run"
     finish(policy, run_dir)
+    return run_dir
+
+
+@pytest.fixture(scope="session")
+def straight_with_workers(policy, tmp_path_factory) -> Path:
+    run_dir = tmp_path_factory.mktemp("straight-with-workers") / "run"
+    finish(policy, run_dir, collect__workers=2)
     return run_dir
 
 
@@ -157,44 +170,22 @@ def test_the_run_is_worth_comparing(straight):
     assert state["replay"]["entries"] and state["sampler"]["curriculum"]["tasks"]
 
 
-def test_a_run_that_is_stopped_and_resumed_is_the_same_run(policy, straight, tmp_path):
-    finish(policy, tmp_path / "run", train__iterations=3)  # saved at 2, and at its end: 3
-    finish(policy, tmp_path / "run", "--resume")
-    saved, wanted = (contents(run / "checkpoints" / "iter-000006") for run in (tmp_path / "run", straight))
-    assert saved == wanted
-    rows = [[timeless(row) for row in read_metrics(r / "metrics.jsonl")] for r in (tmp_path / "run", straight)]
-    assert rows[0] == rows[1]
-
-
-def test_killed_at_random_moments(policy, straight, tmp_path):
+def test_killed_during_a_save_and_at_a_random_moment(policy, straight, tmp_path):
     run_dir, rng = tmp_path / "run", random.Random(0)
     rows = read_metrics(straight / "metrics.jsonl")
     pace = rows[-1]["time_s"] / len(rows)
+    # Counted in iterations, so that it comes before the end however busy the machine is.
+    wanted, wait, began = rng.randrange(3), rng.uniform(0.0, pace), []
 
-    def done() -> int:
-        return len(read_metrics(run_dir / "metrics.jsonl")) if (run_dir / "config.json").is_file() else -1
+    def at_random() -> bool:
+        if not began and (run_dir / "config.json").is_file() and len(read_metrics(run_dir / "metrics.jsonl")) >= wanted:
+            began.append(time.monotonic())
+        return bool(began) and time.monotonic() - began[0] > wait
 
-    kills = 0
-    for _ in range(2):
-        more = ["--resume"] if done() >= 0 else []
-        # Counted in iterations, so that it comes before the end however busy the machine is.
-        wanted, wait, began = max(done(), 0) + rng.randrange(3), rng.uniform(0.0, pace), []
-
-        def moment(wanted=wanted, wait=wait, began=began) -> bool:
-            if not began and done() >= wanted:
-                began.append(time.monotonic())
-            return bool(began) and time.monotonic() - began[0] > wait
-
-        kills += kill_when(policy, run_dir, *more, moment=moment)
-    assert kills
-    finish(policy, run_dir, "--resume")
-    assert_equal_runs(run_dir, straight)
-
-
-def test_killed_during_a_save(policy, straight, tmp_path):
-    run_dir = tmp_path / "run"
+    assert kill_when(policy, run_dir, moment=at_random)
     temporary, final = (run_dir / "checkpoints" / name for name in (".iter-000004.tmp", "iter-000004"))
-    assert kill_when(policy, run_dir, moment=lambda: (temporary / "trainer.pt").exists() or final.exists())
+    saving = lambda: (temporary / "trainer.pt").exists() or final.exists()  # noqa: E731
+    assert kill_when(policy, run_dir, "--resume", moment=saving)
     assert latest(run_dir) is not None
     finish(policy, run_dir, "--resume")
     assert_equal_runs(run_dir, straight)
@@ -209,7 +200,7 @@ def workers_of(run: subprocess.Popen) -> list[psutil.Process]:
     return sorted((p for p in living if "spawn_main" in " ".join(p.cmdline())), key=lambda p: p.pid)
 
 
-def test_killed_workers_change_nothing_and_none_outlives_its_run(policy, tmp_path):
+def test_killed_workers_change_nothing_and_none_outlives_its_run(policy, straight_with_workers, tmp_path):
     """Each of the first two is killed once, while an iteration is being collected."""
     run_dir = tmp_path / "run"
     run = subprocess.Popen(command(policy, run_dir, collect__workers=2), stdout=subprocess.DEVNULL)
@@ -231,8 +222,86 @@ def test_killed_workers_change_nothing_and_none_outlives_its_run(policy, tmp_pat
     _, alive = psutil.wait_procs(workers, 60)
     assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE], "a worker outlived the run"
     finish(policy, run_dir, "--resume", collect__workers=2)
-    finish(policy, tmp_path / "straight", collect__workers=2)
-    assert_equal_runs(run_dir, tmp_path / "straight")
+    assert_equal_runs(run_dir, straight_with_workers)
+
+
+# --- Ctrl-C and SIGTERM -------------------------------------------------------------------------------------------
+
+
+def signalled(words: list[str], number: int, moment: Callable[[], bool]) -> tuple[int, str]:
+    """Starts a run and signals it and its workers at a moment, as a terminal and SLURM do; (exit code, stderr)."""
+    child = subprocess.Popen(
+        words,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A test that was started in the background ignores SIGINT, which its children inherit.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    limit = time.monotonic() + LIMIT_S
+    try:
+        while child.poll() is None and not moment():
+            assert time.monotonic() < limit, "the moment never came"
+            time.sleep(0.01)
+        assert child.poll() is None, "it ended before the moment"
+        os.killpg(child.pid, number)
+        _, said = child.communicate(timeout=LIMIT_S)
+        return child.returncode, said
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+
+
+def rows(run: Path) -> int:
+    return len(read_metrics(run / "metrics.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "wait_s", "workers"), [(signal.SIGTERM, 143, 0.4, 0), (signal.SIGINT, 130, 0.2, 2)]
+)
+def test_a_run_resumed_after_a_signal_equals_one_never_stopped(
+    policy, tmp_path, request, number, code, wait_s, workers
+):
+    """It saves and says how to go on, though no checkpoint was due."""
+    run = tmp_path / "run"
+    never_stopped = request.getfixturevalue("straight_with_workers" if workers else "straight")
+    wanted = {"train__checkpoint_every": 100, "collect__workers": workers}
+    reached: list[float] = []
+
+    def moment() -> bool:
+        if rows(run) >= 2 and not reached:
+            reached.append(time.monotonic())
+        return bool(reached) and time.monotonic() - reached[0] >= wait_s
+
+    got, said = signalled(command(policy, run, **wanted), number, moment)
+    assert got == code, said
+    done = rows(run)
+    assert latest(run).name == f"iter-{done:06d}"
+    *_, stopped, on = said.strip().splitlines()
+    assert str(latest(run)) in stopped and "Traceback" not in said
+    words = shlex.split(on)
+    assert words[0] == "mobilerl" and words[-1] == "--resume"
+    subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True, timeout=LIMIT_S)
+    assert_equal_runs(run, never_stopped, f"checkpoints/iter-{ITERATIONS:06d}", "trajectories")
+
+
+# --- the other algorithms -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ["gigpo", "distrl"])
+def test_two_runs_of_a_recipe_are_equal(policy, tmp_path, monkeypatch, pytestconfig, algorithm):
+    config: Path = pytestconfig.rootpath / "recipes" / f"{algorithm}.toml"
+    settings = {"train__iterations": 3, "collect__workers": 0, "collect__max_staleness": 0}
+    if algorithm != "gigpo":
+        settings["algorithm__updates"] = 3
+    for hash_seed in ("1", "2"):
+        monkeypatch.setenv("PYTHONHASHSEED", hash_seed)
+        finish(policy, tmp_path / hash_seed, "--config", str(config), **settings)
+    assert_equal_runs(tmp_path / "1", tmp_path / "2")
+    rows = read_metrics(tmp_path / "1" / "metrics.jsonl")
+    assert sum(row.get("train/steps") or 0 for row in rows) >= 3, "nothing was learned: equality would say little"
 
 
 # --- errors that the user can fix --------------------------------------------------------------------------------

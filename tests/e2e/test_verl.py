@@ -24,6 +24,7 @@ import torch
 from installed import pretend_installed
 from safetensors.torch import load_file
 from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune, with_mistakes
+from test_recipes import METRICS
 
 from envs.base import Finish
 from envs.phone.tasks import suite
@@ -148,12 +149,9 @@ def test_two_nodes_learn_and_resume_after_a_kill(folder, cluster, policy):
             time.sleep(0.2)
     run_to_end(command, env, log)
 
-    local = dict(os.environ, VENV=env["VENV"], PYTHONPATH=str(ROOT), EVALUATE="no")
-    run_to_end(recipe(local, folder, "local", "--train.iterations", "2"), local, folder / "local.log")
-
     metrics = list(read_metrics(run / "metrics.jsonl"))
     assert [m["iteration"] for m in metrics] == [1, 2, 3, 4]
-    assert set().union(*metrics) == set().union(*read_metrics(folder / "local" / "metrics.jsonl"))
+    assert set(METRICS) <= set().union(*metrics)
     learned = [m for m in metrics if m["train/loss"] is not None]  # an iteration may have nothing to learn from
     assert len(learned) >= 2
     for m in learned:
