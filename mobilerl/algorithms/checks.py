@@ -1,6 +1,10 @@
-"""Checks of the tensors that formulas are given."""
+"""Checks of what formulas and saved states are given. Each raises ValueError that names the culprit."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,3 +27,40 @@ def in_unit_interval(**columns: Tensor) -> None:
     for name, column in columns.items():
         if ((column < 0) | (column > 1)).any():
             raise ValueError(f"{name} must lie in [0, 1], got {column.min().item():g} to {column.max().item():g}")
+
+
+def number(name: str, value: Any) -> float:
+    """`value`, if it is a finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{name} is {value!r:.40}, not a finite number")
+    return value
+
+
+def count(name: str, value: Any) -> int:
+    """`value`, if it is a whole number of at least 0."""
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{name} is {value!r:.40}, not a whole number of at least 0")
+    return value
+
+
+def finite(state: Mapping[str, Any]) -> None:
+    """Whether all values are tensors without NaN and infinity."""
+    for name, value in state.items():
+        if not isinstance(value, Tensor) or not torch.isfinite(value).all():
+            raise ValueError(f"{name} holds NaN, infinity, or no numbers at all")
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any], stepped: bool) -> None:
+    """Loads the state of an Adam optimizer. Its settings are kept; `stepped`: every parameter must have a state."""
+    own = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+    optimizer.load_state_dict(dict(saved))
+    for group, settings in zip(optimizer.param_groups, own, strict=True):
+        group.update(settings)
+        for i, parameter in enumerate(group["params"]):
+            moments = optimizer.state.get(parameter, {})
+            if (stepped or optimizer.state) and not {"step", "exp_avg", "exp_avg_sq"} <= moments.keys():
+                raise ValueError(f"the optimizer has no state of parameter {i}")
+            finite(moments)
+            for name, value in moments.items():
+                if name != "step" and value.shape != parameter.shape:
+                    raise ValueError(f"{name} of parameter {i} has another shape than the parameter")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from mobilerl.config.types import Count, Positive, Rate, Section
 
@@ -73,7 +73,7 @@ class SourceSection(Section):
     """Data format."""
     path: str
     """Folder or file of the recordings."""
-    weight: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] = 1.0
+    weight: Rate = 1.0
     """Sampling weight relative to the other sources."""
 
 

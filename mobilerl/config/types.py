@@ -15,7 +15,9 @@ Rate = Annotated[float, Field(gt=0.0)]
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    """A strict section. Numbers are finite: what means "none" is null, which a saved recipe can hold."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 def chosen_by_type(default: str) -> Discriminator:

@@ -17,6 +17,7 @@ from safetensors.torch import load as read_tensors
 from safetensors.torch import save as write_tensors
 from torch import Tensor
 
+from mobilerl.algorithms.checks import count, finite, load_optimizer
 from mobilerl.config import EngineSection
 from mobilerl.engines.reference import FirstAdapter
 from mobilerl.engines.scoring import (
@@ -197,11 +198,13 @@ class LocalEngine:
     def load(self, path: Path) -> None:
         with _reading("the model's files"):
             saved = load_model(path, learns=not self.settings.lora_rank).state_dict()
+            finite(saved)
             self.accelerator.unwrap_model(self.model).load_state_dict(saved)
         with _reading(STATE_FILE):
             state = torch.load(path / STATE_FILE, map_location=self.device, weights_only=True)
-            self.optimizer.load_state_dict(state["optimizer"])
-            self.version, self.steps = state["version"], state["steps"]
+            version, steps = (count(name, state[name]) for name in ("version", "steps"))
+            load_optimizer(self.optimizer, state["optimizer"], stepped=steps > 0)
+            self.version, self.steps = version, steps
             torch.set_rng_state(state["rng"].cpu())
             if state["cuda_rng"]:
                 torch.cuda.set_rng_state_all([r.cpu() for r in state["cuda_rng"]])

@@ -130,6 +130,7 @@ def _make_verl(recipe: Recipe, reference: bool) -> Engine:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     warnings.filterwarnings("ignore", message=".* engine is not available", module="verl")
     from mobilerl.engines.verl.engine import VerlEngine, VerlSettings
+    from mobilerl.models.loading import check_weights
 
     settings = VerlSettings(
         engine=recipe.engine,
@@ -138,6 +139,10 @@ def _make_verl(recipe: Recipe, reference: bool) -> Engine:
         temperature=recipe.collect.temperature,
         max_new_tokens=recipe.agent.max_new_tokens,
     )
+    try:
+        check_weights(Path(recipe.model))  # verl and vLLM would leave missing tensors at random
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(f"{recipe.model} cannot be loaded ({one_line(error)})") from error
     return VerlEngine(Path(recipe.model), settings, reference)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,22 @@ def generation_ends(path: Path) -> tuple[int, ...]:
     return tuple(ends) if isinstance(ends, list) else () if ends is None else (ends,)
 
 
+def folder_name(iteration: int) -> str:
+    return f"iter-{iteration:06d}"
+
+
+def iteration_of(name: str) -> int | None:
+    """The iteration that a folder or file is named after; None for every other name, such as `iter-best`."""
+    found = re.fullmatch(r"iter-(\d{6,18})", name, re.ASCII)
+    return int(found[1]) if found and name == folder_name(int(found[1])) else None
+
+
+def checkpoints(run_dir: Path) -> list[Path]:
+    """The checkpoint folders of a run, oldest first, complete or not."""
+    found = {iteration_of(path.name): path for path in (run_dir / "checkpoints").glob("iter-*")}
+    return [found[number] for number in sorted(n for n in found if n is not None)]
+
+
 def latest(run_dir: Path) -> Path | None:
     """The newest complete checkpoint of a run."""
-    done = [p for p in (run_dir / "checkpoints").glob("iter-*") if (p / STATE_FILE).is_file()]
-    return max(done, default=None)
+    return next((path for path in reversed(checkpoints(run_dir)) if (path / STATE_FILE).is_file()), None)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForImageTextToText
 from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.utils import logging
 
 LORA_TARGETS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|gate_up_proj|down_proj)"
 """Every linear layer of the language model; the vision tower stays frozen."""
 ADAPTER_FILE = "adapter_config.json"
+NAMED = 3
+"""Tensors that a message names."""
 
 
 def compute_dtype() -> torch.dtype:
@@ -26,14 +31,69 @@ def load_model(path: Path, learns: bool = False) -> torch.nn.Module:
     """A checkpoint folder of full weights, or of a LoRA adapter (which names its base).
 
     Trained weights are float32: bfloat16 has three digits, too few for a step of 1e-6. An adapter's always are, over a
-    base in `compute_dtype`; full weights are with `learns`.
+    base in `compute_dtype`; full weights are with `learns`. Raises ValueError, naming some, if tensors are missing,
+    unknown or of another shape: transformers would leave those of the model at random.
     """
     if (path / ADAPTER_FILE).is_file():
-        from peft import AutoPeftModel
+        return _load_adapter(path)
+    return _load_full(path, torch.float32 if learns else compute_dtype())
 
-        return AutoPeftModel.from_pretrained(path, is_trainable=True, dtype=compute_dtype())
-    dtype = torch.float32 if learns else compute_dtype()
-    return AutoModelForImageTextToText.from_pretrained(path, dtype=dtype, attn_implementation="sdpa")
+
+def _load_full(path: Path | str, dtype: torch.dtype, **options: Any) -> torch.nn.Module:
+    """`options` are those of `from_pretrained`."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.CRITICAL)  # its report of wrong tensors would stand before the error
+    try:
+        model, info = AutoModelForImageTextToText.from_pretrained(
+            path,
+            dtype=dtype,
+            attn_implementation="sdpa",
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # to be reported here
+            **options,
+        )
+    finally:
+        logging.set_verbosity(verbosity)
+    mismatched = [entry[0] if isinstance(entry, tuple) else entry for entry in info["mismatched_keys"]]
+    _check_tensors(path, info["missing_keys"], info["unexpected_keys"], mismatched)
+    return model
+
+
+def _load_adapter(path: Path) -> torch.nn.Module:
+    from peft import PeftConfig, PeftModel, get_peft_model_state_dict
+
+    base = PeftConfig.from_pretrained(path).base_model_name_or_path
+    model = PeftModel.from_pretrained(_load_full(base, compute_dtype()), path, is_trainable=True)
+    wanted, found = get_peft_model_state_dict(model).keys(), _tensor_names(path)
+    _check_tensors(path, wanted - found, found - wanted)
+    return model
+
+
+def check_weights(path: Path) -> None:
+    """Compares the tensors of a checkpoint with its model without reading them. Raises ValueError as `load_model`."""
+    if (path / ADAPTER_FILE).is_file():
+        path = Path(json.loads((path / ADAPTER_FILE).read_text())["base_model_name_or_path"])
+    _load_full(path, compute_dtype(), device_map="meta")
+
+
+def _tensor_names(folder: Path) -> set[str]:
+    names: set[str] = set()
+    for file in folder.glob("*.safetensors"):
+        with safe_open(file, "pt") as tensors:
+            names |= set(tensors.keys())
+    return names
+
+
+def _check_tensors(
+    path: Path | str, missing: Collection[str], unknown: Collection[str], mismatched: Collection[str] = ()
+) -> None:
+    parts = []
+    for what, names in (("lacks", missing), ("has unknown", unknown), ("has other shapes of", mismatched)):
+        if names:
+            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+            parts.append(f"{what} {', '.join(sorted(names)[:NAMED])}{more}")
+    if parts:
+        raise ValueError(f"the weights in {path} are not those of its model: it {'; it '.join(parts)}")
 
 
 def add_lora(model: torch.nn.Module, rank: int) -> torch.nn.Module:

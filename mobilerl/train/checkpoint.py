@@ -8,44 +8,67 @@
         replay.jsonl     trajectories of the replay buffer; their screens in screens/
 
 A folder without `state.json`, which is written last, or whose name starts with a dot is incomplete. `state.json` lists
-the size of every other file, so that a truncated one is noticed before it is read.
+the size and the digest (XXH3, 128 bit) of every other file and ends with its own, so that damage is noticed before
+anything is read. Folders with other names than `iter-` and the iteration are never touched.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
+import re
 import shutil
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import xxhash
+from pydantic import ConfigDict, Field
 
 from mobilerl.atomic_files import remove_leftovers, sync_folder, sync_path
-from mobilerl.config import AgentSection
+from mobilerl.config import AgentSection, ConfigError, validate
+from mobilerl.config.types import Count, Section, Weight
 from mobilerl.interfaces import Engine, EngineError
-from mobilerl.models.checkpoint_folder import STATE_FILE, latest, save_agent
+from mobilerl.models.checkpoint_folder import STATE_FILE, checkpoints, folder_name, latest, save_agent
 from mobilerl.screen_files import ScreenFolder
 from mobilerl.trajectory_files import read_records, trajectory_from_dict, trajectory_to_dict
 
 if TYPE_CHECKING:
     from mobilerl.algorithms.base import Algorithm
+    from mobilerl.train.tasks import TaskSampler
 
 SCHEMA = 2
 REPLAY_FILE = "replay.jsonl"
 CRITIC_FILE = "critic.pt"
 SCREENS = "screens"
-NEEDED = frozenset({"iteration", "files", "replay", "elapsed_s", "env_steps", "sampler", "rng"})
-"""Required fields of state.json, besides the schema."""
+DAMAGED = (LookupError, ValueError, TypeError, AttributeError, OverflowError, RuntimeError)
+"""What loading impossible values raises."""
+_TEMPORARY = re.compile(r"\.iter-\d{6,18}(\.old)?\.tmp", re.ASCII)
+_Name = Annotated[str, Field(max_length=255)]
+
+
+class SavedState(Section):
+    """The fields of state.json."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    iteration: Count
+    files: dict[_Name, Count]
+    digests: dict[_Name, str] = {}
+    """Missing in checkpoints of version 0.1."""
+    replay: dict[str, Any] | None
+    elapsed_s: Weight
+    env_steps: Count
+    sampler: dict[str, Any]
+    rng: tuple[int, list[int], float | None] = Field(strict=False)
 
 
 class CheckpointError(RuntimeError):
     """A checkpoint that cannot be written or read; the message is one line with the fix."""
-
-
-def folder_name(iteration: int) -> str:
-    return f"iter-{iteration:06d}"
 
 
 def save(
@@ -70,8 +93,12 @@ def save(
         engine.save(temporary)
         save_agent(agent, temporary)
         replay = _write_algorithm(temporary, algorithm) if algorithm is not None else None
-        content = {"schema": SCHEMA, "iteration": iteration, "files": _sizes(temporary), "replay": replay, **state}
-        (temporary / STATE_FILE).write_text(json.dumps(content))
+        files = _files(temporary)
+        content = {
+            **{"schema": SCHEMA, "iteration": iteration, "files": {n: p.stat().st_size for n, p in files.items()}},
+            **{"digests": {n: _digest(p) for n, p in files.items()}, "replay": replay, **state},
+        }
+        (temporary / STATE_FILE).write_text(json.dumps(content | {"digest": _digest_of(content)}))
         sync_folder(temporary)
         if final.exists():
             _discard(final)
@@ -86,7 +113,7 @@ def save(
             f"checkpoint {final} could not be written ({_reason(error)}); "
             f"{f'{last} is intact' if last else 'there is no earlier one'}: free disk space, then use --resume"
         ) from error
-    for old in sorted(p for p in parent.glob("iter-*"))[:-keep]:
+    for old in checkpoints(run_dir)[:-keep]:
         _discard(old)
     return final
 
@@ -115,16 +142,26 @@ def _discard(folder: Path) -> None:
     shutil.rmtree(rest)
 
 
-def _sizes(folder: Path) -> dict[str, int]:
-    """Size in bytes of every file by its path, except the screens, whose names are their checksums."""
+def _files(folder: Path) -> dict[str, Path]:
+    """Every file by its path in the folder, except the screens, whose names are their digests."""
     files = (p for p in sorted(folder.rglob("*")) if p.is_file() and SCREENS not in p.relative_to(folder).parts)
-    return {str(p.relative_to(folder)): p.stat().st_size for p in files}
+    return {str(p.relative_to(folder)): p for p in files}
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as f:
+        return hashlib.file_digest(f, xxhash.xxh3_128).hexdigest()
+
+
+def _digest_of(content: Mapping[str, Any]) -> str:
+    return xxhash.xxh3_128_hexdigest(json.dumps(content).encode())
 
 
 def clean(run_dir: Path) -> None:
     """Removes incomplete files of a killed process: checkpoints and the run's own files."""
     for rest in (run_dir / "checkpoints").glob(".iter-*.tmp"):
-        shutil.rmtree(rest)
+        if _TEMPORARY.fullmatch(rest.name):
+            shutil.rmtree(rest)
     for name in ("", "trajectories", "advantages", SCREENS):
         remove_leftovers(run_dir / name)
 
@@ -140,15 +177,20 @@ def read_state(folder: Path) -> dict[str, Any]:
             f"{folder / STATE_FILE} was written by another version of mobilerl (schema is not {SCHEMA}): "
             f"resume with that version, or start a new run with another --run-dir"
         )
-    if missing := sorted(NEEDED - state.keys()):
-        raise CheckpointError(f"{folder / STATE_FILE} lacks {', '.join(missing)}; {_fix(folder)}")
-    if not isinstance(state["files"], dict) or any(len(name) > 255 for name in state["files"]):
-        raise CheckpointError(f"{folder / STATE_FILE} does not list files and their sizes; {_fix(folder)}")
-    for name, size in state["files"].items():
+    if (digest := state.pop("digest", None)) is not None and digest != _digest_of(state):
+        raise CheckpointError(f"{folder / STATE_FILE} is damaged: its content has another digest; {_fix(folder)}")
+    try:
+        saved = validate(SavedState, state, str(folder / STATE_FILE))
+    except ConfigError as error:
+        raise CheckpointError(f"{error}; {_fix(folder)}") from None
+    for name, size in saved.files.items():
         path = folder / name
         if not path.is_file() or path.stat().st_size != size:
             found = f"has {path.stat().st_size} of {size} bytes" if path.is_file() else "is missing"
             raise CheckpointError(f"{path} {found}; {_fix(folder)}")
+    for name, digest in saved.digests.items():
+        if _digest(folder / name) != digest:
+            raise CheckpointError(f"{folder / name} is damaged: its content has another digest; {_fix(folder)}")
     return state
 
 
@@ -188,10 +230,19 @@ def load_algorithm(folder: Path, state: Mapping[str, Any], algorithm: Algorithm)
     tensors = _read_tensors(folder / CRITIC_FILE) if CRITIC_FILE in state["files"] else {}
     try:
         algorithm.load_state_dict(AlgorithmState(_read_replay(folder, state["replay"]), tensors))
-    except (KeyError, ValueError) as error:
+    except DAMAGED as error:
         raise CheckpointError(
             f"{folder} is not of this algorithm or damaged: {_reason(error)}; {_fix(folder)}"
         ) from error
+
+
+def load_sampler(folder: Path, state: Mapping[str, Any], sampler: TaskSampler, rng: random.Random) -> None:
+    """The curriculum and the random numbers of state.json. Raises CheckpointError for impossible values."""
+    for name, load in (("sampler", sampler.load_state_dict), ("rng", partial(rng_from_json, rng))):
+        try:
+            load(state[name])
+        except DAMAGED as error:
+            raise CheckpointError(f"{folder / STATE_FILE}: {name}: {_reason(error)}; {_fix(folder)}") from error
 
 
 def _read_replay(folder: Path, saved: Mapping[str, Any] | None) -> dict[str, Any] | None:

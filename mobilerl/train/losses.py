@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from envs.base import InfraError
+from mobilerl.algorithms.checks import count
 from mobilerl.records import Cause, Group, LostGroup
 
 MOST_NAMED = 5
@@ -95,4 +96,5 @@ class TaskLosses:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.set_aside = {task: SetAside(**why) for task, why in state["set_aside"].items()}
-        self._lost, self._unsure = Counter(state["lost"]), dict(state["unsure"])
+        self._lost = Counter({task: count(f"losses of {task}", n) for task, n in state["lost"].items()})
+        self._unsure = dict(state["unsure"])

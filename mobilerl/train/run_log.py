@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from envs.base import DeviceReport, Task
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config import Recipe
+from mobilerl.models.checkpoint_folder import iteration_of
 from mobilerl.records import Group, Trajectory
 from mobilerl.train.tracking import Tracker, append_row, read_metrics, truncate_rows
 from mobilerl.trajectory_files import save_trajectories
@@ -70,7 +71,8 @@ class RunLog:
         self._tracker.truncate_after(iteration)
         self._status.truncate_after(iteration)
         for path in (*self.run_dir.glob("trajectories/iter-*.jsonl"), *self.run_dir.glob(f"{ADVANTAGES}/iter-*.json")):
-            if int(path.stem.removeprefix("iter-")) > iteration:
+            number = iteration_of(path.stem)
+            if number is not None and number > iteration:
                 path.unlink()
         shutil.rmtree(self.run_dir / "view", ignore_errors=True)
 

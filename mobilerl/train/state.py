@@ -70,7 +70,6 @@ class RunState:
         rest = checkpoint.read_state(folder)
         checkpoint.load_engine(folder, self.engine)
         checkpoint.load_algorithm(folder, rest, self.algorithm)
-        self.sampler.load_state_dict(rest["sampler"])
-        checkpoint.rng_from_json(self.rng, rest["rng"])
+        checkpoint.load_sampler(folder, rest, self.sampler, self.rng)
         self.iteration = self.saved_iteration = rest["iteration"]
         self._earlier_s, self.env_steps = rest["elapsed_s"], rest["env_steps"]

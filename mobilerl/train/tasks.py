@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from envs.base import Task
+from mobilerl.algorithms.checks import count, number
 from mobilerl.algorithms.curriculum import FailureCurriculum, InstructionValueCurriculum
 from mobilerl.config import CurriculumSection
 from mobilerl.records import Group, LostGroup
@@ -122,8 +123,9 @@ class TaskSampler:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._arrange()
         self.curriculum.load_state_dict(state["curriculum"])
-        self._seen = state["seen"]
-        self._rewards = defaultdict(list, {k: list(v) for k, v in state["rewards"].items()})
+        self._seen = count("seen", state["seen"])
+        rewards = {k: [number(f"a reward of {k}", r) for r in v] for k, v in state["rewards"].items()}
+        self._rewards = defaultdict(list, rewards)
         if "losses" in state:  # checkpoints of version 0.1 have none
             self.losses.load_state_dict(state["losses"])
             for task_id in self.losses.set_aside:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from mobilerl.models.checkpoint_folder import iteration_of
 from mobilerl.records import Status
 from mobilerl.train.run_log import ADVANTAGES
 from mobilerl.trajectory_files import read_records
@@ -68,8 +69,9 @@ class Source:
 def sources_of(run: Path) -> list[Source]:
     """The iterations of a run, newest first, then the evaluations that kept their trajectories."""
     found = []
-    for path in sorted((run / "trajectories").glob("iter-*.jsonl"), reverse=True):
-        number = int(path.stem.removeprefix("iter-"))
+    files = {iteration_of(path.stem): path for path in (run / "trajectories").glob("iter-*.jsonl")}
+    for number in sorted((n for n in files if n is not None), reverse=True):
+        path = files[number]
         found.append(Source(path, path.stem, f"iteration {number}", number, "screens"))
     evaluations = sorted((run / "eval").glob("**/trajectories/iter-*.jsonl"))
     for i, path in enumerate(evaluations):

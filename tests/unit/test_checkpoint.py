@@ -10,6 +10,7 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,9 @@ import torch
 from made_algorithms import make
 from made_groups import make_trajectory
 from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
+from envs.base import Task
 from mobilerl import tiny
 from mobilerl.algorithms.base import Algorithm
 from mobilerl.config import AgentSection
@@ -27,7 +30,16 @@ from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.interfaces import EngineError
 from mobilerl.models.checkpoint_folder import read_agent
 from mobilerl.train import checkpoint
-from mobilerl.train.checkpoint import CheckpointError, latest, load_algorithm, load_engine, read_state, save
+from mobilerl.train.checkpoint import (
+    CheckpointError,
+    latest,
+    load_algorithm,
+    load_engine,
+    load_sampler,
+    read_state,
+    save,
+)
+from mobilerl.train.tasks import TaskSampler
 
 STATE = {"elapsed_s": 1.5, "env_steps": 7, "sampler": {"seen": 3}, "rng": checkpoint.rng_to_json(random.Random(3))}
 
@@ -219,6 +231,7 @@ def real(tmp_path_factory):
     for p in engine.model.parameters():
         p.grad = torch.ones_like(p)
     engine.optimizer.step()
+    engine.steps = 1
     filled = critics()
     filled.replay.insert([make_trajectory("t", 1.0, 2, screenshot=b"png")], 1)
     return base, save(run_dir, 2, engine, AgentSection(), filled, STATE, 2)
@@ -236,12 +249,30 @@ def load_all(base: Path, folder: Path) -> None:
     load_algorithm(folder, state, critics())
 
 
+def forge(folder: Path, **changes: object) -> None:
+    """Changes fields of state.json and makes its sizes and digests right again."""
+    state = json.loads((folder / "state.json").read_text())
+    del state["digest"]
+    (folder / "state.json").unlink()
+    files = checkpoint._files(folder)
+    state |= {"files": {n: p.stat().st_size for n, p in files.items()}}
+    state |= {"digests": {n: checkpoint._digest(p) for n, p in files.items()}, **changes}
+    (folder / "state.json").write_text(json.dumps(state | {"digest": checkpoint._digest_of(state)}))
+
+
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-7])
 
 
 def scramble(path: Path) -> None:
     path.write_bytes(b"\xff" * 64 + path.read_bytes()[64:])
+
+
+def flip_a_byte(path: Path) -> None:
+    """At the same size, near the end: among the numbers."""
+    data = bytearray(path.read_bytes())
+    data[-9] ^= 1
+    path.write_bytes(data)
 
 
 def change_a_screen(path: Path) -> None:
@@ -252,6 +283,10 @@ def change_a_screen(path: Path) -> None:
     ("name", "damage"),
     [
         ("model.safetensors", scramble),
+        *(
+            (name, flip_a_byte)
+            for name in ("model.safetensors", "tokenizer.json", "trainer.pt", "replay.jsonl", "state.json")
+        ),
         ("critic.pt", scramble),
         ("replay.jsonl", change_a_screen),
         ("trainer.pt", cut),
@@ -267,6 +302,98 @@ def test_damage_is_one_line_that_names_the_file_and_the_fix(real, copied, name, 
     assert name in str(caught.value) or "the model's files" in str(caught.value)
 
 
+def change(path: Path, edit: Callable[[dict], object]) -> None:
+    """Edits a file of torch."""
+    content = torch.load(path, weights_only=True)
+    edit(content)
+    torch.save(content, path)
+
+
+def nan_weight(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    next(iter(weights.values())).view(-1)[0] = float("nan")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def without_a_tensor(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.embed_tokens.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def moments(state: dict) -> dict:
+    return state["optimizer"]["state"]
+
+
+HOSTILE = {
+    "NaN weight": (nan_weight, "holds NaN"),
+    "missing tensor": (without_a_tensor, "lacks .*embed_tokens"),
+    "no optimizer state": (lambda f: change(f / "trainer.pt", lambda s: moments(s).clear()), "no state of parameter 0"),
+    "another shape": (
+        lambda f: change(f / "trainer.pt", lambda s: moments(s)[0].update(exp_avg=torch.zeros(3))),
+        "exp_avg of parameter 0 has another shape",
+    ),
+    "text for a number": (lambda f: change(f / "trainer.pt", lambda s: s.update(steps="7")), "steps is '7'"),
+    "NaN in a critic": (
+        lambda f: change(
+            f / "critic.pt",
+            lambda s: [p.mul_(float("nan")) for p in s["step"]["head"].values() if p.is_floating_point()],
+        ),
+        "holds NaN",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_impossible_values_of_tensors_are_named(real, copied, name):
+    edit, said = HOSTILE[name]
+    edit(copied)
+    forge(copied)
+    with pytest.raises(CheckpointError, match=said) as caught:
+        load_all(real[0], copied)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"iteration": "2"}, "iteration: .*valid integer"),
+        ({"elapsed_s": float("nan")}, "elapsed_s: .*finite"),
+        ({"files": 3}, "files: "),
+        ({"rng": [3, [1, 2], None]}, "rng: "),
+        ({"sampler": {"seen": -1}}, "sampler: "),
+        (
+            {"replay": {"iteration": 1, "entries": [{"advantage": float("nan"), "iteration": 1}] * 2}},
+            "advantage is nan",
+        ),
+        ({"replay": {"iteration": 1, "entries": [{"advantage": "1", "iteration": 1}] * 2}}, "advantage is '1'"),
+    ],
+)
+def test_impossible_values_of_the_state_are_named(tmp_path, changes, said):
+    folder = save_at(tmp_path, 2)
+    forge(folder, **changes)
+    tasks = [Task("T/1", "T", "do", {}, 0, 5, "sim", "A")]
+    sampler = TaskSampler(tasks, AdaGRPOSection().curriculum)
+    with pytest.raises(CheckpointError, match=said) as caught:
+        state = read_state(folder)
+        load_algorithm(folder, state, algorithm())
+        if "sampler" not in changes:
+            state["sampler"] = sampler.state_dict()
+        load_sampler(folder, state, sampler, random.Random())
+    assert "\n" not in str(caught.value) and f"delete {folder}" in str(caught.value)
+
+
+def test_only_exact_names_are_checkpoints_and_they_are_ordered_by_number(tmp_path):
+    others = ("iter-best", "iter-000001-keep", "iter-7", "iter-0000008", ".iter-note.tmp")
+    for name in others:
+        shutil.copytree(save_at(tmp_path, 1), tmp_path / "checkpoints" / name)
+    save_at(tmp_path, 999_999)
+    assert save_at(tmp_path, 1_000_000) == latest(tmp_path)
+    save_at(tmp_path, 1_000_001)
+    kept = {p.name for p in (tmp_path / "checkpoints").iterdir()}
+    assert kept == {*others, "iter-1000000", "iter-1000001"} and latest(tmp_path).name == "iter-1000001"
+
+
 @pytest.mark.parametrize("name", ["trainer.pt", "critic.pt"])
 def test_foreign_objects_are_never_unpickled(real, copied, tmp_path, name):
     class Evil:
@@ -274,9 +401,7 @@ def test_foreign_objects_are_never_unpickled(real, copied, tmp_path, name):
             return (os.mkdir, (str(tmp_path / "was here"),))
 
     torch.save({"optimizer": Evil()}, copied / name)
-    state = json.loads((copied / "state.json").read_text())
-    state["files"][name] = (copied / name).stat().st_size
-    (copied / "state.json").write_text(json.dumps(state))
+    forge(copied)
     with pytest.raises(CheckpointError, match=name):
         load_all(real[0], copied)
     assert not (tmp_path / "was here").exists()

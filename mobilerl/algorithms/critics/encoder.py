@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from mobilerl.algorithms.checks import finite
 from mobilerl.records import Trajectory
 
 MIN_STD = 1e-3
@@ -92,6 +93,8 @@ class Encoder:
         return {"scale": self._scale}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if state["scale"] is not None:  # None before the first fit
+            finite(state["scale"])
         self._scale = state["scale"]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mobilerl.algorithms.checks import finite, load_optimizer
 from mobilerl.algorithms.values import ValueHead, train_step
 from mobilerl.config.algorithms.base import ValueSection
 
@@ -77,6 +78,7 @@ class ValueTrainer:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         try:
             self.head.load_state_dict(state["head"])
-            self._optimizer.load_state_dict(state["optimizer"])
-        except (KeyError, RuntimeError) as error:
+            finite(self.head.state_dict())
+            load_optimizer(self._optimizer, state["optimizer"], stepped=False)
+        except (KeyError, RuntimeError, TypeError, AttributeError) as error:
             raise ValueError(f"the value function's state has another shape: {' '.join(str(error).split())}") from None

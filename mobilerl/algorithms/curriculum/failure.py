@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mobilerl.algorithms.checks import count
 from mobilerl.algorithms.curriculum.sampling import distinct, systematic_sample
 
 
@@ -123,7 +124,10 @@ class FailureCurriculum:
         """
         try:
             saved = {task: _History(**history) for task, history in state["tasks"].items()}
-        except (KeyError, TypeError, AttributeError) as error:
+            for task, history in saved.items():
+                for name in ("failed", "cooldown_left", "idle"):
+                    count(f"{name} of {task}", getattr(history, name))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"curriculum state is not one of FailureCurriculum: {error}") from None
         self._tasks = {task: saved.get(task, _History()) for task in self._tasks}
         self._pass_empty_epochs()  # the saved run may have had other tasks, or no probes

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from mobilerl.algorithms.checks import number
 from mobilerl.algorithms.curriculum.sampling import distinct, systematic_sample
 from mobilerl.algorithms.shares import share_of
 
@@ -117,7 +118,7 @@ class InstructionValueCurriculum:
         ValueError if the state is not one of this class; nothing has changed then.
         """
         try:
-            saved = {task: float(value) for task, value in state["values"].items()}
+            saved = {task: float(number(task, value)) for task, value in state["values"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"curriculum state is not one of InstructionValueCurriculum: {error}") from None
         self._values = {task: saved.get(task, PRIOR) for task in self._values}

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mobilerl.algorithms.checks import count, number
 from mobilerl.records import TrainingSample, Trajectory
 
 
@@ -112,8 +113,11 @@ class AdaptivePositiveReplay:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Replaces the content. A buffer of smaller capacity keeps the best; ValueError if a field is missing."""
         try:
-            entries = [_Entry(e["trajectory"], e["advantage"], e["iteration"]) for e in state["entries"]]
-            iteration = state["iteration"]
+            entries = [
+                _Entry(e["trajectory"], number("advantage", e["advantage"]), count("iteration", e["iteration"]))
+                for e in state["entries"]
+            ]
+            iteration = state["iteration"] if state["iteration"] is None else count("iteration", state["iteration"])
         except KeyError as missing:
             raise ValueError(f"replay state has no field {missing}: it is not one of AdaptivePositiveReplay") from None
         self._entries = sorted(entries, key=_best_first)[: self.capacity]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mobilerl.algorithms.checks import count
 from mobilerl.records import TrainingSample, Trajectory
 
 
@@ -84,8 +85,9 @@ class CircularReplay:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Replaces the content. A buffer of smaller capacity keeps the newest; ValueError if a field is missing."""
         try:
-            entries = {e["trajectory"].id: _Entry(e["trajectory"], e["iteration"]) for e in state["entries"]}
-            iteration = state["iteration"]
+            saved = [_Entry(e["trajectory"], count("iteration", e["iteration"])) for e in state["entries"]]
+            entries = {e.trajectory.id: e for e in saved}
+            iteration = state["iteration"] if state["iteration"] is None else count("iteration", state["iteration"])
         except KeyError as missing:
             raise ValueError(f"replay state has no field {missing}: it is not one of {type(self).__name__}") from None
         self._entries, self._iteration = entries, iteration

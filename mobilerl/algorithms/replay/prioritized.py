@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mobilerl.algorithms.checks import number
 from mobilerl.algorithms.replay.circular import CircularReplay
 from mobilerl.records import TrainingSample
 
@@ -130,12 +131,15 @@ class PrioritizedReplay(CircularReplay):
             terms = {
                 e["trajectory"].id: PriorityTerms(**e["terms"]) for e in state["entries"] if e["terms"] is not None
             }
-            maxima = float(state["max_delta"]), float(state["max_entropy"])
+            for measured in terms.values():
+                for name, value in asdict(measured).items():
+                    number(name, value)
+            max_delta, max_entropy = (float(number(name, state[name])) for name in ("max_delta", "max_entropy"))
         except (KeyError, TypeError) as error:
             raise ValueError(f"replay state is not one of PrioritizedReplay: {error}") from None
         super().load_state_dict(state)
         self._terms = {name: t for name, t in terms.items() if name in self._entries}
-        self._max_delta, self._max_entropy = maxima
+        self._max_delta, self._max_entropy = max_delta, max_entropy
 
     def _evict(self) -> None:
         super()._evict()
