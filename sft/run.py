@@ -14,7 +14,7 @@ from rich.console import Console
 
 from mobilerl.atomic_files import put_folder, remove_leftovers, sync_folder
 from mobilerl.config import ConfigError, Recipe
-from mobilerl.config.reading import claim
+from mobilerl.config.reading import claim, held
 from mobilerl.engines.registry import make_engine, use_threads
 from mobilerl.inference.engine_policy import EnginePolicy
 from mobilerl.interfaces import Sampling
@@ -240,6 +240,11 @@ def run(recipe: Recipe, run_dir: Path, stages: Sequence[int] = STAGES) -> Path:
     if recipe.sft.node_rank:
         follow(recipe.sft)
         return run_dir / "final"
+    with held(run_dir):
+        return _run(recipe, run_dir, stages)
+
+
+def _run(recipe: Recipe, run_dir: Path, stages: Sequence[int]) -> Path:
     check_stages(recipe, run_dir, stages)
     claim(recipe, run_dir, PLACEMENT)
     remove_unfinished(run_dir)

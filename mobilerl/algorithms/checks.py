@@ -51,15 +51,17 @@ def finite(state: Mapping[str, Any]) -> None:
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any], stepped: bool) -> None:
-    """Loads the state of an Adam optimizer. Its settings are kept; `stepped`: every parameter must have a state."""
+    """Loads the state of an Adam optimizer that has taken steps, if `stepped`. Its own settings are kept."""
     own = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
     optimizer.load_state_dict(dict(saved))
+    if stepped and not optimizer.state:
+        raise ValueError("the optimizer's state is empty")
     for group, settings in zip(optimizer.param_groups, own, strict=True):
         group.update(settings)
         for i, parameter in enumerate(group["params"]):
-            moments = optimizer.state.get(parameter, {})
-            if (stepped or optimizer.state) and not {"step", "exp_avg", "exp_avg_sq"} <= moments.keys():
-                raise ValueError(f"the optimizer has no state of parameter {i}")
+            moments = optimizer.state.get(parameter, {})  # none without a gradient: a vision tower without images
+            if moments and not {"step", "exp_avg", "exp_avg_sq"} <= moments.keys():
+                raise ValueError(f"the optimizer lacks moments of parameter {i}")
             finite(moments)
             for name, value in moments.items():
                 if name != "step" and value.shape != parameter.shape:

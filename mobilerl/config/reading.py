@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import socket
 import tomllib
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +22,10 @@ from mobilerl.config.recipe import Recipe
 M = TypeVar("M", bound=BaseModel)
 CONFIG_FILE = "config.json"
 """A run's resolved recipe, in its directory."""
+LOCK_FILE = ".lock"
+"""In a run's directory, held by the process that writes there."""
+OF_A_RUN = ("metrics.jsonl", "checkpoints", "trajectories")
+"""What only a run that has a config.json leaves."""
 MOST_NAMED = 4
 """Differing settings that a message names."""
 
@@ -59,11 +67,41 @@ def read_saved(path: Path) -> Recipe:
         raise ConfigError(f"{path} is not a saved recipe: {error}") from None
 
 
+@contextmanager
+def held(run_dir: Path) -> Iterator[None]:
+    """Keeps other processes, also on other nodes, from writing into a run directory; a kill releases it.
+
+    Raises ConfigError if one does. A directory that this made and in which nothing was written is removed again.
+    """
+    is_new = not run_dir.exists()
+    run_dir.mkdir(parents=True, exist_ok=True)
+    path = run_dir / LOCK_FILE
+    with open(path, "a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise ConfigError(
+                f"{run_dir} is in use by {lock.read(100).strip() or 'another process'}: "
+                "wait until it ends, or choose another --run-dir"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        lock.flush()
+        try:
+            yield
+        finally:
+            if run_dir.is_dir() and [p.name for p in run_dir.iterdir()] == [LOCK_FILE]:
+                path.unlink()
+                if is_new:
+                    run_dir.rmdir()
+
+
 def claim(recipe: Recipe, run_dir: Path, may_change: Collection[str] = ()) -> None:
     """Writes the recipe into its run directory as `config.json`.
 
-    Raises ConfigError, naming the differences, if the directory already has one with other settings. `may_change`:
-    dotted names of settings that may differ.
+    Raises ConfigError, naming the differences, if the directory already has one with other settings, and if it has none
+    but files of a run. `may_change`: dotted names of settings that may differ.
     """
     saved = run_dir / CONFIG_FILE
     if saved.is_file():
@@ -73,6 +111,10 @@ def claim(recipe: Recipe, run_dir: Path, may_change: Collection[str] = ()) -> No
                 f"{run_dir} belongs to another recipe ({', '.join(changed[:MOST_NAMED])} differ): "
                 f"continue with the settings of {saved}, or choose another --run-dir"
             )
+    elif left := next((name for name in OF_A_RUN if (run_dir / name).exists()), None):
+        raise ConfigError(
+            f"{run_dir} has {left} of a run, but no {CONFIG_FILE}: put it back, or choose another --run-dir"
+        )
     run_dir.mkdir(parents=True, exist_ok=True)
     save_recipe(recipe, saved)
 

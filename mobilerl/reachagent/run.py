@@ -14,7 +14,7 @@ from typing import Any
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.algorithms import AdaGRPOSection
-from mobilerl.config.reading import claim
+from mobilerl.config.reading import claim, held
 from mobilerl.engines.registry import make_engine, make_trainer_engine
 from mobilerl.eval.policies import weights_digest
 from mobilerl.eval.report import read_results, write_results
@@ -205,7 +205,11 @@ def run(recipe: Recipe, run_dir: Path) -> Path:
     if recipe.sft.node_rank:
         follow(recipe.sft)
         return run_dir / "final"
-    recipe = with_checkpoints_agent(recipe)
+    with held(run_dir):
+        return _run(with_checkpoints_agent(recipe), run_dir)
+
+
+def _run(recipe: Recipe, run_dir: Path) -> Path:
     claim(recipe, run_dir, PLACEMENT)
     remove_unfinished(run_dir, run_dir / "pages", *(run_dir / "eval").glob(f"{SUITE}-*"), run_dir / "eval")
     made = ReachAgentRun(recipe, run_dir)

@@ -18,6 +18,7 @@ from typing import TypeVar
 from envs.base import Devices, MobileEnv, Task
 from mobilerl.algorithms.base import make_algorithm
 from mobilerl.config import Recipe
+from mobilerl.config.reading import held
 from mobilerl.engines.registry import engine_kind, make_trainer_engine
 from mobilerl.free_memory import give_back_free_memory
 from mobilerl.interfaces import Engine
@@ -43,7 +44,12 @@ T = TypeVar("T")
 
 def train(recipe: Recipe, run_dir: Path, resume: bool) -> None:
     """Starts or resumes a training run. Raises ConfigError or CheckpointError for what the user can fix."""
-    recipe = open_run(recipe, run_dir, resume)
+    with held(run_dir):
+        recipe = open_run(recipe, run_dir, resume)
+        _train(recipe, run_dir, resume)
+
+
+def _train(recipe: Recipe, run_dir: Path, resume: bool) -> None:
     if recipe.judge.reward:
         from mobilerl.judge.judge import check_judge
 
@@ -122,6 +128,7 @@ class OnlineTrainer:
                 await given_up.restore()
                 state.iteration -= 1
             if state.saved_iteration != state.iteration:
+                self.log.keep_directory()
                 await state.save(self.recipe, self.run_dir, self._thread)
             self.cost.record()
             view.say(self.cost.summary())

@@ -6,6 +6,7 @@ docs/files.md and docs/viewer.md give the formats.
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from envs.base import DeviceReport, Task
 from mobilerl.atomic_files import write_atomic
-from mobilerl.config import Recipe
+from mobilerl.config import Recipe, save_recipe
+from mobilerl.config.reading import CONFIG_FILE
 from mobilerl.models.checkpoint_folder import iteration_of
 from mobilerl.records import Group, Trajectory
 from mobilerl.train.tracking import Tracker, append_row, read_metrics, truncate_rows
@@ -23,6 +25,7 @@ if TYPE_CHECKING:  # these need torch, which the viewer, a user of this module, 
     from mobilerl.algorithms.curriculum import FailureCurriculum, InstructionValueCurriculum
     from mobilerl.train.tasks import TaskSampler
 
+log = logging.getLogger(__name__)
 KEPT = 64
 """Trajectories written per iteration, where any are."""
 TASKS_FILE, FLEET_FILE, ADVANTAGES = "tasks.jsonl", "fleet.jsonl", "advantages"
@@ -32,7 +35,7 @@ class RunLog:
     """A context manager, because wandb and TensorBoard have to be closed."""
 
     def __init__(self, recipe: Recipe, run_dir: Path) -> None:
-        self.run_dir, self._train = run_dir, recipe.train
+        self.run_dir, self._recipe, self._train = run_dir, recipe, recipe.train
         self._tracker = Tracker(run_dir, recipe.tracking, recipe.model_dump(mode="json"))
         self._status = StatusLog(run_dir)
 
@@ -42,7 +45,14 @@ class RunLog:
     def __exit__(self, *exception: object) -> None:
         self._tracker.close()
 
+    def keep_directory(self) -> None:
+        """Writes the recipe again if the run directory was deleted, so that what is learned can be resumed."""
+        if not (self.run_dir / CONFIG_FILE).is_file():
+            log.warning("%s was deleted during the run; it is written again, without what it held", self.run_dir)
+            save_recipe(self._recipe, self.run_dir / CONFIG_FILE)
+
     def metrics(self, row: Mapping[str, Any]) -> None:
+        self.keep_directory()
         self._tracker.log(row)
 
     def status(

@@ -328,7 +328,7 @@ def moments(state: dict) -> dict:
 HOSTILE = {
     "NaN weight": (nan_weight, "holds NaN"),
     "missing tensor": (without_a_tensor, "lacks .*embed_tokens"),
-    "no optimizer state": (lambda f: change(f / "trainer.pt", lambda s: moments(s).clear()), "no state of parameter 0"),
+    "no optimizer state": (lambda f: change(f / "trainer.pt", lambda s: moments(s).clear()), "state is empty"),
     "another shape": (
         lambda f: change(f / "trainer.pt", lambda s: moments(s)[0].update(exp_avg=torch.zeros(3))),
         "exp_avg of parameter 0 has another shape",
