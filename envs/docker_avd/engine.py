@@ -29,6 +29,11 @@ OWNER, PLACE = "mobilerl.owner", "mobilerl.place"
 STARTING_AT_ONCE = 4
 """Containers that start at the same time on one engine: more make each other slower."""
 LOG_LINES = 200
+PHONE_PIDS, EMULATOR_PIDS = 512, 4096
+"""Processes and threads of a container."""
+NETWORK = "mobilerl-devices"
+"""Network of all containers, on which none of them reaches another: only the host's published ports lead to one."""
+SEPARATE = "com.docker.network.bridge.enable_icc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,7 @@ class Engine:
         self.connect()
         try:
             self._check_needs()
+            self.network = self._network()
             self.remove_orphans()
         except BaseException:
             self.close()
@@ -126,7 +132,19 @@ class Engine:
                     f"the image {s.image!r} has ports {', '.join(map(str, sorted(declared)))}, but {what} is {port}"
                 )
 
+    def _network(self) -> str:
+        """The id of `NETWORK`, which is made when there is none."""
+
+        def made() -> str:
+            known = [n for n in self.client.networks.list(names=[NETWORK]) if n.name == NETWORK]
+            options = {"driver": "bridge", "options": {SEPARATE: "false"}, "labels": {LABEL: ""}}
+            network = known[0] if known else self.client.networks.create(NETWORK, check_duplicate=True, **options)
+            return network.id
+
+        return self._asked(made)
+
     def run(self, owner: str, place: int) -> Container:
+        """Without rights that a device does not need; an emulator with KVM keeps the engine's default capabilities."""
         s = self.settings
         exposed = [p for p in (s.adb_port, s.console_port, s.http_port) if p]
         labels = {LABEL: s.fleet, OWNER: owner, PLACE: str(place)}
@@ -137,6 +155,10 @@ class Engine:
                 detach=True,
                 labels=labels,
                 init=True,
+                network=self.network,
+                cap_drop=None if s.kvm else ["ALL"],
+                security_opt=["no-new-privileges:true"],
+                pids_limit=EMULATOR_PIDS if s.kvm else PHONE_PIDS,
                 ports={f"{p}/tcp": (s.publish, None) for p in exposed},
                 devices=["/dev/kvm:/dev/kvm:rwm"] if s.kvm else None,
                 mem_limit=f"{s.memory_mb}m" if s.memory_mb else None,
@@ -185,7 +207,8 @@ class Engine:
 
     def remove(self, labels: dict[str, str]) -> int:
         """Removes every container of this fleet with these labels, running or not. Returns how many."""
-        found = self.containers({LABEL: self.settings.fleet} | labels)
+        fleet = self.settings.fleet
+        found = [c for c in self.containers({LABEL: fleet} | labels) if c.labels[LABEL] == fleet]
         self._removed(found)
         return len(found)
 
@@ -208,11 +231,13 @@ class Engine:
         state, labels = container.attrs["State"], container.labels
         health = state.get("Health", {}).get("Status", "")
         bound = (container.attrs["NetworkSettings"]["Ports"] or {}).get(f"{self.settings.adb_port}/tcp")
+        place = labels.get(PLACE, "")
+        broken = "" if place.isdecimal() else f" (broken label {PLACE}={place!r:.40})"
         return Listed(
             fleet=labels[LABEL],
-            place=int(labels.get(PLACE, -1)),
+            place=-1 if broken else int(place),
             owner=shown(labels.get(OWNER, "")),
-            state=state["Status"] + (f" ({health})" if health else ""),
+            state=state["Status"] + (f" ({health})" if health else "") + broken,
             engine=self.host,
             serial=f"{self.address}:{bound[0]['HostPort']}" if bound else "",
             image=container.attrs["Config"]["Image"],

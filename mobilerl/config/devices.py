@@ -28,7 +28,7 @@ class FleetSection(Section):
     type: Literal["embedded", "docker", "adb"] = "embedded"
     """Kind of device. `embedded`: phones in this process. `docker`: containers that the run starts and removes. `adb`:
     the devices named in `serials`."""
-    name: str = "mobilerl"
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")] = "mobilerl"
     """Name of the fleet, kept as a label of its containers."""
     image: str = "mobilerl-phone"
     """Docker image of a device."""

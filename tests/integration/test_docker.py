@@ -12,10 +12,12 @@ import time
 
 import pytest
 import torch
+from docker.models.containers import Container
 from docker_engine import IMAGE
 
 from envs.base import InfraError
 from envs.docker_avd import LABEL, ContainerSettings, Engine
+from envs.docker_avd.engine import PHONE_PIDS
 from mobilerl import tiny
 from mobilerl.cli import main
 
@@ -87,15 +89,39 @@ def test_only_orphaned_containers_are_removed(adb, foreign):
     assert not containers()
 
 
+CONNECT = """
+import socket, sys, time
+until = time.monotonic() + float(sys.argv[2])
+while True:
+    try:
+        socket.create_connection((sys.argv[1], 5555), 1).close()
+        break
+    except OSError:
+        if time.monotonic() > until:
+            sys.exit("nothing answers")
+        time.sleep(0.1)
+"""
+
+
+def reaches(container: Container, address: str, seconds: float) -> bool:
+    """Whether the adb port at an address can be reached from inside a container."""
+    return container.exec_run(["python3", "-c", CONNECT, address, str(seconds)]).exit_code == 0
+
+
 def test_limits_and_isolation(foreign):
     engine = Engine("", settings("limits", cpus=0.5))
     engine.open()
-    container = engine.run("nobody:0:0", 0)
+    container, other = (engine.run("nobody:0:0", place) for place in (0, 1))
     try:
         container.reload()
+        other.reload()
         host = container.attrs["HostConfig"]
         assert not host["Privileged"] and host["Memory"] == 256 << 20 and host["NanoCpus"] == 500_000_000
         assert not host["Devices"]
+        assert host["CapDrop"] == ["ALL"] and host["SecurityOpt"] == ["no-new-privileges:true"]
+        assert host["PidsLimit"] == PHONE_PIDS
+        [address] = [n["IPAddress"] for n in other.attrs["NetworkSettings"]["Networks"].values()]
+        assert reaches(container, "127.0.0.1", seconds=30) and not reaches(container, address, seconds=3)
         published = [p["HostIp"] for bound in host["PortBindings"].values() for p in bound]
         assert published == ["127.0.0.1"]
         with pytest.raises(ValueError, match="is not ours"):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-from envs.docker_avd.engine import PLACE
+from envs.docker_avd.engine import NETWORK, PLACE
 
 IMAGE = "phone"
 
@@ -48,6 +48,8 @@ class StandInEngine(ThreadingHTTPServer):
                 return 200, [{"Id": IMAGE}] if f'"{IMAGE}"' in parse_qs(url.query)["filters"][0] else []
             case ["GET", "images", name, "json"] if name == IMAGE:
                 return 200, {"Id": IMAGE, "Config": {}}
+            case ["GET", "networks"]:
+                return 200, [{"Id": "n", "Name": NETWORK}]
             case ["GET", "containers", "json"]:
                 wanted = json.loads(parse_qs(url.query)["filters"][0])["label"]
                 return 200, [{"Id": name} for name, labels in self.containers.items() if _has(labels, wanted)]

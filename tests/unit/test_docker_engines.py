@@ -151,3 +151,16 @@ def test_orphans_of_others_stay_until_the_fleet_is_taken_down(capsys):
         assert main(["fleet", "down", "--fleet.name", "fleet", "--fleet.hosts", f'["{engine.host}"]']) == 0
         assert "3 containers of the fleet fleet removed" in capsys.readouterr().out
         assert set(engine.containers) == {"stranger", "foreign"}
+
+
+@pytest.mark.parametrize("name", ["", "-", "a b", "x=y", "a\n"])
+def test_a_fleet_without_a_proper_name_removes_nothing(name, capsys):
+    with served({"a": labels(DETACHED), "b": labels("this:1:1", fleet="other")}) as engine:
+        assert main(["fleet", "down", f"--fleet.name={name}", "--fleet.hosts", f'["{engine.host}"]']) == 2
+        assert "fleet.name" in capsys.readouterr().err and len(engine.containers) == 2
+
+
+def test_a_container_with_a_broken_label_is_named(capsys):
+    with served({"a": labels(DETACHED), "b": {**labels(DETACHED), PLACE: "x"}}) as engine:
+        assert main(["fleet", "status", "--fleet.hosts", f'["{engine.host}"]']) == 0
+    assert "broken label mobilerl.place='x'" in " ".join(capsys.readouterr().out.split())
