@@ -21,7 +21,7 @@ import jinja2
 from markupsafe import Markup
 
 from mobilerl.train.tracking import read_metrics
-from mobilerl.viewer.episodes import to_json, write_episodes, write_file, write_script
+from mobilerl.viewer.episodes import Cache, to_json, write_episodes, write_file, write_script
 from mobilerl.viewer.evaluations import evaluations_of, pairs_between, pairs_within
 from mobilerl.viewer.status import device_table, task_table
 
@@ -35,15 +35,21 @@ RUN_FILES = ("config.json", "metrics.jsonl", "trajectories/iter-*.jsonl", "eval/
 STYLES = ("base", "overview", "tables", "player")
 
 
-def build(run_dir: Path | str, against: Path | str | None = None) -> Path:
+def build(run_dir: Path | str, against: Path | str | None = None, cache: Cache | None = None) -> Path:
     """Writes `run_dir/view/index.html` and returns its path. Views without data say so.
 
-    With `against`, another run, the page also shows how the two differ; that run's folder is only read. Raises
-    ValueError if either is not a run or has a file that cannot be read.
+    With `against`, another run, the page also shows how the two differ; that run's folder is only read. A `cache`, which is
+    empty the first time, saves rewriting what has not changed. Raises ValueError if either is no run or has a file that
+    cannot be read.
     """
     run = _folder(run_dir)
     view = run / "view"
-    runs = [_write_run(run, view, "data", "../")]
+    if view.is_symlink():
+        raise ValueError(f"{view} is a link, through which nothing is written: remove it")
+    if not cache:  # a run that was copied from elsewhere may come with scripts of its own
+        shutil.rmtree(view, ignore_errors=True)
+    cache = {} if cache is None else cache
+    runs = [_write_run(run, view, "data", "../", cache)]
     evaluations = [evaluations_of(run)]
     pairs = {"within": pairs_within(evaluations[0]), "between": []}
     if against is not None:
@@ -51,11 +57,9 @@ def build(run_dir: Path | str, against: Path | str | None = None) -> Path:
         if other.resolve() == run.resolve():
             raise ValueError(f"{other} is the run itself; name another run to compare it with")
         root = quote(os.path.relpath(other.resolve(), view.resolve())) + "/"
-        runs.append(_write_run(other, view, "against", root))
+        runs.append(_write_run(other, view, "against", root, cache))
         evaluations.append(evaluations_of(other))
         pairs["between"] = pairs_between(*evaluations)
-    else:
-        shutil.rmtree(view / "against", ignore_errors=True)
     write_script(view, "data/pairs", pairs)
     for one, found in zip(runs, evaluations, strict=True):
         one["evaluations"] = [{k: v for k, v in e.items() if k not in ("instances", "unseen_templates")} for e in found]
@@ -73,12 +77,12 @@ def _folder(path: Path | str) -> Path:
     return folder
 
 
-def _write_run(run: Path, view: Path, folder: str, root: str) -> dict[str, Any]:
+def _write_run(run: Path, view: Path, folder: str, root: str, cache: Cache) -> dict[str, Any]:
     """Writes the scripts of one run to `view/<folder>/` and returns the data that goes into the page itself.
 
     `root` is the path from the page to the run's folder.
     """
-    index = write_episodes(run, view, folder)
+    index = write_episodes(run, view, folder, cache)
     tasks, fleet = task_table(run), device_table(run, index)
     for name, content in (("index", index), ("tasks", tasks), ("fleet", fleet)):
         write_script(view, f"{folder}/{name}", content)

@@ -1,6 +1,6 @@
 """Trajectories for the page: an index of all of them, and scripts with the steps of `PART` trajectories each.
 
-A file that has not changed since the last build is not read again.
+A file that has not changed since this process built the page is not read again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from mobilerl.viewer.steps import step_for_page
 
 PART = 24
 """Trajectories per script; opening one of them loads the whole script."""
-FORMAT = 2
-"""Version of the cached indices; another number makes the next build ignore them."""
+Cache = dict[Path, dict[str, Any]]
+"""What was built of each file, in the memory of the process that did: `stamp`, `tasks` and `rows`."""
 TASK_FIELDS = ("id", "template", "instruction", "app", "max_steps")
 
 
@@ -94,7 +94,7 @@ class _Numbering:
         return self._numbers[key]
 
 
-def write_episodes(run: Path, view: Path, folder: str) -> dict[str, Any]:
+def write_episodes(run: Path, view: Path, folder: str, cache: Cache) -> dict[str, Any]:
     """Writes the steps to `view/<folder>/` and returns the index: lists `sources`, `tasks`, `devices` and `rows`.
 
     A row is [source, index, task, outcome, reward, steps, group, device] of one trajectory, where source, task and
@@ -104,7 +104,7 @@ def write_episodes(run: Path, view: Path, folder: str) -> dict[str, Any]:
     tasks, devices = _Numbering(), _Numbering()
     sources, rows = [], []
     for source in sources_of(run):
-        built = _build(source, run / ADVANTAGES / f"{source.name}.json", view, folder)
+        built = _build(source, run / ADVANTAGES / f"{source.name}.json", view, folder, cache)
         for index, (task, outcome, reward, steps, group, device) in enumerate(built["rows"]):
             about = built["tasks"][task]
             task, device = tasks.number(about["id"], about), devices.number(device, device)
@@ -117,12 +117,11 @@ def write_episodes(run: Path, view: Path, folder: str) -> dict[str, Any]:
 # --- one file ----------------------------------------------------------------------------------------------------
 
 
-def _build(source: Source, advantages_path: Path, view: Path, folder: str) -> dict[str, Any]:
+def _build(source: Source, advantages_path: Path, view: Path, folder: str, cache: Cache) -> dict[str, Any]:
     """Writes the steps of one file and returns its tasks and rows, from the cache if nothing has changed."""
-    stamp = [FORMAT, str(source.path.resolve()), *_stamp(source.path), *_stamp(advantages_path)]
-    cache = view / folder / f"{source.name}.steps.json"
-    if cache.is_file() and (cached := json.loads(cache.read_bytes()))["stamp"] == stamp:
-        return cached
+    stamp = (*_stamp(source.path), *_stamp(advantages_path))
+    if source.path in cache and cache[source.path]["stamp"] == stamp and (view / folder).is_dir():
+        return cache[source.path]
     advantages = _read_advantages(advantages_path)
     tasks, groups = _Numbering(), _Numbering()
     rows: list[list[Any]] = []
@@ -148,9 +147,8 @@ def _build(source: Source, advantages_path: Path, view: Path, folder: str) -> di
             raise ValueError(f"{where}: a field is missing or has the wrong type: {error}") from error
     for start in range(0, len(bodies), PART):
         write_script(view, f"{folder}/{source.name}-part{start // PART}", bodies[start : start + PART])
-    built = {"stamp": stamp, "tasks": tasks.values, "rows": rows}
-    write_file(cache, json.dumps(built, separators=(",", ":")))
-    return built
+    cache[source.path] = {"stamp": stamp, "tasks": tasks.values, "rows": rows}
+    return cache[source.path]
 
 
 def _stamp(path: Path) -> tuple[int, int]:

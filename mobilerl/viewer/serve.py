@@ -9,11 +9,15 @@ from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from mobilerl.viewer.build import build
+from mobilerl.viewer.episodes import Cache
 
 TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".png": "image/png"}
+CONNECTIONS, IDLE_S = 64, 15.0
+"""Connections at a time, and seconds after which one that sends nothing is closed."""
 _PAGE = re.compile(r"/(index\.html)?")
 _DATA = re.compile(r"/(data|against)/[A-Za-z0-9-]+\.js")
 _HOST = re.compile(r"([a-z0-9._-]+)(:[0-9]{1,5})?")
@@ -21,10 +25,32 @@ _IPV4 = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
 _SCREEN = re.compile(r"/(against-run/)?((?:eval/(?:[^/]+/)+)?screens/[0-9a-f]{64}\.png)")
 
 
+class _Server(ThreadingHTTPServer):
+    """Serves at most `CONNECTIONS` connections at a time; others are closed."""
+
+    daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:
+        self._free = threading.BoundedSemaphore(CONNECTIONS)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+
 def make_server(run: Path, against: Path | None, host: str, port: int) -> ThreadingHTTPServer:
     """A server that is bound but not serving yet. It rebuilds the page on each request for it, so that reloading shows
     newer iterations. Raises OSError if it cannot bind."""
-    return ThreadingHTTPServer((host, port), partial(_Handler, run, against, host, threading.Lock()))
+    return _Server((host, port), partial(_Handler, run, against, host, threading.Lock(), {}))
 
 
 def is_allowed_host(header: str, host: str, bound: str) -> bool:
@@ -49,18 +75,23 @@ def file_for(path: str, run: Path, against: Path | None) -> Path | None:
     if _DATA.fullmatch(path):
         return run / "view" / path[1:]
     screen = _SCREEN.fullmatch(path)
-    if screen is None or ".." in path.split("/"):
+    root = against if screen and screen[1] else run
+    if screen is None or root is None or ".." in path.split("/"):
         return None
-    root = against if screen[1] else run
-    return root / screen[2] if root is not None else None
+    file = root / screen[2]
+    return file if file.resolve().is_relative_to(root.resolve()) else None  # a link may lead anywhere
 
 
 class _Handler(BaseHTTPRequestHandler):
     server_version = "mobilerl"
     sys_version = ""
 
-    def __init__(self, run: Path, against: Path | None, host: str, lock: threading.Lock, *arguments: object) -> None:
-        self._run, self._against, self._host, self._lock = run, against, host, lock
+    timeout = IDLE_S
+
+    def __init__(
+        self, run: Path, against: Path | None, host: str, lock: threading.Lock, cache: Cache, *arguments: object
+    ) -> None:
+        self._run, self._against, self._host, self._lock, self._cache = run, against, host, lock, cache
         super().__init__(*arguments)  # type: ignore[arg-type]
 
     def do_GET(self) -> None:
@@ -70,6 +101,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST, explain=f"Not an address of this server: {fix}")
             return
         path = unquote(urlsplit(self.path).path)
+        if self.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none") and not _PAGE.fullmatch(path):
+            # Another page may link to this one, but its scripts and pictures are not for others to include.
+            self.send_error(HTTPStatus.FORBIDDEN, explain="Requests from other sites are refused")
+            return
         if path == "/favicon.ico":  # browsers always ask for one
             self.send_response(HTTPStatus.NO_CONTENT)
             self.end_headers()
@@ -78,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
         if file is not None and file.suffix == ".html":
             try:
                 with self._lock:
-                    build(self._run, self._against)
+                    build(self._run, self._against, self._cache)
             except (ValueError, OSError) as error:
                 self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, explain=str(error))
                 return
@@ -92,6 +127,8 @@ class _Handler(BaseHTTPRequestHandler):
         # A screen's name is its hash, so it never changes; everything else may, when the page is rebuilt.
         self.send_header("Cache-Control", "max-age=31536000, immutable" if file.suffix == ".png" else "no-cache")
         self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
+        self.send_header("X-Frame-Options", "DENY")
         self.end_headers()
         self.wfile.write(content)
 

@@ -2,10 +2,15 @@
 
 import json
 import re
+import shutil
+import socket
 import threading
-from contextlib import closing
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from html.parser import HTMLParser
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
 
 import pytest
 from source_files import png
@@ -180,34 +185,86 @@ def test_the_server_only_serves_the_page_and_its_screens(run, tmp_path):
     )
     assert [file_for(path, run, other) for path in refused] == [None] * len(refused)
     assert file_for(f"/against-run/screens/{screen}", run, None) is None
+    (run / "screens" / screen).symlink_to("/etc/passwd")
+    assert file_for(f"/screens/{screen}", run, None) is None, "a link leads out of the run"
+
+
+def test_what_came_with_a_run_is_neither_run_nor_written_through(run, tmp_path):
+    build(run)
+    shipped, kept = run / "view/data/iter-000001-part0.js", tmp_path / "kept"
+    ours = shipped.read_text()
+    shipped.write_text("alert(1)")
+    (run / "view/data/more.js").write_text("alert(2)")
+    build(run)
+    assert shipped.read_text() == ours and not (run / "view/data/more.js").exists()
+    kept.mkdir()
+    shutil.rmtree(run / "view")
+    (run / "view").symlink_to(kept)
+    with pytest.raises(ValueError, match="view is a link"):
+        build(run)
+    assert not list(kept.iterdir())
+
+
+@contextmanager
+def served(run: Path) -> Iterator[int]:
+    """The port of a server of the run."""
+    with make_server(run, None, "127.0.0.1", 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+def get(port: int, *headers: tuple[str, str], path: str = "/") -> tuple[int, str, Mapping[str, str]]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.putrequest("GET", path, skip_host=True)
+    for header in headers:
+        connection.putheader(*header)
+    connection.endheaders()
+    with closing(connection):
+        reply = connection.getresponse()
+        return reply.status, reply.read().decode(), reply.headers
 
 
 def test_the_server_rejects_foreign_host_headers(run):
     """DNS rebinding: a page of another origin can point its own name to 127.0.0.1, but cannot choose another Host."""
-
-    def get(*headers: tuple[str, str]) -> tuple[int, str]:
-        connection = HTTPConnection("127.0.0.1", port, timeout=10)
-        connection.putrequest("GET", "/", skip_host=True)
-        for header in headers:
-            connection.putheader(*header)
-        connection.endheaders()
-        with closing(connection):
-            reply = connection.getresponse()
-            return reply.status, reply.read().decode()
-
-    with make_server(run, None, "127.0.0.1", 0) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        port = server.server_address[1]
+    with served(run) as port:
         for host in (f"127.0.0.1:{port}", "LOCALHOST:9000"):
-            assert get(("Host", host))[0] == 200, host
+            assert get(port, ("Host", host))[0] == 200, host
         for host in (f"evil.example:{port}", "127.0.0.1.evil.example", "evil@localhost"):
-            status, text = get(("Host", host))
+            status, text, _ = get(port, ("Host", host))
             assert status == 421 and "demo" not in text and "--host" in text, host
-        assert get()[0] == 421
-        assert get(("Host", "localhost"), ("Host", "evil.example"))[0] == 421
-        server.shutdown()
+        assert get(port)[0] == 421
+        assert get(port, ("Host", "localhost"), ("Host", "evil.example"))[0] == 421
     assert is_allowed_host("Gpu-7.lab:8642", "gpu-7.lab", "10.0.0.5")
     assert not is_allowed_host("evil.example", "0.0.0.0", "0.0.0.0")
+
+
+def test_other_pages_cannot_include_the_data_as_a_script(run):
+    here = ("Host", "localhost")
+    with served(run) as port:
+        assert get(port, here)[0] == 200  # writes the data
+        status, text, headers = get(port, here, ("Sec-Fetch-Site", "same-origin"), path="/data/index.js")
+        assert status == 200 and "receive(" in text and headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        for site in ("cross-site", "same-site"):
+            assert get(port, here, ("Sec-Fetch-Site", site), path="/data/index.js")[0] == 403
+            assert get(port, here, ("Sec-Fetch-Site", site))[0] == 200, "a link to the page works"
+
+
+def test_idle_connections_cost_a_bounded_number_of_threads(run, monkeypatch):
+    monkeypatch.setattr("mobilerl.viewer.serve.CONNECTIONS", 8)
+    monkeypatch.setattr("mobilerl.viewer.serve._Handler.timeout", 2.0)
+    with served(run) as port, ExitStack() as idle:
+        before = threading.active_count()
+        for _ in range(40):
+            idle.enter_context(socket.create_connection(("127.0.0.1", port), 5))
+        until = time.monotonic() + 30
+        while True:  # once the idle ones have timed out, others are served again
+            assert threading.active_count() <= before + 8 and time.monotonic() < until
+            try:
+                assert get(port, ("Host", "localhost"))[0] == 200
+                break
+            except (OSError, HTTPException):
+                time.sleep(0.1)
 
 
 @pytest.mark.parametrize(
