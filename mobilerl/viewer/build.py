@@ -38,9 +38,8 @@ STYLES = ("base", "overview", "tables", "player")
 def build(run_dir: Path | str, against: Path | str | None = None, cache: Cache | None = None) -> Path:
     """Writes `run_dir/view/index.html` and returns its path. Views without data say so.
 
-    With `against`, another run, the page also shows how the two differ; that run's folder is only read. A `cache`, which is
-    empty the first time, saves rewriting what has not changed. Raises ValueError if either is no run or has a file that
-    cannot be read.
+    With `against`, another run, the page also shows how the two differ; that run's folder is only read. `cache`, empty
+    at first, saves rewriting what is unchanged. Raises ValueError if either is no run or has a file that cannot be read.
     """
     run = _folder(run_dir)
     view = run / "view"
