@@ -12,9 +12,10 @@ import asyncio
 import io
 import math
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import httpx
+from pydantic import BaseModel, Field, ValidationError
 
 from envs.androidworld.faults import CheckFault, EnvironmentFault, NanScore, ServerFault, Unreachable, WrongServer
 from envs.device import open_picture
@@ -33,12 +34,24 @@ OWN_TIME_S = {
 """Seconds a route may take beyond waiting for the longest set-up; `QUICK_S` where it is not listed."""
 QUICK_S = 30.0
 CONNECT_S = 10.0
-MAX_ANSWER = 256 << 20
-"""Bytes of an answer. All pixels of a screen of 1440x3120 as JSON are 70 MB."""
+MAX_SCREEN, MAX_ANSWER = 96 << 20, 1 << 20
+"""Bytes of a screenshot (all pixels of a screen of 1440x3120 as JSON are 70 MB), and of any other answer."""
+MAX_NAME, MAX_GOAL = 100, 20_000
+"""Characters of a task's name, and of a goal."""
 FAMILY = "android_world"
 ANSWER_FAMILY = "information_retrieval"
 
 T = TypeVar("T")
+Name = Annotated[str, Field(max_length=MAX_NAME)]
+
+
+class ServerInfo(BaseModel):
+    """What the server of docker/androidworld tells of itself."""
+
+    commit: Name = ""
+    budgets: Annotated[dict[Name, Annotated[int, Field(ge=1, le=10_000)]], Field(max_length=1000)] = {}
+    """Steps by task."""
+    screenshots: Name = ""
 
 
 class AndroidWorldClient:
@@ -52,6 +65,8 @@ class AndroidWorldClient:
         self._http = httpx.AsyncClient(
             base_url=self.url,
             trust_env=False,
+            # Packed answers are not asked for: each layer of gzip could multiply what arrives by a thousand.
+            headers={"Accept-Encoding": "identity"},
             verify=self.url.startswith("https:"),  # reading the certificates takes longer than many requests
             limits=httpx.Limits(max_keepalive_connections=0),
         )
@@ -72,7 +87,7 @@ class AndroidWorldClient:
     async def screenshot(self) -> bytes:
         """The screen as PNG. Upstream's server sends all its pixels as JSON: 15 s and more at 1080x2400."""
         if self._gives_png is None:
-            self._gives_png = (await self.info()).get("screenshots") == "png"
+            self._gives_png = (await self.info()).screenshots == "png"
         try:
             if self._gives_png:
                 png = (await self._send("GET", "/screenshot.png")).content
@@ -87,16 +102,23 @@ class AndroidWorldClient:
         """One action, in AndroidWorld's fields and in pixels."""
         await self._ask("POST", "/execute_action", body=action)
 
-    async def info(self) -> dict[str, Any]:
-        """Commit and step budgets, which only the server of docker/androidworld tells; {} from upstream's."""
+    async def info(self) -> ServerInfo:
+        """Commit and step budgets, which only the server of docker/androidworld tells; upstream's has no such route."""
         try:
-            return await self._ask("GET", "/info")
+            found = await self._ask("GET", "/info")
         except WrongServer:
-            return {}
+            return ServerInfo()
+        try:
+            return ServerInfo(**found)
+        except ValidationError as error:
+            first = error.errors(include_input=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            raise WrongServer(f"{self.url}: GET /info: {_short(where)}: {first['msg']}") from None
 
     async def task_list(self) -> list[str]:
         names = await self._value("GET", "/suite/task_list", "task_list", list, max_index=-1)
-        if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        named = all(isinstance(name, str) and len(name) <= MAX_NAME for name in names)
+        if not named or len(set(names)) < len(names):
             raise WrongServer(f"{self.url}: GET /suite/task_list is not a list of different names: {_short(names)}")
         return names
 
@@ -126,7 +148,10 @@ class AndroidWorldClient:
         return float(value)
 
     async def goal(self, name: str, index: int) -> str:
-        return await self._value("GET", "/task/goal", "goal", str, task_type=name, task_idx=index)
+        goal = await self._value("GET", "/task/goal", "goal", str, task_type=name, task_idx=index)
+        if len(goal) > MAX_GOAL:
+            raise WrongServer(f"{self.url}: the goal of {name} {index} has more than {MAX_GOAL} characters")
+        return goal
 
     async def _value(self, method: str, route: str, name: str, kind: type[T], **query: Any) -> T:
         """One field of an answer."""
@@ -152,6 +177,7 @@ class AndroidWorldClient:
     ) -> httpx.Response:
         """The answer 200 to one request, which is sent once."""
         limit = self._longest_init_s + OWN_TIME_S.get(route, QUICK_S)
+        most = MAX_SCREEN if route.startswith("/screenshot") else MAX_ANSWER
         where = f"{self.url}: {method} {route}"
         timeout = httpx.Timeout(limit, connect=CONNECT_S)
         content = bytearray()
@@ -160,10 +186,12 @@ class AndroidWorldClient:
                 asyncio.timeout(limit),
                 self._http.stream(method, route, params=query or None, json=body, timeout=timeout) as reply,
             ):
-                async for part in reply.aiter_bytes():
+                if packing := reply.headers.get("Content-Encoding", "").replace("identity", ""):
+                    raise WrongServer(f"{where} answered in the encoding {_short(packing)}, which was not asked for")
+                async for part in reply.aiter_raw():
                     content += part
-                    if len(content) > MAX_ANSWER:
-                        raise WrongServer(f"{where} answered with more than {MAX_ANSWER >> 20} MB")
+                    if len(content) > most:
+                        raise WrongServer(f"{where} answered with more than {most >> 20} MB")
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise Unreachable(f"{self.url} cannot be reached: {_reason(error)}") from error
         except (httpx.TimeoutException, TimeoutError) as error:

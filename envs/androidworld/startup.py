@@ -12,11 +12,10 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 from envs.androidworld.access import Access, AdbAccess, HttpAccess
-from envs.androidworld.client import ANSWER_FAMILY, AndroidWorldClient
+from envs.androidworld.client import ANSWER_FAMILY, AndroidWorldClient, ServerInfo
 from envs.androidworld.env import BOOT_WAIT_S, POLL_S, AndroidWorldEnv
 from envs.androidworld.faults import ServerFault, Unreachable, WrongServer
 from envs.androidworld.tasks import ANSWER_TASKS, APPS, COMMIT, FACTS, WALL_CLOCK_GOALS, describe_difference
@@ -209,13 +208,11 @@ async def _retried(call: Callable[[], Awaitable[None]], may_pass: Callable[[Infr
         await asyncio.sleep(min(POLL_S, max(until - time.monotonic(), 0.05)))
 
 
-def _check_version(
-    client: AndroidWorldClient, names: Sequence[str], answers: frozenset[str], info: Mapping[str, Any]
-) -> str:
+def _check_version(client: AndroidWorldClient, names: Sequence[str], answers: frozenset[str], info: ServerInfo) -> str:
     """The server's commit. Raises WrongServer when it has other tasks or other step budgets than ours."""
     if names and not FACTS.keys() & set(names):
         raise WrongServer(f"{client.url}: none of its tasks is one of AndroidWorld's")
-    budgets = info.get("budgets") or {}
+    budgets = info.budgets
     other = [name for name in sorted(FACTS) if budgets.get(name, FACTS[name].budget) != FACTS[name].budget]
     if difference := describe_difference(names):
         difference = f"it {difference}"
@@ -225,7 +222,7 @@ def _check_version(
         difference = f"it allots {other[0]} {budgets[other[0]]} steps and not {FACTS[other[0]].budget}"
     if difference:
         raise WrongServer(f"{client.url} runs another version of AndroidWorld than {COMMIT}: {difference}")
-    return str(info.get("commit", ""))
+    return info.commit
 
 
 async def _goals(client: AndroidWorldClient, suite: Suite) -> dict[tuple[str, int], str]:

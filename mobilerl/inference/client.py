@@ -18,6 +18,8 @@ from mobilerl.policy.sanitize import encodable
 
 MAX_ANSWER = 32 << 20
 """Bytes of a decompressed answer. The longest reply with its log-probabilities has a few MB."""
+CHARACTERS = 64
+"""Characters of a token at most; longer replies are cut before they are parsed and stored."""
 PATIENCE = 3
 """Time limit of a reply with all its retries, as a multiple of an attempt's."""
 MODELS_TIMEOUT_S = 30.0
@@ -127,7 +129,8 @@ class ChatClient:
         """The text of a reply. Raises as `complete` does."""
         choice = (await self.complete(messages, retries=retries)).choices[0]
         content = getattr(choice.message, "content", None)
-        text = encodable(content) if isinstance(content, str) else ""
+        limit = most_characters(self.fields.get("max_tokens"))
+        text = encodable(content[:limit]) if isinstance(content, str) else ""
         return Reply(text, getattr(choice, "finish_reason", "") == "length")
 
     async def complete(
@@ -214,6 +217,11 @@ class ChatClient:
             return await client.post(f"{self.url.removesuffix('/v1')}/{path}", cast_to=object, body=body)
 
 
+def most_characters(tokens: int | None) -> int | None:
+    """What a reply may have in place of what its server sends, for a limit in tokens; None for none."""
+    return None if tokens is None else tokens * CHARACTERS
+
+
 def api_key(variable: str = "OPENAI_API_KEY") -> str:
     """The key in an environment variable; "none" if it is unset, since servers without keys accept any.
 
@@ -230,12 +238,20 @@ def bounded_client() -> httpx.AsyncClient:
 
     So the library retries them: a proxy's page of maintenance passes.
     """
-    return DefaultAsyncHttpxClient(event_hooks={"response": [_read_bounded]})
+    return DefaultAsyncHttpxClient(event_hooks={"request": [_ask_unpacked], "response": [_read_bounded]})
+
+
+async def _ask_unpacked(request: httpx.Request) -> None:
+    """Each layer of a packed answer could multiply what arrives by a thousand."""
+    request.headers["Accept-Encoding"] = "identity"
 
 
 async def _read_bounded(response: httpx.Response) -> None:
+    if packing := response.headers.get("Content-Encoding", "").replace("identity", ""):
+        said = f"an answer in the encoding {one_line(packing)}, which was not asked for"
+        raise httpx.ReadError(said, request=response.request)
     body = bytearray()
-    async for part in response.aiter_bytes():
+    async for part in response.aiter_raw():
         body += part
         if len(body) > MAX_ANSWER:
             raise httpx.ReadError(f"an answer of more than {MAX_ANSWER >> 20} MB", request=response.request)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mobilerl.config import ConfigError
-from mobilerl.inference.client import MALFORMED, ChatClient, Refused, Unreachable, one_line
+from mobilerl.inference.client import MALFORMED, ChatClient, Refused, Unreachable, most_characters, one_line
 from mobilerl.inference.images import blank, with_images
 from mobilerl.interfaces import Sampling
 from mobilerl.policy.actor import Messages
@@ -77,7 +77,7 @@ class ServerPolicy:
             self.refusal = self.refusal or str(fault)
             return Completion((), (), (), 0, "")
         self.answered += 1
-        return completion_of(reply)
+        return completion_of(reply, sampling.max_new_tokens)
 
     @property
     def sampling(self) -> str:
@@ -88,16 +88,17 @@ class ServerPolicy:
         await self.client.close()
 
 
-def completion_of(reply: Any) -> Completion:
-    """Token ids and log-probabilities only where both are present and fit each other."""
+def completion_of(reply: Any, max_new_tokens: int | None = None) -> Completion:
+    """Token ids and log-probabilities only where both are present and fit each other and `max_new_tokens`."""
     choice = reply.choices[0]
     ids = _ids(getattr(choice, "token_ids", None))
     content = getattr(getattr(choice, "logprobs", None), "content", None)
     logprobs = [getattr(token, "logprob", None) for token in content] if isinstance(content, list) else []
-    if len(ids) != len(logprobs) or not all(type(p) in (int, float) and math.isfinite(p) for p in logprobs):
+    too_many = max_new_tokens is not None and len(ids) > max_new_tokens
+    if too_many or len(ids) != len(logprobs) or not all(type(p) in (int, float) and math.isfinite(p) for p in logprobs):
         ids, logprobs = (), []
     prompt = _ids(getattr(reply, "prompt_token_ids", None))
-    return Completion(prompt, ids, tuple(map(float, logprobs)), 0, _text(choice))
+    return Completion(prompt, ids, tuple(map(float, logprobs)), 0, _text(choice)[: most_characters(max_new_tokens)])
 
 
 def _ids(value: Any) -> tuple[int, ...]:

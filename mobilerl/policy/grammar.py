@@ -44,6 +44,7 @@ _TOKEN = re.compile(
 )
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\", "/": "/"}
+MAX_CALL = 100_000
 _MAX_DIGITS = 9
 _MAX_QUOTE = 24
 
@@ -52,7 +53,9 @@ _END: Token = ("end", "")
 
 
 def parse_call(text: str) -> Call:
-    """Raises GrammarError on anything but exactly one call."""
+    """Raises GrammarError on anything but exactly one call of at most MAX_CALL characters."""
+    if len(text) > MAX_CALL:
+        raise GrammarError(f"the call has more than {MAX_CALL} characters")
     tokens = _Reader(_tokenize(text))
     name = tokens.take("name", 'expected a call such as do(action="Back")')
     tokens.expect("(")

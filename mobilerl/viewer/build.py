@@ -39,7 +39,7 @@ def build(run_dir: Path | str, against: Path | str | None = None, cache: Cache |
     """Writes `run_dir/view/index.html` and returns its path. Views without data say so.
 
     With `against`, another run, the page also shows how the two differ; that run's folder is only read. `cache`, empty
-    at first, saves rewriting what is unchanged. Raises ValueError if either is no run or has a file that cannot be read.
+    at first, saves rewriting what is unchanged. Raises ValueError if either is no run or has a file it cannot read.
     """
     run = _folder(run_dir)
     view = run / "view"

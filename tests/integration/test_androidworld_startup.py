@@ -10,6 +10,7 @@ from androidworld_play import stand_ins_fixture  # noqa: F401 - a fixture
 from androidworld_server import in_process
 
 from envs.androidworld import startup
+from envs.androidworld.client import ServerInfo
 from envs.androidworld.startup import Address, StartupError, Suite, open_servers, parse_addresses
 from envs.androidworld.tasks import ANSWER_TASKS, FACTS
 from envs.phone.env import APP_NAMES
@@ -98,7 +99,7 @@ def test_another_version_is_named_by_its_answers_and_its_budgets(stand_ins, monk
     assert "its answers differ in NotesIsTodo" in refused(server.url)
 
     async def info(client):
-        return {"commit": "cac1854", "budgets": {"ExpenseAddMultipleFromGallery": 20}}
+        return ServerInfo(commit="cac1854", budgets={"ExpenseAddMultipleFromGallery": 20})
 
     monkeypatch.setattr(startup.AndroidWorldClient, "info", info)
     assert "allots ExpenseAddMultipleFromGallery 20 steps and not 60" in refused(server.url)

@@ -20,7 +20,7 @@ import pytest
 from PIL import Image
 from ports import free_port, listens
 
-from envs.androidworld.client import AndroidWorldClient
+from envs.androidworld.client import AndroidWorldClient, ServerInfo
 from envs.androidworld.faults import EnvironmentFault, NanScore, ServerFault, Unreachable
 
 pytest.importorskip("fastapi")  # which AndroidWorld's image has
@@ -179,7 +179,7 @@ async def test_it_says_that_it_is_starting_and_then_serves_the_documented_routes
     with pytest.raises(NanScore):
         await client.score("Nan", 0)
     budgets = dict.fromkeys(("Echo", "Nan", "Slow"), 12)
-    assert await client.info() == {"server": "mobilerl", "commit": "d9c569f", "budgets": budgets, "screenshots": "png"}
+    assert await client.info() == ServerInfo(commit="d9c569f", budgets=budgets, screenshots="png")
     shown = booted.with_name("screen.png").read_bytes()
     assert await client.screenshot() == shown, "the warning that adb prints before the picture is cut off"
 

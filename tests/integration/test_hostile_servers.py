@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 
 import openai
 import pytest
@@ -21,12 +22,13 @@ import mobilerl.inference.client as chat_client
 from envs.adb import AdbTransport
 from envs.androidworld.client import AndroidWorldClient
 from envs.androidworld.faults import ServerFault
-from envs.base import InfraError
+from envs.base import InfraError, Invalid
 from mobilerl.config import ConfigError, JudgeSection
 from mobilerl.inference.client import ChatClient, Unreachable, Usage
 from mobilerl.inference.server import PROBE_RETRIES, ServerPolicy, connect
 from mobilerl.interfaces import Sampling
 from mobilerl.judge.judge import Judge
+from mobilerl.policy.parsing import parse_reply
 from mobilerl.records import Completion
 
 LIMIT = 4 << 20
@@ -123,7 +125,26 @@ def nested(peer: Peer, connection: socket.socket) -> None:
     peer.send(connection, head(f"Content-Length: {len(body)}") + body)
 
 
-ATTACKS = {"nested": nested, "endless": endless, "gigabytes": claims_gigabytes, "bomb": packed_bomb, "trickle": trickle}
+@cache
+def packed_twice() -> bytes:
+    return gzip.compress(gzip.compress(bytes(1 << 30), 1), 9)
+
+
+def layered_bomb(peer: Peer, connection: socket.socket) -> None:
+    """1 GB packed twice, into some kB: httpx unpacks a part of it through both layers at once."""
+    connection.recv(1 << 16)
+    body = packed_twice()
+    peer.send(connection, head("Content-Encoding: gzip, gzip", f"Content-Length: {len(body)}") + body)
+
+
+ATTACKS = {
+    "nested": nested,
+    "endless": endless,
+    "gigabytes": claims_gigabytes,
+    "bomb": packed_bomb,
+    "layers": layered_bomb,
+    "trickle": trickle,
+}
 
 
 async def model(url: str, seconds: float) -> None:
@@ -161,6 +182,8 @@ def test_an_endless_answer_is_given_up(peer, monkeypatch, client, attack):
     monkeypatch.setattr(world, "QUICK_S", seconds / 2)
     monkeypatch.setattr(chat_client, "MODELS_TIMEOUT_S", seconds)
     monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
+    if attack == "layers":
+        packed_twice()
     server = peer(ATTACKS[attack])
     began = time.monotonic()
     with pytest.raises((ConfigError, Unreachable, ServerFault)) as fault:
@@ -169,8 +192,10 @@ def test_an_endless_answer_is_given_up(peer, monkeypatch, client, attack):
     assert "\n" not in said and len(said) < 500
     assert time.monotonic() - began < 25
     assert server.sent < (1 + PROBE_RETRIES) * (LIMIT + (24 << 20))  # some of it stays in the sockets' buffers
-    if attack in ("endless", "gigabytes", "bomb"):
+    if attack in ("endless", "gigabytes"):
         assert "more than 4 MB" in said
+    if attack in ("bomb", "layers"):
+        assert "which was not asked for" in said
 
 
 def answering(value: object) -> Callable[[Peer, socket.socket], None]:
@@ -178,6 +203,9 @@ def answering(value: object) -> Callable[[Peer, socket.socket], None]:
         connection.recv(1 << 16)
         body = json.dumps(value).encode()
         peer.send(connection, head(f"Content-Length: {len(body)}") + body)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(1 << 16):  # closing it with something unread would break the connection
+            pass
 
     return talk
 
@@ -215,6 +243,29 @@ def test_malformed_token_ids_and_log_probabilities_are_left_out(peer, choice):
     assert asyncio.run(ask()) == Completion((), (), (), 0, "hi")
 
 
+@pytest.mark.parametrize("filler", ["a", "[1,1"])
+def test_a_reply_longer_than_its_tokens_allow_is_cut_before_it_is_parsed(peer, filler, monkeypatch):
+    monkeypatch.setattr(chat_client, "MAX_ANSWER", 32 << 20)
+    message = {"role": "assistant", "content": filler * 3_000_000, "reasoning": "b" * 3_000_000}
+
+    async def ask() -> Completion:
+        policy = ServerPolicy(f"{peer(answering(chat(message=message, token_ids=[1] * 99))).url}/v1", "m", retries=0)
+        try:
+            return await policy.act(ASKED, (), Sampling(1.0, 8))
+        finally:
+            await policy.close()
+
+    done = asyncio.run(ask())
+    assert len(done.text) == 8 * chat_client.CHARACTERS and done.token_ids == ()
+
+
+@pytest.mark.parametrize("code", ["[1" + ",1" * 15_000_000, "do(" * 5_000_000, '"' + "\\\\" * 10_000_000])
+def test_a_huge_call_is_refused_at_once(code):
+    began = time.monotonic()
+    action = parse_reply(f'<answer>do(action="Tap", element={code}', None, "box", 100, 100).action
+    assert isinstance(action, Invalid) and "more than" in action.reason and time.monotonic() - began < 5
+
+
 def test_negative_token_counts_do_not_count(peer):
     async def ask() -> Usage:
         async with Judge(JudgeSection(url=f"{peer(answering(chat())).url}/v1", model="m")) as judge:
@@ -222,6 +273,31 @@ def test_negative_token_counts_do_not_count(peer):
         return judge.client.usage
 
     assert asyncio.run(ask()) == Usage(requests=1, replies=1, unmetered=1)
+
+
+@pytest.mark.parametrize(
+    ("route", "value", "said"),
+    [
+        ("info", {"budgets": [1, 2]}, "budgets: .*valid dictionary"),
+        ("info", {"budgets": {"A": "x" * 900_000}}, "budgets.A: .*valid integer"),
+        ("info", {"commit": "c" * 900_000}, "commit: .*at most 100"),
+        ("info", {"budgets": {"A" * 900_000: 1}}, "at most 100"),
+        ("goal", {"goal": "g" * 900_000}, "more than 20000 characters"),
+        ("task_list", {"task_list": ["t" * 900_000]}, "not a list of different names"),
+        ("goal", {"goal": [[]] * 1_500_000}, "more than 4 MB"),
+    ],
+)
+def test_impossible_values_of_androidworld_are_named_shortly(peer, route, value, said):
+    async def ask() -> object:
+        client = AndroidWorldClient(peer(answering(value)).url)
+        try:
+            return await (client.goal("A", 0) if route == "goal" else getattr(client, route)())
+        finally:
+            await client.close()
+
+    with pytest.raises(ServerFault, match=said) as fault:
+        asyncio.run(ask())
+    assert len(str(fault.value)) < 500 and "\n" not in str(fault.value)
 
 
 # --- adb ---------------------------------------------------------------------------------------------------------
