@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-from rich.console import Console
-
 from mobilerl.atomic_files import put_folder, remove_leftovers, sync_folder
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.reading import claim, held
@@ -22,6 +20,7 @@ from mobilerl.models.checkpoint_folder import save_agent
 from mobilerl.models.codec import Codec
 from mobilerl.policy.actor import Policy
 from mobilerl.policy.context import make_context
+from mobilerl.terminal import SafeConsole
 from mobilerl.train.tracking import Tracker, read_metrics
 from sft.checks import check, check_stages, deepspeed_file
 from sft.data import SftData
@@ -58,7 +57,7 @@ class SftRun:
         self.seed = recipe.train.seed
         self.reading = 0 if recipe.model else recipe.sft.reading_samples
         """Samples of reading pre-training."""
-        self.console = Console()
+        self.console = SafeConsole()
         self.data = SftData(recipe, run_dir, self.context, self.say)
 
     def say(self, text: str) -> None:

@@ -20,6 +20,7 @@ from mobilerl import __version__
 from mobilerl.cli import bench, completion, doctor, evaluate, fleet, pages, phone, settings, sft, train, view
 from mobilerl.doctor.packages import installs
 from mobilerl.interfaces import EngineError
+from mobilerl.terminal import make_logging_safe, printable
 from mobilerl.train.checkpoint import CheckpointError
 from mobilerl.train.interrupt import Stopped
 from mobilerl.train.workers import WorkerError
@@ -32,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    make_logging_safe()
     parser = make_parser()
     words = list(sys.argv[1:] if argv is None else argv)
     args, rest = parser.parse_known_args(words)
@@ -43,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(end="", flush=True)  # a closed pipe is noticed here rather than at exit
         return code
     except Stopped as stop:
-        print(f"\n{stop}", file=sys.stderr)
+        print(f"\n{printable(str(stop))}", file=sys.stderr)
         return stop.exit_code
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
@@ -90,7 +92,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _fail(message: str) -> int:
-    print(f"mobilerl: error: {message}", file=sys.stderr)
+    print(f"mobilerl: error: {printable(message)}", file=sys.stderr)
     return BAD_INPUT
 
 

@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 
 from mobilerl.config import load_recipe
 from mobilerl.doctor.check import Check
+from mobilerl.terminal import SafeConsole
 
 STYLES = {"ok": "green", "warning": "yellow", "failed": "red", "not needed": "dim"}
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
 
 
 def _print(found: Sequence[Check]) -> None:
-    console = Console(highlight=False)
+    console = SafeConsole(highlight=False)
     width = max(len(check.name) for check in found)
     for check in found:
         state = f"[{STYLES[check.state]}]{check.state:<10}[/]"

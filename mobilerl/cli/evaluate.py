@@ -13,7 +13,7 @@ from mobilerl.config import load_recipe, validate
 from mobilerl.eval.policies import MOBILERL_SETTINGS, is_server
 from mobilerl.eval.report import UNSEEN, percent
 from mobilerl.suites.phone.evaluation import AGENTS, Plan, evaluate
-from mobilerl.tables import make_console, make_table
+from mobilerl.terminal import make_console, make_table
 
 INSTANCES, PASS_K_INSTANCES = 6, 2
 """Held-out instances per template: played once, and sampled K times."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from mobilerl.config import AgentSection, ConfigError, Recipe, load_recipe
 from mobilerl.config.flags import read_flags
-from mobilerl.tables import make_console
+from mobilerl.terminal import say
 
 Say = Callable[[str], None]
 
@@ -39,10 +39,6 @@ def add_suite(
     option("--list", action="store_true", help="list the tasks and stop")
     parser.set_defaults(takes_settings=True)
     return parser
-
-
-def say(text: str) -> None:
-    make_console().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def finish(results: Mapping[str, Any], lines: Sequence[str], out: Path) -> None:

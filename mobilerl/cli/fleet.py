@@ -13,7 +13,7 @@ from rich.console import Console
 from envs.base import InfraError
 from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.suites.fleet import check_packages, docker_provider, engines, fleet_type
-from mobilerl.tables import make_console, make_table
+from mobilerl.terminal import make_console, make_table
 
 if TYPE_CHECKING:
     from envs.docker_avd import DockerProvider

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from mobilerl.config.types import Count, Positive, Rate, Section, Share
+from mobilerl.config.types import Count, Positive, Rate, Section, Share, Url, Variable
 
 
 class PhoneSection(Section):
@@ -34,7 +34,7 @@ class FleetSection(Section):
     """Docker image of a device."""
     adb_port: Positive = 5555
     """adb port of the container (5556 for the image of docker/androidworld)."""
-    hosts: tuple[str, ...] = ("",)
+    hosts: tuple[Url, ...] = ("",)
     """Docker engines, as `docker -H` takes them; "" is DOCKER_HOST's, or this machine's."""
     publish: str = "127.0.0.1"
     """Address of a Docker host on which device ports are published."""
@@ -44,9 +44,9 @@ class FleetSection(Section):
     """Memory limit of a container in MB; 0: no limit. An emulator needs 3072, and 4096 is better."""
     cpus: Annotated[float, Field(ge=0.0)] = 1.0
     """CPU limit of a container; 0: no limit. Unit: cores."""
-    environment: tuple[str, ...] = ()
-    """Environment variables of a container: `NAME=VALUE`, or `NAME` to take this process's value, which is then not
-    written to any file of the run."""
+    environment: tuple[Variable, ...] = ()
+    """Environment variables of a container: `NAME=VALUE`, or `NAME` to take this process's value. Values are written to
+    no file of the run."""
     serials: tuple[str, ...] = ()
     """Serials of the devices of `adb`, as `adb devices` prints them, or HOST:PORT."""
     reset: Literal["keep", "app_data", "snapshot", "fresh"] = "keep"

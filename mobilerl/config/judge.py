@@ -7,13 +7,13 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from mobilerl.config.types import Count, Positive, Rate, Section
+from mobilerl.config.types import Count, Positive, Rate, Section, Url
 
 
 class JudgeSection(Section):
     """A vision-language model at an OpenAI-compatible endpoint that decides whether an episode completed its task."""
 
-    url: str = ""
+    url: Url = ""
     """Base URL, as in http://127.0.0.1:8000/v1; empty for no judge."""
     model: str = ""
     """Name of the model at the endpoint."""

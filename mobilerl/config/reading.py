@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config.flags import NULL, ConfigError, quote, read_flags, settings_of, suggestion
 from mobilerl.config.recipe import Recipe
+from mobilerl.redaction import without_users
 
 M = TypeVar("M", bound=BaseModel)
 CONFIG_FILE = "config.json"
@@ -189,9 +190,13 @@ def _explain(error: ValidationError, kind: type[BaseModel]) -> str:
     if first["type"] in ("model_type", "model_attributes_type"):
         inside = ", ".join(other.removeprefix(f"{name}.") for other in known if other.startswith(f"{name}."))
         return f"{field}: this is a section, not a value; it has {inside}"
-    message = first["msg"].removeprefix("Value error, ")
+    message = without_users(first["msg"].removeprefix("Value error, "))
     # The value of a whole section would say nothing that the message does not.
-    given = "" if isinstance(first["input"], dict | BaseModel) else f" (given: {quote(repr(first['input']))})"
+    given = (
+        ""
+        if isinstance(first["input"], dict | BaseModel)
+        else f" (given: {quote(without_users(repr(first['input'])))})"
+    )
     return f"{field}: {message}{given}" if field else message
 
 

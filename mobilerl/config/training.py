@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from mobilerl.config.types import Count, Positive, Rate, Section
+from mobilerl.config.types import Count, Positive, Rate, Section, Url
 
 
 class TasksSection(Section):
@@ -94,7 +94,7 @@ class SftSection(Section):
     """Epochs of each round of stage 2."""
     candidates: Positive = 1
     """Proposals per expert step."""
-    proposer_url: str = ""
+    proposer_url: Url = ""
     """OpenAI-compatible endpoint of the first round's proposer; empty: built-in templates."""
     proposer_model: str = ""
     """Name of the model at `proposer_url`."""

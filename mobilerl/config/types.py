@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, PlainSerializer
+
+from mobilerl.redaction import without_users, without_value
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Weight = Annotated[float, Field(ge=0.0)]
 Rate = Annotated[float, Field(gt=0.0)]
+Url = Annotated[str, PlainSerializer(without_users)]
+"""Saved without user and password."""
+Variable = Annotated[str, PlainSerializer(without_value)]
+"""`NAME=VALUE`, saved without the value, or `NAME`."""
 
 
 class Section(BaseModel):

@@ -94,7 +94,7 @@ def model_policy(
         from mobilerl.inference.server import connect
 
         server = connect(str(model), model_name, recipe.agent.screenshots, recipe.engine.max_pixels)
-        protocol = {"model": server.model, "model_server": str(model), "sampling": server.sampling}
+        protocol = {"model": server.model, "model_server": server.url, "sampling": server.sampling}
         return EvalPolicy(ModelActor(server, context, sampling), protocol, server=server)
     folder = find_model(model)
     # Log-probabilities of greedy replies are taken at temperature 1.

@@ -23,7 +23,7 @@ from mobilerl.statistics import (
     pass_at_k,
     wilson_interval,
 )
-from mobilerl.tables import make_console, make_table
+from mobilerl.terminal import make_console, make_table
 
 SCHEMA = 1
 RESULTS = "results.json"

@@ -16,6 +16,7 @@ from typing import Any
 
 from mobilerl.eval.report import UNSEEN, difference, percent, read_results
 from mobilerl.statistics import wilson_interval
+from mobilerl.terminal import printable
 
 HEADER = (
     "policy",
@@ -114,7 +115,7 @@ def main(words: Sequence[str]) -> int:
             raise ValueError("give at least one NAME=RESULTS")
         print(markdown(entries))
     except ValueError as error:
-        print(f"mobilerl: error: {error}", file=sys.stderr)
+        print(f"mobilerl: error: {printable(str(error))}", file=sys.stderr)
         return 2
     return 0
 

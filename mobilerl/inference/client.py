@@ -15,6 +15,7 @@ from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI, De
 
 from mobilerl.config import ConfigError
 from mobilerl.policy.sanitize import encodable
+from mobilerl.redaction import without_users
 
 MAX_ANSWER = 32 << 20
 """Bytes of a decompressed answer. The longest reply with its log-probabilities has a few MB."""
@@ -96,7 +97,9 @@ class ChatClient:
         concurrency: int = 1024,
     ) -> None:
         """`fields` are sent with every request. `timeout_s` is for each attempt; a reply takes PATIENCE times that."""
-        self.url, self.model, self.fields = url.rstrip("/"), model, dict(fields or {})
+        self._address, self.model, self.fields = url.rstrip("/"), model, dict(fields or {})
+        self.url = without_users(self._address)
+        """For messages and results."""
         self.timeout_s, self.retries, self.api_key_env = timeout_s, retries, api_key_env
         self.usage = Usage()
         self._api_key = api_key(api_key_env)
@@ -117,7 +120,7 @@ class ChatClient:
         if self._loop is not loop:
             self._loop, self._slots = loop, asyncio.Semaphore(self._concurrency)
             self._client = AsyncOpenAI(
-                base_url=self.url,
+                base_url=self._address,
                 api_key=self._api_key,
                 timeout=self.timeout_s,
                 max_retries=self.retries,
@@ -214,7 +217,7 @@ class ChatClient:
         """A POST to a path beside /v1, for extensions such as vLLM's /tokenize. Raises what the library raises."""
         client = self._here().with_options(max_retries=0)
         async with asyncio.timeout(MODELS_TIMEOUT_S):
-            return await client.post(f"{self.url.removesuffix('/v1')}/{path}", cast_to=object, body=body)
+            return await client.post(f"{self._address.removesuffix('/v1')}/{path}", cast_to=object, body=body)
 
 
 def most_characters(tokens: int | None) -> int | None:
@@ -265,5 +268,5 @@ async def _read_bounded(response: httpx.Response) -> None:
 
 
 def one_line(message: object) -> str:
-    text = " ".join(encodable(str(message)).split()) or type(message).__name__
+    text = without_users(" ".join(encodable(str(message)).split())) or type(message).__name__
     return text if len(text) <= MAX_QUOTE else text[:MAX_QUOTE] + "..."

@@ -56,8 +56,9 @@ class ServerPolicy:
         timeout_s: float = TIMEOUT_S,
         retries: int = RETRIES,
     ) -> None:
-        self.url, self.model, self.vllm, self.max_pixels = url, model, vllm, max_pixels
+        self.model, self.vllm, self.max_pixels = model, vllm, max_pixels
         self.client = ChatClient(url, model, timeout_s=timeout_s, retries=retries)
+        self.url = self.client.url
         self.answered = self.refused = 0
         self.refusal = ""
 

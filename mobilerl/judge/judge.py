@@ -90,7 +90,7 @@ class Judge:
         s = self.settings
         if self._cache:
             self._cache.check()
-        who = f"the judge {s.model!r} at {s.url}"
+        who = f"the judge {s.model!r} at {self.client.url}"
         try:
             vote = await self._ask(build_messages(PROBE.case, s.examples), None)
         except Unreachable as fault:

@@ -181,7 +181,7 @@ def container_settings(recipe: Recipe, run_dir: Path | None = None) -> Container
     from envs.docker_avd import ContainerSettings
 
     fleet, phone, with_server = recipe.fleet, recipe.phone, make_suite(recipe).has_server
-    same = {"image", "hosts", "adb_port", "publish", "kvm", "memory_mb", "cpus"}
+    same = ("image", "hosts", "adb_port", "publish", "kvm", "memory_mb", "cpus")
     return ContainerSettings(
         fleet=fleet.name,
         console_port=CONSOLE_PORT if fleet.reset == "snapshot" else 0,
@@ -190,7 +190,7 @@ def container_settings(recipe: Recipe, run_dir: Path | None = None) -> Container
         command=() if fleet.kvm or with_server else ("--width", str(phone.width), "--height", str(phone.height)),
         environment=tuple(map(_variable, fleet.environment)),
         log_dir=run_dir / "devices" if run_dir is not None else None,
-        **fleet.model_dump(include=same),
+        **{name: getattr(fleet, name) for name in same},
     )
 
 

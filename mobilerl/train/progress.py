@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.status import Status as Spinner
 from rich.text import Text
 
+from mobilerl.terminal import SafeConsole
+
 RECENT = 20
 """Iterations that the estimate of the time left averages over."""
 PHASES = ("rollout", "update", "publish")
@@ -73,7 +75,7 @@ class ProgressView:
     ) -> None:
         self._iterations = iterations
         self._time_left = TimeLeft(iterations, max_minutes, max_env_steps)
-        self._console = console or Console()
+        self._console = console or SafeConsole()
         self._last_success: float | None = None
         self._spinner: Spinner | None = None
 

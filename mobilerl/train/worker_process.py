@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import multiprocessing
 import os
 import signal
@@ -16,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from envs.base import DeviceReport, Task
-from mobilerl.config import Recipe, validate
+from mobilerl.config import Recipe
 from mobilerl.free_memory import give_back_free_memory
 from mobilerl.records import Group, LostGroup
 from mobilerl.suites.fleet import Part
@@ -47,16 +46,16 @@ class WorkerResult:
     lost: tuple[LostGroup, ...] = ()
 
 
-def main(pipe: Connection, recipe_json: str, part: Part, run_dir: Path | None) -> None:
+def main(pipe: Connection, recipe: Recipe, part: Part, run_dir: Path | None) -> None:
     """Carries out the assignments that come through `pipe`, on `part` of the run's devices."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the learner handles Ctrl-C and ends its workers
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_the_learner, daemon=True).start()
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    asyncio.run(_serve(pipe, recipe_json, part, run_dir))
+    asyncio.run(_serve(pipe, recipe, part, run_dir))
 
 
-async def _serve(pipe: Connection, recipe_json: str, part: Part, run_dir: Path | None) -> None:
+async def _serve(pipe: Connection, recipe: Recipe, part: Part, run_dir: Path | None) -> None:
     """Carries out assignments until there are no more. The pool maintains its devices between them too."""
     state: _WorkerState | None = None
     while True:
@@ -70,7 +69,7 @@ async def _serve(pipe: Connection, recipe_json: str, part: Part, run_dir: Path |
             return
         try:
             if state is None:
-                state = _WorkerState(validate(Recipe, json.loads(recipe_json), "the run's recipe"), part, run_dir)
+                state = _WorkerState(recipe, part, run_dir)
             answer: WorkerResult | str = await state.collect(order)
         except Exception:  # handed on, never swallowed: the learner raises it
             answer = traceback.format_exc()

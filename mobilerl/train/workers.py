@@ -197,7 +197,7 @@ class _Worker:
             if self._closed:
                 raise WorkerError("the run is over")
             ours, theirs = context.Pipe()
-            arguments = (theirs, self._recipe.model_dump_json(), self._part, self._run_dir)
+            arguments = (theirs, self._recipe, self._part, self._run_dir)
             name = f"rollout-{self._part.index}"
             process = context.Process(target=worker_process.main, args=arguments, daemon=True, name=name)
             with _interrupts_held():

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from mobilerl.config import ConfigError, Recipe, load_recipe, read_saved, save_recipe
-from mobilerl.config.flags import add_flags
+from mobilerl.config.flags import add_flags, settings_of
 from mobilerl.config.reading import claim, to_toml
 from mobilerl.config.training import SftSection, SourceSection
 
@@ -68,6 +68,22 @@ def test_flags_reach_every_algorithm_of_the_union(tmp_path):
         load_recipe(path, ["--algorithm.spa", "false"])
 
 
+NUMBERS = sorted(
+    name
+    for name, owners in settings_of([Recipe]).items()
+    if any("float" in str(field.annotation) for _, field in owners) and not name.startswith("algorithm.")
+)
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
+def test_numbers_are_finite(value):
+    """Infinity would train, and could not be saved as JSON and resumed."""
+    assert len(NUMBERS) > 20
+    for name in NUMBERS:
+        with pytest.raises(ConfigError, match=f"{name}.*(finite|than|valid)"):
+            load_recipe(None, [f"--{name}={value}"])
+
+
 def test_every_setting_has_a_description():
     parser = argparse.ArgumentParser(add_help=False)
     add_flags(parser)
@@ -84,7 +100,7 @@ def test_a_written_recipe_reads_back_equal(tmp_path):
     recipe = Recipe(
         model=ODD,
         sft=SftSection(sources=sources, learning_rate=1e-05),
-        fleet={"environment": ("A=1", ODD), "type": "docker"},
+        fleet={"environment": ("A", ODD.replace("=", "-")), "type": "docker"},
         train={"seed": -3, "max_minutes": None},
     )
     for each in (recipe, Recipe()):

@@ -14,6 +14,7 @@ from envs.androidworld.tasks import EVAL_SEEDS, FREE_BY_DESIGN, make_task, train
 from envs.base import Devices, MobileEnv, Task
 from envs.pool import DevicePool
 from mobilerl.config import AndroidWorldSuiteSection, Recipe
+from mobilerl.terminal import say
 
 if TYPE_CHECKING:
     from envs.androidworld.containers import AndroidWorldContainers
@@ -38,15 +39,15 @@ class AndroidWorldSuite:
         settings, tasks = self._settings, self._tasks
         left_out = FREE_BY_DESIGN & (set(tasks.templates) or FREE_BY_DESIGN)
         if left_out and not self._free_reward:
-            print(f"left out, because their reward is free by design: {', '.join(sorted(left_out))}")
+            say(f"left out, because their reward is free by design: {', '.join(sorted(left_out))}")
         suite = Suite(settings.seed, tasks.per_template, trainable(tasks.templates, self._free_reward))
         devices: Devices | Sequence[MobileEnv]
         if settings.servers:
-            servers = asyncio.run(open_servers(parse_addresses(settings.servers), suite))
+            servers = asyncio.run(open_servers(parse_addresses(settings.servers), suite, say=say))
             server, devices = servers[0], [s.env(free_reward=self._free_reward) for s in servers]
         else:
             devices, containers = container_pool(self._recipe, suite, run_dir)
-            server = asyncio.run(containers.start_first())
+            server = asyncio.run(containers.start_first(say))
         return [
             make_task(name, index, goal, suite.seed, suite.combinations, settings.step_cap)
             for (name, index), goal in sorted(server.goals.items())

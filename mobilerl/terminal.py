@@ -1,0 +1,59 @@
+"""Terminal output: what other programs said is made harmless, and tables truncate nothing that one wants to copy."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Iterator
+
+from rich.box import HEAVY_HEAD, Box
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.table import Column, Table
+
+from mobilerl.redaction import without_users
+
+FILE_WIDTH = 140
+"""Columns of output to a file or another program; a terminal has its own width."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but tab and newline, and those that turn the direction of writing."""
+
+
+def printable(text: str) -> str:
+    """For a terminal: without escape sequences, which could clear it or write the clipboard, and without passwords."""
+    return _CONTROL.sub("?", without_users(text))
+
+
+class SafeConsole(Console):
+    """Prints everything `printable`, except rich's own styles and cursor movements."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+class _SafeFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+def make_logging_safe() -> None:
+    """Warnings that nobody else handles are printed `printable`."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_SafeFormatter())
+
+
+def make_table(*names: str, whole: str = "", box: Box = HEAVY_HEAD) -> Table:
+    """A table with these columns. Long entries are wrapped, except in the column `whole`."""
+    return Table(*(Column(name, overflow="fold", no_wrap=name == whole) for name in names), box=box)
+
+
+def make_console(stderr: bool = False) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    return SafeConsole(stderr=stderr, width=None if stream.isatty() else FILE_WIDTH)
+
+
+def say(text: str) -> None:
+    """Prints a line as it is, without rich's markup."""
+    make_console().print(text, markup=False, highlight=False, soft_wrap=True)
