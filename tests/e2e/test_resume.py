@@ -193,6 +193,42 @@ def test_killed_during_a_save_and_at_a_random_moment(policy, straight, tmp_path)
     assert_equal_runs(run_dir, straight)
 
 
+def test_killed_with_an_adapter(policy, tmp_path):
+    lora = ("--engine.lora_rank", "4", "--train.iterations", "3")
+    finish(policy, tmp_path / "straight", *lora)
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    assert kill_when(policy, tmp_path / "run", *lora, moment=lambda: metrics.is_file() and metrics.stat().st_size > 0)
+    finish(policy, tmp_path / "run", *lora, "--resume")
+    assert_equal_runs(tmp_path / "run", tmp_path / "straight")
+    assert (tmp_path / "run" / "checkpoints" / "iter-000003" / "adapter_model.safetensors").is_file()
+
+
+SFT = """--stage 1 --tiny.hidden 32 --sft.reading_samples 16 --sft.demos_per_template 1 --sft.stage1_epochs 1
+    --sft.batch_size 8 --agent.max_new_tokens 12 --engine.threads 1"""
+
+
+def test_sft_that_is_killed_and_started_again_is_the_same(tmp_path):
+    def command(name: str) -> list[str]:
+        screen = ["--phone.width", str(WIDTH), "--phone.height", str(HEIGHT)]
+        return [sys.executable, "-m", "mobilerl", "sft", "--run-dir", str(tmp_path / name), *screen, *SFT.split()]
+
+    run = tmp_path / "killed"
+    metrics = run / "metrics.jsonl"
+    child = subprocess.Popen(command("killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + LIMIT_S
+    while not (metrics.is_file() and b'"stage1"' in metrics.read_bytes()):
+        assert child.poll() is None and time.monotonic() < until
+        time.sleep(0.01)
+    child.kill()
+    child.wait()
+    assert (run / "reading").is_dir() and not (run / "stage1").exists(), "only the stage that was cut off is repeated"
+    for name in ("killed", "straight"):
+        subprocess.run(command(name), check=True, capture_output=True, timeout=LIMIT_S)
+    weights = [(tmp_path / name / "final" / "model.safetensors").read_bytes() for name in ("killed", "straight")]
+    rows = [[timeless(row) for row in read_metrics(tmp_path / n / "metrics.jsonl")] for n in ("killed", "straight")]
+    assert weights[0] == weights[1] and rows[0] == rows[1]
+
+
 # --- with worker processes ---------------------------------------------------------------------------------------
 
 

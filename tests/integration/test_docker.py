@@ -156,18 +156,30 @@ def test_fleet_up_status_down(adb, docker_engine, capsys, monkeypatch):
     assert "2 containers of the fleet kept removed" in capsys.readouterr().out and not containers("kept")
 
 
-def test_training_survives_killed_containers(adb, foreign, tmp_path):
-    """The command of recipes/adagrpo.sh at a small size, on containers."""
+def test_training_survives_killed_containers_and_its_own_death(adb, foreign, tmp_path):
+    """The command of recipes/adagrpo.sh at a small size, on containers; killed after an iteration, and resumed."""
     torch.manual_seed(0)
     tiny.create(tmp_path / "model", ["a word"], hidden=32, layers=2, heads=2, vision_hidden=16)
     flags = f"""--fleet.type docker --fleet.image {IMAGE} --fleet.name train --phone.count 4 --collect.workers 2
         --collect.tasks_per_iteration 4 --algorithm.group_size 2
-        --collect.max_retries 20 --train.iterations 3 --engine.threads 1"""
+        --collect.max_retries 20 --train.iterations 3 --train.checkpoint_every 1 --engine.threads 1"""
     command = f"train --config recipes/adagrpo.toml --run-dir {tmp_path}/run --model {tmp_path}/model {flags}".split()
-    with open(tmp_path / "log", "wb") as log:
-        env = os.environ | {"ANDROID_ADB_SERVER_PORT": str(adb.port)}
-        run = subprocess.Popen([sys.executable, "-m", "mobilerl", *command], stdout=log, stderr=log, env=env)
-    killed = 0
+    env = os.environ | {"ANDROID_ADB_SERVER_PORT": str(adb.port)}
+
+    def start(*more: str) -> subprocess.Popen[bytes]:
+        with open(tmp_path / "log", "wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "mobilerl", *command, *more], stdout=log, stderr=log, env=env
+            )
+
+    run = start()
+    while not list((tmp_path / "run/checkpoints").glob("iter-*")):
+        assert run.poll() is None, (tmp_path / "log").read_text()
+        time.sleep(0.2)
+    run.kill()
+    run.wait()
+    orphans = set(containers("train"))
+    run, killed = start("--resume"), 0
     while run.poll() is None:
         running = containers("train", everything=False)
         if len(running) >= 6 and killed < 3:  # two workers, each with two phones and two spares
@@ -176,7 +188,7 @@ def test_training_survives_killed_containers(adb, foreign, tmp_path):
         time.sleep(1.0)
     assert run.returncode == 0, (tmp_path / "log").read_text()
     rows = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
-    assert len(rows) == 3 and killed >= 1
+    assert [row["iteration"] for row in rows] == [1, 2, 3] and killed >= 1 and orphans
     assert all(row["rollout/lost_groups"] == 0 for row in rows)
     assert rows[-1]["fleet/created"] >= 4 and rows[-1]["fleet/quarantined"] == 0
     assert not containers("train"), "a container was left behind"
