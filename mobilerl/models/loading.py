@@ -62,8 +62,8 @@ def _load_full(path: Path | str, dtype: torch.dtype, **options: Any) -> torch.nn
 def _load_adapter(path: Path) -> torch.nn.Module:
     from peft import PeftConfig, PeftModel, get_peft_model_state_dict
 
-    base = PeftConfig.from_pretrained(path).base_model_name_or_path
-    model = PeftModel.from_pretrained(_load_full(base, compute_dtype()), path, is_trainable=True)
+    base = PeftConfig.from_pretrained(str(path)).base_model_name_or_path
+    model = PeftModel.from_pretrained(_load_full(base, compute_dtype()), str(path), is_trainable=True)
     wanted, found = get_peft_model_state_dict(model).keys(), _tensor_names(path)
     _check_tensors(path, wanted - found, found - wanted)
     return model
