@@ -77,13 +77,6 @@ class Judges:
             raise CheckoutError(f"{self.checkout.path}: {lacking}; {NEEDS}")
         if problems and len(problems) == len(tasks):
             raise CheckoutError(f"{self.checkout.path}: {next(iter(problems.values()))}; check out {REPOSITORY} again")
-        needed = {"dump_xml": found["dump_xml"], "detect_answer": found["asks"] or not found["asking"]}
-        for function, there in needed.items():
-            if not there:
-                raise CheckoutError(
-                    f"{self.checkout.path}: evaluation/ has no function {function}, which its judges need; "
-                    f"use the code of {REPOSITORY}"
-                )
         return Checked(problems, frozenset(found["asking"]))
 
     async def judge(self, task: LabTask, folder: Path, lines: Sequence[Mapping[str, Any]], ask: Ask) -> Outcome:

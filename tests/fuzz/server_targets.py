@@ -52,7 +52,6 @@ async def _world(status: int, body: bytes) -> None:
         client.reset,
         client.info,
         client.task_list,
-        lambda: client.task_length("a"),
         lambda: client.score("a", 0),
         lambda: client.goal("a", 0),
         lambda: access.observe(0),

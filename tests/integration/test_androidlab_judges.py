@@ -51,7 +51,7 @@ async def never(*_):
 def outcome(path, task_id, steps, folder, ask=never, timeout_s=60.0):
     """`timeout_s` is the judge's; the check before it has as long as ever."""
     checkout = read_checkout(path)
-    [task], _ = checkout.chosen([task_id])
+    [task] = checkout.chosen([task_id])
     judges = Judges(checkout, sys.executable)
 
     async def main():
@@ -178,7 +178,7 @@ def test_a_task_whose_judge_cannot_be_used_leaves_the_others(path, source, said)
     checked = asyncio.run(Judges(checkout, sys.executable).check(checkout.tasks))
     assert list(checked.problems) == ["clock_1"] and said in checked.problems["clock_1"]
     with pytest.raises(CheckoutError, match=said):
-        asyncio.run(Judges(checkout, sys.executable).check(checkout.chosen(["clock_1"])[0]))
+        asyncio.run(Judges(checkout, sys.executable).check(checkout.chosen(["clock_1"])))
 
 
 def test_judges_that_ask_about_answers_are_known_by_their_code(path):

@@ -34,11 +34,13 @@ from mobilerl.suites.androidlab.results import Record, androidlab_results
 
 STEP_S, SETUP_S, JUDGING_S = 60.0, 240.0, 600.0
 """Parts of an episode's deadline: every step beside its pause, the set-up, and the judge."""
+RETRIES = 3
+"""Of an episode whose device failed, on another device if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is run and how. `retries`: of an episode whose device failed, on another device if there is one."""
+    """What is run and how."""
 
     tasks: tuple[LabTask, ...]
     mode: str
@@ -46,10 +48,9 @@ class Plan:
     rounds: int = 25
     settings: LabSettings = LabSettings()
     snapshot: str = ""
-    retries: int = 3
     max_invalid: int = 3
     skipped: tuple[Skipped, ...] = ()
-    """Tasks that were asked for and cannot be used."""
+    """Tasks that were asked for and cannot be judged."""
 
     @property
     def episode(self) -> EpisodeSettings:
@@ -81,7 +82,7 @@ def protocol_of(
         "judge_trees": "of the checkout",
         "deadline_s": plan.episode.deadline_s,
         "max_invalid": plan.max_invalid,
-        "retries": plan.retries,
+        "retries": RETRIES,
         **(answers.protocol() if answers else {"judge.model": None}),
         **policy.protocol,
     }
@@ -118,7 +119,7 @@ async def evaluate(
             left = [task.task(plan.rounds) for task in plan.tasks if task.id not in run.records]
             if left:
                 envs = [WatchedEnv(run.env(opened, checkout.apps), faults) for opened in phones]
-                await run_tasks(envs, policy, left, SUITE, plan.episode, run.ended, retries=plan.retries)
+                await run_tasks(envs, policy, left, SUITE, plan.episode, run.ended, retries=RETRIES)
     finally:
         if answers is not None:
             await answers.close()
@@ -148,7 +149,7 @@ async def _usable(plan: Plan, judges: Judges, answers: AnswerJudge | None) -> Pl
     tasks = tuple(task for task in plan.tasks if task.id not in problems)
     if not tasks:
         raise ConfigError(f"no task is left: {skipped[0].id}: {skipped[0].reason}")
-    return replace(plan, tasks=tasks, skipped=(*plan.skipped, *skipped))
+    return replace(plan, tasks=tasks, skipped=tuple(skipped))
 
 
 class _Run:

@@ -47,7 +47,7 @@ class Plan(Section):
     retries: Count = 3
     boot_wait_s: Weight = BOOT_WAIT_S
     commit: str | None = None
-    """Commit of the servers' AndroidWorld, for servers that do not report it."""
+    """Commit of the servers' AndroidWorld, which they do not tell."""
     keep: bool = False
     """Whether every episode goes to `out/trajectories`, and its screens to `out/screens`."""
 
@@ -140,7 +140,7 @@ class _Run:
             server, devices = await servers.open(suite, plan.boot_wait_s, self.say, past.leftovers, self.watched)
             try:
                 protocol = protocol | {
-                    "androidworld_commit": server.commit or plan.commit or ASSUMED,
+                    "androidworld_commit": plan.commit or ASSUMED,
                     "screen": server.screen,
                     "settle": server.access.settle,
                     "servers": servers.count,
