@@ -55,7 +55,7 @@ class Checkout:
 
 
 def read_checkout(path: Path | str) -> Checkout:
-    """Raises CheckoutError for a folder that is no AndroidLab checkout, and for a task that is not as AndroidLab's are."""
+    """Raises CheckoutError for a folder that is no AndroidLab checkout, and for a task that is none of AndroidLab."""
     try:
         import yaml  # noqa: F401
     except ImportError:

@@ -179,10 +179,3 @@ def test_a_task_whose_judge_cannot_be_used_leaves_the_others(path, source, said)
     assert list(checked.problems) == ["clock_1"] and said in checked.problems["clock_1"]
     with pytest.raises(CheckoutError, match=said):
         asyncio.run(Judges(checkout, sys.executable).check(checkout.chosen(["clock_1"])))
-
-
-def test_judges_that_ask_about_answers_are_known_by_their_code(path):
-    """AndroidLab's metric_type does not tell: its setting_0 is a query_detect that asks nobody."""
-    checkout = read_checkout(path)
-    assert {task.id for task in checkout.tasks if task.kind == "query_detect"} == {"setting_0", "setting_2"}
-    assert asyncio.run(Judges(checkout, sys.executable).check(checkout.tasks)).asking == {"setting_2"}

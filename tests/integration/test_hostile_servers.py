@@ -23,8 +23,8 @@ from envs.androidworld.client import AndroidWorldClient
 from envs.androidworld.faults import ServerFault
 from envs.base import InfraError
 from mobilerl.config import ConfigError, JudgeSection
-from mobilerl.inference.client import ChatClient, Unreachable, Usage
-from mobilerl.inference.server import PROBE_RETRIES, ServerPolicy, connect
+from mobilerl.inference.client import Unreachable, Usage
+from mobilerl.inference.server import PROBE_RETRIES, ServerPolicy
 from mobilerl.interfaces import Sampling
 from mobilerl.judge.judge import Judge
 from mobilerl.records import Completion
@@ -95,13 +95,6 @@ def endless(peer: Peer, connection: socket.socket) -> None:
         peer.send(connection, b"100000\r\n" + MEGABYTE + b"\r\n")
 
 
-def claims_gigabytes(peer: Peer, connection: socket.socket) -> None:
-    connection.recv(1 << 16)
-    peer.send(connection, head(f"Content-Length: {1 << 40}"))
-    while True:
-        peer.send(connection, MEGABYTE)
-
-
 def packed_bomb(peer: Peer, connection: socket.socket) -> None:
     """200 MB packed into about 200 kB."""
     connection.recv(1 << 16)
@@ -123,7 +116,7 @@ def nested(peer: Peer, connection: socket.socket) -> None:
     peer.send(connection, head(f"Content-Length: {len(body)}") + body)
 
 
-ATTACKS = {"nested": nested, "endless": endless, "gigabytes": claims_gigabytes, "bomb": packed_bomb, "trickle": trickle}
+ATTACKS = {"nested": nested, "endless": endless, "bomb": packed_bomb, "trickle": trickle}
 
 
 async def model(url: str, seconds: float) -> None:
@@ -134,14 +127,6 @@ async def model(url: str, seconds: float) -> None:
         await policy.close()
 
 
-async def judge(url: str, seconds: float) -> None:
-    client = ChatClient(f"{url}/v1", "m", timeout_s=seconds, retries=0)
-    try:
-        await client.ask(ASKED)
-    finally:
-        await client.close()
-
-
 async def androidworld(url: str, seconds: float) -> None:
     client = AndroidWorldClient(url, longest_init_s=seconds / 2)
     try:
@@ -150,11 +135,7 @@ async def androidworld(url: str, seconds: float) -> None:
         await client.close()
 
 
-async def probe(url: str, seconds: float) -> None:
-    await asyncio.to_thread(connect, f"{url}/v1", "m", timeout_s=seconds)
-
-
-@pytest.mark.parametrize("client", [model, judge, androidworld, probe])
+@pytest.mark.parametrize("client", [model, androidworld])
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_endless_answer_is_given_up(peer, monkeypatch, client, attack):
     seconds = 1.0 if attack == "trickle" else 15.0  # a trickle is ended by the deadline, the others by the size
@@ -169,7 +150,7 @@ def test_an_endless_answer_is_given_up(peer, monkeypatch, client, attack):
     assert "\n" not in said and len(said) < 500
     assert time.monotonic() - began < 25
     assert server.sent < (1 + PROBE_RETRIES) * (LIMIT + (24 << 20))  # some of it stays in the sockets' buffers
-    if attack in ("endless", "gigabytes", "bomb"):
+    if attack in ("endless", "bomb"):
         assert "more than 4 MB" in said
 
 
@@ -241,13 +222,6 @@ def shouts(peer: Peer, connection: socket.socket) -> None:
         peer.send(connection, struct.pack("<BI", 1, len(MEGABYTE)) + MEGABYTE)
 
 
-def one_huge_packet(peer: Peer, connection: socket.socket) -> None:
-    opened(connection)
-    peer.send(connection, struct.pack("<BI", 1, 0xFFFFFFFF))
-    while True:
-        peer.send(connection, MEGABYTE)
-
-
 def file_without_end(peer: Peer, connection: socket.socket) -> None:
     opened(connection)
     while True:
@@ -263,7 +237,6 @@ def whispers(peer: Peer, connection: socket.socket) -> None:
 
 ASKS = {
     shouts: lambda device: device.shell(("id",), 5.0),
-    one_huge_packet: lambda device: device.shell(("id",), 5.0),
     whispers: lambda device: device.shell(("id",), 1.0),
     file_without_end: lambda device: device.pull("/a"),
 }
