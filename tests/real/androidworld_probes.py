@@ -31,7 +31,7 @@ from android_world.utils import app_snapshot, datetime_utils  # noqa: E402
 from android_world.utils import contacts_utils as contacts  # noqa: E402
 from android_world.utils import file_utils as files  # noqa: E402
 
-ENV, WORLD = "AndroidEnv's AdbCallParser", "AndroidWorld's controllers"
+WORLD = "AndroidWorld's controllers"
 SETTINGS, NOTES, LAUNCHER = "com.android.settings", "com.android.notes", "com.android.launcher"
 R = adb_pb2.AdbRequest
 OK = adb_pb2.AdbResponse.Status.OK
@@ -83,6 +83,13 @@ def probe(program: str, calls: str, reason: str = "") -> Iterator[None]:
 
 def shell(line: str) -> str:
     return u.issue_generic_request(["shell", line], d).generic.output.decode()
+
+
+def ask(**command: Any) -> Any:
+    """AndroidEnv's response to a request, which must be OK."""
+    response = d.parser.parse(R(**command))
+    assert response.status == OK, response
+    return response
 
 
 def front() -> str:
