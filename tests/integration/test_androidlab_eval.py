@@ -247,14 +247,10 @@ def test_what_is_missing_is_said_before_anything_is_played(checkout, serials, en
 
     refused("--android-lab PATH is missing", android_lab=None)
     refused("is no AndroidLab checkout", android_lab=tmp_path)
-    refused("is not SERIAL", serial="a@b")
     refused("Connection refused.*; start the device", serial=f"127.0.0.1:1@127.0.0.1:{adb.port}")
-    refused("--interval is nan", interval="nan")
-    refused("has no model 'other'", agent="policy", model=endpoint.url, model_name="other")
     refused("the answer judge cannot be reached", judge_url="http://127.0.0.1:9/v1", judge_model="x")
     refused("1 of the tasks are queries .* give --judge-url and --judge-model, or .*--kind operation", kind=None)
     refused("--snapshot: .* is no emulator with a console", snapshot="default_boot")
-    refused("does not start", judge_python="/none/python")
     refused("--mode screenshot needs pictures", mode="screenshot", **{"agent.screenshots": "0"})
     assert not out.exists()
 

@@ -163,9 +163,6 @@ CLOCK = "evaluation/tasks/clock.py"
     "source, said",
     [
         (None, "cannot import evaluation.tasks.clock: ModuleNotFoundError"),
-        ("1 +", "cannot import evaluation.tasks.clock: SyntaxError"),
-        ("function_map = {}", "the judge of clock_1 is missing"),
-        ("function_map = {'clock_1': dict}", "the judge of clock_1 has no method judge"),
         (
             "class J:\n    def __init__(self): pass\n    def judge(self): pass\nfunction_map = {'clock_1': J}",
             "the judge of clock_1 cannot be made: TypeError",

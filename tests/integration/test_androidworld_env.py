@@ -15,7 +15,7 @@ from envs.androidworld.device import Settle
 from envs.androidworld.env import AndroidWorldEnv
 from envs.androidworld.faults import ServerFault, Unreachable
 from envs.androidworld.tasks import SENTINELS, make_task
-from envs.base import Back, Enter, Finish, Home, Launch, LongPress, Swipe, Tap, Type, Wait
+from envs.base import Back, Enter, Finish, Home, InfraError, Launch, LongPress, Swipe, Tap, Type, Wait
 from envs.phone.env import APP_NAMES
 from mobilerl.records import Status
 from mobilerl.rollout.episode import EpisodeSettings, run_episode
@@ -134,6 +134,15 @@ async def test_a_server_that_restarted_unseen_never_gives_a_false_zero(stand_in)
     stand_in.stop()
     stand_in.start()  # between two episodes
     assert (await play(env, stand_in, task_of(stand_in, DOING))).reward == 1.0
+
+
+async def test_a_phone_that_rebooted_in_mid_episode_is_a_fault(stand_in):
+    env = make_env(stand_in)
+    await env.reset(task_of(stand_in, DOING))
+    stand_in.transport.phone.boot()
+    await env.step(Finish())
+    with pytest.raises(InfraError, match="rebooted in the middle"):
+        await env.score()
 
 
 async def test_over_http_only(stand_in):
