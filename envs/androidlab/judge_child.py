@@ -4,7 +4,7 @@ A program on the standard library alone, for any Python from 3.9 that has what t
 standard input, one JSON answer on standard output:
 
     {"checkout": PATH, "check": {MODULE: [TASK_ID, ...]}}
-        -> {"problems": {TASK_ID: TEXT, ...}, "asking": [TASK_ID, ...]}
+        -> {"problem": TEXT, "asking": [TASK_ID, ...]}
     {"checkout": PATH, "module": MODULE, "task_id": ID, "steps": [LINE, ...],
      "answers": [[QUESTION, ANSWER, TRUTH, BOOL], ...]}
         -> {"final": {...} | null, "judged": [INDEX, ...], "errors": [[INDEX, TEXT], ...], "asked": [[...], ...]}
@@ -27,22 +27,21 @@ CHECK = "check_answer"
 
 
 def check(request):
-    """Which tasks have no judge that can be used, and why; which of the others ask whether an answer is right."""
-    problems, asking = {}, []
+    """Why the first judge that cannot be used cannot; which judges ask whether an answer is right."""
+    asking = []
     for module, task_ids in request["check"].items():
         try:
             judges = _judges(module)
         except Exception as error:
-            problems.update(dict.fromkeys(task_ids, "cannot import " + module + ": " + _line(error)))
-            continue
+            return {"problem": "cannot import " + module + ": " + _line(error)}
         for task_id in task_ids:
             cls = judges.get(task_id)
             problem = _problem(cls)
             if problem:
-                problems[task_id] = module + ".function_map: the judge of " + task_id + " " + problem
-            elif _may_ask(cls):
+                return {"problem": module + ".function_map: the judge of " + task_id + " " + problem}
+            if _may_ask(cls):
                 asking.append(task_id)
-    return {"problems": problems, "asking": asking}
+    return {"problem": "", "asking": asking}
 
 
 def _problem(cls):

@@ -34,6 +34,7 @@ from mobilerl.suites.androidlab.results import Record, androidlab_results
 
 STEP_S, SETUP_S, JUDGING_S = 60.0, 240.0, 600.0
 """Parts of an episode's deadline: every step beside its pause, the set-up, and the judge."""
+NO_JUDGE = "a model judges its answer; give --judge-url and --judge-model"
 RETRIES = 3
 """Of an episode whose device failed, on another device if there is one."""
 
@@ -133,23 +134,21 @@ async def evaluate(
 
 
 async def _usable(plan: Plan, judges: Judges, answers: AnswerJudge | None) -> Plan:
-    """The plan without the tasks that cannot be judged."""
-    checked = await judges.check(plan.tasks)
-    problems = dict(checked.problems)
+    """The plan, without an endpoint without the operations whose judges ask a model."""
+    asking = await judges.check(plan.tasks)
     if answers is not None:
         await answers.check()
-    elif queries := sum(task.kind == QUERY and task.id in checked.asking for task in plan.tasks):
+        return plan
+    if queries := sum(task.kind == QUERY and task.id in asking for task in plan.tasks):
         raise ConfigError(
             f"{queries} of the tasks are queries whose answers a model judges: give --judge-url and "
             f"--judge-model, or leave them out with --kind {OPERATION}"
         )
-    else:
-        problems |= dict.fromkeys(checked.asking, "a model judges its answer; give --judge-url and --judge-model")
-    skipped = [Skipped(t.id, t.app, problems[t.id]) for t in plan.tasks if t.id in problems]
-    tasks = tuple(task for task in plan.tasks if task.id not in problems)
+    skipped = tuple(Skipped(task.id, task.app, NO_JUDGE) for task in plan.tasks if task.id in asking)
+    tasks = tuple(task for task in plan.tasks if task.id not in asking)
     if not tasks:
-        raise ConfigError(f"no task is left: {skipped[0].id}: {skipped[0].reason}")
-    return replace(plan, tasks=tasks, skipped=tuple(skipped))
+        raise ConfigError(f"no task is left: {skipped[0].id}: {NO_JUDGE}")
+    return replace(plan, tasks=tasks, skipped=skipped)
 
 
 class _Run:
