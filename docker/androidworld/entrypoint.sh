@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Boots the emulator with AndroidWorld's own script, then serves. Arguments go to server.py, --apps-installed say.
+# AndroidWorld's own entry point, with port 5556 handed on to the emulator, which listens on the container's loopback alone.
 set -euo pipefail
 
+socat TCP-LISTEN:5556,fork,reuseaddr TCP:127.0.0.1:5555 &
 cd /
-./docker_setup/start_emu_headless.sh
-exec python3 /opt/mobilerl/server.py --host 0.0.0.0 --port 5000 --adb-forward 5556 "$@"
+exec ./docker_setup/entrypoint.sh "$@"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envs.androidlab.tasks import LabTask, Skipped, read_file, read_packages
+from envs.androidlab.tasks import LabTask, read_file, read_packages
 
 TASKS = 138
 """Tasks of the published benchmark."""
@@ -30,7 +30,6 @@ class Checkout:
     commit: str
     """Of the checkout, with `+changes` where tracked files differ from it; `unknown` where git does not say."""
     tasks: tuple[LabTask, ...]
-    skipped: tuple[Skipped, ...]
     human_lengths: dict[str, float]
     """Steps of the human demonstration by task id."""
     packages: dict[str, str]
@@ -41,28 +40,22 @@ class Checkout:
         """Name of each app of the tasks -> package."""
         return {task.app: task.package for task in self.tasks}
 
-    def chosen(
-        self, ids: Sequence[str] = (), apps: Sequence[str] = (), kind: str = ""
-    ) -> tuple[list[LabTask], list[Skipped]]:
-        """The tasks with these ids, of these apps and of this kind (everything where nothing is named), and what of
-        them cannot be used."""
-        everything = (*self.tasks, *self.skipped)
-        _check_known("task", ids, [t.id for t in everything])
-        _check_known("app", apps, list(dict.fromkeys(t.app for t in everything)))
-
-        def wanted(task: LabTask | Skipped) -> bool:
-            return (not ids or task.id in ids) and (not apps or task.app in apps)
-
-        tasks = [t for t in self.tasks if wanted(t) and (not kind or t.kind == kind)]
-        skipped = [t for t in self.skipped if wanted(t)]
+    def chosen(self, ids: Sequence[str] = (), apps: Sequence[str] = (), kind: str = "") -> list[LabTask]:
+        """The tasks with these ids, of these apps and of this kind; everything where nothing is named."""
+        _check_known("task", ids, [t.id for t in self.tasks])
+        _check_known("app", apps, list(self.apps))
+        tasks = [
+            t
+            for t in self.tasks
+            if (not ids or t.id in ids) and (not apps or t.app in apps) and (not kind or t.kind == kind)
+        ]
         if not tasks:
-            why = "".join(f"; {t.id} cannot be used: {t.reason}" for t in skipped[:1])
-            raise CheckoutError(f"no task matches --task, --app and --kind{why}")
-        return tasks, skipped
+            raise CheckoutError("no task matches --task, --app and --kind")
+        return tasks
 
 
 def read_checkout(path: Path | str) -> Checkout:
-    """Raises CheckoutError for a folder that is no AndroidLab checkout. A task that cannot be used is skipped."""
+    """Raises CheckoutError for a folder that is no AndroidLab checkout, and for a task that is none of AndroidLab."""
     try:
         import yaml  # noqa: F401
     except ImportError:
@@ -75,31 +68,19 @@ def read_checkout(path: Path | str) -> Checkout:
         raise CheckoutError(f"{path} is no AndroidLab checkout: it has no {CONFIG}/*.yaml; `git clone {REPOSITORY}`")
     packages = read_packages(path)
     tasks: dict[str, LabTask] = {}
-    skipped: list[Skipped] = []
     for file in files:
-        name = str(file.relative_to(path))
-        for task in read_file(file, name, packages):
-            if isinstance(task, LabTask) and task.id in tasks:
-                task = Skipped(task.id, task.app, f"{name} has this task_id a second time")
-            if isinstance(task, Skipped):
-                skipped.append(task)
-            else:
-                tasks[task.id] = task
-    if not tasks:
-        raise CheckoutError(f"{path} has no task that can be used; {skipped[0].id}: {skipped[0].reason}")
-    return Checkout(path, _commit(path), tuple(tasks.values()), tuple(skipped), _read_lengths(path), packages)
+        try:
+            tasks |= {task.id: task for task in read_file(file, packages)}
+        except ValueError as error:
+            raise CheckoutError(f"{file.relative_to(path)}: {error}; check out {REPOSITORY} again") from None
+    return Checkout(path, _commit(path), tuple(tasks.values()), _read_lengths(path), packages)
 
 
 def _read_lengths(path: Path) -> dict[str, float]:
     file = next(iter(sorted((path / "evaluation").rglob(LENGTHS))), None)
     if file is None:
         raise CheckoutError(f"{path} has no {LENGTHS} under evaluation/, which RRR needs; check it out completely")
-    try:
-        lengths = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckoutError(f"{file} is not valid JSON: {error}") from None
-    if not isinstance(lengths, dict):
-        raise CheckoutError(f"{file}: it must map task ids to numbers of steps")
+    lengths = json.loads(file.read_text(encoding="utf-8"))
     return {name: float(length) for name, length in lengths.items() if type(length) in (int, float) and length > 0}
 
 

@@ -44,26 +44,18 @@ class Outcome:
     """Steps at which the judge failed; AndroidLab leaves them out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """What is known of the judges before they judge, by task id."""
-
-    problems: Mapping[str, str]
-    """Why a judge cannot be used."""
-    asking: frozenset[str]
-    """Tasks whose judges ask a model whether an answer is right. AndroidLab's metric_type does not tell: setting_22 is
-    an operation that asks, and setting_0 a query_detect that does not."""
-
-
 class Judges:
     """The judges of a checkout. `python` is an interpreter that has what the checkout imports."""
 
     def __init__(self, checkout: Checkout, python: str = sys.executable, timeout_s: float = TIMEOUT_S) -> None:
         self.checkout, self.python, self.timeout_s = checkout, python, timeout_s
 
-    async def check(self, tasks: Sequence[LabTask]) -> Checked:
-        """Imports the judges of `tasks` and makes each of them. Raises CheckoutError where none can be used, and where
-        their interpreter lacks a package."""
+    async def check(self, tasks: Sequence[LabTask]) -> frozenset[str]:
+        """Imports the judges of `tasks` and makes each of them. Raises CheckoutError where one cannot be used.
+
+        Returns the ids of tasks whose judges ask a model whether an answer is right. AndroidLab's metric_type does not
+        tell: setting_22 is an operation that asks, and setting_0 a query_detect that does not.
+        """
         modules: dict[str, list[str]] = {}
         for task in tasks:
             modules.setdefault(task.module, []).append(task.id)
@@ -71,20 +63,12 @@ class Judges:
             found = await self._run({"check": modules})
         except JudgeFault as fault:
             raise CheckoutError(f"the judges of {self.checkout.path} cannot be loaded: {fault}") from None
-        problems: dict[str, str] = found["problems"]
-        lacking = next((text for text in problems.values() if "ModuleNotFoundError" in text), "")
-        if lacking and "'evaluation" not in lacking:
-            raise CheckoutError(f"{self.checkout.path}: {lacking}; {NEEDS}")
-        if problems and len(problems) == len(tasks):
-            raise CheckoutError(f"{self.checkout.path}: {next(iter(problems.values()))}; check out {REPOSITORY} again")
-        needed = {"dump_xml": found["dump_xml"], "detect_answer": found["asks"] or not found["asking"]}
-        for function, there in needed.items():
-            if not there:
-                raise CheckoutError(
-                    f"{self.checkout.path}: evaluation/ has no function {function}, which its judges need; "
-                    f"use the code of {REPOSITORY}"
-                )
-        return Checked(problems, frozenset(found["asking"]))
+        if problem := found["problem"]:
+            lacks = "ModuleNotFoundError" in problem and "'evaluation" not in problem
+            raise CheckoutError(
+                f"{self.checkout.path}: {problem}; {NEEDS if lacks else f'check out {REPOSITORY} again'}"
+            )
+        return frozenset(found["asking"])
 
     async def judge(self, task: LabTask, folder: Path, lines: Sequence[Mapping[str, Any]], ask: Ask) -> Outcome:
         """The outcome of a trace. Raises JudgeFault when there is none."""

@@ -4,7 +4,7 @@ A program on the standard library alone, for any Python from 3.9 that has what t
 standard input, one JSON answer on standard output:
 
     {"checkout": PATH, "check": {MODULE: [TASK_ID, ...]}}
-        -> {"problems": {TASK_ID: TEXT, ...}, "asking": [TASK_ID, ...], "dump_xml": BOOL, "asks": BOOL}
+        -> {"problem": TEXT, "asking": [TASK_ID, ...]}
     {"checkout": PATH, "module": MODULE, "task_id": ID, "steps": [LINE, ...],
      "answers": [[QUESTION, ANSWER, TRUTH, BOOL], ...]}
         -> {"final": {...} | null, "judged": [INDEX, ...], "errors": [[INDEX, TEXT], ...], "asked": [[...], ...]}
@@ -27,28 +27,21 @@ CHECK = "check_answer"
 
 
 def check(request):
-    """Which tasks have no judge that can be used, and why; which of the others ask whether an answer is right."""
-    problems, asking = {}, []
+    """Why the first judge that cannot be used cannot; which judges ask whether an answer is right."""
+    asking = []
     for module, task_ids in request["check"].items():
         try:
             judges = _judges(module)
         except Exception as error:
-            problems.update(dict.fromkeys(task_ids, "cannot import " + module + ": " + _line(error)))
-            continue
+            return {"problem": "cannot import " + module + ": " + _line(error)}
         for task_id in task_ids:
             cls = judges.get(task_id)
             problem = _problem(cls)
             if problem:
-                problems[task_id] = module + ".function_map: the judge of " + task_id + " " + problem
-            elif _may_ask(cls):
+                return {"problem": module + ".function_map: the judge of " + task_id + " " + problem}
+            if _may_ask(cls):
                 asking.append(task_id)
-    own = sys.modules.get(TASK_MODULE)
-    return {
-        "problems": problems,
-        "asking": asking,
-        "dump_xml": callable(getattr(own, "dump_xml", None)),
-        "asks": bool(_askers()),
-    }
+    return {"problem": "", "asking": asking}
 
 
 def _problem(cls):
@@ -102,11 +95,6 @@ def _make(cls):
     return cls(types.SimpleNamespace(judge_model="", api_key="", api_base=""))
 
 
-def _askers():
-    """Every module of the checkout that holds the function with which answers are judged."""
-    return [m for name, m in list(sys.modules.items()) if name.startswith("evaluation") and hasattr(m, ASK)]
-
-
 def _answer_from(answers):
     known = {tuple(question): verdict for *question, verdict in answers}
     asked = []
@@ -117,8 +105,9 @@ def _answer_from(answers):
             asked.append(list(key))
         return known.get(key, False)
 
-    for module in _askers():
-        setattr(module, ASK, detect_answer)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("evaluation") and hasattr(module, ASK):
+            setattr(module, ASK, detect_answer)
     return asked
 
 

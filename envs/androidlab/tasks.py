@@ -1,11 +1,11 @@
-"""Tasks of AndroidLab's YAML files. Those that cannot be used are skipped, with a reason of one line."""
+"""Tasks of AndroidLab's YAML files."""
 
 from __future__ import annotations
 
 import ast
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,8 @@ PACKAGES, PACKAGES_TABLE = Path("templates/packages.py"), "apps_dict"
 _OPERATORS = "|&;<>()"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _PACKAGE = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+")
+_ANY = re.compile(r"(?s).+")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-
-
-class _Unusable(ValueError):
-    """Why a task or a file of tasks is skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ class LabTask:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A task that cannot be used. `id` is its task_id, or its place in its file when it has none."""
+    """A task that cannot be judged."""
 
     id: str
     app: str
@@ -61,72 +58,40 @@ class Skipped:
 # --- files -------------------------------------------------------------------------------------------------------
 
 
-def read_file(file: Path, name: str, packages: Mapping[str, str]) -> Iterator[LabTask | Skipped]:
-    """The tasks of one file. `name` is the file's in reasons, `packages` the table of `read_packages`."""
-    app = ""
-    try:
-        data = _load(file)
-        app = _text(data, "APP")
-        package = _package(data, app, packages)
-        entries = data.get("tasks")
-        if not isinstance(entries, list) or not entries:
-            raise _Unusable("field tasks must be a list of tasks")
-    except _Unusable as error:
-        yield Skipped(name, app, str(error))
-        return
-    for number, entry in enumerate(entries, start=1):
-        task_id = f"{name}, task number {number}"
-        try:
-            if not isinstance(entry, dict):
-                raise _Unusable("it must have fields such as task_id and task")
-            task_id = _text(entry, "task_id", _ID, "a name of letters, digits, `_`, `-` and `.`")
-            yield _read_task(entry, task_id, app, package)
-        except _Unusable as error:
-            yield Skipped(task_id, app, str(error))
-
-
-def _load(file: Path) -> dict[Any, Any]:
+def read_file(file: Path, packages: Mapping[str, str]) -> list[LabTask]:
+    """The tasks of one file. `packages` is the table of `read_packages`. Raises ValueError for a file that is wrong."""
     import yaml
 
     try:
         data = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise _Unusable(f"it is not valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(data, dict):
-        raise _Unusable("there must be APP, package and tasks at its top level")
-    return data
+    except yaml.YAMLError as error:
+        raise ValueError(f"it is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict) or not isinstance(data.get("tasks"), list):
+        raise ValueError("there must be APP, package and a list of tasks at its top level")
+    app = _text(data, "APP", _ANY)
+    # AndroidLab starts what its table names nearest to APP, and does not look at `package`.
+    package = find_package(app, packages) if packages else _text(data, "package", _PACKAGE)
+    return [_read_task(entry, app, package) for entry in data["tasks"]]
 
 
-def _package(data: dict[Any, Any], app: str, packages: Mapping[str, str]) -> str:
-    """AndroidLab starts what its table names nearest to APP, and does not look at `package`."""
-    if not packages:
-        return _text(data, "package", _PACKAGE, "a package name such as com.android.settings")
-    package = find_package(app, packages)
-    if not _PACKAGE.fullmatch(package):
-        raise _Unusable(f"APP is {app!r}, whose package in {PACKAGES} is {package!r}; it must be a package name")
-    return package
-
-
-def _read_task(entry: dict[Any, Any], task_id: str, app: str, package: str) -> LabTask:
+def _read_task(entry: dict[Any, Any], app: str, package: str) -> LabTask:
     # AndroidLab runs a task of any metric_type, and looks for the last name of the module under evaluation.tasks.
+    task_id = _text(entry, "task_id", _ID)
     kind = QUERY if entry.get("metric_type") == QUERY else OPERATION
-    module = _text(entry, "metric_func", _DOTTED, "a module's name such as evaluation.tasks.setting")
-    query = "" if entry.get("adb_query") is None else _text(entry, "adb_query")
+    module = "evaluation.tasks." + _text(entry, "metric_func", _DOTTED).rpartition(".")[2]
+    query = "" if entry.get("adb_query") is None else _text(entry, "adb_query", _ANY)
     if query:
         try:
             device_line(query)
         except ValueError as error:
-            raise _Unusable(f"field adb_query {error} (given: {query!r})") from None
-    module = "evaluation.tasks." + module.rpartition(".")[2]
-    return LabTask(task_id, app, package, _text(entry, "task"), kind, module, query)
+            raise ValueError(f"field adb_query of {task_id} {error} (given: {query!r})") from None
+    return LabTask(task_id, app, package, _text(entry, "task", _ANY), kind, module, query)
 
 
-def _text(data: dict[Any, Any], field: str, form: re.Pattern[str] | None = None, wanted: str = "a text") -> str:
-    if field not in data:
-        raise _Unusable(f"field {field} is missing")
-    value = data[field]
-    if not isinstance(value, str) or not value.strip() or (form and not form.fullmatch(value.strip())):
-        raise _Unusable(f"field {field} is {value!r}; it must be {wanted}")
+def _text(data: dict[Any, Any], field: str, form: re.Pattern[str]) -> str:
+    value = data.get(field)
+    if not isinstance(value, str) or not form.fullmatch(value.strip()):
+        raise ValueError(f"field {field} is {value!r}; it must be a text like {form.pattern}")
     return value.strip()
 
 

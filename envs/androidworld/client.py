@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import httpx
-from pydantic import BaseModel, Field, ValidationError
 
 from envs.androidworld.faults import CheckFault, EnvironmentFault, NanScore, ServerFault, Unreachable, WrongServer
-from envs.device import open_picture
 
 LONGEST_INIT_S = 600.0
 """Longest set-up of a task that is waited for."""
@@ -39,19 +38,11 @@ MAX_SCREEN, MAX_ANSWER = 96 << 20, 1 << 20
 MAX_NAME, MAX_GOAL = 100, 20_000
 """Characters of a task's name, and of a goal."""
 FAMILY = "android_world"
-ANSWER_FAMILY = "information_retrieval"
+
+RAISED_BY = {"/task/initialize": EnvironmentFault, "/task/score": CheckFault}
+"""What an answer 500 means: AndroidWorld's own code raised."""
 
 T = TypeVar("T")
-Name = Annotated[str, Field(max_length=MAX_NAME)]
-
-
-class ServerInfo(BaseModel):
-    """What the server of docker/androidworld tells of itself."""
-
-    commit: Name = ""
-    budgets: Annotated[dict[Name, Annotated[int, Field(ge=1, le=10_000)]], Field(max_length=1000)] = {}
-    """Steps by task."""
-    screenshots: Name = ""
 
 
 class AndroidWorldClient:
@@ -60,7 +51,6 @@ class AndroidWorldClient:
     def __init__(self, url: str, longest_init_s: float = LONGEST_INIT_S) -> None:
         self.url = url.rstrip("/")
         self._longest_init_s = longest_init_s
-        self._gives_png: bool | None = None
         # Straight to the server: a proxy of the environment is for the world outside, and cuts long requests.
         self._http = httpx.AsyncClient(
             base_url=self.url,
@@ -85,15 +75,9 @@ class AndroidWorldClient:
         await self._ask("POST", "/reset", go_home=go_home)
 
     async def screenshot(self) -> bytes:
-        """The screen as PNG. Upstream's server sends all its pixels as JSON: 15 s and more at 1080x2400."""
-        if self._gives_png is None:
-            self._gives_png = (await self.info()).screenshots == "png"
+        """The screen as PNG. The server sends all its pixels as JSON: 15 s and more at 1080x2400."""
+        data = await self._ask("GET", "/screenshot", wait_to_stabilize=True)
         try:
-            if self._gives_png:
-                png = (await self._send("GET", "/screenshot.png")).content
-                await asyncio.to_thread(open_picture, png)
-                return png
-            data = await self._ask("GET", "/screenshot", wait_to_stabilize=True)
             return await asyncio.to_thread(_png, data.get("pixels"))
         except ValueError as error:
             raise WrongServer(f"{self.url}: the screenshot has no usable pixels: {_reason(error)}") from None
@@ -102,33 +86,15 @@ class AndroidWorldClient:
         """One action, in AndroidWorld's fields and in pixels."""
         await self._ask("POST", "/execute_action", body=action)
 
-    async def info(self) -> ServerInfo:
-        """Commit and step budgets, which only the server of docker/androidworld tells; upstream's has no such route."""
-        try:
-            found = await self._ask("GET", "/info")
-        except WrongServer:
-            return ServerInfo()
-        try:
-            return ServerInfo(**found)
-        except ValidationError as error:
-            first = error.errors(include_input=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            raise WrongServer(f"{self.url}: GET /info: {_short(where)}: {first['msg']}") from None
-
     async def task_list(self) -> list[str]:
         names = await self._value("GET", "/suite/task_list", "task_list", list, max_index=-1)
-        named = all(isinstance(name, str) and len(name) <= MAX_NAME for name in names)
-        if not named or len(set(names)) < len(names):
-            raise WrongServer(f"{self.url}: GET /suite/task_list is not a list of different names: {_short(names)}")
+        if not all(isinstance(name, str) and len(name) <= MAX_NAME for name in names):
+            raise WrongServer(f"{self.url}: GET /suite/task_list is not a list of names: {_short(names)}")
         return names
 
-    async def task_length(self, name: str) -> int:
-        """How many instances of a task the suite has."""
-        return await self._value("GET", "/suite/task_length", "length", int, task_type=name)
-
-    async def reinitialize(self, combinations: int, seed: int, family: str = FAMILY) -> None:
+    async def reinitialize(self, combinations: int, seed: int) -> None:
         """Replaces all instances; what was set up and not torn down can never be torn down after this."""
-        await self._ask("GET", "/suite/reinitialize", n_task_combinations=combinations, seed=seed, task_family=family)
+        await self._ask("GET", "/suite/reinitialize", n_task_combinations=combinations, seed=seed, task_family=FAMILY)
 
     async def initialize(self, name: str, index: int) -> None:
         """Sets the task up. Raises in the middle of it when it has been set up before: tear down first."""
@@ -163,28 +129,17 @@ class AndroidWorldClient:
     async def _ask(
         self, method: str, route: str, body: Mapping[str, Any] | None = None, **query: Any
     ) -> dict[str, Any]:
-        reply = await self._send(method, route, body, **query)
-        try:
-            data = reply.json()
-        except (ValueError, RecursionError):
-            data = None
-        if not isinstance(data, dict):
-            raise WrongServer(f"{self.url}: {method} {route} answered no JSON object but {_short(reply.text)}")
-        return data
-
-    async def _send(
-        self, method: str, route: str, body: Mapping[str, Any] | None = None, **query: Any
-    ) -> httpx.Response:
-        """The answer 200 to one request, which is sent once."""
+        """The JSON object that answers one request, which is sent once."""
         limit = self._longest_init_s + OWN_TIME_S.get(route, QUICK_S)
         most = MAX_SCREEN if route.startswith("/screenshot") else MAX_ANSWER
         where = f"{self.url}: {method} {route}"
-        timeout = httpx.Timeout(limit, connect=CONNECT_S)
         content = bytearray()
         try:
             async with (
                 asyncio.timeout(limit),
-                self._http.stream(method, route, params=query or None, json=body, timeout=timeout) as reply,
+                self._http.stream(
+                    method, route, params=query or None, json=body, timeout=httpx.Timeout(limit, connect=CONNECT_S)
+                ) as reply,
             ):
                 if packing := reply.headers.get("Content-Encoding", "").replace("identity", ""):
                     raise WrongServer(f"{where} answered in the encoding {_short(packing)}, which was not asked for")
@@ -198,10 +153,18 @@ class AndroidWorldClient:
             raise ServerFault(f"{where} did not answer within {limit:g} s") from error
         except httpx.TransportError as error:
             raise Unreachable(f"{where}: the connection was dropped: {_reason(error)}") from error
-        answer = httpx.Response(reply.status_code, content=bytes(content))
-        if answer.status_code != 200:
-            raise _fault_of(route, answer.status_code)(f"{where} answered {answer.status_code}: {_short(answer.text)}")
-        return answer
+        said = _short(content[:1000].decode(errors="replace"))
+        if reply.status_code >= 500:
+            raise RAISED_BY.get(route, ServerFault)(f"{where} answered {reply.status_code}: {said}")
+        if reply.status_code != 200:
+            raise WrongServer(f"{where} answered {reply.status_code}: {said}")
+        try:
+            data = json.loads(content)
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict):
+            raise WrongServer(f"{where} answered no JSON object but {said}")
+        return data
 
 
 def _png(pixels: Any) -> bytes:
@@ -218,14 +181,6 @@ def _png(pixels: Any) -> bytes:
     png = io.BytesIO()
     Image.fromarray(array).save(png, "PNG", compress_level=1)
     return png.getvalue()
-
-
-def _fault_of(route: str, status: int) -> type[ServerFault]:
-    if status in (502, 503, 504):  # a server that is starting, or a proxy before one
-        return Unreachable
-    if status >= 500:
-        return {"/task/initialize": EnvironmentFault, "/task/score": CheckFault}.get(route, ServerFault)
-    return WrongServer
 
 
 def _short(value: object) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from envs.androidworld.access import Access
@@ -38,9 +37,8 @@ class AndroidWorldEnv:
     a second episode on the same object would be another test. The goal is read after `initialize`, as AndroidWorld's
     own runner does, and is the episode's `instruction`.
 
-    The score counts only if the agent said that it was done. `answers` are the tasks whose last message is the answer
-    that is scored. Without `free_reward`, as in training, `reset` refuses an instance that gives its reward for nothing
-    (FreeReward).
+    The score counts only if the agent said that it was done. Without `free_reward`, as in training, `reset` refuses an
+    instance that gives its reward for nothing (FreeReward).
     """
 
     def __init__(
@@ -48,7 +46,6 @@ class AndroidWorldEnv:
         device_id: str,
         client: AndroidWorldClient,
         access: Access,
-        answers: Collection[str] = ANSWER_TASKS,
         boot_wait_s: float = BOOT_WAIT_S,
         free_reward: bool = True,
     ) -> None:
@@ -57,7 +54,7 @@ class AndroidWorldEnv:
         self.episode: Episode | None = None
         self.given_up = False
         """Whether the server has not answered for `boot_wait_s`. Each episode asks it again without waiting."""
-        self._answers, self._boot_wait_s, self._free_reward = answers, boot_wait_s, free_reward
+        self._boot_wait_s, self._free_reward = boot_wait_s, free_reward
         self._fingerprint: tuple[str, ...] = ()
         self._up: tuple[str, int] | None = None
         """The instance that is set up."""
@@ -96,7 +93,7 @@ class AndroidWorldEnv:
         start, steps = time.perf_counter(), seen.step + 1
         if isinstance(action, Finish):
             self._done = True
-            if action.message and task.template in self._answers:
+            if action.message and task.template in ANSWER_TASKS:
                 await self.client.execute(action_type="answer", text=action.message)
             self.episode = replace(self.episode, said_done=True)
             return StepResult(replace(seen, step=steps), True, {"act": time.perf_counter() - start})

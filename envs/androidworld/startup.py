@@ -10,21 +10,20 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from envs.androidworld.access import Access, AdbAccess, HttpAccess
-from envs.androidworld.client import ANSWER_FAMILY, AndroidWorldClient, ServerInfo
+from envs.androidworld.client import AndroidWorldClient
 from envs.androidworld.env import BOOT_WAIT_S, POLL_S, AndroidWorldEnv
 from envs.androidworld.faults import ServerFault, Unreachable, WrongServer
-from envs.androidworld.tasks import ANSWER_TASKS, APPS, COMMIT, FACTS, WALL_CLOCK_GOALS, describe_difference
+from envs.androidworld.tasks import APPS, COMMIT, FACTS, WALL_CLOCK_GOALS
 from envs.base import InfraError
 
 STATUS_EVERY_S = 30.0
 PAIR_WAIT_S = 10.0
-MAX_PORT = 65535
-_ADDRESS = re.compile(r"(https?://(?:\[[0-9a-fA-F:]+\]|[^:/,?#@]+)(?::(\d{1,5}))?)/?(?:,([^@]+)(?:@(.+):(\d{1,5}))?)?")
+_ADDRESS = re.compile(r"(https?://(?:\[[0-9a-fA-F:]+\]|[^:/,?#@]+)(?::\d{1,5})?)/?(?:,([^@]+)(?:@(.+):(\d{1,5}))?)?")
 Goals = Mapping[tuple[str, int], str]
 Say = Callable[[str], None]
 
@@ -45,12 +44,12 @@ class Address:
     @classmethod
     def parse(cls, text: str) -> Address:
         match = _ADDRESS.fullmatch(text)
-        if match is None or int(match[2] or 0) > MAX_PORT:
+        if match is None:
             raise StartupError(
                 f"--server {text!r} is not http://HOST:PORT[,ADB_SERIAL[@ADB_HOST:ADB_PORT]], as in "
                 "http://127.0.0.1:5000,emulator-5554"
             )
-        return cls(match[1], match[3] or "", match[4], int(match[5]) if match[5] else None)
+        return cls(match[1], match[2] or "", match[3], int(match[4]) if match[4] else None)
 
     @property
     def device_id(self) -> str:
@@ -64,10 +63,9 @@ def parse_addresses(texts: Sequence[str]) -> list[Address]:
         raise StartupError("--server http://HOST:PORT[,ADB_SERIAL] is missing (or --fleet N: it starts N containers)")
     phones = [(a.serial, a.adb_host, a.adb_port) for a in addresses if a.serial]
     for what, found in (("server", [a.url for a in addresses]), ("phone", phones)):
-        if twice := next((one for one in found if found.count(one) > 1), None):
-            name = twice if isinstance(twice, str) else twice[0]
-            raise StartupError(f"--server: the {what} {name} is given twice; one phone runs one episode at a time")
-    if len({bool(a.serial) for a in addresses}) > 1:
+        if len(set(found)) < len(found):
+            raise StartupError(f"--server: a {what} is given twice; one phone runs one episode at a time")
+    if len(phones) not in (0, len(addresses)):
         raise StartupError(
             "--server: give an ADB serial with every server or with none: results over adb and over HTTP do not compare"
         )
@@ -90,15 +88,11 @@ class Server:
     address: Address
     client: AndroidWorldClient
     access: Access
-    answers: frozenset[str]
     goals: Goals
     screen: str
-    commit: str
-    """As the server of docker/androidworld says; "" from upstream's, which does not tell."""
 
     def env(self, boot_wait_s: float = BOOT_WAIT_S, free_reward: bool = True) -> AndroidWorldEnv:
-        device_id = self.address.device_id
-        return AndroidWorldEnv(device_id, self.client, self.access, self.answers, boot_wait_s, free_reward)
+        return AndroidWorldEnv(self.address.device_id, self.client, self.access, boot_wait_s, free_reward)
 
 
 async def open_servers(
@@ -117,18 +111,20 @@ async def open_servers(
         try:
             return await open_server(address, suite, boot_wait_s, say, (leftovers or {}).get(address.device_id))
         except InfraError as fault:
-            raise StartupError(_with_fix(address, fault)) from fault
+            raise StartupError(f"{fault}; {_fix(fault)}") from fault
 
-    opening = [asyncio.create_task(opened(address)) for address in addresses]
     try:
-        await asyncio.wait(opening, return_when=asyncio.FIRST_EXCEPTION)
-        servers = [task.result() for task in opening if task.done()]  # raises the first failure
+        async with asyncio.TaskGroup() as group:
+            opening = [group.create_task(opened(address)) for address in addresses]
+    except* StartupError as failed:
+        ended = [task for task in opening if not task.cancelled() and task.exception() is None]
+        await asyncio.gather(*(task.result().client.close() for task in ended))
+        raise failed.exceptions[0] from None
+    servers = [task.result() for task in opening]
+    try:
         compare(servers)
-    except BaseException:
-        for task in opening:
-            task.cancel()
-        ended = await asyncio.gather(*opening, return_exceptions=True)
-        await asyncio.gather(*(server.client.close() for server in ended if isinstance(server, Server)))
+    except StartupError:
+        await asyncio.gather(*(server.client.close() for server in servers))
         raise
     return servers
 
@@ -140,24 +136,22 @@ async def open_server(
     client = AndroidWorldClient(address.url)
     try:
         access = make_access(address, client)
-        until = time.monotonic() + boot_wait_s
-        await _resolve(address)
-        await wait_for_server(client, until, say)
+        await _wait_for_server(client, time.monotonic() + boot_wait_s, say)
         await client.task_list()  # a server of something else is found out before anything is changed on it
         if left is not None:
             with contextlib.suppress(ServerFault):  # a server that was restarted may not have that instance
                 await client.tear_down(*left)
-        await client.reinitialize(1, suite.seed, ANSWER_FAMILY)
-        answers = frozenset(await client.task_list())
         await client.reinitialize(suite.combinations, suite.seed)
-        commit = _check_version(client, await client.task_list(), answers, await client.info())
-        goals = await _goals(client, suite)
-        # Only a phone that adb knows and that is booting gets better by itself.
-        await _retried(access.connect, lambda fault: "booting" in str(fault), until)
-        await _check_pair(client, access)
+        _check_version(client, await client.task_list())
+        goals = {
+            (name, index): await client.goal(name, index) for name in suite.names for index in range(suite.combinations)
+        }
+        await access.connect()
+        if isinstance(access, AdbAccess):
+            await _check_pair(client, access)
         await client.reset(go_home=True)
         seen = await access.observe(0)
-        return Server(address, client, access, answers, goals, f"{seen.width}x{seen.height}", commit)
+        return Server(address, client, access, goals, f"{seen.width}x{seen.height}")
     except BaseException:
         await client.close()
         raise
@@ -173,72 +167,32 @@ def make_access(address: Address, client: AndroidWorldClient) -> Access:
     return AdbAccess(AdbTransport(address.serial, address.adb_host, address.adb_port), APPS)
 
 
-async def _resolve(address: Address) -> None:
-    """A host that does not exist is not worth waiting for."""
-    host = urlsplit(address.url).hostname
-    try:
-        await asyncio.get_running_loop().getaddrinfo(host, None)
-    except OSError as error:
-        raise StartupError(f"--server {address.url}: there is no host {host} ({error.strerror})") from None
-
-
-async def wait_for_server(client: AndroidWorldClient, until: float, say: Say = print) -> None:
+async def _wait_for_server(client: AndroidWorldClient, until: float, say: Say) -> None:
     """Waits for a server that is starting (it refuses or drops connections), and reports that from time to time."""
-    reported = -STATUS_EVERY_S
-
-    def is_starting(fault: InfraError) -> bool:
-        nonlocal reported
-        now = time.monotonic()
-        if isinstance(fault, Unreachable) and now < until and now - reported >= STATUS_EVERY_S:
-            reported = now
-            say(f"{fault}: still starting (5 to 10 minutes), or the wrong address; waiting up to {until - now:.0f} s")
-        return isinstance(fault, Unreachable)
-
-    await _retried(client.health, is_starting, until)
-
-
-async def _retried(call: Callable[[], Awaitable[None]], may_pass: Callable[[InfraError], bool], until: float) -> None:
-    """Calls until it succeeds. Raises the fault when it will not pass by itself, or at the time `until`."""
+    report_at = 0.0
     while True:
         try:
-            return await call()
-        except InfraError as fault:
-            if not may_pass(fault) or time.monotonic() >= until:
+            return await client.health()
+        except Unreachable as fault:
+            now = time.monotonic()
+            if now >= until:
                 raise
-        await asyncio.sleep(min(POLL_S, max(until - time.monotonic(), 0.05)))
+            if now >= report_at:
+                report_at = now + STATUS_EVERY_S
+                left = f"waiting up to {until - now:.0f} s"
+                say(f"{fault}: still starting (5 to 10 minutes), or the wrong address; {left}")
+        await asyncio.sleep(min(POLL_S, max(until - now, 0.05)))
 
 
-def _check_version(client: AndroidWorldClient, names: Sequence[str], answers: frozenset[str], info: ServerInfo) -> str:
-    """The server's commit. Raises WrongServer when it has other tasks or other step budgets than ours."""
-    if names and not FACTS.keys() & set(names):
-        raise WrongServer(f"{client.url}: none of its tasks is one of AndroidWorld's")
-    budgets = info.budgets
-    other = [name for name in sorted(FACTS) if budgets.get(name, FACTS[name].budget) != FACTS[name].budget]
-    if difference := describe_difference(names):
-        difference = f"it {difference}"
-    elif differing := sorted(ANSWER_TASKS ^ answers):
-        difference = f"its answers differ in {', '.join(differing[:5])}"
-    elif other:
-        difference = f"it allots {other[0]} {budgets[other[0]]} steps and not {FACTS[other[0]].budget}"
-    if difference:
-        raise WrongServer(f"{client.url} runs another version of AndroidWorld than {COMMIT}: {difference}")
-    return info.commit
+def _check_version(client: AndroidWorldClient, names: Sequence[str]) -> None:
+    """Raises WrongServer when it has other tasks than ours."""
+    differing = (("has", set(names) - FACTS.keys()), ("lacks", FACTS.keys() - set(names)))
+    if said := "; ".join(f"{what} {', '.join(sorted(found)[:5])}" for what, found in differing if found):
+        raise WrongServer(f"{client.url} runs another version of AndroidWorld than {COMMIT}: it {said}")
 
 
-async def _goals(client: AndroidWorldClient, suite: Suite) -> dict[tuple[str, int], str]:
-    goals = {}
-    for name in suite.names:
-        if (length := await client.task_length(name)) != suite.combinations:
-            raise WrongServer(f"{client.url}: {name} has {length} instances after {suite.combinations} were asked for")
-        for index in range(suite.combinations):
-            goals[name, index] = await client.goal(name, index)
-    return goals
-
-
-async def _check_pair(client: AndroidWorldClient, access: Access) -> None:
+async def _check_pair(client: AndroidWorldClient, access: AdbAccess) -> None:
     """Whether the serial is this server's phone: mixed-up serials would look like a model that fails at everything."""
-    if not isinstance(access, AdbAccess):
-        return
     await client.execute(action_type="open_app", app_name="settings")
     until, package = time.monotonic() + PAIR_WAIT_S, ""
     while time.monotonic() < until:
@@ -251,30 +205,24 @@ async def _check_pair(client: AndroidWorldClient, access: Access) -> None:
 
 
 def compare(servers: Sequence[Server]) -> None:
-    """Raises StartupError unless all servers have the same goals, version and screen size."""
+    """Raises StartupError unless all servers have the same goals and screen size."""
     first = servers[0]
     for other in servers[1:]:
         both = f"{other.address.url} and {first.address.url}"
         for (name, index), goal in first.goals.items():
             if name not in WALL_CLOCK_GOALS and other.goals[name, index] != goal:
                 raise StartupError(f"{both} give {name} {index} different goals; run one image everywhere")
-        for what in ("commit", "screen"):
-            one, two = getattr(other, what), getattr(first, what)
-            if one != two:
-                raise StartupError(
-                    f"{both} differ in their {what}: {one or 'unknown'}, {two or 'unknown'}; run one image everywhere"
-                )
+        if other.screen != first.screen:
+            raise StartupError(
+                f"{both} differ in their screen ({other.screen}, {first.screen}); run one image everywhere"
+            )
 
 
-def _with_fix(address: Address, fault: InfraError) -> str:
-    """The fault and what to do about it, in one line."""
-    text = str(fault)
+def _fix(fault: InfraError) -> str:
     if isinstance(fault, Unreachable):
-        return f"{text}; check the address, start the server, or give it longer with --boot-wait SECONDS"
+        return "check the address, start the server, or give it longer with --boot-wait SECONDS"
     if isinstance(fault, WrongServer):
-        return f"{text}; use a server of commit {COMMIT} (docs/androidworld.md)"
+        return f"use a server of commit {COMMIT} (docs/androidworld.md)"
     if isinstance(fault, ServerFault):
-        return f"{text}; look at the server's log, and restart its container"
-    if address.serial and address.serial in text:
-        return f"{text}; `adb devices` must list it as `device` (docs/androidworld.md: the phone of a container)"
-    return text
+        return "look at the server's log, and restart its container"
+    return "`adb devices` must list it as `device` (docs/androidworld.md: the phone of a container)"

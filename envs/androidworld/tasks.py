@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
@@ -61,16 +61,6 @@ def check_names(names: Iterable[str]) -> None:
     for name in names:
         if name not in FACTS:
             raise ValueError(f"no AndroidWorld task is called {name!r} (commit {COMMIT}); see docs/androidworld.md")
-
-
-def describe_difference(found: Sequence[str]) -> str:
-    """How a server's task list differs from the bundled one, in one line; "" when it does not."""
-    parts = []
-    for what, names in (("has", set(found) - FACTS.keys()), ("lacks", FACTS.keys() - set(found))):
-        if names:
-            some = ", ".join(sorted(names)[:5])
-            parts.append(f"{what} {some}{f' and {len(names) - 5} more' if len(names) > 5 else ''}")
-    return "; ".join(parts)
 
 
 def make_task(

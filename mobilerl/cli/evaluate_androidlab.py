@@ -46,7 +46,6 @@ def add(suites: argparse._SubParsersAction, common: argparse.ArgumentParser) -> 
     option("--task", action="append", default=[], metavar="ID", help="only this one; can be repeated")
     option("--app", action="append", default=[], metavar="NAME", help="only this app's tasks; can be repeated")
     option("--kind", choices=("operation", "query_detect"), default="", help="only tasks of this kind")
-    option("--retries", type=int, default=3, metavar="N", help="of an episode whose device failed (default 3)")
     parser.set_defaults(run=run)
 
 
@@ -56,12 +55,10 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     if args.android_lab is None:
         raise ConfigError("--android-lab PATH is missing: your checkout of github.com/THUDM/Android-Lab")
     checkout = read_checkout(args.android_lab)
-    tasks, skipped = checkout.chosen(args.task, args.app, args.kind)
+    tasks = checkout.chosen(args.task, args.app, args.kind)
     if args.list:
         for task in tasks:
             say(f"{task.id}  {task.app}  {task.kind}  {task.goal}")
-        for left_out in skipped:
-            say(f"{left_out.id}  {left_out.app}  skipped: {left_out.reason}")
         return 0
     _check(args)
     from envs.androidlab.env import LabSettings
@@ -80,9 +77,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
         rounds=args.rounds,
         settings=LabSettings(args.interval, not args.from_home, args.launch_wait),
         snapshot=args.snapshot,
-        retries=args.retries,
         max_invalid=recipe.agent.max_invalid,
-        skipped=tuple(skipped),
     )
     answers = AnswerJudge(args.judge_url, args.judge_model) if args.judge_url else None
     judges = Judges(checkout, args.judge_python)
@@ -98,7 +93,6 @@ def _check(args: argparse.Namespace) -> None:
         ("--rounds", args.rounds, 1),
         ("--interval", args.interval, 0),
         ("--launch-wait", args.launch_wait, 0),
-        ("--retries", args.retries, 0),
     ):
         if not least <= value < float("inf"):
             raise ConfigError(f"{name} is {value:g}; it must be at least {least}")

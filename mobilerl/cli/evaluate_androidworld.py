@@ -43,7 +43,6 @@ def add(suites: argparse._SubParsersAction, common: argparse.ArgumentParser) -> 
     option("--instances", type=int, default=1, metavar="N", help="per task (default 1)")
     option("--runs", type=int, default=1, metavar="N", help="of the whole suite (default 1); published are means of 3")
     option("--step-cap", type=int, metavar="N", help="upper limit on every step budget")
-    option("--deadline", type=float, default=3600.0, metavar="S", help="of an episode, in seconds (default 3600)")
     option("--retries", type=int, default=3, metavar="N", help="of an episode that failed (default 3)")
     option("--boot-wait", type=float, default=900.0, metavar="S", help="seconds to wait for a server (default 900)")
     option("--androidworld-commit", metavar="SHA", help="what the servers run, for the protocol")
@@ -65,7 +64,6 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     other = {
         "templates": args.template,
         "max_invalid": recipe.agent.max_invalid,
-        "deadline_s": args.deadline,
         "boot_wait_s": args.boot_wait,
         "commit": args.androidworld_commit,
     }
@@ -91,4 +89,4 @@ def _servers(args: argparse.Namespace, recipe: Recipe) -> Servers:
     if args.fleet is None and (args.server or not fleet_type(recipe.fleet).starts_containers):
         return RunningServers(parse_addresses(args.server))
     count = recipe.phone.count if args.fleet is None else args.fleet
-    return StartedContainers(recipe, count, args.boot_wait, args.deadline, args.out)
+    return StartedContainers(recipe, count, args.boot_wait, args.out)

@@ -39,7 +39,6 @@ WORLD = [
     {"length": 3},
     {"score": 0.5},
     {"goal": "do it"},
-    {"screenshots": "png", "commit": "abc"},
 ]
 
 
@@ -50,9 +49,7 @@ async def _world(status: int, body: bytes) -> None:
     for ask in (
         client.health,
         client.reset,
-        client.info,
         client.task_list,
-        lambda: client.task_length("a"),
         lambda: client.score("a", 0),
         lambda: client.goal("a", 0),
         lambda: access.observe(0),

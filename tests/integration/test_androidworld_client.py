@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-
 import pytest
 from androidworld_play import stand_ins_fixture  # noqa: F401 - a fixture
-from http_stand_in import Handler, Server
 
 from envs.androidworld.client import AndroidWorldClient
 from envs.androidworld.faults import EnvironmentFault, NanScore, Unreachable, WrongServer
-from envs.base import InfraError, NoScore
+from envs.base import NoScore
 
 TASK = "ContactsAddContact"
 
@@ -55,34 +51,3 @@ async def test_a_dropped_connection_is_a_fault_and_nothing_is_sent_twice(stand_i
     with pytest.raises(Unreachable):
         await client.health()
     assert [r[1] for r in stand_in.requests] == ["/task/initialize", "/health"]
-
-
-async def test_a_blocked_server_is_waited_for_as_long_as_a_set_up_may_take(stand_in, client):
-    stand_in.go = threading.Event()
-    setting_up = asyncio.create_task(client.initialize(TASK, 0))
-    while "/task/initialize" not in [route for _, route, _ in stand_in.requests]:
-        assert not setting_up.done()
-        await asyncio.sleep(0.02)
-    health = asyncio.create_task(client.health())
-    await asyncio.sleep(0.5)
-    assert not health.done() and not setting_up.done()
-    stand_in.go.set()
-    await health
-    await setting_up
-
-
-async def test_another_server_is_not_taken_for_androidworld():
-    class Other(Handler):
-        def do_GET(self):
-            self.reply("<html>fine</html>", 200 if self.path == "/health" else 404)
-
-    server = Server(Other)
-    client = AndroidWorldClient(server.url)
-    with pytest.raises(WrongServer, match="GET /health answered no JSON object but <html>fine"):
-        await client.health()
-    with pytest.raises(WrongServer, match="GET /suite/task_list answered 404"):
-        await client.task_list()
-    with pytest.raises(InfraError, match="POST /task/initialize answered 501"):
-        await client.initialize("A", 0)
-    await client.close()
-    server.stop()

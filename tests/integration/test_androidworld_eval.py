@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-
 import pytest
 from androidworld_expert import ExpertActor
 from androidworld_play import (  # noqa: F401 - fixtures among them
@@ -20,14 +18,11 @@ from androidworld_play import (  # noqa: F401 - fixtures among them
     templates,
 )
 from androidworld_server import Raised
-from http_stand_in import ChatServer
 
 from envs.androidworld import startup
-from envs.androidworld.device import png_size
 from envs.androidworld.startup import parse_addresses
 from envs.androidworld.tasks import COMMIT, budgets_hash
 from envs.phone.env import APP_NAMES
-from mobilerl.config import ConfigError
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.suites.androidworld.evaluation import HTTP_COST, Plan, evaluate
 from mobilerl.suites.androidworld.servers import RunningServers
@@ -112,26 +107,3 @@ def test_fractions_nan_and_raising_checks_are_kept_apart(local_phones, tmp_path)
     assert "answered 500" in lost["VlcCreatePlaylist"]
     # Probed at 0.5 before anything was done: free, though not a success.
     assert f"androidworld/{COMPOSITE}/30/0" in results["free_reward"]["task_ids"]
-
-
-def test_a_model_behind_a_server_plays(stand_ins, tmp_path, monkeypatch):
-    """It answers every screen with "finish"."""
-    model = ChatServer(lambda request: '<think>so</think><answer>finish(message="yes")</answer>')
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    words = ("--server", stand_ins().url, *templates(ANSWERING), "--model", model.url, "--out", str(tmp_path))
-    try:
-        with pytest.raises(ConfigError, match="has no model 'other'; it has vlm"):
-            command(*words, "--model-name", "other")
-        assert command(*words, "--model-name", "vlm", "--engine.max_pixels", "10000") == 0
-    finally:
-        model.stop()
-    protocol = results_in(tmp_path)["protocol"]
-    # Without a recipe the settings are those that MobileRL published.
-    assert (protocol["agent.layout"], protocol["agent.grounding"], protocol["agent.screenshots"]) == ("chat", "box", 2)
-    assert (protocol["max_pixels"], protocol["temperature"], protocol["model"]) == (10000, 0.0, "vlm")
-    assert len(protocol["prompt_hash"]) == 16 and protocol["agent.max_new_tokens"] == 4096
-    _, request = model.asked  # the first was to find out what it takes
-    parts = [p for m in request["messages"] if isinstance(m["content"], list) for p in m["content"]]
-    [picture] = [p for p in parts if p["type"] == "image_url"]
-    width, height = png_size(base64.b64decode(picture["image_url"]["url"].partition(",")[2]))
-    assert 9000 < width * height <= 10000 and abs(height / width - 2) < 0.05

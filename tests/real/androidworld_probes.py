@@ -31,7 +31,7 @@ from android_world.utils import app_snapshot, datetime_utils  # noqa: E402
 from android_world.utils import contacts_utils as contacts  # noqa: E402
 from android_world.utils import file_utils as files  # noqa: E402
 
-ENV, WORLD = "AndroidEnv's AdbCallParser", "AndroidWorld's controllers"
+WORLD = "AndroidWorld's controllers"
 SETTINGS, NOTES, LAUNCHER = "com.android.settings", "com.android.notes", "com.android.launcher"
 R = adb_pb2.AdbRequest
 OK = adb_pb2.AdbResponse.Status.OK
@@ -90,14 +90,6 @@ def ask(**command: Any) -> Any:
     response = d.parser.parse(R(**command))
     assert response.status == OK, response
     return response
-
-
-def setting(**verb: Any) -> str:
-    return ask(settings=R.SettingsRequest(name_space=SYSTEM, **verb)).settings.output.decode()
-
-
-def packages(**verb: Any) -> Any:
-    return ask(package_manager=R.PackageManagerRequest(**verb)).package_manager.list.items
 
 
 def front() -> str:
@@ -197,66 +189,6 @@ def try_effects() -> None:
                 work()
             found = shell(where) if isinstance(where, str) else where()
             assert effect in found, found
-
-
-# --- AndroidEnv ------------------------------------------------------------------------------------------------------
-
-
-def try_android_env() -> None:
-    with probe(ENV, "start_activity, get_current_activity"):
-        ask(start_activity=R.StartActivity(full_activity=f"{SETTINGS}/.Settings"))
-        assert front() == f"{SETTINGS}/{SETTINGS}.Settings"
-        wrong = d.parser.parse(R(start_activity=R.StartActivity(full_activity="a.b/.C")))
-        assert wrong.status == adb_pb2.AdbResponse.Status.INTERNAL_ERROR
-    with probe(ENV, "force_stop"):
-        shell(OPEN_SETTINGS)
-        ask(force_stop=R.ForceStop(package_name=SETTINGS))
-        assert front().startswith(LAUNCHER)
-    with probe(ENV, "tap, press_button"):
-        x, y = place("Settings")
-        ask(tap=R.Tap(x=x, y=y))
-        assert front().startswith(SETTINGS)
-        ask(press_button=R.PressButton(button=R.PressButton.BACK))
-        assert front().startswith(LAUNCHER)
-    with probe(ENV, "input_text"):
-        shell(NEW_CONTACT)
-        ask(input_text=R.InputText(text="hello"))
-        assert "hello" in texts()
-    with probe(ENV, "send_broadcast, start_screen_pinning"):
-        ask(send_broadcast=R.SendBroadcast(action="com.example.NOTHING"))
-        shell(OPEN_SETTINGS)
-        ask(start_screen_pinning=R.StartScreenPinning(full_activity=f"{SETTINGS}/{SETTINGS}.Settings"))
-    with probe(ENV, "get_orientation"):
-        shell("settings put system user_rotation 1")
-        assert ask(get_orientation=R.GetOrientationRequest()).get_orientation.orientation == 1
-    with probe(ENV, "push, pull"):
-        data = bytes(range(256)) * 500
-        ask(push=R.Push(content=data, path="/sdcard/Download/a b.bin"))
-        assert ask(pull=R.Pull(path="/sdcard/Download/a b.bin")).pull.content == data
-    with probe(ENV, "settings get, settings put, settings delete, settings list, settings reset"):
-        setting(put=R.SettingsRequest.Put(key="probe", value="1"))
-        assert setting(get=R.SettingsRequest.Get(key="probe")) == "1\n"
-        assert "probe=1\n" in setting(list=R.SettingsRequest.List())
-        assert "Deleted 1 rows" in setting(delete_key=R.SettingsRequest.Delete(key="probe"))
-        setting(put=R.SettingsRequest.Put(key="probe", value="1"))
-        setting(reset=R.SettingsRequest.Reset(mode=R.SettingsRequest.Reset.Mode.TRUSTED_DEFAULTS))
-        assert setting(get=R.SettingsRequest.Get(key="probe")) == "null\n"
-    with probe(ENV, "package_manager list, package_manager clear, package_manager grant"):
-        manager = R.PackageManagerRequest
-        assert SETTINGS in packages(list=manager.List(packages=manager.List.Packages()))
-        assert "android.hardware.touchscreen" in packages(list=manager.List(features=manager.List.Features()))
-        packages(clear=manager.Clear(package_name=NOTES))
-        assert NOTHING in shell(LIST_NOTES)
-        packages(grant=manager.Grant(package_name=NOTES, permissions=["android.permission.CAMERA"]))
-    with probe(ENV, "dumpsys, generic"):
-        assert b"mWakefulness=Awake" in ask(dumpsys=R.DumpsysRequest(service="power")).dumpsys.output
-        assert b"window" in ask(dumpsys=R.DumpsysRequest(list_only=True)).dumpsys.output
-        assert ask(generic=R.GenericRequest(args=["shell", "echo", "hi"])).generic.output == b"hi\n"
-    with probe(ENV, "install_apk, uninstall_package", "the phone runs no APKs, and its apps are part of it"):
-        blob = R.InstallApk.Blob(contents=b"PK\3\4" + bytes(100_000))
-        assert "NO_MATCHING_ABIS" in fails(d.parser.parse, R(install_apk=R.InstallApk(blob=blob)))
-        uninstall = R(uninstall_package=R.UninstallPackage(package_name=NOTES))
-        assert "DELETE_FAILED" in fails(d.parser.parse, uninstall)
 
 
 # --- AndroidWorld: the screen, calls and messages --------------------------------------------------------------------
@@ -486,7 +418,6 @@ def try_databases() -> None:
 
 
 if __name__ == "__main__":
-    try_android_env()
     try_effects()
     try_screen()
     try_telephony()

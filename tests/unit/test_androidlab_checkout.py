@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
@@ -41,7 +40,7 @@ def test_a_task_is_told_as_androidlab_tells_it(tmp_path):
     assert first.module == "evaluation.tasks.a" and first.query == ""
     assert read.human_lengths == {"a_1": 3.0} and read.apps == {"map.me": "com.x.maps"}
     assert read.commit == "unknown"
-    assert read.chosen(kind="query_detect")[0] == [second] and read.chosen(["a_1"], ["map.me"])[0] == [first]
+    assert read.chosen(kind="query_detect") == [second] and read.chosen(["a_1"], ["map.me"]) == [first]
     with pytest.raises(CheckoutError, match="no task 'a_9'"):
         read.chosen(["a_9"])
     with pytest.raises(CheckoutError, match="no app 'maps'; map.me"):
@@ -75,35 +74,26 @@ def test_apps_are_started_by_the_nearest_name_of_androidlabs_table(tmp_path):
         ({"adb_query": "getprop x"}, "`adb shell `"),
         ({"adb_query": "adb shell a; b"}, "uses `;`"),
         ({"adb_query": "adb shell 'a"}, "not a shell line"),
-        ({"task_id": "a_1"}, "a second time"),
     ],
 )
-def test_a_task_that_cannot_be_used_is_skipped_with_a_reason(tmp_path, change, said):
-    read = read_checkout(checkout(tmp_path, TASK, TASK | {"task_id": "a_2"} | change))
-    assert [task.id for task in read.tasks] == ["a_1"]
-    (skipped,) = read.skipped
-    assert said in skipped.reason and "\n" not in skipped.reason and skipped.app == "map.me"
-    named = change.get("task_id", "a_2")
-    assert skipped.id == (named if named in ("a_1", "a_2") else "evaluation/config/a.yaml, task number 2")
+def test_a_task_that_cannot_be_used_is_told_in_one_line(tmp_path, change, said):
+    with pytest.raises(CheckoutError, match=rf"config/a\.yaml: .*{said}") as error:
+        read_checkout(checkout(tmp_path, TASK | {"task_id": "a_2"} | change))
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        ({"text": "- 1"}, "must be APP, package and tasks"),
+        ({"text": "- 1"}, "must be APP, package and a list of tasks"),
         ({"text": "!!python/object/apply:os.getcwd []"}, "not valid YAML"),
         ({"app": {"APP": "a", "package": "a; reboot"}}, "field package"),
     ],
 )
-def test_a_file_that_cannot_be_used_costs_its_own_tasks_only(tmp_path, arguments, said):
-    path = checkout(tmp_path, TASK | {"task_id": "a_9"}, **arguments)
-    (path / "evaluation/config/b.yaml").write_text(json.dumps(APP | {"tasks": [TASK]}))
-    read = read_checkout(path)
-    assert [task.id for task in read.tasks] == ["a_1"] and read.skipped[0].id == "evaluation/config/a.yaml"
-    assert re.search(said, read.skipped[0].reason)
-    (path / "evaluation/config/b.yaml").unlink()
-    with pytest.raises(CheckoutError, match=f"has no task that can be used; evaluation/config/a.yaml: .*{said}"):
-        read_checkout(path)
+def test_a_file_that_cannot_be_used_is_told_in_one_line(tmp_path, arguments, said):
+    with pytest.raises(CheckoutError, match=said) as error:
+        read_checkout(checkout(tmp_path, TASK, **arguments))
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,6 @@ def test_set_up_in_order(tmp_path, monkeypatch):
     "answers, fields, said",
     [
         ({"date 05": ShellResult("", "date: cannot set date: Operation not permitted", 1)}, {}, "date cannot be set"),
-        ({"monkey": "** No activities found to run."}, {}, "does not start"),
         ({}, {"root": lambda: "adbd cannot run as root in production builds"}, "`adb root`"),
         ({}, {"snapshot": "default_boot"}, "has no console"),
     ],

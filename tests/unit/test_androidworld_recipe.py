@@ -51,8 +51,3 @@ def test_a_test_seed_is_refused_before_a_model_or_a_server_is_asked_for(tmp_path
     words = ["--suite.type", "androidworld", "--suite.seed", "42", *more]
     assert main(["train", "--run-dir", str(tmp_path / "run"), *words]) == 2
     assert "suite.seed" in capsys.readouterr().err and not (tmp_path / "run").exists()
-
-
-def test_a_setting_of_another_suite_names_the_type_that_is_missing():
-    with pytest.raises(ConfigError, match=r"suite\.servers: only with suite\.type = androidworld"):
-        load_recipe(None, ["--suite.servers", '["http://h:5000"]'])

@@ -9,8 +9,6 @@ import pytest
 from envs.androidworld.env import Episode
 from envs.androidworld.faults import NanScore
 from envs.androidworld.tasks import make_task
-from mobilerl.config import ConfigError
-from mobilerl.eval.journal import Journal, read_journal
 from mobilerl.records import Status, Trajectory
 from mobilerl.suites.androidworld.results import androidworld_results, record_of, t_interval
 
@@ -61,17 +59,3 @@ def test_t_interval():
     assert t_interval([1.0]) is None
     low, high = t_interval([0.0, 1.0] * 20)  # more degrees of freedom than the table has
     assert 0.3 < low < 0.5 < high < 0.7
-
-
-# --- the journal -------------------------------------------------------------------------------------------------
-
-
-def test_another_protocol_is_named_by_what_differs(tmp_path):
-    with Journal(read_journal(tmp_path)) as journal:
-        journal.begin("androidworld", {"seed": 30, "servers": 2, "prompt_hash": "a"})
-    past = read_journal(tmp_path)
-    past.check({"seed": 30, "servers": 5})  # where it is played does not matter, and the rest may come later
-    with pytest.raises(ConfigError, match=r'prompt_hash = "a" and not "b"; choose another --out'):
-        past.check({"seed": 30, "prompt_hash": "b"})
-    with pytest.raises(ConfigError, match="step_cap = null and not 15"):
-        past.check({"step_cap": 15})

@@ -34,11 +34,14 @@ from mobilerl.suites.androidlab.results import Record, androidlab_results
 
 STEP_S, SETUP_S, JUDGING_S = 60.0, 240.0, 600.0
 """Parts of an episode's deadline: every step beside its pause, the set-up, and the judge."""
+NO_JUDGE = "a model judges its answer; give --judge-url and --judge-model"
+RETRIES = 3
+"""Of an episode whose device failed, on another device if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is run and how. `retries`: of an episode whose device failed, on another device if there is one."""
+    """What is run and how."""
 
     tasks: tuple[LabTask, ...]
     mode: str
@@ -46,10 +49,9 @@ class Plan:
     rounds: int = 25
     settings: LabSettings = LabSettings()
     snapshot: str = ""
-    retries: int = 3
     max_invalid: int = 3
     skipped: tuple[Skipped, ...] = ()
-    """Tasks that were asked for and cannot be used."""
+    """Tasks that were asked for and cannot be judged."""
 
     @property
     def episode(self) -> EpisodeSettings:
@@ -81,7 +83,7 @@ def protocol_of(
         "judge_trees": "of the checkout",
         "deadline_s": plan.episode.deadline_s,
         "max_invalid": plan.max_invalid,
-        "retries": plan.retries,
+        "retries": RETRIES,
         **(answers.protocol() if answers else {"judge.model": None}),
         **policy.protocol,
     }
@@ -118,7 +120,7 @@ async def evaluate(
             left = [task.task(plan.rounds) for task in plan.tasks if task.id not in run.records]
             if left:
                 envs = [WatchedEnv(run.env(opened, checkout.apps), faults) for opened in phones]
-                await run_tasks(envs, policy, left, SUITE, plan.episode, run.ended, retries=plan.retries)
+                await run_tasks(envs, policy, left, SUITE, plan.episode, run.ended, retries=RETRIES)
     finally:
         if answers is not None:
             await answers.close()
@@ -132,23 +134,21 @@ async def evaluate(
 
 
 async def _usable(plan: Plan, judges: Judges, answers: AnswerJudge | None) -> Plan:
-    """The plan without the tasks that cannot be judged."""
-    checked = await judges.check(plan.tasks)
-    problems = dict(checked.problems)
+    """The plan, without an endpoint without the operations whose judges ask a model."""
+    asking = await judges.check(plan.tasks)
     if answers is not None:
         await answers.check()
-    elif queries := sum(task.kind == QUERY and task.id in checked.asking for task in plan.tasks):
+        return plan
+    if queries := sum(task.kind == QUERY and task.id in asking for task in plan.tasks):
         raise ConfigError(
             f"{queries} of the tasks are queries whose answers a model judges: give --judge-url and "
             f"--judge-model, or leave them out with --kind {OPERATION}"
         )
-    else:
-        problems |= dict.fromkeys(checked.asking, "a model judges its answer; give --judge-url and --judge-model")
-    skipped = [Skipped(t.id, t.app, problems[t.id]) for t in plan.tasks if t.id in problems]
-    tasks = tuple(task for task in plan.tasks if task.id not in problems)
+    skipped = tuple(Skipped(task.id, task.app, NO_JUDGE) for task in plan.tasks if task.id in asking)
+    tasks = tuple(task for task in plan.tasks if task.id not in asking)
     if not tasks:
-        raise ConfigError(f"no task is left: {skipped[0].id}: {skipped[0].reason}")
-    return replace(plan, tasks=tasks, skipped=(*plan.skipped, *skipped))
+        raise ConfigError(f"no task is left: {skipped[0].id}: {NO_JUDGE}")
+    return replace(plan, tasks=tasks, skipped=skipped)
 
 
 class _Run:

@@ -14,7 +14,7 @@ from envs.androidworld.startup import Suite
 from envs.androidworld.tasks import COMMIT, EVAL_SEED, FACTS, SUITE, budgets_hash, check_names, make_task
 from envs.base import InfraError, MobileEnv, Observation, Task
 from mobilerl import __version__
-from mobilerl.config.types import Count, Positive, Rate, Section, Weight
+from mobilerl.config.types import Count, Positive, Section, Weight
 from mobilerl.eval.journal import Journal, Key, Past, key_of, read_journal
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.eval.report import RESULTS, write_results
@@ -22,7 +22,7 @@ from mobilerl.eval.run import Say, WatchedEnv, run_tasks
 from mobilerl.records import Group
 from mobilerl.rollout.episode import EpisodeSettings
 from mobilerl.suites.androidworld.results import androidworld_results, record_of
-from mobilerl.suites.androidworld.servers import Servers
+from mobilerl.suites.androidworld.servers import DEADLINE_S, Servers
 from mobilerl.trajectory_files import append_trajectory
 
 T = TypeVar("T")
@@ -43,11 +43,10 @@ class Plan(Section):
     templates: tuple[str, ...] = ()
     step_cap: Positive | None = None
     max_invalid: Count = 3
-    deadline_s: Rate = 3600.0
     retries: Count = 3
     boot_wait_s: Weight = BOOT_WAIT_S
     commit: str | None = None
-    """Commit of the servers' AndroidWorld, for servers that do not report it."""
+    """Commit of the servers' AndroidWorld, which they do not tell."""
     keep: bool = False
     """Whether every episode goes to `out/trajectories`, and its screens to `out/screens`."""
 
@@ -83,7 +82,7 @@ class Plan(Section):
             "step_cap": self.step_cap,
             "success": "the full score, after the agent said that it was done",
             "max_invalid": self.max_invalid,
-            "deadline_s": self.deadline_s,
+            "deadline_s": DEADLINE_S,
             "retries": self.retries,
             "screens_and_actions": "adb" if over_adb else "http",
             "start": "home screen",
@@ -140,7 +139,7 @@ class _Run:
             server, devices = await servers.open(suite, plan.boot_wait_s, self.say, past.leftovers, self.watched)
             try:
                 protocol = protocol | {
-                    "androidworld_commit": server.commit or plan.commit or ASSUMED,
+                    "androidworld_commit": plan.commit or ASSUMED,
                     "screen": server.screen,
                     "settle": server.access.settle,
                     "servers": servers.count,
@@ -161,7 +160,7 @@ class _Run:
                     done, steps = f"{len(tasks) - self._left}/{len(tasks)}", len(trajectory.steps)
                     self.say(f"{done} {group.task.template}: {trajectory.reward:g} in {steps} steps")
 
-                episode = EpisodeSettings(plan.max_invalid, plan.deadline_s)
+                episode = EpisodeSettings(plan.max_invalid, DEADLINE_S)
                 await run_tasks(devices, self.policy, tasks, SUITE, episode, ended, retries=plan.retries)
             finally:
                 await servers.close()
@@ -170,7 +169,7 @@ class _Run:
         return _WatchedEnv(env, self)
 
     def given_up(self, server: str, fault: InfraError) -> None:
-        if server not in self.servers.names:
+        if server not in self._alive:
             return
         self.journal.dead(server, str(fault))
         self._alive.discard(server)
@@ -189,7 +188,6 @@ class _WatchedEnv(WatchedEnv):
     def __init__(self, env: AndroidWorldEnv, run: _Run) -> None:
         super().__init__(env, run.faults)
         self._world, self._run = env, run
-        self._reported = False
 
     async def reset(self, task: Task) -> Observation:
         self._run.journal.start(self.device_id, task.template, task.params["index"])
@@ -199,11 +197,9 @@ class _WatchedEnv(WatchedEnv):
         try:
             result = await super()._noted(call)
         except InfraError as fault:
-            if self._world.given_up and not self._reported:
+            if self._world.given_up:
                 self._run.given_up(self.device_id, fault)
-            self._reported = self._world.given_up
             raise
-        self._reported = False
         if self._world.episode is not None:
             self._run.episodes[self._key] = self._world.episode
         return result

@@ -104,44 +104,25 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def summary(results: Mapping[str, Any]) -> list[str]:
     """Lines that only AndroidWorld's results have."""
-    lines = [
-        f"AndroidWorld's own number (mean score): {percent(results['mean_score'])}, "
-        f"{percent(results['mean_score_errors_as_zero'])} with errors as zero"
-    ]
-    runs = results["runs"]
+    lines = [f"AndroidWorld's own number (mean score): {_both(results, 'mean_score')}"]
+    runs, free, count = results["runs"], results["free_reward"], results["errors_by_kind"]
     if runs["ci95"]:
-        low, high = runs["ci95"]
+        low, high = map(percent, runs["ci95"])
         lines.append(
-            f"mean over {len(runs['success_rate'])} runs: {percent(runs['mean'])}  95% interval "
-            f"{percent(low)} to {percent(high)}"
+            f"mean over {len(runs['success_rate'])} runs: {percent(runs['mean'])}  95% interval {low} to {high}"
         )
-    free = results["free_reward"]
     if free["task_ids"]:
-        lines.append(
-            f"{len(free['task_ids'])} instances give their reward for nothing; without them "
-            f"{percent(free['success_rate_without'])}, "
-            f"{percent(free['success_rate_without_errors_as_zero'])} with errors as zero"
-        )
-    lines += _error_lines(results)
+        without = _both(free, "success_rate_without")
+        lines.append(f"{len(free['task_ids'])} instances give their reward for nothing; without them {without}")
+    if count["infrastructure"]:
+        what = f"{count['infrastructure']} infrastructure errors (server or phone)"
+        lines.append(f"{what}: the same command runs these episodes again")
+    if raised := sorted({i["template"] for i in results["instances"] if i["error_kind"] in ("environment", "nan")}):
+        lines.append(f"AndroidWorld's own code raised in {', '.join(raised)}: its server's log has the traceback")
     if results["reached_unsaid"]:
         lines.append(f"{results['reached_unsaid']} failed episodes had reached the goal, but the agent never said so")
     return lines
 
 
-def _error_lines(results: Mapping[str, Any]) -> list[str]:
-    """Errors, by who can do something about them."""
-    count = results["errors_by_kind"]
-    raised = sorted({i["template"] for i in results["instances"] if i["error_kind"] in ("environment", "nan")})
-    lines = []
-    if count["infrastructure"]:
-        what = f"{count['infrastructure']} infrastructure errors (server or phone)"
-        lines.append(f"{what}: the same command runs these episodes again")
-    if raised:
-        what = (
-            f"AndroidWorld's own code raised in {count['environment'] + count['nan']} episodes of {', '.join(raised)}"
-        )
-        lines.append(
-            f"{what}: its server's log has the traceback. A task whose app was never opened on that phone has no "
-            "database to check: open the app once, or use a fresh container"
-        )
-    return lines
+def _both(results: Mapping[str, Any], name: str) -> str:
+    return f"{percent(results[name])}, {percent(results[f'{name}_errors_as_zero'])} with errors as zero"

@@ -14,6 +14,8 @@ from mobilerl.config import AndroidWorldSuiteSection, ConfigError, Recipe
 from mobilerl.config.suite import check_androidworld_fleet
 from mobilerl.suites.androidworld.training import container_pool
 
+DEADLINE_S = 3600.0
+"""Of an episode."""
 Watch = Callable[[AndroidWorldEnv], MobileEnv]
 """Puts what an evaluation notes of an episode around an environment."""
 
@@ -49,7 +51,7 @@ class StartedContainers:
     over_adb = True
     names: tuple[str, ...] = ()
 
-    def __init__(self, recipe: Recipe, count: int, boot_wait_s: float, deadline_s: float, out: Path | None) -> None:
+    def __init__(self, recipe: Recipe, count: int, boot_wait_s: float, out: Path | None) -> None:
         if count < 1:
             raise ConfigError(f"--fleet is {count}; it must be at least 1")
         if recipe.fleet.serials:
@@ -61,7 +63,7 @@ class StartedContainers:
                 "suite": AndroidWorldSuiteSection(free_reward=True),
                 "phone": recipe.phone.model_copy(update={"count": count}),
                 "fleet": recipe.fleet.model_copy(update=fleet),
-                "agent": recipe.agent.model_copy(update={"deadline_s": deadline_s}),
+                "agent": recipe.agent.model_copy(update={"deadline_s": DEADLINE_S}),
             }
         )
         self.count, self._out = count, out
