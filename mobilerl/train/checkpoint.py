@@ -64,7 +64,7 @@ class SavedState(Section):
     elapsed_s: Weight
     env_steps: Count
     sampler: dict[str, Any]
-    rng: tuple[int, list[int], float | None] = Field(strict=False)
+    rng: list[Any]
 
 
 class CheckpointError(RuntimeError):

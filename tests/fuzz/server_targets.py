@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 
 import httpx
 from damage import damaged_json, damaged_json_text
@@ -27,7 +28,11 @@ STATUS = st.sampled_from([200] * 12 + [201, 204, 301, 400, 401, 404, 422, 429, 5
 
 def _answer(status: int, body: bytes) -> httpx.MockTransport:
     headers = {"content-type": "application/json", "retry-after": "0.001"}
-    return httpx.MockTransport(lambda request: httpx.Response(status, content=body, headers=headers))
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield body
+
+    return httpx.MockTransport(lambda request: httpx.Response(status, content=parts(), headers=headers))
 
 
 # --- AndroidWorld ------------------------------------------------------------------------------------------------

@@ -97,6 +97,8 @@ class Place:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            # A test that was started in the background ignores SIGINT, and so would these scripts.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def run(self, script: Path, *words: str, **env: str) -> None:
