@@ -36,7 +36,7 @@ STEP_S, SETUP_S, JUDGING_S = 60.0, 240.0, 600.0
 """Parts of an episode's deadline: every step beside its pause, the set-up, and the judge."""
 NO_JUDGE = "a model judges its answer; give --judge-url and --judge-model"
 RETRIES = 3
-"""Of an episode whose device failed, on another device if there is one."""
+"""Retries of an episode whose device failed, on another device if there is one."""
 
 
 @dataclass(frozen=True, slots=True)

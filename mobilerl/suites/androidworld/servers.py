@@ -15,7 +15,7 @@ from mobilerl.config.suite import check_androidworld_fleet
 from mobilerl.suites.androidworld.training import container_pool
 
 DEADLINE_S = 3600.0
-"""Of an episode."""
+"""Time limit of an episode, in seconds."""
 Watch = Callable[[AndroidWorldEnv], MobileEnv]
 """Puts what an evaluation notes of an episode around an environment."""
 
