@@ -51,9 +51,13 @@ class Device:
     def __init__(self, transport: Transport, apps: Mapping[str, str] | None = None, timeout_s: float = 10.0) -> None:
         self.transport = transport
         self.timeout_s = timeout_s
-        self._packages = {label.casefold(): package for label, package in (apps or {}).items()}
-        self._labels = {package: label for label, package in (apps or {}).items()}
+        self.name_apps(apps or {})
         self._size: tuple[int, int] | None = None
+
+    def name_apps(self, apps: Mapping[str, str]) -> None:
+        """Sets the names under the icons, with their packages."""
+        self._packages = {label.casefold(): package for label, package in apps.items()}
+        self._labels = {package: label for label, package in apps.items()}
 
     def size(self) -> tuple[int, int]:
         """Width and height in pixels. Asked once: a phone that is driven does not change its resolution."""

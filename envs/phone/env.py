@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from importlib import import_module
 from typing import TypeVar
 
 from envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task, Transport
@@ -12,13 +13,13 @@ from envs.device import Device
 from envs.phone.apps.catalogue import APPS
 from envs.phone.phone import Phone
 from envs.phone.tasks.base import Admin, Template
-from envs.phone.tasks.suite import phone_seed, template
 from envs.phone.transport import InProcessTransport
 from envs.retry import retried
 
 APP_NAMES: dict[str, str] = {app.label: app.package for app in APPS}
 """Name under the icon -> package."""
-
+SUITES = {"sim": "envs.phone.tasks.suite", "generated": "envs.phone.generated.tasks"}
+"""`Task.suite` -> the module that opens its tasks: `open_task`, `reset_options` and `app_names`."""
 
 T = TypeVar("T")
 
@@ -72,12 +73,13 @@ class PhoneEnv:
         return await self._call(lambda: retried(lambda: self._reset(task)))
 
     def _reset(self, task: Task) -> Observation:
-        cls = template(task.template)
-        seed, popups = str(phone_seed(task)), str(self._popup_rate)
-        result = self._transport.shell(("sim", "reset", "--seed", seed, "--popups", popups))
+        suite = import_module(SUITES[task.suite])
+        options = (*suite.reset_options(task), "--popups", str(self._popup_rate))
+        result = self._transport.shell(("sim", "reset", *options))
         if result.exit_code != 0:
             raise InfraError(f"{self.device_id}: {result.stderr.strip()}")
-        self._task, self._template = task, cls(task.params)
+        self._device.name_apps(suite.app_names(task))
+        self._task, self._template = task, suite.open_task(task)
         self._template.setup(self._admin)
         self._boot_id = self._device.boot_id()
         self._steps, self._answer, self._done = 0, None, False

@@ -15,6 +15,7 @@ from typing import Any
 from envs.phone import panels
 from envs.phone.app import App, Page
 from envs.phone.display import Display
+from envs.phone.generated.app import app_class
 from envs.phone.keyboard import DELETE, ENTER, key_at, keyboard_top
 from envs.phone.popups import Popup, schedule
 from envs.phone.telephony import Call
@@ -160,8 +161,11 @@ class Phone:
         wanted = label_or_package.casefold()
         return next((a for a in self.apps.values() if wanted in (a.package.casefold(), a.label.casefold())), None)
 
-    def reset(self, seed: int, popup_rate: float = 0.0) -> None:
-        """A used phone at its home screen. `popup_rate` is the chance that an episode is disturbed by a pop-up."""
+    def reset(self, seed: int, popup_rate: float = 0.0, generated: Sequence[int] = ()) -> None:
+        """A used phone at its home screen. `popup_rate` is the chance that an episode is disturbed by a pop-up.
+
+        With numbers of `generated` apps, these are on the phone in the place of all others but the launcher.
+        """
         self.settings = {space: dict(values) for space, values in DEFAULT_SETTINGS.items()}
         self.files = {}
         self.mtimes = {}
@@ -171,7 +175,8 @@ class Phone:
         self.display = Display(self.display.width, self.display.height)
         self.popup = self.panel = self.call = None
         self.calls, self.clipboard, self.awake = [], "", True
-        self.apps = {cls.package: cls(self) for cls in self._classes}
+        classes = (self._classes[0], *map(app_class, generated)) if generated else self._classes
+        self.apps = {cls.package: cls(self) for cls in classes}
         for app in self.apps.values():
             app.populate(random.Random(f"{seed}/{app.package}"))
         self.current = self.launcher.package

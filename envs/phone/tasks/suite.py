@@ -13,6 +13,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from envs.base import Task
+from envs.phone.apps.catalogue import APPS
 from envs.phone.tasks.base import Template
 from envs.phone.tasks.catalogue import TEMPLATES
 
@@ -75,6 +76,21 @@ def phone_seed(task: Task) -> int:
     """
     drawn = int.from_bytes(hashlib.sha256(f"{task.template}/{task.seed}".encode()).digest()[:3], "big")
     return drawn + (2**24 if task.seed >= HELD_OUT_SEEDS else 0)
+
+
+def open_task(task: Task) -> Template:
+    """An episode's task."""
+    return template(task.template)(task.params)
+
+
+def reset_options(task: Task) -> tuple[str, ...]:
+    """Options of `sim reset` that bring a phone into the task's first state, before `Template.setup`."""
+    return ("--seed", str(phone_seed(task)))
+
+
+def app_names(task: Task) -> dict[str, str]:
+    """Name under the icon -> package."""
+    return {app.label: app.package for app in APPS}
 
 
 def train_tasks(per_template: int, demo: bool | None = None, first_seed: int = 0) -> list[Task]:

@@ -134,13 +134,14 @@ def screencap(phone: Phone, words: list[str]) -> bytes:
 
 
 def sim(phone: Phone, words: list[str]) -> str:
-    """`sim reset --seed N --popups RATE` makes an embedded phone a fresh one at once."""
+    """`sim reset --seed N --popups RATE` makes an embedded phone a fresh one at once; with `--apps` of these numbers."""
     if words[:1] != ["reset"]:
-        raise Failure("usage: sim reset [--seed N] [--popups RATE]", 2)
+        raise Failure("usage: sim reset [--seed N] [--popups RATE] [--apps NUMBER,...]", 2)
     rate = number(option(words, "--popups", "0"), "sim reset")
     if not 0 <= rate <= 1:
         raise Failure(f"sim reset: --popups is {rate}; give a chance between 0 and 1", 2)
-    phone.reset(int(number(option(words, "--seed", "0"), "sim reset")), rate)
+    apps = [int(number(word, "sim reset")) for word in option(words, "--apps", "").split(",") if word]
+    phone.reset(int(number(option(words, "--seed", "0"), "sim reset")), rate, apps)
     return ""
 
 

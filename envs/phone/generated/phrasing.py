@@ -1,0 +1,102 @@
+"""Goals in words: at least twenty phrasings of every kind of change or question."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+
+Phrase = tuple[str, str]
+"""A form, and the verb that goes into it."""
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(" ".join(text.split()).split(" | "))
+
+
+VERBS: dict[str, tuple[str, ...]] = {
+    "create": _split("add | create | make | enter | record | register"),
+    "edit": _split("change | set | update | switch | correct"),
+    "on": _split("mark | flag | tag"),
+    "off": _split("unmark | clear | reset"),
+    "delete": _split("delete | remove | erase | discard | get rid of | throw out"),
+    "read": _split("what is | tell me | look up | find out | check | I need"),
+    "find": _split("which | find the | tell me which | name the | look up which"),
+    "count": _split("how many | count how many | tell me how many | find out how many"),
+    "copy": _split("copy | take | carry | transfer"),
+}
+FORMS: dict[str, tuple[str, ...]] = {
+    "create": _split("""
+        {v} the {noun} {title}{values} | {v} a new {noun} called {title}{values} | {v} a {noun} named {title}{values} |
+        {v} {title} as a new {noun}{values} | {v} one more {noun}, {title}{values}
+    """),
+    "edit": _split("""
+        {v} the {field} of {title} to {value} | {v} the {field} of the {noun} {title} to {value} |
+        for {title} {v} the {field} to {value} | {v} {title} so that its {field} is {value} |
+        in the {noun} {title} {v} {field} to {value}
+    """),
+    "on": _split("""
+        {v} {title} as {field} | {v} the {noun} {title} as {field} | turn {field} on for {title} | {title} is {field}, so
+        {v} it | switch {field} on for the {noun} {title} | {v} {title}, which is {field} now | tick {field} for {title}
+    """),
+    "off": _split("""
+        {v} {field} for {title} | {v} {field} for the {noun} {title} | turn {field} off for {title} | {title} is not
+        {field} any more, so {v} it | switch {field} off for the {noun} {title} | {title} is no longer {field}, so {v}
+        it | untick {field} for {title}
+    """),
+    "delete": _split("""
+        {v} {title} | {v} the {noun} {title} | {v} {title} from my {plural} | I want to {v} {title} | {v} the {noun}
+        called {title}
+    """),
+    "read": _split("""
+        {v} the {field} of {title} | {v} the {field} of the {noun} {title} | {v} which {field} {title} has | for {title}
+        {v} the {field} | {v} {title} and its {field}
+    """),
+    "find": _split("""
+        {v} {noun} has the {field} {value} | {v} {noun} with {field} {value} | {v} {noun} whose {field} is {value} |
+        {v} {noun} that has {value} as {field}
+    """),
+    "count": _split("""
+        {v} {plural} have the {field} {value} | {v} {plural} with {field} {value} there are | {v} {plural} there are with
+        {value} as {field} | {v} of my {plural} have {field} {value} | {v} {plural} are there whose {field} is {value}
+    """),
+    "copy": _split("""
+        {v} the {source_field} of {source} in {source_app} into the {field} of {title} | {v} the {source_field} of {source}
+        from {source_app} to {field} of {title} | the {field} of {title} should be the {source_field} of {source} in
+        {source_app}, so {v} it | from {source_app} {v} the {source_field} of {source} to the {field} of the {noun}
+        {title} | {v} {source_field} of {source} ({source_app}) to {field} of the {noun} {title}
+    """),
+}
+_VALUES: tuple[Callable[[Sequence[tuple[str, str]]], str], ...] = (
+    lambda pairs: " with " + " and ".join(f"{name} {value}" for name, value in pairs),
+    lambda pairs: ", " + ", ".join(f"{name} {value}" for name, value in pairs),
+    lambda pairs: " (" + ", ".join(f"{name}: {value}" for name, value in pairs) + ")",
+    lambda pairs: " and set " + " and ".join(f"{name} to {value}" for name, value in pairs),
+)
+"""How the values of a new row are listed."""
+_APP = ("{goal} in {app}", "in {app} {goal}", "open {app} and {goal}", "{goal}, using {app}")
+_JOINTS = (" and then ", ", then ", " and ", ". Then ", "; after that ")
+
+
+def phrases(kind: str) -> list[Phrase]:
+    """All phrasings of a kind. A form without the verb counts once."""
+    return list(dict.fromkeys((form, verb if "{v}" in form else "") for form, verb in product(FORMS[kind], VERBS[kind])))
+
+
+def clause(phrase: Phrase, names: Mapping[str, str], values: Sequence[tuple[str, str]], rng: random.Random) -> str:
+    """One change or question in words, without a capital."""
+    form, verb = phrase
+    listed = rng.choice(_VALUES)(values) if values else ""
+    return form.format(v=verb, values=listed, **names)
+
+
+def sentence(clauses: Sequence[str], app: str, rng: random.Random) -> str:
+    """The whole goal. `app` is named once, unless it is ""."""
+    goal = rng.choice(_JOINTS).join(clauses)
+    if app:
+        goal = rng.choice(_APP if len(clauses) == 1 else _APP[1:3]).format(goal=goal, app=app)
+    return _capital(goal)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

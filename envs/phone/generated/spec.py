@@ -1,0 +1,198 @@
+"""What a generated app is made of: its tables and the design of its screens, drawn from the app's number."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from envs.phone.generated import lexicon
+
+Kind = Literal["text", "number", "flag", "choice", "date"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A field of a table's rows."""
+
+    key: str
+    """Its column in the database."""
+    name: str
+    """Its label on the screen."""
+    kind: Kind
+    options: tuple[str, ...] = ()
+    """What a choice or a date is chosen from."""
+
+    def draw(self, rng: random.Random) -> str | int:
+        if self.kind == "flag":
+            return int(rng.random() < 0.4)
+        if self.kind == "number":
+            return rng.randint(1, 99)
+        return rng.choice(self.options) if self.options else lexicon.text_value(rng)
+
+    def shown(self, value: str | int) -> str:
+        return ("no", "yes")[int(value)] if self.kind == "flag" else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    name: str
+    """Its table in the database."""
+    noun: str
+    plural: str
+    title: str
+    """Label of the column `title`, by which rows are known."""
+    style: str
+    """Style of the rows' titles: `lexicon.title`."""
+    columns: tuple[Column, ...]
+    rows: tuple[int, int]
+    """Least and most rows."""
+    listed: tuple[str, ...]
+    """Keys of the columns whose values a list shows."""
+
+    def column(self, key: str) -> Column:
+        return next(c for c in self.columns if c.key == key)
+
+    def of_kind(self, *kinds: Kind) -> list[Column]:
+        return [c for c in self.columns if c.kind in kinds]
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """How an app's screens look and lead to each other."""
+
+    main: Literal["list", "tabs", "menu"]
+    """Main page: the list of the first table, lists under tabs, or a menu of them."""
+    add: Literal["fab", "bar", "row", "more"]
+    """Where a new row is begun: a floating button, the title bar, the list's first row, or the menu behind `More`."""
+    opened: Literal["view", "form"]
+    """What a tapped row opens."""
+    edit: Literal["form", "inline"]
+    """How a value is changed from a view: in the form, or by tapping it."""
+    actions: Literal["icons", "buttons", "more"]
+    """Where edit and delete are: in the title bar, below the page, or in the menu behind `More`."""
+    flags: Literal["list", "page"]
+    """Where yes/no values are changed: in the list as well, or on the row's page only."""
+    save: Literal["icon", "button"]
+    search: bool
+    confirm: bool
+    """Whether deleting asks first."""
+    order: Literal["oldest", "newest", "title"]
+    words: dict[str, str]
+    """Labels of `new`, `save`, `delete`, `edit`, `search`, `more` and `cancel`."""
+    pages: tuple[str, ...]
+    """Pages that no task needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    number: int
+    label: str
+    package: str
+    color: str
+    icon: str
+    tables: tuple[Table, ...]
+    design: Design
+
+    @property
+    def authority(self) -> str:
+        return f"app{self.number}"
+
+
+@lru_cache(maxsize=4096)
+def make_spec(number: int) -> Spec:
+    """App `number`: the same at every call."""
+    rng = random.Random(f"app/{number}")
+    tables = [_table(rng, "t0", set())]
+    if rng.random() < 0.4:
+        tables.append(_table(rng, "t1", {tables[0].noun}))
+    words = {name: rng.choice(getattr(lexicon, name.upper())) for name in _WORDS}
+    design = Design(
+        main=rng.choice(("list", "list", "tabs", "menu")) if len(tables) == 1 else rng.choice(("tabs", "menu")),
+        add=rng.choice(("fab", "bar", "row", "more")),
+        opened=rng.choice(("view", "view", "form")),
+        edit=rng.choice(("form", "inline")),
+        actions=rng.choice(("icons", "buttons", "more")),
+        flags=rng.choice(("list", "page")),
+        save=rng.choice(("icon", "button")),
+        search=rng.random() < 0.5,
+        confirm=rng.random() < 0.5,
+        order=rng.choice(("oldest", "newest", "title")),
+        words=words,
+        pages=tuple(rng.sample(lexicon.PAGES, rng.randint(1, 3))),
+    )
+    return Spec(
+        number,
+        _label(rng, tables[0]),
+        f"com.generated.app{number}",
+        rng.choice(lexicon.COLORS),
+        rng.choice(lexicon.ICONS),
+        tuple(tables),
+        design,
+    )
+
+
+_WORDS = ("new", "save", "delete", "edit", "search", "more", "cancel")
+
+
+def _label(rng: random.Random, table: Table) -> str:
+    """The plural of what it holds, with a second word, or a made-up name."""
+    kind = rng.random()
+    if kind < 0.4:
+        return table.plural.capitalize()
+    if kind < 0.6:
+        return f"{table.noun.capitalize()} {rng.choice(lexicon.SUFFIXES)}"
+    return lexicon.made_up(rng).capitalize()
+
+
+def _table(rng: random.Random, name: str, used: set[str]) -> Table:
+    if rng.random() < 0.6:
+        noun = rng.choice([n for n in lexicon.ENTITIES if n not in used])
+        plural = lexicon.ENTITIES[noun]
+    else:
+        noun = lexicon.made_up(rng)
+        plural = noun + "s"
+    columns = _columns(rng)
+    visible = [c.key for c in columns if c.kind != "flag"]
+    rows = rng.choice(((3, 6), (4, 8), (9, 14)))
+    listed = tuple(rng.sample(visible, min(len(visible), rng.choice((0, 1, 1, 2)))))
+    style = rng.choice(("person", "phrase", "made-up", "mixed"))
+    return Table(name, noun, plural, rng.choice(lexicon.TITLE_FIELDS), style, columns, rows, listed)
+
+
+def _columns(rng: random.Random) -> tuple[Column, ...]:
+    kinds: list[Kind] = [rng.choice(("text", "number")), rng.choice(("flag", "choice", "date"))]
+    kinds += rng.choices(("text", "number", "flag", "choice", "date"), k=rng.randint(0, 2))
+    rng.shuffle(kinds)
+    columns: list[Column] = []
+    for i, kind in enumerate(kinds):
+        name, options = _field(rng, kind, {c.name for c in columns})
+        columns.append(Column(f"c{i}", name, kind, options))
+    return tuple(columns)
+
+
+def _field(rng: random.Random, kind: Kind, used: set[str]) -> tuple[str, tuple[str, ...]]:
+    """A label that is not `used`, and the options of a choice or a date."""
+    while True:
+        name, options = _any_field(rng, kind)
+        if name not in used:
+            return name, options
+
+
+def _any_field(rng: random.Random, kind: Kind) -> tuple[str, tuple[str, ...]]:
+    invented = rng.random() < 0.35
+    if kind == "choice":
+        if invented:
+            return _invented(rng), tuple(dict.fromkeys(_invented(rng) for _ in range(rng.randint(3, 5))))
+        name = rng.choice(list(lexicon.CHOICE_FIELDS))
+        return name, lexicon.CHOICE_FIELDS[name]
+    if kind == "flag":
+        return (_invented(rng) if invented else rng.choice(lexicon.FLAGS).capitalize()), ()
+    names = {"text": lexicon.TEXT_FIELDS, "number": lexicon.NUMBER_FIELDS, "date": lexicon.DATE_FIELDS}[kind]
+    dates = tuple(dict.fromkeys(lexicon.date_value(rng) for _ in range(5))) if kind == "date" else ()
+    return (_invented(rng) if invented else rng.choice(names)), dates
+
+
+def _invented(rng: random.Random) -> str:
+    return lexicon.made_up(rng).capitalize()

@@ -1,0 +1,281 @@
+"""The suite `generated`: tasks in apps made from a seed, in splits that share nothing.
+
+Apps, pairs of a verb and an entity ("delete recipe"), phrasings and instances are each divided by a hash into training,
+development and test. A training task is of the training part in all four. A task of a held-out part is of it in one, and
+an instance that is held out in any case:
+
+    instances   nothing else is new
+    phrasings   the goal's wording was never trained on
+    pairs       this was never done to such a thing
+    apps        the app was never seen
+
+Development parts are for choosing settings, test parts for results.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import count, islice
+from typing import Any, ClassVar, Literal
+
+from envs.base import Action, Back, Finish, Home, Task, Type
+from envs.phone.app import Row
+from envs.phone.generated import goals, phrasing
+from envs.phone.generated.app import GeneratedApp, app_class
+from envs.phone.generated.search import Move
+from envs.phone.tasks.base import UI, Admin, Template, same_answer
+
+SUITE = "generated"
+SPLITS = ("train", "dev", "test")
+HELD_OUT = ("instances", "phrasings", "pairs", "apps")
+Split = Literal["train", "dev", "test"]
+Part = Literal["", "instances", "phrasings", "pairs", "apps"]
+TEMPLATES = (*goals.KINDS, "two-changes", "three-changes")
+BUCKETS = 8
+"""Of these, one is for testing, one for development, and the others for training."""
+DRAWS = 5000
+STEPS_BEYOND = 2
+
+
+def split_of(*what: Any) -> Split:
+    """The split that a thing belongs to, by its hash."""
+    digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).digest()
+    return {0: "test", 1: "dev"}.get(digest[0] % BUCKETS, "train")
+
+
+@lru_cache
+def app_numbers(split: Split, number: int) -> tuple[int, ...]:
+    """The first `number` apps of a split."""
+    return tuple(islice((n for n in count() if split_of("app", n) == split), number))
+
+
+def pair_split(op: goals.Op) -> Split:
+    return split_of("pair", op["kind"], goals.table_of(op).noun)
+
+
+@lru_cache
+def phrase_splits(kind: str) -> dict[phrasing.Phrase, Split]:
+    """The split of every phrasing of a kind, each with its share of them."""
+    ranked = sorted(phrasing.phrases(kind), key=lambda p: hashlib.sha256(repr((kind, p)).encode()).digest())
+    share = max(2, len(ranked) // BUCKETS)
+    parts: list[Split] = ["test"] * share + ["dev"] * share + ["train"] * len(ranked)
+    return dict(zip(ranked, parts, strict=False))
+
+
+def make_task(template: str, seed: int, apps: int, split: Split = "train", part: Part = "") -> Task:
+    """The instance of a template for a seed. `apps`: training apps; the parts that hold out no apps are of these."""
+    if split != "train" and part not in HELD_OUT:
+        raise ValueError(f"part is {part!r}; choose {', '.join(HELD_OUT)}")
+    rng = random.Random(f"{SUITE}/{split}/{part}/{template}/{seed}")
+    for _ in range(DRAWS):
+        if (params := _draw(template, rng, apps, split, part)) is None:
+            continue
+        try:
+            visits = goals.visits(params["ops"], params["phone"])
+        except LookupError:  # this app does not let it be done
+            continue
+        steps = sum(1 + len(v.moves) for v in visits) + len(visits)
+        label = app_class(params["ops"][0]["app"]).label
+        return Task(
+            id="/".join([SUITE, split, *([part] if part else []), template, str(seed)]),
+            template=template,
+            instruction=params.pop("goal"),
+            params=params,
+            seed=seed,
+            max_steps=2 * steps + STEPS_BEYOND,
+            suite=SUITE,
+            app=label,
+            feasible=template != "missing",
+        )
+    raise ValueError(f"{template}: {DRAWS} draws gave no task of {split} {part} in {apps} apps")
+
+
+def _draw(template: str, rng: random.Random, apps: int, split: Split, part: Part) -> dict[str, Any] | None:
+    """Parameters and `goal`; None when what was drawn is of another split."""
+    numbers = app_numbers(split, apps) if part == "apps" else app_numbers("train", apps)
+    number, phone_seed = rng.choice(numbers), rng.randrange(2**24)
+    app = goals.fresh_app(number, phone_seed)
+    others = rng.sample(numbers, min(rng.randint(1, 3), len(numbers)))
+    nouns = {t.noun for t in app.spec.tables}
+    others = [n for n in others if nouns.isdisjoint(t.noun for t in app_class(n).spec.tables) and n != number]
+    if template == "copy" and not others:
+        return None
+    source = goals.fresh_app(others[0], phone_seed) if others else None
+    ops = _ops(template, app, source, rng)
+    if not ops or split_of("instance", ops) != split:
+        return None
+    pairs = {pair_split(op) for op in ops}
+    if pairs != ({split} if part == "pairs" else {"train"}):
+        return None
+    wording = split if part == "phrasings" else "train"
+    installed = [number, *others]
+    rng.shuffle(installed)
+    goal = _goal(ops, app, source, len(installed), wording, rng)
+    return {"apps": installed, "phone": phone_seed, "ops": ops, "goal": goal} if goal else None
+
+
+def _ops(
+    template: str, app: GeneratedApp, source: GeneratedApp | None, rng: random.Random
+) -> list[goals.Op] | None:
+    """What a task asks for; None when the app does not allow it."""
+    if template in goals.KINDS:
+        op = goals.draw(template, app, source, rng)
+        return None if op is None else [op]
+    ops = []
+    for _ in range({"two-changes": 2, "three-changes": 3}[template]):
+        op = goals.draw(rng.choice(goals.CHANGES), app, None, rng)
+        if op is None or any(_same_place(op, other) for other in ops):
+            return None
+        ops.append(op)
+    return ops
+
+
+def _same_place(a: goals.Op, b: goals.Op) -> bool:
+    """Whether two changes are of one row, so that one may undo the other."""
+    return a["table"] == b["table"] and a.get("row") == b.get("row")
+
+
+def _goal(
+    ops: Sequence[goals.Op],
+    app: GeneratedApp,
+    source: GeneratedApp | None,
+    installed: int,
+    wording: Split,
+    rng: random.Random,
+) -> str:
+    clauses = [_clause(op, goals.wording(op, app, source), wording, rng) for op in ops]
+    if not all(clauses):
+        return ""
+    label = app.label
+    known = any(t.noun in label.casefold() for t in app.spec.tables) or installed == 1
+    named = rng.random() < (0.3 if known else 1.0)
+    return phrasing.sentence(clauses, label if named else "", rng)
+
+
+def _clause(op: goals.Op, names: Mapping[str, str], wording: Split, rng: random.Random) -> str:
+    kind, table, values = _wording_kind(op), goals.table_of(op), []
+    if kind == "create":
+        listed = [(table.column(k), v) for k, v in op["values"].items() if k != "title"]
+        values = [(c.name, c.shown(v)) for c, v in listed]
+    needs_noun = len(app_class(op["app"]).spec.tables) > 1
+    allowed = [
+        p
+        for p in phrasing.phrases(kind)
+        if phrase_splits(kind)[p] == wording and (not needs_noun or "{noun}" in p[0] or "{plural}" in p[0])
+    ]
+    return phrasing.clause(rng.choice(allowed), names, values, rng) if allowed else ""
+
+
+def _wording_kind(op: goals.Op) -> str:
+    if op["kind"] == "missing":
+        return op["asked"]
+    if op["kind"] == "toggle":
+        return "on" if next(iter(op["values"].values())) else "off"
+    return op["kind"]
+
+
+class GeneratedTask(Template):
+    """One episode's task. `params`: `apps` on the phone, its seed `phone`, and `ops`."""
+
+    app: ClassVar[str] = ""
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        super().__init__(params)
+        self.ops: list[goals.Op] = params["ops"]
+        self.apps = {n: goals.fresh_app(n, params["phone"]) for n in params["apps"]}
+        main = self.apps[self.ops[0]["app"]]
+        self.expected = goals.answer(self.ops[0], main.db)
+        self.thought = ""
+
+    def check(self, phone: Admin, answer: str) -> bool:
+        """Whether every table of every app is as it should be, and the answer right."""
+        if self.expected and not same_answer(answer, self.expected):
+            return False
+        return all(
+            _comparable(phone.rows(f"{app.spec.authority}/{name}")) == _comparable(rows)
+            for app in self.apps.values()
+            for name, rows in self.wanted(app).items()
+        )
+
+    def wanted(self, app: GeneratedApp) -> dict[str, list[Row]]:
+        """An app's tables when the task is done."""
+        db = app.db
+        for op in self.ops:
+            if op["app"] == app.spec.number and op["kind"] not in (*goals.QUESTIONS, "missing"):
+                db = goals.apply(op, db)
+        return db
+
+    def expert(self, ui: UI) -> Iterator[Action]:
+        """A shortest way in every app, from the home screen to `finish`."""
+        visits = goals.visits(self.ops, self.p["phone"])
+        for visit in visits:
+            if visit is not visits[0]:
+                self.thought = f"carry {visits[0].carried}"
+                yield Home()
+            self.thought = ""
+            yield ui.tap(visit.label)
+            for move in visit.moves:
+                yield from _actions(move, ui)
+        if visits[-1].counted or self.ops[0]["kind"] == "count":
+            self.thought = f"count {' and '.join(visits[-1].counted)} finish {self.expected}"
+        yield Finish(self.expected)
+
+
+def _actions(move: Move, ui: UI) -> Iterator[Action]:
+    match move.kind:
+        case "type":
+            yield Type(move.text)
+        case "back":
+            yield Back()
+        case "swipe":
+            yield ui.scroll_down()
+        case _ if move.edit:
+            yield ui.tap_field(move.nth)
+        case _:
+            yield from ui.reach(move.text)  # on a screen of another size it may be further down
+            yield ui.tap(move.text, move.nth)
+
+
+def _comparable(rows: Iterable[Row]) -> list[dict[str, str]]:
+    """Rows without their ids and types: a text that looks like a number is printed as one."""
+    return sorted(({k: str(v) for k, v in row.items() if k != "_id"} for row in rows), key=lambda r: sorted(r.items()))
+
+
+def open_task(task: Task) -> GeneratedTask:
+    return GeneratedTask(task.params)
+
+
+def reset_options(task: Task) -> tuple[str, ...]:
+    """Options of `sim reset` that bring a phone into the task's first state."""
+    return ("--seed", str(task.params["phone"]), "--apps", ",".join(map(str, task.params["apps"])))
+
+
+def app_names(task: Task) -> dict[str, str]:
+    """Name under the icon -> package."""
+    return {cls.label: cls.package for cls in map(app_class, task.params["apps"])}
+
+
+def train_tasks(per_template: int, apps: int, templates: Sequence[str] = TEMPLATES, first_seed: int = 0) -> list[Task]:
+    return [make_task(t, first_seed + i, apps) for t in templates for i in range(per_template)]
+
+
+def held_out_tasks(per_template: int, apps: int, split: Split, parts: Sequence[Part] = HELD_OUT) -> list[Task]:
+    return [make_task(t, i, apps, split, part) for part in parts for t in TEMPLATES for i in range(per_template)]
+
+
+def check_no_leak(train: Iterable[Task], test: Iterable[Task]) -> None:
+    """Raises ValueError when an app, a pair, a goal or an instance that is held out occurs in training."""
+    for task in train:
+        for op in task.params["ops"]:
+            if split_of("app", op["app"]) != "train" or pair_split(op) != "train":
+                raise ValueError(f"leak: {task.id} is of an app or a pair that is held out")
+        if split_of("instance", task.params["ops"]) != "train":
+            raise ValueError(f"leak: {task.id} is an instance that is held out")
+    seen = {task.instruction for task in train}
+    for task in test:
+        if task.instruction in seen and task.template != "missing":
+            raise ValueError(f"leak: the goal of {task.id} is trained on")
