@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from envs.base import Action, Observation, Task
+from envs.base import Action, Invalid, Observation, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,6 +55,11 @@ class Step:
     note: str = ""
     """Why the device did not carry the action out; "" when it did. The prompts of later steps say it."""
 
+    @property
+    def failed(self) -> bool:
+        """Whether the action was not understood, or not carried out."""
+        return isinstance(self.action, Invalid) or bool(self.note)
+
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
@@ -89,6 +94,11 @@ class Trajectory:
             )
             for i, (s, a) in enumerate(zip(self.steps, advantages, strict=True))
         ]
+
+    def samples_to_learn(self, advantage: float | Sequence[float], replayed: bool = False) -> list[TrainingSample]:
+        """`samples`, without the steps that failed where their advantage would reinforce them."""
+        made = self.samples(advantage, replayed)
+        return [s for s, step in zip(made, self.steps, strict=True) if not (step.failed and s.advantage > 0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +171,8 @@ class MicroBatch:
     """(R,)"""
     older: Tensor
     """(R,) bool: not drawn by the weights that this iteration began with: replayed, or collected ahead of learning."""
+    replayed: Tensor
+    """(R,) bool: drawn from a buffer."""
     mask: Tensor
     weights: Tensor
 

@@ -1,7 +1,7 @@
 """A tiny vision-language model: the real Qwen2.5-VL classes at about a million parameters, trained from scratch.
 
-Its tokenizer has whole words, so prompts are short and copying a word from the screen takes one token. Text round-trips
-exactly if its words are in the vocabulary or can be spelled with printable ASCII characters.
+Its tokenizer spells in subwords and marks capitals, so that `Priority` on a screen and `priority` in a goal are the
+same tokens, and words that it never saw can be read and copied. Every text round-trips exactly.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import string
 from collections.abc import Iterable
 from pathlib import Path
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import (
     PreTrainedTokenizerFast,
     Qwen2_5_VLConfig,
@@ -23,7 +23,7 @@ from mobilerl.induction import init_induction_heads
 from mobilerl.models.codec import Codec
 
 SPECIAL = [
-    f"<|{name}|>" for name in "pad end unk vision_start vision_end image_pad video_pad system user assistant".split()
+    f"<|{name}|>" for name in "pad end vision_start vision_end image_pad video_pad system user assistant".split()
 ]
 GRAMMAR = (
     "<think>",
@@ -52,6 +52,8 @@ ROPE_THETA = 1e6
 WORD_MARK = "▁"
 SPACE = "␣"
 """A space that is not between two words."""
+CAPITAL, INNER_CAPITAL = "↑", "⇑"
+"""Before the small letter that stands for a capital, at the start of a word and within one."""
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>"
     "{% if message['content'] is string %}{{ message['content'] }}"
@@ -68,43 +70,54 @@ def words_of(text: str) -> list[str]:
     return re.findall(r"\w+", text)
 
 
-def build_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
-    """A whole-word tokenizer for the words of `corpus`; other words are spelled, numbers split into pairs of digits.
+def build_tokenizer(corpus: Iterable[str], size: int = 1024) -> PreTrainedTokenizerFast:
+    """A byte-pair tokenizer of about `size` tokens for the words of `corpus`, in lower case.
 
-    A space between two words is implied, every other space is a token of its own.
+    A capital is a marker and the small letter. A space between two words is implied, every other space is a token of
+    its own, and so are the bytes of characters beyond ASCII.
     """
-    words = sorted({w for text in corpus for w in words_of(text) if not re.search(r"\d", w)})
-    numbers = [*(f"{i}" for i in range(10)), *(f"{i:02d}" for i in range(100))]
-    letters = [*string.ascii_letters, "_"]
-    symbols = [*string.punctuation, "\n", SPACE]
-    starts = [WORD_MARK + piece for piece in [*numbers, *words, *letters, *symbols]]
-    tokens = [*SPECIAL, *starts, *("##" + piece for piece in [*numbers, *letters])]
-    vocab = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
-
-    tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="<|unk|>", continuing_subword_prefix="##"))
-    tokenizer.normalizer = normalizers.Replace(Regex(r"(?<!\w) | (?!\w)"), SPACE)
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True, fuse_unk=False))
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            normalizers.Replace(Regex(r"(?<!\w) | (?!\w)"), SPACE),
+            *(normalizers.Replace(Regex(rf"(?<=\w){c}"), INNER_CAPITAL + c.lower()) for c in string.ascii_uppercase),
+            *(normalizers.Replace(c, CAPITAL + c.lower()) for c in string.ascii_uppercase),
+        ]
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(r"(?<=\w) (?=\w)"), "removed"),
+            pre_tokenizers.Split(Regex(rf"(?<=\w) (?=[\w{CAPITAL}])"), "removed"),
             pre_tokenizers.Split(Regex(r"\w+|[^\w\s]|\s"), "isolated"),
             pre_tokenizers.Metaspace(prepend_scheme="always", split=False),
         ]
     )
     tokenizer.decoder = decoders.Sequence(
         [
-            decoders.Replace("##", ""),
+            decoders.ByteFallback(),
             decoders.Fuse(),
-            decoders.Replace(Regex(rf"(?<=\w){WORD_MARK}(?=\w)"), " "),
+            decoders.Replace(f"{WORD_MARK}{INNER_CAPITAL}{WORD_MARK}", INNER_CAPITAL),
+            decoders.Replace(f"{CAPITAL}{WORD_MARK}", CAPITAL),
+            decoders.Replace(Regex(rf"(?<=\w){WORD_MARK}(?=[\w{CAPITAL}])"), " "),
             decoders.Replace(WORD_MARK, ""),
+            *(decoders.Replace(INNER_CAPITAL + c.lower(), c) for c in string.ascii_uppercase),
+            *(decoders.Replace(CAPITAL + c.lower(), c) for c in string.ascii_uppercase),
             decoders.Replace(SPACE, " "),
         ]
     )
+    starts = [WORD_MARK + c for c in (*string.punctuation, "\n", SPACE, CAPITAL, INNER_CAPITAL)]
+    bytes_ = [f"<0x{b:02X}>" for b in range(256)]
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=[*SPECIAL, *bytes_],
+        initial_alphabet=sorted({*string.ascii_lowercase, *string.digits, "_", WORD_MARK, *"".join(starts)}),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([*sorted(corpus), *(" ".join(starts) for _ in range(3))], trainer)
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="<|pad|>",
         eos_token="<|end|>",
-        unk_token="<|unk|>",
-        additional_special_tokens=SPECIAL[3:],
+        additional_special_tokens=SPECIAL[2:],
         clean_up_tokenization_spaces=False,
     )
     fast.add_tokens([AddedToken(t, normalized=False) for t in (*GRAMMAR, *(f"<{i}>" for i in range(1, MARKS + 1)))])

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import torch
 
-from envs.base import Task
 from envs.phone.env import PhoneEnv
-from envs.phone.tasks import suite
 from mobilerl import tiny
 from mobilerl.atomic_files import put_folder, write_atomic
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.models.checkpoint_folder import check_checkpoint
 from mobilerl.policy.context import ContextPolicy
+from mobilerl.suites.base import demonstrated_tasks
 from mobilerl.suites.phone.training import make_phones
 from sft.demonstrations import corpus, demonstrations
 from sft.samples import ExpertStep
@@ -47,20 +46,15 @@ class SftData:
             torch.manual_seed(self.recipe.train.seed)
             temporary = self.run_dir / ".init.tmp"
             shutil.rmtree(temporary, ignore_errors=True)
-            tiny.create(temporary, corpus(self.phone), self.recipe.tiny.hidden)
+            tiny.create(temporary, corpus(), self.recipe.tiny.hidden)
             put_folder(temporary, path)
         return path
 
-    def demonstrated_tasks(self) -> list[Task]:
-        """Raises ValueError if a held-out instance is among them."""
-        tasks = suite.train_tasks(self.recipe.sft.demos_per_template, demo=True)
-        suite.check_no_leak(tasks, suite.test_tasks(1))
-        return tasks
-
     def expert_steps(self) -> list[ExpertStep]:
-        tasks = self.demonstrated_tasks()
+        """Raises ValueError if a held-out instance is among the demonstrated tasks."""
+        tasks = demonstrated_tasks(self.recipe)
         made = demonstrations(self.phone, tasks)
-        self.say(f"{len(tasks)} demonstrations, {len(made)} steps, of {len(suite.templates('train', True))} templates")
+        self.say(f"{len(tasks)} demonstrations, {len(made)} steps, of {len({t.template for t in tasks})} templates")
         return made
 
     @cached_property
@@ -80,11 +74,6 @@ class SftData:
         yield from islice(stream, SOURCE_SAMPLES)
         write_atomic(self.run_dir / "sources.json", report.to_json().encode())
         self.say(str(report))
-
-    @cached_property
-    def words(self) -> list[str]:
-        """All words that the phone shows, for reading pre-training."""
-        return sorted({w for text in corpus(self.phone) for w in tiny.words_of(text) if w.isalpha()})
 
 
 def phone_without_popups(recipe: Recipe) -> PhoneEnv:

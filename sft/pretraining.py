@@ -2,8 +2,8 @@
 
 A pretrained model can find a word on a screen and copy it; a tiny randomly initialised one cannot, and the few phrases
 that repeat in demonstrations let it memorise instead. These samples teach only that skill: a synthetic screen is
-followed by several single-step instructions, and every reply is trained on. Words are drawn uniformly from the whole
-vocabulary, so that only reading helps.
+followed by several single-step instructions, and every reply is trained on. Half of the words are made up, and capitals
+come and go between screen and instruction, so that only reading helps.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from envs.phone.generated.lexicon import made_up
 from mobilerl.models.codec import Codec
 from mobilerl.tiny import MARKS
 from sft.samples import Sample
@@ -34,7 +35,17 @@ class _Line:
 
 
 def _phrase(words: Sequence[str], rng: random.Random, most: int = 3) -> str:
-    return " ".join(rng.choices(words, k=rng.randint(1, most)))
+    chosen = [rng.choice(words) if rng.random() < 0.5 else made_up(rng) for _ in range(rng.randint(1, most))]
+    if (style := rng.random()) < 0.6:
+        chosen[0] = chosen[0].capitalize()
+    elif style < 0.75:
+        chosen = [word.capitalize() for word in chosen]
+    return " ".join(chosen)
+
+
+def _named(name: str, rng: random.Random) -> str:
+    """A name as an instruction may write it: also without its capital."""
+    return name[:1].lower() + name[1:] if rng.random() < 0.3 else name
 
 
 def _value(words: Sequence[str], rng: random.Random) -> str:
@@ -66,19 +77,22 @@ def _exchange(lines: Sequence[_Line], words: Sequence[str], rng: random.Random) 
         return f"type {text}\n", f'<think>type {text}</think><answer>do(action="Type", text="{text}")</answer>'
     if kind < 0.45 and line.detail:
         thought = f"read {line.name}<{line.mark}> finish {line.detail}"
-        return f"what is {line.name}\n", f'<think>{thought}</think><answer>finish(message="{line.detail}")</answer>'
+        return (
+            f"what is {_named(line.name, rng)}\n",
+            f'<think>{thought}</think><answer>finish(message="{line.detail}")</answer>',
+        )
     if kind < 0.75:
         return _embedded_name(lines, line, words, rng)
     verb, action = ("tap", "Tap") if rng.random() < 0.8 else ("hold", "Long Press")
-    return f"{verb} {line.name}\n", _touch(verb, action, line)
+    return f"{verb} {_named(line.name, rng)}\n", _touch(verb, action, line)
 
 
 def _embedded_name(lines: Sequence[_Line], line: _Line, words: Sequence[str], rng: random.Random) -> tuple[str, str]:
     """An instruction of unrelated words that contains the name of the line to tap."""
-    shown = {w for line in lines for w in line.name.split()}
-    others = [w for w in rng.choices(words, k=12) if w not in shown]
+    shown = {w for line in lines for w in line.name.casefold().split()}
+    others = [w for w in rng.choices(words, k=12) if w.casefold() not in shown]
     before, after = others[: rng.randint(1, 4)], others[4 : 4 + rng.randint(0, 3)]
-    return " ".join([*before, line.name, *after]) + "\n", _touch("tap", "Tap", line)
+    return " ".join([*before, _named(line.name, rng), *after]) + "\n", _touch("tap", "Tap", line)
 
 
 def _touch(verb: str, action: str, line: _Line) -> str:

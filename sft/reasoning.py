@@ -40,7 +40,10 @@ def template_proposals(steps: Sequence[ExpertStep]) -> list[list[Proposal]]:
 
 
 def written_thought(step: ExpertStep) -> str:
-    """The action in words, with the element it depends on: "tap Save<2>", "read Films.jpg<4> finish 27 kB"."""
+    """What the expert had to remember, or the action in words with the element it depends on: "tap Save<2>", "read
+    Films.jpg<4> finish 27 kB"."""
+    if step.thought:
+        return step.thought
     words = describe(step.action, step.screen)
     if isinstance(step.action, (Tap, LongPress)):
         element = step.screen.at(step.action.x, step.action.y, marked_only=True)

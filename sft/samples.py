@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ class ExpertStep:
     observation: Observation
     screen: Screen
     action: Action
+    thought: str = field(default="", kw_only=True)
+    """What the expert had to remember; "" for nothing beyond the action."""
 
     def messages(self, context: ContextPolicy) -> tuple[list[dict[str, Any]], list[bytes]]:
         return build_messages(self.task, self.turns, self.observation, self.screen, context)

@@ -5,17 +5,23 @@ The third part, failure curriculum filtering, chooses the tasks: `curriculum.fai
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from statistics import fmean
 
 import torch
 
 from mobilerl.algorithms.advantages import group_relative
 from mobilerl.algorithms.base import AlgorithmState, Resources
+from mobilerl.algorithms.gigpo import group_states, state_advantages
 from mobilerl.algorithms.grouped import GroupAlgorithm, StepAdvantages
+from mobilerl.algorithms.objectives import clipped
 from mobilerl.algorithms.replay import AdaptivePositiveReplay
 from mobilerl.algorithms.rewards import shortest_path_adjustment
 from mobilerl.config.algorithms import AdaGRPOSection
-from mobilerl.records import Group
+from mobilerl.records import Group, TrainingSample
+
+STEP_DISCOUNT = 0.95
+"""Discount of the returns that steps are compared by (GiGPO's)."""
 
 
 class AdaGRPO(GroupAlgorithm):
@@ -25,30 +31,41 @@ class AdaGRPO(GroupAlgorithm):
         super().__init__(settings, resources)
         replay = settings.replay
         if replay.gamma > 0:
-            self.replay = AdaptivePositiveReplay(replay.capacity, replay.kappa, replay.gamma, replay.max_age)
+            uniform = replay.order == "uniform"
+            self.replay = AdaptivePositiveReplay(replay.capacity, replay.kappa, replay.gamma, replay.max_age, uniform)
+        self.objective = clipped(settings.loss, unclipped_replay=replay.ratio == "unclipped")
 
     def group_advantages(self, group: Group) -> list[StepAdvantages]:
-        """Every step has the advantage of its trajectory."""
+        """Every step has the advantage of its trajectory, and with `step_weight` GiGPO's of its own beside it."""
         lengths = [len(t.steps) for t in group.trajectories]
         index = torch.zeros(len(lengths), dtype=torch.long)
-        reward = torch.tensor([t.reward for t in group.trajectories], dtype=torch.float64)
-        if self.settings.spa:
-            reward = shortest_path_adjustment(reward, torch.tensor(lengths), index)
-        advantage = group_relative(reward, index, self.settings.normalize_std)
-        return [[a] * n for a, n in zip(advantage.tolist(), lengths, strict=True)]
+        raw = torch.tensor([t.reward for t in group.trajectories], dtype=torch.float64)
+        reward = shortest_path_adjustment(raw, torch.tensor(lengths), index) if self.settings.spa else raw
+        normalize_std = self.settings.normalize_std
+        advantage = group_relative(reward, index, normalize_std)
+        steps = advantage.repeat_interleave(torch.tensor(lengths))
+        if self.settings.step_weight > 0:
+            states = group_states(group)
+            steps += self.settings.step_weight * state_advantages(raw, *states, STEP_DISCOUNT, normalize_std)
+        return [part.tolist() for part in steps.split(lengths)]
 
     def add(self, groups: Sequence[Group], iteration: int) -> None:
         super().add(groups, iteration)
-        if self.replay is not None:
-            trajectories = [t for g in groups for t in g.trajectories]
-            self.replay.insert(trajectories, [self._advantages[t.id][0] for t in trajectories], iteration)
+        if self.replay is None:
+            return
+        trajectories = [t for g in groups for t in g.trajectories]
+        rarities = [1.0 - fmean(t.success for t in g.trajectories) for g in groups for _ in g.trajectories]
+        advantages = [fmean(self._advantages[t.id]) for t in trajectories]
+        self.replay.insert(trajectories, advantages, iteration, rarities)
+
+    def prepared(self, batch: list[TrainingSample]) -> list[TrainingSample]:
+        if self.settings.replay.ratio != "current":
+            return batch
+        fresh = [s for s in batch if not s.replayed]
+        return fresh + self.rescored([s for s in batch if s.replayed])
 
     def metrics(self) -> dict[str, float]:
         return {"replay/size": len(self.replay) if self.replay is not None else 0}
-
-    def advantages(self) -> Mapping[str, float | Sequence[float]]:
-        """One per trajectory."""
-        return {name: steps[0] for name, steps in self._advantages.items()}
 
     def state_dict(self) -> AlgorithmState:
         return AlgorithmState(replay=None if self.replay is None else self.replay.state_dict())

@@ -29,19 +29,13 @@ class GiGPO(GroupAlgorithm):
     settings: GiGPOSection
 
     def group_advantages(self, group: Group) -> list[StepAdvantages]:
-        lengths = [len(t.steps) for t in group.trajectories]
         reward = torch.tensor([t.reward for t in group.trajectories], dtype=torch.float64)
-        states = [state_key(s.observation) for t in group.trajectories for s in t.steps]
-        number = {key: i for i, key in enumerate(dict.fromkeys(states))}
+        lengths, states = group_states(group)
+        settings = self.settings
         advantage = step_advantages(
-            reward,
-            torch.tensor(lengths),
-            torch.tensor([number[key] for key in states]),
-            self.settings.gamma,
-            self.settings.step_weight,
-            self.settings.normalize_std,
+            reward, lengths, states, settings.gamma, settings.step_weight, settings.normalize_std
         )
-        return [part.tolist() for part in advantage.split(lengths)]
+        return [part.tolist() for part in advantage.split(lengths.tolist())]
 
 
 def step_advantages(
@@ -54,11 +48,7 @@ def step_advantages(
 ) -> torch.Tensor:
     """Advantages of every step of one group of B episodes with R steps in all.
 
-        R(t, i) = gamma^(T_i - t) r_i          the return from step t on; the only reward comes with the last step T_i
         A_E(i)  = (r_i - mean r) / std r       over the group
-        A_S     = (R - mean R) / std R         over the steps with the same state
-
-    A state that was visited once, or whose returns are all equal, has A_S = 0.
 
     Args:
         reward: (B,) rewards of the episodes.
@@ -68,12 +58,32 @@ def step_advantages(
     Returns:
         (R,) in reward's dtype.
     """
+    episode = group_relative(reward, torch.zeros_like(length), normalize_std).repeat_interleave(length)
+    return episode + step_weight * state_advantages(reward, length, state, gamma, normalize_std)
+
+
+def state_advantages(
+    reward: torch.Tensor, length: torch.Tensor, state: torch.Tensor, gamma: float, normalize_std: bool
+) -> torch.Tensor:
+    """The part that compares steps taken in the same state; arguments and result as of `step_advantages`.
+
+        R(t, i) = gamma^(T_i - t) r_i          the return from step t on; the only reward comes with the last step T_i
+        A_S     = (R - mean R) / std R         over the steps with the same state
+
+    A state that was visited once, or whose returns are all equal, has A_S = 0.
+    """
     if int(length.sum()) != len(state):
         raise ValueError(f"{len(state)} states, but episodes of {int(length.sum())} steps")
-    episode = group_relative(reward, torch.zeros_like(length), normalize_std)
     to_go = torch.cat([torch.arange(int(n) - 1, -1, -1) for n in length])
     returns = gamma ** to_go.to(reward.dtype) * reward.repeat_interleave(length)
-    return episode.repeat_interleave(length) + step_weight * group_relative(returns, state, normalize_std)
+    return group_relative(returns, state, normalize_std)
+
+
+def group_states(group: Group) -> tuple[torch.Tensor, torch.Tensor]:
+    """(B,) lengths of a group's episodes, and (R,) ids of the screens their steps were taken on."""
+    states = [state_key(s.observation) for t in group.trajectories for s in t.steps]
+    number = {key: i for i, key in enumerate(dict.fromkeys(states))}
+    return torch.tensor([len(t.steps) for t in group.trajectories]), torch.tensor([number[key] for key in states])
 
 
 def state_key(observation: Observation) -> str:

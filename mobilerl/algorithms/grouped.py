@@ -47,19 +47,24 @@ class GroupAlgorithm(Algorithm):
             for trajectory, steps in zip(group.trajectories, advantages, strict=True):
                 self._advantages[trajectory.id] = steps
                 if keep:
-                    self._fresh += trajectory.samples(steps)
+                    self._fresh += trajectory.samples_to_learn(steps)
 
     def mini_batches(self, rng: random.Random) -> Iterator[list[TrainingSample]]:
         fresh = self._with_old_logprobs(self._fresh)
         for _ in range(self.settings.epochs):
-            for batch in mini_batches(fresh, self.replay, self._resources.mini_batch_size, rng):
-                yield self._with_ref_logprobs(batch)
+            for batch in mini_batches(fresh, self.replay, self._resources.mini_batch_size, rng, self.aggregation):
+                yield self._with_ref_logprobs(self.prepared(batch))
+
+    def prepared(self, batch: list[TrainingSample]) -> list[TrainingSample]:
+        """A mini-batch as it is learned from."""
+        return batch
 
     def _with_old_logprobs(self, samples: list[TrainingSample]) -> list[TrainingSample]:
-        """Replayed samples always keep the log-probabilities they were sampled with."""
-        if not (self.settings.loss.recompute_old and samples):
-            return samples
-        scores = self._resources.scorer.logprobs(samples)
+        return self.rescored(samples) if self.settings.loss.recompute_old else samples
+
+    def rescored(self, samples: list[TrainingSample]) -> list[TrainingSample]:
+        """The samples with the log-probabilities of the current weights for the clip to compare with."""
+        scores = self._resources.scorer.logprobs(samples) if samples else []
         return [replace(s, old_logprobs=logp) for s, logp in zip(samples, scores, strict=True)]
 
     def _with_ref_logprobs(self, samples: list[TrainingSample]) -> list[TrainingSample]:

@@ -12,6 +12,8 @@ from mobilerl.config.algorithms import ClippedLossSection
 from mobilerl.records import MicroBatch, Objective
 
 PROB_DIFF = "rollout_prob_diff_max"
+FRESH_TOKENS, FRESH_SURPRISE, FRESH_K3 = "fresh_tokens", "fresh_surprise", "fresh_k3"
+"""Sums over the tokens that the weights being trained have sampled: their number, -log p, and k3."""
 
 
 def imitation(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
@@ -24,20 +26,28 @@ def aride(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
     return aride_loss(micro.logp, micro.rollout_logp, micro.advantage, micro.mask, micro.weights)
 
 
-def clipped(settings: ClippedLossSection) -> Objective:
-    """Clipped policy loss, plus `kl_coef` times the k3 divergence from the reference."""
+def clipped(settings: ClippedLossSection, unclipped_replay: bool = False) -> Objective:
+    """Clipped policy loss, plus `kl_coef` times the k3 divergence from the reference.
+
+    `unclipped_replay`: ratios of replayed samples have no upper limit.
+    """
 
     def objective(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
+        clip_high = torch.full_like(micro.advantage, settings.clip_high)
+        if unclipped_replay:
+            clip_high[micro.replayed] = torch.inf
         loss, metrics = clipped_policy_loss(
             micro.logp,
             micro.old_logp,
             micro.advantage,
             micro.mask,
             clip_low=settings.clip_low,
-            clip_high=settings.clip_high,
+            clip_high=clip_high,
             rollout_logp=micro.rollout_logp if settings.is_cap is not None else None,
             is_cap=settings.is_cap,
             weights=micro.weights,
+            dual_clip=settings.dual_clip,
+            replayed=micro.replayed,
         )
         if micro.ref_logp is not None:
             kl = (micro.weights * kl_k3(micro.logp, micro.ref_logp)).sum()
@@ -48,8 +58,9 @@ def clipped(settings: ClippedLossSection) -> Objective:
     return objective
 
 
-def with_prob_diff(objective: Objective) -> Objective:
-    """Also measures the largest gap between a token's probability in the rollout and in the trainer.
+def with_rollout_gap(objective: Objective) -> Objective:
+    """Also measures how far rollout and trainer are apart: the largest gap between the probabilities of a token, and
+    sums of k3 and -log p, of which `learn` makes `rollout_k3` and `entropy`.
 
     Only meaningful before the weights have moved since the rollout: for the first optimiser step of an iteration, and
     samples drawn by its weights.
@@ -60,7 +71,12 @@ def with_prob_diff(objective: Objective) -> Objective:
         with torch.no_grad():
             fresh = micro.mask.bool() & ~micro.older.unsqueeze(1)
             gap = (micro.logp.exp() - micro.rollout_logp.exp()).abs()
-            largest = gap.masked_fill(~fresh, 0.0).max()
-        return loss, {**metrics, PROB_DIFF: largest}
+            sums = {
+                PROB_DIFF: gap.masked_fill(~fresh, 0.0).max(),
+                FRESH_TOKENS: fresh.sum(),
+                FRESH_SURPRISE: -micro.logp.masked_fill(~fresh, 0.0).sum(),
+                FRESH_K3: kl_k3(micro.rollout_logp, micro.logp).masked_fill(~fresh, 0.0).sum(),
+            }
+        return loss, {**metrics, **sums}
 
     return measured

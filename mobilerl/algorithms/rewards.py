@@ -28,9 +28,11 @@ def group_index(group: Tensor, **columns: Tensor) -> tuple[Tensor, int]:
 def shortest_path_adjustment(reward: Tensor, length: Tensor, group: Tensor, alpha: float = 1.0) -> Tensor:
     """Shortest-path reward adjustment (MobileRL): among successes, a shorter one earns more.
 
-        R_i = r_i * (1 - alpha * (T_i - T_min) / T_i),    T_min = min {T_j : j in i's group, r_j > 0}
+        R_i = r_i * (1 - alpha * max(0, T_i - T_min) / T_i),    T_min = min {T_j : j in i's group, r_j = 1}
 
     A failure (r_i = 0) stays 0; the shortest success of a group keeps its reward. alpha = 1 gives r_i * T_min / T_i.
+    Only full successes set T_min: a part of a task takes fewer steps than all of it, and must not make its solution
+    look long. A group without one keeps its rewards.
 
     Args:
         reward: (B,) >= 0, what the tasks' own checks returned.
@@ -51,10 +53,9 @@ def shortest_path_adjustment(reward: Tensor, length: Tensor, group: Tensor, alph
 
     r = reward if reward.is_floating_point() else reward.to(torch.get_default_dtype())
     steps = length.to(r.dtype)
-    success = r > 0
-    shortest = r.new_full((groups,), torch.inf).scatter_reduce(0, index[success], steps[success], "amin")
-    adjusted = r * (1 - alpha * (steps - shortest[index]) / steps)
-    return torch.where(success, adjusted, torch.zeros_like(r))
+    full = r >= 1
+    shortest = r.new_full((groups,), torch.inf).scatter_reduce(0, index[full], steps[full], "amin")
+    return r * (1 - alpha * (steps - shortest[index]).clamp(min=0) / steps)
 
 
 def repetition_penalty(action_keys: Sequence[str], per_repeat: float, cap: float) -> list[float]:

@@ -19,7 +19,21 @@ class PhoneSuiteSection(Section):
     """The tasks of the embedded phone."""
 
     type: Literal["phone"] = "phone"
-    """Suite of tasks: `phone` for the embedded phone's, `androidworld` for AndroidWorld's."""
+    """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
+    for AndroidWorld's."""
+
+    def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
+        """Every fleet can run these tasks."""
+
+
+class GeneratedSuiteSection(Section):
+    """Apps and tasks made from a seed, on embedded phones: docs/generated.md."""
+
+    type: Literal["generated"] = "generated"
+    """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
+    for AndroidWorld's."""
+    apps: Positive = 512
+    """Number of apps to train on."""
 
     def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
         """Every fleet can run these tasks."""
@@ -29,7 +43,8 @@ class AndroidWorldSuiteSection(Section):
     """AndroidWorld's tasks: docs/androidworld.md."""
 
     type: Literal["androidworld"] = "androidworld"
-    """Suite of tasks: `phone` for the embedded phone's, `androidworld` for AndroidWorld's."""
+    """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
+    for AndroidWorld's."""
     servers: tuple[str, ...] = ()
     """AndroidWorld servers as http://HOST:PORT[,ADB_SERIAL], one device each; empty to start containers with
     fleet.type = "docker"."""
@@ -70,7 +85,9 @@ class AndroidWorldSuiteSection(Section):
 
 
 SuiteSection = Annotated[
-    Annotated[PhoneSuiteSection, Tag("phone")] | Annotated[AndroidWorldSuiteSection, Tag("androidworld")],
+    Annotated[PhoneSuiteSection, Tag("phone")]
+    | Annotated[GeneratedSuiteSection, Tag("generated")]
+    | Annotated[AndroidWorldSuiteSection, Tag("androidworld")],
     chosen_by_type("phone"),
 ]
 

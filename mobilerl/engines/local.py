@@ -144,6 +144,7 @@ class LocalEngine:
             self.accelerator.backward(loss)
             add_metrics(metrics, {"loss": loss.detach(), **parts})
         metrics["grad_norm"] = self._step()
+        metrics["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         return metrics
 
     def _step(self) -> float:

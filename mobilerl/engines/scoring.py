@@ -71,6 +71,7 @@ def make_micro_batch(
         ref_logp=aligned(ref) if len(ref) == len(samples) else None,
         advantage=torch.tensor([s.advantage for s in samples], dtype=torch.float32, device=device),
         older=torch.tensor([s.replayed or s.version != version for s in samples], device=device),
+        replayed=torch.tensor([s.replayed for s in samples], device=device),
         mask=mask,
         weights=weights[:, weights.shape[1] - width :].to(device),
     )

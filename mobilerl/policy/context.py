@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from mobilerl.records import Step
 
 Layout = Literal["chat", "compact"]
 Message = dict[str, Any]
+_MARK = re.compile("<[0-9]+>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +151,13 @@ def _shown_reply(turn: Turn, policy: ContextPolicy) -> str:
 
 
 def _history_line(turn: Turn, policy: ContextPolicy) -> str:
-    """The action in words (marks of an earlier screen mean nothing on this one), after its thought if kept."""
-    thought = turn.thought if policy.history_thoughts else ""
+    """The turn's thought if thoughts are kept and it had one, else its action in words.
+
+    Marks of an earlier screen mean nothing on this one.
+    """
+    thought = _MARK.sub("", turn.thought) if policy.history_thoughts else ""
     note = f"(not done: {turn.note})" if turn.note else ""
-    return _line(f"{thought} {turn.summary} {note}")
+    return _line(f"{thought or turn.summary} {note}")
 
 
 def _invalid_reason(history: Sequence[Turn], i: int) -> str:

@@ -6,8 +6,10 @@ actions are dropped, as are nodes no larger than 0.5 % of the screen's width or 
 
 from __future__ import annotations
 
+import random
 import re
 import xml.etree.ElementTree as ET
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -37,7 +39,11 @@ _V4_STATES = frozenset({"checked", "unchecked", "password", "selected"})
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One line of the screen text. `mark` numbers the elements that can be acted on from 1; plain text has none."""
+    """One line of the screen text. `mark` numbers the elements that can be acted on; plain text has none.
+
+    The numbers are 1 to n in an order drawn from the dump's content: always the same for a screen, but a model cannot
+    count lines instead of reading them.
+    """
 
     mark: int | None
     cls: str
@@ -128,7 +134,7 @@ def parse_screen(xml: str, width: int, height: int) -> Screen:
     """Parses a uiautomator dump of a `width` x `height` px screen. Never raises: see `Screen.error`."""
     if "<!DOCTYPE" in xml:  # dumps have none, and entity expansion could exhaust memory
         return Screen((), width, height, error="unreadable UI dump: it declares a document type")
-    parser = ET.XMLParser(target=_Collector(width, height))
+    parser = ET.XMLParser(target=_Collector(width, height, zlib.crc32(xml.encode(errors="replace"))))
     try:
         parser.feed(xml)
         return Screen(parser.close(), width, height)
@@ -162,8 +168,9 @@ class _Node:
 class _Collector:
     """An ElementTree parser target: collects the kept nodes in document order, without building a tree."""
 
-    def __init__(self, width: int, height: int) -> None:
+    def __init__(self, width: int, height: int, seed: int) -> None:
         self._width, self._height = width, height
+        self._marks = random.Random(seed)
         self._kept: list[_Node] = []
         self._open: list[tuple[_Node | None, int]] = [(None, 0)]
         """Per open tag: the clickable node that absorbs its children's texts, and their depth."""
@@ -185,10 +192,11 @@ class _Collector:
         self._open.pop()
 
     def close(self) -> tuple[Element, ...]:
-        elements, mark = [], 0
+        actionable = sum(bool(n.actions) for n in self._kept)
+        marks = iter(self._marks.sample(range(1, actionable + 1), actionable))
+        elements = []
         for n in self._kept:
-            mark += bool(n.actions)
-            number = mark if n.actions else None
+            number = next(marks) if n.actions else None
             elements.append(
                 Element(number, n.cls, tuple(n.actions), tuple(n.states), shortened("|".join(n.texts)), n.box, n.depth)
             )

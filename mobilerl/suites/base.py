@@ -13,11 +13,11 @@ from types import ModuleType
 from typing import Protocol
 
 from envs.base import Devices, MobileEnv, Task
-from mobilerl.config import Recipe
+from mobilerl.config import ConfigError, Recipe
 
-SUITES = {"phone": "mobilerl.suites.phone.training", "androidworld": "mobilerl.suites.androidworld.training"}
+SUITES = {name: f"mobilerl.suites.{name}.training" for name in ("phone", "generated", "androidworld")}
 """`suite.type` -> the module that makes it."""
-TASK_SUITES = {"sim": "phone", "androidworld": "androidworld"}
+TASK_SUITES = {"sim": "phone", "generated": "generated", "androidworld": "androidworld"}
 """`Task.suite` -> `suite.type`."""
 
 
@@ -47,6 +47,14 @@ class Suite(Protocol):
 
 def make_suite(recipe: Recipe) -> Suite:
     return _module(recipe.suite.type).make(recipe)
+
+
+def demonstrated_tasks(recipe: Recipe) -> list[Task]:
+    """The tasks that experts show in SFT. Raises ConfigError for a suite without experts."""
+    suite = make_suite(recipe)
+    if not hasattr(suite, "demonstrated"):
+        raise ConfigError(f'suite.type = "{recipe.suite.type}" has no experts to learn from: give sft.sources')
+    return suite.demonstrated(recipe.sft.demos_per_template)
 
 
 def is_held_out(task: Task) -> bool | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from mobilerl.algorithms.base import Algorithm
-from mobilerl.algorithms.objectives import with_prob_diff
+from mobilerl.algorithms.objectives import FRESH_K3, FRESH_SURPRISE, FRESH_TOKENS, with_rollout_gap
 from mobilerl.interfaces import Engine
 from mobilerl.records import TrainingSample
 
@@ -19,8 +19,8 @@ def learn(
     for batch in mini_batches:
         # Before the first step, rollout and trainer can be compared on what these very weights have sampled.
         comparable = not history and any(not s.replayed and s.version == engine.version for s in batch)
-        objective = with_prob_diff(algorithm.objective) if comparable else algorithm.objective
-        history.append(engine.update(batch, objective, algorithm.aggregation))
+        objective = with_rollout_gap(algorithm.objective) if comparable else algorithm.objective
+        history.append(_means(engine.update(batch, objective, algorithm.aggregation)))
         samples += len(batch)
         replayed += sum(s.replayed for s in batch)
     return {
@@ -30,6 +30,20 @@ def learn(
         "train/steps": float(len(history)),
         **algorithm.metrics(),
     }
+
+
+def _means(step: dict[str, float]) -> dict[str, float]:
+    """A step's metrics, with means in the place of sums over a part of its tokens."""
+    if tokens := step.pop(FRESH_TOKENS, 0.0):
+        step["entropy"], step["rollout_k3"] = step[FRESH_SURPRISE] / tokens, step[FRESH_K3] / tokens
+    for name in (FRESH_SURPRISE, FRESH_K3):
+        step.pop(name, None)
+    if "replay_weight" in step:
+        replay = step["replay_weight"]
+        parts = {"replayed": (step.pop("clip_frac_replayed"), replay)}
+        parts["fresh"] = (step["clip_frac"] - parts["replayed"][0], 1.0 - replay)
+        step |= {f"clip_frac_{name}": clipped / share for name, (clipped, share) in parts.items() if share > 1e-6}
+    return step
 
 
 def _summary(history: Sequence[dict[str, float]]) -> dict[str, float]:

@@ -70,6 +70,7 @@ def rollout_metrics(
         "rollout/steps_per_s": len(steps) / seconds if seconds > 0 else None,
         "rollout/env_utilization": min(1.0, busy_s / (seconds * devices)) if seconds > 0 else None,
         "rollout/episode_len": _mean([len(t.steps) for t in trajectories]),
+        "rollout/response_len": _mean([len(s.completion.token_ids) for s in steps]),
         "rollout/invalid_rate": invalid / len(steps) if steps else None,
         "rollout/finished": _mean([float(t.status is Status.FINISHED) for t in trajectories]),
         "rollout/solved_groups": _mean([float(any(t.success for t in g.trajectories)) for g in groups]),

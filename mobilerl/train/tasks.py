@@ -31,6 +31,10 @@ def make_curriculum(
     return FailureCurriculum(tasks, patience=patience, cooldown=settings.cooldown, revisit_every=settings.revisit_every)
 
 
+GROUPS_OF_A_TEMPLATE = 2
+"""Groups of an epoch per template, unless set: tasks are filtered by what epochs have shown of their template."""
+
+
 class TaskSampler:
     """Samples tasks by the curriculum's weights and reports the rewards of every epoch to it.
 
@@ -47,7 +51,7 @@ class TaskSampler:
         self.say: Callable[[str], None] = lambda text: None
         self._arrange()
         self.value_of: Callable[[Sequence[str]], list[float] | None] = lambda instructions: None
-        self._epoch_groups = settings.epoch_groups or len(tasks)
+        self._epoch_groups = settings.epoch_groups or GROUPS_OF_A_TEMPLATE * len(self._tasks)
         self._seen = 0
         self._rewards: dict[str, list[float]] = defaultdict(list)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mobilerl.algorithms.losses import aggregation_weights, aride_loss, clipped_policy_loss, imitation_loss, kl_k3
-from mobilerl.algorithms.objectives import PROB_DIFF, clipped, with_prob_diff
+from mobilerl.algorithms.objectives import PROB_DIFF, clipped, with_rollout_gap
 from mobilerl.config import ClippedLossSection
 from mobilerl.engines.scoring import add_metrics
 from mobilerl.records import MicroBatch
@@ -111,7 +111,7 @@ def test_the_clipped_objective_equals_its_equation(agg, seed, clip, cap):
 def test_the_gap_to_the_rollout_counts_only_samples_of_the_current_weights():
     b, older = random_batch(seed=2), torch.tensor([True, False, True, False, True, True])
     gap = (b["logp"].exp() - b["rollout_logp"].exp()).abs()[b["mask"] & ~older.unsqueeze(1)]
-    objective = with_prob_diff(clipped(ClippedLossSection()))
+    objective = with_rollout_gap(clipped(ClippedLossSection()))
     assert objective(micro_batch(b, older=older))[1][PROB_DIFF].item() == gap.max().item()
     assert objective(micro_batch(b, older=torch.ones(6, dtype=torch.bool)))[1][PROB_DIFF].item() == 0.0
 

@@ -74,7 +74,9 @@ def table_of(op: Mapping[str, Any]) -> Table:
 Drawn = dict[str, Any] | None
 
 
-def _create(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
+def _create(
+    op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random
+) -> Drawn:
     title = lexicon.title(rng, table.style)
     if any(r["title"] == title for r in app.db[table.name]):
         return None
@@ -92,7 +94,9 @@ def _edit(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedAp
     return {"row": row["_id"], "values": {column.key: value}} if value != row[column.key] else None
 
 
-def _toggle(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
+def _toggle(
+    op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random
+) -> Drawn:
     columns = table.of_kind("flag")
     if not columns:
         return None
@@ -100,7 +104,9 @@ def _toggle(op: Op, app: GeneratedApp, table: Table, row: Row, source: Generated
     return {"row": row["_id"], "values": {key: 1 - row[key]}}
 
 
-def _delete(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
+def _delete(
+    op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random
+) -> Drawn:
     return {"row": row["_id"]}
 
 
@@ -124,7 +130,9 @@ def _count(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedA
 def _copy(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
     if source is None:
         return None
-    columns = [(c, s, t) for t in source.spec.tables for s in t.of_kind("text", "number") for c in table.of_kind(s.kind)]
+    columns = [
+        (c, s, t) for t in source.spec.tables for s in t.of_kind("text", "number") for c in table.of_kind(s.kind)
+    ]
     if not columns:
         return None
     column, read, read_table = rng.choice(columns)
@@ -135,7 +143,9 @@ def _copy(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedAp
     return {"row": row["_id"], "values": {column.key: known[read.key]}, "source": there}
 
 
-def _missing(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
+def _missing(
+    op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random
+) -> Drawn:
     title = lexicon.title(rng, table.style)
     if any(r["title"] == title for r in app.db[table.name]):
         return None

@@ -80,7 +80,9 @@ _JOINTS = (" and then ", ", then ", " and ", ". Then ", "; after that ")
 
 def phrases(kind: str) -> list[Phrase]:
     """All phrasings of a kind. A form without the verb counts once."""
-    return list(dict.fromkeys((form, verb if "{v}" in form else "") for form, verb in product(FORMS[kind], VERBS[kind])))
+    return list(
+        dict.fromkeys((form, verb if "{v}" in form else "") for form, verb in product(FORMS[kind], VERBS[kind]))
+    )
 
 
 def clause(phrase: Phrase, names: Mapping[str, str], values: Sequence[tuple[str, str]], rng: random.Random) -> str:

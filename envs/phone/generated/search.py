@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from envs.phone.app import Page, Row
 from envs.phone.generated.app import GeneratedApp
-from envs.phone.ui import SCREEN_DP, Node, Screen, Tree, assemble
+from envs.phone.ui import Node, Screen, Tree, assemble
 
 HEIGHT_DP = 720
 SWIPE_DP = 360
@@ -198,7 +198,6 @@ class _Stage:
             if len(now) <= len(first[name]):
                 self.new[name] = []
 
-
     def allows(self, state: _State) -> bool:
         tables = all(rows == self.first[n] or _plain(rows) == _plain(self.wanted[n]) for n, rows in state.db.items())
         return tables and all(self._page(page) for page in state.stack)
@@ -213,7 +212,9 @@ class _Stage:
         before = next((r for r in self.first[table] if r["_id"] == row_id), dict.fromkeys(goal, ""))
         values = {**page.args, **page.fields}
         changed = [
-            str(values[k]) == str(goal[k]) for k in goal if k in values and str(goal[k]) != (str(before[k]) or _empty(k, page))
+            str(values[k]) == str(goal[k])
+            for k in goal
+            if k in values and str(goal[k]) != (str(before[k]) or _empty(k, page))
         ]
         kept = all(
             str(values[k]) in (str(goal[k]), str(before[k]), _empty(k, page) if row_id is None else str(before[k]))

@@ -208,6 +208,8 @@ class Template:
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         self.p = dict(params)
+        self.thought = ""
+        """What the expert must not forget at its newest action, such as a value for another app."""
 
     @classmethod
     def sample(cls, rng: random.Random) -> dict[str, Any]:

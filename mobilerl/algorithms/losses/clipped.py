@@ -15,19 +15,24 @@ def clipped_policy_loss(
     advantage: Tensor,
     mask: Tensor,
     clip_low: float = 0.2,
-    clip_high: float = 0.2,
+    clip_high: float | Tensor = 0.2,
     rollout_logp: Tensor | None = None,
     is_cap: float | None = None,
     agg: Aggregation = "token-mean",
     *,
     trajectory: Tensor | None = None,
     weights: Tensor | None = None,
+    dual_clip: float | None = None,
+    replayed: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Clipped-ratio policy loss (PPO eq. 7, as in GRPO), with clip-higher (DAPO) and truncated importance weights.
 
         rho   = exp(logp - old_logp)
         w     = min(exp(old_logp - rollout_logp), is_cap), without gradient; 1 unless both are given
         loss  = -sum over tokens of weight * w * min(rho * A, clip(rho, 1 - clip_low, 1 + clip_high) * A)
+
+    where A < 0, `dual_clip` = c bounds the term from below by c * A (dual-clip PPO, eq. 5 of arXiv 1912.09729): without
+    it a token that became likely since it was sampled outweighs all others.
 
     w corrects the gap between the engine that sampled and the trainer's recomputed `old_logp`. For a replayed row the
     stored behaviour log-probabilities are `old_logp` (and `rollout_logp`, so w = 1): the clip itself bounds how far off
@@ -39,20 +44,27 @@ def clipped_policy_loss(
         old_logp: (R, L) of the policy the ratio is taken against; no gradient flows into it.
         advantage: (R,) one per row, or (R, L).
         mask: (R, L) 1 for response tokens.
-        clip_low, clip_high: widths of the clip below and above 1; clip_high > clip_low is clip-higher.
+        clip_low, clip_high: widths of the clip below and above 1; clip_high > clip_low is clip-higher. `clip_high` may
+            be (R,): infinity leaves a row's ratio unbounded from above.
         rollout_logp: (R, L) as recorded when the tokens were sampled.
         is_cap: largest importance weight (2.0 is usual). None switches the weights off.
         agg, trajectory: as in `aggregation_weights`; not used if `weights` is given.
         weights: (R, L) this micro-batch's rows of the optimiser step's `aggregation_weights`.
+        dual_clip: c > 1, or None for no lower bound.
+        replayed: (R,) bool. Adds the metrics `replay_weight`, these rows' share of the weight, and
+            `clip_frac_replayed`, their part of `clip_frac`.
 
     Returns:
-        The loss, and detached 0-d metrics, weighted like it: `clip_frac` (tokens whose gradient the clip removed),
+        The loss, and detached 0-d metrics, weighted like it: `clip_frac` (tokens whose gradient a clip removed),
         `ratio_mean`, `approx_kl` (k3 estimate of KL(old || new)), `is_weight_mean`, `is_cap_frac` (tokens whose w was
         cut) and `ratio_max`. With `weights`, losses and metrics of micro-batches add up to the whole batch's, except
         `ratio_max`: of metrics whose names end in `_max`, the largest counts (`engines.scoring.add_metrics`).
     """
-    if not 0.0 <= clip_low <= 1.0 or clip_high < 0.0:
+    upper = torch.as_tensor(clip_high, dtype=logp.dtype, device=logp.device).reshape(-1, 1)
+    if not 0.0 <= clip_low <= 1.0 or not (upper >= 0.0).all():
         raise ValueError(f"clip_low must be in [0, 1] and clip_high >= 0, got {clip_low} and {clip_high}")
+    if dual_clip is not None and dual_clip <= 1.0:
+        raise ValueError(f"dual_clip must be above 1, got {dual_clip}")
     if is_cap is not None and (rollout_logp is None or is_cap <= 0):
         raise ValueError(f"is_cap must be > 0 and needs rollout_logp, got is_cap={is_cap}")
     check_shapes(logp, old_logp=old_logp, mask=mask, rollout_logp=rollout_logp, weights=weights)
@@ -63,8 +75,10 @@ def clipped_policy_loss(
     logp, old_logp = at_tokens(logp, mask), at_tokens(old_logp, mask).detach()
     advantage = per_token(advantage, mask)
     ratio = safe_exp(logp - old_logp)
-    clipped_ratio = ratio.clamp(1 - clip_low, 1 + clip_high)
+    clipped_ratio = torch.minimum(ratio.clamp(min=1 - clip_low), 1 + upper)
     objective = torch.minimum(ratio * advantage, clipped_ratio * advantage)
+    if dual_clip is not None:
+        objective = torch.where(advantage < 0, torch.maximum(objective, dual_clip * advantage), objective)
 
     importance = torch.ones_like(old_logp)
     capped = torch.zeros_like(mask)
@@ -74,7 +88,9 @@ def clipped_policy_loss(
         importance = importance.clamp(max=is_cap)
 
     with torch.no_grad():
-        clipped = ((advantage > 0) & (ratio > 1 + clip_high)) | ((advantage < 0) & (ratio < 1 - clip_low))
+        clipped = ((advantage > 0) & (ratio > 1 + upper)) | ((advantage < 0) & (ratio < 1 - clip_low))
+        if dual_clip is not None:
+            clipped |= (advantage < 0) & (ratio > dual_clip)
         metrics = {
             "clip_frac": (weights * clipped).sum(),
             "ratio_mean": (weights * ratio).sum(),
@@ -83,6 +99,9 @@ def clipped_policy_loss(
             "is_weight_mean": (weights * importance).sum(),
             "is_cap_frac": (weights * capped).sum(),
         }
+        if replayed is not None:
+            part = weights * replayed.unsqueeze(1)
+            metrics |= {"replay_weight": part.sum(), "clip_frac_replayed": (part * clipped).sum()}
     return -(weights * importance * objective).sum(), metrics
 
 

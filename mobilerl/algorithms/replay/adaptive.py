@@ -17,23 +17,27 @@ class _Entry:
     trajectory: Trajectory
     advantage: float
     iteration: int
+    rarity: float
+    """How rarely its task succeeds: what entries are ordered by."""
 
 
 class AdaptivePositiveReplay:
     """Adaptive positive replay, AdaPR (MobileRL): hard-won successes are shown again.
 
-    Each iteration the `kappa` best successes enter a buffer ordered by advantage; a mini-batch of M rows then takes at
-    most `gamma * M` of them, so that its distribution is q = gamma * p_buffer + (1 - gamma) * p_fresh. Replayed rows
-    keep the log-probabilities they were sampled with, and go through the clipped loss against those.
+    Each iteration the `kappa` hardest-won successes enter a buffer ordered by rarity; a mini-batch of M rows then takes
+    at most `gamma * M` of them, so that its distribution is q = gamma * p_buffer + (1 - gamma) * p_fresh.
 
     Args:
-        capacity: most trajectories kept; over it, the lowest advantage leaves (of equal ones, the oldest).
+        capacity: most trajectories kept; over it, the lowest rarity leaves (of equal ones, the oldest).
         kappa: most trajectories that enter per iteration.
         gamma: largest replayed share of a mini-batch, in [0, 1].
         max_age: iterations after which an entry is dropped; None keeps it until it is evicted.
+        uniform: draws all entries alike, and over capacity the oldest leaves.
     """
 
-    def __init__(self, capacity: int, kappa: int, gamma: float, max_age: int | None = None) -> None:
+    def __init__(
+        self, capacity: int, kappa: int, gamma: float, max_age: int | None = None, uniform: bool = False
+    ) -> None:
         if capacity < 1 or kappa < 1:
             raise ValueError(f"replay: capacity and kappa must be at least 1, got {capacity} and {kappa}")
         if not 0.0 <= gamma <= 1.0:
@@ -44,6 +48,7 @@ class AdaptivePositiveReplay:
         self.kappa = kappa
         self.gamma = gamma
         self.max_age = max_age
+        self.uniform = uniform
         self._entries: list[_Entry] = []  # always best first
         self._iteration: int | None = None
 
@@ -51,18 +56,26 @@ class AdaptivePositiveReplay:
         """Trajectories in the buffer."""
         return len(self._entries)
 
-    def insert(self, trajectories: Sequence[Trajectory], advantages: Sequence[float], iteration: int) -> int:
+    def insert(
+        self,
+        trajectories: Sequence[Trajectory],
+        advantages: Sequence[float],
+        iteration: int,
+        rarities: Sequence[float] | None = None,
+    ) -> int:
         """Ends an iteration: drops what became too old, lets the best new successes in, evicts over capacity.
 
         To be called once per iteration with everything it collected, even if that is nothing, since it is what ages the
         buffer: an entry stays while `iteration - its iteration <= max_age`. Eligible are successes with a positive
-        advantage, at least one step, and an id that is not in the buffer.
+        advantage, at least one step, and an id that is not in the buffer. `rarities` orders them; None: by advantage,
+        which ranks the shortest of eight successes like the only one of eight.
 
         Returns how many entered (they may be evicted at once). ValueError if iterations do not increase.
         """
         if len(trajectories) != len(advantages):
             raise ValueError(f"replay: {len(trajectories)} trajectories but {len(advantages)} advantages")
-        if not all(math.isfinite(a) for a in advantages):
+        rarities = advantages if rarities is None else rarities
+        if not all(math.isfinite(a) for a in (*advantages, *rarities)):
             raise ValueError("replay: advantages hold NaN or infinity")
         if self._iteration is not None and iteration <= self._iteration:
             raise ValueError(f"replay: insert for iteration {iteration} after iteration {self._iteration}")
@@ -72,27 +85,28 @@ class AdaptivePositiveReplay:
             self._entries = [e for e in self._entries if iteration - e.iteration <= self.max_age]
         known = {e.trajectory.id for e in self._entries}
         eligible: dict[str, _Entry] = {}
-        for trajectory, advantage in zip(trajectories, advantages, strict=True):
+        for trajectory, advantage, rarity in zip(trajectories, advantages, rarities, strict=True):
             if trajectory.success and trajectory.steps and advantage > 0 and trajectory.id not in known:
-                eligible.setdefault(trajectory.id, _Entry(trajectory, float(advantage), iteration))
+                eligible.setdefault(trajectory.id, _Entry(trajectory, float(advantage), iteration, float(rarity)))
         admitted = sorted(eligible.values(), key=_best_first)[: self.kappa]
-        self._entries = sorted(self._entries + admitted, key=_best_first)[: self.capacity]
+        self._entries = self._sorted(self._entries + admitted)
         return len(admitted)
 
-    def draw(self, batch_size: int, rng: random.Random) -> list[TrainingSample]:
-        """At most `floor(gamma * batch_size)` distinct samples for a mini-batch of `batch_size`.
+    def draw(self, batch_size: int, rng: random.Random, most: int | None = None) -> list[TrainingSample]:
+        """At most `floor(gamma * batch_size)` distinct samples for a mini-batch of `batch_size`, of at most `most`
+        trajectories.
 
         Trajectories are drawn without replacement and used whole, in step order; of the last one, as many samples as
         still fit, chosen at random. A trajectory's probability is proportional to 1 / rank, rank 1 being the highest
-        advantage and equal advantages sharing a rank: the top comes first most often, but not the very same samples in
-        every mini-batch. A buffer with fewer samples gives them all.
+        rarity and equal ones sharing a rank: the top comes first most often, but not the very same samples in every
+        mini-batch. A buffer with fewer samples gives them all.
         """
         room = math.floor(self.gamma * batch_size)
         if room <= 0:
             return []
         drawn: list[TrainingSample] = []
-        for entry in self._draw_order(rng):
-            samples = entry.trajectory.samples(entry.advantage, replayed=True)
+        for entry in self._draw_order(rng)[:most]:
+            samples = entry.trajectory.samples_to_learn(entry.advantage, replayed=True)
             if len(samples) > room - len(drawn):
                 keep = sorted(rng.sample(range(len(samples)), room - len(drawn)))
                 samples = [samples[i] for i in keep]
@@ -106,7 +120,8 @@ class AdaptivePositiveReplay:
         return {
             "iteration": self._iteration,
             "entries": [
-                {"trajectory": e.trajectory, "advantage": e.advantage, "iteration": e.iteration} for e in self._entries
+                {"trajectory": e.trajectory, "advantage": e.advantage, "iteration": e.iteration, "rarity": e.rarity}
+                for e in self._entries
             ],
         }
 
@@ -114,14 +129,23 @@ class AdaptivePositiveReplay:
         """Replaces the content. A buffer of smaller capacity keeps the best; ValueError if a field is missing."""
         try:
             entries = [
-                _Entry(e["trajectory"], number("advantage", e["advantage"]), count("iteration", e["iteration"]))
+                _Entry(
+                    e["trajectory"],
+                    number("advantage", e["advantage"]),
+                    count("iteration", e["iteration"]),
+                    number("rarity", e.get("rarity", e["advantage"])),  # checkpoints of version 0.2 have none
+                )
                 for e in state["entries"]
             ]
             iteration = state["iteration"] if state["iteration"] is None else count("iteration", state["iteration"])
         except KeyError as missing:
             raise ValueError(f"replay state has no field {missing}: it is not one of AdaptivePositiveReplay") from None
-        self._entries = sorted(entries, key=_best_first)[: self.capacity]
+        self._entries = self._sorted(entries)
         self._iteration = iteration
+
+    def _sorted(self, entries: Sequence[_Entry]) -> list[_Entry]:
+        """What stays in the buffer, the best first."""
+        return sorted(entries, key=_newest_first if self.uniform else _best_first)[: self.capacity]
 
     def _draw_order(self, rng: random.Random) -> list[_Entry]:
         """The entries in a random order: sampling without replacement in proportion to their weights.
@@ -131,12 +155,16 @@ class AdaptivePositiveReplay:
         arrivals = []
         rank = 0
         for i, entry in enumerate(self._entries):
-            if i == 0 or entry.advantage < self._entries[i - 1].advantage:
+            if i == 0 or entry.rarity < self._entries[i - 1].rarity:
                 rank = i + 1
-            arrivals.append((rng.expovariate(1.0 / rank), i))
+            arrivals.append((rng.expovariate(1.0 if self.uniform else 1.0 / rank), i))
         return [self._entries[i] for _, i in sorted(arrivals)]
 
 
 def _best_first(entry: _Entry) -> tuple[float, int, str]:
-    """Highest advantage, then newest (closest to the policy), then by id so that the order is a total one."""
-    return (-entry.advantage, -entry.iteration, entry.trajectory.id)
+    """Rarest, then newest (closest to the policy), then by id so that the order is a total one."""
+    return (-entry.rarity, -entry.iteration, entry.trajectory.id)
+
+
+def _newest_first(entry: _Entry) -> tuple[int, str]:
+    return (-entry.iteration, entry.trajectory.id)

@@ -62,19 +62,19 @@ class CircularReplay:
     ) -> list[TrainingSample]:
         """At most `batch_size` distinct samples, each as likely as any other; oldest first, in step order.
 
-        `advantages`: one per step, by trajectory id. Trajectories that are not in it, and steps of advantage 0, are
-        never drawn.
+        `advantages`: one per step, by trajectory id. Trajectories that are not in it, steps of advantage 0, and steps
+        that failed but would be reinforced, are never drawn.
         """
         steps = [
-            (name, step)
-            for name in self._entries
-            for step, advantage in enumerate(advantages.get(name, ()))
-            if advantage != 0.0
+            (name, i)
+            for name, entry in self._entries.items()
+            for i, (advantage, step) in enumerate(zip(advantages.get(name, ()), entry.trajectory.steps, strict=False))
+            if advantage != 0.0 and not (step.failed and advantage > 0.0)
         ]
         drawn: dict[str, list[int]] = {}
         for position in sorted(rng.sample(range(len(steps)), min(batch_size, len(steps)))):
-            name, step = steps[position]
-            drawn.setdefault(name, []).append(step)
+            name, i = steps[position]
+            drawn.setdefault(name, []).append(i)
         return [sample for name, chosen in drawn.items() for sample in self._samples(name, chosen, advantages)]
 
     def state_dict(self) -> dict[str, Any]:

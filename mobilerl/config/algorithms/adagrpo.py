@@ -7,18 +7,23 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from mobilerl.config.algorithms.base import CurriculumSection, GroupSection
-from mobilerl.config.types import Positive, Section
+from mobilerl.config.types import Positive, Section, Weight
 
 
 class AdaptiveReplaySection(Section):
-    """Adaptive positive replay (AdaPR): the best successes are learned from again."""
+    """Adaptive positive replay (AdaPR): hard-won successes are learned from again."""
 
     capacity: Positive = 512
     """Capacity in trajectories."""
     kappa: Positive = 32
-    """Best successes of an iteration that enter the buffer."""
+    """Hardest-won successes of an iteration that enter the buffer."""
     gamma: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.25
-    """Maximum share of replayed samples in a mini-batch; 0 turns replay off."""
+    """Maximum share of replayed samples in a mini-batch, and of their weight; 0 turns replay off."""
+    order: Literal["rarity", "uniform"] = "rarity"
+    """`rarity` prefers successes of tasks that rarely succeed; `uniform` draws alike, and evicts the oldest."""
+    ratio: Literal["behaviour", "current", "unclipped"] = "current"
+    """What the clip of a replayed sample compares with: the weights that sampled it (`behaviour`), the current ones, or
+    those that sampled it without an upper limit (`unclipped`)."""
     max_age: Positive | None = 20
     """Iterations after which a trajectory leaves the buffer; null keeps it until it is evicted."""
 
@@ -37,7 +42,12 @@ class AdaGRPOSection(GroupSection):
     implementation: ClassVar[str] = "mobilerl.algorithms.adagrpo:AdaGRPO"
     type: Literal["adagrpo"] = "adagrpo"
     """Algorithm; each has settings of its own."""
+    normalize_std: bool = False
+    """Divide advantages by the standard deviation of their group (GRPO). After shortest-path adjustment this would
+    turn one extra step among successes into a large negative advantage."""
     spa: bool = True
     """Shortest-path adjustment of the reward."""
+    step_weight: Weight = 0.0
+    """Weight of GiGPO's step advantage beside the trajectory's; 0 for none."""
     replay: AdaptiveReplaySection = AdaptiveReplaySection()
     curriculum: FailureCurriculumSection = FailureCurriculumSection()

@@ -16,7 +16,7 @@ class CurriculumSection(Section):
     """Curriculum: `fcf` is failure curriculum filtering (MobileRL); `instruction_value` prefers tasks that are solved
     about half of the time (after DigiRL's instruction filter)."""
     epoch_groups: Positive | None = None
-    """Groups per curriculum epoch; null for the number of training tasks."""
+    """Groups per curriculum epoch; null for twice the number of templates."""
     patience: Positive = 2
     """Consecutive failed epochs before a task cools down (MobileRL: 2)."""
     cooldown: Count = 3
@@ -32,6 +32,8 @@ class ClippedLossSection(Section):
     """Clip range below a ratio of 1 (GRPO, DAPO: 0.2)."""
     clip_high: Weight = 0.28
     """Clip range above a ratio of 1; wider than `clip_low` is clip-higher (DAPO: 0.28)."""
+    dual_clip: Annotated[float, Field(gt=1.0)] | None = 3.0
+    """Largest ratio that counts where an advantage is negative (dual-clip PPO: 3); null for none."""
     kl_coef: Weight = 0.0
     """Coefficient of the k3 KL divergence from the initial policy."""
     is_cap: Rate | None = 2.0

@@ -27,6 +27,12 @@ class PhoneSuite:
     def open(self, run_dir: Path | None = None) -> tuple[list[Task], None]:
         return training_tasks(self._tasks), None
 
+    def demonstrated(self, per_template: int) -> list[Task]:
+        """The tasks that SFT shows: `per_template` instances of each template."""
+        tasks = suite.train_tasks(per_template, demo=True)
+        suite.check_no_leak(tasks, suite.test_tasks(1))
+        return tasks
+
     def env_factory(self) -> Callable[..., MobileEnv]:
         def make(device_id: str, transport: Transport) -> PhoneEnv:
             return PhoneEnv(device_id, popup_rate=self._phone.popup_rate, transport=transport)

@@ -1,0 +1,1 @@
+"""Apps and tasks made from a seed, on embedded phones."""

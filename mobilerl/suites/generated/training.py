@@ -1,0 +1,48 @@
+"""Generated tasks for training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from envs.base import Task
+from envs.phone.generated import tasks
+from mobilerl.config import ConfigError, GeneratedSuiteSection, Recipe
+from mobilerl.suites.phone.training import PhoneSuite
+
+
+class GeneratedSuite(PhoneSuite):
+    """Implements `mobilerl.suites.base.Suite`: the phones are the embedded phone's."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__(recipe)
+        assert isinstance(recipe.suite, GeneratedSuiteSection)
+        self._apps = recipe.suite.apps
+
+    def check(self) -> None:
+        self._templates()
+
+    def open(self, run_dir: Path | None = None) -> tuple[list[Task], None]:
+        return tasks.train_tasks(self._tasks.per_template, self._apps, self._templates()), None
+
+    def demonstrated(self, per_template: int) -> list[Task]:
+        """Others than those of `open`, of the same apps."""
+        return tasks.train_tasks(per_template, self._apps, first_seed=DEMONSTRATION_SEEDS)
+
+    def _templates(self) -> Sequence[str]:
+        for name in self._tasks.templates:
+            if name not in tasks.TEMPLATES:
+                raise ConfigError(
+                    f"tasks.templates: there are no generated tasks {name!r}; choose {', '.join(tasks.TEMPLATES)}"
+                )
+        return self._tasks.templates or tasks.TEMPLATES
+
+
+make = GeneratedSuite
+DEMONSTRATION_SEEDS = 100_000
+
+
+def is_held_out(task: Task) -> bool:
+    if task.template not in tasks.TEMPLATES:
+        raise ValueError(f"{task.id} is of an unknown template")
+    return tasks.is_held_out(task)
