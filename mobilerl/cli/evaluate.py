@@ -6,13 +6,15 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from envs.phone.generated.tasks import HELD_OUT, SPLITS, train_tasks
 from envs.phone.tasks import suite
 from mobilerl.cli import evaluate_androidlab, evaluate_androidworld
 from mobilerl.cli.evaluate_common import add_suite, evaluation_recipe, finish
-from mobilerl.config import load_recipe, validate
+from mobilerl.config import GeneratedSuiteSection, load_recipe, validate
 from mobilerl.eval.policies import MOBILERL_SETTINGS, is_server
 from mobilerl.eval.report import UNSEEN, percent
-from mobilerl.suites.phone.evaluation import AGENTS, Plan, evaluate
+from mobilerl.suites.generated.evaluation import GeneratedPlan
+from mobilerl.suites.phone.evaluation import AGENTS, Plan, SimPlan, evaluate
 from mobilerl.terminal import make_console, make_table
 
 INSTANCES, PASS_K_INSTANCES = 6, 2
@@ -25,9 +27,24 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
     parser = commands.add_parser("eval", allow_abbrev=False, help="success rate on a suite of tasks")
     suites = parser.add_subparsers(dest="suite", required=True, metavar="SUITE")
     sim = add_suite(suites, common, "sim", AGENTS, "--phone.popup_rate 0", help="the tasks of the embedded phone")
-    option = sim.add_argument
     splits = ("train", "test", "all")
-    option("--split", choices=splits, default="test", help="test (default): held-out instances; train: training ones")
+    said = "test (default): held-out instances; train: training ones"
+    sim.add_argument("--split", choices=splits, default="test", help=said)
+    sim.set_defaults(run=run, plan=SimPlan)
+    made = add_suite(suites, common, "generated", AGENTS, "--phone.popup_rate 0", help="apps made from a seed")
+    said = "test (default) for results; dev for choosing settings; train: training instances"
+    made.add_argument("--split", choices=SPLITS, default="test", help=said)
+    said = "what is held out: only this (default: all four); can be repeated"
+    made.add_argument("--part", action="append", dest="parts", choices=HELD_OUT, help=said)
+    made.set_defaults(run=run, plan=GeneratedPlan)
+    for parser in (sim, made):
+        _add_amounts(parser)
+    evaluate_androidworld.add(suites, common)
+    evaluate_androidlab.add(suites, common)
+
+
+def _add_amounts(parser: argparse.ArgumentParser) -> None:
+    option = parser.add_argument
     option("--template", action="append", default=[], metavar="NAME", help="only this one; can be repeated")
     option("--trials", type=int, metavar="N", help="episodes per instance (default 1)")
     option("--instances", type=int, metavar="N", help=f"instances per template (default {INSTANCES})")
@@ -40,15 +57,12 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
     )
     option("--reuse", action="store_true", help="keep existing results of the very same protocol")
     option("--keep", action="store_true", help="keep every episode with its screens, for the viewer")
-    sim.set_defaults(run=run)
-    evaluate_androidworld.add(suites, common)
-    evaluate_androidlab.add(suites, common)
 
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     if args.list:
         load_recipe(args.config, settings)
-        _list()
+        _list(args.plan)
         return 0
     # A server brings no settings: without a recipe they are MobileRL's, which large models can follow.
     recipe = evaluation_recipe(args, settings, (*MOBILERL_SETTINGS, SLOW) if is_server(args.model) else ())
@@ -64,20 +78,28 @@ def _plan(args: argparse.Namespace) -> Plan:
     if args.pass_k is not None:
         amounts = {"trials": args.pass_k, "instances": PASS_K_INSTANCES, "temperature": 1.0}
     amounts |= {name: getattr(args, name) for name in amounts if getattr(args, name) is not None}
-    return validate(Plan, {"split": args.split, "templates": args.template, **amounts}, "command line")
+    parts = {"parts": args.parts} if getattr(args, "parts", None) else {}
+    return validate(args.plan, {"split": args.split, "templates": args.template, **amounts, **parts}, "command line")
 
 
 def _summary(results: Mapping[str, Any]) -> list[str]:
-    if not (unseen := results.get(UNSEEN)):
-        return []
-    low, high = unseen["ci95"]
+    beside = {f"held-out {name}": part for name, part in results.get("parts", {}).items()}
+    if unseen := results.get(UNSEEN):
+        beside["templates never trained on"] = unseen
     return [
-        f"templates never trained on: {percent(unseen['success_rate'])}  95% interval {percent(low)} to "
-        f"{percent(high)}  ({unseen['successes']}/{unseen['trials']} trials)"
+        f"{name}: {percent(part['success_rate'])}  95% interval {percent(part['ci95'][0])} to "
+        f"{percent(part['ci95'][1])}  ({part['successes']}/{part['trials']} trials)"
+        for name, part in beside.items()
     ]
 
 
-def _list() -> None:
+def _list(plan: type[Plan]) -> None:
+    if plan is GeneratedPlan:
+        table = make_table("template", "app", "steps", "for example", whole="template")
+        for task in train_tasks(1, apps=GeneratedSuiteSection().apps):
+            table.add_row(task.template, task.app, str(task.max_steps // 2 - 1), task.instruction)
+        make_console().print(table)
+        return
     table = make_table("template", "app", "split", "demonstrated", "steps", "for example", whole="template")
     for template in suite.templates():
         steps = str(template.steps) if template.feasible else f"{template.steps} (infeasible)"

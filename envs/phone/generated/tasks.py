@@ -261,8 +261,10 @@ def train_tasks(per_template: int, apps: int, templates: Sequence[str] = TEMPLAT
     return [make_task(t, first_seed + i, apps) for t in templates for i in range(per_template)]
 
 
-def held_out_tasks(per_template: int, apps: int, split: Split, parts: Sequence[Part] = HELD_OUT) -> list[Task]:
-    return [make_task(t, i, apps, split, part) for part in parts for t in TEMPLATES for i in range(per_template)]
+def held_out_tasks(
+    per_template: int, apps: int, split: Split, parts: Sequence[Part] = HELD_OUT, templates: Sequence[str] = TEMPLATES
+) -> list[Task]:
+    return [make_task(t, i, apps, split, part) for part in parts for t in templates for i in range(per_template)]
 
 
 def is_held_out(task: Task) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from envs.base import Task
 from envs.phone.tasks import suite
@@ -41,10 +41,9 @@ STEP_BUDGET = "2 x steps of the expert + 2"
 
 
 class Plan(Section):
-    """What is run."""
+    """What is run; a suite's own says of which tasks."""
 
-    split: Literal["train", "test", "all"] = "test"
-    """`train`: training instances; `test`: held-out ones of every template; `all`: both."""
+    suite: ClassVar[str]
     trials: Positive = 1
     """Episodes of every instance."""
     instances: Positive = 1
@@ -54,8 +53,44 @@ class Plan(Section):
     templates: tuple[str, ...] = ()
     """Only these; empty for all."""
 
-    def tasks(self) -> list[Task]:
+    def tasks(self, recipe: Recipe) -> list[Task]:
         """Raises ConfigError when there are none."""
+        raise NotImplementedError
+
+    def guard(self, recipe: Recipe) -> dict[str, Any]:
+        """The part of the protocol about the suite. Raises ValueError when its splits leak."""
+        raise NotImplementedError
+
+    def part(self, task: Task) -> str:
+        """The part of the suite that a task belongs to."""
+        raise NotImplementedError
+
+    def results(self, episodes: Sequence[EpisodeResult], protocol: dict[str, Any]) -> dict[str, Any]:
+        """results.json's content."""
+        raise NotImplementedError
+
+    def protocol(self, recipe: Recipe) -> dict[str, Any]:
+        """The part of the protocol that does not depend on the agent. Raises ValueError when the splits leak."""
+        return {
+            "instances_per_template": self.instances,
+            "trials": self.trials,
+            "templates": list(self.templates) or "all",
+            **self.guard(recipe),
+            "step_budget": STEP_BUDGET,
+            "screen": f"{recipe.phone.width}x{recipe.phone.height}",
+            "popup_rate": recipe.phone.popup_rate,
+            "deadline_s": recipe.agent.deadline_s,
+        }
+
+
+class SimPlan(Plan):
+    """Tasks of the embedded phone's own apps."""
+
+    suite = "sim"
+    split: Literal["train", "test", "all"] = "test"
+    """`train`: training instances; `test`: held-out ones of every template; `all`: both."""
+
+    def tasks(self, recipe: Recipe) -> list[Task]:
         for name in self.templates:
             if name not in suite.TEMPLATES:
                 raise ConfigError(f"no task template is called {name!r}; `mobilerl eval sim --list` shows them all")
@@ -67,6 +102,31 @@ class Plan(Section):
                 f"--split {self.split} has no tasks of {', '.join(self.templates)}; --split all has every template"
             )
         return chosen
+
+    def guard(self, recipe: Recipe) -> dict[str, Any]:
+        trained = suite.train_tasks(max(recipe.tasks.per_template, recipe.sft.demos_per_template))
+        tested = suite.test_tasks(self.instances)
+        suite.check_no_leak(trained, tested)
+        shared = f"{len(tested)} held-out instances share no parameters or seeds with {len(trained)} training ones"
+        return {
+            "split": self.split,
+            "suite_templates": len(suite.TEMPLATES),
+            "held_out_seeds_from": suite.HELD_OUT_SEEDS,
+            "leak_guard": f"passed: {shared}",
+        }
+
+    def part(self, task: Task) -> str:
+        return suite.template(task.template).split
+
+    def results(self, episodes: Sequence[EpisodeResult], protocol: dict[str, Any]) -> dict[str, Any]:
+        unseen = [e for e in episodes if e.split == "test"]
+        seen = [e for e in episodes if e.split != "test"]
+        results = build_results(self.suite, protocol, seen or unseen)
+        if seen and unseen:
+            beside = build_results(self.suite, protocol, unseen)
+            results["per_task"] |= beside["per_task"]
+            results[UNSEEN] = summary(beside)
+        return results
 
 
 def evaluate(
@@ -94,9 +154,9 @@ def evaluate(
         model = find_model(model)  # once: the run may save a newer checkpoint at any time
     policy = model_policy(recipe, model, model_name, plan.temperature) if is_server(model) else None
     who = policy.protocol if policy else checkpoint_protocol(Path(model)) if model is not None else {}
-    tasks = plan.tasks()
+    tasks = plan.tasks(recipe)
     phones = min(recipe.phone.count, len(tasks) * plan.trials)
-    protocol = {"mobilerl": __version__, "agent": agent, "seed": SEED} | plan_protocol(recipe, plan)
+    protocol = {"mobilerl": __version__, "agent": agent, "seed": SEED} | plan.protocol(recipe)
     if who:
         protocol |= {**who, **agent_protocol(recipe, plan.temperature, leave_out={"deadline_s"}), "phones": phones}
     if recipe.judge.url:
@@ -115,7 +175,7 @@ def evaluate(
     elif policy is None:  # a checkpoint is loaded only when it is needed
         policy = model_policy(recipe, model, None, plan.temperature)
     groups = collect_groups(envs, policy, tasks, plan.trials, episode_settings(recipe.agent))
-    results = results_of(groups, tasks, plan.trials, protocol) | policy.extras()
+    results = results_of(groups, tasks, plan, protocol) | policy.extras()
     trajectories = [t for g in groups for t in g.trajectories]
     _store(out, results, trajectories if keep else None)
     if recipe.judge.url:
@@ -125,27 +185,6 @@ def evaluate(
             raise ConfigError(f"{error}; the results without the judge are in {out / RESULTS}") from None
         write_results(out / RESULTS, results)
     return results
-
-
-def plan_protocol(recipe: Recipe, plan: Plan) -> dict[str, Any]:
-    """The part of the protocol that does not depend on the agent. Raises ValueError when the splits leak."""
-    trained = suite.train_tasks(max(recipe.tasks.per_template, recipe.sft.demos_per_template))
-    tested = suite.test_tasks(plan.instances)
-    suite.check_no_leak(trained, tested)
-    guard = f"passed: {len(tested)} held-out instances share no parameters or seeds with {len(trained)} training ones"
-    return {
-        "split": plan.split,
-        "instances_per_template": plan.instances,
-        "trials": plan.trials,
-        "templates": list(plan.templates) or "all",
-        "suite_templates": len(suite.TEMPLATES),
-        "held_out_seeds_from": suite.HELD_OUT_SEEDS,
-        "leak_guard": guard,
-        "step_budget": STEP_BUDGET,
-        "screen": f"{recipe.phone.width}x{recipe.phone.height}",
-        "popup_rate": recipe.phone.popup_rate,
-        "deadline_s": recipe.agent.deadline_s,
-    }
 
 
 def _results_with(protocol: dict[str, Any], out: Path, keep: bool) -> dict[str, Any] | None:
@@ -165,24 +204,21 @@ def _store(out: Path, results: Mapping[str, Any], trajectories: Sequence[Traject
     write_results(out / RESULTS, results)
 
 
-def results_of(groups: Sequence[Group], tasks: Sequence[Task], trials: int, protocol: dict[str, Any]) -> dict[str, Any]:
+def results_of(groups: Sequence[Group], tasks: Sequence[Task], plan: Plan, protocol: dict[str, Any]) -> dict[str, Any]:
     """results.json's content. Episodes that never came back count as infrastructure errors."""
     found = {group.task.id: group for group in groups}
-    episodes = [episode for task in tasks for episode in _episodes(task, found.get(task.id), trials)]
-    unseen = [e for e in episodes if e.split == "test"]
-    seen = [e for e in episodes if e.split != "test"]
-    results = build_results("sim", protocol, seen or unseen)
-    if seen and unseen:
-        beside = build_results("sim", protocol, unseen)
-        results["per_task"] |= beside["per_task"]
-        results[UNSEEN] = {k: beside[k] for k in ("success_rate", "ci95", "trials", "successes", "errors", "instances")}
-    return results
+    return plan.results([e for task in tasks for e in _episodes(task, found.get(task.id), plan)], protocol)
 
 
-def _episodes(task: Task, group: Group | None, trials: int) -> list[EpisodeResult]:
-    split = suite.template(task.template).split
+def _episodes(task: Task, group: Group | None, plan: Plan) -> list[EpisodeResult]:
     done = group.trajectories if group else ()
+    why = "the device failed every time"
     return [
-        EpisodeResult.of(task, split, trial, done[trial] if trial < len(done) else None, "the device failed every time")
-        for trial in range(trials)
+        EpisodeResult.of(task, plan.part(task), trial, done[trial] if trial < len(done) else None, why)
+        for trial in range(plan.trials)
     ]
+
+
+def summary(results: Mapping[str, Any]) -> dict[str, Any]:
+    """What results.json says of a part that stands beside its headline."""
+    return {k: results[k] for k in ("success_rate", "ci95", "trials", "successes", "errors", "instances")}

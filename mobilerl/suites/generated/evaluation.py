@@ -1,0 +1,65 @@
+"""Evaluation on generated tasks: every held-out part of the development or the test split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from envs.base import Task
+from envs.phone.generated import tasks
+from mobilerl.config import ConfigError, GeneratedSuiteSection, Recipe
+from mobilerl.eval.report import EpisodeResult, build_results
+from mobilerl.suites.generated.training import DEMONSTRATION_SEEDS
+from mobilerl.suites.phone.evaluation import Plan, summary
+
+HEADLINE = "instances"
+"""The part whose figures are those of results.json; the others stand beside it, in `parts`."""
+CHECKED = 2
+"""Training tasks per template that the leak guard compares with the held-out ones."""
+
+
+class GeneratedPlan(Plan):
+    """Tasks in apps made from a seed."""
+
+    suite = "generated"
+    split: Literal["train", "dev", "test"] = "test"
+    """`dev` for choosing settings, `test` for results, `train` for what was trained on."""
+    parts: tuple[Literal["instances", "phrasings", "pairs", "apps"], ...] = tasks.HELD_OUT
+    """What is held out: only these parts. No part of `train`."""
+
+    def tasks(self, recipe: Recipe) -> list[Task]:
+        for name in self.templates:
+            if name not in tasks.TEMPLATES:
+                raise ConfigError(f"there are no generated tasks {name!r}; choose {', '.join(tasks.TEMPLATES)}")
+        apps, names = _apps(recipe), self.templates or tasks.TEMPLATES
+        if self.split == "train":
+            return tasks.train_tasks(self.instances, apps, names)
+        return tasks.held_out_tasks(self.instances, apps, self.split, self.parts, names)
+
+    def guard(self, recipe: Recipe) -> dict[str, Any]:
+        apps = _apps(recipe)
+        trained = tasks.train_tasks(CHECKED, apps) + tasks.train_tasks(CHECKED, apps, first_seed=DEMONSTRATION_SEEDS)
+        tested = tasks.held_out_tasks(1, apps, "test")
+        tasks.check_no_leak(trained, tested)
+        return {
+            "split": self.split,
+            "parts": list(self.parts),
+            "training_apps": apps,
+            "leak_guard": f"passed: {len(trained)} training and {len(tested)} held-out tasks are of disjoint hashes",
+        }
+
+    def part(self, task: Task) -> str:
+        return task.id.split("/")[2] if self.split != "train" else "train"
+
+    def results(self, episodes: Sequence[EpisodeResult], protocol: dict[str, Any]) -> dict[str, Any]:
+        parts = {name: [e for e in episodes if e.split == name] for name in dict.fromkeys(e.split for e in episodes)}
+        headline = HEADLINE if HEADLINE in parts else next(iter(parts))
+        results = build_results(self.suite, protocol, parts[headline])
+        others = {name: build_results(self.suite, protocol, found) for name, found in parts.items() if name != headline}
+        return results | {"part": headline, "parts": {name: summary(found) for name, found in others.items()}}
+
+
+def _apps(recipe: Recipe) -> int:
+    """Training apps of the recipe; of the default recipe where it trains on another suite."""
+    suite = recipe.suite
+    return suite.apps if isinstance(suite, GeneratedSuiteSection) else GeneratedSuiteSection().apps
