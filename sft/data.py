@@ -78,4 +78,5 @@ class SftData:
 
 def phone_without_popups(recipe: Recipe) -> PhoneEnv:
     """One phone without pop-ups, as in recorded demonstrations."""
-    return make_phones(recipe.phone.model_copy(update={"popup_rate": 0.0}), count=1)[0]
+    without = recipe.phone.model_copy(update={"popup_rate": 0.0})
+    return make_phones(without, count=1, screenshots=recipe.agent.screenshots > 0)[0]

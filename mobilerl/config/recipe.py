@@ -10,7 +10,14 @@ from mobilerl.config.judge import JudgeSection
 from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, TinySection, VllmSection
 from mobilerl.config.reachagent import DpoSection, PagesSection
 from mobilerl.config.suite import PhoneSuiteSection, SuiteSection
-from mobilerl.config.training import CollectSection, SftSection, TasksSection, TrackingSection, TrainSection
+from mobilerl.config.training import (
+    CollectSection,
+    EvalSection,
+    SftSection,
+    TasksSection,
+    TrackingSection,
+    TrainSection,
+)
 from mobilerl.config.types import Section
 
 
@@ -35,6 +42,7 @@ class Recipe(Section):
     algorithm: AnyAlgorithm = AdaGRPOSection()
     """Algorithm, chosen by its `type`; the settings of all algorithms are listed."""
     train: TrainSection = TrainSection()
+    eval: EvalSection = EvalSection()
     judge: JudgeSection = JudgeSection()
     tracking: TrackingSection = TrackingSection()
 

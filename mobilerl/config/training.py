@@ -56,6 +56,15 @@ class TrainSection(Section):
     """Interval in iterations at which trajectories are written; 0 for never."""
 
 
+class EvalSection(Section):
+    """Evaluation while training, on held-out tasks, one greedy episode each and the same ones every time."""
+
+    every: Count = 0
+    """Interval in iterations, the start and the end included; 0 for never."""
+    instances: Positive = 2
+    """Instances of every template (of every held-out part, for generated tasks)."""
+
+
 class TrackingSection(Section):
     """Where metrics are shown besides metrics.jsonl."""
 

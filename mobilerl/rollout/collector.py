@@ -60,6 +60,8 @@ class _OpenGroup:
     task: Task
     size: int
     waiting: int
+    actor: Actor
+    ready: asyncio.Queue[Group | None]
     trajectories: dict[int, Trajectory] = field(default_factory=dict)
     causes: set[Cause] = field(default_factory=set)
     """Causes of its failed episodes."""
@@ -89,10 +91,13 @@ class Collector:
         settings: CollectorSettings,
         changed: Callable[[], None] = lambda: None,
         scorer: Scorer | None = None,
+        greedy: Actor | None = None,
     ) -> None:
         self.pool: Devices = FixedDevices(devices) if isinstance(devices, Sequence) else devices
         self.pool.changed = self._pump
         self.actor, self.settings = actor, settings
+        self.greedy = greedy or actor
+        """Plays the groups of `evaluate`."""
         self.counts: Counter[str] = Counter()
         self.busy_s = 0.0
         self.last_fault = ""
@@ -105,6 +110,8 @@ class Collector:
         self._playing: set[asyncio.Task[None]] = set()
         self._open: dict[str, _OpenGroup] = {}
         self._ready: asyncio.Queue[Group | None] = asyncio.Queue()
+        self._waiting = {self._ready}
+        """Queues that someone may wait for."""
         self._failure: Exception | None = RuntimeError("the collector has not been started")
 
     # --- life cycle ------------------------------------------------------------------------------------------
@@ -173,10 +180,12 @@ class Collector:
 
     async def dispatch(self, task: Task, group_id: str, size: int | None = None) -> None:
         """Queues the episodes of one group. `group_id` must be new."""
+        self._dispatch(task, group_id, size or self.settings.group_size, self.actor, self._ready)
+
+    def _dispatch(self, task: Task, group_id: str, size: int, actor: Actor, ready: asyncio.Queue[Group | None]) -> None:
         if group_id in self._open:
             raise ValueError(f"group {group_id} is already being collected")
-        size = size or self.settings.group_size
-        self._open[group_id] = _OpenGroup(task, size, size)
+        self._open[group_id] = _OpenGroup(task, size, size, actor, ready)
         self.counts["dispatched"] += size
         self._jobs.extend(_Job(task, group_id, slot) for slot in range(size))
         self._pump()
@@ -190,17 +199,27 @@ class Collector:
         order = {group_id: i for i, group_id in enumerate(ids)}
         return sorted(groups, key=lambda g: order[g.trajectories[0].id.rsplit("-", 1)[0]])
 
+    async def evaluate(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
+        """One greedy episode per task; others may go on meanwhile. Lost ones are left out and not in `lost`."""
+        ready: asyncio.Queue[Group | None] = asyncio.Queue()
+        self._waiting.add(ready)
+        for i, task in enumerate(tasks):
+            self._dispatch(task, f"{prefix}-{i:03d}", 1, self.greedy, ready)
+        groups = [await self._next_ready(ready) for _ in tasks]
+        self._waiting.discard(ready)
+        return [group for group in groups if group is not None]
+
     async def ready(self, n: int) -> AsyncIterator[Group]:
         """The next `n` groups to end, in the order in which they end; lost groups count but are not yielded."""
         for _ in range(n):
-            group = await self._next_ready()
+            group = await self._next_ready(self._ready)
             if group is not None:
                 yield group
 
-    async def _next_ready(self) -> Group | None:
+    async def _next_ready(self, ready: asyncio.Queue[Group | None]) -> Group | None:
         """Waits for a group, and raises what an episode failed with instead of waiting for ever."""
-        if self._failure is None or not self._ready.empty():
-            group = await self._ready.get()
+        if self._failure is None or not ready.empty():
+            group = await ready.get()
             if group is not None or self._failure is None:
                 return group
         assert self._failure is not None
@@ -228,7 +247,7 @@ class Collector:
         started = asyncio.get_running_loop().time()
         try:
             return await play_episode(
-                env, self.actor, job.task, job.id, self.settings.episode, scored=self._scorer is None
+                env, self._open[job.group].actor, job.task, job.id, self.settings.episode, scored=self._scorer is None
             )
         finally:
             self.busy_s += asyncio.get_running_loop().time() - started
@@ -273,7 +292,8 @@ class Collector:
         """Ends collection: whoever waits for a group gets the error."""
         if self._failure is None:
             self._failure = error
-            self._ready.put_nowait(None)
+            for ready in self._waiting:
+                ready.put_nowait(None)
 
     def _file(self, job: _Job, trajectory: Trajectory, fault: TaskFault | None = None, elsewhere: bool = True) -> None:
         """Puts a trajectory into its group, or a failed episode back into the queue.
@@ -318,8 +338,9 @@ class Collector:
         kept = tuple(group.trajectories[slot] for slot in sorted(group.trajectories))
         enough = kept and len(kept) >= math.ceil(self.settings.min_group * group.size)
         if enough and group.cause is not Cause.FREE_REWARD:
-            self._ready.put_nowait(Group(group.task, kept))
-        else:
+            group.ready.put_nowait(Group(group.task, kept))
+            return
+        if group.ready is self._ready:
             self.counts["lost_groups"] += 1
             self.lost.append(LostGroup(group.task, group.cause, group.reason))
-            self._ready.put_nowait(None)
+        group.ready.put_nowait(None)

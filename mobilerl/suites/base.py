@@ -41,6 +41,9 @@ class Suite(Protocol):
         be called from a running event loop.
         """
 
+    def held_out(self, per_template: int) -> dict[str, list[Task]]:
+        """Tasks to evaluate on while training, by the name of their metric; {} for a suite that has none."""
+
     def env_factory(self) -> Callable[..., MobileEnv]:
         """(device id, transport, and `url` with a server) -> an environment on a device of a fleet."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -86,6 +87,7 @@ class OnlineTrainer:
         self.sampler.value_of = self.algorithm.instruction_values
         self.state = RunState(self.engine, self.sampler, self.algorithm, self.rng)
         self.log = RunLog(recipe, run_dir)
+        self._held_out = make_suite(recipe).held_out(recipe.eval.instances) if recipe.eval.every else {}
         self._thread = ThreadPoolExecutor(1, "learning")
         checkpoint.clean(run_dir)
         if resume:
@@ -112,6 +114,10 @@ class OnlineTrainer:
             given_up: Snapshot | None = None
             take_over()
             async with self.cost.holding(collector), collector:
+                if state.saved_iteration is None and self._held_out:
+                    view.status("evaluating")
+                    view.update({"iteration": 0} | (first := await self._evaluate(collector)))
+                    self.log.metrics({"iteration": 0, "time_s": state.elapsed_s, **first})
                 while not (guard.requested or self._done()):
                     before = Snapshot(self.sampler, self.rng)
                     try:
@@ -165,6 +171,7 @@ class OnlineTrainer:
             "rollout/informative": fmean(informative) if informative else None,
             **self.sampler.losses.metrics(),
             **{f"curriculum/{k}": n for k, n in self.sampler.curriculum.counts().items()},
+            **(await self._evaluate(collector)),
             **self.cost.record(),
         }
         self.log.metrics(metrics)
@@ -172,6 +179,18 @@ class OnlineTrainer:
         if self.log.keeps(state.iteration):
             self.log.trajectories(state.iteration, groups, self.algorithm.advantages())
         return metrics
+
+    async def _evaluate(self, collector: Collectors) -> dict[str, float | None]:
+        """Success on held-out tasks, in the iterations that have an evaluation."""
+        every = self.recipe.eval.every
+        if not every or (self.state.iteration % every and not self._done()):
+            return {}
+        rates: dict[str, float | None] = {}
+        began = time.monotonic()
+        for name, tasks in self._held_out.items():
+            groups = await collector.evaluate(tasks, f"{self.state.iteration:06d}-eval-{name}")
+            rates[f"eval/{name}"] = fmean(g.trajectories[0].success for g in groups) if groups else None
+        return {**rates, "time/eval_s": time.monotonic() - began}
 
     async def _collect(self, collector: Collectors, source: GroupSource) -> list[Group]:
         """Groups of this iteration; dynamic sampling replaces those without an advantage while rounds are left."""

@@ -147,6 +147,9 @@ def _parts(metrics: Mapping[str, Any]) -> list[str]:
         "replay/fraction": "replay share {:.0%}",
     }
     parts = [form.format(metrics[key]) for key, form in formats.items() if metrics.get(key) is not None]
+    held_out = [f"{name.removeprefix('eval/')} {rate:.0%}" for name, rate in metrics.items() if name[:5] == "eval/"]
+    if held_out:
+        parts.append(f"held out: {', '.join(held_out)}")
     if tasks := _counts(metrics, "curriculum", ("active", "cooling", "removed")):
         parts.append(f"tasks {tasks}")
     if faults := _counts(metrics, "fleet", ("quarantined", "replaced", "failures")):

@@ -37,13 +37,15 @@ def make_collector(
     streams = isinstance(engine, StreamingEngine)
     policy = StreamPolicy(engine) if streams else EnginePolicy(engine, None if repeatable else LATE_WAIT_S)
     sampling = Sampling(recipe.collect.temperature, recipe.agent.max_new_tokens)
-    actor = ModelActor(policy, make_context(recipe.agent), sampling)
+    context = make_context(recipe.agent)
+    actor = ModelActor(policy, context, sampling)
+    greedy = ModelActor(policy, context, Sampling(0.0, recipe.agent.max_new_tokens))
     settings = CollectorSettings(
         recipe.algorithm.group_size, recipe.collect.max_retries, episode=episode_settings(recipe.agent)
     )
     if isinstance(policy, StreamPolicy):
-        return Collector(devices, actor, settings, scorer=_scorer(recipe, processes))
-    collector = Collector(devices, actor, settings, policy.check_batch, _scorer(recipe, processes))
+        return Collector(devices, actor, settings, scorer=_scorer(recipe, processes), greedy=greedy)
+    collector = Collector(devices, actor, settings, policy.check_batch, _scorer(recipe, processes), greedy)
     policy.expected = lambda: collector.playing
     return collector
 

@@ -30,6 +30,8 @@ class Assignment:
     seed: int
     version: int
     weights: bytes | None
+    evaluate: bool = False
+    """One greedy episode per task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +112,13 @@ class _WorkerState:
             self.engine.set_weights(order.weights, order.version)
         torch.manual_seed(order.seed)
         before, busy, judged = self.collector.counts.copy(), self.collector.busy_s, self.collector.judged()
-        for group_id, task in order.jobs:
-            await self.collector.dispatch(task, group_id)
-        groups = [group async for group in self.collector.ready(len(order.jobs))]
+        if order.evaluate:
+            prefix = order.jobs[0][0].rpartition("-")[0]
+            groups = await self.collector.evaluate([task for _, task in order.jobs], f"{prefix}.{self._index}")
+        else:
+            for group_id, task in order.jobs:
+                await self.collector.dispatch(task, group_id)
+            groups = [group async for group in self.collector.ready(len(order.jobs))]
         lost, self.collector.lost = tuple(self.collector.lost), []
         return WorkerResult(
             tuple(groups),

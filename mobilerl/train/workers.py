@@ -99,7 +99,12 @@ class RolloutWorkers:
         """One group per task, in the order of `tasks`; lost groups are left out."""
         return self.take(await self.play(tasks, prefix))
 
-    async def play(self, tasks: Sequence[Task], prefix: str) -> list[WorkerResult]:
+    async def evaluate(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
+        """As a `Collector`'s, after what the workers are playing."""
+        answers = await self.play(tasks, prefix, evaluate=True)
+        return self.take(answers)
+
+    async def play(self, tasks: Sequence[Task], prefix: str, evaluate: bool = False) -> list[WorkerResult]:
         """The first half of `collect`. Its counts are added when its groups are taken."""
         jobs = [(f"{prefix}-{i:03d}", task) for i, task in enumerate(tasks)]
         version = self._engine.version
@@ -107,7 +112,7 @@ class RolloutWorkers:
         # since learning may change them during collection.
         weights = self._engine.weights()
         orders = [
-            Assignment(tuple(jobs[i :: len(self._workers)]), _seed(self._seed, prefix, i), version, weights)
+            Assignment(tuple(jobs[i :: len(self._workers)]), _seed(self._seed, prefix, i), version, weights, evaluate)
             for i in range(len(self._workers))
         ]
         return await asyncio.gather(*(self._play(w, o) for w, o in zip(self._workers, orders, strict=True) if o.jobs))
@@ -144,9 +149,15 @@ class _Worker:
         """Version of its weights."""
         self._closed = self._playing = False
         self._changing = threading.Lock()
+        self._busy = threading.Lock()
+        """One assignment at a time."""
 
     def play(self, order: Assignment) -> WorkerResult:
         """Blocks until the assignment is done. WorkerError when it cannot be."""
+        with self._busy:
+            return self._carried_out(order)
+
+    def _carried_out(self, order: Assignment) -> WorkerResult:
         limit_s = longest_s(self._recipe, self._part, len(order.jobs))
         late = 0
         for _ in range(MAX_DEATHS):

@@ -53,7 +53,7 @@ class GeneratedApp(App):
                 item(t.plural.capitalize(), on_tap=partial(self.go, "list", table=i))
                 for i, t in enumerate(self.spec.tables)
             ]
-            rows += [item(name, on_tap=partial(self.go, "info", name=name)) for name in design.pages]
+            rows += [item(name, on_tap=partial(self.go, "info", about=name)) for name in design.pages]
             random.Random(self.spec.number).shuffle(rows)
             return Screen(self.label, rows)
         screen = self.page_list(page)
@@ -66,11 +66,11 @@ class GeneratedApp(App):
         names = [t.plural.capitalize() for t in self.spec.tables]
         handlers = {name: partial(self.replace, "main", table=i) for i, name in enumerate(names)}
         for name in self.spec.design.pages[: 3 - len(names)]:
-            handlers[name] = partial(self.go, "info", name=name)
+            handlers[name] = partial(self.go, "info", about=name)
         return tabs(list(handlers), names[page.args.get("table", 0)], handlers)
 
     def page_info(self, page: Page) -> Screen:
-        return Screen(page.args["name"], [label(f"Nothing to see in {page.args['name']}")], on_up=self.up)
+        return Screen(page.args["about"], [label(f"Nothing to see in {page.args['name']}")], on_up=self.up)
 
     def page_list(self, page: Page) -> Screen:
         design, table = self.spec.design, self.table(page)
@@ -170,7 +170,7 @@ class GeneratedApp(App):
     def dialog_list_more(self, page: Page) -> Dialog:
         begin = partial(self._then, partial(self.begin, page))
         rows = [item(f"{self.spec.design.words['new']} {self.table(page).noun}", on_tap=begin)]
-        rows += [item(n, on_tap=partial(self._then, partial(self.go, "info", name=n))) for n in self.spec.design.pages]
+        rows += [item(n, on_tap=partial(self._then, partial(self.go, "info", about=n))) for n in self.spec.design.pages]
         return Dialog("", rows, [self._cancel()])
 
     def dialog_view_more(self, page: Page) -> Dialog:

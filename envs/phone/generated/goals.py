@@ -21,7 +21,7 @@ CHANGES = ("create", "edit", "toggle", "delete")
 QUESTIONS = ("read", "find", "count")
 KINDS = (*CHANGES, *QUESTIONS, "copy", "missing")
 """`copy` reads a value in one app and enters it in another; `missing` asks for a row that is not there."""
-MOST_COUNTED = 6
+MOST_COUNTED = 8
 """Rows of the longest list in which something is counted."""
 
 
@@ -121,7 +121,7 @@ def _find(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedAp
 
 
 def _count(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
-    keys = [c.key for c in table.of_kind("choice") if c.key in table.listed]
+    keys = [c.key for c in table.of_kind("choice", "date") if c.key in table.listed]
     if not keys or len(app.db[table.name]) > MOST_COUNTED:
         return None
     return {"row": row["_id"], "column": rng.choice(keys)}

@@ -17,8 +17,8 @@ def _split(text: str) -> tuple[str, ...]:
 VERBS: dict[str, tuple[str, ...]] = {
     "create": _split("add | create | make | enter | record | register"),
     "edit": _split("change | set | update | switch | correct"),
-    "on": _split("mark | flag | tag"),
-    "off": _split("unmark | clear | reset"),
+    "on": _split("mark | flag | tag | record | list | note"),
+    "off": _split("unmark | clear | reset | cancel | undo | drop"),
     "delete": _split("delete | remove | erase | discard | get rid of | throw out"),
     "read": _split("what is | tell me | look up | find out | check | I need"),
     "find": _split("which | find the | tell me which | name the | look up which"),
@@ -26,46 +26,72 @@ VERBS: dict[str, tuple[str, ...]] = {
     "copy": _split("copy | take | carry | transfer"),
 }
 FORMS: dict[str, tuple[str, ...]] = {
-    "create": _split("""
-        {v} the {noun} {title}{values} | {v} a new {noun} called {title}{values} | {v} a {noun} named {title}{values} |
-        {v} {title} as a new {noun}{values} | {v} one more {noun}, {title}{values}
-    """),
-    "edit": _split("""
-        {v} the {field} of {title} to {value} | {v} the {field} of the {noun} {title} to {value} |
-        for {title} {v} the {field} to {value} | {v} {title} so that its {field} is {value} |
-        in the {noun} {title} {v} {field} to {value}
-    """),
-    "on": _split("""
-        {v} {title} as {field} | {v} the {noun} {title} as {field} | turn {field} on for {title} | {title} is {field}, so
-        {v} it | switch {field} on for the {noun} {title} | {v} {title}, which is {field} now | tick {field} for {title}
-    """),
-    "off": _split("""
-        {v} {field} for {title} | {v} {field} for the {noun} {title} | turn {field} off for {title} | {title} is not
-        {field} any more, so {v} it | switch {field} off for the {noun} {title} | {title} is no longer {field}, so {v}
-        it | untick {field} for {title}
-    """),
-    "delete": _split("""
-        {v} {title} | {v} the {noun} {title} | {v} {title} from my {plural} | I want to {v} {title} | {v} the {noun}
-        called {title}
-    """),
-    "read": _split("""
-        {v} the {field} of {title} | {v} the {field} of the {noun} {title} | {v} which {field} {title} has | for {title}
-        {v} the {field} | {v} {title} and its {field}
-    """),
-    "find": _split("""
-        {v} {noun} has the {field} {value} | {v} {noun} with {field} {value} | {v} {noun} whose {field} is {value} |
-        {v} {noun} that has {value} as {field}
-    """),
-    "count": _split("""
-        {v} {plural} have the {field} {value} | {v} {plural} with {field} {value} there are | {v} {plural} there are with
-        {value} as {field} | {v} of my {plural} have {field} {value} | {v} {plural} are there whose {field} is {value}
-    """),
-    "copy": _split("""
-        {v} the {source_field} of {source} in {source_app} into the {field} of {title} | {v} the {source_field} of {source}
-        from {source_app} to {field} of {title} | the {field} of {title} should be the {source_field} of {source} in
-        {source_app}, so {v} it | from {source_app} {v} the {source_field} of {source} to the {field} of the {noun}
-        {title} | {v} {source_field} of {source} ({source_app}) to {field} of the {noun} {title}
-    """),
+    "create": (
+        "{v} the {noun} {title}{values}",
+        "{v} a new {noun} called {title}{values}",
+        "{v} a {noun} named {title}{values}",
+        "{v} {title} as a new {noun}{values}",
+        "{v} one more {noun}, {title}{values}",
+    ),
+    "edit": (
+        "{v} the {field} of {title} to {value}",
+        "{v} the {field} of the {noun} {title} to {value}",
+        "for {title} {v} the {field} to {value}",
+        "{v} {title} so that its {field} is {value}",
+        "in the {noun} {title} {v} {field} to {value}",
+    ),
+    "on": (
+        "{v} {title} as {field}",
+        "{v} the {noun} {title} as {field}",
+        "turn {field} on for {title}",
+        "{title} is {field}, so {v} it",
+        "switch {field} on for the {noun} {title}",
+        "{v} {title}, which is {field} now",
+        "tick {field} for {title}",
+    ),
+    "off": (
+        "{v} {field} for {title}",
+        "{v} {field} for the {noun} {title}",
+        "turn {field} off for {title}",
+        "{title} is not {field} any more, so {v} it",
+        "switch {field} off for the {noun} {title}",
+        "{title} is no longer {field}, so {v} it",
+        "untick {field} for {title}",
+    ),
+    "delete": (
+        "{v} {title}",
+        "{v} the {noun} {title}",
+        "{v} {title} from my {plural}",
+        "I want to {v} {title}",
+        "{v} the {noun} called {title}",
+    ),
+    "read": (
+        "{v} the {field} of {title}",
+        "{v} the {field} of the {noun} {title}",
+        "{v} the {field} that {title} has",
+        "for {title} {v} the {field}",
+        "about {title}: {v} the {field}",
+    ),
+    "find": (
+        "{v} {noun} has the {field} {value}",
+        "{v} {noun} with {field} {value}",
+        "{v} {noun} whose {field} is {value}",
+        "{v} {noun} that has {value} as {field}",
+    ),
+    "count": (
+        "{v} {plural} have the {field} {value}",
+        "{v} {plural} with {field} {value} there are",
+        "{v} {plural} there are with {value} as {field}",
+        "{v} of my {plural} have {field} {value}",
+        "{v} {plural} are there whose {field} is {value}",
+    ),
+    "copy": (
+        "{v} the {source_field} of {source} in {source_app} into the {field} of {title}",
+        "{v} the {source_field} of {source} from {source_app} to {field} of {title}",
+        "the {field} of {title} should be the {source_field} of {source} in {source_app}, so {v} it",
+        "from {source_app} {v} the {source_field} of {source} to the {field} of the {noun} {title}",
+        "{v} {source_field} of {source} ({source_app}) to {field} of the {noun} {title}",
+    ),
 }
 _VALUES: tuple[Callable[[Sequence[tuple[str, str]]], str], ...] = (
     lambda pairs: " with " + " and ".join(f"{name} {value}" for name, value in pairs),

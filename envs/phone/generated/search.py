@@ -187,8 +187,8 @@ def _swipe(app: GeneratedApp, lowest: int) -> None:
 
 
 class _Stage:
-    """One change. Only what can lie on a shortest way is allowed: nothing else is ever changed, typed or opened, and the
-    values of a form are filled in from top to bottom."""
+    """One change. Only what can lie on a shortest way is allowed: nothing else is ever changed, typed or opened, and
+    the values of a form are filled in from top to bottom."""
 
     def __init__(self, first: Database, wanted: Database, rows: frozenset[int]) -> None:
         self.first, self.wanted, self.rows = first, wanted, rows

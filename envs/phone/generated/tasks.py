@@ -1,8 +1,8 @@
 """The suite `generated`: tasks in apps made from a seed, in splits that share nothing.
 
-Apps, pairs of a verb and an entity ("delete recipe"), phrasings and instances are each divided by a hash into training,
-development and test. A training task is of the training part in all four. A task of a held-out part is of it in one, and
-an instance that is held out in any case:
+Apps, pairs of a verb and an entity ("delete recipe"), phrasings and instances are each divided by a hash into
+training, development and test. A training task is of the training part in all four. A task of a held-out part is of it
+in one, and an instance that is held out in any case:
 
     instances   nothing else is new
     phrasings   the goal's wording was never trained on
@@ -38,8 +38,12 @@ Part = Literal["", "instances", "phrasings", "pairs", "apps"]
 TEMPLATES = (*goals.KINDS, "two-changes", "three-changes")
 BUCKETS = 8
 """Of these, one is for testing, one for development, and the others for training."""
-DRAWS = 5000
+FEWEST = 512
+"""Apps that held-out apps and pairs are drawn from when fewer are trained on."""
+DRAWS, OPS_DRAWS = 2000, 30
+"""Apps that are tried for a task, and goals in each."""
 STEPS_BEYOND = 2
+"""Steps of the budget beyond twice those of a shortest way."""
 
 
 def split_of(*what: Any) -> Split:
@@ -97,7 +101,10 @@ def make_task(template: str, seed: int, apps: int, split: Split = "train", part:
 
 def _draw(template: str, rng: random.Random, apps: int, split: Split, part: Part) -> dict[str, Any] | None:
     """Parameters and `goal`; None when what was drawn is of another split."""
-    numbers = app_numbers(split, apps) if part == "apps" else app_numbers("train", apps)
+    if part == "apps":
+        numbers = app_numbers(split, max(apps, FEWEST))
+    else:  # among few apps some pairs do not occur at all
+        numbers = app_numbers("train", max(apps, FEWEST) if part == "pairs" else apps)
     number, phone_seed = rng.choice(numbers), rng.randrange(2**24)
     app = goals.fresh_app(number, phone_seed)
     others = rng.sample(numbers, min(rng.randint(1, 3), len(numbers)))
@@ -106,11 +113,12 @@ def _draw(template: str, rng: random.Random, apps: int, split: Split, part: Part
     if template == "copy" and not others:
         return None
     source = goals.fresh_app(others[0], phone_seed) if others else None
-    ops = _ops(template, app, source, rng)
-    if not ops or split_of("instance", ops) != split:
-        return None
-    pairs = {pair_split(op) for op in ops}
-    if pairs != ({split} if part == "pairs" else {"train"}):
+    pairs = {split} if part == "pairs" else {"train"}
+    for _ in range(OPS_DRAWS):
+        ops = _ops(template, app, source, rng)
+        if ops and split_of("instance", ops) == split and {pair_split(op) for op in ops} == pairs:
+            break
+    else:
         return None
     wording = split if part == "phrasings" else "train"
     installed = [number, *others]

@@ -25,6 +25,13 @@ class GeneratedSuite(PhoneSuite):
     def open(self, run_dir: Path | None = None) -> tuple[list[Task], None]:
         return tasks.train_tasks(self._tasks.per_template, self._apps, self._templates()), None
 
+    def held_out(self, per_template: int) -> dict[str, list[Task]]:
+        """Tasks of the development split, by what is held out: test instances are for results alone."""
+        return {
+            part: tasks.held_out_tasks(per_template, self._apps, "dev", (part,), self._templates())
+            for part in tasks.HELD_OUT
+        }
+
     def demonstrated(self, per_template: int) -> list[Task]:
         """Others than those of `open`, of the same apps."""
         return tasks.train_tasks(per_template, self._apps, first_seed=DEMONSTRATION_SEEDS)

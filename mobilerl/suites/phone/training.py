@@ -27,6 +27,12 @@ class PhoneSuite:
     def open(self, run_dir: Path | None = None) -> tuple[list[Task], None]:
         return training_tasks(self._tasks), None
 
+    def held_out(self, per_template: int) -> dict[str, list[Task]]:
+        """Tasks to evaluate on while training, by their part of the suite."""
+        names = self._tasks.templates or [t.__name__ for t in suite.templates("train")]
+        seeds = range(DEVELOPMENT_SEEDS, DEVELOPMENT_SEEDS + per_template)
+        return {"success_rate": [suite.make_task(name, seed) for name in names for seed in seeds]}
+
     def demonstrated(self, per_template: int) -> list[Task]:
         """The tasks that SFT shows: `per_template` instances of each template."""
         tasks = suite.train_tasks(per_template, demo=True)
@@ -41,6 +47,8 @@ class PhoneSuite:
 
 
 make = PhoneSuite
+DEVELOPMENT_SEEDS = suite.HELD_OUT_SEEDS + 500_000
+"""Held-out seeds of the evaluation while training, which the tables are not made of."""
 
 
 def make_phones(

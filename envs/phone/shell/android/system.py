@@ -134,7 +134,8 @@ def screencap(phone: Phone, words: list[str]) -> bytes:
 
 
 def sim(phone: Phone, words: list[str]) -> str:
-    """`sim reset --seed N --popups RATE` makes an embedded phone a fresh one at once; with `--apps` of these numbers."""
+    """`sim reset --seed N --popups RATE` makes an embedded phone a fresh one at once, with `--apps` one with generated
+    apps of these numbers."""
     if words[:1] != ["reset"]:
         raise Failure("usage: sim reset [--seed N] [--popups RATE] [--apps NUMBER,...]", 2)
     rate = number(option(words, "--popups", "0"), "sim reset")
