@@ -3,11 +3,13 @@
 import math
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from made_algorithms import make
 from made_groups import make_group
 
+from envs.base import Invalid
 from mobilerl.config.algorithms import AdaGRPOSection
 
 GROUPS = [make_group("g", (1, 0), (2, 3)), make_group("h", (0, 1), (4, 3)), make_group("c", (0, 0), (2, 2))]
@@ -32,14 +34,60 @@ STD = math.sqrt(0.171875)
     [
         # Rewards 1 1 0 0 in 2, 4, 3, 3 steps. SPA: R = 1, 2/4 = 0.5, 0, 0; mean 0.375.
         # Centred: 0.625, 0.125, -0.375, -0.375; variance (0.390625 + 0.015625 + 2 * 0.140625) / 4 = 0.171875.
-        ({}, [0.625 / STD, 0.125 / STD, -0.375 / STD, -0.375 / STD]),
-        ({"spa": False}, [1, 1, -1, -1]),
-        # R = 1, 1 - 0.5 * (4 - 2) / 4 = 0.75, 0, 0; mean 0.4375.
-        ({"normalize_std": False}, [0.625, 0.125, -0.375, -0.375]),
+        ({"normalize_std": True}, [0.625 / STD, 0.125 / STD, -0.375 / STD, -0.375 / STD]),
+        ({"normalize_std": True, "spa": False}, [1, 1, -1, -1]),
+        ({}, [0.625, 0.125, -0.375, -0.375]),
     ],
 )
 def test_advantages_golden(settings, wanted):
-    assert advantages([make_group("g", (1, 1, 0, 0), (2, 4, 3, 3))], **settings) == pytest.approx(wanted, rel=1e-5)
+    made = advantages([make_group("g", (1, 1, 0, 0), (2, 4, 3, 3))], **settings)
+    assert [a[0] for a in made] == pytest.approx(wanted, rel=1e-5)
+    assert [len(set(a)) for a in made] == [1] * 4, "a trajectory's steps share its advantage"
+
+
+def test_one_extra_step_among_successes_hardly_counts():
+    """Seven successes of 4 steps and one of 5: R = 1 and 4/5; mean 0.975. Over the standard deviation it was -2.65."""
+    group = make_group("g", (1,) * 8, (4,) * 7 + (5,))
+    assert [a[0] for a in advantages([group])] == pytest.approx([0.025] * 7 + [-0.175])
+    assert advantages([group], normalize_std=True)[7][0] == pytest.approx(-math.sqrt(7), rel=1e-4)
+
+
+def test_a_part_of_a_task_does_not_make_its_solution_look_long():
+    """Half of a composite in 2 steps and all of it in 6: T_min is 6, so R = 0.5, 1; mean 0.75."""
+    assert [a[0] for a in advantages([make_group("g", (0.5, 1), (2, 6))])] == pytest.approx([-0.25, 0.25])
+
+
+def test_step_credit_compares_steps_on_the_same_screen():
+    """Both begin on one screen; the returns there are 0.95^(T - 1) r = 0.95 and 0, half of their difference 0.475."""
+    made = advantages([make_group("g", (1, 0), (2, 1))], step_weight=2.0, spa=False)
+    assert made[0][0] == pytest.approx(0.5 + 2 * (0.95 - (0.95 + 1 + 0) / 3))
+    assert made[1][0] == pytest.approx(-0.5 + 2 * (0 - (0.95 + 1 + 0) / 3))
+
+
+def test_steps_that_failed_are_not_reinforced():
+    group = make_group("g", (1, 0), (3, 3))
+    spoiled = tuple(
+        replace(t, steps=(t.steps[0], replace(t.steps[1], note="no app"), replace(t.steps[2], action=Invalid("?"))))
+        for t in group.trajectories
+    )
+    drawn = samples(make(AdaGRPOSection()), [replace(group, trajectories=spoiled)])
+    assert sorted((s.trajectory_id, s.step) for s in drawn) == [("g-0", 0), ("g-1", 0), ("g-1", 1), ("g-1", 2)]
+
+
+def test_successes_of_rarer_tasks_come_first_in_the_buffer():
+    """The shortest of eight successes has a large advantage over its group, but nothing was hard about it."""
+    rare, easy = make_group("rare", (1,) + (0,) * 7, (4,) * 8), make_group("easy", (1,) * 8, (2,) + (9,) * 7)
+    algorithm = make(AdaGRPOSection())
+    algorithm.add([easy, rare], 1)
+    held = algorithm.state_dict().replay["entries"]
+    assert [(e["trajectory"].id, e["rarity"]) for e in held] == [("rare-0", 7 / 8), ("easy-0", 0.0)]
+
+
+def test_an_iteration_without_an_advantage_learns_from_the_buffer():
+    algorithm = make(AdaGRPOSection(replay={"gamma": 0.25}))
+    samples(algorithm)
+    drawn = samples(algorithm, [make_group("z", (0, 0), (3, 3))], iteration=2)
+    assert drawn and all(s.replayed for s in drawn)
 
 
 @pytest.mark.parametrize(
@@ -66,19 +114,20 @@ def test_samples_carry_the_advantage_of_their_trajectory():
     algorithm = make(AdaGRPOSection(epochs=2, replay={"gamma": 0.0}))
     drawn = samples(algorithm)
     assert set(Counter((s.trajectory_id, s.step) for s in drawn).values()) == {2} and len(drawn) == 2 * 12
-    assert all(s.advantage == algorithm.advantages()[s.trajectory_id] for s in drawn)
+    assert all(s.advantage == algorithm.advantages()[s.trajectory_id][s.step] for s in drawn)
     assert all(s.old_logprobs is None and s.ref_logprobs is None and not s.replayed for s in drawn)
 
 
-def test_replayed_samples_keep_their_rollout_log_probabilities():
-    settings = AdaGRPOSection(replay={"gamma": 0.5}, loss={"recompute_old": True, "kl_coef": 0.1})
+@pytest.mark.parametrize("ratio", ["behaviour", "current", "unclipped"])
+def test_replayed_samples_are_clipped_against_what_the_setting_says(ratio):
+    settings = AdaGRPOSection(replay={"gamma": 0.5, "ratio": ratio}, loss={"recompute_old": True, "kl_coef": 0.1})
     algorithm = make(settings, shift=1.0)
     samples(algorithm)
     drawn = samples(algorithm, [make_group("i", (1, 0), (5, 5))], iteration=2)
     assert {s.replayed for s in drawn} == {True, False} and algorithm.metrics() == {"replay/size": 3}
     for s in drawn:
         recomputed = tuple(lp + 0.5 for lp in s.rollout_logprobs)
-        assert s.old_logprobs == (None if s.replayed else recomputed)
+        assert s.old_logprobs == (recomputed if not s.replayed or ratio == "current" else None)
         assert s.ref_logprobs == (-2.0, -2.0)
 
 

@@ -44,15 +44,22 @@ def test_trajectories_stay_whole_and_replay_keeps_its_share(lengths, size, gamma
     trajectories = Counter(name for part in parts for name in {s.trajectory_id for s in part})
     assert trajectories == Counter({f"new-{i}": 1 for i in range(len(lengths))})
     assert sorted(id(s) for part in parts for s in part) == sorted(map(id, fresh))
+    if not fresh:
+        assert [len(b) > 0 for b in batches] == [True] * bool(with_replay and gamma and buffered)
+        return
     for batch, part in zip(batches, parts, strict=True):
-        assert part  # no step on replayed samples alone
+        assert part  # with fresh samples, no step on replayed ones alone
         assert len(batch) - len(part) <= (gamma * len(batch) + 1e-9 if with_replay else 0)
+        names = {(s.trajectory_id, s.replayed) for s in batch}
+        assert sum(replayed for _, replayed in names) <= gamma * len(names) + 1e-9, "nor of the weight"
 
 
-def test_a_full_buffer_fills_its_whole_share():
+@pytest.mark.parametrize(("aggregation", "replayed"), [("sample-mean", 16), ("trajectory-mean", 9)])
+def test_a_full_buffer_fills_its_whole_share(aggregation, replayed):
     # 64 samples wanted, a quarter replayed: 48 fresh and 16 old; 100 fresh ones are cut in 2 x 50, which take 16 each.
-    made = list(mini_batches(fresh_samples(*[5] * 20), filled(0.25, 20), 64, random.Random(0)))
-    assert [(len(batch), sum(s.replayed for s in batch)) for batch in made] == [(66, 16), (66, 16)]
+    # Where trajectories have equal weight, 10 fresh ones take 3 replayed ones, of 3 samples.
+    made = list(mini_batches(fresh_samples(*[5] * 20), filled(0.25, 20), 64, random.Random(0), aggregation))
+    assert [(len(batch), sum(s.replayed for s in batch)) for batch in made] == [(50 + replayed, replayed)] * 2
 
 
 class RecordingEngine:
@@ -82,6 +89,21 @@ def test_metrics_of_an_iteration():
         "replay/fraction": 2 / 12,
         "replay/size": 0,
     }
+
+
+def test_clip_fractions_and_entropy_are_means_over_their_own_samples():
+    """A quarter of the weight is replayed; 0.1 of it is clipped, and 0.3 in all. Ten fresh tokens."""
+
+    class Engine(RecordingEngine):
+        def update(self, batch, objective, aggregation):
+            sums = {"fresh_tokens": 10.0, "fresh_surprise": 5.0, "fresh_k3": 0.2}
+            return {"clip_frac": 0.3, "clip_frac_replayed": 0.1, "replay_weight": 0.25, **sums}
+
+    metrics = learn(Engine(), make(FilteredBCSection()), [fresh_samples(2)])
+    assert metrics["train/clip_frac_replayed"] == pytest.approx(0.4)
+    assert metrics["train/clip_frac_fresh"] == pytest.approx(0.2 / 0.75)
+    assert metrics["train/entropy"] == 0.5 and metrics["train/rollout_k3"] == pytest.approx(0.02)
+    assert not any("fresh_" in name for name in metrics)
 
 
 @pytest.mark.parametrize(("version", "replayed", "compared"), [(7, False, True), (6, False, False), (7, True, False)])

@@ -81,10 +81,38 @@ def test_clipped_loss_golden():
     assert logp.grad.flatten().tolist() == pytest.approx([0.0, -0.25, 0.375, 0.0])
 
 
+def test_a_negative_advantage_counts_up_to_the_dual_clip():
+    """A = -1 at ratios 5 and 2: min(rho A, clip A) = -5 and -2, of which the first is bounded by 3 A."""
+    old = torch.full((1, 2), -3.0, dtype=torch.float64)
+    logp = (old + torch.tensor([[5.0, 2.0]]).log()).requires_grad_()
+    arguments = logp, old, torch.tensor([-1.0]), torch.ones(1, 2)
+    loss, metrics = clipped_policy_loss(*arguments, dual_clip=3.0)
+    assert loss.item() == pytest.approx((3 + 2) / 2) and metrics["clip_frac"].item() == 0.5
+    loss.backward()
+    assert logp.grad.flatten().tolist() == pytest.approx([0.0, 1.0])
+    assert clipped_policy_loss(*arguments)[0].item() == pytest.approx((5 + 2) / 2)
+
+
+def test_replayed_rows_may_go_unclipped_and_are_counted_apart():
+    """A = 1 at a ratio of 2, fresh and replayed: the fresh one is clipped at 1.28, the other counts in full."""
+    old = torch.full((2, 1), -3.0)
+    micro = MicroBatch(
+        old + math.log(2), old, old, None, torch.ones(2), torch.zeros(2, dtype=torch.bool),
+        torch.tensor([False, True]), torch.ones(2, 1), torch.tensor([[0.75], [0.25]]),
+    )  # fmt: skip
+    loss, metrics = clipped(ClippedLossSection())(micro)
+    assert loss.item() == pytest.approx(-1.28)
+    assert (metrics["clip_frac"], metrics["clip_frac_replayed"], metrics["replay_weight"]) == (1.0, 0.25, 0.25)
+    loss, metrics = clipped(ClippedLossSection(), unclipped_replay=True)(micro)
+    assert loss.item() == pytest.approx(-(0.75 * 1.28 + 0.25 * 2))
+    assert (metrics["clip_frac"], metrics["clip_frac_replayed"]) == (0.75, 0.0)
+
+
 def micro_batch(b, agg="token-mean", ref_logp=None, older=None) -> MicroBatch:
     weights = aggregation_weights(b["mask"], agg, b["trajectory"])
     logps = b["logp"], b["old_logp"], b["rollout_logp"], ref_logp
-    return MicroBatch(*logps, b["advantage"], older, b["mask"].double(), weights)
+    replayed = torch.zeros(len(b["mask"]), dtype=torch.bool)
+    return MicroBatch(*logps, b["advantage"], older, replayed, b["mask"].double(), weights)
 
 
 @pytest.mark.parametrize("agg", AGGREGATIONS)
@@ -100,7 +128,8 @@ def test_the_clipped_objective_equals_its_equation(agg, seed, clip, cap):
         logp, old, rollout = (b[name][i, t].item() for name in ("logp", "old_logp", "rollout_logp"))
         ratio, a, weight = math.exp(logp - old), b["advantage"][i].item(), micro.weights[i, t].item()
         clipped_ratio = min(max(ratio, 1 - clip[0]), 1 + clip[1])
-        expected -= weight * min(math.exp(old - rollout), cap) * min(ratio * a, clipped_ratio * a)
+        term = min(ratio * a, clipped_ratio * a)
+        expected -= weight * min(math.exp(old - rollout), cap) * (max(term, 3 * a) if a < 0 else term)
         kl += weight * (1 / ratio + math.log(ratio) - 1)
     assert metrics["kl"].item() == pytest.approx(kl, abs=1e-9)
     assert loss.item() == pytest.approx(expected + 0.5 * kl, abs=1e-9)
@@ -112,7 +141,13 @@ def test_the_gap_to_the_rollout_counts_only_samples_of_the_current_weights():
     b, older = random_batch(seed=2), torch.tensor([True, False, True, False, True, True])
     gap = (b["logp"].exp() - b["rollout_logp"].exp()).abs()[b["mask"] & ~older.unsqueeze(1)]
     objective = with_rollout_gap(clipped(ClippedLossSection()))
-    assert objective(micro_batch(b, older=older))[1][PROB_DIFF].item() == gap.max().item()
+    metrics = objective(micro_batch(b, older=older))[1]
+    assert metrics[PROB_DIFF].item() == gap.max().item()
+    fresh = b["mask"] & ~older.unsqueeze(1)
+    assert metrics["fresh_tokens"] == fresh.sum() and metrics["fresh_surprise"] == pytest.approx(
+        -b["logp"][fresh].sum()
+    )
+    assert metrics["fresh_k3"] == pytest.approx(kl_k3(b["rollout_logp"], b["logp"])[fresh].sum())
     assert objective(micro_batch(b, older=torch.ones(6, dtype=torch.bool)))[1][PROB_DIFF].item() == 0.0
 
 

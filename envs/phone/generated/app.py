@@ -70,7 +70,7 @@ class GeneratedApp(App):
         return tabs(list(handlers), names[page.args.get("table", 0)], handlers)
 
     def page_info(self, page: Page) -> Screen:
-        return Screen(page.args["about"], [label(f"Nothing to see in {page.args['name']}")], on_up=self.up)
+        return Screen(page.args["about"], [label(f"Nothing to see in {page.args['about']}")], on_up=self.up)
 
     def page_list(self, page: Page) -> Screen:
         design, table = self.spec.design, self.table(page)

@@ -259,7 +259,7 @@ def _reads(app: GeneratedApp, op: Mapping[str, Any], tree: Tree) -> bool:
     if app.page.dialog or _table_name(app) != op["table"] or _in_menu(app):
         return False
     if app.page.name in ("view", "edit"):
-        return app.page.args["id"] == op["row"] and _visible_text(tree, str(row[op["column"]]))
+        return app.page.args.get("id") == op["row"] and _visible_text(tree, str(row[op["column"]]))
     table = app.table(app.page)
     return op["column"] in table.listed and app.page.name != "info" and _visible_text(tree, row["title"])
 
