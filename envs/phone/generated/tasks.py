@@ -107,9 +107,7 @@ def _draw(template: str, rng: random.Random, apps: int, split: Split, part: Part
         numbers = app_numbers("train", max(apps, FEWEST) if part == "pairs" else apps)
     number, phone_seed = rng.choice(numbers), rng.randrange(2**24)
     app = goals.fresh_app(number, phone_seed)
-    others = rng.sample(numbers, min(rng.randint(1, 3), len(numbers)))
-    nouns = {t.noun for t in app.spec.tables}
-    others = [n for n in others if nouns.isdisjoint(t.noun for t in app_class(n).spec.tables) and n != number]
+    others = _others(number, rng.sample(numbers, min(rng.randint(1, 3), len(numbers))))
     if template == "copy" and not others:
         return None
     source = goals.fresh_app(others[0], phone_seed) if others else None
@@ -125,6 +123,22 @@ def _draw(template: str, rng: random.Random, apps: int, split: Split, part: Part
     rng.shuffle(installed)
     goal = _goal(ops, app, source, len(installed), wording, rng)
     return {"apps": installed, "phone": phone_seed, "ops": ops, "goal": goal} if goal else None
+
+
+def _others(number: int, candidates: Iterable[int]) -> list[int]:
+    """Those candidates that cannot be taken for app `number` or for each other, by their name or what they hold."""
+    chosen: list[int] = []
+    known = _words(number)
+    for n in candidates:
+        if known.isdisjoint(_words(n)):
+            chosen.append(n)
+            known |= _words(n)
+    return chosen
+
+
+def _words(number: int) -> set[str]:
+    spec = app_class(number).spec
+    return {spec.label, *(t.noun for t in spec.tables)}
 
 
 def _ops(template: str, app: GeneratedApp, source: GeneratedApp | None, rng: random.Random) -> list[goals.Op] | None:
