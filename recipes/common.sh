@@ -138,27 +138,30 @@ install_for_recipe() {
 
 # --- running -------------------------------------------------------------------------------------------------------
 
-# need_checkpoint: sets MODEL to the checkpoint of SFT_DIR, made by sft.sh if missing, unless --model gave one.
+# need_checkpoint: sets MODEL, unless --model gave one: to the checkpoint of SFT_DIR, or the one that comes with the recipes.
 need_checkpoint() {
     [[ -z $MODEL ]] || return 0
     MODEL=$SFT_DIR/final
-    if [[ ! -d $MODEL ]]; then
-        ((${#node_flags[@]} == 0 && rank == 0)) ||
-            die "there is no $MODEL: run recipes/sft.sh on the nodes first, or give --model DIR"
-        say "no checkpoint in $SFT_DIR: running SFT first"
-        if has verl; then export SKIP_INSTALL=yes; fi  # SFT must not replace the torch of verl
-        CONFIG='' MODEL='' SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh"
-    fi
+    [[ -d $MODEL ]] || MODEL=$RECIPES/tiny-sft
 }
 
-# evaluate MODEL OUT [FLAG...]: results.json and its printed form in OUT; results with equal settings are kept.
+# suite_name: what `mobilerl eval` calls the suite of CONFIG and `flags`.
+suite_name() {
+    "$VENV/bin/python" -c '
+import pathlib, sys
+from mobilerl.config import load_recipe
+name = load_recipe(pathlib.Path(sys.argv[1]), sys.argv[2:]).suite.type
+print({"phone": "sim"}.get(name, name))' "$CONFIG" "${flags[@]}"
+}
+
+# evaluate MODEL OUT SUITE [FLAG...]: results.json and its printed form in OUT; results with equal settings are kept.
 evaluate() {
-    local model=$1 out=$2 more
-    shift 2
+    local model=$1 out=$2 suite=$3 more
+    shift 3
     read -ra more <<<"${EVAL_FLAGS:-}"
     mkdir -p "$out"
-    say "evaluating $model"
-    mobilerl eval sim --config "$CONFIG" --model "$model" --out "$out" --reuse "$@" "${more[@]}" >"$out/print-out.txt"
+    say "evaluating $model on $suite"
+    mobilerl eval "$suite" --config "$CONFIG" --model "$model" --out "$out" --reuse "$@" "${more[@]}" >"$out/print-out.txt"
 }
 
 # table NAME=RESULTS...: success rates side by side, and the difference paired by instance.

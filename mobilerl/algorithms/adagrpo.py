@@ -43,7 +43,7 @@ class AdaGRPO(GroupAlgorithm):
         reward = shortest_path_adjustment(raw, torch.tensor(lengths), index) if self.settings.spa else raw
         normalize_std = self.settings.normalize_std
         advantage = group_relative(reward, index, normalize_std)
-        steps = advantage.repeat_interleave(torch.tensor(lengths))
+        steps = advantage.repeat_interleave(torch.tensor(lengths, dtype=torch.long))
         if self.settings.step_weight > 0:
             states = group_states(group)
             steps += self.settings.step_weight * state_advantages(raw, *states, STEP_DISCOUNT, normalize_std)

@@ -130,11 +130,16 @@ def _v4_line(e: Element) -> str:
     return f"{'    ' * e.depth}{e.cls};{' '.join(words)};{e.text};[{x1},{y1},{x2},{y2}]\n"
 
 
+def mark_order(xml: str, count: int) -> list[int]:
+    """1 to `count` in an order drawn from the dump."""
+    return random.Random(zlib.crc32(xml.encode(errors="replace"))).sample(range(1, count + 1), count)
+
+
 def parse_screen(xml: str, width: int, height: int) -> Screen:
     """Parses a uiautomator dump of a `width` x `height` px screen. Never raises: see `Screen.error`."""
     if "<!DOCTYPE" in xml:  # dumps have none, and entity expansion could exhaust memory
         return Screen((), width, height, error="unreadable UI dump: it declares a document type")
-    parser = ET.XMLParser(target=_Collector(width, height, zlib.crc32(xml.encode(errors="replace"))))
+    parser = ET.XMLParser(target=_Collector(width, height, xml))
     try:
         parser.feed(xml)
         return Screen(parser.close(), width, height)
@@ -168,9 +173,8 @@ class _Node:
 class _Collector:
     """An ElementTree parser target: collects the kept nodes in document order, without building a tree."""
 
-    def __init__(self, width: int, height: int, seed: int) -> None:
-        self._width, self._height = width, height
-        self._marks = random.Random(seed)
+    def __init__(self, width: int, height: int, xml: str) -> None:
+        self._width, self._height, self._xml = width, height, xml
         self._kept: list[_Node] = []
         self._open: list[tuple[_Node | None, int]] = [(None, 0)]
         """Per open tag: the clickable node that absorbs its children's texts, and their depth."""
@@ -192,8 +196,7 @@ class _Collector:
         self._open.pop()
 
     def close(self) -> tuple[Element, ...]:
-        actionable = sum(bool(n.actions) for n in self._kept)
-        marks = iter(self._marks.sample(range(1, actionable + 1), actionable))
+        marks = iter(mark_order(self._xml, sum(bool(n.actions) for n in self._kept)))
         elements = []
         for n in self._kept:
             number = next(marks) if n.actions else None

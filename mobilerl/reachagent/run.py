@@ -32,6 +32,7 @@ from mobilerl.reachagent.metrics import MAX_STEPS
 from mobilerl.reachagent.pairs import preference_pairs
 from mobilerl.reachagent.replies import ReplyWriter, flow_samples, has_unknown_tokens
 from mobilerl.reachagent.tasks import TaskSet
+from mobilerl.suites.base import demonstrated_tasks
 from mobilerl.train import checkpoint
 from mobilerl.train.run_dir import with_checkpoints_agent
 from mobilerl.train.tracking import Tracker
@@ -92,7 +93,7 @@ class ReachAgentRun(SftRun):
     def _demonstrations(self, number: int) -> list[Sample]:
         """`number` steps of ordinary demonstrations, in the form of the last SFT stage."""
         rng = random.Random(f"{self.seed}/demonstrations")
-        tasks = self.data.demonstrated_tasks()
+        tasks = demonstrated_tasks(self.recipe)
         rng.shuffle(tasks)
         made: list[Sample] = []
         for task in tasks:

@@ -77,18 +77,17 @@ def test_the_reason_is_shown_in_the_turn_after_an_invalid_reply():
 def test_compact_layout():
     messages, images = build(3, ContextPolicy(**MARKS))
     assert told(messages) == [
-        (
-            "user",
-            "{}{}app: App3\n"
-            "Wi-Fi<1> unchecked\n"
-            "history:\n"
-            "thought 0 back\n"
-            "thought 1 back\n"
-            "thought 2 back\n"
-            "Turn on Wi-Fi\n",
-        )
+        ("user", "{}{}app: App3\nWi-Fi<1> unchecked\nhistory:\nthought 0\nthought 1\nthought 2\nTurn on Wi-Fi\n")
     ]
     assert images == [b"png2", b"png3"]
+
+
+def test_the_compact_history_has_thoughts_without_marks_or_else_actions():
+    history = [replace(turn(0), thought="tap Save<3>"), replace(turn(1), thought="")]
+    lines = told(build(2, ContextPolicy(**MARKS), history=history)[0])[0][1].splitlines()
+    assert lines[lines.index("history:") + 1 :][:2] == ["tap Save", "back"]
+    lines = told(build(2, ContextPolicy(**MARKS, history_thoughts=False), history=history)[0])[0][1].splitlines()
+    assert lines[lines.index("history:") + 1 :][:2] == ["back", "back"]
 
 
 @pytest.mark.parametrize("layout", ["chat", "compact"])

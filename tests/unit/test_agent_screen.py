@@ -6,7 +6,7 @@ import pytest
 
 from envs.base import Finish, Swipe, Tap, Type
 from mobilerl.policy.actions import candidates, describe
-from mobilerl.policy.screen import HEADER, parse_screen
+from mobilerl.policy.screen import HEADER, mark_order, parse_screen
 
 W, H = 999, 1998  # 0-999 boxes are then (x, y / 2)
 
@@ -66,7 +66,15 @@ SETTINGS = (
 )
 
 
-def test_marks_style():
+def test_marks_are_shuffled_alike_for_equal_screens():
+    first, again = parse(*SETTINGS), parse(*SETTINGS)
+    assert first == again
+    orders = {tuple(mark_order(f"<a n='{i}'/>", 5)) for i in range(50)}
+    assert all(sorted(order) == [1, 2, 3, 4, 5] for order in orders) and len(orders) > 25
+
+
+def test_marks_style(monkeypatch):
+    monkeypatch.setattr("mobilerl.policy.screen.mark_order", lambda xml, count: list(range(1, count + 1)))
     assert parse(*SETTINGS).render("marks") == (
         "Network\nlist<1>\nWi-Fi<2> Off unchecked\nBluetooth<3> checked\nold<4> field focused\nbutton<5>\n"
     )

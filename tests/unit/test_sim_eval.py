@@ -8,7 +8,7 @@ from mobilerl.config import load_recipe
 from mobilerl.eval import table
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
 from mobilerl.suites.phone import evaluation
-from mobilerl.suites.phone.evaluation import Plan
+from mobilerl.suites.phone.evaluation import SimPlan
 from mobilerl.trajectory_files import load_trajectories
 
 FEW = ("TodoDue", "ClockAlarmMissing", "MapsNoteDistance")  # trained, infeasible, reserved for testing
@@ -60,7 +60,7 @@ def test_kept_episodes_are_played_again_where_they_are_missing_and_shown_by_the_
 def test_a_leak_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(suite, "train_tasks", lambda n: suite.test_tasks(n))
     with pytest.raises(ValueError, match="leak"):
-        evaluation.evaluate(load_recipe(None), Plan(), "noop", None, tmp_path)
+        evaluation.evaluate(load_recipe(None), SimPlan(), "noop", None, tmp_path)
     assert not (tmp_path / "results.json").exists()
 
 
