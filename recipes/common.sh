@@ -10,7 +10,7 @@
 #   VENV           where it is made, or reused (default: .venv in the repository)
 #   SKIP_INSTALL   not empty: install nothing, VENV has everything
 #   SFT_DIR        directory of the SFT run (default: runs/sft)
-#   EVAL_FLAGS     further flags of `mobilerl eval sim`, such as "--instances 2 --split train"
+#   EVAL_FLAGS     further flags of `mobilerl eval SUITE`, such as "--instances 2 --split train"
 
 set -euo pipefail
 
@@ -138,7 +138,7 @@ install_for_recipe() {
 
 # --- running -------------------------------------------------------------------------------------------------------
 
-# need_checkpoint: sets MODEL, unless --model gave one: to the checkpoint of SFT_DIR, or the one that comes with the recipes.
+# need_checkpoint: sets MODEL, unless --model gave one: to the checkpoint of SFT_DIR, or the one that comes along.
 need_checkpoint() {
     [[ -z $MODEL ]] || return 0
     MODEL=$SFT_DIR/final
@@ -161,7 +161,8 @@ evaluate() {
     read -ra more <<<"${EVAL_FLAGS:-}"
     mkdir -p "$out"
     say "evaluating $model on $suite"
-    mobilerl eval "$suite" --config "$CONFIG" --model "$model" --out "$out" --reuse "$@" "${more[@]}" >"$out/print-out.txt"
+    mobilerl eval "$suite" --config "$CONFIG" --model "$model" --out "$out" --reuse "$@" "${more[@]}" \
+        >"$out/print-out.txt"
 }
 
 # table NAME=RESULTS...: success rates side by side, and the difference paired by instance.

@@ -27,8 +27,8 @@ if ((rank > 0)); then
 fi
 
 if [[ ${EVALUATE:-yes} != no ]]; then
-    evaluate "$MODEL" "$RUN_DIR/eval/sim-before"
-    evaluate "$RUN_DIR/final" "$RUN_DIR/eval/sim-after"
+    evaluate "$MODEL" "$RUN_DIR/eval/sim-before" sim
+    evaluate "$RUN_DIR/final" "$RUN_DIR/eval/sim-after" sim
     say "the phone's own tasks, held-out instances:"
     table "SFT=$RUN_DIR/eval/sim-before/results.json" "ReachAgent=$RUN_DIR/eval/sim-after/results.json"
 fi

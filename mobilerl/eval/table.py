@@ -18,12 +18,15 @@ from mobilerl.eval.report import UNSEEN, difference, percent, read_results
 from mobilerl.statistics import wilson_interval
 from mobilerl.terminal import printable
 
+PARTS = ("phrasings", "pairs", "apps")
+"""Held-out parts of generated tasks that stand beside their headline."""
 HEADER = (
     "policy",
     "success",
     "95% interval",
     "by seed",
     "unseen templates",
+    *(f"unseen {part}" for part in PARTS),
     "pass@k",
     "episodes",
     "difference",
@@ -83,9 +86,15 @@ def _rates(entry: Entry) -> list[str]:
         f"{percent(interval.low)} to {percent(interval.high)}",
         ", ".join(seeds) if len(seeds) > 1 else "",
         percent(fmean(unseen)) if unseen and None not in unseen else "",
+        *(_part(entry, part) for part in PARTS),
         _pass_k(entry),
         str(trials),
     ]
+
+
+def _part(entry: Entry, part: str) -> str:
+    rates = [r["parts"][part]["success_rate"] for r in entry.results if part in r.get("parts", {})]
+    return percent(fmean(rates)) if rates and None not in rates else ""
 
 
 def _pass_k(entry: Entry) -> str:
