@@ -96,9 +96,10 @@ class Trajectory:
         ]
 
     def samples_to_learn(self, advantage: float | Sequence[float], replayed: bool = False) -> list[TrainingSample]:
-        """`samples`, without the steps that failed where their advantage would reinforce them."""
-        made = self.samples(advantage, replayed)
-        return [s for s, step in zip(made, self.steps, strict=True) if not (step.failed and s.advantage > 0)]
+        """`samples`, without the steps that failed where their advantage would reinforce them, and those in which the
+        model was not asked."""
+        made = zip(self.samples(advantage, replayed), self.steps, strict=True)
+        return [s for s, step in made if s.response_ids and not (step.failed and s.advantage > 0)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from envs.base import Action, Observation, Task
+from envs.base import Action, Invalid, Observation, Task
 from mobilerl.interfaces import Sampling
-from mobilerl.policy.context import ContextPolicy, Turn, build_messages
+from mobilerl.policy.context import ContextPolicy, Message, Turn, build_messages
 from mobilerl.policy.parsing import parse_reply
 from mobilerl.policy.screen import Screen
 from mobilerl.records import Completion
 
 Messages = Sequence[dict[str, Any]]
+Fits = Callable[[Messages, Sequence[bytes]], bool]
 
 
 class Policy(Protocol):
@@ -42,18 +44,40 @@ class Actor(Protocol):
 
 
 class ModelActor:
-    """A policy behind a prompt and a parser."""
+    """A policy behind a prompt and a parser.
 
-    def __init__(self, policy: Policy, context: ContextPolicy, sampling: Sampling) -> None:
-        self.policy, self.context, self.sampling = policy, context, sampling
+    `fits` says whether the policy takes a prompt. One that is too long is shown with a shorter history; where the
+    screen alone is too much, the action is Invalid, and the model is not asked.
+    """
+
+    def __init__(self, policy: Policy, context: ContextPolicy, sampling: Sampling, fits: Fits | None = None) -> None:
+        self.policy, self.context, self.sampling, self.fits = policy, context, sampling, fits
 
     async def decide(
         self, task: Task, turns: Sequence[Turn], observation: Observation, screen: Screen, key: str
     ) -> Decision:
-        messages, images = build_messages(task, turns, observation, screen, self.context)
+        prompt = await self._prompt(task, turns, observation, screen)
+        if prompt is None:
+            return scripted(Invalid("the screen does not fit into the prompt"))
+        messages, images = prompt
         completion = await self.policy.act(messages, images, self.sampling, key)
         reply = parse_reply(completion.text, screen, self.context.grounding, observation.width, observation.height)
         return Decision(reply.action, reply.thought, completion, tuple(images))
+
+    async def _prompt(
+        self, task: Task, turns: Sequence[Turn], observation: Observation, screen: Screen
+    ) -> tuple[list[Message], list[bytes]] | None:
+        """Messages and images with as much of the history as fits; None when not even the screen does."""
+        shown = len(turns) if self.context.history_steps is None else min(len(turns), self.context.history_steps)
+        context = self.context
+        while True:
+            prompt = build_messages(task, turns, observation, screen, context)
+            if self.fits is None or await asyncio.to_thread(self.fits, *prompt):
+                return prompt
+            if not shown:
+                return None
+            shown //= 2
+            context = replace(context, history_steps=shown, screenshots=min(context.screenshots, shown + 1))
 
 
 def scripted(action: Action, text: str = "") -> Decision:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from mobilerl.engines.registry import engine_kind
 from mobilerl.inference.engine_policy import LATE_WAIT_S, EnginePolicy, StreamPolicy
 from mobilerl.interfaces import Engine, Sampling, StreamingEngine
 from mobilerl.judge.scorer import JudgeScorer
-from mobilerl.policy.actor import ModelActor
+from mobilerl.policy.actor import Messages, ModelActor
 from mobilerl.policy.context import make_context
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import episode_settings
@@ -38,8 +39,9 @@ def make_collector(
     policy = StreamPolicy(engine) if streams else EnginePolicy(engine, None if repeatable else LATE_WAIT_S)
     sampling = Sampling(recipe.collect.temperature, recipe.agent.max_new_tokens)
     context = make_context(recipe.agent)
-    actor = ModelActor(policy, context, sampling)
-    greedy = ModelActor(policy, context, Sampling(0.0, recipe.agent.max_new_tokens))
+    fits = None if recipe.engine.name == "local" else partial(_fits, engine, recipe.vllm.max_prompt)
+    actor = ModelActor(policy, context, sampling, fits)
+    greedy = ModelActor(policy, context, Sampling(0.0, recipe.agent.max_new_tokens), fits)
     settings = CollectorSettings(
         recipe.algorithm.group_size, recipe.collect.max_retries, episode=episode_settings(recipe.agent)
     )
@@ -48,6 +50,11 @@ def make_collector(
     collector = Collector(devices, actor, settings, policy.check_batch, _scorer(recipe, processes), greedy)
     policy.expected = lambda: collector.playing
     return collector
+
+
+def _fits(engine: Engine, most: int, messages: Messages, images: Sequence[bytes]) -> bool:
+    """Whether a prompt has at most `most` tokens, those of its images included."""
+    return len(engine.codec.encode(messages, images)) <= most
 
 
 def _scorer(recipe: Recipe, processes: int) -> JudgeScorer | None:

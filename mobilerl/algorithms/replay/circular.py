@@ -69,7 +69,7 @@ class CircularReplay:
             (name, i)
             for name, entry in self._entries.items()
             for i, (advantage, step) in enumerate(zip(advantages.get(name, ()), entry.trajectory.steps, strict=False))
-            if advantage != 0.0 and not (step.failed and advantage > 0.0)
+            if advantage != 0.0 and step.completion.token_ids and not (step.failed and advantage > 0.0)
         ]
         drawn: dict[str, list[int]] = {}
         for position in sorted(rng.sample(range(len(steps)), min(batch_size, len(steps)))):
