@@ -29,7 +29,7 @@ from sft.samples import ExpertStep, encode
 def make_checkpoint(path: Path, hidden: int, layers: int) -> None:
     """An untrained checkpoint whose tokenizer knows the words of the embedded phone; heads are 32 wide."""
     torch.manual_seed(0)
-    tiny.create(path, corpus(), hidden=hidden, layers=layers, heads=max(1, hidden // 32))
+    tiny.create(path, corpus(PhoneEnv("bench")), hidden=hidden, layers=layers, heads=max(1, hidden // 32))
 
 
 def expert_rows(model: Path, count: int) -> list[TrainingSample]:

@@ -1,11 +1,14 @@
 """A tiny vision-language model: the real Qwen2.5-VL classes at about a million parameters, trained from scratch.
 
-Its tokenizer spells in subwords and marks capitals, so that `Priority` on a screen and `priority` in a goal are the
-same tokens, and words that it never saw can be read and copied. Every text round-trips exactly.
+Its tokenizer has either whole words, so that prompts are short and copying a word takes one token, or subwords with a
+marker for capitals, so that `Priority` on a screen and `priority` in a goal are the same tokens, and words that it
+never saw can be read and copied. Text round-trips exactly: of whole words, if it is in the vocabulary or can be spelled
+with printable ASCII characters.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import string
 from collections.abc import Iterable
@@ -23,7 +26,7 @@ from mobilerl.induction import init_induction_heads
 from mobilerl.models.codec import Codec
 
 SPECIAL = [
-    f"<|{name}|>" for name in "pad end vision_start vision_end image_pad video_pad system user assistant".split()
+    f"<|{name}|>" for name in "pad end unk vision_start vision_end image_pad video_pad system user assistant".split()
 ]
 GRAMMAR = (
     "<think>",
@@ -70,13 +73,47 @@ def words_of(text: str) -> list[str]:
     return re.findall(r"\w+", text)
 
 
-def build_tokenizer(corpus: Iterable[str], size: int = 1024) -> PreTrainedTokenizerFast:
-    """A byte-pair tokenizer of about `size` tokens for the words of `corpus`, in lower case.
+def build_word_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
+    """A whole-word tokenizer for the words of `corpus`; other words are spelled, numbers split into pairs of digits.
+
+    A space between two words is implied, every other space is a token of its own.
+    """
+    words = sorted({w for text in corpus for w in words_of(text) if not re.search(r"\d", w)})
+    numbers = [*(f"{i}" for i in range(10)), *(f"{i:02d}" for i in range(100))]
+    letters = [*string.ascii_letters, "_"]
+    symbols = [*string.punctuation, "\n", SPACE]
+    starts = [WORD_MARK + piece for piece in [*numbers, *words, *letters, *symbols]]
+    tokens = [*SPECIAL, *starts, *("##" + piece for piece in [*numbers, *letters])]
+    vocab = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
+
+    tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="<|unk|>", continuing_subword_prefix="##"))
+    tokenizer.normalizer = normalizers.Replace(Regex(r"(?<!\w) | (?!\w)"), SPACE)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"(?<=\w) (?=\w)"), "removed"),
+            pre_tokenizers.Split(Regex(r"\w+|[^\w\s]|\s"), "isolated"),
+            pre_tokenizers.Metaspace(prepend_scheme="always", split=False),
+        ]
+    )
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace("##", ""),
+            decoders.Fuse(),
+            decoders.Replace(Regex(rf"(?<=\w){WORD_MARK}(?=\w)"), " "),
+            decoders.Replace(WORD_MARK, ""),
+            decoders.Replace(SPACE, " "),
+        ]
+    )
+    return _fast(tokenizer)
+
+
+def build_subword_tokenizer(corpus: Iterable[str], size: int = 800) -> PreTrainedTokenizerFast:
+    """A byte-pair tokenizer of `size` tokens and 256 bytes for the words of `corpus`, in lower case.
 
     A capital is a marker and the small letter. A space between two words is implied, every other space is a token of
     its own, and so are the bytes of characters beyond ASCII.
     """
-    tokenizer = Tokenizer(models.BPE(byte_fallback=True, fuse_unk=False))
+    tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.Sequence(
         [
             normalizers.Replace(Regex(r"(?<!\w) | (?!\w)"), SPACE),
@@ -105,19 +142,28 @@ def build_tokenizer(corpus: Iterable[str], size: int = 1024) -> PreTrainedTokeni
         ]
     )
     starts = [WORD_MARK + c for c in (*string.punctuation, "\n", SPACE, CAPITAL, INNER_CAPITAL)]
-    bytes_ = [f"<0x{b:02X}>" for b in range(256)]
     trainer = trainers.BpeTrainer(
         vocab_size=size,
-        special_tokens=[*SPECIAL, *bytes_],
+        special_tokens=SPECIAL,
         initial_alphabet=sorted({*string.ascii_lowercase, *string.digits, "_", WORD_MARK, *"".join(starts)}),
         show_progress=False,
     )
     tokenizer.train_from_iterator([*sorted(corpus), *(" ".join(starts) for _ in range(3))], trainer)
+    learned = json.loads(tokenizer.to_str())["model"]
+    names = [*learned["vocab"], *(f"<0x{b:02X}>" for b in range(256))]
+    vocab = {name: i for i, name in enumerate(names)}
+    tokenizer.model = models.BPE(vocab, [tuple(pair) for pair in learned["merges"]], byte_fallback=True)
+    return _fast(tokenizer)
+
+
+def _fast(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
+    """With the special tokens, those of replies and marks, and the chat template."""
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="<|pad|>",
         eos_token="<|end|>",
-        additional_special_tokens=SPECIAL[2:],
+        unk_token="<|unk|>",
+        additional_special_tokens=SPECIAL[3:],
         clean_up_tokenization_spaces=False,
     )
     fast.add_tokens([AddedToken(t, normalized=False) for t in (*GRAMMAR, *(f"<{i}>" for i in range(1, MARKS + 1)))])
@@ -180,9 +226,10 @@ def create(
     heads: int = 4,
     vision_hidden: int = 32,
     max_pixels: int = 8 * 28 * 28,
+    subwords: bool = False,
 ) -> None:
     """Writes an untrained checkpoint folder that Hugging Face can load."""
-    tokenizer = build_tokenizer(corpus)
+    tokenizer = build_subword_tokenizer(corpus) if subwords else build_word_tokenizer(corpus)
     model = build_model(tokenizer, hidden, layers, heads, vision_hidden)
     # Given as `size`: with min_pixels and max_pixels the class would change its own defaults for the whole process.
     processor = Qwen2VLImageProcessorPil(size={"shortest_edge": 4 * 28 * 28, "longest_edge": max_pixels})

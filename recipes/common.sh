@@ -138,11 +138,17 @@ install_for_recipe() {
 
 # --- running -------------------------------------------------------------------------------------------------------
 
-# need_checkpoint: sets MODEL, unless --model gave one: to the checkpoint of SFT_DIR, or the one that comes along.
+# need_checkpoint: sets MODEL to the checkpoint of SFT_DIR, made by sft.sh if missing, unless --model gave one.
 need_checkpoint() {
     [[ -z $MODEL ]] || return 0
     MODEL=$SFT_DIR/final
-    [[ -d $MODEL ]] || MODEL=$RECIPES/tiny-sft
+    if [[ ! -d $MODEL ]]; then
+        ((${#node_flags[@]} == 0 && rank == 0)) ||
+            die "there is no $MODEL: run recipes/sft.sh on the nodes first, or give --model DIR"
+        say "no checkpoint in $SFT_DIR: running SFT first"
+        if has verl; then export SKIP_INSTALL=yes; fi  # SFT must not replace the torch of verl
+        CONFIG='' MODEL='' SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh"
+    fi
 }
 
 # suite_name: what `mobilerl eval` calls the suite of CONFIG and `flags`.
@@ -160,7 +166,7 @@ evaluate() {
     shift 3
     read -ra more <<<"${EVAL_FLAGS:-}"
     mkdir -p "$out"
-    say "evaluating $model on $suite"
+    say "evaluating $model"
     mobilerl eval "$suite" --config "$CONFIG" --model "$model" --out "$out" --reuse "$@" "${more[@]}" \
         >"$out/print-out.txt"
 }

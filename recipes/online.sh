@@ -20,9 +20,14 @@ mobilerl train --config "$CONFIG" --run-dir "$RUN_DIR" --model "$MODEL" "${resum
 
 if [[ ${EVALUATE:-yes} != no ]]; then
     suite=$(suite_name)
+    evaluate "$MODEL" "$RUN_DIR/eval/sft-pass-k" "$suite" --pass-k 8
+    evaluate "$RUN_DIR" "$RUN_DIR/eval/$NAME-pass-k" "$suite" --pass-k 8
     evaluate "$MODEL" "$RUN_DIR/eval/$suite-before" "$suite"
     evaluate "$RUN_DIR" "$RUN_DIR/eval/$suite-after" "$suite"
-    table "SFT=$RUN_DIR/eval/$suite-before/results.json" "$TITLE=$RUN_DIR/eval/$suite-after/results.json"
+    table "SFT=$RUN_DIR/eval/$suite-before/results.json" \
+        "$TITLE=$RUN_DIR/eval/$suite-after/results.json" \
+        "SFT, sampled=$RUN_DIR/eval/sft-pass-k/results.json" \
+        "$TITLE, sampled=$RUN_DIR/eval/$NAME-pass-k/results.json"
     say "by task: $RUN_DIR/eval/$suite-after/print-out.txt"
 fi
 page=$(mobilerl view "$RUN_DIR")

@@ -17,8 +17,8 @@ mobilerl sft --config "$CONFIG" --run-dir "$SFT_DIR" ${MODEL:+--model "$MODEL"} 
 if ((rank > 0)); then
     exit  # the rest is node 0's
 fi
-suite=$(suite_name)
 CONFIG=$evaluation
+suite=$(suite_name)
 evaluate "$SFT_DIR/final" "$SFT_DIR/eval/$suite" "$suite"
 table "SFT=$SFT_DIR/eval/$suite/results.json"
 page=$(mobilerl view "$SFT_DIR")

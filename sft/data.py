@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from envs.phone.env import PhoneEnv
+from envs.phone.generated import lexicon
 from mobilerl import tiny
 from mobilerl.atomic_files import put_folder, write_atomic
 from mobilerl.config import ConfigError, Recipe
@@ -18,7 +19,7 @@ from mobilerl.models.checkpoint_folder import check_checkpoint
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.suites.base import demonstrated_tasks
 from mobilerl.suites.phone.training import make_phones
-from sft.demonstrations import corpus, demonstrations
+from sft.demonstrations import corpus, demonstrations, subword_corpus
 from sft.samples import ExpertStep
 from sft.sources.report import Report
 from sft.sources.stream import Source, open_sources, steps
@@ -35,6 +36,7 @@ class SftData:
     def __init__(self, recipe: Recipe, run_dir: Path, context: ContextPolicy, say: Callable[[str], None]) -> None:
         self.recipe, self.run_dir, self.context, self.say = recipe, run_dir, context, say
         self.phone = phone_without_popups(recipe)
+        self.subwords = recipe.tiny.tokenizer == "subwords"
 
     def base(self) -> Path:
         """The checkpoint to start from; a tiny untrained one if the recipe names none."""
@@ -46,14 +48,15 @@ class SftData:
             torch.manual_seed(self.recipe.train.seed)
             temporary = self.run_dir / ".init.tmp"
             shutil.rmtree(temporary, ignore_errors=True)
-            tiny.create(temporary, corpus(), self.recipe.tiny.hidden)
+            texts = subword_corpus() if self.subwords else corpus(self.phone)
+            tiny.create(temporary, texts, self.recipe.tiny.hidden, subwords=self.subwords)
             put_folder(temporary, path)
         return path
 
     def expert_steps(self) -> list[ExpertStep]:
         """Raises ValueError if a held-out instance is among the demonstrated tasks."""
         tasks = demonstrated_tasks(self.recipe)
-        made = demonstrations(self.phone, tasks)
+        made = demonstrations(self.phone, tasks, self.recipe.agent.random_marks)
         self.say(f"{len(tasks)} demonstrations, {len(made)} steps, of {len({t.template for t in tasks})} templates")
         return made
 
@@ -74,6 +77,12 @@ class SftData:
         yield from islice(stream, SOURCE_SAMPLES)
         write_atomic(self.run_dir / "sources.json", report.to_json().encode())
         self.say(str(report))
+
+    @cached_property
+    def words(self) -> list[str]:
+        """The words of reading pre-training: all that the phone shows, or those of generated apps."""
+        texts = lexicon.ALL if self.subwords else corpus(self.phone)
+        return sorted({w for text in texts for w in tiny.words_of(text) if w.isalpha()})
 
 
 def phone_without_popups(recipe: Recipe) -> PhoneEnv:

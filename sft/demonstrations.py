@@ -13,32 +13,36 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from envs.base import InfraError, Tap, Task
+from envs.phone import words
 from envs.phone.env import PhoneEnv
 from envs.phone.generated import lexicon, phrasing
 from envs.phone.popups import CATALOGUE
+from envs.phone.tasks import suite
 from envs.phone.tasks.expert import ExpertAgent
 from mobilerl.policy.actions import describe
 from mobilerl.policy.context import Turn
 from mobilerl.policy.screen import Element, Screen, parse_screen
 from sft.samples import ExpertStep
 
+VOCABULARY_INSTANCES = 4
+"""Instances of every training template whose texts make up the tiny model's vocabulary."""
 COMMON, INVENTED = 30, 2000
-"""How often the words of the lists are repeated in the tokenizer's corpus, and how many made-up words it has."""
+"""How often the words of the lists are repeated in `subword_corpus`, and how many made-up words it has."""
 ACTION_WORDS = (
     "history app error tap hold type open swipe up down left right back home enter wait finish invalid nothing "
     "what is read short medium long infeasible field button checked unchecked selected focused"
 )
 
 
-async def demonstrate(env: PhoneEnv, task: Task) -> list[ExpertStep]:
-    """The expert's episode. Raises InfraError if it does not succeed."""
+async def demonstrate(env: PhoneEnv, task: Task, random_marks: bool = False) -> list[ExpertStep]:
+    """The expert's episode; marks as `parse_screen` numbers them. Raises InfraError if it does not succeed."""
     observation = await env.reset(task)
     expert = ExpertAgent(env.template)
     steps: list[ExpertStep] = []
     turns: list[Turn] = []
     done = False
     while not done:
-        screen = parse_screen(observation.xml, observation.width, observation.height)
+        screen = parse_screen(observation.xml, observation.width, observation.height, random_marks)
         action = expert.act(observation)
         thought = env.template.thought
         steps.append(ExpertStep(task, tuple(turns), observation, screen, action, thought=thought))
@@ -50,11 +54,11 @@ async def demonstrate(env: PhoneEnv, task: Task) -> list[ExpertStep]:
     return steps
 
 
-def demonstrations(env: PhoneEnv, tasks: Iterable[Task]) -> list[ExpertStep]:
+def demonstrations(env: PhoneEnv, tasks: Iterable[Task], random_marks: bool = False) -> list[ExpertStep]:
     """All steps of the expert's episodes of `tasks`."""
 
     async def collect() -> list[ExpertStep]:
-        return [step for task in tasks for step in await demonstrate(env, task)]
+        return [step for task in tasks for step in await demonstrate(env, task, random_marks)]
 
     return asyncio.run(collect())
 
@@ -80,8 +84,25 @@ def _name(element: Element) -> str:
     return element.text.split("|")[0] or element.role
 
 
-def corpus() -> list[str]:
-    """Texts that the tiny model's tokenizer is made from: whole words for what all apps say, pieces for all others."""
+def corpus(env: PhoneEnv) -> list[str]:
+    """Texts with every word the tiny model needs: the screens and tasks of the training templates. Deterministic."""
+
+    async def crawl() -> list[str]:
+        texts: list[str] = []
+        for cls in suite.templates("train"):
+            for seed in range(VOCABULARY_INSTANCES):
+                for step in await demonstrate(env, suite.make_task(cls.__name__, seed)):
+                    texts += [step.task.instruction, step.screen.render("marks"), step.observation.app]
+                    texts += [turn.summary for turn in step.turns]
+        return texts
+
+    pools = [" ".join(map(str, pool)) for pool in vars(words).values() if isinstance(pool, tuple)]
+    popups = [f"{p.title} {p.text} {p.decline} {p.accept}" for p in CATALOGUE]
+    return [*asyncio.run(crawl()), *pools, *popups, ACTION_WORDS]
+
+
+def subword_corpus() -> list[str]:
+    """Texts for a tokenizer of subwords: whole words for what all apps say, pieces for what they make up."""
     rng = random.Random(0)
     forms = [form for kind in phrasing.FORMS.values() for form in kind] + [" ".join(v) for v in phrasing.VERBS.values()]
     popups = [f"{p.title} {p.text} {p.decline} {p.accept}" for p in CATALOGUE]

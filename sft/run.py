@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-from envs.phone.generated import lexicon
 from mobilerl.atomic_files import put_folder, remove_leftovers, sync_folder
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.reading import claim, held
@@ -41,8 +40,6 @@ PRETRAINING_RATE = 2e-3
 """Peak learning rate of reading pre-training."""
 COPYING_SHARE = 0.4
 """Copying samples of reading pre-training, as a fraction of its reading samples."""
-WORDS = tuple(sorted({word for text in lexicon.ALL for word in text.split()}))
-"""Words of reading pre-training; half of what it shows is made up."""
 REFRESH_SHARE = 0.15
 """New reading samples in the stages, as a fraction of their samples, so that reading is not forgotten."""
 
@@ -88,7 +85,7 @@ class SftRun:
             if made := self.finished(name):
                 base = made
                 continue
-            samples = make(WORDS, codec, count, random.Random(f"{self.seed}/{stream}"))
+            samples = make(self.data.words, codec, count, random.Random(f"{self.seed}/{stream}"), self.data.subwords)
             base = self.train(name, base, codec, samples, 1.0, PRETRAINING_BATCH_SIZE, PRETRAINING_RATE)
         return base
 
@@ -97,7 +94,9 @@ class SftRun:
         if not self.reading:
             return samples
         rng = random.Random(f"{self.seed}/{name}")
-        return samples + reading_samples(WORDS, codec, int(REFRESH_SHARE * len(samples)), rng)
+        return samples + reading_samples(
+            self.data.words, codec, int(REFRESH_SHARE * len(samples)), rng, self.data.subwords
+        )
 
     def stage1(self, steps: Sequence[ExpertStep], base: Path) -> Path:
         """Reasoning-free: the expert's actions without thoughts, and single-step instructions.

@@ -23,7 +23,7 @@ from mobilerl.statistics import Interval, wilson_interval
 from mobilerl.train.tracking import read_metrics
 
 SFT = "sft"
-RESULTS = Path("eval", "held-out", "results.json")
+RESULTS = Path("eval", "sim", "results.json")
 PAGES_BEFORE, PAGES_AFTER = "pages-before", ("pages-after", "pages-stage1")
 """Evaluations of ReachAgent on page tasks: of the SFT policy, and of the trained one; stage1 if no DPO followed."""
 PROTOCOL = tuple("split instances_per_template trials templates temperature popup_rate screen step_budget seed".split())

@@ -35,8 +35,6 @@ class Group(Section):
 
 class Evaluation(Section):
     config: str
-    suite: str = "sim"
-    """As `mobilerl eval` calls it."""
     flags: Flags = ()
 
 

@@ -1,7 +1,7 @@
 """Trains and evaluates every variant with every seed, some runs side by side. Called again, it continues.
 
-RUN_DIR/sft/eval/held-out/results.json     evaluation of the policy that all runs start from
-RUN_DIR/VARIANT/seed-N/               an ordinary run directory, its evaluation in eval/held-out, and job.json:
+RUN_DIR/sft/eval/sim/results.json     evaluation of the policy that all runs start from
+RUN_DIR/VARIANT/seed-N/               an ordinary run directory, its evaluation in eval/sim, and job.json:
                                       flags, digest of the initial weights, seconds over all calls, whether it finished
 """
 
@@ -114,7 +114,7 @@ class Runner:
         config = self.folder / self.plan.evaluation.config
         words = ["--config", str(config), "--model", str(model), "--out", str(out), "--reuse"]
         words += self.plan.evaluation_flags(self.eval_flags)
-        self._call([sys.executable, "-m", "mobilerl", "eval", self.plan.evaluation.suite, *words], out / PRINT_OUT)
+        self._call([sys.executable, "-m", "mobilerl", "eval", "sim", *words], out / PRINT_OUT)
 
     def _call(self, command: Sequence[str], print_out: Path, **env: str) -> None:
         """Raises RuntimeError naming the print-out if the command fails."""

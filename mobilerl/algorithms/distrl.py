@@ -83,7 +83,8 @@ class DistRL(BufferedAlgorithm):
 
     def _measure(self, trajectories: Sequence[Trajectory]) -> list[_Measured]:
         samples = [sample for t in trajectories for sample in t.samples()]
-        now = torch.tensor([math.fsum(logprobs) for logprobs in self._scorer.logprobs(samples)])
+        scores = iter(self._scorer.logprobs([s for s in samples if s.response_ids]))  # else the model was not asked
+        now = torch.tensor([math.fsum(next(scores)) if s.response_ids else 0.0 for s in samples])
         then = torch.tensor([math.fsum(sample.rollout_logprobs) for sample in samples])
         ratio = safe_exp(now - then)
         lengths = [len(t.steps) for t in trajectories]

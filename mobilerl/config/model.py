@@ -27,6 +27,8 @@ class AgentSection(Section):
     """Number of earlier turns in the prompt as text; null for all."""
     system_prompt: str | None = None
     """System prompt; null for the default of the grounding."""
+    random_marks: bool = False
+    """Number the marks of a screen in random order, so that a model cannot count lines instead of reading them."""
     max_new_tokens: Positive = 32
     """Maximum length of a reply, in tokens (MobileRL: 4096)."""
     max_invalid: Positive = 3
@@ -42,7 +44,11 @@ class AgentSection(Section):
 
 
 class TinySection(Section):
-    """Shape of the tiny model that is created when no checkpoint is given."""
+    """The tiny model that is created when no checkpoint is given."""
+
+    tokenizer: Literal["words", "subwords"] = "words"
+    """`words`: whole words, those of the embedded phone's apps. `subwords`: pieces that spell any text, with capitals
+    marked; for apps whose words are not known before."""
 
     hidden: Positive = 128
     """Hidden size of the language model, a multiple of 32."""

@@ -183,4 +183,4 @@ def _line(text: str) -> str:
 
 
 def make_context(agent: AgentSection) -> ContextPolicy:
-    return ContextPolicy(**agent.model_dump(exclude={"max_new_tokens", "max_invalid", "deadline_s"}))
+    return ContextPolicy(**agent.model_dump(exclude={"random_marks", "max_new_tokens", "max_invalid", "deadline_s"}))

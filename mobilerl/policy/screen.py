@@ -39,11 +39,7 @@ _V4_STATES = frozenset({"checked", "unchecked", "password", "selected"})
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One line of the screen text. `mark` numbers the elements that can be acted on; plain text has none.
-
-    The numbers are 1 to n in an order drawn from the dump's content: always the same for a screen, but a model cannot
-    count lines instead of reading them.
-    """
+    """One line of the screen text. `mark` numbers the elements that can be acted on from 1; plain text has none."""
 
     mark: int | None
     cls: str
@@ -130,16 +126,19 @@ def _v4_line(e: Element) -> str:
     return f"{'    ' * e.depth}{e.cls};{' '.join(words)};{e.text};[{x1},{y1},{x2},{y2}]\n"
 
 
-def mark_order(xml: str, count: int) -> list[int]:
-    """1 to `count` in an order drawn from the dump."""
-    return random.Random(zlib.crc32(xml.encode(errors="replace"))).sample(range(1, count + 1), count)
+def mark_order(xml: str) -> random.Random:
+    """The random numbers that order a screen's marks: always the same for a dump."""
+    return random.Random(zlib.crc32(xml.encode(errors="replace")))
 
 
-def parse_screen(xml: str, width: int, height: int) -> Screen:
-    """Parses a uiautomator dump of a `width` x `height` px screen. Never raises: see `Screen.error`."""
+def parse_screen(xml: str, width: int, height: int, random_marks: bool = False) -> Screen:
+    """Parses a uiautomator dump of a `width` x `height` px screen. Never raises: see `Screen.error`.
+
+    Marks count from the top, or with `random_marks` are in an order drawn from the dump's content.
+    """
     if "<!DOCTYPE" in xml:  # dumps have none, and entity expansion could exhaust memory
         return Screen((), width, height, error="unreadable UI dump: it declares a document type")
-    parser = ET.XMLParser(target=_Collector(width, height, xml))
+    parser = ET.XMLParser(target=_Collector(width, height, mark_order(xml) if random_marks else None))
     try:
         parser.feed(xml)
         return Screen(parser.close(), width, height)
@@ -173,8 +172,8 @@ class _Node:
 class _Collector:
     """An ElementTree parser target: collects the kept nodes in document order, without building a tree."""
 
-    def __init__(self, width: int, height: int, xml: str) -> None:
-        self._width, self._height, self._xml = width, height, xml
+    def __init__(self, width: int, height: int, marks: random.Random | None) -> None:
+        self._width, self._height, self._marks = width, height, marks
         self._kept: list[_Node] = []
         self._open: list[tuple[_Node | None, int]] = [(None, 0)]
         """Per open tag: the clickable node that absorbs its children's texts, and their depth."""
@@ -196,7 +195,10 @@ class _Collector:
         self._open.pop()
 
     def close(self) -> tuple[Element, ...]:
-        marks = iter(mark_order(self._xml, sum(bool(n.actions) for n in self._kept)))
+        numbers = list(range(1, 1 + sum(bool(n.actions) for n in self._kept)))
+        if self._marks is not None:
+            self._marks.shuffle(numbers)
+        marks = iter(numbers)
         elements = []
         for n in self._kept:
             number = next(marks) if n.actions else None

@@ -30,10 +30,11 @@ class EpisodeSettings:
 
     max_invalid: int = 3
     deadline_s: float = 600.0
+    random_marks: bool = False
 
 
 def episode_settings(agent: AgentSection) -> EpisodeSettings:
-    return EpisodeSettings(max_invalid=agent.max_invalid, deadline_s=agent.deadline_s)
+    return EpisodeSettings(agent.max_invalid, agent.deadline_s, agent.random_marks)
 
 
 async def run_episode(
@@ -125,7 +126,7 @@ async def _play(
     observation = await env.reset(progress.task)
     task = progress.task = as_worded(env, progress.task)
     while True:
-        screen = parse_screen(observation.xml, observation.width, observation.height)
+        screen = parse_screen(observation.xml, observation.width, observation.height, settings.random_marks)
         asked = time.monotonic()
         progress.deciding = True
         decision = await actor.decide(task, turns, observation, screen, episode_id)

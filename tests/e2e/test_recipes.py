@@ -22,10 +22,9 @@ SCREEN = f"--phone.width {WIDTH} --phone.height {HEIGHT} --phone.count 8".split(
 SFT = """--tiny.hidden 32 --sft.reading_samples 64
     --sft.demos_per_template 1
     --sft.stage1_epochs 1 --sft.stage2_rounds 2 --sft.stage2_epochs 1 --sft.batch_size 8 --agent.max_new_tokens 12"""
-TRAIN = """--tasks.per_template 1 --suite.apps 16
-    --collect.tasks_per_iteration 4 --algorithm.group_size 2 --train.iterations 2 --eval.every 0
+TRAIN = """--tasks.per_template 1 --collect.tasks_per_iteration 4 --algorithm.group_size 2 --train.iterations 2
     --train.mini_batch 64 --train.trajectories_every 1 --tracking.tensorboard true"""
-EVAL = """--instances 2 --part instances --template read --template toggle"""
+EVAL = """--instances 2 --template MusicPause --template MusicAddToPlaylist"""
 SFT, TRAIN, EVAL = ([*SCREEN, *words.split()] for words in (SFT, TRAIN, EVAL))
 METRICS = """iteration time_s rollout/success_rate rollout/trajectories_per_min rollout/env_utilization
     rollout/episode_len rollout/invalid_rate rollout/infra_errors train/loss train/kl train/grad_norm train/clip_frac
@@ -69,10 +68,10 @@ def trained(folder, sft_run) -> str:
 
 def check_results(path: Path, trials: int, temperature: float) -> None:
     results = json.loads(path.read_text())
-    assert results["suite"] == "generated" and results["protocol"]["temperature"] == temperature
+    assert results["suite"] == "sim" and results["protocol"]["temperature"] == temperature
     low, high = results["ci95"]
     assert 0 <= low <= results["success_rate"] <= high <= 1
-    assert set(results["per_task"]) == {"read", "toggle"}
+    assert set(results["per_task"]) == {"MusicPause", "MusicAddToPlaylist"}
     assert all(task["trials"] == trials and task["errors"] == 0 for task in results["per_task"].values())
     assert (path.parent / "print-out.txt").read_text().strip()
 
@@ -91,7 +90,7 @@ def test_sft_leaves_a_checkpoint_and_its_report(folder, sft_run):
     stages = [row["stage"] for row in read_metrics(run_dir / "metrics.jsonl")]
     assert {"stage1", "stage2-round1", "stage2-round2"} <= set(stages)
     check_checkpoint(run_dir / "final")
-    check_results(run_dir / "eval" / "generated" / "results.json", 2, 0.0)
+    check_results(run_dir / "eval" / "sim" / "results.json", 2, 0.0)
     assert (run_dir / "view" / "index.html").is_file()
     assert f"checkpoint: {run_dir / 'final'}" in sft_run and "SFT" in sft_run
 
@@ -113,10 +112,15 @@ def test_a_run_leaves_its_metrics_checkpoints_and_trajectories(folder, trained):
 
 def test_before_and_after_are_measured_in_the_same_way(folder, trained):
     run_dir = folder / "run"
-    for name in ("generated-before", "generated-after"):
-        check_results(run_dir / "eval" / name / "results.json", 2, 0.0)
+    for name, trials, temperature in (
+        ("sim-before", 2, 0.0),
+        ("sim-after", 2, 0.0),
+        ("sft-pass-k", 16, 1.0),
+        ("adagrpo-pass-k", 16, 1.0),
+    ):
+        check_results(run_dir / "eval" / name / "results.json", trials, temperature)
     before, after = (
-        json.loads((run_dir / "eval" / f"generated-{n}" / "results.json").read_text()) for n in ("before", "after")
+        json.loads((run_dir / "eval" / f"sim-{n}" / "results.json").read_text()) for n in ("before", "after")
     )
     assert [e["task_id"] for e in before["instances"]] == [e["task_id"] for e in after["instances"]]
     assert (run_dir / "view" / "index.html").is_file()
@@ -125,7 +129,7 @@ def test_before_and_after_are_measured_in_the_same_way(folder, trained):
 
 def test_called_again_it_continues(folder, trained):
     metrics = (folder / "run" / "metrics.jsonl").read_bytes()
-    results = folder / "run" / "eval" / "generated-before" / "results.json"
+    results = folder / "run" / "eval" / "sim-before" / "results.json"
     made = results.stat().st_mtime_ns
     more = list(TRAIN)
     more[more.index("--train.iterations") + 1] = "3"
@@ -149,7 +153,7 @@ def test_variants_are_compared_on_one_budget(folder, sft_run, monkeypatch):
     for run in runs:
         (row,) = read_metrics(run / "metrics.jsonl")
         assert row["rollout/env_steps"] >= 10, "the budget ends a run"
-        check_results(run / "eval" / "held-out" / "results.json", 2, 0.0)
+        check_results(run / "eval" / "sim" / "results.json", 2, 0.0)
     page = (folder / "compare" / "comparison.md").read_text()
     assert "Left out" not in page and "| w/o SPA | 1 |" in page and "| w/o SPA | 1 |" in said
     assert (folder / "compare" / "learning-curves.png").is_file()

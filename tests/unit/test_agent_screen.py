@@ -6,7 +6,7 @@ import pytest
 
 from envs.base import Finish, Swipe, Tap, Type
 from mobilerl.policy.actions import candidates, describe
-from mobilerl.policy.screen import HEADER, mark_order, parse_screen
+from mobilerl.policy.screen import HEADER, parse_screen
 
 W, H = 999, 1998  # 0-999 boxes are then (x, y / 2)
 
@@ -66,15 +66,19 @@ SETTINGS = (
 )
 
 
-def test_marks_are_shuffled_alike_for_equal_screens():
-    first, again = parse(*SETTINGS), parse(*SETTINGS)
-    assert first == again
-    orders = {tuple(mark_order(f"<a n='{i}'/>", 5)) for i in range(50)}
-    assert all(sorted(order) == [1, 2, 3, 4, 5] for order in orders) and len(orders) > 25
+def test_random_marks_are_the_same_for_equal_screens_and_in_another_order_for_others():
+    def order(number: int) -> list[int]:
+        buttons = (
+            node(text=f"{number}-{i}", clickable=True, bounds=f"[0,{99 * i}][99,{99 * i + 90}]") for i in range(5)
+        )
+        return [e.mark for e in parse_screen(dump(*buttons), W, H, random_marks=True).elements]
+
+    assert order(1) == order(1)
+    orders = [order(number) for number in range(50)]
+    assert all(sorted(marks) == [1, 2, 3, 4, 5] for marks in orders) and len(set(map(tuple, orders))) > 25
 
 
-def test_marks_style(monkeypatch):
-    monkeypatch.setattr("mobilerl.policy.screen.mark_order", lambda xml, count: list(range(1, count + 1)))
+def test_marks_style():
     assert parse(*SETTINGS).render("marks") == (
         "Network\nlist<1>\nWi-Fi<2> Off unchecked\nBluetooth<3> checked\nold<4> field focused\nbutton<5>\n"
     )

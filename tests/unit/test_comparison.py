@@ -75,14 +75,14 @@ def evaluation(successes: Mapping[str, int], steps: int = 4) -> dict:
 
 def leave(folder: Path, rows: Sequence[tuple[int, int, float]], results: dict, wall_s: float = 60.0) -> None:
     """A run's folder; `rows`: environment steps so far, episodes of the iteration, success rate among them."""
-    (folder / "eval" / "held-out").mkdir(parents=True)
+    (folder / "eval" / "sim").mkdir(parents=True)
     names = ("rollout/env_steps", "rollout/trajectories", "rollout/success_rate")
     lines = [
         {"iteration": i, "time_s": wall_s * i / len(rows), **dict(zip(names, row, strict=True))}
         for i, row in enumerate(rows, start=1)
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    write_results(folder / "eval" / "held-out" / "results.json", results)
+    write_results(folder / "eval" / "sim" / "results.json", results)
 
 
 # --- what is trained -----------------------------------------------------------------------------------------------

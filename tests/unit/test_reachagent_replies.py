@@ -30,12 +30,6 @@ SIZE = (360, 720)
 LIST, FORM, TYPED = "List", "Form", "Form typed"
 
 
-@pytest.fixture(autouse=True)
-def _marks_in_order(monkeypatch):
-    """So that replies can be written down."""
-    monkeypatch.setattr("mobilerl.policy.screen.mark_order", lambda xml, count: list(range(1, count + 1)))
-
-
 def node(cls: str, at: int, text: str = "", hint: str = "", **flags: bool) -> str:
     """A node 360 wide and 80 high, the `at`-th from the top."""
     given = " ".join(f'{name}="{str(value).lower()}"' for name, value in flags.items()).replace("_", "-")

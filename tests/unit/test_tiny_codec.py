@@ -48,6 +48,33 @@ def loaded(folder):
     return Codec.load(folder)
 
 
+@pytest.fixture(scope="module")
+def spelling(tmp_path_factory):
+    path = tmp_path_factory.mktemp("subwords")
+    tiny.create(path, [*CORPUS, "priority open save"] * 20, **SETTINGS, subwords=True)
+    return Codec.load(path)
+
+
+UNICODE = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="▁␣↑⇑"), max_size=40)
+
+
+@given((ASCII | PIECES | UNICODE).filter(lambda text: "<|" not in text))
+@example("  two  Spaces ")
+@example("iPhone, McDonald's and ABC 12 345 x9Y")
+@example("Zoë Привет 你好 مرحبا 😀")
+@example('do(action="Type", text=" X ")</answer>')
+def test_subwords_spell_any_text(spelling, text):
+    assert spelling.decode(spelling.encode_reply(text)) == text
+
+
+def test_a_capital_is_a_marker_and_the_same_pieces(spelling):
+    def tokens(text):
+        return spelling.tokenizer.convert_ids_to_tokens(spelling.encode_reply(text)[:-1])
+
+    assert tokens("Priority") == [tiny.WORD_MARK + tiny.CAPITAL, *tokens("priority")]
+    assert tokens("open Priority") == [*tokens("open"), *tokens("Priority")], "a space between words is implied"
+
+
 @given(ASCII | PIECES)
 @example("  two  spaces ")
 @example("hello 12 345 x9y")

@@ -172,7 +172,7 @@ def _goal(
     if not all(clauses):
         return ""
     label = app.label
-    known = any(t.noun in label.casefold() for t in app.spec.tables) or installed == 1
+    known = all(goals.table_of(op).noun in label.casefold() for op in ops) or installed == 1
     named = rng.random() < (0.3 if known else 1.0)
     return phrasing.sentence(clauses, label if named else "", rng)
 
