@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 from envs.phone.tasks import suite
-from mobilerl.algorithms.objectives import clipped, with_prob_diff
+from mobilerl.algorithms.objectives import clipped, with_rollout_gap
 from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.registry import make_trainer_engine
@@ -97,7 +97,7 @@ def iteration(verl: VerlEngine, local: LocalEngine, requests: Sequence[Request],
     anchored = recipe.algorithm.loss.kl_coef > 0
     reference = verl.logprobs(rows, reference=True) if anchored else None
     batch = samples_of(rows, reference)
-    objective = with_prob_diff(clipped(recipe.algorithm.loss))
+    objective = with_rollout_gap(clipped(recipe.algorithm.loss))
     early = [verl.submit(r) for r in requests]  # the GPUs are the learner's since `logprobs`
     measured = {
         "versions": [c.version for c in done],
