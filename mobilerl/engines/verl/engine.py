@@ -161,7 +161,7 @@ class VerlEngine:
         for part in done:
             part.pop("grad_norm", None)
             add_metrics(metrics, part)
-        return {**metrics, "grad_norm": norm}
+        return {**metrics, "grad_norm": norm, "learning_rate": rate}
 
     def publish(self) -> int:
         self._take_gpus()  # there may have been no update
