@@ -10,14 +10,12 @@ from typing import TypeVar
 
 from envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task, Transport
 from envs.device import Device
-from envs.phone.apps.catalogue import APPS
+from envs.phone.apps.catalogue import APP_NAMES, APPS
 from envs.phone.phone import Phone
 from envs.phone.tasks.base import Admin, Template
 from envs.phone.transport import InProcessTransport
 from envs.retry import retried
 
-APP_NAMES: dict[str, str] = {app.label: app.package for app in APPS}
-"""Name under the icon -> package."""
 SUITES = {"sim": "envs.phone.tasks.suite", "generated": "envs.phone.generated.tasks"}
 """`Task.suite` -> the module that opens its tasks: `open_task`, `reset_options` and `app_names`."""
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from envs.phone.apps.catalogue import APPS
-from envs.phone.env import APP_NAMES
+from envs.phone.apps.catalogue import APP_NAMES, APPS
 from envs.phone.phone import Phone
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config import ConfigError, PagesSection, PhoneSection

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 
 from envs.base import Home, InfraError, Launch
 from envs.device import Device
+from envs.phone.apps.catalogue import APP_NAMES
 from envs.phone.console import State, restore_snapshot, take_snapshot
-from envs.phone.env import APP_NAMES
 from envs.phone.phone import Phone
 from envs.phone.transport import InProcessTransport
 from mobilerl.policy.screen import parse_screen

@@ -14,8 +14,8 @@ from rloo import leave_one_out, objective
 from steps_scorer import StepsScorer
 
 from envs.base import Action, Finish, InfraError, Observation, Tap, Task, Wait
-from envs.phone.apps.catalogue import APPS
-from envs.phone.env import APP_NAMES, PhoneEnv
+from envs.phone.apps.catalogue import APP_NAMES, APPS
+from envs.phone.env import PhoneEnv
 from envs.phone.phone import Phone
 from envs.phone.tasks.catalogue import TEMPLATES
 from envs.phone.tasks.expert import ExpertAgent

@@ -13,7 +13,7 @@ from androidworld_server import StandIn, in_process
 from envs.androidworld import access, startup
 from envs.androidworld.device import Settle
 from envs.androidworld.startup import Address
-from envs.phone.env import APP_NAMES
+from envs.phone.apps.catalogue import APP_NAMES
 from mobilerl.cli import evaluate_androidworld
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.suites.androidworld.evaluation import evaluate

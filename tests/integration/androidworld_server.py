@@ -23,8 +23,8 @@ from PIL import Image
 from envs.androidworld.tasks import ANSWER_TASKS, FACTS, WALL_CLOCK_GOALS
 from envs.base import Transport
 from envs.device import Device
+from envs.phone.apps.catalogue import APP_NAMES
 from envs.phone.apps.catalogue import APPS as PHONE_APPS
-from envs.phone.env import APP_NAMES
 from envs.phone.phone import Phone
 from envs.phone.tasks import suite
 from envs.phone.tasks.base import Admin, Template

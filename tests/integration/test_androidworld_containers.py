@@ -22,7 +22,7 @@ from docker_engine import IMAGE, ROOT
 from envs.androidworld import containers, startup
 from envs.androidworld.startup import StartupError
 from envs.docker_avd import LABEL
-from envs.phone.env import APP_NAMES
+from envs.phone.apps.catalogue import APP_NAMES
 from mobilerl.config import Recipe, load_recipe
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.policy.actor import Decision

@@ -16,7 +16,7 @@ from envs.androidworld.env import AndroidWorldEnv
 from envs.androidworld.faults import ServerFault, Unreachable
 from envs.androidworld.tasks import SENTINELS, make_task
 from envs.base import Back, Enter, Finish, Home, InfraError, Launch, LongPress, Swipe, Tap, Type, Wait
-from envs.phone.env import APP_NAMES
+from envs.phone.apps.catalogue import APP_NAMES
 from mobilerl.records import Status
 from mobilerl.rollout.episode import EpisodeSettings, run_episode
 

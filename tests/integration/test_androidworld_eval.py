@@ -22,7 +22,7 @@ from androidworld_server import Raised
 from envs.androidworld import startup
 from envs.androidworld.startup import parse_addresses
 from envs.androidworld.tasks import COMMIT, budgets_hash
-from envs.phone.env import APP_NAMES
+from envs.phone.apps.catalogue import APP_NAMES
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.suites.androidworld.evaluation import HTTP_COST, Plan, evaluate
 from mobilerl.suites.androidworld.servers import RunningServers

@@ -11,7 +11,7 @@ from androidworld_server import in_process
 from envs.androidworld import startup
 from envs.androidworld.startup import Address, StartupError, Suite, open_servers, parse_addresses
 from envs.androidworld.tasks import FACTS
-from envs.phone.env import APP_NAMES
+from envs.phone.apps.catalogue import APP_NAMES
 
 
 def start(*addresses, boot_wait_s=0.0, say=lambda text: None, **more):

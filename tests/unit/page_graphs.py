@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 
 from envs.device import Device
-from envs.phone.apps.catalogue import APPS
-from envs.phone.env import APP_NAMES
+from envs.phone.apps.catalogue import APP_NAMES, APPS
 from envs.phone.phone import Phone
 from envs.phone.tasks.base import Admin
 from envs.phone.transport import InProcessTransport

@@ -9,8 +9,7 @@ from PIL import Image
 
 from envs.androidworld.device import LiveDevice, Settle
 from envs.base import Observation, ShellResult, Type
-from envs.phone.apps.catalogue import APPS
-from envs.phone.env import APP_NAMES
+from envs.phone.apps.catalogue import APP_NAMES, APPS
 from envs.phone.phone import Phone
 from envs.phone.render import encode
 from envs.phone.tasks import suite

@@ -12,9 +12,8 @@ from PIL import Image
 
 from envs.base import Action, Back, Enter, Home, Launch, LongPress, Swipe, Tap, Task, Type, Wait
 from envs.device import Device
-from envs.phone.apps.catalogue import APPS
+from envs.phone.apps.catalogue import APP_NAMES, APPS
 from envs.phone.console import State, restore_snapshot, take_snapshot
-from envs.phone.env import APP_NAMES
 from envs.phone.phone import Phone
 from envs.phone.tasks import suite
 from envs.phone.tasks.base import Admin

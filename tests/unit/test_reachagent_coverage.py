@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 from page_graphs import SEED, phone_explorer
 
-from envs.phone.env import APP_NAMES, PhoneEnv
+from envs.phone.apps.catalogue import APP_NAMES
+from envs.phone.env import PhoneEnv
 from envs.phone.tasks.expert import ExpertAgent
 from envs.phone.tasks.suite import HELD_OUT_SEEDS, make_task, templates
 from mobilerl.reachagent.exploration import explore, survey

@@ -32,3 +32,6 @@ APPS: tuple[type[App], ...] = (
     Music,
     Maps,
 )
+
+APP_NAMES: dict[str, str] = {app.label: app.package for app in APPS}
+"""Name under the icon -> package."""

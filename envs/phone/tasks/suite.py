@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from envs.base import Task
-from envs.phone.apps.catalogue import APPS
+from envs.phone.apps.catalogue import APP_NAMES
 from envs.phone.tasks.base import Template
 from envs.phone.tasks.catalogue import TEMPLATES
 
@@ -90,7 +90,7 @@ def reset_options(task: Task) -> tuple[str, ...]:
 
 def app_names(task: Task) -> dict[str, str]:
     """Name under the icon -> package."""
-    return {app.label: app.package for app in APPS}
+    return APP_NAMES
 
 
 def train_tasks(per_template: int, demo: bool | None = None, first_seed: int = 0) -> list[Task]:
