@@ -1,20 +1,20 @@
 """A tiny vision-language model: the real Qwen2.5-VL classes at about a million parameters, trained from scratch.
 
-Its tokenizer has either whole words, so that prompts are short and copying a word takes one token, or subwords with a
-marker for capitals, so that `Priority` on a screen and `priority` in a goal are the same tokens, and words that it
-never saw can be read and copied. Text round-trips exactly: of whole words, if it is in the vocabulary or can be spelled
-with printable ASCII characters.
+Its tokenizer has whole words, so that prompts are short and copying a word takes one token. `priority` and `Priority`
+are two tokens with related weights at the start, so that what is learned of one holds for the other. Text round-trips
+exactly if it is in the vocabulary or can be spelled with printable ASCII characters.
 """
 
 from __future__ import annotations
 
-import json
+import math
 import re
 import string
 from collections.abc import Iterable
 from pathlib import Path
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+import torch
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import (
     PreTrainedTokenizerFast,
     Qwen2_5_VLConfig,
@@ -55,8 +55,6 @@ ROPE_THETA = 1e6
 WORD_MARK = "▁"
 SPACE = "␣"
 """A space that is not between two words."""
-CAPITAL, INNER_CAPITAL = "↑", "⇑"
-"""Before the small letter that stands for a capital, at the start of a word and within one."""
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>"
     "{% if message['content'] is string %}{{ message['content'] }}"
@@ -74,11 +72,13 @@ def words_of(text: str) -> list[str]:
 
 
 def build_word_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
-    """A whole-word tokenizer for the words of `corpus`; other words are spelled, numbers split into pairs of digits.
+    """A whole-word tokenizer for the words of `corpus`, each also in small letters and with a capital.
 
-    A space between two words is implied, every other space is a token of its own.
+    Other words are spelled, numbers split into pairs of digits. A space between two words is implied, every other space
+    is a token of its own.
     """
-    words = sorted({w for text in corpus for w in words_of(text) if not re.search(r"\d", w)})
+    found = {w for text in corpus for w in words_of(text) if not re.search(r"\d", w)}
+    words = sorted(form for w in found for form in {w, w.lower(), w.capitalize()})
     numbers = [*(f"{i}" for i in range(10)), *(f"{i:02d}" for i in range(100))]
     letters = [*string.ascii_letters, "_"]
     symbols = [*string.punctuation, "\n", SPACE]
@@ -104,55 +104,6 @@ def build_word_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
             decoders.Replace(SPACE, " "),
         ]
     )
-    return _fast(tokenizer)
-
-
-def build_subword_tokenizer(corpus: Iterable[str], size: int = 800) -> PreTrainedTokenizerFast:
-    """A byte-pair tokenizer of `size` tokens and 256 bytes for the words of `corpus`, in lower case.
-
-    A capital is a marker and the small letter. A space between two words is implied, every other space is a token of
-    its own, and so are the bytes of characters beyond ASCII.
-    """
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizers.Sequence(
-        [
-            normalizers.Replace(Regex(r"(?<!\w) | (?!\w)"), SPACE),
-            *(normalizers.Replace(Regex(rf"(?<=\w){c}"), INNER_CAPITAL + c.lower()) for c in string.ascii_uppercase),
-            *(normalizers.Replace(c, CAPITAL + c.lower()) for c in string.ascii_uppercase),
-        ]
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(rf"(?<=\w) (?=[\w{CAPITAL}])"), "removed"),
-            pre_tokenizers.Split(Regex(r"\w+|[^\w\s]|\s"), "isolated"),
-            pre_tokenizers.Metaspace(prepend_scheme="always", split=False),
-        ]
-    )
-    tokenizer.decoder = decoders.Sequence(
-        [
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            decoders.Replace(f"{WORD_MARK}{INNER_CAPITAL}{WORD_MARK}", INNER_CAPITAL),
-            decoders.Replace(f"{CAPITAL}{WORD_MARK}", CAPITAL),
-            decoders.Replace(Regex(rf"(?<=\w){WORD_MARK}(?=[\w{CAPITAL}])"), " "),
-            decoders.Replace(WORD_MARK, ""),
-            *(decoders.Replace(INNER_CAPITAL + c.lower(), c) for c in string.ascii_uppercase),
-            *(decoders.Replace(CAPITAL + c.lower(), c) for c in string.ascii_uppercase),
-            decoders.Replace(SPACE, " "),
-        ]
-    )
-    starts = [WORD_MARK + c for c in (*string.punctuation, "\n", SPACE, CAPITAL, INNER_CAPITAL)]
-    trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        special_tokens=SPECIAL,
-        initial_alphabet=sorted({*string.ascii_lowercase, *string.digits, "_", WORD_MARK, *"".join(starts)}),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator([*sorted(corpus), *(" ".join(starts) for _ in range(3))], trainer)
-    learned = json.loads(tokenizer.to_str())["model"]
-    names = [*learned["vocab"], *(f"<0x{b:02X}>" for b in range(256))]
-    vocab = {name: i for i, name in enumerate(names)}
-    tokenizer.model = models.BPE(vocab, [tuple(pair) for pair in learned["merges"]], byte_fallback=True)
     return _fast(tokenizer)
 
 
@@ -214,8 +165,25 @@ def build_model(
         tie_word_embeddings=True,
     )
     model = Qwen2_5_VLForConditionalGeneration(config)
+    _relate_forms(model, tokenizer)
     init_induction_heads(model)
     return model
+
+
+@torch.no_grad()
+def _relate_forms(model: Qwen2_5_VLForConditionalGeneration, tokenizer: PreTrainedTokenizerFast) -> None:
+    """A plural, and then a word with a capital, starts as the mean of the plain word and a vector that all such forms
+    share: what is learned of one form holds for the others."""
+    vocab, weight = tokenizer.get_vocab(), model.get_input_embeddings().weight
+    small = {t: i for t, i in vocab.items() if t.startswith(WORD_MARK) and t.lower() == t}
+    plurals = [
+        (i, small[t[:-n]]) for t, i in small.items() for n in (1, 2) if t.endswith("es"[-n:]) and t[:-n] in small
+    ]
+    capitals = [(i, vocab[t.lower()]) for t, i in vocab.items() if t.lower() != t and t.lower() in vocab]
+    for pairs in (plurals, capitals):
+        forms, plain = map(list, zip(*pairs, strict=True))
+        shared = torch.randn(weight.shape[1]) * weight.std()
+        weight[forms] = (weight[plain] + shared) / math.sqrt(2)
 
 
 def create(
@@ -226,10 +194,9 @@ def create(
     heads: int = 4,
     vision_hidden: int = 32,
     max_pixels: int = 8 * 28 * 28,
-    subwords: bool = False,
 ) -> None:
     """Writes an untrained checkpoint folder that Hugging Face can load."""
-    tokenizer = build_subword_tokenizer(corpus) if subwords else build_word_tokenizer(corpus)
+    tokenizer = build_word_tokenizer(corpus)
     model = build_model(tokenizer, hidden, layers, heads, vision_hidden)
     # Given as `size`: with min_pixels and max_pixels the class would change its own defaults for the whole process.
     processor = Qwen2VLImageProcessorPil(size={"shortest_edge": 4 * 28 * 28, "longest_edge": max_pixels})

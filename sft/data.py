@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 
 from envs.phone.env import PhoneEnv
-from envs.phone.generated import lexicon
 from mobilerl import tiny
 from mobilerl.atomic_files import put_folder, write_atomic
 from mobilerl.config import ConfigError, Recipe
@@ -19,7 +18,7 @@ from mobilerl.models.checkpoint_folder import check_checkpoint
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.suites.base import demonstrated_tasks
 from mobilerl.suites.phone.training import make_phones
-from sft.demonstrations import corpus, demonstrations, subword_corpus
+from sft.demonstrations import corpus, demonstrations, generated_corpus
 from sft.samples import ExpertStep
 from sft.sources.report import Report
 from sft.sources.stream import Source, open_sources, steps
@@ -36,7 +35,6 @@ class SftData:
     def __init__(self, recipe: Recipe, run_dir: Path, context: ContextPolicy, say: Callable[[str], None]) -> None:
         self.recipe, self.run_dir, self.context, self.say = recipe, run_dir, context, say
         self.phone = phone_without_popups(recipe)
-        self.subwords = recipe.tiny.tokenizer == "subwords"
 
     def base(self) -> Path:
         """The checkpoint to start from; a tiny untrained one if the recipe names none."""
@@ -48,8 +46,7 @@ class SftData:
             torch.manual_seed(self.recipe.train.seed)
             temporary = self.run_dir / ".init.tmp"
             shutil.rmtree(temporary, ignore_errors=True)
-            texts = subword_corpus() if self.subwords else corpus(self.phone)
-            tiny.create(temporary, texts, self.recipe.tiny.hidden, subwords=self.subwords)
+            tiny.create(temporary, self.texts, self.recipe.tiny.hidden)
             put_folder(temporary, path)
         return path
 
@@ -79,10 +76,14 @@ class SftData:
         self.say(str(report))
 
     @cached_property
+    def texts(self) -> list[str]:
+        """All that the embedded phone shows, and in generated apps what these are made of."""
+        return corpus(self.phone) + (generated_corpus() if self.recipe.suite.type == "generated" else [])
+
+    @cached_property
     def words(self) -> list[str]:
-        """The words of reading pre-training: all that the phone shows, or those of generated apps."""
-        texts = lexicon.ALL if self.subwords else corpus(self.phone)
-        return sorted({w for text in texts for w in tiny.words_of(text) if w.isalpha()})
+        """The words of reading pre-training."""
+        return sorted({w for text in self.texts for w in tiny.words_of(text) if w.isalpha()})
 
 
 def phone_without_popups(recipe: Recipe) -> PhoneEnv:

@@ -26,8 +26,6 @@ from sft.samples import ExpertStep
 
 VOCABULARY_INSTANCES = 4
 """Instances of every training template whose texts make up the tiny model's vocabulary."""
-COMMON, INVENTED = 30, 2000
-"""How often the words of the lists are repeated in `subword_corpus`, and how many made-up words it has."""
 ACTION_WORDS = (
     "history app error tap hold type open swipe up down left right back home enter wait finish invalid nothing "
     "what is read short medium long infeasible field button checked unchecked selected focused"
@@ -101,11 +99,8 @@ def corpus(env: PhoneEnv) -> list[str]:
     return [*asyncio.run(crawl()), *pools, *popups, ACTION_WORDS]
 
 
-def subword_corpus() -> list[str]:
-    """Texts for a tokenizer of subwords: whole words for what all apps say, pieces for what they make up."""
-    rng = random.Random(0)
+def generated_corpus() -> list[str]:
+    """Texts with every word of generated apps and tasks."""
     forms = [form for kind in phrasing.FORMS.values() for form in kind] + [" ".join(v) for v in phrasing.VERBS.values()]
-    popups = [f"{p.title} {p.text} {p.decline} {p.accept}" for p in CATALOGUE]
-    common = [*lexicon.ALL, *forms, *popups, ACTION_WORDS]
-    invented = [lexicon.made_up(rng) for _ in range(INVENTED)]
-    return [*common * COMMON, *invented, *(f"{i:02d}" for i in range(100) for _ in range(COMMON))]
+    plurals = map(lexicon.plural, lexicon.MADE_UP)
+    return [*lexicon.ALL, *lexicon.MADE_UP, *plurals, *forms, *phrasing.APP_FORMS, *phrasing.JOINTS]

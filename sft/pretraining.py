@@ -3,8 +3,7 @@
 A pretrained model can find a word on a screen and copy it; a tiny randomly initialised one cannot, and the few phrases
 that repeat in demonstrations let it memorise instead. These samples teach only that skill: a synthetic screen is
 followed by several single-step instructions, and every reply is trained on. Words are drawn uniformly from the whole
-vocabulary, so that only reading helps; for a tokenizer of subwords half of them are made up, and capitals come and go
-between screen and instruction.
+vocabulary, so that only reading helps, and instructions leave out some capitals.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envs.phone.generated.lexicon import made_up
 from mobilerl.models.codec import Codec
 from mobilerl.tiny import MARKS
 from sft.samples import Sample
@@ -35,28 +33,19 @@ class _Line:
         return f"{self.name}<{self.mark}>{' ' + self.detail if self.detail else ''}{self.state}\n"
 
 
-@dataclass(frozen=True, slots=True)
-class _Language:
-    words: Sequence[str]
-    invents: bool
-    """Half of the words are made up, and names have capitals."""
-
-    def phrase(self, rng: random.Random, most: int = 3) -> str:
-        if not self.invents:
-            return " ".join(rng.choices(self.words, k=rng.randint(1, most)))
-        chosen = [rng.choice(self.words) if rng.random() < 0.5 else made_up(rng) for _ in range(rng.randint(1, most))]
-        capitals = rng.choice((0, 1, 1, len(chosen)))
-        return " ".join([*(word.capitalize() for word in chosen[:capitals]), *chosen[capitals:]])
-
-    def named(self, name: str, rng: random.Random) -> str:
-        """A name as an instruction writes it: sometimes without its capital."""
-        return name[:1].lower() + name[1:] if self.invents and rng.random() < 0.3 else name
+def _phrase(words: Sequence[str], rng: random.Random, most: int = 3) -> str:
+    return " ".join(rng.choices(words, k=rng.randint(1, most)))
 
 
-def _value(language: _Language, rng: random.Random) -> str:
+def _named(name: str, rng: random.Random) -> str:
+    """A name as an instruction writes it: sometimes without its capital."""
+    return name[:1].lower() + name[1:] if rng.random() < 0.3 else name
+
+
+def _value(words: Sequence[str], rng: random.Random) -> str:
     kind = rng.random()
     if kind < 0.4:
-        return language.phrase(rng)
+        return _phrase(words, rng)
     if kind < 0.6:
         return f"{rng.randint(0, 23)}:{rng.randint(0, 59):02d}"
     if kind < 0.8:
@@ -64,38 +53,38 @@ def _value(language: _Language, rng: random.Random) -> str:
     return str(rng.randint(0, 99))
 
 
-def _screen(language: _Language, rng: random.Random) -> list[_Line]:
+def _screen(words: Sequence[str], rng: random.Random) -> list[_Line]:
     lines: dict[str, _Line] = {}
     for mark in rng.sample(range(1, MARKS + 1), rng.randint(3, 9)):
-        name = language.phrase(rng) if rng.random() < 0.85 else _value(language, rng)
-        detail = _value(language, rng) if rng.random() < 0.5 else ""
+        name = _phrase(words, rng) if rng.random() < 0.85 else _value(words, rng)
+        detail = _value(words, rng) if rng.random() < 0.5 else ""
         lines.setdefault(name, _Line(name, detail, rng.choice(STATES), mark))
     return list(lines.values())
 
 
-def _exchange(lines: Sequence[_Line], language: _Language, rng: random.Random) -> tuple[str, str]:
+def _exchange(lines: Sequence[_Line], words: Sequence[str], rng: random.Random) -> tuple[str, str]:
     """An instruction and its reply: type a text, read a value, or touch a named line."""
     line = rng.choice(lines)
     kind = rng.random()
     if kind < 0.25:
-        text = language.phrase(rng, 4) if rng.random() < 0.7 else _value(language, rng)
+        text = _phrase(words, rng, 4) if rng.random() < 0.7 else _value(words, rng)
         return f"type {text}\n", f'<think>type {text}</think><answer>do(action="Type", text="{text}")</answer>'
     if kind < 0.45 and line.detail:
         thought = f"read {line.name}<{line.mark}> finish {line.detail}"
         reply = f'<think>{thought}</think><answer>finish(message="{line.detail}")</answer>'
-        return f"what is {language.named(line.name, rng)}\n", reply
+        return f"what is {_named(line.name, rng)}\n", reply
     if kind < 0.75:
-        return _embedded_name(lines, line, language, rng)
+        return _embedded_name(lines, line, words, rng)
     verb, action = ("tap", "Tap") if rng.random() < 0.8 else ("hold", "Long Press")
-    return f"{verb} {language.named(line.name, rng)}\n", _touch(verb, action, line)
+    return f"{verb} {_named(line.name, rng)}\n", _touch(verb, action, line)
 
 
-def _embedded_name(lines: Sequence[_Line], line: _Line, language: _Language, rng: random.Random) -> tuple[str, str]:
+def _embedded_name(lines: Sequence[_Line], line: _Line, words: Sequence[str], rng: random.Random) -> tuple[str, str]:
     """An instruction of unrelated words that contains the name of the line to tap."""
     shown = {w.casefold() for line in lines for w in line.name.split()}
-    others = [w for w in rng.choices(language.words, k=12) if w.casefold() not in shown]
+    others = [w for w in rng.choices(words, k=12) if w.casefold() not in shown]
     before, after = others[: rng.randint(1, 4)], others[4 : 4 + rng.randint(0, 3)]
-    return " ".join([*before, language.named(line.name, rng), *after]) + "\n", _touch("tap", "Tap", line)
+    return " ".join([*before, _named(line.name, rng), *after]) + "\n", _touch("tap", "Tap", line)
 
 
 def _touch(verb: str, action: str, line: _Line) -> str:
@@ -103,24 +92,22 @@ def _touch(verb: str, action: str, line: _Line) -> str:
     return f'<think>{verb} {line.name}{mark}</think><answer>do(action="{action}", element={mark})</answer>'
 
 
-def _history(language: _Language, rng: random.Random) -> str:
+def _history(words: Sequence[str], rng: random.Random) -> str:
     verbs = rng.choices(("open", "tap", "type"), k=rng.choice((0, 0, 1, 2, 3)))
-    return "".join(f"{verb} {language.phrase(rng, 2)}\n" for verb in verbs)
+    return "".join(f"{verb} {_phrase(words, rng, 2)}\n" for verb in verbs)
 
 
-def copying_samples(
-    words: Sequence[str], codec: Codec, count: int, rng: random.Random, invents: bool = False
-) -> list[Sample]:
+def copying_samples(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> list[Sample]:
     """`count` screens, each followed by its own lines in random order, twice.
 
     A line can only be continued by finding its beginning on the screen; distances and counts do not help. This is the
     fastest way to teach copying from the context.
     """
-    tokenizer, language = codec.tokenizer, _Language(words, invents)
+    tokenizer = codec.tokenizer
     user, assistant = (tokenizer.convert_tokens_to_ids(t) for t in ("<|user|>", "<|assistant|>"))
     made = []
     for _ in range(count):
-        lines = _screen(language, rng)
+        lines = _screen(words, rng)
         copies = [line.text() for _ in range(2) for line in rng.sample(lines, len(lines))]
         texts = ["".join(line.text() for line in lines), "".join(copies)]
         screen, reply = tokenizer(texts, add_special_tokens=False)["input_ids"]
@@ -128,11 +115,9 @@ def copying_samples(
     return made
 
 
-def reading_samples(
-    words: Sequence[str], codec: Codec, count: int, rng: random.Random, invents: bool = False
-) -> list[Sample]:
+def reading_samples(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> list[Sample]:
     """`count` samples of one screen and `QUESTIONS` exchanges each; only the replies have a loss."""
-    tokenizer, language = codec.tokenizer, _Language(words, invents)
+    tokenizer = codec.tokenizer
     user, assistant = (tokenizer.convert_tokens_to_ids(t) for t in ("<|user|>", "<|assistant|>"))
 
     def ids(text: str) -> list[int]:
@@ -140,13 +125,13 @@ def reading_samples(
 
     made = []
     for _ in range(count):
-        lines = _screen(language, rng)
+        lines = _screen(words, rng)
         screen = "".join(line.text() for line in lines)
-        prompt = [user, *ids(f"app: {rng.choice(words)}\n{screen}history:\n{_history(language, rng)}")]
+        prompt = [user, *ids(f"app: {rng.choice(words)}\n{screen}history:\n{_history(words, rng)}")]
         tail: list[int] = []
         trained: list[bool] = []
         for number in range(QUESTIONS):
-            asked, reply = _exchange(lines, language, rng)
+            asked, reply = _exchange(lines, words, rng)
             # The first question ends the prompt, like an instruction in the compact layout; the others follow.
             question = [*([user] if number else []), *ids(asked), assistant]
             answer = [*ids(reply), codec.eos_id]

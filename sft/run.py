@@ -85,7 +85,7 @@ class SftRun:
             if made := self.finished(name):
                 base = made
                 continue
-            samples = make(self.data.words, codec, count, random.Random(f"{self.seed}/{stream}"), self.data.subwords)
+            samples = make(self.data.words, codec, count, random.Random(f"{self.seed}/{stream}"))
             base = self.train(name, base, codec, samples, 1.0, PRETRAINING_BATCH_SIZE, PRETRAINING_RATE)
         return base
 
@@ -94,9 +94,7 @@ class SftRun:
         if not self.reading:
             return samples
         rng = random.Random(f"{self.seed}/{name}")
-        return samples + reading_samples(
-            self.data.words, codec, int(REFRESH_SHARE * len(samples)), rng, self.data.subwords
-        )
+        return samples + reading_samples(self.data.words, codec, int(REFRESH_SHARE * len(samples)), rng)
 
     def stage1(self, steps: Sequence[ExpertStep], base: Path) -> Path:
         """Reasoning-free: the expert's actions without thoughts, and single-step instructions.

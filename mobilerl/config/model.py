@@ -46,10 +46,6 @@ class AgentSection(Section):
 class TinySection(Section):
     """The tiny model that is created when no checkpoint is given."""
 
-    tokenizer: Literal["words", "subwords"] = "words"
-    """`words`: whole words, those of the embedded phone's apps. `subwords`: pieces that spell any text, with capitals
-    marked; for apps whose words are not known before."""
-
     hidden: Positive = 128
     """Hidden size of the language model, a multiple of 32."""
 

@@ -135,12 +135,13 @@ def _compact(
     The instruction comes last, right before the reply, where a small model finds it most easily.
     """
     told = history if policy.history_steps is None else history[max(0, len(history) - policy.history_steps) :]
-    lines = [_line(f"app: {observation.app}"), screen.render(policy.screen_style), "history:\n"]
+    goal = _line(task.instruction)
+    lines = [goal, _line(f"app: {observation.app}"), screen.render(policy.screen_style), "history:\n"]
     lines += [_history_line(turn, policy) for turn in told]
     reason = _invalid_reason(history, len(history))
     if reason:
         lines.append(_line(f"error: {reason}"))
-    lines.append(_line(task.instruction))
+    lines.append(goal)
     seen = [turn.observation for turn in history[max(0, len(history) - policy.screenshots + 1) :]] + [observation]
     return [_message("user", "".join(lines), _add_images(images, seen if policy.screenshots else []))]
 

@@ -7,6 +7,7 @@ import string
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
@@ -15,6 +16,7 @@ from transformers import AutoConfig
 from mobilerl import tiny
 from mobilerl.models.checkpoint_folder import image_settings
 from mobilerl.models.codec import Codec
+from mobilerl.models.loading import load_model
 
 CORPUS = ("Open the Settings app and turn on Wi-Fi", "notes alarm milk hello History app Tap typed_text")
 ASCII = st.text(st.sampled_from(string.ascii_letters + string.digits + string.punctuation + " \n"), max_size=40)
@@ -22,7 +24,7 @@ PIECES = st.lists(
     st.sampled_from((*tiny.GRAMMAR, *(f"<{i}>" for i in (1, 9, 10, 40)), "hello", "Wi-Fi", "12", "007", " ", "\n", "x"))
     | ASCII
 ).map("".join)
-SETTINGS = {"hidden": 32, "layers": 2, "heads": 2, "vision_hidden": 16}
+SETTINGS = {"hidden": 64, "layers": 2, "heads": 2, "vision_hidden": 16}
 
 
 def png(width: int, height: int, shade: int = 0) -> bytes:
@@ -48,31 +50,18 @@ def loaded(folder):
     return Codec.load(folder)
 
 
-@pytest.fixture(scope="module")
-def spelling(tmp_path_factory):
-    path = tmp_path_factory.mktemp("subwords")
-    tiny.create(path, [*CORPUS, "priority open save"] * 20, **SETTINGS, subwords=True)
-    return Codec.load(path)
+def test_a_word_has_related_weights_with_and_without_a_capital(folder, loaded):
+    weight = load_model(folder).get_input_embeddings().weight.detach()
 
+    def row(text):
+        (token,) = loaded.encode_reply(text)[:-1]
+        return weight[token]
 
-UNICODE = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="▁␣↑⇑"), max_size=40)
+    def likeness(a, b):
+        return torch.cosine_similarity(row(a), row(b), dim=0).item()
 
-
-@given((ASCII | PIECES | UNICODE).filter(lambda text: "<|" not in text))
-@example("  two  Spaces ")
-@example("iPhone, McDonald's and ABC 12 345 x9Y")
-@example("Zoë Привет 你好 مرحبا 😀")
-@example('do(action="Type", text=" X ")</answer>')
-def test_subwords_spell_any_text(spelling, text):
-    assert spelling.decode(spelling.encode_reply(text)) == text
-
-
-def test_a_capital_is_a_marker_and_the_same_pieces(spelling):
-    def tokens(text):
-        return spelling.tokenizer.convert_ids_to_tokens(spelling.encode_reply(text)[:-1])
-
-    assert tokens("Priority") == [tiny.WORD_MARK + tiny.CAPITAL, *tokens("priority")]
-    assert tokens("open Priority") == [*tokens("open"), *tokens("Priority")], "a space between words is implied"
+    assert likeness("Settings", "settings") > 0.5 > abs(likeness("settings", "alarm"))
+    assert likeness("Settings", "settings") > likeness("Settings", "Alarm")
 
 
 @given(ASCII | PIECES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 from envs.phone.words import CITIES, FIRST_NAMES, LAST_NAMES, STREETS
 
@@ -87,10 +86,26 @@ ALL = (
 """Every text of the lists, for a vocabulary."""
 
 
-def made_up(rng: random.Random, syllables: Sequence[int] = (2, 2, 3)) -> str:
-    """A word that means nothing, such as `brovatel`."""
-    word = "".join(rng.choice(SYLLABLES) for _ in range(rng.choice(syllables)))
-    return word + (rng.choice(_ENDINGS) if rng.random() < 0.4 else "")
+def _invented(count: int) -> tuple[str, ...]:
+    """Words that mean nothing, such as `brovatel`."""
+    rng, made = random.Random(0), set[str]()
+    while len(made) < count:
+        word = "".join(rng.choice(SYLLABLES) for _ in range(rng.choice((2, 2, 3))))
+        made.add(word + (rng.choice(_ENDINGS) if rng.random() < 0.4 else ""))
+    return tuple(sorted(made))
+
+
+MADE_UP = _invented(600)
+"""Words whose meaning cannot be known, only read."""
+
+
+def made_up(rng: random.Random) -> str:
+    return rng.choice(MADE_UP)
+
+
+def plural(noun: str) -> str:
+    """Of a made-up noun."""
+    return noun + ("es" if noun[-1] in "sx" else "s")
 
 
 def title(rng: random.Random, style: str) -> str:

@@ -100,8 +100,8 @@ _VALUES: tuple[Callable[[Sequence[tuple[str, str]]], str], ...] = (
     lambda pairs: " and set " + " and ".join(f"{name} to {value}" for name, value in pairs),
 )
 """How the values of a new row are listed."""
-_APP = ("{goal} in {app}", "in {app} {goal}", "open {app} and {goal}", "{goal}, using {app}")
-_JOINTS = (" and then ", ", then ", " and ", ". Then ", "; after that ")
+APP_FORMS = ("{goal} in {app}", "in {app} {goal}", "open {app} and {goal}", "{goal}, using {app}")
+JOINTS = (" and then ", ", then ", " and ", ". Then ", "; after that ")
 
 
 def phrases(kind: str) -> list[Phrase]:
@@ -120,9 +120,9 @@ def clause(phrase: Phrase, names: Mapping[str, str], values: Sequence[tuple[str,
 
 def sentence(clauses: Sequence[str], app: str, rng: random.Random) -> str:
     """The whole goal. `app` is named once, unless it is ""."""
-    goal = rng.choice(_JOINTS).join(clauses)
+    goal = rng.choice(JOINTS).join(clauses)
     if app:
-        goal = rng.choice(_APP if len(clauses) == 1 else _APP[1:3]).format(goal=goal, app=app)
+        goal = rng.choice(APP_FORMS if len(clauses) == 1 else APP_FORMS[1:3]).format(goal=goal, app=app)
     return _capital(goal)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,7 +26,7 @@ class Move:
     text: str = ""
     """What is typed, or the text (or description) of what is tapped."""
     edit: bool = False
-    """Whether an edit field is tapped: those are known by their order."""
+    """Whether an edit field is tapped: `text` is what it holds, or its hint."""
     nth: int = 0
     """Which of several on the screen."""
 
@@ -131,24 +131,18 @@ def _moves(app: GeneratedApp, tree: Tree, stage: _Stage) -> Iterator[tuple[Move,
         for text in stage.texts(app, page):
             if page.fields.get(page.focus) != text:
                 yield Move("type", text), partial(_type, app, text)
-    counts: dict[tuple[str, bool], int] = {}
+    counts: Counter[tuple[str, bool]] = Counter()
     hidden = _hidden(tree)
     for node in tree.window.walk():
         if id(node) in hidden:
             continue
-        name = node_name(node)
-        nth = counts.get((name, bool(node.field_key)), 0)
-        if node.clickable and stage.touch(node):
-            if node.field_key:
-                number = counts.get(("", True), 0)
-                if page.focus != node.field_key:
-                    yield Move("tap", edit=True, nth=number), partial(_tap, app, node)
-            else:
-                yield Move("tap", name, nth=nth), partial(_tap, app, node)
-        if node.field_key:
-            counts["", True] = counts.get(("", True), 0) + 1
-        for shown in (n for n in (node.text, node.desc) if n):
-            counts[shown, False] = counts.get((shown, False), 0) + 1
+        name, edit = node_name(node), bool(node.field_key)
+        if node.clickable and stage.touch(node) and not (edit and page.focus == node.field_key):
+            yield Move("tap", name, edit, counts[name, edit]), partial(_tap, app, node)
+        if edit:
+            counts[name, True] += 1
+        for shown in {node.text, node.desc} - {""}:
+            counts[shown, False] += 1
     if not page.dialog and page.scroll < tree.scroll_max:
         yield Move("swipe"), partial(_swipe, app, tree.scroll_max)
     if not page.dialog and not page.focus and len(app.stack) > 1:
@@ -156,9 +150,9 @@ def _moves(app: GeneratedApp, tree: Tree, stage: _Stage) -> Iterator[tuple[Move,
 
 
 def node_name(node: Node) -> str:
-    """What a node is known by: its own text or description, or the first text inside it that is no button's."""
-    if node.text or node.desc:
-        return node.text or node.desc
+    """What a node is known by: its own text, description or hint, or the first text inside it that is no button's."""
+    if own := node.text or node.desc or node.hint:
+        return own
     return next((n.text or n.desc for n in node.walk() if (n.text or n.desc) and (n is node or not n.clickable)), "")
 
 

@@ -152,7 +152,7 @@ def _table(rng: random.Random, name: str, used: set[str]) -> Table:
         plural = lexicon.ENTITIES[noun]
     else:
         noun = lexicon.made_up(rng)
-        plural = noun + ("es" if noun[-1] in "sx" else "s")
+        plural = lexicon.plural(noun)
     columns = _columns(rng)
     visible = [c.key for c in columns if c.kind != "flag"]
     rows = rng.choice(((3, 6), (4, 8), (9, 14)))

@@ -254,7 +254,7 @@ def _actions(move: Move, ui: UI) -> Iterator[Action]:
         case "swipe":
             yield ui.scroll_down()
         case _ if move.edit:
-            yield ui.tap_field(move.nth)
+            yield ui.tap_field(move.nth, move.text)
         case _:
             yield from ui.reach(move.text)  # on a screen of another size it may be further down
             yield ui.tap(move.text, move.nth)

@@ -139,9 +139,9 @@ class UI:
     def long_press(self, name: str, nth: int = 0) -> Action:
         return LongPress(*self._centre(name, nth))
 
-    def tap_field(self, nth: int = 0) -> Action:
-        """Taps the nth edit field."""
-        boxes = [box for _, _, cls, box in self._items if cls.endswith("EditText")]
+    def tap_field(self, nth: int = 0, text: str = "") -> Action:
+        """Taps the nth edit field, of those that hold `text` if it is given."""
+        boxes = [box for t, _, cls, box in self._items if cls.endswith("EditText") and text in ("", t)]
         return Tap(*self._point(boxes[nth]))
 
     def scroll_down(self) -> Action:
