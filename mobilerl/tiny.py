@@ -181,7 +181,7 @@ def _relate_forms(model: Qwen2_5_VLForConditionalGeneration, tokenizer: PreTrain
     ]
     capitals = [(i, vocab[t.lower()]) for t, i in vocab.items() if t.lower() != t and t.lower() in vocab]
     for pairs in (plurals, capitals):
-        forms, plain = map(list, zip(*pairs, strict=True))
+        forms, plain = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
         shared = torch.randn(weight.shape[1]) * weight.std()
         weight[forms] = (weight[plain] + shared) / math.sqrt(2)
 

@@ -132,7 +132,8 @@ def _compact(
 ) -> list[Message]:
     """One user message for small models: the newest screenshots, then text.
 
-    The instruction comes last, right before the reply, where a small model finds it most easily.
+    The instruction comes first, so that every line of the screen can be read with it in mind, and again last, right
+    before the reply, where a small model finds it most easily.
     """
     told = history if policy.history_steps is None else history[max(0, len(history) - policy.history_steps) :]
     goal = _line(task.instruction)

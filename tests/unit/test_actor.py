@@ -24,7 +24,7 @@ class Model:
         return Completion((1,), (2,), (0.0,), 0, '<answer>do(action="Back")</answer>')
 
 
-@pytest.mark.parametrize(("most", "turns"), [(400, 8), (110, 4), (50, 2), (40, 1), (30, 0)])
+@pytest.mark.parametrize(("most", "turns"), [(400, 8), (116, 4), (56, 2), (46, 1), (36, 0)])
 def test_history_is_shortened_to_what_fits(most, turns):
     model = Model()
     seen = Observation(b"", 100, 200, "", "App", 0)
