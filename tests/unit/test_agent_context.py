@@ -76,9 +76,8 @@ def test_the_reason_is_shown_in_the_turn_after_an_invalid_reply():
 
 def test_compact_layout():
     messages, images = build(3, ContextPolicy(**MARKS))
-    assert told(messages) == [
-        ("user", "{}{}Turn on Wi-Fi\napp: App3\nWi-Fi<1> unchecked\nhistory:\nthought 0\nthought 1\nthought 2\nTurn on Wi-Fi\n")
-    ]
+    screen, history = "app: App3\nWi-Fi<1> unchecked\n", "history:\nthought 0\nthought 1\nthought 2\n"
+    assert told(messages) == [("user", "{}{}Turn on Wi-Fi\n" + screen + history + "Turn on Wi-Fi\n")]
     assert images == [b"png2", b"png3"]
 
 
