@@ -138,11 +138,15 @@ install_for_recipe() {
 
 # --- running -------------------------------------------------------------------------------------------------------
 
-# need_checkpoint: sets MODEL to the checkpoint of SFT_DIR, made by sft.sh if missing, unless --model gave one.
+# need_checkpoint: sets MODEL to the checkpoint of SFT_DIR, or the one that comes with the recipe, unless --model gave
+# one. If there is neither, sft.sh makes it.
 need_checkpoint() {
     [[ -z $MODEL ]] || return 0
     MODEL=$SFT_DIR/final
-    if [[ ! -d $MODEL ]]; then
+    if [[ ! -d $MODEL && -d $(dirname "$CONFIG")/checkpoint ]]; then
+        MODEL=$(dirname "$CONFIG")/checkpoint
+        say "starting from the SFT checkpoint $MODEL"
+    elif [[ ! -d $MODEL ]]; then
         ((${#node_flags[@]} == 0 && rank == 0)) ||
             die "there is no $MODEL: run recipes/sft.sh on the nodes first, or give --model DIR"
         say "no checkpoint in $SFT_DIR: running SFT first"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from envs.phone.app import Row
@@ -216,6 +218,13 @@ class Visit:
 
 def visits(ops: list[Op], phone_seed: int) -> list[Visit]:
     """The shortest plans, app by app. LookupError if there is none."""
+    return list(_visits(json.dumps(ops), phone_seed))
+
+
+@lru_cache(maxsize=2**14)
+def _visits(told: str, phone_seed: int) -> tuple[Visit, ...]:
+    """A search takes some 10 ms, and who makes a task often has it demonstrated too."""
+    ops: list[Op] = json.loads(told)
     made = []
     target = fresh_app(ops[0]["app"], phone_seed)
     if ops[0]["kind"] == "copy":
@@ -235,7 +244,7 @@ def visits(ops: list[Op], phone_seed: int) -> list[Visit]:
         value = next(r[key] for r in rows_of if r["_id"] == ops[0]["row"])
         counted = tuple(r["title"] for r in rows_of if r[key] == value)
     made.append(Visit(target.label, tuple(moves), counted=counted))
-    return made
+    return tuple(made)
 
 
 def _shows(app: GeneratedApp, op: Op, tree: Tree) -> bool:
