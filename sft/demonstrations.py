@@ -43,7 +43,8 @@ async def demonstrate(env: PhoneEnv, task: Task, random_marks: bool = False) -> 
         screen = parse_screen(observation.xml, observation.width, observation.height, random_marks)
         action = expert.act(observation)
         thought = env.template.thought
-        steps.append(ExpertStep(task, tuple(turns), observation, screen, action, thought=thought))
+        purpose = env.template.purpose
+        steps.append(ExpertStep(task, tuple(turns), observation, screen, action, thought=thought, purpose=purpose))
         turns.append(Turn(observation, "", thought, action, describe(action, screen)))
         result = await env.step(action)
         observation, done = result.observation, result.done
@@ -103,4 +104,12 @@ def generated_corpus() -> list[str]:
     """Texts with every word of generated apps and tasks."""
     forms = [form for kind in phrasing.FORMS.values() for form in kind] + [" ".join(v) for v in phrasing.VERBS.values()]
     plurals = map(lexicon.plural, lexicon.MADE_UP)
-    return [*lexicon.ALL, *lexicon.MADE_UP, *plurals, *forms, *phrasing.APP_FORMS, *phrasing.JOINTS]
+    return [
+        *lexicon.ALL,
+        *lexicon.MADE_UP,
+        *plurals,
+        *forms,
+        *phrasing.PURPOSES.values(),
+        *phrasing.APP_FORMS,
+        *phrasing.JOINTS,
+    ]

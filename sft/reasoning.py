@@ -40,8 +40,12 @@ def template_proposals(steps: Sequence[ExpertStep]) -> list[list[Proposal]]:
 
 
 def written_thought(step: ExpertStep) -> str:
-    """What the expert had to remember, or the action in words with the element it depends on: "tap Save<2>", "read
-    Films.jpg<4> finish 27 kB"."""
+    """The purpose, and what the expert had to remember or the action in words with the element it depends on: "delete
+    old lamp; tap Remove<2>", "read Films.jpg<4> finish 27 kB"."""
+    return f"{step.purpose}; {_next(step)}" if step.purpose else _next(step)
+
+
+def _next(step: ExpertStep) -> str:
     if step.thought:
         return step.thought
     words = describe(step.action, step.screen)

@@ -49,6 +49,26 @@ def test_experts_succeed_within_the_budget_and_idle_agents_do_not(template, spli
         assert play(task, lambda env, observation, message=message: Finish(message))[0] == 0.0
 
 
+def test_the_expert_says_what_every_step_is_for():
+    """In the order of the changes; to the end of an app's visit the last one."""
+    for seed in range(3):
+        task = tasks.make_task("three-changes", seed, APPS)
+        told: list[str] = []
+        agent = expert()
+
+        def act(env, observation, told=told, agent=agent):
+            action = agent(env, observation)
+            told.append(env.template.purpose)
+            return action
+
+        assert play(task, act)[0] == 1.0
+        said = list(dict.fromkeys(told))
+        assert len(said) == 3 and told == sorted(told, key=said.index)
+        for purpose, op in zip(said, task.params["ops"], strict=True):
+            title = goals.wording(op, goals.fresh_app(op["app"], task.params["phone"]))["title"]
+            assert title in purpose and title in task.instruction
+
+
 def test_whoever_changes_more_than_was_asked_fails():
     task = tasks.make_task("edit", 5, APPS)
 

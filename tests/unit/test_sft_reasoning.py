@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -64,6 +65,7 @@ def test_a_written_thought_names_the_action_and_the_mark_it_will_touch():
     assert written_thought(expert_step(LongPress(750, 125))) == "hold Delete<2>"
     assert written_thought(expert_step(Finish("17"))).startswith("finish 17")
     assert "<" not in written_thought(expert_step(Launch("Music")))
+    assert written_thought(replace(expert_step(SAVE), purpose="new note Milk")) == "new note Milk; tap Save<1>"
 
 
 class Parrot:

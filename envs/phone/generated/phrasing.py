@@ -93,6 +93,18 @@ FORMS: dict[str, tuple[str, ...]] = {
         "{v} {source_field} of {source} ({source_app}) to {field} of the {noun} {title}",
     ),
 }
+PURPOSES = {
+    "create": "new {noun} {title}",
+    "edit": "change {title} {field} {value}",
+    "on": "turn on {title} {field}",
+    "off": "turn off {title} {field}",
+    "delete": "delete {title}",
+    "read": "read {title} {field}",
+    "find": "find {field} {value}",
+    "count": "count {field} {value}",
+    "copy": "carry {source} {source_field} to {title} {field}",
+}
+"""The same words for every phrasing: what a step is for, as an expert thinks of it."""
 _VALUES: tuple[Callable[[Sequence[tuple[str, str]]], str], ...] = (
     lambda pairs: " with " + " and ".join(f"{name} {value}" for name, value in pairs),
     lambda pairs: ", " + ", ".join(f"{name} {value}" for name, value in pairs),

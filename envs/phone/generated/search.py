@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
@@ -29,6 +29,8 @@ class Move:
     """Whether an edit field is tapped: `text` is what it holds, or its hint."""
     nth: int = 0
     """Which of several on the screen."""
+    change: int = 0
+    """Which of the changes that are wanted it is made for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +78,14 @@ def _search(app: GeneratedApp, aim: Aim, first: Database) -> list[Move]:
         tree = _show(app, state)
         if _same(state.db, stages[-1].wanted) and aim.seen(tree):
             return list(state.path)
-        stage = next((s for s in stages if _same(state.db, s.first)), stages[-1])
+        number = next((i for i, s in enumerate(stages) if _same(state.db, s.first)), len(stages) - 1)
+        stage = stages[number]
         shown = _Live(app)
         for move, act in _moves(app, tree, stage):
             act()
-            after = _State([_copy(page) for page in app.stack], copy_rows(app.db), (*state.path, move))
+            after = _State(
+                [_copy(page) for page in app.stack], copy_rows(app.db), (*state.path, replace(move, change=number))
+            )
             shown.restore(app)
             if after.key not in known and stage.allows(after):
                 known.add(after.key)

@@ -231,7 +231,8 @@ class GeneratedTask(Template):
 
     def expert(self, ui: UI) -> Iterator[Action]:
         """A shortest way in every app, from the home screen to `finish`."""
-        visits = goals.visits(self.ops, self.p["phone"])
+        visits, purposes = goals.visits(self.ops, self.p["phone"]), [self._purpose(op) for op in self.ops]
+        self.purpose = purposes[0]
         for visit in visits:
             if visit is not visits[0]:
                 self.thought = f"carry {visits[0].carried}"
@@ -239,10 +240,15 @@ class GeneratedTask(Template):
             self.thought = ""
             yield ui.tap(visit.label)
             for move in visit.moves:
+                self.purpose = purposes[move.change]
                 yield from _actions(move, ui)
         if visits[-1].counted or self.ops[0]["kind"] == "count":
             self.thought = f"count {' and '.join(visits[-1].counted)} finish {self.expected}"
         yield Finish(self.expected)
+
+    def _purpose(self, op: goals.Op) -> str:
+        source = self.apps[op["source"]["app"]] if "source" in op else None
+        return phrasing.PURPOSES[_wording_kind(op)].format_map(goals.wording(op, self.apps[op["app"]], source))
 
 
 def _actions(move: Move, ui: UI) -> Iterator[Action]:

@@ -210,6 +210,8 @@ class Template:
         self.p = dict(params)
         self.thought = ""
         """What the expert must not forget at its newest action, such as a value for another app."""
+        self.purpose = ""
+        """What the expert's newest action is for, in the same words for every wording of the goal."""
 
     @classmethod
     def sample(cls, rng: random.Random) -> dict[str, Any]:
