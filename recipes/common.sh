@@ -138,20 +138,20 @@ install_for_recipe() {
 
 # --- running -------------------------------------------------------------------------------------------------------
 
-# need_checkpoint: sets MODEL to the checkpoint of SFT_DIR, or the one that comes with the recipe, unless --model gave
-# one. If there is neither, sft.sh makes it.
+# need_checkpoint: sets MODEL to the checkpoint of SFT_DIR, made by sft.sh if missing, unless --model gave one. A recipe
+# beside an sft.toml has that one's SFT.
 need_checkpoint() {
+    local recipe
     [[ -z $MODEL ]] || return 0
     MODEL=$SFT_DIR/final
-    if [[ ! -d $MODEL && -d $(dirname "$CONFIG")/checkpoint ]]; then
-        MODEL=$(dirname "$CONFIG")/checkpoint
-        say "starting from the SFT checkpoint $MODEL"
-    elif [[ ! -d $MODEL ]]; then
+    if [[ ! -d $MODEL ]]; then
         ((${#node_flags[@]} == 0 && rank == 0)) ||
             die "there is no $MODEL: run recipes/sft.sh on the nodes first, or give --model DIR"
         say "no checkpoint in $SFT_DIR: running SFT first"
         if has verl; then export SKIP_INSTALL=yes; fi  # SFT must not replace the torch of verl
-        CONFIG='' MODEL='' SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh"
+        recipe=$(dirname "$CONFIG")
+        [[ -f $recipe/sft.toml ]] || recipe=$RECIPES
+        CONFIG=$recipe/adagrpo.toml MODEL='' SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh" --config "$recipe/sft.toml"
     fi
 }
 
