@@ -46,6 +46,8 @@ def check(recipe: Recipe) -> None:
     gpus = torch.cuda.device_count()
     if gpus and settings.processes > gpus:
         raise ConfigError(f"sft.processes = {settings.processes}, but this machine has {gpus} GPUs: one for each")
+    if settings.goal_samples and recipe.suite.type != "generated":
+        raise ConfigError('sft.goal_samples are of generated apps: set suite.type = "generated", or it to 0')
     _check_divisible(settings, "sft.batch_size", settings.batch_size)
     if settings.reading_samples and not recipe.model:
         _check_divisible(settings, "the batch size of reading pre-training", PRETRAINING_BATCH_SIZE)

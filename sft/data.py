@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice, repeat
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
 
+from envs.base import Task
 from envs.phone.env import PhoneEnv
+from envs.phone.generated import tasks as generated
 from mobilerl import tiny
 from mobilerl.atomic_files import put_folder, write_atomic
-from mobilerl.config import ConfigError, Recipe
+from mobilerl.config import ConfigError, GeneratedSuiteSection, Recipe
 from mobilerl.models.checkpoint_folder import check_checkpoint
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.suites.base import demonstrated_tasks
@@ -25,6 +31,8 @@ from sft.sources.stream import Source, open_sources, steps
 
 SOURCE_SAMPLES = 10_000
 """Samples drawn from all recorded sources together."""
+DEMOS_AT_A_TIME = 100
+"""Tasks that a process demonstrates before it sends what it made."""
 SHUFFLE_BUFFER = 256
 """Samples of each source in its shuffle buffer."""
 
@@ -53,7 +61,12 @@ class SftData:
     def expert_steps(self) -> list[ExpertStep]:
         """Raises ValueError if a held-out instance is among the demonstrated tasks."""
         tasks = demonstrated_tasks(self.recipe)
-        made = demonstrations(self.phone, tasks, self.recipe.agent.random_marks)
+        if processes := self.recipe.sft.processes:
+            parts = [tasks[i : i + DEMOS_AT_A_TIME] for i in range(0, len(tasks), DEMOS_AT_A_TIME)]
+            with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+                made = list(chain.from_iterable(pool.map(_demonstrate, repeat(self.recipe), parts)))
+        else:
+            made = demonstrations(self.phone, tasks, self.recipe.agent.random_marks)
         self.say(f"{len(tasks)} demonstrations, {len(made)} steps, of {len({t.template for t in tasks})} templates")
         return made
 
@@ -75,6 +88,11 @@ class SftData:
         write_atomic(self.run_dir / "sources.json", report.to_json().encode())
         self.say(str(report))
 
+    def wordings(self, count: int) -> Iterator[tuple[str, list[str]]]:
+        """Goals of generated training tasks, and what each asks for."""
+        assert isinstance(self.recipe.suite, GeneratedSuiteSection)
+        return generated.wordings(count, self.recipe.suite.apps, random.Random(f"{self.recipe.train.seed}/goals"))
+
     @cached_property
     def texts(self) -> list[str]:
         """All that the embedded phone shows, and in generated apps what these are made of."""
@@ -84,6 +102,12 @@ class SftData:
     def words(self) -> list[str]:
         """The words of reading pre-training."""
         return sorted({w for text in self.texts for w in tiny.words_of(text) if w.isalpha()})
+
+
+def _demonstrate(recipe: Recipe, tasks: list[Task]) -> list[ExpertStep]:
+    """Without the XML of the screens, which nothing needs any more and which is most of what is to be sent."""
+    made = demonstrations(phone_without_popups(recipe), tasks, recipe.agent.random_marks)
+    return [replace(step, observation=replace(step.observation, xml="")) for step in made]
 
 
 def phone_without_popups(recipe: Recipe) -> PhoneEnv:

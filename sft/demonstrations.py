@@ -38,16 +38,17 @@ async def demonstrate(env: PhoneEnv, task: Task, random_marks: bool = False) -> 
     expert = ExpertAgent(env.template)
     steps: list[ExpertStep] = []
     turns: list[Turn] = []
-    done = False
-    while not done:
+    purpose, ended = "", False
+    while not ended:
         screen = parse_screen(observation.xml, observation.width, observation.height, random_marks)
         action = expert.act(observation)
-        thought = env.template.thought
-        purpose = env.template.purpose
-        steps.append(ExpertStep(task, tuple(turns), observation, screen, action, thought=thought, purpose=purpose))
-        turns.append(Turn(observation, "", thought, action, describe(action, screen)))
+        thought, done = env.template.thought, describe(action, screen)
+        begun, purpose = ("" if env.template.purpose == purpose else env.template.purpose), env.template.purpose
+        steps.append(ExpertStep(task, tuple(turns), observation, screen, action, thought=thought, purpose=begun))
+        said = f"{begun}; {thought or done}" if begun else thought
+        turns.append(Turn(observation, "", said, action, done))
         result = await env.step(action)
-        observation, done = result.observation, result.done
+        observation, ended = result.observation, result.done
     if await env.score() < 1.0:
         raise InfraError(f"the expert failed {task.id}: {task.instruction}")
     return steps

@@ -9,7 +9,7 @@ vocabulary, so that only reading helps, and instructions leave out some capitals
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mobilerl.models.codec import Codec
@@ -17,6 +17,7 @@ from mobilerl.tiny import MARKS
 from sft.samples import Sample
 
 PRETRAINING_BATCH_SIZE = 16
+GOALS_BATCH_SIZE = 64
 QUESTIONS = 6
 STATES = ("", "", "", " checked", " unchecked", " selected")
 
@@ -55,28 +56,43 @@ def _value(words: Sequence[str], rng: random.Random) -> str:
 
 def _screen(words: Sequence[str], rng: random.Random) -> list[_Line]:
     lines: dict[str, _Line] = {}
+    values = [_value(words, rng) for _ in range(rng.choice((2, 3, 6, 12)))]
     for mark in rng.sample(range(1, MARKS + 1), rng.randint(3, 9)):
         name = _phrase(words, rng) if rng.random() < 0.85 else _value(words, rng)
-        detail = _value(words, rng) if rng.random() < 0.5 else ""
+        detail = ", ".join(rng.sample(values, rng.choice((0, 1, 1, 2))))
         lines.setdefault(name, _Line(name, detail, rng.choice(STATES), mark))
     return list(lines.values())
 
 
 def _exchange(lines: Sequence[_Line], words: Sequence[str], rng: random.Random) -> tuple[str, str]:
-    """An instruction and its reply: type a text, read a value, or touch a named line."""
+    """An instruction and its reply: type a text, read a value, find or count what has it, or touch a named line."""
     line = rng.choice(lines)
     kind = rng.random()
-    if kind < 0.25:
+    if kind < 0.2:
         text = _phrase(words, rng, 4) if rng.random() < 0.7 else _value(words, rng)
         return f"type {text}\n", f'<think>type {text}</think><answer>do(action="Type", text="{text}")</answer>'
-    if kind < 0.45 and line.detail:
+    if kind < 0.35 and line.detail:
         thought = f"read {line.name}<{line.mark}> finish {line.detail}"
-        reply = f'<think>{thought}</think><answer>finish(message="{line.detail}")</answer>'
-        return f"what is {_named(line.name, rng)}\n", reply
-    if kind < 0.75:
+        return f"what is {_named(line.name, rng)}\n", _finish(thought, line.detail)
+    if kind < 0.5 and line.detail:
+        return _holders(lines, rng.choice(line.detail.split(", ")))
+    if kind < 0.8:
         return _embedded_name(lines, line, words, rng)
     verb, action = ("tap", "Tap") if rng.random() < 0.8 else ("hold", "Long Press")
     return f"{verb} {_named(line.name, rng)}\n", _touch(verb, action, line)
+
+
+def _holders(lines: Sequence[_Line], value: str) -> tuple[str, str]:
+    """Which line has a value, or how many have it."""
+    names = [line.name for line in lines if value in line.detail.split(", ")]
+    if len(names) == 1:
+        return f"which has {value}\n", _finish(f"finish {names[0]}", names[0])
+    number = str(len(names))
+    return f"how many have {value}\n", _finish(f"count {' and '.join(names)} finish {number}", number)
+
+
+def _finish(thought: str, message: str) -> str:
+    return f'<think>{thought}</think><answer>finish(message="{message}")</answer>'
 
 
 def _embedded_name(lines: Sequence[_Line], line: _Line, words: Sequence[str], rng: random.Random) -> tuple[str, str]:
@@ -139,3 +155,20 @@ def reading_samples(words: Sequence[str], codec: Codec, count: int, rng: random.
             trained += [False] * len(question) + [True] * len(answer)
         made.append(Sample(tuple(prompt), tuple(tail), (), tuple(trained)))
     return made
+
+
+def goal_samples(wordings: Iterable[tuple[str, Sequence[str]]], words: Sequence[str], codec: Codec) -> Iterator[Sample]:
+    """Goals without screens: what each asks for, after what was done already, is the beginning of a reply.
+
+    `wordings`: each a goal, and what it asks for one by one, in the same words for every wording. These samples are a
+    quarter as long as those of demonstrations and made in a fraction of the time.
+    """
+    tokenizer = codec.tokenizer
+    user, assistant = (tokenizer.convert_tokens_to_ids(t) for t in ("<|user|>", "<|assistant|>"))
+    rng = random.Random(len(words))
+    for goal, purposes in wordings:
+        number = rng.randrange(len(purposes))
+        history = "".join(f"{done}; tap {rng.choice(words)}\n" for done in purposes[:number])
+        texts = [f"{goal}\nhistory:\n{history}{goal}\n", f"<think>{purposes[number]};"]
+        prompt, reply = tokenizer(texts, add_special_tokens=False)["input_ids"]
+        yield Sample((user, *prompt, assistant), tuple(reply), ())

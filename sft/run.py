@@ -26,7 +26,7 @@ from sft.checks import check, check_stages, deepspeed_file
 from sft.data import SftData
 from sft.demonstrations import single_steps
 from sft.distributed import Cluster, fit, follow
-from sft.pretraining import PRETRAINING_BATCH_SIZE, copying_samples, reading_samples
+from sft.pretraining import GOALS_BATCH_SIZE, PRETRAINING_BATCH_SIZE, copying_samples, goal_samples, reading_samples
 from sft.reasoning import Proposal, bootstrap, sample_proposals, template_proposals, written_thought
 from sft.samples import ExpertStep, Sample, encode, encode_all
 from sft.trainer import LogCallback, TrainingJob, save_model, train
@@ -34,13 +34,13 @@ from sft.trainer import LogCallback, TrainingJob, save_model, train
 STAGES = (1, 2)
 PLACEMENT = ("sft.processes", "sft.nodes", "sft.node_rank", "sft.rendezvous")
 """Settings that may change when a run is resumed."""
-FOLDERS = ("init", "copying", "reading", "stage1", "stage2-round*", "final")
+FOLDERS = ("init", "copying", "reading", "goals", "stage1", "stage2-round*", "final")
 """Checkpoint folders. Each is written as `.NAME.tmp`, with the ranks' files in `.NAME.job`, and then renamed."""
 PRETRAINING_RATE = 2e-3
 """Peak learning rate of reading pre-training."""
 COPYING_SHARE = 0.4
 """Copying samples of reading pre-training, as a fraction of its reading samples."""
-REFRESH_SHARE = 0.15
+REFRESH_SHARE = 0.1
 """New reading samples in the stages, as a fraction of their samples, so that reading is not forgotten."""
 
 
@@ -78,15 +78,24 @@ class SftRun:
         if not self.reading:
             return base
         codec = Codec.load(base)
-        for name, make, count, stream in (
-            ("copying", copying_samples, round(COPYING_SHARE * self.reading), "recitals"),
-            ("reading", reading_samples, self.reading, "lessons"),
+
+        def copying() -> list[Sample]:
+            count = round(COPYING_SHARE * self.reading)
+            return copying_samples(self.data.words, codec, count, random.Random(f"{self.seed}/recitals"))
+
+        def reading() -> list[Sample]:
+            return reading_samples(self.data.words, codec, self.reading, random.Random(f"{self.seed}/lessons"))
+
+        def goals() -> list[Sample]:
+            made = self.data.wordings(self.recipe.sft.goal_samples)
+            return self._refreshed("goals", codec, list(goal_samples(made, self.data.words, codec)))
+
+        for name, make, batch_size in (
+            ("copying", copying, PRETRAINING_BATCH_SIZE),
+            ("reading", reading, PRETRAINING_BATCH_SIZE),
+            *([("goals", goals, GOALS_BATCH_SIZE)] if self.recipe.sft.goal_samples else []),
         ):
-            if made := self.finished(name):
-                base = made
-                continue
-            samples = make(self.data.words, codec, count, random.Random(f"{self.seed}/{stream}"))
-            base = self.train(name, base, codec, samples, 1.0, PRETRAINING_BATCH_SIZE, PRETRAINING_RATE)
+            base = self.finished(name) or self.train(name, base, codec, make(), 1.0, batch_size, PRETRAINING_RATE)
         return base
 
     def _refreshed(self, name: str, codec: Codec, samples: list[Sample]) -> list[Sample]:

@@ -26,7 +26,7 @@ class ExpertStep:
     thought: str = field(default="", kw_only=True)
     """What the expert had to remember; "" for nothing beyond the action."""
     purpose: str = field(default="", kw_only=True)
-    """What the action is for; "" where the expert does not say."""
+    """What this and the next actions are for; "" where the expert does not begin something new."""
 
     def messages(self, context: ContextPolicy) -> tuple[list[dict[str, Any]], list[bytes]]:
         return build_messages(self.task, self.turns, self.observation, self.screen, context)

@@ -93,6 +93,8 @@ class SftSection(Section):
     """Demonstrated instances per training template."""
     reading_samples: Count = 12000
     """Samples of reading pre-training, after 0.4 times as many of copying; 0: none. A given checkpoint skips both."""
+    goal_samples: Count = 0
+    """Samples of goals without screens after them, of generated apps only; 0: none."""
     sources: tuple[SourceSection, ...] = ()
     """Recorded demonstrations for stage 1, in addition to the phone's own."""
     stage1_epochs: Rate = 1.0
@@ -116,7 +118,8 @@ class SftSection(Section):
     packing: Count = 0
     """Tokens per row of packed samples; 0: one padded sample per row."""
     processes: Count = 0
-    """Training processes on this node, one per GPU (torchrun's --nproc-per-node); 0: train in the main process."""
+    """Processes on this node, one per GPU (torchrun's --nproc-per-node), that train and make demonstrations. 0: the
+    main process does both."""
     attention: Literal["sdpa", "flash_attention_2"] = "sdpa"
     """Attention implementation; flash_attention_2 needs a GPU and the package flash-attn."""
     deepspeed: str = ""

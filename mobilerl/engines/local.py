@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
+from typing import Protocol
 
 import torch
 from accelerate import Accelerator
@@ -41,6 +42,21 @@ GENERATE_ROWS = 24
 """Maximum number of sequences sampled at once."""
 GENERATE_TOKENS = 16384
 """Maximum number of prompt tokens prefilled at once, padding included."""
+
+
+LossGradient = Callable[[list[int], Tensor, Tensor], Tensor]
+"""Indices of rows, and (R, L) log-probabilities and mask of these -> the loss's gradient by the log-probabilities."""
+
+
+class Helpers(Protocol):
+    """Copies of the engine in other processes."""
+
+    number: int
+
+    def gradients(
+        self, weights: bytes, shares: Sequence[Sequence[TrainingSample]], losses: Sequence[LossGradient]
+    ) -> list[dict[str, Tensor]]:
+        """One share's gradients of the weights each. `losses` are called in threads, and again if a process dies."""
 
 
 class LocalSettings(EngineSection):
@@ -80,6 +96,8 @@ class LocalEngine:
         self.model.eval()
         # Another thread may sample during an update: weights must not change under a generation.
         self._weights = threading.Lock()
+        self.helpers: Helpers | None = None
+        """Processes that compute the gradients of an update in this one's place."""
 
     def _freeze(self, model: torch.nn.Module) -> torch.nn.Module | FirstAdapter:
         """A copy of the initial weights; with LoRA, of the adapter alone."""
@@ -137,15 +155,65 @@ class LocalEngine:
         weights = sample_weights(samples, aggregation)
         metrics: dict[str, float] = {}
         self.optimizer.zero_grad()
-        for index in micro_batches(samples, self.settings.micro_batch_tokens):
-            part = [samples[i] for i in index]
-            logp, mask = self._logp(self.model, part)
-            loss, parts = objective(make_micro_batch(part, weights[index], logp, mask, self.version))
-            self.accelerator.backward(loss)
-            add_metrics(metrics, {"loss": loss.detach(), **parts})
+        if self.helpers is not None:
+            self._helped(self.helpers, samples, weights, objective, metrics)
+        else:
+            for index in micro_batches(samples, self.settings.micro_batch_tokens):
+                part = [samples[i] for i in index]
+                logp, mask = self._logp(self.model, part)
+                loss, parts = objective(make_micro_batch(part, weights[index], logp, mask, self.version))
+                self.accelerator.backward(loss)
+                add_metrics(metrics, {"loss": loss.detach(), **parts})
         metrics["grad_norm"] = self._step()
         metrics["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         return metrics
+
+    def _helped(
+        self,
+        helpers: Helpers,
+        samples: Sequence[TrainingSample],
+        weights: Tensor,
+        objective: Objective,
+        metrics: dict[str, float],
+    ) -> None:
+        """Sets the gradients and adds the metrics. Helpers know nothing of objectives: they are told the gradient by
+        the log-probabilities that they computed."""
+        longest_first = sorted(range(len(samples)), key=lambda i: -len(samples[i].prompt_ids))
+        shares = [share for k in range(helpers.number) if (share := longest_first[k :: helpers.number])]
+        told: list[dict[tuple[int, ...], dict[str, float]]] = [{} for _ in shares]
+
+        def loss_of(k: int) -> LossGradient:
+            def gradient(index: list[int], logp: Tensor, mask: Tensor) -> Tensor:
+                rows = [shares[k][i] for i in index]
+                logp.requires_grad_()
+                part = make_micro_batch([samples[i] for i in rows], weights[rows], logp, mask, self.version)
+                loss, parts = objective(part)
+                told[k][tuple(rows)] = {
+                    "loss": float(loss.detach()),
+                    **{name: float(value) for name, value in parts.items()},
+                }
+                (by_logp,) = torch.autograd.grad(loss, logp)
+                return by_logp
+
+            return gradient
+
+        rows_of = [[samples[i] for i in share] for share in shares]
+        parts = helpers.gradients(self.weights(), rows_of, [loss_of(k) for k in range(len(shares))])
+        for name, weight in self.accelerator.unwrap_model(self.model).named_parameters():
+            made = [part[name] for part in parts if name in part]
+            weight.grad = sum(made[1:], start=made[0]) if made else None
+        for part in told:
+            for values in part.values():
+                add_metrics(metrics, values)
+
+    def gradients(self, rows: Sequence[TrainingSample], loss: LossGradient) -> dict[str, Tensor]:
+        """As a helper: the gradients of the weights for these rows."""
+        self.optimizer.zero_grad()
+        for index in micro_batches(rows, self.settings.micro_batch_tokens):
+            logp, mask = self._logp(self.model, [rows[i] for i in index])
+            logp.backward(loss(index, logp.detach().clone(), mask))
+        trained = self.accelerator.unwrap_model(self.model).named_parameters()
+        return {name: p.grad for name, p in trained if p.grad is not None}
 
     def _step(self) -> float:
         """Clips, steps, and returns the gradient norm before clipping. A non-finite gradient is not applied."""

@@ -153,12 +153,11 @@ def _shown_reply(turn: Turn, policy: ContextPolicy) -> str:
 
 
 def _history_line(turn: Turn, policy: ContextPolicy) -> str:
-    """What the turn's thought ends with if thoughts are kept and it had one, else its action in words.
+    """The turn's thought if thoughts are kept and it had one, else its action in words.
 
-    What precedes a semicolon is the purpose, which is the same for many turns. Marks of an earlier screen mean nothing
-    on this one.
+    Marks of an earlier screen mean nothing on this one.
     """
-    thought = _MARK.sub("", turn.thought).rpartition("; ")[2] if policy.history_thoughts else ""
+    thought = _MARK.sub("", turn.thought) if policy.history_thoughts else ""
     note = f"(not done: {turn.note})" if turn.note else ""
     return _line(f"{thought or turn.summary} {note}")
 

@@ -9,15 +9,17 @@ import signal
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
+import numpy as np
+
 from envs.base import DeviceReport, Task
 from mobilerl.config import Recipe
 from mobilerl.free_memory import give_back_free_memory
-from mobilerl.records import Group, LostGroup
+from mobilerl.records import Group, LostGroup, TrainingSample
 from mobilerl.suites.fleet import Part
 
 
@@ -32,6 +34,23 @@ class Assignment:
     weights: bytes | None
     evaluate: bool = False
     """One greedy episode per task."""
+
+
+@dataclass(frozen=True, slots=True)
+class GradientOrder:
+    """Rows whose gradients a worker computes for the learner, with these weights."""
+
+    rows: Sequence[TrainingSample]
+    weights: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LogProbabilities:
+    """A question of a worker that carries out a `GradientOrder`, to be answered with the loss's gradient by `logp`."""
+
+    index: list[int]
+    logp: np.ndarray
+    mask: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +91,11 @@ async def _serve(pipe: Connection, recipe: Recipe, part: Part, run_dir: Path | N
         try:
             if state is None:
                 state = _WorkerState(recipe, part, run_dir)
-            answer: WorkerResult | str = await state.collect(order)
+            answer: WorkerResult | bytes | str
+            if isinstance(order, GradientOrder):
+                answer = await asyncio.to_thread(state.gradients, order, pipe)
+            else:
+                answer = await state.collect(order)
         except Exception:  # handed on, never swallowed: the learner raises it
             answer = traceback.format_exc()
         pipe.send(answer)
@@ -130,6 +153,20 @@ class _WorkerState:
             tuple(self._named(d) for d in self.collector.report()),
             lost,
         )
+
+    def gradients(self, order: GradientOrder, pipe: Connection) -> bytes:
+        """The gradients as safetensors."""
+        import torch
+        from safetensors.torch import save
+
+        torch.set_num_threads(1)  # a property of the thread
+
+        def loss(index: list[int], logp: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            pipe.send(LogProbabilities(index, logp.numpy(), mask.numpy()))
+            return torch.from_numpy(pipe.recv())
+
+        self.engine.set_weights(order.weights, self.engine.version)
+        return save(self.engine.gradients(order.rows, loss))
 
     def _named(self, report: DeviceReport) -> DeviceReport:
         """Every worker's pool counts its places from 0."""

@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -23,18 +23,21 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from envs.base import DeviceReport, Task
 from mobilerl.config import Recipe
-from mobilerl.records import Group, LostGroup
+from mobilerl.records import Group, LostGroup, TrainingSample
 from mobilerl.suites.fleet import Part, fleet_type, remove_orphans
 from mobilerl.train import worker_process
-from mobilerl.train.worker_process import Assignment, WorkerResult
+from mobilerl.train.worker_process import Assignment, GradientOrder, LogProbabilities, WorkerResult
 
 if TYPE_CHECKING:
-    from mobilerl.engines.local import LocalEngine
+    from torch import Tensor
 
+    from mobilerl.engines.local import LocalEngine, LossGradient
+
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 CLOSE_S = 60.0
 """Time limit for a worker to release its devices."""
@@ -122,6 +125,21 @@ class RolloutWorkers:
         self._untaken.append(answer)
         return answer
 
+    @property
+    def number(self) -> int:
+        return len(self._workers)
+
+    def gradients(
+        self, weights: bytes, shares: Sequence[Sequence[TrainingSample]], losses: Sequence[LossGradient]
+    ) -> list[dict[str, Tensor]]:
+        """Implements `engines.local.Helpers` while nothing is played: one share to a worker."""
+        from safetensors.torch import load
+
+        orders = [GradientOrder(share, weights) for share in shares]
+        jobs = zip(self._workers, orders, losses, strict=False)
+        answers = list(self._threads.map(lambda job: job[0].gradients(job[1], job[2]), list(jobs)))
+        return [load(answer) for answer in answers]
+
     def take(self, answers: Sequence[WorkerResult]) -> list[Group]:
         """The second half: adds up the counts, and returns the groups in the order of their tasks."""
         taken = {id(answer) for answer in answers}
@@ -157,13 +175,40 @@ class _Worker:
         with self._busy:
             return self._carried_out(order)
 
+    def gradients(self, order: GradientOrder, loss: LossGradient) -> bytes:
+        """Blocks until they are computed, as safetensors. WorkerError when they cannot be."""
+        from torch import from_numpy
+
+        def ask(pipe: Connection) -> bytes | str:
+            self.version = None  # the weights are those of a step within an iteration
+            pipe.send(order)
+            while isinstance(answer := pipe.recv(), LogProbabilities):
+                pipe.send(loss(answer.index, from_numpy(answer.logp), from_numpy(answer.mask)).numpy())
+            return answer
+
+        with self._busy:
+            return self._answered(ask, START_S)
+
     def _carried_out(self, order: Assignment) -> WorkerResult:
-        limit_s = longest_s(self._recipe, self._part, len(order.jobs))
+        def ask(pipe: Connection) -> WorkerResult | str:
+            pipe.send(replace(order, weights=None) if self.version == order.version else order)
+            answer = pipe.recv()
+            self.version = order.version
+            return answer
+
+        return self._answered(ask, longest_s(self._recipe, self._part, len(order.jobs)))
+
+    def _answered(self, ask: Callable[[Connection], T | str], limit_s: float) -> T:
+        """The worker's answer, or that of the one that replaces it when it dies or takes longer than `limit_s`."""
         late = 0
         for _ in range(MAX_DEATHS):
             until = time.monotonic() + limit_s
             try:
-                answer = self._ask(order, limit_s)
+                self._playing = True
+                pipe = self._pipe or self._start()
+                with self._killed_after(limit_s):
+                    answer = ask(pipe)
+                self._playing = False
             except (EOFError, OSError):  # killed, for example by the kernel for memory, or for being late
                 if time.monotonic() >= until:
                     late += 1
@@ -176,19 +221,6 @@ class _Worker:
         reason = f", {late} of them killed for having no answer in {limit_s:g} s" if late else ""
         said = f"rollout worker {self._part.index} died {MAX_DEATHS} times{reason}"
         raise WorkerError(f"{said}; use fewer collect.workers")
-
-    def _ask(self, order: Assignment, limit_s: float) -> WorkerResult | str:
-        """EOFError or OSError when the worker dies. It is killed after `limit_s`."""
-        self._playing = True
-        pipe = self._pipe or self._start()
-        if self.version == order.version:
-            order = replace(order, weights=None)
-        with self._killed_after(limit_s):
-            pipe.send(order)
-            answer = pipe.recv()
-        self._playing = False
-        self.version = order.version
-        return answer
 
     @contextmanager
     def _killed_after(self, seconds: float) -> Iterator[None]:

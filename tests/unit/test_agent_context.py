@@ -84,7 +84,7 @@ def test_compact_layout():
 def test_the_compact_history_has_thoughts_without_marks_or_else_actions():
     history = [replace(turn(0), thought="new note Milk; tap Save<3>"), replace(turn(1), thought="")]
     lines = told(build(2, ContextPolicy(**MARKS), history=history)[0])[0][1].splitlines()
-    assert lines[lines.index("history:") + 1 :][:2] == ["tap Save", "back"]
+    assert lines[lines.index("history:") + 1 :][:2] == ["new note Milk; tap Save", "back"]
     lines = told(build(2, ContextPolicy(**MARKS, history_thoughts=False), history=history)[0])[0][1].splitlines()
     assert lines[lines.index("history:") + 1 :][:2] == ["back", "back"]
 

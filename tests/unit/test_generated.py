@@ -1,6 +1,7 @@
 """Generated apps and tasks: experts, checks, shortest plans, splits and phrasings."""
 
 import asyncio
+import random
 from collections import deque
 
 import pytest
@@ -67,6 +68,21 @@ def test_the_expert_says_what_every_step_is_for():
         for purpose, op in zip(said, task.params["ops"], strict=True):
             title = goals.wording(op, goals.fresh_app(op["app"], task.params["phone"]))["title"]
             assert title in purpose and title in task.instruction
+
+
+def test_wordings_are_those_of_training_tasks():
+    """Goals without screens are of the same apps, pairs, phrasings and instances as the tasks of training."""
+    made = list(tasks.wordings(200, APPS, random.Random(0)))
+    held_out = {t.instruction for t in tasks.held_out_tasks(30, APPS, "test", templates=("delete", "toggle"))}
+    assert len({goal for goal, _ in made}) > 190 and not held_out & {goal for goal, _ in made}
+    assert {len(purposes) for _, purposes in made} == {1, 2, 3}
+    for goal, purposes in made:
+        for word in " ".join(purposes).split():
+            said = word.strip(",").casefold()
+            assert said in goal.casefold() or said in VERBS, (goal, purposes)
+
+
+VERBS = set("new change turn on off delete read find count carry to".split())
 
 
 def test_whoever_changes_more_than_was_asked_fails():

@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import math
+import multiprocessing
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +19,13 @@ from PIL import Image
 
 from mobilerl import tiny
 from mobilerl.algorithms.losses import clipped_policy_loss
+from mobilerl.config import Recipe
 from mobilerl.engines import local
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.interfaces import Request, Sampling
 from mobilerl.models import loading
 from mobilerl.records import Completion, MicroBatch, TrainingSample
+from mobilerl.train.workers import RolloutWorkers
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CORPUS = ("Open the Settings app and turn on Wi-Fi", "notes alarm milk hello History app Tap")
@@ -135,6 +140,30 @@ def test_an_update_does_not_depend_on_the_micro_batches(folder, agg):
         assert torch.allclose(gradients[other], gradients[2], rtol=0, atol=2e-6 * float(gradients[2].abs().max()))
         assert results[other] == pytest.approx(results[2], abs=1e-5)
     assert gradients[2].abs().max() > 1e-3
+
+
+async def test_workers_compute_the_gradients_of_an_update_and_one_that_dies_is_replaced(folder):
+    """After a first step, so that they need the learner's weights."""
+    results, gradients = [], []
+    for helped in (False, True):
+        engine = LocalEngine(folder, LocalSettings(learning_rate=1e-2, micro_batch_tokens=150))
+        rows = batch(sample_rows(engine, 9))
+        engine.update(rows, policy_loss, "trajectory-mean")
+        async with RolloutWorkers(Recipe(model=str(folder), phone={"count": 2}, collect={"workers": 2}), engine) as two:
+            engine.helpers = two if helped else None
+            results.append(engine.update(rows, policy_loss, "trajectory-mean"))
+            victims = [p.pid for p in multiprocessing.active_children() if p.name == "rollout-0"]
+
+            def deadly(micro: MicroBatch, victims=victims):
+                if victims:
+                    os.kill(victims.pop(), signal.SIGKILL)
+                return policy_loss(micro)
+
+            results.append(engine.update(rows, deadly, "trajectory-mean"))
+        gradients.append(torch.cat([p.grad.flatten() for p in engine.model.parameters() if p.grad is not None]))
+    assert torch.allclose(*gradients, rtol=0, atol=1e-4 * float(gradients[0].abs().max()))
+    assert results[0] == pytest.approx(results[2], abs=1e-4) and results[1] == pytest.approx(results[3], abs=1e-4)
+    assert gradients[0].abs().max() > 1e-3
 
 
 def test_a_gradient_that_is_not_finite_is_not_applied(folder):

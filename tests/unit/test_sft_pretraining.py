@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections import Counter
 
 import pytest
 
@@ -10,19 +11,23 @@ from mobilerl import tiny
 from mobilerl.models.codec import Codec
 from mobilerl.policy.parsing import parse_reply
 from mobilerl.policy.screen import Element, Screen
-from sft.pretraining import QUESTIONS, reading_samples
+from sft.pretraining import QUESTIONS, goal_samples, reading_samples
 
 WORDS = tuple(
     "alarm apple blue bread call city cloud door east fast garden green hello home island jazz kite lamp market milk "
     "north open paper quiet river save song table train under violet water yellow zebra".split()
 )
+STATE = re.compile(r" ?(checked|unchecked|selected)$")
 LINE = re.compile(r"^(?P<name>.*?)<(?P<mark>\d+)>(?P<rest>.*)$")
 
 
 @pytest.fixture(scope="module")
 def codec(tmp_path_factory) -> Codec:
     folder = tmp_path_factory.mktemp("tiny")
-    corpus = [*WORDS, "app history open tap hold type what is read finish checked unchecked selected"]
+    corpus = [
+        *WORDS,
+        "app history open tap hold type what is read finish checked unchecked selected which has how many have count",
+    ]
     tiny.create(folder, corpus, hidden=16, layers=1, heads=1, vision_hidden=16)
     return Codec.load(folder)
 
@@ -57,6 +62,7 @@ def screen_of(text: str) -> tuple[Screen, dict[int, tuple[str, str]]]:
 
 
 def test_every_reply_is_the_right_answer_to_its_instruction(codec, made):
+    held = Counter()
     kinds = {Tap: 0, LongPress: 0, Type: 0, Finish: 0}
     for sample in made:
         text, exchanges = parts(codec, sample)
@@ -73,11 +79,16 @@ def test_every_reply_is_the_right_answer_to_its_instruction(codec, made):
             verb, _, rest = asked.strip().partition(" ")
             if isinstance(action, Type):
                 assert (verb, action.text) == ("type", rest) and parsed.thought == f"type {rest}"
+            elif isinstance(action, Finish) and verb in ("which", "how"):
+                value = rest.removeprefix("many ").removeprefix("has ").removeprefix("have ")
+                having = [name for name, about in written.values() if value in STATE.sub("", about).split(", ")]
+                assert action.message == (having[0] if verb == "which" else str(len(having)))
+                assert all(name in parsed.thought for name in having)
+                held[verb] += 1
             elif isinstance(action, Finish):
                 assert asked.startswith("what is ")
                 about = next(d for name, d in written.values() if name == rest.removeprefix("is "))
-                state = re.sub(r" (checked|unchecked|selected)$", "", about)
-                assert action.message in (about, state)
+                assert action.message in (about, STATE.sub("", about))
             else:
                 element = screen.at(action.x, action.y)
                 named = [name for name in names if f" {name} " in f" {asked.strip()} "]
@@ -85,4 +96,18 @@ def test_every_reply_is_the_right_answer_to_its_instruction(codec, made):
                 does = "tap" if isinstance(action, Tap) else "hold"
                 assert does == "tap" or verb == "hold"
                 assert parsed.thought == f"{does} {element.text}<{element.mark}>"
-    assert min(kinds.values()) > 20
+    assert min(kinds.values()) > 20 and min(held.values()) > 20
+
+
+def test_a_goal_sample_asks_for_the_first_part_that_was_not_done_yet(codec):
+    goal, purposes = "Delete milk and then turn on cloud for apple", ["delete milk", "turn on apple cloud"]
+    asked = set()
+    for sample in goal_samples([(goal, purposes)] * 20, WORDS, codec):
+        prompt, reply = codec.decode(sample.prompt_ids), codec.decode(sample.response_ids)
+        head, history = prompt.split("history:\n")
+        *done, last = history.strip().split("\n")
+        assert goal in head and goal in last
+        assert [line.partition(";")[0] for line in done] == purposes[: len(done)]
+        assert reply == f"<think>{purposes[len(done)]};"
+        asked.add(len(done))
+    assert asked == {0, 1}

@@ -12,7 +12,7 @@ from envs.phone.tasks import suite
 from mobilerl import tiny
 from mobilerl.config import Recipe
 from mobilerl.models.codec import Codec
-from mobilerl.policy.context import ContextPolicy
+from mobilerl.policy.context import ContextPolicy, make_context
 from mobilerl.policy.parsing import parse_reply
 from sft.batches import IGNORE, collate
 from sft.data import SftData
@@ -67,6 +67,23 @@ def test_a_held_out_instance_cannot_get_into_the_demonstrations(tmp_path, monkey
     monkeypatch.setattr(suite, "train_tasks", lambda *args, **kwargs: leaked)
     with pytest.raises(ValueError, match="leak"):
         data.expert_steps()
+
+
+def test_processes_make_the_same_demonstrations_and_a_purpose_is_said_once(tmp_path):
+    made = []
+    for processes in (0, 2):
+        given = Recipe(
+            suite={"type": "generated", "apps": 64},
+            agent={"layout": "compact", "grounding": "mark", "screen_style": "marks", "screenshots": 0},
+            sft={"demos_per_template": 1, "processes": processes},
+        )
+        context = make_context(given.agent)
+        made.append([step.messages(context) for step in SftData(given, tmp_path, context, print).expert_steps()])
+    assert made[0] == made[1]
+    texts = [messages[0]["content"][-1]["text"] for messages, _ in made[0]]
+    histories = [text.partition("history:\n")[2].splitlines()[:-1] for text in texts]
+    most = max(sum("; " in line for line in history) for history in histories)
+    assert most == 3 and all(h == [] or "; " in h[0] for h in histories)
 
 
 def test_labels_are_the_replies_at_the_right_edge_and_only_what_is_trained(codec):

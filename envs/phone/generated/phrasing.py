@@ -94,17 +94,18 @@ FORMS: dict[str, tuple[str, ...]] = {
     ),
 }
 PURPOSES = {
-    "create": "new {noun} {title}",
-    "edit": "change {title} {field} {value}",
-    "on": "turn on {title} {field}",
-    "off": "turn off {title} {field}",
-    "delete": "delete {title}",
-    "read": "read {title} {field}",
-    "find": "find {field} {value}",
-    "count": "count {field} {value}",
-    "copy": "carry {source} {source_field} to {title} {field}",
+    "create": "new {noun} {title}{values}",
+    "edit": "change {row} {field} {value}",
+    "on": "turn on {row} {field}",
+    "off": "turn off {row} {field}",
+    "delete": "delete {row}",
+    "read": "read {row} {field}",
+    "find": "find {noun} {field} {value}",
+    "count": "count {plural} {field} {value}",
+    "copy": "carry {source} {source_field} to {row} {field}",
 }
-"""The same words for every phrasing: what a step is for, as an expert thinks of it."""
+"""The same words for every phrasing: what a step is for, as an expert thinks of it. `row`: its title, after its noun if
+the goal says that."""
 _VALUES: tuple[Callable[[Sequence[tuple[str, str]]], str], ...] = (
     lambda pairs: " with " + " and ".join(f"{name} {value}" for name, value in pairs),
     lambda pairs: ", " + ", ".join(f"{name} {value}" for name, value in pairs),

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import count, islice
@@ -122,7 +123,11 @@ def _draw(template: str, rng: random.Random, apps: int, split: Split, part: Part
     installed = [number, *others]
     rng.shuffle(installed)
     goal = _goal(ops, app, source, len(installed), wording, rng)
-    return {"apps": installed, "phone": phone_seed, "ops": ops, "goal": goal} if goal else None
+    if not goal:
+        return None
+    said = set(re.findall(r"\w+", goal))
+    nouns = [not said.isdisjoint((goals.table_of(op).noun, goals.table_of(op).plural)) for op in ops]
+    return {"apps": installed, "phone": phone_seed, "ops": ops, "nouns": nouns, "goal": goal}
 
 
 def _others(number: int, candidates: Iterable[int]) -> list[int]:
@@ -178,10 +183,7 @@ def _goal(
 
 
 def _clause(op: goals.Op, names: Mapping[str, str], wording: Split, rng: random.Random) -> str:
-    kind, table, values = _wording_kind(op), goals.table_of(op), []
-    if kind == "create":
-        listed = [(table.column(k), v) for k, v in op["values"].items() if k != "title"]
-        values = [(c.name, c.shown(v)) for c, v in listed]
+    kind, values = _wording_kind(op), _values(op)
     needs_noun = len(app_class(op["app"]).spec.tables) > 1
     allowed = [
         p
@@ -189,6 +191,13 @@ def _clause(op: goals.Op, names: Mapping[str, str], wording: Split, rng: random.
         if phrase_splits(kind)[p] == wording and (not needs_noun or "{noun}" in p[0] or "{plural}" in p[0])
     ]
     return phrasing.clause(rng.choice(allowed), names, values, rng) if allowed else ""
+
+
+def _values(op: goals.Op) -> list[tuple[str, str]]:
+    """Names and values of a new row's fields besides its title."""
+    table = goals.table_of(op)
+    listed = [(table.column(k), v) for k, v in op.get("values", {}).items() if op["kind"] == "create" and k != "title"]
+    return [(column.name, column.shown(value)) for column, value in listed]
 
 
 def _wording_kind(op: goals.Op) -> str:
@@ -200,7 +209,8 @@ def _wording_kind(op: goals.Op) -> str:
 
 
 class GeneratedTask(Template):
-    """One episode's task. `params`: `apps` on the phone, its seed `phone`, and `ops`."""
+    """One episode's task. `params`: `apps` on the phone, its seed `phone`, `ops`, and whether the goal names the table
+    of each (`nouns`)."""
 
     app: ClassVar[str] = ""
 
@@ -231,7 +241,7 @@ class GeneratedTask(Template):
 
     def expert(self, ui: UI) -> Iterator[Action]:
         """A shortest way in every app, from the home screen to `finish`."""
-        visits, purposes = goals.visits(self.ops, self.p["phone"]), [self._purpose(op) for op in self.ops]
+        visits, purposes = goals.visits(self.ops, self.p["phone"]), self.purposes()
         self.purpose = purposes[0]
         for visit in visits:
             if visit is not visits[0]:
@@ -243,12 +253,21 @@ class GeneratedTask(Template):
                 self.purpose = purposes[move.change]
                 yield from _actions(move, ui)
         if visits[-1].counted or self.ops[0]["kind"] == "count":
-            self.thought = f"count {' and '.join(visits[-1].counted)} finish {self.expected}"
+            shown = ui.texts()
+            counted = sorted(visits[-1].counted, key=lambda title: shown.index(title) if title in shown else len(shown))
+            self.thought = f"count {' and '.join(counted)} finish {self.expected}"
         yield Finish(self.expected)
 
-    def _purpose(self, op: goals.Op) -> str:
+    def purposes(self) -> list[str]:
+        """What is asked for, one by one, in the same words for every wording of the goal."""
+        return [self._purpose(op, noun) for op, noun in zip(self.ops, self.p["nouns"], strict=True)]
+
+    def _purpose(self, op: goals.Op, noun: bool) -> str:
         source = self.apps[op["source"]["app"]] if "source" in op else None
-        return phrasing.PURPOSES[_wording_kind(op)].format_map(goals.wording(op, self.apps[op["app"]], source))
+        names = goals.wording(op, self.apps[op["app"]], source)
+        names["row"] = f"{names['noun']} {names['title']}" if noun else names["title"]
+        names["values"] = "".join(f", {name} {value}" for name, value in _values(op))
+        return phrasing.PURPOSES[_wording_kind(op)].format_map(names)
 
 
 def _actions(move: Move, ui: UI) -> Iterator[Action]:
@@ -293,6 +312,14 @@ def held_out_tasks(
     per_template: int, apps: int, split: Split, parts: Sequence[Part] = HELD_OUT, templates: Sequence[str] = TEMPLATES
 ) -> list[Task]:
     return [make_task(t, i, apps, split, part) for part in parts for t in templates for i in range(per_template)]
+
+
+def wordings(count: int, apps: int, rng: random.Random) -> Iterator[tuple[str, list[str]]]:
+    """Goals of training tasks, and what each asks for, one by one in the same words for every wording."""
+    while count > 0:
+        if params := _draw(rng.choice(TEMPLATES), rng, apps, "train", ""):
+            count -= 1
+            yield params["goal"], GeneratedTask(params).purposes()
 
 
 def is_held_out(task: Task) -> bool:
