@@ -74,7 +74,13 @@ def test_processes_make_the_same_demonstrations_and_a_purpose_is_said_once(tmp_p
     for processes in (0, 2):
         given = Recipe(
             suite={"type": "generated", "apps": 64},
-            agent={"layout": "compact", "grounding": "mark", "screen_style": "marks", "screenshots": 0},
+            agent={
+                "layout": "compact",
+                "grounding": "mark",
+                "screen_style": "marks",
+                "screenshots": 0,
+                "history_thoughts": True,
+            },
             sft={"demos_per_template": 1, "processes": processes},
         )
         context = make_context(given.agent)
