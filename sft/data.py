@@ -14,7 +14,6 @@ from pathlib import Path
 
 import torch
 
-from envs.base import Task
 from envs.phone.env import PhoneEnv
 from envs.phone.generated import tasks as generated
 from mobilerl import tiny
@@ -31,8 +30,8 @@ from sft.sources.stream import Source, open_sources, steps
 
 SOURCE_SAMPLES = 10_000
 """Samples drawn from all recorded sources together."""
-DEMOS_AT_A_TIME = 100
-"""Tasks that a process demonstrates before it sends what it made."""
+INSTANCES_AT_A_TIME = 10
+"""Instances of every template that a process demonstrates before it sends what it made."""
 SHUFFLE_BUFFER = 256
 """Samples of each source in its shuffle buffer."""
 
@@ -60,14 +59,15 @@ class SftData:
 
     def expert_steps(self) -> list[ExpertStep]:
         """Raises ValueError if a held-out instance is among the demonstrated tasks."""
-        tasks = demonstrated_tasks(self.recipe)
-        if processes := self.recipe.sft.processes:
-            parts = [tasks[i : i + DEMOS_AT_A_TIME] for i in range(0, len(tasks), DEMOS_AT_A_TIME)]
+        number, processes = self.recipe.sft.demos_per_template, self.recipe.sft.processes
+        if processes:
+            parts = [range(i, min(i + INSTANCES_AT_A_TIME, number)) for i in range(0, number, INSTANCES_AT_A_TIME)]
             with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
                 made = list(chain.from_iterable(pool.map(_demonstrate, repeat(self.recipe), parts)))
         else:
-            made = demonstrations(self.phone, tasks, self.recipe.agent.random_marks)
-        self.say(f"{len(tasks)} demonstrations, {len(made)} steps, of {len({t.template for t in tasks})} templates")
+            made = demonstrations(self.phone, demonstrated_tasks(self.recipe), self.recipe.agent.random_marks)
+        shown = {step.task.id: step.task.template for step in made}
+        self.say(f"{len(shown)} demonstrations, {len(made)} steps, of {len(set(shown.values()))} templates")
         return made
 
     @cached_property
@@ -104,8 +104,9 @@ class SftData:
         return sorted({w for text in self.texts for w in tiny.words_of(text) if w.isalpha()})
 
 
-def _demonstrate(recipe: Recipe, tasks: list[Task]) -> list[ExpertStep]:
+def _demonstrate(recipe: Recipe, instances: range) -> list[ExpertStep]:
     """Without the XML of the screens, which nothing needs any more and which is most of what is to be sent."""
+    tasks = demonstrated_tasks(recipe, instances)
     made = demonstrations(phone_without_popups(recipe), tasks, recipe.agent.random_marks)
     return [replace(step, observation=replace(step.observation, xml="")) for step in made]
 

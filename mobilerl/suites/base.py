@@ -52,12 +52,15 @@ def make_suite(recipe: Recipe) -> Suite:
     return _module(recipe.suite.type).make(recipe)
 
 
-def demonstrated_tasks(recipe: Recipe) -> list[Task]:
-    """The tasks that experts show in SFT. Raises ConfigError for a suite without experts."""
+def demonstrated_tasks(recipe: Recipe, instances: range | None = None) -> list[Task]:
+    """The tasks that experts show in SFT: these instances of every template, or all `sft.demos_per_template`.
+
+    Raises ConfigError for a suite without experts.
+    """
     suite = make_suite(recipe)
     if not hasattr(suite, "demonstrated"):
         raise ConfigError(f'suite.type = "{recipe.suite.type}" has no experts to learn from: give sft.sources')
-    return suite.demonstrated(recipe.sft.demos_per_template)
+    return suite.demonstrated(instances or range(recipe.sft.demos_per_template))
 
 
 def is_held_out(task: Task) -> bool | None:

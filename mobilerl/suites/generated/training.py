@@ -32,9 +32,9 @@ class GeneratedSuite(PhoneSuite):
             for part in tasks.HELD_OUT
         }
 
-    def demonstrated(self, per_template: int) -> list[Task]:
+    def demonstrated(self, instances: range) -> list[Task]:
         """Others than those of `open`, of the same apps."""
-        return tasks.train_tasks(per_template, self._apps, first_seed=DEMONSTRATION_SEEDS)
+        return tasks.train_tasks(len(instances), self._apps, first_seed=DEMONSTRATION_SEEDS + instances.start)
 
     def _templates(self) -> Sequence[str]:
         for name in self._tasks.templates:

@@ -33,9 +33,9 @@ class PhoneSuite:
         seeds = range(DEVELOPMENT_SEEDS, DEVELOPMENT_SEEDS + per_template)
         return {"success_rate": [suite.make_task(name, seed) for name in names for seed in seeds]}
 
-    def demonstrated(self, per_template: int) -> list[Task]:
-        """The tasks that SFT shows: `per_template` instances of each template."""
-        tasks = suite.train_tasks(per_template, demo=True)
+    def demonstrated(self, instances: range) -> list[Task]:
+        """The tasks that SFT shows: these instances of each template."""
+        tasks = suite.train_tasks(len(instances), demo=True, first_seed=instances.start)
         suite.check_no_leak(tasks, suite.test_tasks(1))
         return tasks
 
