@@ -138,18 +138,20 @@ install_for_recipe() {
 
 # --- running -------------------------------------------------------------------------------------------------------
 
-# need_checkpoint: sets MODEL to the checkpoint of SFT_DIR, made by sft.sh if missing, unless --model gave one. A recipe
-# beside an sft.toml has that one's SFT.
+# need_checkpoint: sets MODEL, unless --model gave it, to the checkpoint of SFT_DIR, or else to the one that lies beside the
+# recipe, or else to one made by sft.sh. A recipe beside an sft.toml has that one's SFT.
 need_checkpoint() {
     local recipe
     [[ -z $MODEL ]] || return 0
-    MODEL=$SFT_DIR/final
-    if [[ ! -d $MODEL ]]; then
+    MODEL=$SFT_DIR/final recipe=$(dirname "$CONFIG")
+    if [[ ! -d $MODEL && -d $recipe/checkpoint ]]; then
+        MODEL=$recipe/checkpoint
+        say "starting from $MODEL"
+    elif [[ ! -d $MODEL ]]; then
         ((${#node_flags[@]} == 0 && rank == 0)) ||
             die "there is no $MODEL: run recipes/sft.sh on the nodes first, or give --model DIR"
         say "no checkpoint in $SFT_DIR: running SFT first"
         if has verl; then export SKIP_INSTALL=yes; fi  # SFT must not replace the torch of verl
-        recipe=$(dirname "$CONFIG")
         [[ -f $recipe/sft.toml ]] || recipe=$RECIPES
         CONFIG=$recipe/adagrpo.toml MODEL='' SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh" --config "$recipe/sft.toml"
     fi

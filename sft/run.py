@@ -21,6 +21,7 @@ from mobilerl.models.codec import Codec
 from mobilerl.policy.actor import Policy
 from mobilerl.policy.context import make_context
 from mobilerl.terminal import SafeConsole
+from mobilerl.train.progress import duration
 from mobilerl.train.tracking import Tracker, read_metrics
 from sft.checks import check, check_stages, deepspeed_file
 from sft.data import SftData
@@ -199,7 +200,8 @@ class SftRun:
                 row = {"iteration": done + step, "stage": name, "sft/loss": loss, "sft/learning_rate": learning_rate}
                 tracker.log(row)
                 if step % 100 == 0:
-                    self.console.print(f"  {name} step {step}/{max_steps}  loss {loss:.3f}")
+                    left = duration((time.monotonic() - began) * (max_steps - step) / step)
+                    self.say(f"  {name} step {step}/{max_steps}  loss {loss:.3f}  left {left}")
 
             if settings.processes:
                 folder = self.run_dir / f".{name}.job"
