@@ -9,7 +9,7 @@
 #   PYTHON         interpreter that makes the virtual environment (default: python3.11, python3.12 or python3)
 #   VENV           where it is made, or reused (default: .venv in the repository)
 #   SKIP_INSTALL   not empty: install nothing, VENV has everything
-#   SFT_DIR        directory of the SFT run (default: runs/sft)
+#   SFT_DIR        directory of the SFT run (default: runs/sft, and for recipes/NAME/ with an sft.toml runs/sft-NAME)
 #   EVAL_FLAGS     further flags of `mobilerl eval SUITE`, such as "--instances 2 --split train"
 
 set -euo pipefail
@@ -17,7 +17,7 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 RECIPES=$ROOT/recipes
 VENV=${VENV:-$ROOT/.venv}
-SFT_DIR=${SFT_DIR:-$ROOT/runs/sft}
+SFT_DIR=${SFT_DIR:-}
 MODEL=${MODEL:-}
 TORCH=torch==2.13.0
 
@@ -30,8 +30,9 @@ die() {
 
 mobilerl() { "$VENV/bin/mobilerl" "$@"; }
 
-# read_arguments ARGUMENT...: sets CONFIG, MODEL, `flags` (the settings), `node_flags` (those of a SLURM step) and `rank`,
-# this node's number in a distributed SFT. RENDEZVOUS_PORT is node 0's port for the others (default: 29400).
+# read_arguments ARGUMENT...: sets CONFIG, MODEL, `flags` (the settings), `node_flags` (those of a SLURM step), `rank`,
+# this node's number in a distributed SFT, and FOLDER, which has the SFT of the recipe: sft.toml, and perhaps checkpoint/.
+# RENDEZVOUS_PORT is node 0's port for the others (default: 29400).
 read_arguments() {
     local head word
     flags=() node_flags=() rank=${SLURM_NODEID:-0}
@@ -60,6 +61,12 @@ read_arguments() {
         esac
     done
     [[ -f $CONFIG ]] || die "there is no recipe $CONFIG"
+    FOLDER=$(cd "$(dirname "$CONFIG")" && pwd)
+    [[ -f $FOLDER/sft.toml ]] || FOLDER=$RECIPES
+    if [[ -z $SFT_DIR ]]; then
+        SFT_DIR=$ROOT/runs/sft
+        [[ $FOLDER == "$RECIPES" ]] || SFT_DIR+=-$(basename "$FOLDER")
+    fi
 }
 
 # --- installing ----------------------------------------------------------------------------------------------------
@@ -138,22 +145,20 @@ install_for_recipe() {
 
 # --- running -------------------------------------------------------------------------------------------------------
 
-# need_checkpoint: sets MODEL, unless --model gave it, to the checkpoint of SFT_DIR, or else to the one that lies beside the
-# recipe, or else to one made by sft.sh. A recipe beside an sft.toml has that one's SFT.
+# need_checkpoint: sets MODEL, unless --model gave it, to the checkpoint of SFT_DIR, or else to the one that comes with the
+# recipe, or else to one that sft.sh makes now.
 need_checkpoint() {
-    local recipe
     [[ -z $MODEL ]] || return 0
-    MODEL=$SFT_DIR/final recipe=$(dirname "$CONFIG")
-    if [[ ! -d $MODEL && -d $recipe/checkpoint ]]; then
-        MODEL=$recipe/checkpoint
+    MODEL=$SFT_DIR/final
+    if [[ ! -d $MODEL && -d $FOLDER/checkpoint ]]; then
+        MODEL=$FOLDER/checkpoint
         say "starting from $MODEL"
     elif [[ ! -d $MODEL ]]; then
         ((${#node_flags[@]} == 0 && rank == 0)) ||
             die "there is no $MODEL: run recipes/sft.sh on the nodes first, or give --model DIR"
         say "no checkpoint in $SFT_DIR: running SFT first"
         if has verl; then export SKIP_INSTALL=yes; fi  # SFT must not replace the torch of verl
-        [[ -f $recipe/sft.toml ]] || recipe=$RECIPES
-        CONFIG=$recipe/adagrpo.toml MODEL='' SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh" --config "$recipe/sft.toml"
+        CONFIG='' MODEL='' SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh" --config "$FOLDER/sft.toml"
     fi
 }
 

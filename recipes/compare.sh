@@ -15,9 +15,10 @@
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 RUN_DIR=${RUN_DIR:-$ROOT/runs/compare}
+SFT_DIR=${SFT_DIR:-$ROOT/runs/sft}
 
 ensure_installed local,tracking,plot
-[[ -d $SFT_DIR/final ]] || SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh"
+[[ -d $SFT_DIR/final ]] || SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh" --config "$RECIPES/sft.toml"
 export VENV
 exec "$VENV/bin/python" -m benchmarks.comparison --sft-dir "$SFT_DIR" --run-dir "$RUN_DIR" --steps "${STEPS:-12000}" \
     --seeds "${SEEDS:-0 1 2}" --jobs "${JOBS:-$(nproc)}" --variants "${VARIANTS:-}" --eval-flags="${EVAL_FLAGS:-}" \

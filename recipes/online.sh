@@ -3,7 +3,8 @@
 # the recipe of an algorithm, which sets TITLE and CONFIG.
 #
 # recipes/common.sh lists flags and environment; settings go to `mobilerl train`. Called again, it continues the run.
-# RUN_DIR is the run's directory (default: runs/ and the script's name). EVALUATE=no leaves the evaluations out.
+# RUN_DIR is the run's directory (default: runs/ and the script's name). EVALUATE=no leaves the evaluations
+# out; EVALUATE=pass-k also samples eight episodes of each task, which takes longer than all else.
 
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -20,14 +21,16 @@ mobilerl train --config "$CONFIG" --run-dir "$RUN_DIR" --model "$MODEL" "${resum
 
 if [[ ${EVALUATE:-yes} != no ]]; then
     suite=$(suite_name)
-    evaluate "$MODEL" "$RUN_DIR/eval/sft-pass-k" "$suite" --pass-k 8
-    evaluate "$RUN_DIR" "$RUN_DIR/eval/$NAME-pass-k" "$suite" --pass-k 8
+    rows=()
+    if [[ ${EVALUATE:-yes} == pass-k ]]; then
+        evaluate "$MODEL" "$RUN_DIR/eval/sft-pass-k" "$suite" --pass-k 8
+        evaluate "$RUN_DIR" "$RUN_DIR/eval/$NAME-pass-k" "$suite" --pass-k 8
+        rows=("SFT, sampled=$RUN_DIR/eval/sft-pass-k/results.json"
+            "$TITLE, sampled=$RUN_DIR/eval/$NAME-pass-k/results.json")
+    fi
     evaluate "$MODEL" "$RUN_DIR/eval/$suite-before" "$suite"
     evaluate "$RUN_DIR" "$RUN_DIR/eval/$suite-after" "$suite"
-    table "SFT=$RUN_DIR/eval/$suite-before/results.json" \
-        "$TITLE=$RUN_DIR/eval/$suite-after/results.json" \
-        "SFT, sampled=$RUN_DIR/eval/sft-pass-k/results.json" \
-        "$TITLE, sampled=$RUN_DIR/eval/$NAME-pass-k/results.json"
+    table "SFT=$RUN_DIR/eval/$suite-before/results.json" "$TITLE=$RUN_DIR/eval/$suite-after/results.json" "${rows[@]}"
     say "by task: $RUN_DIR/eval/$suite-after/print-out.txt"
 fi
 page=$(mobilerl view "$RUN_DIR")

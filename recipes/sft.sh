@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Two-stage SFT on demonstrations: the policy that reinforcement learning starts from.
 #
-#   bash recipes/sft.sh [--sft.stage1_epochs 4 ...]
+#   bash recipes/sft.sh [--sft.stage1_epochs 4 ...]           a tiny model on apps made from a seed
+#   bash recipes/sft.sh --config recipes/sft.toml             the same on the embedded phone's own apps
 #   bash recipes/sft.sh --model CHECKPOINT --sft.processes 8 --sft.deepspeed zero3     on 8 GPUs
 #   srun --ntasks-per-node=1 bash recipes/sft.sh ...     on the nodes of a SLURM job (docs/sft-distributed.md)
 #
@@ -9,15 +10,15 @@
 
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-evaluation=${CONFIG:-$RECIPES/adagrpo.toml}
-CONFIG=$RECIPES/sft.toml
+evaluation=${CONFIG:-}
+CONFIG=$RECIPES/generated/sft.toml
 read_arguments "$@"
 install_for_recipe
 mobilerl sft --config "$CONFIG" --run-dir "$SFT_DIR" ${MODEL:+--model "$MODEL"} "${node_flags[@]}" "${flags[@]}"
 if ((rank > 0)); then
     exit  # the rest is node 0's
 fi
-CONFIG=$evaluation
+CONFIG=${evaluation:-$FOLDER/adagrpo.toml}
 suite=$(suite_name)
 evaluate "$SFT_DIR/final" "$SFT_DIR/eval/$suite" "$suite"
 table "SFT=$SFT_DIR/eval/$suite/results.json"
