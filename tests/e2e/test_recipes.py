@@ -26,7 +26,6 @@ TRAIN = """--tasks.per_template 1 --collect.tasks_per_iteration 4 --algorithm.gr
     --train.mini_batch 64 --train.trajectories_every 1 --tracking.tensorboard true"""
 EVAL = """--instances 2 --template MusicPause --template MusicAddToPlaylist"""
 SFT, TRAIN, EVAL = ([*SCREEN, *words.split()] for words in (SFT, TRAIN, EVAL))
-PHONE = ["--config", str(ROOT / "recipes" / "adagrpo.toml")]
 METRICS = """iteration time_s rollout/success_rate rollout/trajectories_per_min rollout/env_utilization
     rollout/episode_len rollout/invalid_rate rollout/infra_errors train/loss train/kl train/grad_norm train/clip_frac
     train/rollout_prob_diff_max replay/size replay/fraction curriculum/active curriculum/cooling curriculum/removed
@@ -60,12 +59,12 @@ def recipe(folder: Path, name: str, *flags: str, run: str = "run") -> str:
 
 @pytest.fixture(scope="module")
 def sft_run(folder) -> str:
-    return recipe(folder, "sft.sh", "--config", str(ROOT / "recipes" / "sft.toml"), *SFT)
+    return recipe(folder, "sft.sh", *SFT)
 
 
 @pytest.fixture(scope="module")
 def trained(folder, sft_run) -> str:
-    return recipe(folder, "adagrpo.sh", *PHONE, *TRAIN)
+    return recipe(folder, "adagrpo.sh", *TRAIN)
 
 
 def check_results(path: Path, trials: int, temperature: float) -> None:
@@ -135,7 +134,7 @@ def test_called_again_it_continues(folder, trained):
     made = results.stat().st_mtime_ns
     more = list(TRAIN)
     more[more.index("--train.iterations") + 1] = "3"
-    recipe(folder, "adagrpo.sh", *PHONE, *more)
+    recipe(folder, "adagrpo.sh", *more)
     assert (folder / "run" / "metrics.jsonl").read_bytes().startswith(metrics)
     assert [row["iteration"] for row in read_metrics(folder / "run" / "metrics.jsonl")] == [1, 2, 3]
     assert results.stat().st_mtime_ns == made

@@ -125,14 +125,7 @@ def started(command: list[str], env: dict[str, str], **streams) -> Iterator[subp
 
 def recipe(env: dict[str, str], folder: Path, run: str, *flags: str) -> list[str]:
     env |= {"SFT_DIR": str(folder / "sft"), "RUN_DIR": str(folder / run)}
-    return [
-        "bash",
-        str(ROOT / "recipes" / "adagrpo.sh"),
-        "--config",
-        str(ROOT / "recipes" / "adagrpo.toml"),
-        *FLAGS,
-        *flags,
-    ]
+    return ["bash", str(ROOT / "recipes" / "adagrpo.sh"), *FLAGS, *flags]
 
 
 def verl_flags() -> list[str]:
