@@ -27,6 +27,14 @@ def check_stages(recipe: Recipe, run_dir: Path, stages: Collection[int]) -> None
         raise ConfigError(f"stage 2 needs a stage 1 in {run_dir}: train it first (--stage 1), or give --model DIR")
 
 
+def fit_processes(recipe: Recipe) -> Recipe:
+    """With no more processes than this machine has GPUs, if it has any: recipes for CPUs ask for one per core."""
+    gpus, settings = torch.cuda.device_count(), recipe.sft
+    if not gpus or settings.nodes > 1 or settings.processes <= gpus:
+        return recipe
+    return recipe.model_copy(update={"sft": settings.model_copy(update={"processes": gpus if gpus > 1 else 0})})
+
+
 def check(recipe: Recipe) -> None:
     """Raises ConfigError for settings that this machine cannot run."""
     settings = recipe.sft
@@ -45,7 +53,7 @@ def check(recipe: Recipe) -> None:
         deepspeed_file(settings.deepspeed)
     gpus = torch.cuda.device_count()
     if gpus and settings.processes > gpus:
-        raise ConfigError(f"sft.processes = {settings.processes}, but this machine has {gpus} GPUs: one for each")
+        raise ConfigError(f"sft.processes = {settings.processes}, but this node has {gpus} GPUs: one for each")
     if settings.goal_samples and recipe.suite.type != "generated":
         raise ConfigError('sft.goal_samples are of generated apps: set suite.type = "generated", or it to 0')
     _check_divisible(settings, "sft.batch_size", settings.batch_size)
@@ -78,6 +86,7 @@ def dry_run_sft(recipe: Recipe, run_dir: Path, stages: Collection[int] = (1, 2))
     if recipe.model:
         check_checkpoint(recipe.model)
         check_files(Path(recipe.model))
+    recipe = fit_processes(recipe)
     check(recipe)
     check_stages(recipe, run_dir, stages)
     only = "" if len(stages) > 1 else f" --stage {min(stages)}"

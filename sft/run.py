@@ -23,7 +23,7 @@ from mobilerl.policy.context import make_context
 from mobilerl.terminal import SafeConsole
 from mobilerl.train.progress import duration
 from mobilerl.train.tracking import Tracker, read_metrics
-from sft.checks import check, check_stages, deepspeed_file
+from sft.checks import check, check_stages, deepspeed_file, fit_processes
 from sft.data import SftData
 from sft.demonstrations import single_steps
 from sft.distributed import Cluster, fit, follow
@@ -246,6 +246,7 @@ def run(recipe: Recipe, run_dir: Path, stages: Sequence[int] = STAGES) -> Path:
 
     On every node except the first it only joins node 0's trainings.
     """
+    recipe = fit_processes(recipe)
     check(recipe)
     if recipe.sft.node_rank:
         follow(recipe.sft)
