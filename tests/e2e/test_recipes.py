@@ -51,7 +51,7 @@ def recipe(folder: Path, name: str, *flags: str, run: str = "run") -> str:
         "PYTHONPATH": str(ROOT),
     }
     done = subprocess.run(
-        ["bash", str(ROOT / "recipes" / name), *flags], env=env, cwd=folder, capture_output=True, text=True, timeout=300
+        ["bash", str(ROOT / "recipes" / name), *flags], env=env, cwd=folder, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
