@@ -113,6 +113,11 @@ def _history(words: Sequence[str], rng: random.Random) -> str:
     return "".join(f"{verb} {_phrase(words, rng, 2)}\n" for verb in verbs)
 
 
+def _speakers(codec: Codec) -> tuple[int, int]:
+    """The tokens before a user's and an assistant's message."""
+    return codec.tokenizer.convert_tokens_to_ids("<|user|>"), codec.tokenizer.convert_tokens_to_ids("<|assistant|>")
+
+
 def copying_samples(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> list[Sample]:
     """`count` screens, each followed by its own lines in random order, twice.
 
@@ -120,7 +125,7 @@ def copying_samples(words: Sequence[str], codec: Codec, count: int, rng: random.
     fastest way to teach copying from the context.
     """
     tokenizer = codec.tokenizer
-    user, assistant = (tokenizer.convert_tokens_to_ids(t) for t in ("<|user|>", "<|assistant|>"))
+    user, assistant = _speakers(codec)
     made = []
     for _ in range(count):
         lines = _screen(words, rng)
@@ -134,7 +139,7 @@ def copying_samples(words: Sequence[str], codec: Codec, count: int, rng: random.
 def reading_samples(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> list[Sample]:
     """`count` samples of one screen and `QUESTIONS` exchanges each; only the replies have a loss."""
     tokenizer = codec.tokenizer
-    user, assistant = (tokenizer.convert_tokens_to_ids(t) for t in ("<|user|>", "<|assistant|>"))
+    user, assistant = _speakers(codec)
 
     def ids(text: str) -> list[int]:
         return tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -157,15 +162,16 @@ def reading_samples(words: Sequence[str], codec: Codec, count: int, rng: random.
     return made
 
 
-def goal_samples(wordings: Iterable[tuple[str, Sequence[str]]], words: Sequence[str], codec: Codec) -> Iterator[Sample]:
+def goal_samples(
+    wordings: Iterable[tuple[str, Sequence[str]]], words: Sequence[str], codec: Codec, rng: random.Random
+) -> Iterator[Sample]:
     """Goals without screens: what each asks for, after what was done already, is the beginning of a reply.
 
     `wordings`: each a goal, and what it asks for one by one, in the same words for every wording. These samples are a
     quarter as long as those of demonstrations and made in a fraction of the time.
     """
     tokenizer = codec.tokenizer
-    user, assistant = (tokenizer.convert_tokens_to_ids(t) for t in ("<|user|>", "<|assistant|>"))
-    rng = random.Random(len(words))
+    user, assistant = _speakers(codec)
     for goal, purposes in wordings:
         number = rng.randrange(len(purposes))
         history = "".join(f"{done}; tap {rng.choice(words)}\n" for done in purposes[:number])

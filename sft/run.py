@@ -82,14 +82,16 @@ class SftRun:
 
         def copying() -> list[Sample]:
             count = round(COPYING_SHARE * self.reading)
-            return copying_samples(self.data.words, codec, count, random.Random(f"{self.seed}/recitals"))
+            return copying_samples(self.data.words, codec, count, random.Random(f"{self.seed}/copying"))
 
         def reading() -> list[Sample]:
-            return reading_samples(self.data.words, codec, self.reading, random.Random(f"{self.seed}/lessons"))
+            return reading_samples(self.data.words, codec, self.reading, random.Random(f"{self.seed}/reading"))
 
         def goals() -> list[Sample]:
             made = self.data.wordings(self.recipe.sft.goal_samples)
-            return self._refreshed("goals", codec, list(goal_samples(made, self.data.words, codec)))
+            return self._refreshed(
+                "goals", codec, list(goal_samples(made, self.data.words, codec, random.Random(f"{self.seed}/done")))
+            )
 
         for name, make, batch_size in (
             ("copying", copying, PRETRAINING_BATCH_SIZE),

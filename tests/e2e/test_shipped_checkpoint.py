@@ -34,7 +34,10 @@ def test_it_was_made_with_the_settings_of_the_recipe():
     recipe = load_recipe(FOLDER / "sft.toml")
     made_by = json.loads((CHECKPOINT / "made_by.json").read_text())
     assert read_agent(CHECKPOINT) == recipe.agent
-    assert made_by["command"].startswith("bash recipes/sft.sh") and made_by["seed"] == recipe.train.seed
+    assert (
+        made_by["command"].startswith("mobilerl sft --config recipes/generated/sft.toml")
+        and made_by["seed"] == recipe.train.seed
+    )
     assert made_by["settings"]["suite"] == recipe.suite.model_dump(mode="json")
 
 

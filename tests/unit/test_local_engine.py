@@ -153,6 +153,7 @@ async def test_workers_compute_the_gradients_of_an_update_and_one_that_dies_is_r
             engine.helpers = two if helped else None
             results.append(engine.update(rows, policy_loss, "trajectory-mean"))
             victims = [p.pid for p in multiprocessing.active_children() if p.name == "rollout-0"]
+            assert bool(victims) == helped
 
             def deadly(micro: MicroBatch, victims=victims):
                 if victims:
@@ -160,6 +161,7 @@ async def test_workers_compute_the_gradients_of_an_update_and_one_that_dies_is_r
                 return policy_loss(micro)
 
             results.append(engine.update(rows, deadly, "trajectory-mean"))
+            assert not victims
         gradients.append(torch.cat([p.grad.flatten() for p in engine.model.parameters() if p.grad is not None]))
     assert torch.allclose(*gradients, rtol=0, atol=1e-4 * float(gradients[0].abs().max()))
     assert results[0] == pytest.approx(results[2], abs=1e-4) and results[1] == pytest.approx(results[3], abs=1e-4)
