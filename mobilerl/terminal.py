@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rich.box import HEAVY_HEAD, Box
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
 from rich.table import Column, Table
 
@@ -57,3 +59,13 @@ def make_console(stderr: bool = False) -> Console:
 def say(text: str) -> None:
     """Prints a line as it is, without rich's markup."""
     make_console().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def progress_bar(what: str, total: int) -> Iterator[Callable[[], None]]:
+    """A bar with the time left, on standard error if that is a terminal; yields what to call when one more is done."""
+    console = make_console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda: progress.advance(task)

@@ -67,8 +67,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     # A server brings no settings: without a recipe they are MobileRL's, which large models can follow.
     recipe = evaluation_recipe(args, settings, (*MOBILERL_SETTINGS, SLOW) if is_server(args.model) else ())
     plan = _plan(args)
-    with make_console().status("evaluating"):
-        results = evaluate(recipe, plan, args.agent, args.model, args.out, args.model_name, args.reuse, args.keep)
+    results = evaluate(recipe, plan, args.agent, args.model, args.out, args.model_name, args.reuse, args.keep)
     finish(results, _summary(results), args.out)
     return 0
 

@@ -12,6 +12,7 @@ from mobilerl.eval.policies import EvalPolicy
 from mobilerl.records import Group
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings
+from mobilerl.terminal import progress_bar
 
 T = TypeVar("T")
 Say = Callable[[str], None]
@@ -43,13 +44,15 @@ async def run_tasks(
 def collect_groups(
     envs: Sequence[MobileEnv], policy: EvalPolicy, tasks: Sequence[Task], trials: int, episode: EpisodeSettings
 ) -> list[Group]:
-    """The groups of all tasks, in their order; see `run_tasks`."""
+    """The groups of all tasks, in their order; see `run_tasks`. A terminal shows how many are done."""
     groups: dict[str, Group] = {}
+    with progress_bar("tasks evaluated", len(tasks)) as advance:
 
-    def ended(group: Group) -> None:
-        groups[group.task.id] = group
+        def ended(group: Group) -> None:
+            groups[group.task.id] = group
+            advance()
 
-    asyncio.run(run_tasks(envs, policy, tasks, "eval", episode, ended, trials))
+        asyncio.run(run_tasks(envs, policy, tasks, "eval", episode, ended, trials))
     return [groups[task.id] for task in tasks if task.id in groups]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -75,6 +76,7 @@ class ProgressView:
     ) -> None:
         self._iterations = iterations
         self._time_left = TimeLeft(iterations, max_minutes, max_env_steps)
+        self._ends: float | None = None
         self._console = console or SafeConsole()
         self._last_success: float | None = None
         self._spinner: Spinner | None = None
@@ -94,6 +96,8 @@ class ProgressView:
         if self._spinner is None:
             self._spinner = self._console.status("")
             self._spinner.start()
+        if self._ends is not None:
+            text += f"; left {duration(max(0.0, self._ends - time.monotonic()))}"
         self._spinner.update(Text(text, style="dim"))
 
     @contextmanager
@@ -124,6 +128,7 @@ class ProgressView:
         left = self._time_left.after(metrics)
         if left is not None:
             parts.append(f"left {duration(left)}")
+            self._ends = time.monotonic() + left
         for part in parts:
             line.append("  ").append(part, style="not bold")
         self._console.print(line, soft_wrap=True)

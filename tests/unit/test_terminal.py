@@ -9,11 +9,12 @@ import logging
 import pytest
 from model_server import completion, stand_in_fixture  # noqa: F401 - a fixture
 
+from mobilerl import terminal
 from mobilerl.cli import main
 from mobilerl.config import Recipe, load_recipe, read_saved, save_recipe
 from mobilerl.config.reading import differences, to_toml
 from mobilerl.inference.client import ChatClient
-from mobilerl.terminal import SafeConsole, make_logging_safe, make_table, printable
+from mobilerl.terminal import SafeConsole, make_logging_safe, make_table, printable, progress_bar
 
 EVIL = "a\x1b]0;title\x07b\x1b[2J\x9b31mc\x1b]52;c;QQ==\x07\r\u202ed"
 """Sets the title, clears the screen, colours, writes the clipboard, and turns the direction of writing."""
@@ -34,6 +35,18 @@ def test_escape_sequences_are_printed_as_question_marks(caplog):
     make_logging_safe()
     record = logging.LogRecord("x", logging.WARNING, "", 0, "%s", (EVIL,), None)
     assert "\x1b" not in logging.lastResort.format(record)
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_bar_says_how_many_are_done_on_a_terminal_alone(monkeypatch, is_terminal):
+    screen = io.StringIO()
+    console = SafeConsole(file=screen, force_terminal=is_terminal, width=100)
+    monkeypatch.setattr(terminal, "make_console", lambda stderr: console)
+    with progress_bar("tasks", 3) as advance:
+        advance()
+        advance()
+    assert ("2/3" in screen.getvalue()) == is_terminal
+    assert screen.getvalue() == "" or is_terminal
 
 
 def test_an_error_line_is_harmless(capsys):
