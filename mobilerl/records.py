@@ -7,6 +7,7 @@ the prompts that show it, so a trajectory holds each screen once. On disk they b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -95,11 +96,19 @@ class Trajectory:
             for i, (s, a) in enumerate(zip(self.steps, advantages, strict=True))
         ]
 
-    def samples_to_learn(self, advantage: float | Sequence[float], replayed: bool = False) -> list[TrainingSample]:
-        """`samples`, without the steps that failed where their advantage would reinforce them, and those in which the
-        model was not asked."""
+    def samples_to_learn(
+        self, advantage: float | Sequence[float], replayed: bool = False, skip_above: float = 1.0
+    ) -> list[TrainingSample]:
+        """`samples`, without the steps that failed where their advantage would reinforce them, those in which the model
+        was not asked, and those whose response had a probability above `skip_above`."""
         made = zip(self.samples(advantage, replayed), self.steps, strict=True)
-        return [s for s, step in made if s.response_ids and not (step.failed and s.advantage > 0)]
+        return [
+            s
+            for s, step in made
+            if s.response_ids
+            and not (step.failed and s.advantage > 0)
+            and (skip_above == 1.0 or sum(s.rollout_logprobs) <= math.log(skip_above))
+        ]
 
 
 @dataclass(frozen=True, slots=True)

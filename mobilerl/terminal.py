@@ -62,10 +62,10 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """A bar with the time left, on standard error if that is a terminal; yields what to call when one more is done."""
+def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar with the time left, on standard error if that is a terminal; yields what advances it by a number."""
     console = make_console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=total)
-        yield lambda: progress.advance(task)
+        yield lambda number: progress.advance(task, number)

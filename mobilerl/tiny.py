@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import (
+    PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
@@ -105,6 +106,11 @@ def build_word_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
         ]
     )
     return _fast(tokenizer)
+
+
+def is_tiny(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether it is one of `build_word_tokenizer`."""
+    return set(GRAMMAR) <= tokenizer.get_added_vocab().keys()
 
 
 def _fast(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain, islice, repeat
+from itertools import islice, repeat
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from mobilerl.models.checkpoint_folder import check_checkpoint
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.suites.base import demonstrated_tasks
 from mobilerl.suites.phone.training import make_phones
+from mobilerl.terminal import progress_bar
 from sft.demonstrations import corpus, demonstrations, generated_corpus
 from sft.samples import ExpertStep
 from sft.sources.report import Report
@@ -60,14 +62,18 @@ class SftData:
     def expert_steps(self) -> list[ExpertStep]:
         """Raises ValueError if a held-out instance is among the demonstrated tasks."""
         number, processes = self.recipe.sft.demos_per_template, self.recipe.sft.processes
-        if processes:
-            parts = [range(i, min(i + INSTANCES_AT_A_TIME, number)) for i in range(0, number, INSTANCES_AT_A_TIME)]
-            with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-                made = list(chain.from_iterable(pool.map(_demonstrate, repeat(self.recipe), parts)))
-        else:
-            made = demonstrations(self.phone, demonstrated_tasks(self.recipe), self.recipe.agent.random_marks)
-        shown = {step.task.id: step.task.template for step in made}
-        self.say(f"{len(shown)} demonstrations, {len(made)} steps, of {len(set(shown.values()))} templates")
+        parts = [range(i, min(i + INSTANCES_AT_A_TIME, number)) for i in range(0, number, INSTANCES_AT_A_TIME)]
+        made: list[ExpertStep] = []
+        with ExitStack() as stack:
+            advance = stack.enter_context(progress_bar("instances demonstrated", number))
+            run: Callable[..., Iterable[list[ExpertStep]]] = map
+            if processes:
+                run = stack.enter_context(ProcessPoolExecutor(processes, get_context("spawn"))).map
+            for part, shown in zip(parts, run(_demonstrate, repeat(self.recipe), parts), strict=True):
+                made += shown
+                advance(len(part))
+        tasks = {step.task.id: step.task.template for step in made}
+        self.say(f"{len(tasks)} demonstrations, {len(made)} steps, of {len(set(tasks.values()))} templates")
         return made
 
     @cached_property

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
+from mobilerl import tiny
 from mobilerl.atomic_files import put_folder, remove_leftovers, sync_folder
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.reading import claim, held
@@ -102,8 +103,8 @@ class SftRun:
         return base
 
     def _refreshed(self, name: str, codec: Codec, samples: list[Sample]) -> list[Sample]:
-        """The samples plus some new reading samples, for a model that was pre-trained on these."""
-        if not self.reading:
+        """The samples plus some new reading samples, for a tiny model: it forgets words that it does not meet."""
+        if not self.recipe.sft.reading_samples or not tiny.is_tiny(codec.tokenizer):
             return samples
         rng = random.Random(f"{self.seed}/{name}")
         return samples + reading_samples(self.data.words, codec, int(REFRESH_SHARE * len(samples)), rng)

@@ -32,7 +32,9 @@ class AdaGRPO(GroupAlgorithm):
         replay = settings.replay
         if replay.gamma > 0:
             uniform = replay.order == "uniform"
-            self.replay = AdaptivePositiveReplay(replay.capacity, replay.kappa, replay.gamma, replay.max_age, uniform)
+            self.replay = AdaptivePositiveReplay(
+                replay.capacity, replay.kappa, replay.gamma, replay.max_age, uniform, settings.skip_above
+            )
         self.objective = clipped(settings.loss, unclipped_replay=replay.ratio == "unclipped")
 
     def group_advantages(self, group: Group) -> list[StepAdvantages]:

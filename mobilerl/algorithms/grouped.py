@@ -47,7 +47,7 @@ class GroupAlgorithm(Algorithm):
             for trajectory, steps in zip(group.trajectories, advantages, strict=True):
                 self._advantages[trajectory.id] = steps
                 if keep:
-                    self._fresh += trajectory.samples_to_learn(steps)
+                    self._fresh += trajectory.samples_to_learn(steps, skip_above=self.settings.skip_above)
 
     def mini_batches(self, rng: random.Random) -> Iterator[list[TrainingSample]]:
         fresh = self._with_old_logprobs(self._fresh)

@@ -92,7 +92,8 @@ class SftSection(Section):
     demos_per_template: Positive = 40
     """Demonstrated instances per training template."""
     reading_samples: Count = 12000
-    """Samples of reading pre-training, after 0.4 times as many of copying; 0: none. A given checkpoint skips both."""
+    """Samples of reading pre-training, after 0.4 times as many of copying; 0: none. A given checkpoint skips both. In
+    the stages of a tiny model a tenth of the samples are of this kind."""
     goal_samples: Count = 0
     """Samples of goals without screens after them, of generated apps only; 0: none."""
     sources: tuple[SourceSection, ...] = ()

@@ -50,7 +50,7 @@ def collect_groups(
 
         def ended(group: Group) -> None:
             groups[group.task.id] = group
-            advance()
+            advance(1)
 
         asyncio.run(run_tasks(envs, policy, tasks, "eval", episode, ended, trials))
     return [groups[task.id] for task in tasks if task.id in groups]

@@ -74,6 +74,15 @@ def test_steps_that_failed_are_not_reinforced():
     assert sorted((s.trajectory_id, s.step) for s in drawn) == [("g-0", 0), ("g-1", 0), ("g-1", 1), ("g-1", 2)]
 
 
+def test_steps_that_the_policy_was_sure_of_are_left_out():
+    """Step k of `make_group` has the probability exp(-0.75 - k): with a bound of exp(-1) the first is sure."""
+    algorithm = make(AdaGRPOSection(skip_above=math.exp(-1), replay={"gamma": 0.5}))
+    fresh = samples(algorithm, [make_group("g", (1, 0), (3, 2))])
+    assert {(s.trajectory_id, s.step) for s in fresh} == {("g-0", 1), ("g-0", 2), ("g-1", 1)}
+    replayed = [s for s in samples(algorithm, [make_group("h", (0, 0), (3, 3))], iteration=2) if s.replayed]
+    assert {(s.trajectory_id, s.step) for s in replayed} == {("g-0", 1), ("g-0", 2)}
+
+
 def test_successes_of_rarer_tasks_come_first_in_the_buffer():
     """The shortest of eight successes has a large advantage over its group, but nothing was hard about it."""
     rare, easy = make_group("rare", (1,) + (0,) * 7, (4,) * 8), make_group("easy", (1,) * 8, (2,) + (9,) * 7)

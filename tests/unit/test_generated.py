@@ -44,7 +44,8 @@ def test_experts_succeed_within_the_budget_and_idle_agents_do_not(template, spli
     task = tasks.make_task(template, 3, APPS, split, part)
     assert task == tasks.make_task(template, 3, APPS, split, part)
     reward, steps = play(task, expert())
-    assert reward == 1.0 and task.max_steps == 2 * steps + tasks.STEPS_BEYOND
+    planned = (task.max_steps - tasks.STEPS_BEYOND) // 2
+    assert reward == 1.0 and planned <= steps <= planned + 1, "a row at the edge of the screen may take another swipe"
     assert play(task, lambda env, observation: Home())[0] == 0.0
     for message in ("", "done") if template == "missing" else ("", "done", INFEASIBLE):
         assert play(task, lambda env, observation, message=message: Finish(message))[0] == 0.0

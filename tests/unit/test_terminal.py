@@ -43,8 +43,8 @@ def test_a_bar_says_how_many_are_done_on_a_terminal_alone(monkeypatch, is_termin
     console = SafeConsole(file=screen, force_terminal=is_terminal, width=100)
     monkeypatch.setattr(terminal, "make_console", lambda stderr: console)
     with progress_bar("tasks", 3) as advance:
-        advance()
-        advance()
+        advance(1)
+        advance(1)
     assert ("2/3" in screen.getvalue()) == is_terminal
     assert screen.getvalue() == "" or is_terminal
 

@@ -41,6 +41,8 @@ BUCKETS = 8
 """Of these, one is for testing, one for development, and the others for training."""
 FEWEST = 512
 """Apps that held-out apps and pairs are drawn from when fewer are trained on."""
+OTHER_APPS = (1, 2, 3, 5, 8, 11)
+"""How many apps a phone may have besides the one that is needed."""
 DRAWS, OPS_DRAWS = 2000, 30
 """Apps that are tried for a task, and goals in each."""
 STEPS_BEYOND = 2
@@ -108,7 +110,7 @@ def _draw(template: str, rng: random.Random, apps: int, split: Split, part: Part
         numbers = app_numbers("train", max(apps, FEWEST) if part == "pairs" else apps)
     number, phone_seed = rng.choice(numbers), rng.randrange(2**24)
     app = goals.fresh_app(number, phone_seed)
-    others = _others(number, rng.sample(numbers, min(rng.randint(1, 3), len(numbers))))
+    others = _others(number, rng.sample(numbers, min(rng.choice(OTHER_APPS), len(numbers))))
     if template == "copy" and not others:
         return None
     source = goals.fresh_app(others[0], phone_seed) if others else None

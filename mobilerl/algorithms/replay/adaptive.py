@@ -33,10 +33,17 @@ class AdaptivePositiveReplay:
         gamma: largest replayed share of a mini-batch, in [0, 1].
         max_age: iterations after which an entry is dropped; None keeps it until it is evicted.
         uniform: draws all entries alike, and over capacity the oldest leaves.
+        skip_above: steps whose response had a higher probability are not drawn.
     """
 
     def __init__(
-        self, capacity: int, kappa: int, gamma: float, max_age: int | None = None, uniform: bool = False
+        self,
+        capacity: int,
+        kappa: int,
+        gamma: float,
+        max_age: int | None = None,
+        uniform: bool = False,
+        skip_above: float = 1.0,
     ) -> None:
         if capacity < 1 or kappa < 1:
             raise ValueError(f"replay: capacity and kappa must be at least 1, got {capacity} and {kappa}")
@@ -49,6 +56,7 @@ class AdaptivePositiveReplay:
         self.gamma = gamma
         self.max_age = max_age
         self.uniform = uniform
+        self.skip_above = skip_above
         self._entries: list[_Entry] = []  # always best first
         self._iteration: int | None = None
 
@@ -106,7 +114,7 @@ class AdaptivePositiveReplay:
             return []
         drawn: list[TrainingSample] = []
         for entry in self._draw_order(rng)[:most]:
-            samples = entry.trajectory.samples_to_learn(entry.advantage, replayed=True)
+            samples = entry.trajectory.samples_to_learn(entry.advantage, replayed=True, skip_above=self.skip_above)
             if len(samples) > room - len(drawn):
                 keep = sorted(rng.sample(range(len(samples)), room - len(drawn)))
                 samples = [samples[i] for i in keep]
