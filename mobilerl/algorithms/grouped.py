@@ -43,10 +43,10 @@ class GroupAlgorithm(Algorithm):
         self._fresh, self._advantages = [], {}
         for group in groups:
             advantages = self.group_advantages(group)
-            keep = not self.settings.dynamic_sampling or any(a != 0.0 for steps in advantages for a in steps)
+            informative = any(a != 0.0 for steps in advantages for a in steps)
             for trajectory, steps in zip(group.trajectories, advantages, strict=True):
                 self._advantages[trajectory.id] = steps
-                if keep:
+                if informative:
                     self._fresh += trajectory.samples_to_learn(steps, skip_above=self.settings.skip_above)
 
     def mini_batches(self, rng: random.Random) -> Iterator[list[TrainingSample]]:
