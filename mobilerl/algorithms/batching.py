@@ -28,7 +28,7 @@ def mini_batches(
     """
     gamma = replay.gamma if replay else 0.0  # an empty buffer is false as well
     if not fresh:
-        if replay and (drawn := replay.draw(math.ceil(size / gamma), rng)):
+        if replay and gamma > 0 and (drawn := replay.draw(math.ceil(size / gamma), rng)):
             yield drawn
         return
     room = max(1, size - math.floor(gamma * size))

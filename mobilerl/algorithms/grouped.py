@@ -41,12 +41,14 @@ class GroupAlgorithm(Algorithm):
 
     def add(self, groups: Sequence[Group], iteration: int) -> None:
         self._fresh, self._advantages = [], {}
+        regularised = self.settings.uses_reference and not self.settings.dynamic_sampling
         for group in groups:
             advantages = self.group_advantages(group)
-            informative = any(a != 0.0 for steps in advantages for a in steps)
+            # Without an advantage only a KL term has a gradient.
+            keep = regularised or any(a != 0.0 for steps in advantages for a in steps)
             for trajectory, steps in zip(group.trajectories, advantages, strict=True):
                 self._advantages[trajectory.id] = steps
-                if informative:
+                if keep:
                     self._fresh += trajectory.samples_to_learn(steps, skip_above=self.settings.skip_above)
 
     def mini_batches(self, rng: random.Random) -> Iterator[list[TrainingSample]]:

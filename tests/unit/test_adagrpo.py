@@ -115,7 +115,11 @@ def test_groups_without_advantages_are_uninformative_and_dropped(rewards, length
     algorithm = make(AdaGRPOSection(spa=spa, replay={"gamma": 0.0}))
     assert algorithm.informative(group) == [informative] * len(rewards)
     assert len(samples(algorithm, [group])) == (sum(lengths) if informative else 0)
-    assert make(AdaGRPOSection(dynamic_sampling=False)).max_resample_rounds == 0 < algorithm.max_resample_rounds
+    once = {"spa": spa, "dynamic_sampling": False, "replay": {"gamma": 0.0}}
+    assert make(AdaGRPOSection(**once)).max_resample_rounds == 0 < algorithm.max_resample_rounds
+    assert len(samples(make(AdaGRPOSection(**once)), [group])) == (sum(lengths) if informative else 0)
+    regularised = make(AdaGRPOSection(**once, loss={"kl_coef": 0.1}))
+    assert len(samples(regularised, [group])) == sum(lengths), "the KL term learns from all of them"
 
 
 def test_samples_carry_the_advantage_of_their_trajectory():

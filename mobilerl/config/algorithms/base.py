@@ -94,7 +94,7 @@ class GroupSection(AlgorithmSection):
     normalize_std: bool = True
     """Divide advantages by the standard deviation of their group (GRPO)."""
     dynamic_sampling: bool = True
-    """Collect other groups in the place of those without any advantage, which are not learned from (DAPO)."""
+    """Drop groups without any advantage, and collect others in their place (DAPO). false: only a KL term uses them."""
     skip_above: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """Steps whose response had a higher probability are not learned from, since their gradient is next to nothing;
     1 keeps all."""
