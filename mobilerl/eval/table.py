@@ -41,10 +41,10 @@ class Entry:
     name: str
     results: tuple[Mapping[str, Any], ...]
 
-    @property
-    def pooled(self) -> dict[str, Any]:
-        """All seeds as if they were trials of one evaluation, with what `report.difference` needs."""
-        return {"suite": self.results[0]["suite"], "instances": [e for r in self.results for e in r["instances"]]}
+    def pooled(self, part: str = "") -> dict[str, Any]:
+        """All seeds as if they were trials of one evaluation (of a part), with what `report.difference` needs."""
+        results = [r["parts"][part] if part else r for r in self.results]
+        return {"suite": self.results[0]["suite"], "instances": [e for r in results for e in r["instances"]]}
 
     @property
     def instances(self) -> frozenset[str]:
@@ -67,14 +67,14 @@ def markdown(entries: Sequence[Entry]) -> str:
     rows = []
     for i, entry in enumerate(entries):
         base = next((e for e in entries[:i] if e.instances == entry.instances), None)
-        rows.append([*_rates(entry), *_change(base, entry)])
+        rows.append([*_rates(entry, base), *_change(base, entry)])
     columns = [(name, *cells) for name, *cells in zip(HEADER, *rows, strict=True) if any(cells)]
     widths = [max(map(len, column)) for column in columns]
     head, *body = zip(*columns, strict=True)
     return "\n".join(_line(cells, widths) for cells in (head, ["-" * w for w in widths], *body))
 
 
-def _rates(entry: Entry) -> list[str]:
+def _rates(entry: Entry, base: Entry | None) -> list[str]:
     trials = sum(r["trials"] for r in entry.results)
     successes = sum(r["successes"] for r in entry.results)
     interval = wilson_interval(successes, trials)
@@ -86,15 +86,20 @@ def _rates(entry: Entry) -> list[str]:
         f"{percent(interval.low)} to {percent(interval.high)}",
         ", ".join(seeds) if len(seeds) > 1 else "",
         percent(fmean(unseen)) if unseen and None not in unseen else "",
-        *(_part(entry, part) for part in PARTS),
+        *(_part(entry, base, part) for part in PARTS),
         _pass_k(entry),
         str(trials),
     ]
 
 
-def _part(entry: Entry, part: str) -> str:
+def _part(entry: Entry, base: Entry | None, part: str) -> str:
+    """The success rate, and in brackets its difference."""
     rates = [r["parts"][part]["success_rate"] for r in entry.results if part in r.get("parts", {})]
-    return percent(fmean(rates)) if rates and None not in rates else ""
+    if not rates or None in rates:
+        return ""
+    if base is None or any(part not in r.get("parts", {}) for r in base.results):
+        return percent(fmean(rates))
+    return f"{percent(fmean(rates))} ({', '.join(_change(base, entry, part))})"
 
 
 def _pass_k(entry: Entry) -> str:
@@ -104,10 +109,10 @@ def _pass_k(entry: Entry) -> str:
     return f"pass@{k} {percent(fmean(r['pass_at_k'][str(k)] for r in entry.results))}" if k > 1 else ""
 
 
-def _change(base: Entry | None, entry: Entry) -> tuple[str, str]:
+def _change(base: Entry | None, entry: Entry, part: str = "") -> tuple[str, str]:
     if base is None:
         return "", ""
-    found = difference(base.pooled, entry.pooled)
+    found = difference(base.pooled(part), entry.pooled(part))
     low, high = found.bootstrap.low, found.bootstrap.high
     return f"{100 * found.difference:+.1f} points", f"{100 * low:+.1f} to {100 * high:+.1f}"
 

@@ -127,3 +127,17 @@ def test_table_pools_seeds_and_pairs_with_the_first_row(tmp_path):
     assert "| 75.0% " in rl and "| 50.0%, 100.0% |" in rl and "+50.0 points" in rl
     # Other instances than the rows before it: nothing to pair with. One of two instances was ever solved.
     assert "pass@2 50.0%" in sampled and "points" not in sampled
+
+
+def test_table_pairs_every_held_out_part(tmp_path):
+    """The parts of generated tasks; one that the first row lacks has no difference."""
+    paths = [results(tmp_path / name, successes) for name, successes in (("a", [1, 0, 0, 0]), ("b", [1, 1, 0, 0]))]
+    for path, pairs in zip(paths, ([0, 0, 0, 0], [1, 1, 1, 0]), strict=True):
+        part = json.loads(results(path.parent / "pairs", pairs).read_text())
+        kept = json.loads(path.read_text()) | {
+            "parts": {"pairs": part} if path is paths[0] else {"pairs": part, "apps": part}
+        }
+        path.write_text(json.dumps(kept))
+    words = [f"{name}={path}" for name, path in zip(("SFT", "RL"), paths, strict=True)]
+    _, _, sft, rl = table.markdown(table.read_entries(words)).splitlines()
+    assert "| 0.0% " in sft and "| 75.0% (+75.0 points, " in rl and "| 75.0%   " in rl and "+25.0 points" in rl
