@@ -142,7 +142,9 @@ def run_to_end(command: list[str], env: dict[str, str], log: Path) -> None:
 
 def test_two_nodes_learn_and_resume_after_a_kill(folder, cluster, policy):
     env, run, log = dict(cluster), folder / "run", folder / "log"
-    command = recipe(env, folder, "run", *verl_flags())
+    # Groups of four, and others in the place of those without an advantage: every iteration has fresh samples.
+    groups = ("--algorithm.group_size", "4", "--algorithm.dynamic_sampling", "true", "--train.mini_batch", "256")
+    command = recipe(env, folder, "run", *verl_flags(), *groups)
     with open(log, "w") as out, started(command, env, stdout=out, stderr=out) as child:
         until = time.monotonic() + RUN_S
         while not (run / "checkpoints" / "iter-000002").is_dir():
