@@ -112,5 +112,6 @@ def generated_corpus() -> list[str]:
         *forms,
         *phrasing.PURPOSES.values(),
         *phrasing.APP_FORMS,
+        *phrasing.FROM_FORMS,
         *phrasing.JOINTS,
     ]

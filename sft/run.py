@@ -76,8 +76,8 @@ class SftRun:
         return out
 
     def pretrain(self, base: Path) -> Path:
-        """Reading pre-training of a model that starts from scratch."""
-        if not self.reading:
+        """Reading pre-training of a model that starts from scratch, then goals without screens."""
+        if not self.reading and not self.recipe.sft.goal_samples:
             return base
         codec = Codec.load(base)
 
@@ -94,12 +94,15 @@ class SftRun:
                 "goals", codec, list(goal_samples(made, self.data.words, codec, random.Random(f"{self.seed}/done")))
             )
 
-        for name, make, batch_size in (
-            ("copying", copying, PRETRAINING_BATCH_SIZE),
-            ("reading", reading, PRETRAINING_BATCH_SIZE),
-            *([("goals", goals, GOALS_BATCH_SIZE)] if self.recipe.sft.goal_samples else []),
-        ):
-            base = self.finished(name) or self.train(name, base, codec, make(), 1.0, batch_size, PRETRAINING_RATE)
+        reading_rate, goals_rate = PRETRAINING_RATE, min(PRETRAINING_RATE, self.recipe.sft.learning_rate)
+        trainings = [
+            ("copying", copying, PRETRAINING_BATCH_SIZE, reading_rate, self.reading),
+            ("reading", reading, PRETRAINING_BATCH_SIZE, reading_rate, self.reading),
+            ("goals", goals, GOALS_BATCH_SIZE, goals_rate, self.recipe.sft.goal_samples),
+        ]
+        for name, make, batch_size, rate, wanted in trainings:
+            if wanted:
+                base = self.finished(name) or self.train(name, base, codec, make(), 1.0, batch_size, rate)
         return base
 
     def _refreshed(self, name: str, codec: Codec, samples: list[Sample]) -> list[Sample]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from envs.base import Finish, Home, Task
 from envs.phone.env import PhoneEnv
-from envs.phone.generated import goals, phrasing, search, tasks
+from envs.phone.generated import everyday, goals, phrasing, search, tasks
 from envs.phone.generated.app import app_class
 from envs.phone.tasks.base import INFEASIBLE
 from envs.phone.tasks.expert import ExpertAgent
@@ -80,10 +80,12 @@ def test_wordings_are_those_of_training_tasks():
     for goal, purposes in made:
         for word in " ".join(purposes).split():
             said = word.strip(",").casefold()
-            assert said in goal.casefold() or said in VERBS, (goal, purposes)
+            assert said in goal.casefold() or said in VERBS | UNSAID, (goal, purposes)
 
 
-VERBS = set("new change turn on off delete read find count carry to".split())
+VERBS = set("new change turn on off delete read find count carry to infeasible".split())
+UNSAID = {kind.split()[1].casefold() for kind in everyday.SAID}
+"""Fields that some wordings do not name."""
 
 
 def test_whoever_changes_more_than_was_asked_fails():
@@ -180,7 +182,7 @@ def test_apps_differ_and_every_design_choice_occurs():
     specs = [app_class(number).spec for number in range(200)]
     for name in ("main", "add", "opened", "edit", "actions", "flags", "save", "search", "confirm", "order"):
         assert len({getattr(s.design, name) for s in specs}) >= 2, name
-    assert len({s.label for s in specs}) > 150
+    assert len({s.label for s in specs}) > 120
     assert {len(s.tables) for s in specs} == {1, 2}
     kinds = {c.kind for s in specs for t in s.tables for c in t.columns}
     assert kinds == {"text", "number", "flag", "choice", "date"}

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import ClassVar
 
 from envs.phone.app import App, Page, Row
-from envs.phone.generated import lexicon
+from envs.phone.generated import everyday, lexicon
 from envs.phone.generated.spec import Column, Spec, Table, make_spec
 from envs.phone.ui import Dialog, Node, Screen
 from envs.phone.widgets import (
@@ -117,7 +117,8 @@ class GeneratedApp(App):
         row = self.get(table.name, page.args["id"])
         if row is None:
             return self.missing(table.noun.capitalize(), "Nothing here any more")
-        body = [self._value(table, row, column) for column in table.columns]
+        in_bar = table.of_kind("flag")[:1] if design.flags == "bar" else []
+        body = [self._value(table, row, column) for column in table.columns if column not in in_bar]
         if design.edit == "inline":
             rename = partial(self.ask, "value", "value", row["title"], column="title")
             body.insert(0, item(table.title, row["title"], on_tap=rename))
@@ -131,6 +132,9 @@ class GeneratedApp(App):
             body += [wide_button(name, handler) for name, _, handler in commands]
         else:
             actions = [icon_button("more", design.words["more"], partial(self.open_dialog, "view_more"))]
+        for column in in_bar:
+            name = everyday.BUTTONS.get(column.name, design.buttons)[row[column.key]].format(flag=column.name.lower())
+            actions.insert(0, icon_button("star", name.capitalize(), flip(row, column.key)))
         return Screen(row["title"], body, actions, on_up=self.up)
 
     def _value(self, table: Table, row: Row, column: Column) -> Node:
@@ -194,9 +198,12 @@ class GeneratedApp(App):
         return self.text_dialog(name, "value", name, self.spec.design.words["save"])
 
     def dialog_delete(self, page: Page) -> Dialog:
-        word, table = self.spec.design.words["delete"], self.table(page)
+        word, table, how = self.spec.design.words["delete"], self.table(page), self.spec.design.confirm
         confirm = partial(self.delete, table.name, page.args["id"], table.noun.capitalize())
-        return self.confirmation(f"{word} this {table.noun}?", confirm, word)
+        this = "this " if how == "this" else ""
+        return self.confirmation(
+            f"{word} {this}{table.noun}?", confirm, word, "It cannot be restored." if how == "long" else ""
+        )
 
     def _cancel(self) -> Node:
         return text_button(self.spec.design.words["cancel"], self.close_dialog)

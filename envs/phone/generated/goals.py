@@ -22,7 +22,8 @@ Op = dict[str, Any]
 CHANGES = ("create", "edit", "toggle", "delete")
 QUESTIONS = ("read", "find", "count")
 KINDS = (*CHANGES, *QUESTIONS, "copy", "missing")
-"""`copy` reads a value in one app and enters it in another; `missing` asks for a row that is not there."""
+"""`copy` reads a value in one app and enters it in another; `missing` asks for a row that is not there, or for what the
+app cannot do."""
 MOST_COUNTED = 8
 """Rows of the longest list in which something is counted."""
 
@@ -43,8 +44,8 @@ def draw(kind: str, app: GeneratedApp, source: GeneratedApp | None, rng: random.
     return {**op, **drawn} if drawn is not None else None
 
 
-def wording(op: Op, app: GeneratedApp, source: GeneratedApp | None = None) -> dict[str, str]:
-    """What the gaps of a phrasing are filled with."""
+def wording(op: Op, app: GeneratedApp, source: GeneratedApp | None = None, small: bool = False) -> dict[str, str]:
+    """What the gaps of a phrasing are filled with. `small`: fields in small letters."""
     table = table_of(op)
     row = next((r for r in app.db[op["table"]] if r["_id"] == op.get("row")), {})
     column = column_of(op)
@@ -54,7 +55,8 @@ def wording(op: Op, app: GeneratedApp, source: GeneratedApp | None = None) -> di
     names = {
         "noun": table.noun,
         "plural": table.plural,
-        "field": column.name if column else "",
+        "field": said(column, small) if column else "",
+        "name": op.get("name", ""),
         "title": op.get("title") or op.get("values", {}).get("title") or row.get("title", ""),
         "value": str(value),
     }
@@ -64,9 +66,14 @@ def wording(op: Op, app: GeneratedApp, source: GeneratedApp | None = None) -> di
         names |= {
             "source": known["title"],
             "source_app": source.label,
-            "source_field": table_of(there).column(there["column"]).name,
+            "source_field": said(table_of(there).column(there["column"]), small),
         }
     return names
+
+
+def said(column: Column, small: bool) -> str:
+    """A field as a goal names it."""
+    return column.name.lower() if small else column.name
 
 
 def table_of(op: Mapping[str, Any]) -> Table:
@@ -148,6 +155,8 @@ def _copy(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedAp
 def _missing(
     op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random
 ) -> Drawn:
+    if rng.random() < 0.4:
+        return {"row": row["_id"], "asked": "impossible", "name": lexicon.text_value(rng, "person").split()[0]}
     title = lexicon.title(rng, table.style)
     if any(r["title"] == title for r in app.db[table.name]):
         return None
@@ -257,6 +266,8 @@ def _shows(app: GeneratedApp, op: Op, tree: Tree) -> bool:
         return listed and _visible_text(tree, row["title"])
     if op["kind"] == "count":
         return listed and tree.scroll_max == 0
+    if op["kind"] == "missing" and "row" in op:
+        return listed and _visible_text(tree, next(r["title"] for r in app.db[op["table"]] if r["_id"] == op["row"]))
     if op["kind"] == "missing":
         return listed and app.page.scroll >= tree.scroll_max
     return True

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
-from envs.phone.words import CITIES, FIRST_NAMES, LAST_NAMES, STREETS
-
-
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(" ".join(text.split()).split(", "))
-
+from envs.phone.generated import everyday
+from envs.phone.words import CITIES, FIRST_NAMES, LAST_NAMES, MAIL_HOSTS, STREETS
+from envs.phone.words import split as _split
 
 ENTITIES = dict(
     pair.split("/")
@@ -54,6 +52,10 @@ NOUNS = _split("""
     feather, market, mirror, saddle, tunnel, pepper, island, carpet, engine, blanket, orange, ladder, tower, pencil,
     shell
 """)
+ERRANDS = _split("""
+    call, fix, clean, buy, feed, return, book, water, charge, print, change, send, open, find, read, bring
+""")
+FILE_TYPES = _split("txt, pdf, jpg")
 WEEKDAYS = _split("Mon, Tue, Wed, Thu, Fri, Sat, Sun")
 MONTHS = _split("Jan, Feb, Mar, Apr, May, Jun, Jul, Aug, Sep, Oct, Nov, Dec")
 
@@ -81,7 +83,7 @@ ALL = (
     *ENTITIES, *ENTITIES.values(), *FLAGS, *TEXT_FIELDS, *NUMBER_FIELDS, *DATE_FIELDS, *CHOICE_FIELDS, *TITLE_FIELDS,
     *(option for options in CHOICE_FIELDS.values() for option in options), *ADJECTIVES, *NOUNS, *WEEKDAYS, *MONTHS,
     *NEW, *SAVE, *DELETE, *EDIT, *SEARCH, *MORE, *CANCEL, *PAGES, *SUFFIXES, *FIRST_NAMES, *LAST_NAMES, *CITIES,
-    *STREETS,
+    *STREETS, *ERRANDS, *FILE_TYPES, *everyday.ALL,
 )  # fmt: skip
 """Every text of the lists, for a vocabulary."""
 
@@ -109,19 +111,21 @@ def plural(noun: str) -> str:
 
 
 def title(rng: random.Random, style: str) -> str:
-    """The name of a thing, in one of the styles `person`, `phrase`, `made-up` and `mixed`."""
+    """The name of a thing, in one of the styles `person`, `phrase`, `made-up`, `mixed` (any of these), or one of
+    `text_value`."""
     if style == "mixed":
         style = rng.choice(("person", "phrase", "made-up"))
-    if style == "person":
-        return f"{rng.choice(FIRST_NAMES)} {rng.choice(LAST_NAMES)}"
     if style == "made-up":
         return made_up(rng).capitalize()
-    noun = rng.choice(NOUNS) if rng.random() < 0.8 else made_up(rng)
-    return f"{rng.choice(ADJECTIVES)} {noun}".capitalize()
+    if style == "phrase":
+        return f"{rng.choice(ADJECTIVES)} {_noun(rng)}".capitalize()
+    return text_value(rng, style)
 
 
-def text_value(rng: random.Random) -> str:
-    """What a text field may hold."""
+def text_value(rng: random.Random, style: str = "") -> str:
+    """What a text field may hold, of a style of `everyday.FIELDS`."""
+    if style:
+        return _STYLES[style](rng)
     kind = rng.random()
     if kind < 0.35:
         return made_up(rng).capitalize()
@@ -130,6 +134,27 @@ def text_value(rng: random.Random) -> str:
     if kind < 0.75:
         return rng.choice(FIRST_NAMES)
     return f"{rng.choice(ADJECTIVES)} {rng.choice(NOUNS)}"
+
+
+def _noun(rng: random.Random) -> str:
+    return rng.choice(NOUNS) if rng.random() < 0.8 else made_up(rng)
+
+
+_STYLES: dict[str, Callable[[random.Random], str]] = {
+    "person": lambda rng: f"{rng.choice(FIRST_NAMES)} {rng.choice(LAST_NAMES)}",
+    "word": lambda rng: rng.choice((_noun(rng), rng.choice(list(ENTITIES.values())))).capitalize(),
+    "two": lambda rng: f"{rng.choice(ADJECTIVES).capitalize()} {_noun(rng).capitalize()}",
+    "errand": lambda rng: f"{rng.choice(ERRANDS)} {rng.choice(('the', 'the', 'a', 'my'))} {_noun(rng)}",
+    "file": lambda rng: f"{_noun(rng).capitalize()}.{rng.choice(FILE_TYPES)}",
+    "time": lambda rng: f"{rng.randint(0, 23)}:{5 * rng.randrange(12):02d}",
+    "phone": lambda rng: " ".join(str(rng.randint(10, 99)) for _ in range(3)),
+    "email": lambda rng: f"{rng.choice(FIRST_NAMES)}@{rng.choice(MAIL_HOSTS)}",
+    "city": lambda rng: rng.choice(CITIES),
+    "street": lambda rng: f"{rng.choice(STREETS)} {rng.randint(1, 60)}",
+    "distance": lambda rng: f"{rng.randint(0, 9)}.{rng.randint(0, 9)} km",
+    "size": lambda rng: f"{rng.randint(1, 99)} kB",
+    "price": lambda rng: f"{rng.randint(1, 250)}.{rng.choice(('00', '50'))}",
+}
 
 
 def date_value(rng: random.Random) -> str:

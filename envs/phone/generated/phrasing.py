@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import product
+
+from envs.phone.generated import everyday
 
 Phrase = tuple[str, str]
 """A form, and the verb that goes into it."""
@@ -24,6 +27,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "find": _split("which | find the | tell me which | name the | look up which"),
     "count": _split("how many | count how many | tell me how many | find out how many"),
     "copy": _split("copy | take | carry | transfer"),
+    "impossible": _split("share | print | send | assign | play | rate"),
 }
 FORMS: dict[str, tuple[str, ...]] = {
     "create": (
@@ -32,6 +36,9 @@ FORMS: dict[str, tuple[str, ...]] = {
         "{v} a {noun} named {title}{values}",
         "{v} {title} as a new {noun}{values}",
         "{v} one more {noun}, {title}{values}",
+        "{v} a {noun} for {title}{values}",
+        "{v} {title} to my {plural}{values}",
+        "{v} a {noun} {title}{values}",
     ),
     "edit": (
         "{v} the {field} of {title} to {value}",
@@ -39,6 +46,8 @@ FORMS: dict[str, tuple[str, ...]] = {
         "for {title} {v} the {field} to {value}",
         "{v} {title} so that its {field} is {value}",
         "in the {noun} {title} {v} {field} to {value}",
+        "{v} {field} {value} for the {noun} {title}",
+        "the {field} of {title} is {value} now, so {v} it",
     ),
     "on": (
         "{v} {title} as {field}",
@@ -64,6 +73,8 @@ FORMS: dict[str, tuple[str, ...]] = {
         "{v} {title} from my {plural}",
         "I want to {v} {title}",
         "{v} the {noun} called {title}",
+        "{v} my {noun} {title}",
+        "{v} the {title} {noun}",
     ),
     "read": (
         "{v} the {field} of {title}",
@@ -71,6 +82,8 @@ FORMS: dict[str, tuple[str, ...]] = {
         "{v} the {field} that {title} has",
         "for {title} {v} the {field}",
         "about {title}: {v} the {field}",
+        "which {field} has {title}",
+        "what {field} does the {noun} {title} have",
     ),
     "find": (
         "{v} {noun} has the {field} {value}",
@@ -92,6 +105,14 @@ FORMS: dict[str, tuple[str, ...]] = {
         "from {source_app} {v} the {source_field} of {source} to the {field} of the {noun} {title}",
         "{v} {source_field} of {source} ({source_app}) to {field} of the {noun} {title}",
     ),
+    "impossible": (
+        "{v} the {noun} {title} by email",
+        "{v} {title} to {name}",
+        "{v} the {noun} {title} to {name}",
+        "{v} {title} by bus",
+        "{v} the {noun} {title} on paper",
+        "{v} {title} for {name}",
+    ),
 }
 PURPOSES = {
     "create": "new {noun} {title}{values}",
@@ -103,6 +124,7 @@ PURPOSES = {
     "find": "find {noun} {field} {value}",
     "count": "count {plural} {field} {value}",
     "copy": "carry {source} {source_field} to {row} {field}",
+    "impossible": "infeasible {row}",
 }
 """The same words for every phrasing: what a step is for, as an expert thinks of it. `row`: its title, after its noun if
 the goal says that."""
@@ -111,17 +133,37 @@ _VALUES: tuple[Callable[[Sequence[tuple[str, str]]], str], ...] = (
     lambda pairs: ", " + ", ".join(f"{name} {value}" for name, value in pairs),
     lambda pairs: " (" + ", ".join(f"{name}: {value}" for name, value in pairs) + ")",
     lambda pairs: " and set " + " and ".join(f"{name} to {value}" for name, value in pairs),
+    lambda pairs: " with the " + " and the ".join(f"{name} {value}" for name, value in pairs),
 )
 """How the values of a new row are listed."""
-APP_FORMS = ("{goal} in {app}", "in {app} {goal}", "open {app} and {goal}", "{goal}, using {app}")
+APP_FORMS = (
+    "{goal} in {app}",
+    "in {app} {goal}",
+    "open {app} and {goal}",
+    "{goal}, using {app}",
+    "{goal} in the {app} app",
+    "go to {app} and {goal}",
+)
+SEVERAL_FORMS = ("in {app} {goal}", "open {app} and {goal}", "go to {app} and {goal}")
+"""For more than one change: an app that comes last could be the last one's only."""
+FROM_FORMS = ("{goal} from {app}", "{goal} from the {app} app")
+"""For `delete`, too."""
+QUESTIONS = ("what", "which", "how", "who", "whose", "when", "where", "on which", "at what", "in which")
 JOINTS = (" and then ", ", then ", " and ", ". Then ", "; after that ")
 
 
-def phrases(kind: str) -> list[Phrase]:
+@lru_cache
+def phrases(kind: str) -> tuple[Phrase, ...]:
     """All phrasings of a kind. A form without the verb counts once."""
-    return list(
+    return tuple(
         dict.fromkeys((form, verb if "{v}" in form else "") for form, verb in product(FORMS[kind], VERBS[kind]))
     )
+
+
+@lru_cache
+def said(kind: str, field: str) -> tuple[Phrase, ...]:
+    """Phrasings that fit this field alone, and do not name it."""
+    return tuple((form, "") for form in everyday.SAID.get(f"{kind} {field}", ()))
 
 
 def clause(phrase: Phrase, names: Mapping[str, str], values: Sequence[tuple[str, str]], rng: random.Random) -> str:
@@ -131,12 +173,14 @@ def clause(phrase: Phrase, names: Mapping[str, str], values: Sequence[tuple[str,
     return form.format(v=verb, values=listed, **names)
 
 
-def sentence(clauses: Sequence[str], app: str, rng: random.Random) -> str:
-    """The whole goal. `app` is named once, unless it is ""."""
+def sentence(clauses: Sequence[str], app: str, rng: random.Random, from_app: bool = False) -> str:
+    """The whole goal. `app` is named once, unless it is ""; `from_app`: something is taken out of it."""
     goal = rng.choice(JOINTS).join(clauses)
+    asks = clauses[0].startswith(QUESTIONS)
     if app:
-        goal = rng.choice(APP_FORMS if len(clauses) == 1 else APP_FORMS[1:3]).format(goal=goal, app=app)
-    return _capital(goal)
+        forms = APP_FORMS if len(clauses) == 1 else SEVERAL_FORMS
+        goal = rng.choice((*forms, *FROM_FORMS) if from_app else forms).format(goal=goal, app=app)
+    return _capital(goal) + ("?" if asks and rng.random() < 0.7 else "")
 
 
 def _capital(text: str) -> str:

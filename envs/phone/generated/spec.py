@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from envs.phone.generated import lexicon
+from envs.phone.generated import everyday, lexicon
+from envs.phone.words import split
 
 Kind = Literal["text", "number", "flag", "choice", "date"]
 
@@ -23,13 +25,15 @@ class Column:
     kind: Kind
     options: tuple[str, ...] = ()
     """What a choice or a date is chosen from."""
+    style: str = ""
+    """Of a text: `lexicon.text_value`."""
 
     def draw(self, rng: random.Random) -> str | int:
         if self.kind == "flag":
             return int(rng.random() < 0.4)
         if self.kind == "number":
             return rng.randint(1, 99)
-        return rng.choice(self.options) if self.options else lexicon.text_value(rng)
+        return rng.choice(self.options) if self.options else lexicon.text_value(rng, self.style)
 
     def shown(self, value: str | int) -> str:
         return ("no", "yes")[int(value)] if self.kind == "flag" else str(value)
@@ -72,12 +76,15 @@ class Design:
     """How a value is changed from a view: in the form, or by tapping it."""
     actions: Literal["icons", "buttons", "more"]
     """Where edit and delete are: in the title bar, below the page, or in the menu behind `More`."""
-    flags: Literal["list", "page"]
-    """Where yes/no values are changed: in the list as well, or on the row's page only."""
+    flags: Literal["list", "page", "bar"]
+    """Where the first yes/no value is changed: in the list as well, on the row's page only, or with a button in that
+    page's title bar."""
+    buttons: tuple[str, str]
+    """What that button says to turn a value on and off, of `{flag}`."""
     save: Literal["icon", "button"]
     search: bool
-    confirm: bool
-    """Whether deleting asks first."""
+    confirm: Literal["", "this", "short", "long"]
+    """How deleting asks first, if it does."""
     order: Literal["oldest", "newest", "title"]
     words: dict[str, str]
     """Labels of `new`, `save`, `delete`, `edit`, `search`, `more` and `cancel`."""
@@ -114,10 +121,11 @@ def make_spec(number: int) -> Spec:
         opened=rng.choice(("view", "view", "form")),
         edit=rng.choice(("form", "inline")),
         actions=rng.choice(("icons", "buttons", "more")),
-        flags=rng.choice(("list", "page")),
+        flags=rng.choice(("list", "page", "bar")),
+        buttons=rng.choice(_BUTTONS),
         save=rng.choice(("icon", "button")),
         search=rng.random() < 0.5,
-        confirm=rng.random() < 0.5,
+        confirm=rng.choice(("", "", "this", "short", "long")),
         order=rng.choice(("oldest", "newest", "title")),
         words=words,
         pages=tuple(rng.sample(lexicon.PAGES, rng.randint(1, 3))),
@@ -133,12 +141,17 @@ def make_spec(number: int) -> Spec:
     )
 
 
+EVERYDAY = 0.45
+"""How many tables hold things of `everyday.THINGS`."""
+_BUTTONS = (("{flag}", "Not {flag}"), ("Add {flag}", "Remove {flag}"), ("Mark {flag}", "Unmark {flag}"))
 _WORDS = ("new", "save", "delete", "edit", "search", "more", "cancel")
 
 
 def _label(rng: random.Random, table: Table) -> str:
-    """The plural of what it holds, with a second word, or a made-up name."""
+    """The usual name, the plural of what it holds, with a second word, or a made-up name."""
     kind = rng.random()
+    if table.noun in everyday.THINGS and rng.random() < 0.7:
+        return rng.choice(everyday.THINGS[table.noun].apps)
     if kind < 0.4:
         return table.plural.capitalize()
     if kind < 0.6:
@@ -147,29 +160,49 @@ def _label(rng: random.Random, table: Table) -> str:
 
 
 def _table(rng: random.Random, name: str, used: set[str]) -> Table:
-    if rng.random() < 0.6:
+    thing = (
+        everyday.THINGS[rng.choice([n for n in everyday.THINGS if n not in used])] if rng.random() < EVERYDAY else None
+    )
+    if thing is not None:
+        noun, plural = thing.noun, thing.plural
+    elif rng.random() < 0.6:
         noun = rng.choice([n for n in lexicon.ENTITIES if n not in used])
         plural = lexicon.ENTITIES[noun]
     else:
         noun = lexicon.made_up(rng)
         plural = lexicon.plural(noun)
-    columns = _columns(rng)
+    columns = _columns(rng, thing.fields if thing else ())
     visible = [c.key for c in columns if c.kind != "flag"]
     rows = rng.choice(((3, 6), (4, 8), (9, 14)))
     listed = tuple(rng.sample(visible, min(len(visible), rng.choice((0, 1, 1, 2)))))
     style = rng.choice(("person", "phrase", "made-up", "mixed"))
+    if thing is not None and rng.random() < 0.7:
+        style = thing.style
     return Table(name, noun, plural, rng.choice(lexicon.TITLE_FIELDS), style, columns, rows, listed)
 
 
-def _columns(rng: random.Random) -> tuple[Column, ...]:
+def _columns(rng: random.Random, usual: Sequence[str] = ()) -> tuple[Column, ...]:
+    """Two to four fields, among them some of the `usual` ones (of `everyday`)."""
+    drawn = [_usual(rng, name) for name in usual if rng.random() < 0.7][:3]
     kinds: list[Kind] = [rng.choice(("text", "number")), rng.choice(("flag", "choice", "date"))]
     kinds += rng.choices(("text", "number", "flag", "choice", "date"), k=rng.randint(0, 2))
-    rng.shuffle(kinds)
-    columns: list[Column] = []
-    for i, kind in enumerate(kinds):
-        name, options = _field(rng, kind, {c.name for c in columns})
-        columns.append(Column(f"c{i}", name, kind, options))
-    return tuple(columns)
+    for kind in kinds[len(drawn) :]:
+        name, options = _field(rng, kind, {c.name for c in drawn})
+        drawn.append(Column("", name, kind, options))
+    rng.shuffle(drawn)
+    return tuple(replace(column, key=f"c{i}") for i, column in enumerate(drawn))
+
+
+def _usual(rng: random.Random, name: str) -> Column:
+    """A field of `everyday`."""
+    if name in everyday.FLAGS:
+        return Column("", name, "flag")
+    kind, style = everyday.FIELDS[name]
+    if kind == "choice":
+        return Column("", name, "choice", split(style))
+    if kind == "date":
+        return Column("", name, "date", _dates(rng))
+    return Column("", name, "number" if kind == "number" else "text", style=style)
 
 
 def _field(rng: random.Random, kind: Kind, used: set[str]) -> tuple[str, tuple[str, ...]]:
@@ -190,8 +223,11 @@ def _any_field(rng: random.Random, kind: Kind) -> tuple[str, tuple[str, ...]]:
     if kind == "flag":
         return (_invented(rng) if invented else rng.choice(lexicon.FLAGS).capitalize()), ()
     names = {"text": lexicon.TEXT_FIELDS, "number": lexicon.NUMBER_FIELDS, "date": lexicon.DATE_FIELDS}[kind]
-    dates = tuple(dict.fromkeys(lexicon.date_value(rng) for _ in range(5))) if kind == "date" else ()
-    return (_invented(rng) if invented else rng.choice(names)), dates
+    return (_invented(rng) if invented else rng.choice(names)), _dates(rng) if kind == "date" else ()
+
+
+def _dates(rng: random.Random) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(lexicon.date_value(rng) for _ in range(5)))
 
 
 def _invented(rng: random.Random) -> str:

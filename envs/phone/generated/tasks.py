@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Literal
 from envs.base import Action, Back, Finish, Home, Task, Type
 from envs.phone.app import Row
 from envs.phone.apps.launcher import Launcher
-from envs.phone.generated import goals, phrasing
+from envs.phone.generated import everyday, goals, phrasing
 from envs.phone.generated.app import GeneratedApp, app_class
 from envs.phone.generated.search import Move
 from envs.phone.tasks.base import UI, Admin, Template, same_answer
@@ -43,6 +43,8 @@ FEWEST = 512
 """Apps that held-out apps and pairs are drawn from when fewer are trained on."""
 OTHER_APPS = (1, 2, 3, 5, 8, 11)
 """How many apps a phone may have besides the one that is needed."""
+SMALL, SPECIAL = 0.5, 0.6
+"""How often a goal writes a field in small letters, and says it in a way of its own, of `everyday.SAID`."""
 DRAWS, OPS_DRAWS = 2000, 30
 """Apps that are tried for a task, and goals in each."""
 STEPS_BEYOND = 2
@@ -124,12 +126,20 @@ def _draw(template: str, rng: random.Random, apps: int, split: Split, part: Part
     wording = split if part == "phrasings" else "train"
     installed = [number, *others]
     rng.shuffle(installed)
-    goal = _goal(ops, app, source, len(installed), wording, rng)
+    small = rng.random() < SMALL
+    goal = _goal(ops, app, source, len(installed), wording, small, rng)
     if not goal:
         return None
     said = set(re.findall(r"\w+", goal))
     nouns = [not said.isdisjoint((goals.table_of(op).noun, goals.table_of(op).plural)) for op in ops]
-    return {"apps": installed, "phone": phone_seed, "ops": ops, "nouns": nouns, "goal": goal}
+    fields = [small and _field(op).lower() in said for op in ops]
+    return {"apps": installed, "phone": phone_seed, "ops": ops, "nouns": nouns, "small": fields, "goal": goal}
+
+
+def _field(op: goals.Op) -> str:
+    """The field that a goal may name, or ""."""
+    column = goals.column_of(op)
+    return column.name if column else ""
 
 
 def _others(number: int, candidates: Iterable[int]) -> list[int]:
@@ -173,33 +183,36 @@ def _goal(
     source: GeneratedApp | None,
     installed: int,
     wording: Split,
+    small: bool,
     rng: random.Random,
 ) -> str:
-    clauses = [_clause(op, goals.wording(op, app, source), wording, rng) for op in ops]
+    clauses = [_clause(op, goals.wording(op, app, source, small), wording, small, rng) for op in ops]
     if not all(clauses):
         return ""
     label = app.label
-    known = all(goals.table_of(op).noun in label.casefold() for op in ops) or installed == 1
+    known = all(everyday.holds(label, goals.table_of(op).noun) for op in ops) or installed == 1
     named = rng.random() < (0.3 if known else 1.0)
-    return phrasing.sentence(clauses, label if named else "", rng)
+    deletes = [_wording_kind(op) for op in ops] == ["delete"]
+    return phrasing.sentence(clauses, label if named else "", rng, from_app=deletes)
 
 
-def _clause(op: goals.Op, names: Mapping[str, str], wording: Split, rng: random.Random) -> str:
-    kind, values = _wording_kind(op), _values(op)
+def _clause(op: goals.Op, names: Mapping[str, str], wording: Split, small: bool, rng: random.Random) -> str:
+    kind, values = _wording_kind(op), _values(op, small)
+    general = [p for p in phrasing.phrases(kind) if phrase_splits(kind)[p] == wording]
+    special = [p for p in phrasing.said(kind, _field(op)) if split_of("phrase", kind, p) == wording]
     needs_noun = len(app_class(op["app"]).spec.tables) > 1
-    allowed = [
-        p
-        for p in phrasing.phrases(kind)
-        if phrase_splits(kind)[p] == wording and (not needs_noun or "{noun}" in p[0] or "{plural}" in p[0])
+    both = [
+        [p for p in some if not needs_noun or "{noun}" in p[0] or "{plural}" in p[0]] for some in (special, general)
     ]
+    allowed = next(filter(None, both if rng.random() < SPECIAL else both[::-1]), [])
     return phrasing.clause(rng.choice(allowed), names, values, rng) if allowed else ""
 
 
-def _values(op: goals.Op) -> list[tuple[str, str]]:
+def _values(op: goals.Op, small: bool) -> list[tuple[str, str]]:
     """Names and values of a new row's fields besides its title."""
     table = goals.table_of(op)
     listed = [(table.column(k), v) for k, v in op.get("values", {}).items() if op["kind"] == "create" and k != "title"]
-    return [(column.name, column.shown(value)) for column, value in listed]
+    return [(goals.said(column, small), column.shown(value)) for column, value in listed]
 
 
 def _wording_kind(op: goals.Op) -> str:
@@ -211,8 +224,8 @@ def _wording_kind(op: goals.Op) -> str:
 
 
 class GeneratedTask(Template):
-    """One episode's task. `params`: `apps` on the phone, its seed `phone`, `ops`, and whether the goal names the table
-    of each (`nouns`)."""
+    """One episode's task. `params`: `apps` on the phone, its seed `phone`, `ops`, and of each whether its goal
+    names the table (`nouns`) and writes fields in small letters (`small`)."""
 
     app: ClassVar[str] = ""
 
@@ -262,13 +275,13 @@ class GeneratedTask(Template):
 
     def purposes(self) -> list[str]:
         """What is asked for, one by one, in the same words for every wording of the goal."""
-        return [self._purpose(op, noun) for op, noun in zip(self.ops, self.p["nouns"], strict=True)]
+        return [self._purpose(*of) for of in zip(self.ops, self.p["nouns"], self.p["small"], strict=True)]
 
-    def _purpose(self, op: goals.Op, noun: bool) -> str:
+    def _purpose(self, op: goals.Op, noun: bool, small: bool) -> str:
         source = self.apps[op["source"]["app"]] if "source" in op else None
-        names = goals.wording(op, self.apps[op["app"]], source)
+        names = goals.wording(op, self.apps[op["app"]], source, small)
         names["row"] = f"{names['noun']} {names['title']}" if noun else names["title"]
-        names["values"] = "".join(f", {name} {value}" for name, value in _values(op))
+        names["values"] = "".join(f", {name} {value}" for name, value in _values(op, small))
         return phrasing.PURPOSES[_wording_kind(op)].format_map(names)
 
 
