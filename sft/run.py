@@ -80,6 +80,7 @@ class SftRun:
         if not self.reading and not self.recipe.sft.goal_samples:
             return base
         codec = Codec.load(base)
+        goals_wanted = self.recipe.sft.goal_samples if tiny.is_tiny(codec.tokenizer) else 0
 
         def copying() -> list[Sample]:
             count = round(COPYING_SHARE * self.reading)
@@ -98,7 +99,7 @@ class SftRun:
         trainings = [
             ("copying", copying, PRETRAINING_BATCH_SIZE, reading_rate, self.reading),
             ("reading", reading, PRETRAINING_BATCH_SIZE, reading_rate, self.reading),
-            ("goals", goals, GOALS_BATCH_SIZE, goals_rate, self.recipe.sft.goal_samples),
+            ("goals", goals, GOALS_BATCH_SIZE, goals_rate, goals_wanted),
         ]
         for name, make, batch_size, rate, wanted in trainings:
             if wanted:

@@ -95,7 +95,7 @@ class SftSection(Section):
     """Samples of reading pre-training, after 0.4 times as many of copying; 0: none. A given checkpoint skips both. In
     the stages of a tiny model a tenth of the samples are of this kind."""
     goal_samples: Count = 0
-    """Samples of goals without screens after them, of generated apps only; 0: none."""
+    """Samples of goals without screens after them, of generated apps and for a tiny model only; 0: none."""
     sources: tuple[SourceSection, ...] = ()
     """Recorded demonstrations for stage 1, in addition to the phone's own."""
     stage1_epochs: Rate = 1.0
