@@ -96,9 +96,8 @@ SAID: dict[str, tuple[str, ...]] = {
     kind: tuple(" ".join(text.split()).split(" | "))
     for kind, text in {
         "on Favourite": """make {title} a favourite | make the {noun} {title} a favourite |
-            add {title} to the favourites |
-            put {title} on my favourites | mark the {noun} {title} as a favourite |
-            add the {noun} {title} to the favourites""""",
+            add {title} to the favourites | put {title} on my favourites | mark the {noun} {title} as a favourite |
+            add the {noun} {title} to the favourites""",
         "off Favourite": """remove {title} from the favourites | take {title} off the favourites |
             remove the {noun} {title} from the favourites | take the {noun} {title} off my favourites""",
         "on Pinned": "pin {title} | pin the {noun} {title} | pin my {noun} {title} | keep {title} pinned",
@@ -113,13 +112,11 @@ SAID: dict[str, tuple[str, ...]] = {
         "on On": """turn on {title} | turn {title} on | switch on the {noun} {title} | switch the {title} {noun} on |
             turn on the {title} {noun} | switch {title} on""",
         "off On": """turn off {title} | turn {title} off | switch off the {noun} {title} |
-            switch the {title} {noun} off |
-            turn off the {title} {noun} | switch {title} off""",
+            switch the {title} {noun} off | turn off the {title} {noun} | switch {title} off""",
         "on Paid": "pay for {title} | the {noun} {title} is paid now, so mark it",
         "on Read": "mark {title} as read | mark the {noun} {title} as read",
         "read Phone": """what is the phone number of {title} | which phone number has {title} |
-            how do I call {title} |
-            give me the phone number of {title}""",
+            how do I call {title} | give me the phone number of {title}""",
         "read Email": "what is the email of {title} | where do I send an email for {title}",
         "read City": "in which city is {title} | what city is {title} in",
         "read Text": """what does {title} say | what does the {noun} {title} say | what is in the {noun} {title} |
