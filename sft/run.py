@@ -80,7 +80,7 @@ class SftRun:
         if not self.reading and not self.recipe.sft.goal_samples:
             return base
         codec = Codec.load(base)
-        goals_wanted = self.recipe.sft.goal_samples if tiny.is_tiny(codec.tokenizer) else 0
+        goals_wanted = self.recipe.sft.goal_samples and tiny.is_tiny(codec.tokenizer)
 
         def copying() -> list[Sample]:
             count = round(COPYING_SHARE * self.reading)
