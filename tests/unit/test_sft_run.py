@@ -140,3 +140,17 @@ def test_what_is_there_is_not_prepared_again(trainer, tmp_path, monkeypatch):
     shutil.rmtree(last)
     assert sft.stage2([step], tmp_path / "stage1") == last
     assert asked == [*whole, whole[1]], "the round that is missing, as it would have been"
+
+
+@pytest.mark.parametrize(("tiny", "trained"), [(True, ["goals"]), (False, [])])
+def test_a_checkpoint_learns_goals_if_it_is_tiny_but_does_not_learn_to_read_again(tmp_path, monkeypatch, tiny, trained):
+    codec, names = SimpleNamespace(max_pixels=None, tokenizer=None), []
+    monkeypatch.setattr("sft.run.Codec", SimpleNamespace(load=lambda *args: codec))
+    monkeypatch.setattr("sft.run.tiny.is_tiny", lambda tokenizer: tiny)
+    monkeypatch.setattr("sft.run.goal_samples", lambda *args: [])
+    monkeypatch.setattr(SftRun, "_refreshed", lambda self, name, codec, samples: samples)
+    monkeypatch.setattr(SftRun, "train", lambda self, name, *args: names.append(name) or self.run_dir / name)
+    recipe = Recipe(model="a checkpoint", suite={"type": "generated"}, sft={"goal_samples": 1})
+    monkeypatch.setattr("sft.data.SftData.words", [], raising=False)
+    SftRun(recipe, tmp_path).pretrain(tmp_path)
+    assert names == trained
