@@ -144,7 +144,7 @@ APP_FORMS = (
     "{goal} in the {app} app",
     "go to {app} and {goal}",
 )
-SEVERAL_FORMS = ("in {app} {goal}", "open {app} and {goal}", "go to {app} and {goal}")
+SEVERAL_FORMS = tuple(form for form in APP_FORMS if form.endswith("{goal}"))
 """For more than one change: an app that comes last could be the last one's only."""
 FROM_FORMS = ("{goal} from {app}", "{goal} from the {app} app")
 """For `delete`, too."""
