@@ -52,7 +52,7 @@ class GroupAlgorithm(Algorithm):
                     self._fresh += trajectory.samples_to_learn(steps, skip_above=self.settings.skip_above)
 
     def mini_batches(self, rng: random.Random) -> Iterator[list[TrainingSample]]:
-        fresh = self._with_old_logprobs(self._fresh)
+        fresh = self._with_ref_logprobs(self._with_old_logprobs(self._fresh))
         for _ in range(self.settings.epochs):
             for batch in mini_batches(fresh, self.replay, self._resources.mini_batch_size, rng, self.aggregation):
                 yield self._with_ref_logprobs(self.prepared(batch))
@@ -70,10 +70,12 @@ class GroupAlgorithm(Algorithm):
         return [replace(s, old_logprobs=logp) for s, logp in zip(samples, scores, strict=True)]
 
     def _with_ref_logprobs(self, samples: list[TrainingSample]) -> list[TrainingSample]:
-        if not self.settings.uses_reference:
+        """The samples with those of the reference model, which never change: scored once, not in every epoch."""
+        missing = [s for s in samples if s.ref_logprobs is None] if self.settings.uses_reference else []
+        if not missing:
             return samples
-        scores = self._resources.scorer.logprobs(samples, reference=True)
-        return [replace(s, ref_logprobs=logp) for s, logp in zip(samples, scores, strict=True)]
+        scores = iter(self._resources.scorer.logprobs(missing, reference=True))
+        return [s if s.ref_logprobs is not None else replace(s, ref_logprobs=next(scores)) for s in samples]
 
     def advantages(self) -> Mapping[str, float | Sequence[float]]:
         return self._advantages

@@ -143,6 +143,15 @@ def test_replayed_samples_are_clipped_against_what_the_setting_says(ratio):
         assert s.ref_logprobs == (-2.0, -2.0)
 
 
+def test_the_reference_scores_a_fresh_sample_once_however_many_epochs_there_are():
+    settings = AdaGRPOSection(epochs=3, replay={"gamma": 0.0}, loss={"kl_coef": 0.1})
+    algorithm, scored = make(settings), []
+    score = algorithm._resources.scorer.logprobs
+    algorithm._resources.scorer.logprobs = lambda rows, **which: scored.extend(rows) or score(rows, **which)
+    drawn = samples(algorithm)
+    assert len(drawn) == 3 * len(scored) and all(s.ref_logprobs == (-2.0, -2.0) for s in drawn)
+
+
 def test_a_restored_algorithm_continues_with_the_same_batches():
     straight, resumed = (make(AdaGRPOSection(replay={"gamma": 0.5})) for _ in range(2))
     samples(straight)
