@@ -113,7 +113,7 @@ ensure_installed() {
     [[ -z ${SKIP_INSTALL:-} ]] || return 0
     [[ -x $VENV/bin/python ]] || make_venv
     if [[ ,$1, == *,verl,* ]]; then  # vLLM is built for one version of torch, with CUDA
-        versions+=(-c "$ROOT/recipes/cluster/constraints.txt")
+        versions=(-c "$ROOT/recipes/cluster/constraints.txt")
         once torch-cuda "${versions[@]}" torch
         "$VENV/bin/python" -c 'import sys, torch; sys.exit(torch.version.cuda is None)' ||
             die "torch in $VENV is built without CUDA: leave PIP_EXTRA_INDEX_URL unset and give verl a new VENV"

@@ -32,8 +32,10 @@ def requirements() -> dict[str, list[Requirement]]:
 def tested_versions(path: Path = CONSTRAINTS) -> dict[str, str]:
     """The versions in constraints.txt; {} without the sources."""
     lines = path.read_text().splitlines() if path.is_file() else []
-    pairs = (line.partition("#")[0].strip().partition("==") for line in lines)
-    return {name.lower(): version for name, sign, version in pairs if sign}
+    pins = (Requirement(line) for line in lines if line and not line.startswith("#"))
+    return {
+        canonicalize_name(p.name): next(iter(p.specifier)).version for p in pins if not p.marker or p.marker.evaluate()
+    }
 
 
 def installed(extras: tuple[str, ...], by_extra: Mapping[str, list[Requirement]] | None = None) -> Iterator[Check]:
@@ -43,7 +45,7 @@ def installed(extras: tuple[str, ...], by_extra: Mapping[str, list[Requirement]]
     pending = [(extra, requirement) for extra in ("", *extras) for requirement in by_extra.get(extra, ())]
     while pending:
         extra, requirement = pending.pop(0)
-        name = requirement.name.lower()
+        name = canonicalize_name(requirement.name)
         if name == "mobilerl":
             pending[:0] = [(inner, more) for inner in requirement.extras for more in by_extra.get(inner, ())]
         elif name not in seen:

@@ -138,6 +138,7 @@ def _make_verl(recipe: Recipe, reference: bool) -> Engine:
         vllm=recipe.vllm,
         temperature=recipe.collect.temperature,
         max_new_tokens=recipe.agent.max_new_tokens,
+        max_images=max(1, recipe.agent.screenshots),
     )
     try:
         check_weights(Path(recipe.model))  # verl and vLLM would leave missing tensors at random

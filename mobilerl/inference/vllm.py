@@ -106,11 +106,7 @@ class VllmSampler:
             self._requests.check()
         except Exception as error:  # vLLM raises many kinds
             raise ValueError(f"vLLM refused: {one_line(error)}") from error
-        if tuple(last.prompt_token_ids) != request.prompt_ids:
-            raise ValueError(
-                f"vLLM read a prompt of {len(last.prompt_token_ids)} tokens where the trainer has "
-                f"{len(request.prompt_ids)}: its image processor makes other patches"
-            )
+        check_same_prompt(len(last.prompt_token_ids), request)
         ids = tuple(last.outputs[0].token_ids)
         logprobs = tuple(at[token].logprob for token, at in zip(ids, last.outputs[0].logprobs, strict=True))
         return Completion(request.prompt_ids, ids, logprobs, version, self.codec.decode(ids))
@@ -222,6 +218,15 @@ def check_prompt_length(request: Request, vllm: VllmSection) -> None:
         raise ConfigError(
             f"a prompt has {len(request.prompt_ids)} tokens, more than vllm.max_prompt = {vllm.max_prompt}: raise it, "
             "or lower engine.max_pixels, agent.screenshots or agent.history_steps"
+        )
+
+
+def check_same_prompt(length: int, request: Request) -> None:
+    """Raises EngineError unless vLLM has read as many tokens as the trainer will: it expands placeholders itself."""
+    if length != len(request.prompt_ids):
+        raise EngineError(
+            f"vLLM read a prompt of {length} tokens where the trainer has {len(request.prompt_ids)}: its image "
+            "processor makes other patches"
         )
 
 

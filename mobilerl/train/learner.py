@@ -23,6 +23,9 @@ def learn(
         history.append(_means(engine.update(batch, objective, algorithm.aggregation)))
         samples += len(batch)
         replayed += sum(s.replayed for s in batch)
+    if history and "clip_frac" in history[0]:
+        # Nothing has been learned yet: what is clipped here is the gap between sampler and trainer, and replay.
+        history[0]["clip_frac_first"] = history[0]["clip_frac"]
     return {
         **_summary(history),
         "replay/fraction": replayed / samples if samples else 0.0,

@@ -130,9 +130,11 @@ def recipe(env: dict[str, str], folder: Path, run: str, *flags: str) -> list[str
 
 
 def verl_flags() -> list[str]:
-    from mobilerl_verl_cpu.flags import ENGINE_FLAGS
+    """HSDP: every node has all weights."""
+    from mobilerl_verl_cpu.flags import engine_flags
 
-    return ["--engine", "verl", *ENGINE_FLAGS[2:], "--cluster.nodes", "2", "--cluster.gpus_per_node", "1"]
+    own = engine_flags("actor_rollout_ref.actor.fsdp_config.fsdp_size=1")
+    return ["--engine", "verl", *own[2:], "--cluster.nodes", "2", "--cluster.gpus_per_node", "1"]
 
 
 def run_to_end(command: list[str], env: dict[str, str], log: Path) -> None:

@@ -146,6 +146,14 @@ def as_of_transformers_4(path: Path) -> None:
     (path / "config.json").write_text(json.dumps(config))
 
 
+def as_vllm_wants_it(path: Path) -> None:
+    """GLM's config.json as it is published: vLLM asks for what transformers takes for granted and does not write."""
+    config = json.loads((path / "config.json").read_text())
+    if config["model_type"] == "glm4v":
+        config["text_config"]["attention_bias"] = True
+        (path / "config.json").write_text(json.dumps(config))
+
+
 def _text(tokenizer: PreTrainedTokenizerFast, **more: Any) -> dict[str, Any]:
     return {
         "vocab_size": len(tokenizer),

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 import torch
+from model_families import FAMILIES, as_vllm_wants_it, create
 
 from mobilerl import tiny
 from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
 
 pytestmark = [
     pytest.mark.slow,
@@ -44,10 +46,14 @@ def model(tmp_path_factory) -> Path:
 
 
 def session(model: Path, folder: Path, *settings: str) -> dict[str, Any]:
+    return said_by("session", folder, str(model), str(folder / "saved"), *settings)
+
+
+def said_by(module: str, folder: Path, *arguments: str) -> dict[str, Any]:
     from mobilerl_verl_cpu.launch import run
 
     log = folder / "log"
-    command = [sys.executable, "-m", "mobilerl_verl_cpu.session", str(model), str(folder / "saved"), *settings]
+    command = [sys.executable, "-m", f"mobilerl_verl_cpu.{module}", *arguments]
     status = run(command, log, SESSION_S)
     lines = log.read_text(errors="replace").splitlines()
     assert status == 0, "\n".join(lines[-40:])
@@ -99,6 +105,7 @@ def test_rows_mean_the_same_in_both_engines(model, tmp_path):
     check_played(said)
     check_resumed(said)
     assert "ask for 3 GPUs, the Ray cluster has 2" in said["too_few"]
+    assert "nodes with 2 GPUs and 11 CPUs each; Ray has 127.0.0.1: 2 GPUs, 3 CPUs" in said["too_few_cpus"]
     assert "2000 tokens, more than vllm.max_prompt = 1024" in said["too_long"]
     assert "vLLM server failed" in said["lost"] and "--resume" in said["lost"]
 
@@ -112,3 +119,14 @@ def test_an_adapter_is_sampled_from_saved_and_resumed(model, tmp_path):
     assert said["steps"][1]["local"]["kl"] > 1e-4
     assert said["rollout_gap"] < 0.05 < 0.15 < said["learned"], "the servers do not have what the adapter learned"
     check_resumed(said)
+
+
+@pytest.mark.parametrize("family", ["GLM-4.1V", "Qwen3-VL"])
+def test_other_families_are_read_as_the_trainer_reads_them(family, tmp_path):
+    """Real processors: verl leaves one placeholder of an image for vLLM to expand only with Qwen2-VL's."""
+    create(FAMILIES[family], tmp_path / "model", [*WORDS, DEFAULT_SYSTEM_PROMPTS["box"]])
+    as_vllm_wants_it(tmp_path / "model")
+    said = said_by("families", tmp_path, str(tmp_path / "model"))
+    assert said["rollout_gap"] < 1e-4 and said["local_gap"] < 1e-4
+    if family == "GLM-4.1V":
+        assert "vLLM read a prompt of" in said["expanded"], "the comparison of prompts sees nothing"

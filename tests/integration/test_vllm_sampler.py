@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from model_families import FAMILIES, create, png
+from model_families import FAMILIES, as_vllm_wants_it, create, png
 
 from mobilerl import tiny
 from mobilerl.config import VllmSection
@@ -52,10 +52,7 @@ def family(request) -> str:
 def engine(family, tmp_path_factory) -> Iterator[VllmEngine]:
     folder = tmp_path_factory.mktemp(family)
     create(FAMILIES[family], folder, [DEFAULT_SYSTEM_PROMPTS["box"]])
-    if family == "GLM-4.1V":  # as it is published: vLLM asks for it, transformers takes it for granted
-        config = json.loads((folder / "config.json").read_text())
-        config["text_config"]["attention_bias"] = True
-        (folder / "config.json").write_text(json.dumps(config))
+    as_vllm_wants_it(folder)
     made = VllmEngine(folder, LocalSettings(max_pixels=SMALL, learning_rate=1e-2), SETTINGS)
     yield made
     made.close()
@@ -178,7 +175,7 @@ def test_what_vllm_refuses_harms_nobody_else(engine, family):
         engine.generate([Request(good[1].prompt_ids, good[2].images, Sampling(1.0, 4))])
     wrong = list(good[1].prompt_ids)
     wrong.insert(wrong.index(engine.codec.image_token_id), engine.codec.image_token_id)
-    with pytest.raises(ValueError, match=r"vLLM read a prompt of \d+ tokens where the trainer has \d+"):
+    with pytest.raises(EngineError, match=r"vLLM read a prompt of \d+ tokens where the trainer has \d+"):
         engine.generate([Request(tuple(wrong), good[1].images, Sampling(1.0, 4))])
 
 

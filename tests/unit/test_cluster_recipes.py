@@ -183,7 +183,7 @@ def test_flags_override_the_recipe(place, words, engine):
 
 def test_verl_is_installed_with_the_torch_of_its_vllm(place):
     place.adagrpo("--engine", "verl", "--fleet.type=docker")
-    versions = f"-c {ROOT}/constraints.txt -c {CLUSTER}/constraints.txt"
+    versions = f"-c {CLUSTER}/constraints.txt"
     core, first, second = place.calls("pip")
     assert core.endswith(f"-e {ROOT}") and first.endswith(f"{versions} torch")
     assert second.endswith(f"{versions} -e {ROOT}[local,verl,docker]")

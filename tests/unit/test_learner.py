@@ -95,15 +95,20 @@ def test_clip_fractions_and_entropy_are_means_over_their_own_samples():
     """A quarter of the weight is replayed; 0.1 of it is clipped, and 0.3 in all. Ten fresh tokens."""
 
     class Engine(RecordingEngine):
+        clip_frac = 0.2
+
         def update(self, batch, objective, aggregation):
             sums = {"fresh_tokens": 10.0, "fresh_surprise": 5.0, "fresh_k3": 0.2}
-            return {"clip_frac": 0.3, "clip_frac_replayed": 0.1, "replay_weight": 0.25, **sums}
+            self.clip_frac += 0.1
+            return {"clip_frac": self.clip_frac, "clip_frac_replayed": 0.1, "replay_weight": 0.25, **sums}
 
     metrics = learn(Engine(), make(FilteredBCSection()), [fresh_samples(2)])
     assert metrics["train/clip_frac_replayed"] == pytest.approx(0.4)
     assert metrics["train/clip_frac_fresh"] == pytest.approx(0.2 / 0.75)
     assert metrics["train/entropy"] == 0.5 and metrics["train/rollout_k3"] == pytest.approx(0.02)
     assert not any("fresh_" in name for name in metrics)
+    more = learn(Engine(), make(FilteredBCSection()), [fresh_samples(2)] * 3)
+    assert more["train/clip_frac_first"] == pytest.approx(0.3) and more["train/clip_frac"] == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(("version", "replayed", "compared"), [(7, False, True), (6, False, False), (7, True, False)])

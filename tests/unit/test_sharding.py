@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mobilerl.engines.verl.sharding import shards
+from mobilerl.interfaces import EngineError
 from mobilerl.records import TrainingSample
 
 
@@ -31,3 +35,11 @@ def test_no_process_has_more_than_one_row_more_work_than_another(lengths, proces
     split = shards([row(n) for n in lengths], processes, 10_000)
     loads = [sum(lengths[s.index[i]] for part in s.parts[: s.counted] for i in part) for s in split]
     assert max(loads) - min(loads) <= max(lengths)
+
+
+def test_a_step_in_which_some_processes_would_skip_the_vision_tower_is_refused():
+    """With NCCL the others would wait for their part of its weights."""
+    text, picture = row(5), replace(row(5), images=(b"png",))
+    assert len(shards([picture, picture], 2, 100)) == len(shards([text, text], 2, 100)) == 2
+    with pytest.raises(EngineError, match="with and without screenshots"):
+        shards([picture, text], 2, 100)

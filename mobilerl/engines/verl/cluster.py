@@ -13,6 +13,10 @@ from mobilerl.config import ClusterSection, ConfigError
 
 FREE_S = 60.0
 """Time for Ray to release the GPUs of a killed run."""
+CPUS_PER_GPU = 1
+"""Logical CPUs that Ray must have for each training GPU; verl asks for two for a GPU that only samples."""
+SERVER_CPUS = 1
+"""CPUs that Ray must have free on a node to start a vLLM server there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +53,26 @@ class Cluster:
         there = int(ray.cluster_resources().get("GPU", 0))
         if there < wanted:
             raise ConfigError(f"{asked}, the Ray cluster has {there}: lower them, or add nodes with `ray start`")
+        self._check_nodes(section)
         until = time.monotonic() + FREE_S
         while (free := int(ray.available_resources().get("GPU", 0))) < wanted:
             if time.monotonic() > until:
                 raise ConfigError(f"{asked}, but only {free} of its {there} are free: end the other programs")
             time.sleep(1)
+
+    def _check_nodes(self, section: ClusterSection) -> None:
+        """Raises ConfigError unless nodes have CPUs for their GPUs: Ray would wait for them without a word."""
+        kinds = [("nodes", section.nodes, CPUS_PER_GPU), ("rollout_nodes", section.rollout_nodes, 2)]
+        nodes = [(n["NodeManagerAddress"], n["Resources"]) for n in ray.nodes() if n["Alive"]]
+        for name, count, each in kinds:
+            cpus = section.gpus_per_node * each + SERVER_CPUS
+            fit = [r for _, r in nodes if r.get("GPU", 0) >= section.gpus_per_node and r.get("CPU", 0) >= cpus]
+            if len(fit) < count:
+                have = ", ".join(f"{a}: {r.get('GPU', 0):g} GPUs, {r.get('CPU', 0):g} CPUs" for a, r in nodes)
+                raise ConfigError(
+                    f"cluster.{name} = {count} needs as many nodes with {section.gpus_per_node} GPUs and {cpus} CPUs "
+                    f"each; Ray has {have}: start it with more (`ray start --num-cpus`), or lower cluster.gpus_per_node"
+                )
 
     def leave(self) -> None:
         """Disconnects; a cluster that was started here ends."""

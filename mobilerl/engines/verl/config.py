@@ -18,17 +18,19 @@ from mobilerl.models.loading import ADAPTER_FILE
 
 DTYPE = "bfloat16"
 """Precision of forward and backward passes and of vLLM; weights and optimizer state are float32."""
+ROLLOUT_WORKER = "mobilerl.engines.verl.rollout_worker.RolloutWorker"
 
 
 @dataclass(frozen=True, slots=True)
 class VerlSettings:
-    """`max_new_tokens` is the length limit of a reply."""
+    """`max_new_tokens` is the length limit of a reply, `max_images` the number of screenshots in a prompt."""
 
     engine: EngineSection
     cluster: ClusterSection
     vllm: VllmSection
     temperature: float
     max_new_tokens: int
+    max_images: int
 
 
 def verl_config(model: Path, codec: Codec, settings: VerlSettings, reference: bool, device: str) -> DictConfig:
@@ -119,7 +121,13 @@ def _rollout(codec: Codec, settings: VerlSettings) -> dict[str, Any]:
         "max_num_seqs": vllm.max_sequences,
         "dtype": DTYPE,
         "free_cache_engine": shares_gpus,
-        "engine_kwargs": {"vllm": {"mm_processor_kwargs": {"size": image_limits(codec)}}},
+        "engine_kwargs": {
+            "vllm": {
+                "mm_processor_kwargs": {"size": image_limits(codec)},
+                "limit_mm_per_prompt": {"image": settings.max_images, "video": 0},
+                "worker_extension_cls": ROLLOUT_WORKER,
+            }
+        },
         "log_prob_micro_batch_size_per_gpu": 1,
         "calculate_log_probs": True,
         "checkpoint_engine": {"backend": "naive" if shares_gpus else "nccl"},

@@ -21,12 +21,12 @@ from verl.utils.device import get_device_name
 from verl.workers.rollout.llm_server import LLMServerManager
 
 from mobilerl.engines.scoring import add_metrics, sample_weights, warmup_rate
-from mobilerl.engines.verl.cluster import Cluster
+from mobilerl.engines.verl.cluster import CPUS_PER_GPU, Cluster
 from mobilerl.engines.verl.config import VerlSettings, verl_config
 from mobilerl.engines.verl.sharding import shards
 from mobilerl.engines.verl.worker import PolicyWorker, Scoring, Work
 from mobilerl.inference.requests import RESUME, RequestLoop
-from mobilerl.inference.vllm import check_prompt_length
+from mobilerl.inference.vllm import check_prompt_length, check_same_prompt, collapse
 from mobilerl.interfaces import EngineError, Objective, Request
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import ADAPTER_FILE
@@ -63,6 +63,8 @@ class VerlEngine:
         self._numbers = itertools.count()
         self.requests: RequestLoop | None = None
         self._state = State.UNSENT
+        self._compared = False
+        """Whether vLLM has been seen to read a prompt with pictures as the trainer does."""
         self._transferring = threading.Lock()
         """Held while weights or memory move between workers and servers."""
         self.codec = Codec.load(model, settings.engine.max_pixels)
@@ -81,7 +83,9 @@ class VerlEngine:
         copy = reference and not (settings.engine.lora_rank or (model / ADAPTER_FILE).is_file())
         role = "actor_rollout_ref" if copy else "actor_rollout" if shared else "actor"
         scoring = Scoring(str(model.resolve()), settings.temperature, settings.engine.max_pixels)
-        pool = RayResourcePool([settings.cluster.gpus_per_node] * settings.cluster.nodes, use_gpu=True)
+        # By default verl would reserve ten CPUs for every GPU; there is one process on each.
+        gpus = [settings.cluster.gpus_per_node] * settings.cluster.nodes
+        pool = RayResourcePool(gpus, use_gpu=True, max_colocate_count=CPUS_PER_GPU)
         worker = RayClassWithInitArgs(
             ray.remote(PolicyWorker), config=config.actor_rollout_ref, role=role, scoring=scoring
         )
@@ -122,15 +126,21 @@ class VerlEngine:
             "logit_bias": dict.fromkeys(self.codec.placeholder_ids, BANNED_BIAS),
             "stop_token_ids": list(self.codec.end_ids),
         }
+        compare = bool(images) and not self._compared
+        if compare:
+            sampling["prompt_logprobs"] = 0  # verl's server tells of the prompt it read only with these
         try:
             out = await self._client.generate(
                 f"request{next(self._numbers)}",
-                prompt_ids=list(request.prompt_ids),
+                prompt_ids=collapse(request.prompt_ids, self.codec.image_token_id),
                 image_data=list(images) or None,
                 sampling_params=sampling,
             )
         except ray.exceptions.RayError as error:
             raise EngineError(f"a vLLM server failed ({one_line(error)}); {RESUME}") from error
+        if compare:
+            check_same_prompt(len(out.extra_fields["prompt_ids"]), request)
+            self._compared = True
         ids, version = tuple(out.token_ids), out.extra_fields["global_steps"]
         return Completion(request.prompt_ids, ids, tuple(out.log_probs), version, self.codec.decode(ids))
 

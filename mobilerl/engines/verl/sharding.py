@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mobilerl.engines.scoring import micro_batches
+from mobilerl.interfaces import EngineError
 from mobilerl.records import TrainingSample
 
 
@@ -25,9 +26,18 @@ class Shard:
 
 
 def shards(rows: Sequence[TrainingSample], processes: int, tokens: int) -> list[Shard]:
-    """Every row in exactly one counted part; micro-batches of at most `tokens` padded tokens. Raises without rows."""
+    """Every row in exactly one counted part; micro-batches of at most `tokens` padded tokens.
+
+    Raises ValueError without rows, and EngineError if some rows have pictures and others none: a process without one
+    in its micro-batch skips the sharded vision tower, and the others would wait for it for ever.
+    """
     if not rows:
         raise ValueError("an optimizer step needs at least one row")
+    if len({bool(row.images) for row in rows}) > 1:
+        raise EngineError(
+            'engine.type = "verl" cannot learn from prompts with and without screenshots in one step: set '
+            "agent.screenshots to 1 or more for all of them, or to 0"
+        )
     longest_first = sorted(range(len(rows)), key=lambda i: -(len(rows[i].prompt_ids) + len(rows[i].response_ids)))
     # Back and forth, so that no process gets the longer row in every round.
     dealt: list[list[int]] = [[] for _ in range(processes)]

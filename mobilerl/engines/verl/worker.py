@@ -76,6 +76,14 @@ class PolicyEngine(FSDPEngine):
             module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         return module
 
+    def _build_fsdp_module(self, module: torch.nn.Module) -> torch.nn.Module:
+        """Leaves a reference model on the GPU, unless `offload_policy` is set: verl would move it to pinned memory."""
+        forward_only, self.engine_config.forward_only = self.engine_config.forward_only, False
+        try:
+            return super()._build_fsdp_module(module)
+        finally:
+            self.engine_config.forward_only = forward_only
+
     def _build_lora_module(self, module: torch.nn.Module) -> torch.nn.Module:
         module.enable_input_require_grads()
         if (adapter := self.model_config.lora_adapter_path) is not None:

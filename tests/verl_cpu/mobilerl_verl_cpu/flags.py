@@ -17,14 +17,20 @@ VERL_SETTINGS = (
         "free_cache_engine=false",  # a CPU has no memory of its own to hand back and forth
         "enable_sleep_mode=false",
         "engine_kwargs.vllm.skip_mm_profiling=true",
-        "engine_kwargs.vllm.limit_mm_per_prompt={image: 2, video: 0}",
         "engine_kwargs.vllm.distributed_executor_backend=uni",  # one process fewer for each server
     )
 )
-ENGINE_FLAGS = (
-    *"""--engine.type verl --engine.micro_batch_tokens 1024 --engine.gradient_checkpointing false
+
+
+def engine_flags(*overrides: str) -> tuple[str, ...]:
+    """`overrides`: further settings of verl."""
+    return (
+        *"""--engine.type verl --engine.micro_batch_tokens 1024 --engine.gradient_checkpointing false
     --vllm.max_prompt 1024 --vllm.max_sequences 8
     --vllm.timeout_s 1800""".split(),
-    "--cluster.overrides",
-    json.dumps(VERL_SETTINGS),
-)
+        "--cluster.overrides",
+        json.dumps([*VERL_SETTINGS, *overrides]),
+    )
+
+
+ENGINE_FLAGS = engine_flags()

@@ -53,12 +53,6 @@ def _one_backend(module: ModuleType) -> None:
     module.initialize_global_process_group_ray = initialize
 
 
-def _unpinned_offload(module: ModuleType) -> None:
-    """The reference model asks for pinned memory, which there is only with an accelerator."""
-    policy = module.CPUOffloadPolicy
-    module.CPUOffloadPolicy = lambda pin_memory=True: policy(pin_memory=False)
-
-
 def _without_trl(module: ModuleType) -> None:
     """verl patches a class of trl's if there is a trl; newer ones have no such class, and no test needs it."""
     module.is_trl_available = lambda: False
@@ -127,7 +121,6 @@ CHANGES = {
     "verl.plugin.platform.platform_manager": _set_platform,
     "verl.single_controller.ray.base": _ports_of_workers,
     "verl.utils.distributed": _one_backend,
-    "verl.utils.fsdp_utils": _unpinned_offload,
     "verl.utils.import_utils": _without_trl,
     "verl.workers.rollout.vllm_rollout.bucketed_weight_transfer": _own_weights,
     "vllm._custom_ops": _plain_linears,

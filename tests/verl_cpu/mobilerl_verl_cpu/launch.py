@@ -63,14 +63,14 @@ def _kill_all(temp: Path) -> None:
 
 
 @contextmanager
-def ray_cluster(gpus: int, cpus: int = 24) -> Iterator[None]:
-    """A Ray cluster of this process's own, with `gpus` that exist in name only. Stopped at the end."""
+def ray_cluster(gpus: int) -> Iterator[None]:
+    """A Ray cluster of this process's own, with `gpus` in name only and as few CPUs as will do. Stopped at the end."""
     import ray
     from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
     ray.init(
         address="local",
-        num_cpus=cpus,
+        num_cpus=gpus + 1,
         num_gpus=gpus,
         include_dashboard=False,
         object_store_memory=200 * 1024**2,

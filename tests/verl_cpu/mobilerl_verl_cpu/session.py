@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psutil
 
@@ -23,6 +24,7 @@ from mobilerl.algorithms.objectives import clipped, with_rollout_gap
 from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.registry import make_trainer_engine
+from mobilerl.engines.verl import cluster
 from mobilerl.engines.verl.cluster import Cluster
 from mobilerl.engines.verl.engine import STATE_FILE, VerlEngine
 from mobilerl.inference.engine_policy import StreamPolicy
@@ -167,6 +169,8 @@ def main(model: Path, folder: Path, *settings: str) -> dict[str, Any]:
     recipe = load_recipe(None, [*ENGINE_FLAGS, "--cluster.gpus_per_node", "2", *settings])
     engine, anchored = recipe.engine, recipe.algorithm.loss.kl_coef > 0
     with ray_cluster(2):
+        with patch.object(cluster, "CPUS_PER_GPU", 5):
+            few_cpus = complaint(lambda: Cluster.join(recipe.cluster))
         few = complaint(lambda: Cluster.join(recipe.cluster.model_copy(update={"gpus_per_node": 3})))
         verl = make_trainer_engine(recipe.model_copy(update={"model": str(model)}))
         local = LocalEngine(
@@ -185,7 +189,7 @@ def main(model: Path, folder: Path, *settings: str) -> dict[str, Any]:
         if not engine.lora_rank:  # rounded weights would hide what episodes are to show
             result["played"] = asyncio.run(played(verl, recipe))
         result |= resumed(verl, local, model, folder, requests, recipe)
-        result["too_few"] = few
+        result |= {"too_few": few, "too_few_cpus": few_cpus}
         result["too_long"] = complaint(lambda: verl.submit(replace(requests[0], prompt_ids=(1,) * 2000)))
         result["lost"] = lost(verl, requests)
         verl.close()

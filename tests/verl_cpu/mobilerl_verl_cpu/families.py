@@ -1,0 +1,50 @@
+"""Samples from a checkpoint of any model family through verl's servers. Prints a line RESULT, JSON after it.
+
+    python -m mobilerl_verl_cpu.families MODEL
+
+with the variables of `launch.environment`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from mobilerl.config import load_recipe
+from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.engines.registry import make_trainer_engine
+from mobilerl.engines.verl import engine
+from mobilerl_verl_cpu.flags import ENGINE_FLAGS
+from mobilerl_verl_cpu.launch import ray_cluster
+from mobilerl_verl_cpu.session import ask, complaint, gap, rows_of, screens
+
+MAX_PIXELS = 60_000
+
+
+def main(model: Path) -> dict[str, Any]:
+    recipe = load_recipe(
+        None,
+        [*ENGINE_FLAGS, "--cluster.gpus_per_node", "1", "--engine.max_pixels", str(MAX_PIXELS), "--model", str(model)],
+    )
+    with ray_cluster(1):
+        verl = make_trainer_engine(recipe)
+        requests = [ask(verl, *screen) for screen in screens(recipe)]
+        with patch.object(engine, "collapse", lambda ids, _: list(ids)):
+            expanded = complaint(lambda: verl.generate(requests[:1]))
+        rows = rows_of(verl.generate(requests), requests)
+        scored = verl.logprobs(rows)
+        local = LocalEngine(model, LocalSettings(max_pixels=MAX_PIXELS))
+        result = {
+            "expanded": expanded,
+            "rollout_gap": gap(scored, [row.rollout_logprobs for row in rows]),
+            "local_gap": gap(scored, local.logprobs(rows)),
+        }
+        verl.close()
+    return result
+
+
+if __name__ == "__main__":
+    print("RESULT", json.dumps(main(Path(sys.argv[1]))))
