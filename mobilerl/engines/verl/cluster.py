@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import time
 from dataclasses import dataclass
@@ -54,6 +55,11 @@ class Cluster:
         if there < wanted:
             raise ConfigError(f"{asked}, the Ray cluster has {there}: lower them, or add nodes with `ray start`")
         self._check_nodes(section)
+        if section.rollout_nodes and importlib.util.find_spec("cupy") is None:
+            raise ConfigError(
+                f"cluster.rollout_nodes = {section.rollout_nodes} needs cupy, with which verl sends weights to other "
+                "nodes: pip install 'mobilerl[verl]'"
+            )
         until = time.monotonic() + FREE_S
         while (free := int(ray.available_resources().get("GPU", 0))) < wanted:
             if time.monotonic() > until:

@@ -17,18 +17,18 @@ from mobilerl.config import load_recipe
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.registry import make_trainer_engine
 from mobilerl.engines.verl import engine
-from mobilerl_verl_cpu.flags import ENGINE_FLAGS
+from mobilerl_verl_cpu.flags import engine_flags
 from mobilerl_verl_cpu.launch import ray_cluster
 from mobilerl_verl_cpu.session import ask, complaint, gap, rows_of, screens
 
 MAX_PIXELS = 60_000
+WORKER = "mobilerl_verl_cpu.sleep.Slept"
 
 
 def main(model: Path) -> dict[str, Any]:
-    recipe = load_recipe(
-        None,
-        [*ENGINE_FLAGS, "--cluster.gpus_per_node", "1", "--engine.max_pixels", str(MAX_PIXELS), "--model", str(model)],
-    )
+    own = engine_flags(f"actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls={WORKER}")
+    settings = ["--cluster.gpus_per_node", "1", "--engine.max_pixels", str(MAX_PIXELS), "--model", str(model)]
+    recipe = load_recipe(None, [*own, *settings])
     with ray_cluster(1):
         verl = make_trainer_engine(recipe)
         requests = [ask(verl, *screen) for screen in screens(recipe)]

@@ -171,6 +171,8 @@ def main(model: Path, folder: Path, *settings: str) -> dict[str, Any]:
     with ray_cluster(2):
         with patch.object(cluster, "CPUS_PER_GPU", 5):
             few_cpus = complaint(lambda: Cluster.join(recipe.cluster))
+        apart = recipe.cluster.model_copy(update={"gpus_per_node": 1, "rollout_nodes": 1})
+        no_cupy = complaint(lambda: Cluster.join(apart))
         few = complaint(lambda: Cluster.join(recipe.cluster.model_copy(update={"gpus_per_node": 3})))
         verl = make_trainer_engine(recipe.model_copy(update={"model": str(model)}))
         local = LocalEngine(
@@ -189,7 +191,7 @@ def main(model: Path, folder: Path, *settings: str) -> dict[str, Any]:
         if not engine.lora_rank:  # rounded weights would hide what episodes are to show
             result["played"] = asyncio.run(played(verl, recipe))
         result |= resumed(verl, local, model, folder, requests, recipe)
-        result |= {"too_few": few, "too_few_cpus": few_cpus}
+        result |= {"too_few": few, "too_few_cpus": few_cpus, "no_cupy": no_cupy}
         result["too_long"] = complaint(lambda: verl.submit(replace(requests[0], prompt_ids=(1,) * 2000)))
         result["lost"] = lost(verl, requests)
         verl.close()
