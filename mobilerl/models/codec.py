@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import io
+import math
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +114,8 @@ class Codec:
             raise ValueError(f"the prompt has {places} image placeholders but {len(images)} images were given")
         if not images:
             return tuple(ids)
-        counts = iter(int(self.pixels(png)[1].prod()) // self.merge for png in images)
+        area = self.merge * self.image_processor.patch_size**2
+        counts = iter(math.prod(self.size_seen(*picture_size(png))) // area for png in images)
         expanded: list[int] = []
         for token in ids:
             expanded.extend([token] * next(counts) if token == self.image_token_id else [token])
@@ -142,26 +147,49 @@ class Codec:
 
         An inference engine's image processor then has nothing to resize and makes as many placeholders as `encode`.
         """
-        _, height, width = (int(n) * self.image_processor.patch_size for n in self.pixels(png)[1])
-        return self._reduced(png).resize((width, height), self.image_processor.resample)
+        picture = self._reduced(png)
+        height, width = self.size_seen(*picture_size(png))
+        return picture.resize((width, height), self.image_processor.resample)
+
+    def size_seen(self, width: int, height: int) -> tuple[int, int]:
+        """Height and width at which the model sees a picture, without making it."""
+        processor = self.image_processor
+        factor = self._reduction(width, height)
+        height, width = -(-height // factor), -(-width // factor)
+        limits = self._size().get("size", processor.size)
+        resize = sys.modules[type(processor).__module__].smart_resize
+        if self._frames > 1:
+            resize = partial(resize, self._frames, temporal_factor=self._frames)
+        return resize(
+            height,
+            width,
+            factor=processor.patch_size * processor.merge_size,
+            min_pixels=limits["shortest_edge"],
+            max_pixels=limits["longest_edge"],
+        )
 
     def _reduced(self, png: bytes) -> Image.Image:
         image = open_picture(png).convert("RGB")
-        if not self.max_pixels:
-            return image
-        # Cheap box reduction first: the processor's bicubic resize of a full screen is expensive.
-        factor = int((image.width * image.height / self.max_pixels) ** 0.5)
+        factor = self._reduction(image.width, image.height)
         return image.reduce(factor) if factor > 1 else image
+
+    def _reduction(self, width: int, height: int) -> int:
+        """Factor of a cheap box reduction: the processor's bicubic resize of a full screen is expensive."""
+        return max(1, int((width * height / self.max_pixels) ** 0.5)) if self.max_pixels else 1
+
+    @property
+    def _frames(self) -> int:
+        """GLM's limits count the pixels of all the frames that make a patch, and it repeats a still image."""
+        processor = self.image_processor
+        return processor.temporal_patch_size if type(processor).__name__.startswith("Glm") else 1
 
     def _size(self) -> dict[str, Any]:
         """`max_pixels` for the image processor, whose limits are called edges but are areas."""
         if not self.max_pixels:
             return {}
-        processor = self.image_processor
-        # GLM's limits count the pixels of all the frames that make a patch, and it repeats a still image.
-        frames = processor.temporal_patch_size if type(processor).__name__.startswith("Glm") else 1
-        most = self.max_pixels * frames
-        return {"size": {"shortest_edge": min(processor.size["shortest_edge"], most), "longest_edge": most}}
+        most = self.max_pixels * self._frames
+        shortest = min(self.image_processor.size["shortest_edge"], most)
+        return {"size": {"shortest_edge": shortest, "longest_edge": most}}
 
     def _remember(self, name: bytes, entry: tuple[np.ndarray, np.ndarray]) -> None:
         with self._cache_lock:
@@ -197,6 +225,11 @@ class Codec:
             inputs["pixel_values"] = torch.from_numpy(np.concatenate([p for p, _ in parts]))
             inputs["image_grid_thw"] = torch.from_numpy(np.stack([g for _, g in parts]).astype(np.int64))
         return {name: tensor.to(device) for name, tensor in inputs.items()}
+
+
+def picture_size(png: bytes) -> tuple[int, int]:
+    """Width and height of a PNG, from its header."""
+    return Image.open(io.BytesIO(png), formats=("PNG",)).size
 
 
 def _held(name: bytes, entry: tuple[np.ndarray, np.ndarray]) -> int:

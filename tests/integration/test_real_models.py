@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 from model_families import FAMILIES, Family, as_of_transformers_4, create, png, tokenizer_of
 
 from envs.phone.env import PhoneEnv
@@ -104,6 +106,16 @@ def fingerprint(model: torch.nn.Module) -> str:
 
 
 # --- pictures ----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(8, 700), st.integers(8, 700), st.sampled_from((None, 3_000, 30_000, 300_000)))
+def test_the_size_of_a_picture_is_known_without_making_it(folder, width, height, max_pixels):
+    assume(max(width, height) / min(width, height) < 100)
+    codec = Codec.load(folder, max_pixels)
+    _, rows, columns = codec.pixels(png(width, height))[1]
+    patch = codec.image_processor.patch_size
+    assert codec.size_seen(width, height) == (rows * patch, columns * patch)
 
 
 @pytest.mark.parametrize(
