@@ -41,7 +41,7 @@ class RequestLoop:
 
     def submit(self, request: Request) -> Future[Completion]:
         """Blocks while images are prepared: in the loop's only thread they would hold up every other request."""
-        images = [self.codec.scaled_image(png) for png in request.images]
+        images = [self.codec.pictures.scaled(png) for png in request.images]
         with self._breaking:  # a request that arrives before `close` still gets an answer, if only an error
             self.check()
             return asyncio.run_coroutine_threadsafe(self._answer(request, images), self._loop)

@@ -231,7 +231,7 @@ def check_same_prompt(length: int, request: Request) -> None:
 
 
 def image_limits(codec: Codec) -> dict[str, int]:
-    """Limits with which vLLM's image processor leaves images as they are: `Codec.scaled_image` has scaled them.
+    """Limits with which vLLM's image processor leaves images as they are: `Pictures.scaled` has scaled them.
 
     An image scaled down to the upper limit may lie below the lower one, and small images are rounded up by a row and a
     column of patches.

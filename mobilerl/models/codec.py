@@ -8,29 +8,18 @@ bounded cache. Differences between model families are read from the checkpoint.
 from __future__ import annotations
 
 import copy
-import hashlib
-import io
-import math
-import sys
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import transformers
-from PIL import Image
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
-from envs.device import open_picture
 from mobilerl.config import ConfigError
 from mobilerl.models.checkpoint_folder import MAX_PIXELS, generation_ends, image_settings, one_line
-
-PIXEL_CACHE_BYTES = 256 * 2**20
-"""Size of the cache of preprocessed images."""
+from mobilerl.models.pictures import Pictures
 
 VISION_TOKENS = "image video vision_start vision_end image_start image_end video_start video_end".split()
 """Special tokens of Qwen and GLM, which their configurations name `..._token_id`."""
@@ -71,10 +60,7 @@ class Codec:
         self._silent_ids = frozenset(
             id_ for id_, t in tokenizer.added_tokens_decoder.items() if t.special and t.content not in REPLY_TAGS
         )
-        self._pixels: OrderedDict[bytes, tuple[np.ndarray, np.ndarray]] = OrderedDict()
-        self._cached_bytes = 0
-        self._cache_lock = threading.Lock()
-        """Episodes encode in the event loop's thread while sampling and training collate in others."""
+        self.pictures = Pictures(image_processor, self.max_pixels)
 
     @classmethod
     def load(cls, path: str | Path, max_pixels: int | None = None) -> Codec:
@@ -102,7 +88,7 @@ class Codec:
         self.tokenizer.save_pretrained(path)
         processor = copy.copy(self.image_processor)
         if self.max_pixels:
-            processor.size = self._size()["size"]
+            processor.size = self.pictures.limits()
             setattr(processor, MAX_PIXELS, self.max_pixels)
         processor.save_pretrained(path)
 
@@ -114,8 +100,7 @@ class Codec:
             raise ValueError(f"the prompt has {places} image placeholders but {len(images)} images were given")
         if not images:
             return tuple(ids)
-        area = self.merge * self.image_processor.patch_size**2
-        counts = iter(math.prod(self.size_seen(*picture_size(png))) // area for png in images)
+        counts = iter(map(self.pictures.tokens, images))
         expanded: list[int] = []
         for token in ids:
             expanded.extend([token] * next(counts) if token == self.image_token_id else [token])
@@ -132,73 +117,8 @@ class Codec:
 
     def pixels(self, png: bytes) -> tuple[np.ndarray, np.ndarray]:
         """(patches (N, D) float32, grid (3,) = time, height, width in patches) of a PNG."""
-        name = hashlib.sha256(png).digest()  # a whole PNG as the key would outlive its trajectory
-        with self._cache_lock:
-            if (hit := self._pixels.get(name)) is not None:
-                self._pixels.move_to_end(name)
-                return hit
-        out = self.image_processor(images=[self._reduced(png)], return_tensors="np", **self._size())
-        entry = (out["pixel_values"].astype(np.float32, copy=False), out["image_grid_thw"][0])
-        self._remember(name, entry)
-        return entry
-
-    def scaled_image(self, png: bytes) -> Image.Image:
-        """The image at the size at which the model sees it.
-
-        An inference engine's image processor then has nothing to resize and makes as many placeholders as `encode`.
-        """
-        picture = self._reduced(png)
-        height, width = self.size_seen(*picture_size(png))
-        return picture.resize((width, height), self.image_processor.resample)
-
-    def size_seen(self, width: int, height: int) -> tuple[int, int]:
-        """Height and width at which the model sees a picture, without making it."""
-        processor = self.image_processor
-        factor = self._reduction(width, height)
-        height, width = -(-height // factor), -(-width // factor)
-        limits = self._size().get("size", processor.size)
-        resize = sys.modules[type(processor).__module__].smart_resize
-        if self._frames > 1:
-            resize = partial(resize, self._frames, temporal_factor=self._frames)
-        return resize(
-            height,
-            width,
-            factor=processor.patch_size * processor.merge_size,
-            min_pixels=limits["shortest_edge"],
-            max_pixels=limits["longest_edge"],
-        )
-
-    def _reduced(self, png: bytes) -> Image.Image:
-        image = open_picture(png).convert("RGB")
-        factor = self._reduction(image.width, image.height)
-        return image.reduce(factor) if factor > 1 else image
-
-    def _reduction(self, width: int, height: int) -> int:
-        """Factor of a cheap box reduction: the processor's bicubic resize of a full screen is expensive."""
-        return max(1, int((width * height / self.max_pixels) ** 0.5)) if self.max_pixels else 1
-
-    @property
-    def _frames(self) -> int:
-        """GLM's limits count the pixels of all the frames that make a patch, and it repeats a still image."""
-        processor = self.image_processor
-        return processor.temporal_patch_size if type(processor).__name__.startswith("Glm") else 1
-
-    def _size(self) -> dict[str, Any]:
-        """`max_pixels` for the image processor, whose limits are called edges but are areas."""
-        if not self.max_pixels:
-            return {}
-        most = self.max_pixels * self._frames
-        shortest = min(self.image_processor.size["shortest_edge"], most)
-        return {"size": {"shortest_edge": shortest, "longest_edge": most}}
-
-    def _remember(self, name: bytes, entry: tuple[np.ndarray, np.ndarray]) -> None:
-        with self._cache_lock:
-            if name in self._pixels:
-                return
-            self._pixels[name] = entry
-            self._cached_bytes += _held(name, entry)
-            while self._cached_bytes > PIXEL_CACHE_BYTES and len(self._pixels) > 1:
-                self._cached_bytes -= _held(*self._pixels.popitem(last=False))
+        patches, grid = self.pictures.patches(png)
+        return self.pictures.values([patches]).numpy(), grid
 
     def collate(
         self,
@@ -220,21 +140,11 @@ class Codec:
             "attention_mask": mask,
             "mm_token_type_ids": (batch == self.image_token_id).long(),
         }
-        parts = [self.pixels(png) for row in images for png in row]
+        parts = [self.pictures.patches(png) for row in images for png in row]
         if parts:
-            inputs["pixel_values"] = torch.from_numpy(np.concatenate([p for p, _ in parts]))
+            inputs["pixel_values"] = self.pictures.values([p for p, _ in parts], device)
             inputs["image_grid_thw"] = torch.from_numpy(np.stack([g for _, g in parts]).astype(np.int64))
         return {name: tensor.to(device) for name, tensor in inputs.items()}
-
-
-def picture_size(png: bytes) -> tuple[int, int]:
-    """Width and height of a PNG, from its header."""
-    return Image.open(io.BytesIO(png), formats=("PNG",)).size
-
-
-def _held(name: bytes, entry: tuple[np.ndarray, np.ndarray]) -> int:
-    """Size of a cache entry in bytes."""
-    return len(name) + entry[0].nbytes + entry[1].nbytes
 
 
 def load_image_processor(path: Path) -> Any:

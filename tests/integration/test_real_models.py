@@ -6,17 +6,20 @@ Nothing here is downloaded: `model_families` makes folders in the shape in which
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from model_families import FAMILIES, Family, as_of_transformers_4, create, png, tokenizer_of
+from PIL import Image
 
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks import suite
@@ -110,12 +113,21 @@ def fingerprint(model: torch.nn.Module) -> str:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(8, 700), st.integers(8, 700), st.sampled_from((None, 3_000, 30_000, 300_000)))
-def test_the_size_of_a_picture_is_known_without_making_it(folder, width, height, max_pixels):
+def test_pictures_are_what_the_image_processor_makes_of_them(folder, width, height, max_pixels):
     assume(max(width, height) / min(width, height) < 100)
     codec = Codec.load(folder, max_pixels)
-    _, rows, columns = codec.pixels(png(width, height))[1]
-    patch = codec.image_processor.patch_size
-    assert codec.size_seen(width, height) == (rows * patch, columns * patch)
+    processor, shot = codec.image_processor, png(width, height)
+    pixels, grid = codec.pixels(shot)
+    rows, columns = (side // processor.patch_size for side in codec.pictures.size_seen(width, height))
+    assert grid.tolist() == [1, rows, columns]
+    # What the family's own processor makes of the picture, after the box reduction that is ours.
+    small = Image.open(io.BytesIO(shot)).convert("RGB")
+    if max_pixels and (factor := int((width * height / max_pixels) ** 0.5)) > 1:
+        small = small.reduce(factor)
+    limits = codec.pictures.limits()
+    own = processor(images=[small], return_tensors="np", **({"size": limits} if limits else {}))
+    assert own["image_grid_thw"].tolist() == [grid.tolist()]
+    np.testing.assert_allclose(pixels, own["pixel_values"], atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from mobilerl.records import Completion
 
 WAIT_S = 20.0
 """For what must happen at all, however busy the machine is."""
-CODEC = SimpleNamespace(scaled_image=lambda png: png)
+CODEC = SimpleNamespace(pictures=SimpleNamespace(scaled=lambda png: png))
 
 
 class Sampler:

@@ -1,0 +1,131 @@
+"""From PNGs to what a vision tower reads: the arithmetic of the checkpoints' image processors, several times faster.
+
+Patches are cut from 8-bit pixels, cached as such, and turned into numbers on the device that needs them. Tests compare
+them with transformers' processors, which do all of it in floating point.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from envs.device import open_picture
+
+CACHE_BYTES = 256 * 2**20
+"""Size of the cache of patches: about 90 pictures of a megapixel."""
+
+Patches = tuple[np.ndarray, np.ndarray]
+"""uint8 (N, channels, patch_size ** 2) in the processor's order, and the grid (3,): time, height, width in patches."""
+
+
+class Pictures:
+    """Thread-safe. `max_pixels` limits the size of a picture; None for the processor's own limit."""
+
+    def __init__(self, processor: Any, max_pixels: int | None) -> None:
+        self.processor, self.max_pixels = processor, max_pixels
+        self._cache: OrderedDict[bytes, Patches] = OrderedDict()
+        self._cached_bytes = 0
+        self._lock = threading.Lock()
+        """Episodes encode in the event loop's thread while sampling and training collate in others."""
+
+    def size_seen(self, width: int, height: int) -> tuple[int, int]:
+        """Height and width at which the model sees a picture of this size."""
+        processor = self.processor
+        factor = self._reduction(width, height)
+        height, width = -(-height // factor), -(-width // factor)
+        limits = self.limits() or processor.size
+        resize = sys.modules[type(processor).__module__].smart_resize
+        if self._frames > 1:
+            resize = partial(resize, self._frames, temporal_factor=self._frames)
+        return resize(
+            height,
+            width,
+            factor=processor.patch_size * processor.merge_size,
+            min_pixels=limits["shortest_edge"],
+            max_pixels=limits["longest_edge"],
+        )
+
+    def tokens(self, png: bytes) -> int:
+        """Number of a picture's tokens, from the PNG's header."""
+        height, width = self.size_seen(*Image.open(io.BytesIO(png), formats=("PNG",)).size)
+        return height * width // (self.processor.patch_size * self.processor.merge_size) ** 2
+
+    def scaled(self, png: bytes) -> Image.Image:
+        """The picture at the size at which the model sees it.
+
+        An inference engine's image processor then has nothing to resize and makes as many tokens.
+        """
+        picture = open_picture(png).convert("RGB")
+        height, width = self.size_seen(picture.width, picture.height)
+        factor = self._reduction(picture.width, picture.height)
+        small = picture.reduce(factor) if factor > 1 else picture
+        return small.resize((width, height), self.processor.resample)
+
+    def patches(self, png: bytes) -> Patches:
+        name = hashlib.sha256(png).digest()  # a whole PNG as the key would outlive its trajectory
+        with self._lock:
+            if (hit := self._cache.get(name)) is not None:
+                self._cache.move_to_end(name)
+                return hit
+        cut = self._cut(png)
+        self._remember(name, cut)
+        return cut
+
+    def values(self, patches: Sequence[np.ndarray], device: torch.device | str = "cpu") -> torch.Tensor:
+        """`pixel_values` of several pictures, float32 (N, channels x frames x patch_size ** 2), made on `device`."""
+        processor = self.processor
+        scale = processor.rescale_factor if processor.do_rescale else 1.0
+        mean, std = (processor.image_mean, processor.image_std) if processor.do_normalize else ([0.0], [1.0])
+        mean, std = (torch.tensor(v, dtype=torch.float32, device=device).view(1, -1, 1) for v in (mean, std))
+        raw = torch.from_numpy(np.concatenate(patches)).to(device)
+        made = raw.float().mul_(scale / std).sub_(mean / std)
+        return made.unsqueeze(2).expand(-1, -1, processor.temporal_patch_size, -1).flatten(1)
+
+    def _cut(self, png: bytes) -> Patches:
+        pixels = np.asarray(self.scaled(png))
+        patch, merge = self.processor.patch_size, self.processor.merge_size
+        rows, columns = pixels.shape[0] // patch, pixels.shape[1] // patch
+        split = pixels.reshape(rows // merge, merge, patch, columns // merge, merge, patch, -1)
+        ordered = np.ascontiguousarray(split.transpose(0, 3, 1, 4, 6, 2, 5))
+        return ordered.reshape(rows * columns, -1, patch * patch), np.array([1, rows, columns])
+
+    def _reduction(self, width: int, height: int) -> int:
+        """Factor of a cheap box reduction: bicubic resizing of a full screen is expensive."""
+        return max(1, int((width * height / self.max_pixels) ** 0.5)) if self.max_pixels else 1
+
+    @property
+    def _frames(self) -> int:
+        """GLM's limits count the pixels of all the frames that make a patch, and it repeats a still image."""
+        processor = self.processor
+        return processor.temporal_patch_size if type(processor).__name__.startswith("Glm") else 1
+
+    def limits(self) -> dict[str, int]:
+        """The processor's `size` with `max_pixels`: it calls areas edges. {} without a limit of one's own."""
+        if not self.max_pixels:
+            return {}
+        most = self.max_pixels * self._frames
+        return {"shortest_edge": min(self.processor.size["shortest_edge"], most), "longest_edge": most}
+
+    def _remember(self, name: bytes, cut: Patches) -> None:
+        with self._lock:
+            if name in self._cache:
+                return
+            self._cache[name] = cut
+            self._cached_bytes += _held(name, cut)
+            while self._cached_bytes > CACHE_BYTES and len(self._cache) > 1:
+                self._cached_bytes -= _held(*self._cache.popitem(last=False))
+
+
+def _held(name: bytes, cut: Patches) -> int:
+    """Size of a cache entry in bytes."""
+    return len(name) + cut[0].nbytes + cut[1].nbytes
