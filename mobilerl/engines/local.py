@@ -28,6 +28,7 @@ from mobilerl.engines.scoring import (
     sample_logprobs,
     sample_weights,
     warmup_rate,
+    with_pictures,
 )
 from mobilerl.inference.local import length_batches, sample
 from mobilerl.interfaces import ADAM_BETAS, Objective, Request
@@ -131,7 +132,7 @@ class LocalEngine:
     @torch.no_grad()
     def logprobs(self, rows: Sequence[TrainingSample], reference: bool = False) -> list[tuple[float, ...]]:
         result: list[tuple[float, ...]] = [()] * len(rows)
-        for part in micro_batches(rows, self.settings.micro_batch_tokens):
+        for part in self._parts(rows):
             chosen = [rows[i] for i in part]
             logp, _ = self._reference_logp(chosen) if reference else self._logp(self.model, chosen)
             for i, row, values in zip(part, chosen, logp.tolist(), strict=True):
@@ -147,6 +148,9 @@ class LocalEngine:
         with self._weights, self._reference.in_place(self.accelerator.unwrap_model(self.model)):
             return self._logp(self.model, rows)
 
+    def _parts(self, rows: Sequence[TrainingSample]) -> Iterator[list[int]]:
+        return with_pictures(self.codec, rows, micro_batches(rows, self.settings.micro_batch_tokens))
+
     def _logp(self, model: torch.nn.Module, rows: Sequence[TrainingSample]) -> tuple[Tensor, Tensor]:
         return sample_logprobs(model, self.codec, rows, self.settings.temperature, self.device)
 
@@ -158,7 +162,7 @@ class LocalEngine:
         if self.helpers is not None:
             self._helped(self.helpers, samples, weights, objective, metrics)
         else:
-            for index in micro_batches(samples, self.settings.micro_batch_tokens):
+            for index in self._parts(samples):
                 part = [samples[i] for i in index]
                 logp, mask = self._logp(self.model, part)
                 loss, parts = objective(make_micro_batch(part, weights[index], logp, mask, self.version))
@@ -209,7 +213,7 @@ class LocalEngine:
     def gradients(self, rows: Sequence[TrainingSample], loss: LossGradient) -> dict[str, Tensor]:
         """As a helper: the gradients of the weights for these rows."""
         self.optimizer.zero_grad()
-        for index in micro_batches(rows, self.settings.micro_batch_tokens):
+        for index in self._parts(rows):
             logp, mask = self._logp(self.model, [rows[i] for i in index])
             logp.backward(loss(index, logp.detach().clone(), mask))
         trained = self.accelerator.unwrap_model(self.model).named_parameters()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,6 +15,7 @@ from mobilerl.records import MicroBatch, TrainingSample
 
 if TYPE_CHECKING:
     from mobilerl.models.codec import Codec
+    from mobilerl.models.pictures import Patches
 
 
 def sample_logprobs(
@@ -87,6 +89,20 @@ def micro_batches(rows: Sequence[TrainingSample], tokens: int) -> Iterator[list[
             part = []
         part.append(i)
     if part:
+        yield part
+
+
+def with_pictures(codec: Codec, rows: Sequence[TrainingSample], parts: Iterable[list[int]]) -> Iterator[list[int]]:
+    """The micro-batches `parts` of `rows`; threads make the pictures of the next one while one is computed."""
+    parts = list(parts)
+
+    def prepare(part: list[int]) -> list[Future[Patches]]:
+        return codec.pictures.prepare({png: None for i in part for png in rows[i].images})
+
+    ready = prepare(parts[0]) if parts else []
+    for part, following in zip(parts, [*parts[1:], []], strict=True):
+        wait(ready)
+        ready = prepare(following)
         yield part
 
 

@@ -140,7 +140,7 @@ class Codec:
             "attention_mask": mask,
             "mm_token_type_ids": (batch == self.image_token_id).long(),
         }
-        parts = [self.pictures.patches(png) for row in images for png in row]
+        parts = [made.result() for made in self.pictures.prepare(png for row in images for png in row)]
         if parts:
             inputs["pixel_values"] = self.pictures.values([p for p, _ in parts], device)
             inputs["image_grid_thw"] = torch.from_numpy(np.stack([g for _, g in parts]).astype(np.int64))

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -21,6 +23,9 @@ from PIL import Image
 
 from envs.device import open_picture
 
+THREADS = min(4, os.cpu_count() or 1)
+_POOL = ThreadPoolExecutor(THREADS, "pictures")
+"""Pillow lets other threads run while it reads and resizes."""
 CACHE_BYTES = 256 * 2**20
 """Size of the cache of patches: about 90 pictures of a megapixel."""
 
@@ -80,6 +85,10 @@ class Pictures:
         cut = self._cut(png)
         self._remember(name, cut)
         return cut
+
+    def prepare(self, pngs: Iterable[bytes]) -> list[Future[Patches]]:
+        """The `patches` of several pictures, made by threads."""
+        return [_POOL.submit(self.patches, png) for png in pngs]
 
     def values(self, patches: Sequence[np.ndarray], device: torch.device | str = "cpu") -> torch.Tensor:
         """`pixel_values` of several pictures, float32 (N, channels x frames x patch_size ** 2), made on `device`."""

@@ -22,8 +22,11 @@ from mobilerl.algorithms.losses import clipped_policy_loss
 from mobilerl.config import Recipe
 from mobilerl.engines import local
 from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.engines.scoring import with_pictures
 from mobilerl.interfaces import Request, Sampling
 from mobilerl.models import loading
+from mobilerl.models.codec import Codec
+from mobilerl.models.pictures import Pictures
 from mobilerl.records import Completion, MicroBatch, TrainingSample
 from mobilerl.train.workers import RolloutWorkers
 
@@ -140,6 +143,18 @@ def test_an_update_does_not_depend_on_the_micro_batches(folder, agg):
         assert torch.allclose(gradients[other], gradients[2], rtol=0, atol=2e-6 * float(gradients[2].abs().max()))
         assert results[other] == pytest.approx(results[2], abs=1e-5)
     assert gradients[2].abs().max() > 1e-3
+
+
+def test_the_pictures_of_a_micro_batch_are_made_once_and_before_its_turn(folder, monkeypatch):
+    engine = LocalEngine(folder, LocalSettings())
+    rows, made, cut = sample_rows(engine, 6), [], Pictures._cut
+    monkeypatch.setattr(Pictures, "_cut", lambda self, png: made.append(png) or cut(self, png))
+    engine.codec = Codec.load(folder)
+    parts = [[0], [2, 1], [3], [5, 4]]
+    for wanted, part in zip(parts, with_pictures(engine.codec, rows, parts), strict=True):
+        assert part == wanted and {png for i in part for png in rows[i].images} <= set(made)
+        engine.codec.collate([rows[i].prompt_ids for i in part], [rows[i].images for i in part], pad_left=True)
+    assert sorted(made) == sorted({png for row in rows for png in row.images}) and len(made) > 2
 
 
 async def test_workers_compute_the_gradients_of_an_update_and_one_that_dies_is_replaced(folder):

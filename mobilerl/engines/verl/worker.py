@@ -25,7 +25,7 @@ from verl.workers.engine.fsdp import FSDPEngine
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
 from mobilerl.engines.reference import FirstAdapter
-from mobilerl.engines.scoring import add_metrics, make_micro_batch, sample_logprobs
+from mobilerl.engines.scoring import add_metrics, make_micro_batch, sample_logprobs, with_pictures
 from mobilerl.interfaces import Objective
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import add_lora
@@ -121,7 +121,7 @@ class PolicyWorker(ActorRolloutRefWorker):
         processes = engine.get_data_parallel_size()
         with engine.train_mode():
             engine.optimizer_zero_grad()
-            for number, part in enumerate(work.parts):
+            for number, part in enumerate(with_pictures(self.codec, work.rows, work.parts)):
                 rows = [work.rows[i] for i in part]
                 logp, mask = self._logp(engine, rows)
                 loss, parts = objective(make_micro_batch(rows, work.weights[part], logp, mask, work.version))
@@ -143,7 +143,7 @@ class PolicyWorker(ActorRolloutRefWorker):
         with torch.no_grad(), engine.eval_mode(), ExitStack() as first:
             if reference and not frozen:
                 first.enter_context(self._first.in_place(engine.module))
-            for part in work.parts:
+            for part in with_pictures(self.codec, work.rows, work.parts):
                 rows = [work.rows[i] for i in part]
                 logp, _ = self._logp(engine, rows)
                 for i, row, values in zip(part, rows, logp.tolist(), strict=True):
