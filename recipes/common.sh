@@ -95,11 +95,11 @@ has() {
         2>/dev/null
 }
 
-# once NAME ARGUMENT...: pip installs the arguments, unless it did so for the same pyproject.toml and constraints.txt.
+# once NAME ARGUMENT...: pip installs the arguments, unless it did so for the same requirements and lock files.
 once() {
     local stamp=$VENV/.mobilerl-$1 wanted
     shift
-    wanted=$(cat "$ROOT/pyproject.toml" "$ROOT/constraints.txt" | sha256sum)
+    wanted=$(cat "$ROOT/pyproject.toml" "$ROOT/constraints.txt" "$ROOT/recipes/cluster/constraints.txt" | sha256sum)
     if [[ ! -f $stamp || $(<"$stamp") != "$wanted" ]]; then
         say "installing ${*: -1}"
         "$VENV/bin/python" -m pip install -qq --disable-pip-version-check "$@"

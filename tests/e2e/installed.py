@@ -17,7 +17,8 @@ def pretend_installed(venv: Path, extras: Iterable[str] = ("core", "local", "loc
     for name, words in (("python", ""), ("mobilerl", "-m mobilerl ")):
         (scripts / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words}"$@"\n')
         (scripts / name).chmod(0o755)
-    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + (ROOT / "constraints.txt").read_bytes())
+    files = ("pyproject.toml", "constraints.txt", "recipes/cluster/constraints.txt")
+    wanted = hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in files))
     for names in extras:
         (venv / f".mobilerl-{names}").write_text(f"{wanted.hexdigest()}  -\n")
     return venv
