@@ -72,6 +72,7 @@ class PolicyEngine(FSDPEngine):
             module = AutoModelForImageTextToText.from_pretrained(
                 self.model_config.local_path, dtype=torch.float32, config=config
             )
+        shard_with_owner(module)
         if self.model_config.enable_gradient_checkpointing:
             module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         return module
@@ -89,6 +90,17 @@ class PolicyEngine(FSDPEngine):
         if (adapter := self.model_config.lora_adapter_path) is not None:
             return PeftModel.from_pretrained(module, adapter, is_trainable=True)
         return add_lora(module, self.model_config.lora_rank)
+
+
+def shard_with_owner(module: torch.nn.Module) -> None:
+    """verl shards every embedding by itself, and FSDP gathers it when it is called. GLM's vision tower never calls this
+    one, but reads its weight: in a plain module it is gathered with the module around it. Names of weights stay."""
+    for name, child in list(module.named_modules()):
+        owner, _, own = name.rpartition(".")
+        if isinstance(child, torch.nn.Embedding) and own == "position_embedding":
+            plain = torch.nn.Module()
+            plain.weight = child.weight
+            setattr(module.get_submodule(owner), own, plain)
 
 
 class PolicyTrainingWorker(TrainingWorker):
