@@ -129,6 +129,6 @@ def test_other_families_are_read_as_the_trainer_reads_them(family, tmp_path):
     create(FAMILIES[family], tmp_path / "model", [*WORDS, DEFAULT_SYSTEM_PROMPTS["box"]])
     as_vllm_wants_it(tmp_path / "model")
     said = said_by("families", tmp_path, str(tmp_path / "model"))
-    assert said["rollout_gap"] < 1e-4 and said["local_gap"] < 1e-4
+    assert said["rollout_gap"] < 1e-4 and said["local_gap"] < 1e-4 and said["text_gap"] < 1e-4
     if family == "GLM-4.1V":
         assert "vLLM read a prompt of" in said["expanded"], "the comparison of prompts sees nothing"

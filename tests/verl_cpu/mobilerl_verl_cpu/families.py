@@ -17,6 +17,7 @@ from mobilerl.config import load_recipe
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.registry import make_trainer_engine
 from mobilerl.engines.verl import engine
+from mobilerl.interfaces import Request, Sampling
 from mobilerl_verl_cpu.flags import engine_flags
 from mobilerl_verl_cpu.launch import ray_cluster
 from mobilerl_verl_cpu.session import ask, complaint, gap, rows_of, screens
@@ -32,6 +33,12 @@ def main(model: Path) -> dict[str, Any]:
     with ray_cluster(1):
         verl = make_trainer_engine(recipe)
         requests = [ask(verl, *screen) for screen in screens(recipe)]
+        # Before any picture: a prompt with one clears what a sleep has left.
+        said = [{"type": "text", "text": "Open the clock"}]
+        text = [Request(verl.codec.encode([{"role": "user", "content": said}], []), (), Sampling(1.0, 8))]
+        read = rows_of(verl.generate(text), text)
+        text_gap = gap(verl.logprobs(read), [row.rollout_logprobs for row in read])
+        verl.publish()
         with patch.object(engine, "collapse", lambda ids, _: list(ids)):
             expanded = complaint(lambda: verl.generate(requests[:1]))
         rows = rows_of(verl.generate(requests), requests)
@@ -39,6 +46,7 @@ def main(model: Path) -> dict[str, Any]:
         local = LocalEngine(model, LocalSettings(max_pixels=MAX_PIXELS))
         result = {
             "expanded": expanded,
+            "text_gap": text_gap,
             "rollout_gap": gap(scored, [row.rollout_logprobs for row in rows]),
             "local_gap": gap(scored, local.logprobs(rows)),
         }
