@@ -65,6 +65,7 @@ def measure(rows: int, screens: int, max_pixels: int, collate: int) -> dict[str,
         "drawn_rows_per_s": _drawing(replay),
         "collated_rows_per_cpu_s": len(chosen) / cpu_s,
         "collated_rows_per_s": len(chosen) / wall_s,
+        "steps_sent_per_cpu_s": _sending(codec, [step.observation.screenshot for step, _ in drawn]),
     }
 
 
@@ -140,6 +141,16 @@ def _drawing(replay: AdaptivePositiveReplay) -> float:
     while time.perf_counter() < end:
         count += len(replay.draw(MINI_BATCH, rng))
     return float(count)
+
+
+def _sending(codec: Codec, screens: Sequence[bytes]) -> float:
+    """Steps per CPU second that get a prompt's ids and the picture for an inference server: the driver's work."""
+    content = [{"type": "image"}, {"type": "text", "text": "Open the Settings app"}]
+    began = time.process_time()
+    for png in screens:
+        codec.encode([{"role": "user", "content": content}], [png])
+        codec.pictures.scaled(png)
+    return len(screens) / (time.process_time() - began)
 
 
 def _collating(codec: Codec, rows: Sequence[TrainingSample]) -> tuple[float, float]:
