@@ -39,8 +39,9 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 EPOCHS, BATCH, RATE, SEED, RANK = 2.0, 8, 1e-2, 0, 4
-LOSS, LOGPROB = 2e-5, 2e-4
-"""Largest differences allowed after four steps. Measured: 4e-6 and 3e-5, from sums in another order."""
+LOSS, LOGPROB = 2e-4, 2e-3
+"""Largest differences allowed after four steps. Measured: 3e-5 and 4e-4, from sums in another order, which Adam enlarges: its
+first steps are as long for a gradient near zero as for any other."""
 OWN = os.environ.get("MOBILERL_DEEPSPEED_PYTHON", sys.executable)
 needs_deepspeed = pytest.mark.skipif(
     "MOBILERL_DEEPSPEED_PYTHON" not in os.environ and importlib.util.find_spec("deepspeed") is None,
