@@ -40,7 +40,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 EPOCHS, BATCH, RATE, SEED, RANK = 2.0, 8, 1e-2, 0, 4
 LOSS, LOGPROB = 2e-4, 2e-3
-"""Largest differences allowed after four steps. Measured: 3e-5 and 4e-4, from sums in another order, which Adam enlarges: its
+"""Largest differences allowed after four steps. Measured: 3e-5 and 4e-4, from sums in another order and Adam, whose
 first steps are as long for a gradient near zero as for any other."""
 OWN = os.environ.get("MOBILERL_DEEPSPEED_PYTHON", sys.executable)
 needs_deepspeed = pytest.mark.skipif(
