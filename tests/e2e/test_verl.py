@@ -157,13 +157,13 @@ def test_two_nodes_learn_and_resume_after_a_kill(folder, cluster, policy):
     metrics = list(read_metrics(run / "metrics.jsonl"))
     assert [m["iteration"] for m in metrics] == [1, 2, 3, 4]
     assert set(METRICS) <= set().union(*metrics)
-    learned = [m for m in metrics if m["train/loss"] is not None]  # an iteration may have nothing to learn from
-    assert len(learned) >= 2
-    for m in learned:
-        assert m["train/rollout_prob_diff_max"] < ROUNDING, "rollout and trainer differ"
-    for m in metrics:
+    # An iteration may have nothing to learn from, or only the buffer.
+    gaps = [m["train/rollout_prob_diff_max"] for m in metrics]
+    compared = [gap for gap in gaps if gap is not None]
+    assert len(compared) >= 2 and max(compared) < ROUNDING, "rollout and trainer differ"
+    for m, gap in zip(metrics, gaps, strict=True):
         assert m["rollout/infra_errors"] == 0 and m["staleness/max"] == 0
-        assert 0 <= m["replay/fraction"] <= 0.25
+        assert 0 <= m["replay/fraction"] <= (0.25 if gap is not None else 1.0)
     assert any(m["replay/fraction"] > 0 for m in metrics), "no replayed sample reached a mini-batch"
     assert any(m["curriculum/cooling"] or m["curriculum/removed"] for m in metrics), "no template was ever cooled down"
     for m in metrics:
