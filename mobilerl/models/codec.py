@@ -1,8 +1,8 @@
 """Chat messages and screenshots <-> token ids and pixels, for Qwen2.5-VL, Qwen3-VL and GLM-4.1V checkpoints.
 
 The tokenizer writes one placeholder per image; `encode` expands it to one per merged patch, so that the ids are exactly
-what the model reads, in rollout and in training. Pixels are made from PNG bytes only when a batch is built, with a
-bounded cache. Differences between model families are read from the checkpoint.
+what the model reads, in rollout and in training. `pictures` makes pixels from PNGs, only when a batch is built.
+Differences between model families are read from the checkpoint.
 """
 
 from __future__ import annotations

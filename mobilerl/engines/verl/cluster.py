@@ -15,7 +15,9 @@ from mobilerl.config import ClusterSection, ConfigError
 FREE_S = 60.0
 """Time for Ray to release the GPUs of a killed run."""
 CPUS_PER_GPU = 1
-"""Logical CPUs that Ray must have for each training GPU; verl asks for two for a GPU that only samples."""
+"""Logical CPUs that Ray must have for each training GPU."""
+CPUS_PER_ROLLOUT_GPU = 2
+"""The same for a GPU that only samples; the number is verl's."""
 SERVER_CPUS = 1
 """CPUs that Ray must have free on a node to start a vLLM server there."""
 
@@ -68,7 +70,7 @@ class Cluster:
 
     def _check_nodes(self, section: ClusterSection) -> None:
         """Raises ConfigError unless nodes have CPUs for their GPUs: Ray would wait for them without a word."""
-        kinds = [("nodes", section.nodes, CPUS_PER_GPU), ("rollout_nodes", section.rollout_nodes, 2)]
+        kinds = [("nodes", section.nodes, CPUS_PER_GPU), ("rollout_nodes", section.rollout_nodes, CPUS_PER_ROLLOUT_GPU)]
         nodes = [(n["NodeManagerAddress"], n["Resources"]) for n in ray.nodes() if n["Alive"]]
         for name, count, each in kinds:
             cpus = section.gpus_per_node * each + SERVER_CPUS
