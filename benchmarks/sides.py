@@ -104,6 +104,7 @@ class Trl:
         self.step = step
         micros = len(step.rows) // step.per_micro
         model = load_model(step.model, learns=True)
+        model.set_attn_implementation("sdpa")
         optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=ADAM_BETAS, weight_decay=0.0)
         gpu = torch.cuda.is_available()
         self._folder = tempfile.TemporaryDirectory()

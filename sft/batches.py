@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mobilerl.models.codec import Codec
+from mobilerl.models.packing import packed_inputs
 from sft.samples import Sample, lengths_of
 
 IGNORE = -100
@@ -86,14 +87,14 @@ def with_placeholder(make: Collator, samples: Sequence[Sample], images: Sequence
     return collator
 
 
-def collate(samples: Sequence[Sample], codec: Codec) -> dict[str, Tensor]:
-    """Left-padded inputs; `labels` (B, longest response) are right-aligned and IGNORE elsewhere."""
-    inputs = codec.collate([s.prompt_ids + s.response_ids for s in samples], [s.images for s in samples], pad_left=True)
-    longest = max(len(s.response_ids) for s in samples)
-    labels = torch.full((len(samples), longest), IGNORE)
-    for i, sample in enumerate(samples):
-        labels[i, longest - len(sample.response_ids) :] = targets(sample)
-    return {**inputs, "labels": labels}
+def collate(samples: Sequence[Sample], model: torch.nn.Module, codec: Codec) -> dict[str, Any]:
+    """Inputs of one packed row; `labels` (1, K) belong to the logits of the K tokens `logits_to_keep`."""
+    ids = [s.prompt_ids + s.response_ids for s in samples]
+    inputs = packed_inputs(model, codec, ids, [s.images for s in samples])
+    labels = torch.cat([part for s in samples for part in (torch.full((len(s.prompt_ids),), IGNORE), targets(s))])
+    keep = (labels != IGNORE).nonzero().flatten()
+    keep = keep if len(keep) else torch.ones(1, dtype=torch.long)  # a placeholder alone
+    return {**inputs, "logits_to_keep": keep - 1, "labels": labels[keep].unsqueeze(0)}
 
 
 def targets(sample: Sample) -> Tensor:

@@ -15,7 +15,6 @@ from mobilerl.config import ConfigError, Recipe, SftSection
 from mobilerl.models.checkpoint_folder import check_checkpoint
 from mobilerl.train.checkpoint_files import check_files
 from mobilerl.train.dry_run import check_writable, print_recipe
-from sft.packing import check_family
 from sft.pretraining import PRETRAINING_BATCH_SIZE
 
 CONFIGS = Path(__file__).parents[1] / "recipes" / "deepspeed"
@@ -38,12 +37,6 @@ def fit_processes(recipe: Recipe) -> Recipe:
 def check(recipe: Recipe) -> None:
     """Raises ConfigError for settings that this machine cannot run."""
     settings = recipe.sft
-    flash = recipe.sft.attention != "sdpa"
-    if flash and (not torch.cuda.is_available() or not importlib.util.find_spec("flash_attn")):
-        raise ConfigError('sft.attention = "flash_attention_2" needs a GPU and `pip install flash-attn`; use "sdpa"')
-    config = Path(recipe.model or ".") / "config.json"
-    if settings.packing and recipe.model and config.is_file():
-        check_family(json.loads(config.read_text()).get("model_type"))
     if settings.deepspeed:
         if not importlib.util.find_spec("deepspeed"):
             install = 'python -m pip install "mobilerl[deepspeed]"'

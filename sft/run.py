@@ -192,9 +192,7 @@ class SftRun:
             seed=self.seed,
             max_pixels=codec.max_pixels,
             lora_rank=self.recipe.engine.lora_rank,
-            attention=self.recipe.sft.attention,
             micro_batch_size=settings.micro_batch_size,
-            packing=settings.packing,
             gradient_checkpointing=self.recipe.engine.gradient_checkpointing,
             deepspeed=str(deepspeed_file(settings.deepspeed)) if settings.deepspeed else "",
         )

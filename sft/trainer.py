@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import add_lora, load_model
-from sft.batches import IGNORE, LengthBatches, RankBatches, collate, with_placeholder
-from sft.packing import Packer
+from sft.batches import IGNORE, Collator, LengthBatches, RankBatches, collate, with_placeholder
 from sft.samples import Sample, image_counts, lengths_of
 
 DECAY = 0.2
@@ -38,11 +38,8 @@ class TrainingJob:
     seed: int = 0
     max_pixels: int | None = None
     lora_rank: int = 0
-    attention: str = "sdpa"
     micro_batch_size: int = 0
     """Samples of one forward pass on a rank; 0: the rank's whole share of a batch."""
-    packing: int = 0
-    """Tokens of a row of packed samples; 0: one sample per row."""
     gradient_checkpointing: bool = False
     deepspeed: str = ""
     """Path of a DeepSpeed configuration; empty: plain DDP."""
@@ -61,8 +58,6 @@ def trainable_model(job: TrainingJob) -> torch.nn.Module:
     if job.lora_rank and not hasattr(model, "peft_config"):
         torch.manual_seed(job.seed)
         model = add_lora(model, job.lora_rank)
-    if job.attention != "sdpa":
-        model.set_attn_implementation(job.attention)
     return model
 
 
@@ -109,12 +104,8 @@ class SftTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         labels = inputs.pop("labels")
-        if "logits_to_keep" in inputs:
-            outputs = model(**inputs)
-            logits = outputs.logits.float()
-        else:
-            outputs = model(**inputs, logits_to_keep=labels.shape[1] + 1)
-            logits = outputs.logits[:, :-1].float()
+        outputs = model(**inputs)
+        logits = outputs.logits.float()
         total = torch.nn.functional.cross_entropy(
             logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORE, reduction="sum"
         )
@@ -191,7 +182,7 @@ def train(
     )
     args = arguments(job, out, batches, ranks)
     model = trainable_model(job)
-    make = Packer(model, codec, job.packing) if job.packing else lambda chosen: collate(chosen, codec)
+    make: Collator = partial(collate, model=model, codec=codec)
     if ranks > 1 or batches.accumulation > 1:
         make = with_placeholder(make, samples, image_counts(samples))
     trainer = SftTrainer(

@@ -116,13 +116,9 @@ class SftSection(Section):
     """Peak learning rate of both stages; it decays to 0 at the end."""
     micro_batch_size: Count = 0
     """Samples per forward pass of a process; 0: its whole share of a batch."""
-    packing: Count = 0
-    """Tokens per row of packed samples; 0: one padded sample per row."""
     processes: Count = 0
     """Processes on this node, one per GPU (torchrun's --nproc-per-node), that train and make demonstrations. 0: the
     main process does both."""
-    attention: Literal["sdpa", "flash_attention_2"] = "sdpa"
-    """Attention implementation; flash_attention_2 needs a GPU and the package flash-attn."""
     deepspeed: str = ""
     """zero2, zero3, zero2-offload, zero3-offload, or a DeepSpeed configuration (*.json); empty: plain DDP."""
     nodes: Positive = 1

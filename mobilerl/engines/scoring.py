@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from mobilerl.algorithms.losses import aggregation_weights
+from mobilerl.models.packing import packed_inputs
 from mobilerl.records import MicroBatch, TrainingSample
 
 if TYPE_CHECKING:
@@ -21,21 +23,21 @@ if TYPE_CHECKING:
 def sample_logprobs(
     model: torch.nn.Module, codec: Codec, rows: Sequence[TrainingSample], temperature: float, device: torch.device | str
 ) -> tuple[Tensor, Tensor]:
-    """(R, L) log-probabilities at `temperature`, and mask. Rows are padded on the left.
+    """(R, L) log-probabilities at `temperature`, right-aligned, and mask. `model` has the attention `ATTENTION`.
 
     Logits are computed for response positions only, and banned tokens are excluded as in sampling.
     """
-    inputs = codec.collate(
-        [r.prompt_ids + r.response_ids for r in rows], [r.images for r in rows], pad_left=True, device=device
-    )
-    longest = max(len(r.response_ids) for r in rows)
-    logits = model(**inputs, logits_to_keep=longest + 1).logits[:, :-1].float()
-    logits = logits / temperature
-    logits[..., list(codec.banned_ids)] = torch.finfo(logits.dtype).min
-    targets = inputs["input_ids"][:, -longest:]
+    ids = [r.prompt_ids + r.response_ids for r in rows]
+    inputs = packed_inputs(model, codec, ids, [r.images for r in rows], device)
+    replies = [len(r.response_ids) for r in rows]
+    ends = accumulate(map(len, ids))
+    places = torch.cat([torch.arange(e - n, e) for e, n in zip(ends, replies, strict=True)]).to(device)
+    logits = model(**inputs, logits_to_keep=places - 1).logits[0].float() / temperature
+    logits = logits.index_fill(-1, torch.tensor(codec.banned_ids, device=device), torch.finfo(logits.dtype).min)
+    targets = inputs["input_ids"][0, places]
     logp = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
-    mask = right_aligned([[1.0] * len(r.response_ids) for r in rows], longest).to(device)
-    return logp * mask, mask
+    mask = right_aligned([[1.0] * n for n in replies], max(replies)).to(device)
+    return torch.zeros_like(mask).masked_scatter(mask.bool(), logp), mask
 
 
 def sample_weights(samples: Sequence[TrainingSample], aggregation: str) -> Tensor:

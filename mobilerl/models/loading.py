@@ -15,6 +15,8 @@ from transformers import AutoModelForImageTextToText
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
+from mobilerl.models.attention import use_concatenated_attention
+
 LORA_TARGETS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|gate_up_proj|down_proj)"
 """Every linear layer of the language model; the vision tower stays frozen."""
 ADAPTER_FILE = "adapter_config.json"
@@ -56,6 +58,7 @@ def _load_full(path: Path | str, dtype: torch.dtype, **options: Any) -> torch.nn
         logging.set_verbosity(verbosity)
     mismatched = [entry[0] if isinstance(entry, tuple) else entry for entry in info["mismatched_keys"]]
     _check_tensors(path, info["missing_keys"], info["unexpected_keys"], mismatched)
+    use_concatenated_attention(model)
     return model
 
 

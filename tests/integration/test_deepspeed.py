@@ -127,11 +127,9 @@ def check_the_same(found: list[float], out: Path, expected: tuple[list[float], P
 @pytest.mark.parametrize(
     ("deepspeed", "lora", "settings"),
     [
-        ("", 0, {"micro_batch_size": 2, "packing": 300}),
+        ("", 0, {"micro_batch_size": 2}),
         pytest.param("zero2", RANK, {"micro_batch_size": 1}, marks=needs_deepspeed),
-        pytest.param(
-            "zero3", 0, {"micro_batch_size": 2, "packing": 300, "gradient_checkpointing": True}, marks=needs_deepspeed
-        ),
+        pytest.param("zero3", 0, {"micro_batch_size": 2, "gradient_checkpointing": True}, marks=needs_deepspeed),
     ],
 )
 def test_two_ranks_train_as_one_process_does(deepspeed, lora, settings, base, samples, expected, tmp_path):

@@ -4,7 +4,6 @@ import random
 from dataclasses import replace
 
 import pytest
-import torch
 
 from envs.base import Tap
 from envs.phone.env import PhoneEnv
@@ -12,6 +11,7 @@ from envs.phone.tasks import suite
 from mobilerl import tiny
 from mobilerl.config import Recipe
 from mobilerl.models.codec import Codec
+from mobilerl.models.loading import load_model
 from mobilerl.policy.context import ContextPolicy, make_context
 from mobilerl.policy.parsing import parse_reply
 from sft.batches import IGNORE, collate
@@ -92,13 +92,15 @@ def test_processes_make_the_same_demonstrations_and_a_purpose_is_said_once(tmp_p
     assert most == 3 and all(h == [] or "; " in h[0] for h in histories)
 
 
-def test_labels_are_the_replies_at_the_right_edge_and_only_what_is_trained(codec):
+def test_labels_belong_to_the_logits_before_them_and_are_only_what_is_trained(tmp_path):
+    tiny.create(tmp_path, ["tap the green button"], hidden=32, layers=2, heads=2, vision_hidden=16)
+    model, codec = load_model(tmp_path), Codec.load(tmp_path)
     one = Sample((5, 6, 7), (8, 9), ())
     two = Sample((5,), (6, 7, 8, 9), (), trained=(False, True, False, True))
-    inputs = collate([one, two], codec)
-    x = IGNORE
-    assert inputs["labels"].tolist() == [[x, x, 8, 9], [x, 7, x, 9]]
-    assert inputs["input_ids"].tolist() == [[5, 6, 7, 8, 9], [5, 6, 7, 8, 9]]
-    short = collate([replace(one, prompt_ids=(5,)), two], codec)
-    assert short["input_ids"].tolist()[0] == [codec.pad_id, codec.pad_id, 5, 8, 9]
-    assert torch.equal(short["attention_mask"][0], torch.tensor([0, 0, 1, 1, 1]))
+    inputs = collate([one, two], model, codec)
+    assert inputs["input_ids"].tolist() == [[5, 6, 7, 8, 9, 5, 6, 7, 8, 9]]
+    assert inputs["logits_to_keep"].tolist() == [2, 3, 6, 8]
+    assert inputs["labels"].tolist() == [[8, 9, 7, 9]]
+    assert inputs["position_ids"][0].tolist() == [[0, 1, 2, 3, 4, 0, 1, 2, 3, 4]]
+    nothing = collate([replace(one, trained=(False, False))], model, codec)
+    assert nothing["labels"].tolist() == [[IGNORE]]

@@ -1,0 +1,118 @@
+"""Attention within concatenated sequences, known to transformers as `ATTENTION`.
+
+The samples of a packed row and the windows of a vision tower must not see each other. On a GPU in bfloat16 one kernel
+of torch computes them all; elsewhere they are computed one by one, neighbours of equal length together. A padded batch,
+as in sampling, goes to transformers' own `sdpa`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+ATTENTION = "flash_varlen"
+"""With "flash" in its name, vision towers hand over all their windows in one call."""
+
+
+def use_concatenated_attention(model: torch.nn.Module) -> None:
+    """Switches a loaded model to `ATTENTION`: by its name, transformers would look for a package to load it with."""
+    for module in model.modules():
+        if (config := getattr(module, "config", None)) is not None:
+            config._attn_implementation = ATTENTION
+
+
+class Sequences:
+    """The lengths of concatenated sequences; the same for all layers, so computed once."""
+
+    def __init__(self, lengths: Sequence[int]) -> None:
+        self.lengths, self.longest = lengths, max(lengths)
+        self._ends: Tensor | None = None
+
+    def ends(self, device: torch.device) -> Tensor:
+        """(N + 1,) int32: 0, and where each sequence ends."""
+        if self._ends is None:
+            self._ends = torch.tensor([0, *accumulate(self.lengths)], dtype=torch.int32, device=device)
+        return self._ends
+
+
+def _attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    sequences: Sequences | None = None,
+    cu_seq_lens_q: Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """transformers' interface: (1, heads, T, size) query, key and value -> (1, T, heads, size).
+
+    `cu_seq_lens_q` is the vision tower's, `sequences` the language model's.
+    """
+    if cu_seq_lens_q is not None:
+        sequences = _windows(cu_seq_lens_q)
+    if sequences is None:
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, is_causal=is_causal, **kwargs
+        )
+    causal = module.is_causal if is_causal is None else is_causal
+    kind = query.device.type
+    if torch.is_autocast_enabled(kind):  # rotary positions make float32 of query and key
+        dtype = torch.get_autocast_dtype(kind)
+        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+    together = _kernel if query.is_cuda and query.dtype != torch.float32 else _one_by_one
+    return together(query, key, value, sequences, causal, scaling), None
+
+
+def _windows(ends: Tensor) -> Sequences:
+    """Kept with the tensor, which the layers of a vision tower share: reading it waits for the GPU."""
+    if (known := getattr(ends, "_sequences", None)) is None:
+        known = ends._sequences = Sequences(ends.diff().tolist())
+    return known
+
+
+def _kernel(query: Tensor, key: Tensor, value: Tensor, of: Sequences, causal: bool, scale: float | None) -> Tensor:
+    from torch.nn.attention.varlen import varlen_attn
+
+    q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
+    ends = of.ends(query.device)
+    out = varlen_attn(
+        q,
+        k,
+        v,
+        ends,
+        ends,
+        of.longest,
+        of.longest,
+        scale=scale,
+        window_size=(-1, 0) if causal else (-1, -1),
+        enable_gqa=q.shape[1] != k.shape[1],
+    )
+    return out.unsqueeze(0)
+
+
+def _one_by_one(query: Tensor, key: Tensor, value: Tensor, of: Sequences, causal: bool, scale: float | None) -> Tensor:
+    runs = [(length, len(list(run))) for length, run in groupby(of.lengths)]
+    split = [x[0].split([length * n for length, n in runs], dim=1) for x in (query, key, value)]
+    out = []
+    for (length, n), *parts in zip(runs, *split, strict=True):
+        # (heads, n * length, size) -> (n, heads, length, size)
+        q, k, v = (part.unflatten(1, (n, length)).transpose(0, 1) for part in parts)
+        gqa = q.shape[1] != k.shape[1]
+        run = scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale, enable_gqa=gqa)
+        out.append(run.transpose(1, 2).flatten(0, 1))
+    return torch.cat(out).unsqueeze(0)
+
+
+AttentionInterface.register(ATTENTION, _attention)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)

@@ -1,0 +1,38 @@
+"""Rows without padding: several sequences in one row, each with its own positions and attending only to itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from mobilerl.models.attention import ATTENTION, Sequences
+from mobilerl.models.codec import Codec
+
+
+def packed_inputs(
+    model: Any,
+    codec: Codec,
+    ids: Sequence[Sequence[int]],
+    images: Sequence[Sequence[bytes]],
+    device: torch.device | str = "cpu",
+) -> dict[str, Any]:
+    """Inputs of a Qwen2.5-VL, Qwen3-VL or GLM-4.1V: one row of T tokens, the sequences one after the other.
+
+    Raises ValueError for a model with another attention than `ATTENTION`, in which they would see each other.
+    """
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    if (used := base.config._attn_implementation) != ATTENTION:
+        raise ValueError(f"packed rows need a model loaded with the attention {ATTENTION!r}, not {used!r}")
+    inputs = codec.collate(ids, images, pad_left=False)
+    mask = inputs.pop("attention_mask")
+    real = mask.bool()
+    names = ("input_ids", "mm_token_type_ids", "image_grid_thw")
+    positions, _ = base.model.get_rope_index(**{n: inputs.get(n) for n in names}, attention_mask=mask)
+    inputs |= {n: inputs[n][real].unsqueeze(0) for n in names[:2]}
+    inputs["position_ids"] = positions[:, real].unsqueeze(1)
+    # transformers makes no mask in the place of one with four dimensions, and ours is never read.
+    inputs["attention_mask"] = mask.new_empty(1, 1, 0, 0)
+    moved = {name: value.to(device) for name, value in inputs.items()}
+    return {**moved, "use_cache": False, "sequences": Sequences([len(row) for row in ids])}
