@@ -95,12 +95,12 @@ def test_processes_make_the_same_demonstrations_and_a_purpose_is_said_once(tmp_p
 def test_labels_belong_to_the_logits_before_them_and_are_only_what_is_trained(tmp_path):
     tiny.create(tmp_path, ["tap the green button"], hidden=32, layers=2, heads=2, vision_hidden=16)
     model, codec = load_model(tmp_path), Codec.load(tmp_path)
-    one = Sample((5, 6, 7), (8, 9), ())
-    two = Sample((5,), (6, 7, 8, 9), (), trained=(False, True, False, True))
+    one = Sample((25, 26, 27), (28, 29), ())
+    two = Sample((25,), (26, 27, 28, 29), (), trained=(False, True, False, True))
     inputs = collate([one, two], model, codec)
-    assert inputs["input_ids"].tolist() == [[5, 6, 7, 8, 9, 5, 6, 7, 8, 9]]
+    assert inputs["input_ids"].tolist() == [[25, 26, 27, 28, 29, 25, 26, 27, 28, 29]]
     assert inputs["logits_to_keep"].tolist() == [2, 3, 6, 8]
-    assert inputs["labels"].tolist() == [[8, 9, 7, 9]]
+    assert inputs["labels"].tolist() == [[28, 29, 27, 29]]
     assert inputs["position_ids"][0].tolist() == [[0, 1, 2, 3, 4, 0, 1, 2, 3, 4]]
     nothing = collate([replace(one, trained=(False, False))], model, codec)
     assert nothing["labels"].tolist() == [[IGNORE]]
