@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -34,15 +35,17 @@ def make_checkpoint(path: Path, hidden: int, layers: int) -> None:
 
 def expert_rows(model: Path, count: int) -> list[TrainingSample]:
     """`count` samples with written thoughts, encoded for `model`, with its own log-probabilities as the rollout's."""
-    context, codec = make_context(AgentSection()), Codec.load(model)
-    rows: list[TrainingSample] = []
-    for steps in episodes(PhoneEnv("bench", 360, 720, popup_rate=0.5)):
-        made = tuple(_step(step, context, codec) for step in steps)
-        rows += Trajectory(f"t{len(rows)}", steps[0].task, made, 1.0, Status.FINISHED, "bench").samples()
-        if len(rows) >= count:
-            break
+    rows = list(islice(rows_of(PhoneEnv("bench", 360, 720, popup_rate=0.5), Codec.load(model)), count))
     logprobs = LocalEngine(model, LocalSettings(micro_batch_tokens=4096)).logprobs(rows)
-    return [replace(row, rollout_logprobs=found) for row, found in zip(rows, logprobs, strict=True)][:count]
+    return [replace(row, rollout_logprobs=found) for row, found in zip(rows, logprobs, strict=True)]
+
+
+def rows_of(env: PhoneEnv, codec: Codec) -> Iterator[TrainingSample]:
+    """Samples of experts on `env`, without end and without the sampler's log-probabilities."""
+    context = make_context(AgentSection())
+    for number, steps in enumerate(episodes(env)):
+        made = tuple(_step(step, context, codec) for step in steps)
+        yield from Trajectory(f"t{number}", steps[0].task, made, 1.0, Status.FINISHED, "bench").samples()
 
 
 def episodes(env: PhoneEnv) -> Iterator[list[ExpertStep]]:

@@ -72,7 +72,8 @@ class LocalSettings(EngineSection):
 class LocalEngine:
     """Holds a Qwen2.5-VL, Qwen3-VL or GLM-4.1V checkpoint. Training and sampling share the weights."""
 
-    def __init__(self, path: Path, settings: LocalSettings) -> None:
+    def __init__(self, path: Path, settings: LocalSettings, model: torch.nn.Module | None = None) -> None:
+        """`model`: with weights in the place of those at `path`."""
         self.settings = settings
         self._threads = torch.get_num_threads()
         self.version = 0
@@ -82,7 +83,7 @@ class LocalEngine:
         # torch shares cached casts between threads: one made while sampling has no gradient, and updates would use it.
         self.accelerator = Accelerator(mixed_precision=mixed, kwargs_handlers=[AutocastKwargs(cache_enabled=False)])
         # An adapter's folder names its base: by an absolute path.
-        model = load_model(path.resolve() if settings.lora_rank else path, learns=not settings.lora_rank)
+        model = model or load_model(path.resolve() if settings.lora_rank else path, learns=not settings.lora_rank)
         if settings.lora_rank and not hasattr(model, "peft_config"):
             model = add_lora(model, settings.lora_rank)
         self._reference = self._freeze(model) if settings.reference else None
@@ -90,7 +91,11 @@ class LocalEngine:
             enable_gradient_checkpointing(model)
         trained = [p for p in model.parameters() if p.requires_grad]
         optimizer = torch.optim.AdamW(
-            trained, lr=settings.learning_rate, betas=ADAM_BETAS, weight_decay=settings.weight_decay
+            trained,
+            lr=settings.learning_rate,
+            betas=ADAM_BETAS,
+            weight_decay=settings.weight_decay,
+            fused=torch.cuda.is_available(),  # without the temporary copies of all weights
         )
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
         self.device = self.accelerator.device

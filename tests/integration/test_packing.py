@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from model_families import FAMILIES, create, png
 
+from benchmarks.model_families import FAMILIES, create, png
 from mobilerl.engines.scoring import right_aligned, sample_logprobs
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model

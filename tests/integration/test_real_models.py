@@ -18,9 +18,9 @@ import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from model_families import FAMILIES, Family, as_of_transformers_4, create, png, tokenizer_of
 from PIL import Image
 
+from benchmarks.model_families import FAMILIES, Family, as_of_transformers_4, create, png, tokenizer_of
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks import suite
 from mobilerl.algorithms.losses import clipped_policy_loss

@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from model_families import FAMILIES, as_vllm_wants_it, create, png
 
+from benchmarks.model_families import FAMILIES, as_vllm_wants_it, create, png
 from mobilerl import tiny
 from mobilerl.config import VllmSection
 from mobilerl.engines.local import LocalSettings

@@ -22,9 +22,9 @@ from typing import Any
 
 import pytest
 import torch
-from model_families import FAMILIES, create, png
 from ports import free_port
 
+from benchmarks.model_families import FAMILIES, create, png
 from mobilerl.cli import main
 from mobilerl.inference.server import connect
 from mobilerl.interfaces import Sampling

@@ -1,7 +1,7 @@
 """Tiny random checkpoints of the model families, in the shape in which they are published.
 
 Real classes and image processors, the families' special tokens, placeholder layout and end tokens; few weights, and a
-small byte-level tokenizer of the tests' own.
+small byte-level tokenizer of our own.
 """
 
 from __future__ import annotations
