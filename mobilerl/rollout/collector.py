@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -81,8 +82,10 @@ class Collector:
 
     With a `scorer` (a judge) rewards come from it instead of the tasks' own checks.
     `counts` holds dispatched, finished, infra_errors, retried, failed (after all retries) and lost_groups; all only
-    grow, and so does `busy_s`, the device-seconds spent in episodes.
+    grow, and so does `busy_s`.
     """
+
+    busy_is_current = True
 
     def __init__(
         self,
@@ -99,7 +102,9 @@ class Collector:
         self.greedy = greedy or actor
         """Plays the groups of `evaluate`."""
         self.counts: Counter[str] = Counter()
-        self.busy_s = 0.0
+        self._busy_s = 0.0
+        self._began: dict[str, float] = {}
+        """When each running episode began."""
         self.last_fault = ""
         """Reason of the last failed episode."""
         self.lost: list[LostGroup] = []
@@ -225,6 +230,12 @@ class Collector:
         assert self._failure is not None
         raise self._failure
 
+    @property
+    def busy_s(self) -> float:
+        """Device-seconds in episodes, those that are running included."""
+        now = time.monotonic()
+        return self._busy_s + sum(now - began for began in self._began.values())
+
     # --- episodes --------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
@@ -244,13 +255,13 @@ class Collector:
         self._changed()
 
     async def _play(self, env: MobileEnv, job: _Job) -> Played:
-        started = asyncio.get_running_loop().time()
+        self._began[job.id] = time.monotonic()
         try:
             return await play_episode(
                 env, self._open[job.group].actor, job.task, job.id, self.settings.episode, scored=self._scorer is None
             )
         finally:
-            self.busy_s += asyncio.get_running_loop().time() - started
+            self._busy_s += time.monotonic() - self._began.pop(job.id)
 
     def _ended(self, episode: asyncio.Task[Played], env: MobileEnv, job: _Job) -> None:
         """Files an episode that is over, or has it scored, and returns its device, in one step."""

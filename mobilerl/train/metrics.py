@@ -29,11 +29,15 @@ class IterationWatch:
         """Starts a new iteration."""
         self._last = self._began = time.monotonic()
         self._parts: dict[str, float] = {}
+        self._busy_in: dict[str, float] = {}
+        self._busy_last = self._collector.busy_s
 
     def ended(self, part: str) -> None:
         """Ends the phase `rollout`, `update` or `publish`, which began with the end of the previous one."""
         now = time.monotonic()
         self._parts[part], self._last = now - self._last, now
+        busy = self._collector.busy_s
+        self._busy_in[part], self._busy_last = busy - self._busy_last, busy
         if part == "rollout":
             self._playing_s = now - (self._collected if self._ahead else self._began)
             self._collected = now
@@ -49,9 +53,18 @@ class IterationWatch:
         return {
             **rollout_metrics(groups, version, self._playing_s, busy_s, collector.devices),
             **{f"rollout/{name}": counts.get(name, 0) for name in COUNTED},
+            "rollout/env_utilization_in_update": self._share(collector.devices),
             **collector.status(),
             **{f"time/{part}_s": seconds for part, seconds in self._parts.items()},
         }
+
+    def _share(self, devices: int) -> float | None:
+        """Of the devices' time during the update, what they spent in episodes: 0 unless groups are collected ahead.
+        None with worker processes, which tell of their time when they are done."""
+        update_s = self._parts["update"]
+        if not self._collector.busy_is_current or update_s <= 0:
+            return None
+        return min(1.0, self._busy_in["update"] / (update_s * devices))
 
 
 def rollout_metrics(

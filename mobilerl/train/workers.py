@@ -58,6 +58,9 @@ class RolloutWorkers:
     `devices`. Counts of an assignment that a worker did not finish are lost with it.
     """
 
+    busy_is_current = False
+    """`busy_s` grows when workers are done."""
+
     def __init__(self, recipe: Recipe, engine: LocalEngine, run_dir: Path | None = None) -> None:
         count = min(recipe.collect.workers, recipe.phone.count)
         self.devices = recipe.phone.count

@@ -173,3 +173,41 @@ def test_two_nodes_learn_and_resume_after_a_kill(folder, cluster, policy):
     before, after = load_file(policy / "model.safetensors"), load_file(latest(run) / "model.safetensors")
     assert set(before) == set(after) and not all(torch.equal(before[name], after[name]) for name in before)
     assert (run / "eval" / "sim-after" / "results.json").is_file(), "what was saved was not evaluated"
+
+
+def test_learning_and_sampling_at_once_are_one_version_apart_also_after_a_kill(folder, cluster, policy):
+    """The first node learns while the second samples. gloo carries the weights in the place of NCCL."""
+    run, log = folder / "apart", folder / "apart-log"
+    own = engine_flags_apart()
+    command = [sys.executable, "-m", "mobilerl", "train", "--config", str(ROOT / "recipes" / "adagrpo.toml"), *FLAGS]
+    command += ["--model", str(policy), "--run-dir", str(run), *own, "--collect.max_staleness", "1"]
+    command += ["--algorithm.group_size", "4", "--collect.workers", "0", "--train.mini_batch", "256"]
+    command += ["--algorithm.skip_above", "1.0", "--train.checkpoint_every", "1"]
+    with open(log, "w") as out, started(command, cluster, stdout=out, stderr=out) as child:
+        until = time.monotonic() + RUN_S
+        while not (run / "checkpoints" / "iter-000002").is_dir():
+            assert child.poll() is None and time.monotonic() < until, log.read_text()[-3000:]
+            time.sleep(0.2)
+    run_to_end([*command, "--resume"], cluster, log)
+
+    metrics = list(read_metrics(run / "metrics.jsonl"))
+    assert [m["iteration"] for m in metrics] == [1, 2, 3, 4]
+    assert all(m["rollout/lost_groups"] == m["rollout/infra_errors"] == 0 for m in metrics)
+    assert max(m["staleness/max"] for m in metrics) == 1
+    busy = [m["rollout/env_utilization_in_update"] for m in metrics if m["train/loss"] is not None]
+    assert busy and min(busy) > 0.5, "devices waited for the learner"
+    # Samples of the newest weights: what arrived at the server is what the trainer has.
+    compared = [gap for m in metrics if (gap := m["train/rollout_prob_diff_max"]) is not None]
+    assert compared and max(compared) < ROUNDING, "rollout and trainer differ"
+    for m in metrics:
+        steps = [
+            s for t in load_trajectories(run / "trajectories" / f"iter-{m['iteration']:06d}.jsonl") for s in t.steps
+        ]
+        assert {m["iteration"] - 1 - s.completion.version for s in steps} <= {0, 1}
+
+
+def engine_flags_apart() -> list[str]:
+    from mobilerl_verl_cpu.flags import engine_flags
+
+    own = engine_flags("actor_rollout_ref.rollout.checkpoint_engine.backend=gloo")
+    return [*own, "--cluster.nodes", "1", "--cluster.rollout_nodes", "1", "--cluster.gpus_per_node", "1"]

@@ -57,7 +57,8 @@ class Cluster:
         if there < wanted:
             raise ConfigError(f"{asked}, the Ray cluster has {there}: lower them, or add nodes with `ray start`")
         self._check_nodes(section)
-        if section.rollout_nodes and importlib.util.find_spec("cupy") is None:
+        own_transfer = any(".checkpoint_engine.backend=" in text for text in section.overrides)
+        if section.rollout_nodes and not own_transfer and importlib.util.find_spec("cupy") is None:
             raise ConfigError(
                 f"cluster.rollout_nodes = {section.rollout_nodes} needs cupy, with which verl sends weights to other "
                 "nodes: pip install 'mobilerl[verl]'"

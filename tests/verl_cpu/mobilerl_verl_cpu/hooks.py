@@ -115,9 +115,14 @@ def _ports_of_servers(module: ModuleType) -> None:
     module._get_open_port = get
 
 
+def _gloo_transfer(_: ModuleType) -> None:
+    import mobilerl_verl_cpu.transfer  # noqa: F401 - registers itself
+
+
 REPAIR = {"torchvision._meta_registrations": _declare_operators}
 """Made before the module runs, and always: transformers cannot be imported beside a broken torchvision."""
 CHANGES = {
+    "verl.checkpoint_engine": _gloo_transfer,
     "verl.plugin.platform.platform_manager": _set_platform,
     "verl.single_controller.ray.base": _ports_of_workers,
     "verl.utils.distributed": _one_backend,

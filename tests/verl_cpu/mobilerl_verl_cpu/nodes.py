@@ -15,7 +15,7 @@ MEMORY = 200 * 1024**2
 
 
 def main(nodes: int, gpus: int) -> None:
-    each = {"num_cpus": gpus + 1, "num_gpus": gpus, "object_store_memory": MEMORY}
+    each = {"num_cpus": 2 * gpus + 1, "num_gpus": gpus, "object_store_memory": MEMORY}
     cluster = Cluster(initialize_head=True, head_node_args={**each, "include_dashboard": False})
     for _ in range(nodes - 1):
         cluster.add_node(**each)
