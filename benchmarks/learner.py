@@ -22,8 +22,9 @@ import torch
 from benchmarks.samples import expert_rows, make_checkpoint
 from benchmarks.sides import Side, Update, make, peak_memory
 
-SIDES = ("mobilerl", "mobilerl-recompute", "trl", "trl-recompute")
+SIDES = ("mobilerl", "mobilerl-padded", "mobilerl-recompute", "trl", "trl-recompute")
 PAIRS = (
+    ("mobilerl", "mobilerl-padded"),
     ("mobilerl", "trl"),
     ("mobilerl", "trl-recompute"),
     ("mobilerl-recompute", "mobilerl"),

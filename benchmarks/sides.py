@@ -3,7 +3,8 @@
 Every side has the same checkpoint and samples, the same limit on the padded tokens of a micro-batch, AdamW with the
 same settings, the same clipped token-mean loss and gradient clipping. Each makes pixels from PNGs in every step.
 
-- `mobilerl`: `LocalEngine.update`; `mobilerl-recompute`: with gradient checkpointing.
+- `mobilerl`: `LocalEngine.update`; `mobilerl-recompute`: with gradient checkpointing; `mobilerl-padded`: with padded
+  rows and transformers' own attention in the place of packed ones.
 - `trl`: `GRPOTrainer.training_step` until the optimiser steps, with recorded samples in place of generation. The rest
   is the trainer's: padding to the longest prompt and reply, shuffling, splitting, its loss and metrics.
 - `trl-recompute`: the same with gradient checkpointing, which is TRL's default.
@@ -27,6 +28,7 @@ from torch.profiler import ProfilerActivity, profile
 from mobilerl.algorithms.objectives import clipped
 from mobilerl.config.algorithms import ClippedLossSection
 from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.engines.scoring import right_aligned
 from mobilerl.interfaces import ADAM_BETAS
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model
@@ -86,6 +88,31 @@ class Mobilerl:
         rows = self.step.rows
         batch = [replace(r, advantage=a) for r, a in zip(rows, self.step.advantages, strict=True)]
         return self.engine.update(batch, self.objective, AGG)["grad_norm"]
+
+
+class Padded(Mobilerl):
+    def __init__(self, step: Update) -> None:
+        super().__init__(step)
+        self.model.set_attn_implementation("sdpa")
+        self.engine._logp = self._logp
+
+    def _logp(self, model: torch.nn.Module, rows: Sequence[TrainingSample]) -> tuple[Tensor, Tensor]:
+        return padded_logprobs(model, self.engine.codec, rows, 1.0, self.engine.device)
+
+
+def padded_logprobs(
+    model: torch.nn.Module, codec: Codec, rows: Sequence[TrainingSample], temperature: float, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """What `sample_logprobs` computes, from rows padded on the left, with the model's own masks and positions."""
+    ids = [r.prompt_ids + r.response_ids for r in rows]
+    inputs = codec.collate(ids, [r.images for r in rows], pad_left=True, device=device)
+    longest = max(len(r.response_ids) for r in rows)
+    logits = model(**inputs, logits_to_keep=longest + 1).logits[:, :-1].float() / temperature
+    logits[..., list(codec.banned_ids)] = torch.finfo(logits.dtype).min
+    targets = inputs["input_ids"][:, -longest:]
+    logp = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
+    mask = right_aligned([[1.0] * len(r.response_ids) for r in rows], longest).to(device)
+    return logp * mask, mask
 
 
 class Trl:
@@ -184,8 +211,10 @@ def _no_reward(prompts: list[str], completions: list[str], **kwargs: object) -> 
 
 
 def make(name: str, step: Update) -> Side:
-    kind, _, recompute = name.partition("-")
-    return (Mobilerl if kind == "mobilerl" else Trl)(step, recompute=bool(recompute))
+    kind, _, variant = name.partition("-")
+    if variant == "padded":
+        return Padded(step)
+    return (Mobilerl if kind == "mobilerl" else Trl)(step, recompute=bool(variant))
 
 
 def peak_memory(side: Side) -> dict[str, float]:

@@ -92,6 +92,8 @@ class VllmSection(Section):
     """Number of GPUs that each copy of the model is sharded over."""
     gpu_memory: Share = 0.6
     """Fraction of GPU memory for vLLM's weights and KV cache; training gets the rest where both share a GPU."""
+    sleep: bool = False
+    """Free vLLM's GPU memory during updates, for engine.inference = "vllm"; with verl it always is."""
     max_prompt: Positive = 8192
     """Maximum prompt length in tokens, image tokens included; a longer prompt is an error."""
     max_sequences: Positive = 256

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.inference.vllm import VllmSampler, VllmSettings, checkpoint_weights
-from mobilerl.interfaces import Request
+from mobilerl.interfaces import Objective, Request
 from mobilerl.models.loading import compute_dtype
-from mobilerl.records import Completion
+from mobilerl.records import Completion, TrainingSample
 
 
 class VllmEngine(LocalEngine):
@@ -18,20 +18,34 @@ class VllmEngine(LocalEngine):
 
     def __init__(self, path: Path, settings: LocalSettings, vllm: VllmSettings) -> None:
         super().__init__(path, settings)
-        self.sampler = VllmSampler(path, self.codec, vllm)
+        self.sampler, self._sleeps = VllmSampler(path, self.codec, vllm), vllm.vllm.sleep
         self._send()
 
     def _send(self) -> None:
         model = self.accelerator.unwrap_model(self.model)
         # Trained weights may be wider than vLLM's.
-        weights = ((name, weight.detach().to(compute_dtype())) for name, weight in checkpoint_weights(model))
-        self.sampler.refresh(weights, self.version)
+        dtype = compute_dtype()
+        weights = ((name, weight.detach().to(dtype)) for name, weight in checkpoint_weights(model))
+        self.sampler.refresh(weights, self.version, dtype.itemsize * sum(p.numel() for p in model.parameters()))
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         return self.sampler.generate(requests)
 
     def submit(self, request: Request) -> Future[Completion]:
         return self.sampler.submit(request)
+
+    def logprobs(self, rows: Sequence[TrainingSample], reference: bool = False) -> list[tuple[float, ...]]:
+        self._make_room()
+        return super().logprobs(rows, reference)
+
+    def update(self, samples: Sequence[TrainingSample], objective: Objective, aggregation: str) -> dict[str, float]:
+        self._make_room()
+        return super().update(samples, objective, aggregation)
+
+    def _make_room(self) -> None:
+        """Until `publish` the GPU is the learner's."""
+        if self._sleeps:
+            self.sampler.sleep()
 
     def publish(self) -> int:
         version = super().publish()

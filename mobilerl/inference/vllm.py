@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
+import shutil
 import signal
 import tempfile
 import threading
@@ -33,6 +34,7 @@ MIN_TEMPERATURE = 0.01
 """vLLM raises a lower temperature, other than 0, to this one."""
 ROUNDED_UP = 64
 """Tokens of a row and a column of an image that is small enough to be rounded up."""
+MEMORY = Path("/dev/shm")
 SHARD_BYTES = 1 << 30
 """Weights that are copied to main memory at a time."""
 
@@ -54,7 +56,7 @@ class VllmSampler:
     def __init__(self, folder: Path, codec: Codec, settings: VllmSettings) -> None:
         """Starts vLLM with the architecture of the checkpoint `folder`. Raises EngineError when it does not start."""
         self.codec, self.settings = codec, settings
-        self._version, self._refreshes = -1, 0
+        self._version, self._refreshes, self._asleep = -1, 0, False
         self._numbers = itertools.count()
         self._refreshing = threading.Lock()
         self._engine = _start(folder, codec, settings)
@@ -111,35 +113,54 @@ class VllmSampler:
         logprobs = tuple(at[token].logprob for token, at in zip(ids, last.outputs[0].logprobs, strict=True))
         return Completion(request.prompt_ids, ids, logprobs, version, self.codec.decode(ids))
 
-    def refresh(self, weights: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Replaces vLLM's weights by those given under their Hugging Face names.
+    def sleep(self) -> None:
+        """Ends the running requests and frees the GPU memory of weights and cache; requests wait for `refresh`."""
+        with self._refreshing:
+            if self._asleep:
+                return
+            self._requests.pause()
+            try:
+                self._requests.run(self._engine.sleep(level=2))  # 2: the weights are not kept, new ones will come
+            except Exception as error:  # vLLM raises many kinds
+                raise self._failure(f"vLLM did not free its memory ({one_line(error)})") from error
+            self._asleep = True
+
+    def _failure(self, what: str) -> EngineError:
+        """Ends vLLM: it cannot be used any more."""
+        failure = EngineError(f"{what}; {RESUME}")
+        self._requests.fail(failure)
+        self._engine.shutdown()
+        return failure
+
+    def refresh(self, weights: Iterable[tuple[str, Tensor]], version: int, size: int = 0) -> None:
+        """Replaces vLLM's weights by those given, of about `size` bytes, under their Hugging Face names.
 
         Running requests end first, with the weights they began with; later ones use the new weights. After an
         EngineError vLLM cannot be used any more: half of its weights may be new.
         """
-        with self._refreshing, tempfile.TemporaryDirectory(prefix="mobilerl-weights-") as folder:
+        with self._refreshing, weights_folder(size) as folder:
             paths = write_shards(weights, Path(folder))
             self._requests.pause()
             try:
                 self._requests.run(self._load(paths, version))
             except Exception as error:
-                failure = EngineError(
-                    f"vLLM did not accept the weights of version {version} ({one_line(error)}); {RESUME}"
-                )
-                self._requests.fail(failure)
-                self._engine.shutdown()
-                raise failure from error
-            self._version = version
+                what = f"vLLM did not accept the weights of version {version} ({one_line(error)})"
+                raise self._failure(what) from error
+            self._version, self._asleep = version, False
             self._refreshes += 1
             self._requests.resume()
 
     async def _load(self, paths: Sequence[str], version: int) -> None:
         timeout = self.settings.vllm.timeout_s
+        if self._asleep:
+            await self._engine.wake_up(["weights"])
         await self._engine.reset_encoder_cache()
         await self._engine.collective_rpc("mobilerl_load_weights", timeout, args=(paths, version))
         loaded = set(await self._engine.collective_rpc("mobilerl_version", timeout))
         if loaded != {version}:
             raise ValueError(f"its workers report version {sorted(loaded)}")
+        if self._asleep:
+            await self._engine.wake_up(["kv_cache"])
 
     def close(self) -> None:
         """Ends vLLM. May be called more than once."""
@@ -204,6 +225,7 @@ def engine_arguments(folder: Path, codec: Codec, settings: VllmSettings) -> dict
         "max_num_seqs": vllm.max_sequences,
         "tensor_parallel_size": vllm.tensor_parallel,
         "gpu_memory_utilization": vllm.gpu_memory,
+        "enable_sleep_mode": vllm.sleep,
         "dtype": str(compute_dtype()).removeprefix("torch."),
         "enforce_eager": not torch.cuda.is_available(),
         "enable_prefix_caching": True,
@@ -245,6 +267,12 @@ def image_limits(codec: Codec) -> dict[str, int]:
 def collapse(ids: Sequence[int], image_token_id: int) -> list[int]:
     """The prompt with one placeholder per image, which vLLM expands itself. Images are never adjacent."""
     return [t for i, t in enumerate(ids) if t != image_token_id or i == 0 or ids[i - 1] != image_token_id]
+
+
+def weights_folder(size: int) -> tempfile.TemporaryDirectory[str]:
+    """For `size` bytes, in memory if there is such a file system with room: they only cross to another process."""
+    room = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 1.2 * size
+    return tempfile.TemporaryDirectory(prefix="mobilerl-weights-", dir=MEMORY if room else None)
 
 
 def write_shards(weights: Iterable[tuple[str, Tensor]], folder: Path, shard_bytes: int = SHARD_BYTES) -> list[str]:

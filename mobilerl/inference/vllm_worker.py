@@ -19,6 +19,8 @@ from vllm.config import VllmConfig
 from vllm.platforms import current_platform
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor
 
+from mobilerl.inference.deepstack import clear_deepstack
+
 BANNED = "mobilerl_banned_ids"
 """Key of the ids in vLLM's `additional_config`."""
 TRAINER_PID = "MOBILERL_TRAINER_PID"
@@ -54,6 +56,7 @@ class WeightLoader:
         loaded = model.load_weights(_tensors(paths))
         if loaded is not None and (missing := {name for name, _ in model.named_parameters()} - loaded):
             raise ValueError(f"the update lacks {len(missing)} weights, {min(missing)} for one")
+        clear_deepstack(model)
         self.mobilerl_weights_version = version
 
     def mobilerl_version(self) -> int:

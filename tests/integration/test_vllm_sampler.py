@@ -160,6 +160,30 @@ def test_nothing_is_lost_while_weights_are_swapped(engine, family):
         assert difference([d for _, d in mine], own_logprobs(engine, *map(list, zip(*mine, strict=True)))) < CLOSE
 
 
+def test_requests_wait_while_vllm_sleeps_during_updates(engine, monkeypatch):
+    """The sleep itself, which only GPUs have, is a stand-in: what is tested is who is asked for what, and when."""
+    happened = []
+
+    def noted(what: str):
+        async def note(argument=None, level=None):
+            happened.append((what, argument or level))
+
+        return note
+
+    for name in ("sleep", "wake_up"):
+        monkeypatch.setattr(engine.sampler._engine, name, noted(name))
+    monkeypatch.setattr(engine, "_sleeps", True)
+    asked = requests(engine, 3, 1.0)
+    own_logprobs(engine, asked, engine.generate(asked))
+    waiting = engine.submit(asked[0])
+    with pytest.raises(TimeoutError):
+        waiting.result(1)
+    assert happened == [("sleep", 2)]
+    version = engine.publish()
+    assert waiting.result(120).version == version
+    assert happened[1:] == [("wake_up", ["weights"]), ("wake_up", ["kv_cache"])]
+
+
 def test_what_vllm_refuses_harms_nobody_else(engine, family):
     if family != "Qwen2.5-VL":
         pytest.skip("the same for every family")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mobilerl.engines.verl.rollout_worker import DEEPSTACK, RolloutWorker
+from mobilerl.engines.verl.rollout_worker import RolloutWorker
+from mobilerl.inference.deepstack import DEEPSTACK
 
 
 class Slept(RolloutWorker):
