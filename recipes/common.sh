@@ -112,11 +112,11 @@ ensure_installed() {
     local versions=(-c "$ROOT/constraints.txt")
     [[ -z ${SKIP_INSTALL:-} ]] || return 0
     [[ -x $VENV/bin/python ]] || make_venv
-    if [[ ,$1, == *,verl,* ]]; then  # vLLM is built for one version of torch, with CUDA
+    if [[ ,$1, == *,verl,* || ,$1, == *,vllm,* ]]; then  # vLLM is built for one version of torch, with CUDA
         versions=(-c "$ROOT/recipes/cluster/constraints.txt")
         once torch-cuda "${versions[@]}" torch
         "$VENV/bin/python" -c 'import sys, torch; sys.exit(torch.version.cuda is None)' ||
-            die "torch in $VENV is built without CUDA: leave PIP_EXTRA_INDEX_URL unset and give verl a new VENV"
+            die "torch in $VENV is built without CUDA: leave PIP_EXTRA_INDEX_URL unset and give vLLM a new VENV"
     elif ! has torch; then
         once torch "$TORCH"
     fi
@@ -157,7 +157,7 @@ need_checkpoint() {
         ((${#node_flags[@]} == 0 && rank == 0)) ||
             die "there is no $MODEL: run recipes/sft.sh on the nodes first, or give --model DIR"
         say "no checkpoint in $SFT_DIR: running SFT first"
-        if has verl; then export SKIP_INSTALL=yes; fi  # SFT must not replace the torch of verl
+        if has vllm; then export SKIP_INSTALL=yes; fi  # SFT must not replace the torch of vLLM
         CONFIG='' MODEL='' SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh" --config "$FOLDER/sft.toml"
     fi
 }

@@ -20,6 +20,7 @@ from benchmarks.gpu.calibrate import matmul_flops
 from benchmarks.gpu.families import objective
 from benchmarks.gpu.report import Report, wait
 from benchmarks.gpu.shapes import MAX_PIXELS, SHAPES, Shape, full_size_rows, make_folder, make_model
+from mobilerl.doctor.memory import needed
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.scoring import make_micro_batch, sample_weights
 from mobilerl.models import attention
@@ -27,6 +28,8 @@ from mobilerl.records import TrainingSample
 
 CARDS = (24, 48, 80, 141)
 """GiB of memory of the GPUs that the table of memory is for."""
+REPLY = 64
+"""Tokens of an expert's reply, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ def run(report: Report) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 engine = _engine(case, Path(folder))
                 rows = rows or full_size_rows(engine.codec, max(c.rows for c in (*ON_GPU, *ON_CPU)))
-                _measure(report, case, engine, rows[: case.rows], peak)
+                _measure(report, case, Path(folder), engine, rows[: case.rows], peak)
         except torch.OutOfMemoryError as error:
             report.figure(f"{case}: out of memory", said=str(error).partition(".")[0])
         engine = None  # and with it the memory of its weights
@@ -70,7 +73,9 @@ def run(report: Report) -> None:
         torch.cuda.empty_cache()
 
 
-def _measure(report: Report, case: Case, engine: LocalEngine, rows: Sequence[TrainingSample], peak: float) -> None:
+def _measure(
+    report: Report, case: Case, folder: Path, engine: LocalEngine, rows: Sequence[TrainingSample], peak: float
+) -> None:
     rows = [replace(r, advantage=1.0 if i % 2 else -1.0) for i, r in enumerate(rows)]
     timed_update(engine, rows[:2])  # creates the optimiser's state
     if torch.cuda.is_available():
@@ -81,7 +86,9 @@ def _measure(report: Report, case: Case, engine: LocalEngine, rows: Sequence[Tra
     report.figure(f"{case}", samples_per_s=len(rows) / seconds, mfu=flops / seconds / peak, **parts)
     if torch.cuda.is_available():
         gib = torch.cuda.max_memory_allocated() / 2**30
-        report.figure(f"{case}: memory", peak_gib=gib, card_gib=next((c for c in CARDS if gib < 0.92 * c), "none"))
+        calculated = needed(folder, engine.settings, REPLY, 1).learning / 2**30
+        card = next((c for c in CARDS if gib < 0.92 * c), "none")
+        report.figure(f"{case}: memory", peak_gib=gib, calculated_gib=calculated, card_gib=card)
     with patch.object(attention, "_kernel", attention._one_by_one):
         loop = sum(timed_update(engine, rows).values())
     warm = sum(timed_update(engine, rows).values())

@@ -74,6 +74,16 @@ def gpus(needed: int, timeout_s: float = NVIDIA_SMI_S) -> Check:
     return Check("GPU", "ok", names)
 
 
+def gpu_bytes(timeout_s: float = NVIDIA_SMI_S) -> float | None:
+    """Memory of the first GPU; None without one that nvidia-smi lists."""
+    command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
+        return float(done.stdout.split()[0]) * MB
+    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
+        return None
+
+
 def docker(fleet: FleetSection) -> Iterator[Check]:
     """The container engines of the fleet, and whether they have the image of its devices."""
     needed = fleet_type(fleet).starts_containers

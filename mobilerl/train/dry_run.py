@@ -14,6 +14,7 @@ from pathlib import Path
 
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.reading import to_toml
+from mobilerl.doctor.memory import smallest_card
 from mobilerl.engines.registry import engine_kind
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.fleet import check_devices
@@ -28,6 +29,8 @@ def dry_run(recipe: Recipe, run_dir: Path, resume: bool) -> int:
     recipe = _resolved(recipe, run_dir, resume)
     check_files(Path(recipe.model))
     print_recipe(recipe, f"mobilerl train --run-dir {shlex.quote(str(run_dir))}")
+    if (card := smallest_card(recipe)) is not None:
+        print(f"one GPU of {card} GB is enough, as calculated (docs/gpu.md); a CPU needs none", file=sys.stderr)
     return 0
 
 

@@ -21,6 +21,7 @@ from mobilerl.cli import main
             lambda found: found["ratios"][0]["cpu_speed"],
             marks=pytest.mark.slow,
         ),
+        pytest.param("gpu --minutes 30", lambda found: found["lines"][0]["cpus"], marks=pytest.mark.slow),
         pytest.param(
             "replay --rows 40 --screens 3 --collate 2", lambda found: found["held_gib"], marks=pytest.mark.slow
         ),

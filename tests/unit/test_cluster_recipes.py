@@ -182,12 +182,13 @@ def test_flags_override_the_recipe(place, words, engine):
     assert bool(place.calls("pip")) == (engine == "local"), "verl is there already"
 
 
-def test_verl_is_installed_with_the_torch_of_its_vllm(place):
-    place.adagrpo("--engine", "verl", "--fleet.type=docker")
+@pytest.mark.parametrize(("flag", "extra"), [("--engine.type=verl", "verl"), ("--engine.inference=vllm", "vllm")])
+def test_vllm_is_installed_with_its_torch(place, flag, extra):
+    place.adagrpo(flag, "--fleet.type=docker")
     versions = f"-c {CLUSTER}/constraints.txt"
     core, first, second = place.calls("pip")
     assert core.endswith(f"-e {ROOT}") and first.endswith(f"{versions} torch")
-    assert second.endswith(f"{versions} -e {ROOT}[local,verl,docker]")
+    assert second.endswith(f"{versions} -e {ROOT}[local,{extra},docker]")
 
 
 # --- Ray's nodes, and SLURM ----------------------------------------------------------------------------------------

@@ -1,0 +1,102 @@
+"""The memory that one GPU needs for a recipe, calculated (docs/gpu.md); `mobilerl bench gpu` measures."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mobilerl.config import EngineSection, Recipe
+from mobilerl.doctor.check import Check, broken
+
+GB = 1e9
+OWN = 1.5 * GB
+"""Of CUDA and torch, assumed."""
+TEXT_TOKENS = 1000
+"""Of a prompt without its pictures, assumed."""
+CARDS = (16, 24, 40, 48, 80, 141, 180)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes without vLLM's: while learning, and held all the time."""
+
+    learning: float
+    held: float
+
+
+def needed(folder: str | Path, engine: EngineSection, max_new_tokens: int, screenshots: int) -> Memory:
+    """For updates of the checkpoint `folder` by the local engine on a GPU."""
+    import torch
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    config = AutoConfig.from_pretrained(folder)
+    with torch.device("meta"):
+        model = AutoModelForImageTextToText.from_config(config)
+    weights = sum(p.numel() for p in model.parameters())
+    adapters = engine.lora_rank * _adapted(model)
+    if engine.lora_rank:  # the base in bfloat16; adapters, gradients and AdamW's two moments in float32
+        held, states = 2 * weights + 12 * adapters, 2 * weights + 16 * adapters
+    else:
+        held, states = 12 * weights, 16 * weights
+    return Memory(states + _activations(config, engine, max_new_tokens, screenshots) + OWN, held + OWN)
+
+
+def _adapted(model: Any) -> int:
+    """Rows and columns of the matrices that LoRA adapts."""
+    from mobilerl.models.loading import LORA_TARGETS
+
+    adapted = [m for name, m in model.named_modules() if re.fullmatch(LORA_TARGETS, name)]
+    return sum(m.in_features + m.out_features for m in adapted)
+
+
+def _activations(config: Any, engine: EngineSection, max_new_tokens: int, screenshots: int) -> float:
+    """Bytes at the largest micro-batch."""
+    text, vision = config.get_text_config(), config.vision_config
+    side = vision.patch_size * vision.spatial_merge_size
+    picture = screenshots * (engine.max_pixels or 2048 * 1024) // side**2
+    row = picture + TEXT_TOKENS + max_new_tokens
+    tokens = max(engine.micro_batch_tokens, row)
+    rows = tokens // row
+    wide = 2 if engine.lora_rank else 4  # bytes of what runs through the layers
+    language = _tower(text.num_hidden_layers, text.hidden_size, text.intermediate_size, wide, tokens, engine)
+    patches = rows * picture * vision.spatial_merge_size**2
+    tower = _tower(vision.depth, vision.hidden_size, vision.intermediate_size, wide, patches, engine)
+    if engine.lora_rank:  # the vision tower has no gradient: nothing of it is kept
+        tower = _layer(vision.hidden_size, vision.intermediate_size) * patches
+    return language + tower + 16 * text.vocab_size * rows * max_new_tokens
+
+
+def _tower(depth: int, hidden: int, inner: int, wide: int, tokens: int, engine: EngineSection) -> float:
+    if engine.gradient_checkpointing:
+        return (wide * hidden * depth + _layer(hidden, inner)) * tokens
+    return depth * _layer(hidden, inner) * tokens
+
+
+def _layer(hidden: int, inner: int) -> int:
+    """Bytes that a layer's backward pass needs of a token."""
+    return 6 * inner + 24 * hidden
+
+
+def gpu_memory(recipe: Recipe, card: float) -> Check | None:
+    """Whether a GPU with `card` bytes suffices for the recipe; None where this cannot be said."""
+    if recipe.engine.type != "local" or not (Path(recipe.model) / "config.json").is_file() or not recipe.model:
+        return None
+    memory = needed(recipe.model, recipe.engine, recipe.agent.max_new_tokens, recipe.agent.screenshots)
+    vllm = recipe.vllm.gpu_memory * card if recipe.engine.inference == "vllm" else 0.0
+    learning = memory.learning + (0.0 if recipe.vllm.sleep else vllm)
+    sampling = memory.held + vllm
+    detail = f"about {learning / GB:.1f} GB while learning and {sampling / GB:.1f} while sampling, of {card / GB:.0f}"
+    if max(learning, sampling) <= card:
+        return Check("GPU memory", "ok", f"{detail} (calculated)")
+    fix = "--engine.lora_rank 64 --engine.gradient_checkpointing true, a lower --engine.micro_batch_tokens"
+    if vllm:
+        fix += ", --vllm.sleep true or a lower --vllm.gpu_memory"
+    return broken("GPU memory", False, f"{detail} (calculated)", fix)
+
+
+def smallest_card(recipe: Recipe) -> int | None:
+    """GB of the smallest usual GPU that suffices for the recipe; None if it is no matter of one GPU, or none does."""
+    checks = [(card, gpu_memory(recipe, card * GB)) for card in CARDS]
+    return next((card for card, check in checks if check and check.state == "ok"), None)
