@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -34,6 +35,8 @@ def _one_rank(report: Report, folder: Path) -> None:
     codec = Codec.load(path, max_pixels=40_000)
     asked = requests(codec)
     rows = [TrainingSample("t", 0, r.prompt_ids, r.prompt_ids[-6:], (0.0,) * 6, r.images, 0) for r in asked]
+    for library in ("NCCL", "GLOO"):  # there may be no other network
+        os.environ.setdefault(f"{library}_SOCKET_IFNAME", "lo")
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     dist.init_process_group(backend, init_method=f"file://{folder / 'rendezvous'}", rank=0, world_size=1)
     found = []
