@@ -70,7 +70,9 @@ class Pictures:
 
         An inference engine's image processor then has nothing to resize and makes as many tokens.
         """
-        picture = open_picture(png).convert("RGB")
+        picture = open_picture(png)
+        if picture.mode != "RGB":  # converting copies the picture even if it is
+            picture = picture.convert("RGB")
         height, width = self.size_seen(picture.width, picture.height)
         factor = self._reduction(picture.width, picture.height)
         small = picture.reduce(factor) if factor > 1 else picture
