@@ -10,8 +10,8 @@ from pathlib import Path
 
 from envs.androidlab.phone import LabPhone
 from envs.androidlab.trace import TraceWriter
-from envs.androidworld.device import OneAtATime
 from envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task
+from envs.live_device import OneAtATime
 
 Grade = Callable[[Task, Path], Awaitable[float]]
 """(task, folder of its trace) -> reward in [0, 1]. Raises InfraError when it cannot tell."""

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from envs.androidlab.tasks import device_line
-from envs.androidworld.device import LiveDevice
 from envs.base import InfraError, Launch, Transport
 from envs.console import Console
+from envs.live_device import LiveDevice
 
 LOCATION = "-122.156 37.438"
 """Longitude and latitude, as the console's `geo fix` takes them."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from envs.androidworld.client import AndroidWorldClient
-from envs.androidworld.device import LiveDevice, OneAtATime, Settle, png_size
 from envs.androidworld.tasks import resolve
 from envs.base import COORD_MAX, Action, Launch, LongPress, Observation, Swipe, Tap, Transport, Type, Wait
 from envs.device import MAX_WAIT_S, no_app
+from envs.live_device import LiveDevice, OneAtATime, Settle, png_size
 
 
 class AdbAccess:

@@ -10,7 +10,13 @@ from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, V
 from mobilerl.config.reachagent import DpoSection, PagesSection
 from mobilerl.config.reading import load_recipe, read_saved, save_recipe, validate
 from mobilerl.config.recipe import Recipe
-from mobilerl.config.suite import AndroidWorldSuiteSection, GeneratedSuiteSection, PhoneSuiteSection, SuiteSection
+from mobilerl.config.suite import (
+    AndroidWorldSuiteSection,
+    GeneratedSuiteSection,
+    InstructionsSuiteSection,
+    PhoneSuiteSection,
+    SuiteSection,
+)
 from mobilerl.config.training import CollectSection, SftSection, TasksSection, TrackingSection, TrainSection
 
 __all__ = [
@@ -26,6 +32,7 @@ __all__ = [
     "EngineSection",
     "FleetSection",
     "GeneratedSuiteSection",
+    "InstructionsSuiteSection",
     "JudgeSection",
     "PagesSection",
     "PhoneSection",

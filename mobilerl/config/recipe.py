@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import model_validator
 
 from mobilerl.config.algorithms import AdaGRPOSection, AnyAlgorithm
@@ -51,11 +54,29 @@ class Recipe(Section):
         """Whether worker processes with copies of the model collect; vLLM serves many episodes without them."""
         return self.collect.workers > 0 and self.engine.name == "local"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _serials_set_the_count(cls, given: Any) -> Any:
+        """Devices that adb already reaches are all used, unless `phone.count` says how many."""
+        if not isinstance(given, Mapping):
+            return given
+        fleet, phone = given.get("fleet"), given.get("phone", {})
+        if isinstance(fleet, Mapping) and fleet.get("type") == "adb" and isinstance(phone, Mapping):
+            if serials := fleet.get("serials"):
+                return {**given, "phone": {"count": len(serials), **phone}}
+        return given
+
     @model_validator(mode="after")
     def _judge_is_shared(self) -> Recipe:
         asking = min(self.collect.workers, self.phone.count)
         if self.judge.reward and self.plays_in_workers and asking > self.judge.concurrency:
             raise ValueError(f"each of collect.workers asks the judge: set judge.concurrency to at least {asking}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_reward(self) -> Recipe:
+        if self.judge.reward and self.collect.scorer:
+            raise ValueError("judge.reward and collect.scorer both give the reward: leave one of them out")
         return self
 
     @model_validator(mode="after")

@@ -20,7 +20,7 @@ class PhoneSuiteSection(Section):
 
     type: Literal["phone"] = "phone"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's."""
+    for AndroidWorld's, `instructions` for those of a file."""
 
     def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
         """Every fleet can run these tasks."""
@@ -31,7 +31,7 @@ class GeneratedSuiteSection(Section):
 
     type: Literal["generated"] = "generated"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's."""
+    for AndroidWorld's, `instructions` for those of a file."""
     apps: Positive = 512
     """Number of apps to train on."""
 
@@ -44,7 +44,7 @@ class AndroidWorldSuiteSection(Section):
 
     type: Literal["androidworld"] = "androidworld"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's."""
+    for AndroidWorld's, `instructions` for those of a file."""
     servers: tuple[str, ...] = ()
     """AndroidWorld servers as http://HOST:PORT[,ADB_SERIAL], one device each; empty to start containers with
     fleet.type = "docker"."""
@@ -84,10 +84,30 @@ class AndroidWorldSuiteSection(Section):
             )
 
 
+class InstructionsSuiteSection(Section):
+    """Instructions of your own, on your own app: docs/instructions.md."""
+
+    type: Literal["instructions"] = "instructions"
+    """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
+    for AndroidWorld's, `instructions` for those of a file."""
+    file: str = ""
+    """File of the instructions, *.toml or *.jsonl."""
+    free_reward: bool = False
+    """Train also on tasks whose check succeeds before the agent has done anything."""
+
+    def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
+        """Raises ValueError unless there is a file, and one process."""
+        if not self.file:
+            raise ValueError('suite.type = "instructions" needs suite.file, a *.toml or *.jsonl of instructions')
+        if workers:
+            raise ValueError('suite.type = "instructions" runs in one process: set collect.workers = 0')
+
+
 SuiteSection = Annotated[
     Annotated[PhoneSuiteSection, Tag("phone")]
     | Annotated[GeneratedSuiteSection, Tag("generated")]
-    | Annotated[AndroidWorldSuiteSection, Tag("androidworld")],
+    | Annotated[AndroidWorldSuiteSection, Tag("androidworld")]
+    | Annotated[InstructionsSuiteSection, Tag("instructions")],
     chosen_by_type("phone"),
 ]
 

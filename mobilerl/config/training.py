@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from mobilerl.config.types import Count, Positive, Rate, Section, Url
 
@@ -33,6 +33,9 @@ class CollectSection(Section):
     """Worker processes that collect, each on one CPU core with its share of the phones; 0 collects in the trainer."""
     max_retries: Count = 3
     """Retries of an episode after a device failed."""
+    scorer: Annotated[str, Field(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] = ""
+    """`module:name` of your own code that gives the rewards in place of the tasks' checks: a function of the trajectory
+    and the last observation, or a class as `mobilerl.judge.scorer.Scorer` (docs/guides/reward.md)."""
 
 
 class TrainSection(Section):

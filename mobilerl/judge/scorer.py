@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+import inspect
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
 
 from envs.base import InfraError, Observation
+from mobilerl.config import ConfigError
 from mobilerl.records import Trajectory
 
 if TYPE_CHECKING:
@@ -26,6 +29,40 @@ class Scorer(Protocol):
         """Counters for metrics.jsonl by full name."""
 
     async def close(self) -> None: ...
+
+
+class FunctionScorer:
+    """The reward is what a function says of the trajectory and the last observation; it may be a coroutine function."""
+
+    def __init__(self, function: Callable[[Trajectory, Observation | None], Any]) -> None:
+        self.function = function
+
+    async def score(self, trajectory: Trajectory, final: Observation | None) -> float:
+        """Raises ValueError for what is no reward: a mistake in the code must not become a failure of the agent."""
+        said = self.function(trajectory, final)
+        reward = await said if inspect.isawaitable(said) else said
+        if not isinstance(reward, (int, float)) or not 0.0 <= reward <= 1.0:
+            raise ValueError(f"{self.function.__name__} returned {reward!r}: a reward is a number from 0 to 1")
+        return float(reward)
+
+    def metrics(self) -> Mapping[str, float]:
+        return {}
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def own_scorer(name: str) -> Scorer:
+    """The scorer `module:name`: a function, or a class that is made without arguments. Raises ConfigError."""
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"collect.scorer = {name!r} cannot be imported ({error}): install its package here, or add its folder to "
+            "PYTHONPATH"
+        ) from error
+    return found() if inspect.isclass(found) else FunctionScorer(found)
 
 
 class JudgeScorer:

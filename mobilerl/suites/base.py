@@ -15,9 +15,9 @@ from typing import Protocol
 from envs.base import Devices, MobileEnv, Task
 from mobilerl.config import ConfigError, Recipe
 
-SUITES = {name: f"mobilerl.suites.{name}.training" for name in ("phone", "generated", "androidworld")}
+SUITES = {name: f"mobilerl.suites.{name}.training" for name in ("phone", "generated", "androidworld", "instructions")}
 """`suite.type` -> the module that makes it."""
-TASK_SUITES = {"sim": "phone", "generated": "generated", "androidworld": "androidworld"}
+TASK_SUITES = {"sim": "phone", "generated": "generated", "androidworld": "androidworld", "instructions": "instructions"}
 """`Task.suite` -> `suite.type`."""
 
 

@@ -16,6 +16,7 @@ from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.reading import to_toml
 from mobilerl.doctor.memory import smallest_card
 from mobilerl.engines.registry import engine_kind
+from mobilerl.judge.scorer import own_scorer
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.fleet import check_devices
 from mobilerl.train.checkpoint import latest
@@ -44,6 +45,8 @@ def check(recipe: Recipe, run_dir: Path) -> None:
     engine_kind(recipe.engine).check()
     _check_offline(recipe, run_dir)
     make_suite(recipe).check()
+    if recipe.collect.scorer:
+        own_scorer(recipe.collect.scorer)
 
 
 def check_writable(run_dir: Path) -> None:

@@ -12,7 +12,7 @@ from mobilerl.config import Recipe
 from mobilerl.engines.registry import engine_kind
 from mobilerl.inference.engine_policy import LATE_WAIT_S, EnginePolicy, StreamPolicy
 from mobilerl.interfaces import Engine, Sampling, StreamingEngine
-from mobilerl.judge.scorer import JudgeScorer
+from mobilerl.judge.scorer import JudgeScorer, Scorer, own_scorer
 from mobilerl.policy.actor import Messages, ModelActor
 from mobilerl.policy.context import make_context
 from mobilerl.rollout.collector import Collector, CollectorSettings
@@ -57,7 +57,9 @@ def _fits(engine: Engine, most: int, messages: Messages, images: Sequence[bytes]
     return len(engine.codec.encode(messages, images)) <= most
 
 
-def _scorer(recipe: Recipe, processes: int) -> JudgeScorer | None:
+def _scorer(recipe: Recipe, processes: int) -> Scorer | None:
+    if recipe.collect.scorer:
+        return own_scorer(recipe.collect.scorer)
     if not recipe.judge.reward:
         return None
     from mobilerl.judge.judge import Judge

@@ -11,8 +11,8 @@ from androidworld_expert import ExpertActor
 from androidworld_server import StandIn, in_process
 
 from envs.androidworld import access, startup
-from envs.androidworld.device import Settle
 from envs.androidworld.startup import Address
+from envs.live_device import Settle
 from envs.phone.apps.catalogue import APP_NAMES
 from mobilerl.cli import evaluate_androidworld
 from mobilerl.eval.policies import EvalPolicy

@@ -11,11 +11,11 @@ from androidworld_server import StandIn, in_process
 
 from envs.androidworld.access import AdbAccess, HttpAccess
 from envs.androidworld.client import AndroidWorldClient
-from envs.androidworld.device import Settle
 from envs.androidworld.env import AndroidWorldEnv
 from envs.androidworld.faults import ServerFault, Unreachable
 from envs.androidworld.tasks import SENTINELS, make_task
 from envs.base import Back, Enter, Finish, Home, InfraError, Launch, LongPress, Swipe, Tap, Type, Wait
+from envs.live_device import Settle
 from envs.phone.apps.catalogue import APP_NAMES
 from mobilerl.records import Status
 from mobilerl.rollout.episode import EpisodeSettings, run_episode

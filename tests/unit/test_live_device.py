@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from envs.androidworld.device import LiveDevice, Settle
 from envs.base import Observation, ShellResult, Type
+from envs.live_device import LiveDevice, Settle
 from envs.phone.apps.catalogue import APP_NAMES, APPS
 from envs.phone.phone import Phone
 from envs.phone.render import encode

@@ -1,0 +1,1 @@
+"""Your own instructions on your own app: docs/instructions.md."""

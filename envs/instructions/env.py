@@ -1,0 +1,126 @@
+"""`InstructionEnv`: any device that takes adb's commands, with instructions from a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from envs.base import (
+    Action,
+    Finish,
+    FreeReward,
+    Health,
+    InfraError,
+    Invalid,
+    Launch,
+    NoScore,
+    Observation,
+    StepResult,
+    Task,
+    TaskFault,
+    Transport,
+)
+from envs.live_device import LiveDevice, OneAtATime, Settle
+
+COMMAND_S = 60.0
+"""Longest time of a command of the file."""
+
+
+class InstructionEnv:
+    """The commands of a task come from its author and are lines for the device's shell; nothing of a model is in them.
+
+    `apps` maps names under the icons to packages. Without `free_reward`, `reset` refuses a task whose check succeeds
+    before the agent has done anything (FreeReward).
+    """
+
+    def __init__(
+        self,
+        device_id: str,
+        transport: Transport,
+        apps: Mapping[str, str] | None = None,
+        free_reward: bool = False,
+        settle: Settle | None = None,
+    ) -> None:
+        self.device_id = device_id
+        self._transport, self._free_reward = transport, free_reward
+        self._device = LiveDevice(transport, apps, settle)
+        self._call = OneAtATime()
+        self._task: Task | None = None
+        self._seen: Observation | None = None
+        self._answer: str | None = None
+        self._done = False
+
+    async def reset(self, task: Task) -> Observation:
+        self._task = None
+        self._seen = await self._call(lambda: self._reset(task))
+        self._task, self._answer, self._done = task, None, False
+        return self._seen
+
+    def _reset(self, task: Task) -> Observation:
+        self._device.check()
+        for line in task.params["reset"]:
+            self._must(task, "reset", line)
+        self._device.home()
+        if task.app:
+            self._transport.shell(("am", "force-stop", task.app), COMMAND_S)
+            for line in task.params["start"]:
+                self._must(task, "start", line)
+            if not task.params["start"] and (problem := self._device.act(Launch(task.app))):
+                raise TaskFault(f"{task.id}: its app does not start: {problem}")
+        self._device.prepare()
+        if task.params["check"] and not task.params["answer"] and not self._free_reward and self._passes(task):
+            raise FreeReward(f"{task.id}: its check succeeds before the agent has done anything")
+        return self._observe(0)
+
+    def _must(self, task: Task, field: str, line: str) -> None:
+        result = self._transport.shell(line, COMMAND_S)
+        if result.exit_code != 0:
+            said = " ".join((result.stderr or result.stdout).split())[:120]
+            raise TaskFault(f"{task.id}: {field} command {line!r} failed with {result.exit_code}: {said}")
+
+    def _passes(self, task: Task) -> bool:
+        return all(self._transport.shell(line, COMMAND_S).exit_code == 0 for line in task.params["check"])
+
+    def _observe(self, step: int) -> Observation:
+        screenshot, xml = self._device.observe()
+        return Observation(screenshot, *self._device.size(), xml, self._device.foreground_app(), step)
+
+    async def step(self, action: Action) -> StepResult:
+        """Takes one action. Finish ends the episode, and so does the last step of the task's budget."""
+        task, seen = self._task, self._seen
+        if task is None or seen is None or self._done:
+            raise RuntimeError(f"{self.device_id}: no episode is running; call reset(task)")
+        start, steps = time.perf_counter(), seen.step + 1
+        if isinstance(action, Finish):
+            self._answer, self._done = action.message, True
+            return StepResult(replace(seen, step=steps), True, {"act": time.perf_counter() - start})
+        note = "" if isinstance(action, Invalid) else await self._call(lambda: self._device.act(action))
+        acted = time.perf_counter()
+        self._seen = await self._call(lambda: self._observe(steps))
+        self._done = steps >= task.max_steps
+        timings = {"act": acted - start, "observe": time.perf_counter() - acted}
+        return StepResult(self._seen, self._done, timings, note)
+
+    async def score(self) -> float:
+        """1.0 if the agent said that it was done and the task's checks hold, else 0.0."""
+        task, answer = self._task, self._answer
+        if task is None:
+            raise RuntimeError(f"{self.device_id}: no episode to score; call reset(task)")
+        await self._call(self._device.check_boot)
+        wanted = task.params["answer"]
+        if not (task.params["check"] or wanted):
+            raise NoScore(f"{task.id} has neither `check` nor `answer`")
+        if answer is None or (wanted and wanted.casefold() not in answer.casefold()):
+            return 0.0
+        return float(await self._call(lambda: self._passes(task)))
+
+    async def close(self) -> None:
+        """The device stays."""
+
+    async def health(self) -> Health:
+        try:
+            await self._call(self._device.check)
+        except InfraError as error:
+            return Health(False, str(error))
+        return Health(True)

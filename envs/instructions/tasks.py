@@ -1,0 +1,133 @@
+"""A file of instructions, as tasks."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from envs.base import Task
+
+SUITE = "instructions"
+Line = Annotated[str, Field(min_length=1)]
+"""A line for the device's own shell."""
+
+
+class Instruction(BaseModel):
+    """What the agent is to do, how the device is made ready for it, and how it is checked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    instruction: Annotated[str, Field(min_length=1)]
+    id: Annotated[str, Field(pattern=r"^[\w.\-]+$")] = ""
+    """Names its group and metrics; by default its number in the file."""
+    split: Literal["train", "test"] = "train"
+    """`test`: only for evaluation (`eval.every`)."""
+    reset: tuple[Line, ...] = ()
+    """Run before the episode, in this order; each must succeed."""
+    app: Annotated[str, Field(pattern=r"^$|^[A-Za-z]\w*(\.[A-Za-z]\w*)+$")] = ""
+    """Package of the app that is in front at the beginning; stopped first. Without one the home screen is."""
+    start: tuple[Line, ...] = ()
+    """How the app is opened, such as `am start -a android.intent.action.VIEW -d ...`; by default as by its icon."""
+    check: tuple[Line, ...] = ()
+    """The task is done if all of these succeed (exit code 0) when the agent has said that it is."""
+    answer: str = ""
+    """Text that the agent's answer must contain, in any case."""
+    max_steps: Annotated[int, Field(ge=1)] = 20
+
+    @model_validator(mode="after")
+    def _start_needs_app(self) -> Instruction:
+        if self.start and not self.app:
+            raise ValueError("`start` needs `app`, the package that it opens")
+        return self
+
+    @property
+    def checked(self) -> bool:
+        return bool(self.check or self.answer)
+
+
+class InstructionFile(BaseModel):
+    """`apps`: names under the icons -> packages, for the action that opens an app by its name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    apps: Mapping[str, str] = {}
+    task: tuple[Instruction, ...] = ()
+
+
+def read(path: str | Path) -> InstructionFile:
+    """A TOML file with `[[task]]` tables and `[apps]`, or a JSONL file of tasks. ValueError says what is wrong."""
+    path = Path(path)
+    try:
+        found = _jsonl(path) if path.suffix == ".jsonl" else _toml(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    if not found.task:
+        raise ValueError(f"{path} has no tasks: write a [[task]] table with an `instruction` for each")
+    ids = [task.id for task in found.task]
+    if twice := next((name for name in ids if ids.count(name) > 1), None):
+        raise ValueError(f"{path}: two tasks have the id {twice!r}")
+    return found
+
+
+def _toml(path: Path) -> InstructionFile:
+    try:
+        content = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: {error}") from None
+    raw = content.get("task", [])
+    tasks = raw if isinstance(raw, list) else [raw]
+    made = tuple(_instruction(task, number, f"{path}, task {number}") for number, task in enumerate(tasks, 1))
+    try:
+        return InstructionFile(**{**content, "task": made})
+    except ValidationError as error:
+        raise ValueError(f"{path}: {_said(error)}") from None
+
+
+def _jsonl(path: Path) -> InstructionFile:
+    def tasks() -> Iterator[Instruction]:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            where = f"{path}, line {number}"
+            if not line.strip():
+                continue
+            try:
+                yield _instruction(json.loads(line), number, where)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"{where}: {error}") from None
+
+    return InstructionFile(task=tuple(tasks()))
+
+
+def _instruction(content: Any, number: int, where: str) -> Instruction:
+    if not isinstance(content, Mapping):
+        raise ValueError(f"{where}: a task is a table of fields, not {content!r}")
+    try:
+        return Instruction(**{"id": str(number), **content})
+    except ValidationError as error:
+        raise ValueError(f"{where}: {_said(error)}") from None
+
+
+def _said(error: ValidationError) -> str:
+    first = error.errors()[0]
+    field = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        return f"there is no field {field!r}; fields are {', '.join(Instruction.model_fields)}"
+    return f"{field + ': ' if field else ''}{first['msg'].removeprefix('Value error, ')}"
+
+
+def make_task(instruction: Instruction) -> Task:
+    how = ("reset", "start", "check", "answer", "split")
+    return Task(
+        id=f"{SUITE}/{instruction.id}",
+        template=instruction.id,
+        instruction=instruction.instruction,
+        params={name: getattr(instruction, name) for name in how},
+        seed=0,
+        max_steps=instruction.max_steps,
+        suite=SUITE,
+        app=instruction.app,
+    )

@@ -1,0 +1,1 @@
+"""Instructions of your own: docs/instructions.md."""

@@ -1,0 +1,107 @@
+"""`mobilerl train` on instructions of one's own: four served phones behind a real adb server, a tiny model."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from judge_stand_in import FAILURE, SUCCESS, stand_in  # noqa: F401
+
+from mobilerl import tiny
+from mobilerl.train.tracking import read_metrics
+from mobilerl.trajectory_files import load_trajectories
+
+pytestmark = pytest.mark.slow
+CHECKED = """
+[[task]]
+id = "settings"
+instruction = "Open the settings"
+check = ["dumpsys window | grep -q 'mFocusedApp=.*com.android.settings'"]
+max_steps = 4
+
+[[task]]
+id = "clock"
+instruction = "Open the clock"
+reset = ["am force-stop com.android.settings"]
+app = "com.android.settings"
+check = ["dumpsys window | grep -q 'mFocusedApp=.*deskclock'"]
+max_steps = 4
+
+[[task]]
+id = "held-out"
+instruction = "Go home"
+app = "com.android.settings"
+check = ["dumpsys window | grep -q 'mFocusedApp=.*launcher'"]
+max_steps = 3
+split = "test"
+"""
+UNCHECKED = '[[task]]\nid = "judged"\ninstruction = "Open the settings"\nmax_steps = 3\n'
+SCORER = '''
+"""A package of somebody else's."""
+
+
+def by_length(trajectory, final):
+    return 1.0 if len(trajectory.steps) % 2 else 0.25
+'''
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "tiny"
+    torch.manual_seed(0)
+    tiny.create(path, ["open the settings clock go home"], hidden=32, layers=1, heads=2, vision_hidden=16)
+    return path
+
+
+@pytest.fixture
+def train(adb, phones, model, tmp_path):
+    """(flags, instructions, environment) -> metrics and trajectories of three iterations on four served phones."""
+
+    def run(instructions: str, *flags: str, **env: str):
+        (tmp_path / "mine.toml").write_text(instructions)
+        serials = [phones(180, 360).serial for _ in range(4)]
+        words = f"""train --model {model} --run-dir {tmp_path}/run --suite.type instructions
+            --suite.file {tmp_path}/mine.toml --fleet.type adb --fleet.spares 0 --train.iterations 3 --eval.every 3
+            --train.trajectories_every 1 --agent.screenshots 0 --agent.max_new_tokens 8 --collect.tasks_per_iteration 2
+            --algorithm.group_size 2 --algorithm.dynamic_sampling false --collect.workers 0""".split()
+        command = [sys.executable, "-m", "mobilerl", *words, "--fleet.serials", json.dumps(serials), *flags]
+        own = {"ANDROID_ADB_SERVER_PORT": str(adb.port), "HOME": str(adb.home), **env}
+        done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr[-3000:]
+        metrics = [m for m in read_metrics(tmp_path / "run" / "metrics.jsonl") if m["iteration"]]
+        assert [m["iteration"] for m in metrics] == [1, 2, 3]
+        assert all(m["rollout/lost_groups"] == 0 and m["rollout/trajectories"] == 4 for m in metrics)
+        played = [
+            t for i in (1, 2, 3) for t in load_trajectories(tmp_path / "run" / "trajectories" / f"iter-{i:06d}.jsonl")
+        ]
+        assert {t.device_id for t in played} == set(serials), "serials alone set the number of devices"
+        return metrics, played
+
+    return run
+
+
+def test_with_check_commands(train):
+    metrics, played = train(CHECKED)
+    assert {t.task.template for t in played} == {"settings", "clock"}
+    first = {t.task.template: t.steps[0].observation.app for t in played}
+    assert first["clock"] == "com.android.settings", "its app is in front at the beginning"
+    assert metrics[-1]["eval/success_rate"] is not None and {t.reward for t in played} <= {0.0, 1.0}
+
+
+def test_with_a_scripted_judge(train, stand_in):  # noqa: F811
+    stand_in.answers = (SUCCESS, FAILURE)
+    judge = ["--judge.reward", "true", "--judge.url", stand_in.url, "--judge.model", "judge-1"]
+    metrics, played = train(UNCHECKED, *judge, "--judge.examples", "none", "--agent.screenshots", "1")
+    assert {t.reward for t in played} <= {0.0, 1.0} and sum(m["judge/requests"] for m in metrics) > 0
+
+
+def test_with_a_scorer_of_another_package(train, tmp_path):
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "their_rewards.py").write_text(SCORER)
+    _, played = train(UNCHECKED, "--collect.scorer", "their_rewards:by_length", PYTHONPATH=str(tmp_path / "theirs"))
+    assert all(t.reward == (1.0 if len(t.steps) % 2 else 0.25) for t in played)

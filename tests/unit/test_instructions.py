@@ -1,0 +1,138 @@
+"""Instructions of one's own: what a file may say, and how its tasks are set up and checked on an embedded phone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from envs.base import Back, Finish, FreeReward, Launch, NoScore, TaskFault
+from envs.instructions.env import InstructionEnv
+from envs.instructions.tasks import Instruction, make_task, read
+from envs.live_device import Settle
+from envs.phone.apps.catalogue import APP_NAMES, APPS
+from envs.phone.phone import Phone
+from envs.phone.transport import InProcessTransport
+from mobilerl.config import ConfigError, load_recipe
+from mobilerl.suites.base import is_held_out, make_suite
+
+SETTINGS_IN_FRONT = "dumpsys window | grep -q 'mFocusedApp=.*com.android.settings'"
+TOML = f"""
+[apps]
+Clock = "com.android.deskclock"
+
+[[task]]
+instruction = "Open the settings"
+check = ["{SETTINGS_IN_FRONT}"]
+
+[[task]]
+id = "held-out"
+instruction = "What is 2 and 2?"
+answer = "four"
+split = "test"
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text: str, name: str = "mine.toml"):
+        (tmp_path / name).write_text(text)
+        return tmp_path / name
+
+    return write
+
+
+def env(free_reward: bool = False) -> InstructionEnv:
+    phone = InProcessTransport(Phone(APPS, 180, 360), "sim-0")
+    return InstructionEnv("sim-0", phone, APP_NAMES, free_reward, Settle(limit_s=0.0))
+
+
+def play(task: Instruction, *actions, free_reward: bool = False) -> float:
+    async def main() -> float:
+        phone = env(free_reward)
+        await phone.reset(make_task(task))
+        for action in actions:
+            await phone.step(action)
+        return await phone.score()
+
+    return asyncio.run(main())
+
+
+def test_both_kinds_of_file_are_read(file):
+    found = read(file(TOML))
+    assert found.apps == {"Clock": "com.android.deskclock"}
+    assert [(t.id, t.split, t.checked) for t in found.task] == [("1", "train", True), ("held-out", "test", True)]
+    lines = [json.dumps({"instruction": "Do it", "check": ["true"]}), "", json.dumps({"instruction": "Again"})]
+    assert [t.id for t in read(file("\n".join(lines), "mine.jsonl")).task] == ["1", "3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("a.toml", "[[task]]\ninstruction = 3", r"a.toml, task 1: instruction: Input should be a valid string"),
+        ("a.toml", "[[task]]\ninstruction = 'x'\ncheks = []", r"task 1: there is no field 'cheks'; fields are instr"),
+        ("a.toml", "[[task]]\ninstruction = 'x'\nstart = ['am']", r"task 1: `start` needs `app`"),
+        ("a.toml", "[[task]\n", r"a.toml: .*line 1"),
+        ("a.toml", "", r"a.toml has no tasks"),
+        ("a.jsonl", '{"instruction": "x"}\n{"instruction": ', r"a.jsonl, line 2: "),
+        ("a.jsonl", "[1]", r"a.jsonl, line 1: a task is a table"),
+        ("a.jsonl", '{"instruction": "x", "id": "a"}\n{"instruction": "y", "id": "a"}', r"two tasks have the id 'a'"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(file, name, text, says):
+    with pytest.raises(ValueError, match=says):
+        read(file(text, name))
+
+
+def test_the_commands_decide_and_only_if_the_agent_says_that_it_is_done():
+    task = Instruction(id="open", instruction="Open the settings", check=(SETTINGS_IN_FRONT,))
+    assert play(task, Launch("Settings"), Finish()) == 1.0
+    assert play(task, Launch("Settings")) == 0.0
+    assert play(task, Launch("Settings"), Back(), Finish()) == 0.0
+    answered = Instruction(id="ask", instruction="What is it?", answer="Four")
+    assert play(answered, Finish("it is four")) == 1.0 and play(answered, Finish("five")) == 0.0
+
+
+def test_an_app_is_in_front_and_resets_were_run():
+    reset = ("mkdir -p /sdcard/mine", "echo kept > /sdcard/mine/x")
+    task = Instruction(
+        id="x",
+        instruction="x",
+        app="com.android.settings",
+        reset=reset,
+        check=(SETTINGS_IN_FRONT, "grep -q kept /sdcard/mine/x"),
+    )
+    assert play(task, Finish(), free_reward=True) == 1.0
+    with pytest.raises(FreeReward, match="before the agent has done anything"):
+        play(task, Finish())
+
+
+def test_a_task_that_cannot_be_set_up_or_scored_is_not_the_devices_fault():
+    with pytest.raises(TaskFault, match=r"reset command 'false' failed with 1"):
+        play(Instruction(id="x", instruction="x", reset=("false",), answer="x"))
+    with pytest.raises(TaskFault, match="its app does not start: there is no app called 'com.none.app'"):
+        play(Instruction(id="x", instruction="x", app="com.none.app", answer="x"))
+    with pytest.raises(NoScore):
+        play(Instruction(id="x", instruction="x"), Finish())
+
+
+def test_the_suite_trains_on_one_split_and_evaluates_on_the_other(file):
+    flags = ["--suite.type", "instructions", "--suite.file", str(file(TOML)), "--phone.count", "2"]
+    suite = make_suite(load_recipe(None, flags))
+    tasks, devices = suite.open()
+    assert [t.template for t in tasks] == ["1"] and len(devices) == 2
+    (held,) = suite.held_out(1)["success_rate"]
+    assert held.template == "held-out" and is_held_out(held) and not is_held_out(tasks[0])
+    unchecked = file('[[task]]\ninstruction = "x"', "other.toml")
+    recipe = load_recipe(None, [*flags[:3], str(unchecked)])
+    with pytest.raises(ConfigError, match="task '1' of .*other.toml has neither `check` nor `answer`"):
+        make_suite(recipe).check()
+    make_suite(load_recipe(None, [*flags[:3], str(unchecked), "--collect.scorer", "mine:score"])).check()
+
+
+def test_serials_set_the_number_of_devices():
+    flags = ["--fleet.type", "adb", "--fleet.serials", '["a", "b"]']
+    assert load_recipe(None, flags).phone.count == 2
+    assert load_recipe(None, [*flags, "--phone.count", "1"]).phone.count == 1
+    assert load_recipe(None, [*flags, "--phone.width", "720"]).phone.count == 2
