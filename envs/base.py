@@ -6,9 +6,12 @@ Coordinates in an action are integers 0-999 relative to the screen; only `envs.d
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
+
+from PIL import Image
 
 COORD_MAX = 999
 """Largest relative coordinate: pixel = v * size / 999."""
@@ -123,13 +126,20 @@ ACTION_TYPES: dict[str, type] = {
 class Observation:
     """The agent's view before a step. `screenshot` is PNG bytes (b"" when screenshots are switched off)."""
 
-    screenshot: bytes
+    screenshot: bytes = field(repr=False)
     width: int
     height: int
-    xml: str
+    xml: str = field(repr=False)
     app: str
     """Label of the foreground app, or its package name when the label is unknown."""
     step: int
+
+    @property
+    def image(self) -> Image.Image:
+        """The screenshot, as a notebook shows it. ValueError without one."""
+        if not self.screenshot:
+            raise ValueError("this observation has no screenshot: its environment was told to take none")
+        return Image.open(io.BytesIO(self.screenshot))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,3 +1,21 @@
 """mobilerl: online reinforcement learning for agents that use phones."""
 
+from importlib import import_module
+from typing import Any
+
 __version__ = "0.1.0"
+_PUBLIC = {
+    "Agent": "mobilerl.api",
+    "PhoneEnv": "envs.phone.env",
+    "evaluate": "mobilerl.api",
+    "load_recipe": "mobilerl.config",
+    "make_task": "envs.phone.tasks.suite",
+}
+__all__ = ["Agent", "PhoneEnv", "evaluate", "load_recipe", "make_task", "train"]  # noqa: F822 - see __getattr__
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when they are used: commands that need no model start without torch."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)

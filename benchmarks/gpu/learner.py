@@ -20,10 +20,10 @@ from benchmarks.gpu.calibrate import matmul_flops
 from benchmarks.gpu.families import objective
 from benchmarks.gpu.report import Report, wait
 from benchmarks.gpu.shapes import MAX_PIXELS, SHAPES, Shape, full_size_rows, make_folder, make_model
-from mobilerl.doctor.memory import needed
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.scoring import make_micro_batch, sample_weights
 from mobilerl.models import attention
+from mobilerl.models.memory import needed
 from mobilerl.records import TrainingSample
 
 CARDS = (24, 48, 80, 141)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import runpy
 import signal
 import subprocess
 import sys
@@ -71,7 +72,6 @@ def _rows(run_dir: Path) -> list[dict[str, float]]:
 
 if __name__ == "__main__":
     from envs.phone.env import PhoneEnv
-    from mobilerl.cli import main
 
     episodes = itertools.count()
 
@@ -79,4 +79,4 @@ if __name__ == "__main__":
         return float(next(episodes) % 2)
 
     PhoneEnv.score = score
-    sys.exit(main(sys.argv[1:]))
+    runpy.run_module("mobilerl", run_name="__main__")

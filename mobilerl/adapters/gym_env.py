@@ -1,12 +1,14 @@
 """A phone as a `gymnasium.Env`: `gymnasium.make("mobilerl.adapters.gym_env:mobilerl/Phone-v0")`.
 
 Observations are the screen, (height, width, 3) uint8; `info` holds instruction, task_id, xml, app and note. The reward
-is 0 until the episode ends. A failing device raises `envs.base.InfraError`. Cannot be used inside an event loop.
+is 0 until the episode ends. A failing device raises `envs.base.InfraError`.
 """
 
 import asyncio
 import io
 import string
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
@@ -14,9 +16,12 @@ from gymnasium import spaces
 from PIL import Image
 
 from envs.base import COORD_MAX, Finish, MobileEnv, Observation, Task
+from envs.blocking import outside
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks.suite import train_tasks
 from mobilerl.adapters.flat import COORDINATES, KINDS, flat_action
+
+T = TypeVar("T")
 
 
 class PhoneGym(gymnasium.Env[np.ndarray, dict]):
@@ -42,12 +47,12 @@ class PhoneGym(gymnasium.Env[np.ndarray, dict]):
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
         self.task = (options or {}).get("task") or self.tasks[self.np_random.integers(len(self.tasks))]
-        return self._observe(self._loop.run_until_complete(self.env.reset(self.task)))
+        return self._observe(self._run(self.env.reset(self.task)))
 
     def step(self, action: dict) -> tuple[np.ndarray, float, bool, bool, dict]:
         done = flat_action(KINDS[action["kind"]], *(int(action[name]) for name in COORDINATES), action["text"])
-        result = self._loop.run_until_complete(self.env.step(done))
-        reward = self._loop.run_until_complete(self.env.score()) if result.done else 0.0
+        result = self._run(self.env.step(done))
+        reward = self._run(self.env.score()) if result.done else 0.0
         pixels, info = self._observe(result.observation, result.note)
         return pixels, reward, isinstance(done, Finish), result.done and not isinstance(done, Finish), info
 
@@ -56,8 +61,11 @@ class PhoneGym(gymnasium.Env[np.ndarray, dict]):
 
     def close(self) -> None:
         if not self._loop.is_closed():  # gymnasium allows a second call
-            self._loop.run_until_complete(self.env.close())
+            self._run(self.env.close())
             self._loop.close()
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return outside(lambda: self._loop.run_until_complete(coroutine))
 
     def _observe(self, observation: Observation, note: str = "") -> tuple[np.ndarray, dict]:
         self._pixels = np.array(Image.open(io.BytesIO(observation.screenshot)).convert("RGB"))

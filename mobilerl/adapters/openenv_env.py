@@ -5,7 +5,6 @@ Every session has its own phone. `reset(split="train" | "test", index=N)` or `re
 failing device is a server error (EXECUTION_ERROR), never a reward.
 """
 
-import asyncio
 import base64
 from typing import Literal
 
@@ -13,6 +12,7 @@ from fastapi import FastAPI
 from openenv.core import Action, Environment, Observation, State, create_fastapi_app
 
 from envs.base import StepResult
+from envs.blocking import run
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks.suite import test_tasks, train_tasks
 from mobilerl.adapters.flat import KINDS, flat_action, select_task
@@ -44,13 +44,13 @@ class PhoneEnvironment(Environment[PhoneAction, PhoneObservation, State]):
     ) -> PhoneObservation:
         self.task = select_task(SPLITS, split, seed or 0, index)
         self.env, self.state = PhoneEnv(), State(episode_id=episode_id)
-        return self._observe(StepResult(asyncio.run(self.env.reset(self.task)), done=False))
+        return self._observe(StepResult(run(self.env.reset(self.task)), done=False))
 
     def step(self, action: PhoneAction, timeout_s: float | None = None, **_: object) -> PhoneObservation:
-        return self._observe(asyncio.run(self.env.step(flat_action(action.kind, *action.at, *action.to, action.text))))
+        return self._observe(run(self.env.step(flat_action(action.kind, *action.at, *action.to, action.text))))
 
     def _observe(self, result: StepResult) -> PhoneObservation:
-        seen, reward = result.observation, asyncio.run(self.env.score()) if result.done else 0.0
+        seen, reward = result.observation, run(self.env.score()) if result.done else 0.0
         self.state.step_count = seen.step
         return PhoneObservation(
             instruction=self.task.instruction,

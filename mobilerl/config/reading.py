@@ -31,9 +31,9 @@ MOST_NAMED = 4
 """Differing settings that a message names."""
 
 
-def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
+def load_recipe(path: Path | str | None = None, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe at `path` with the dotted command-line `overrides` on top. Raises ConfigError."""
-    data = _read_toml(path) if path else {}
+    data = _read_toml(Path(path)) if path else {}
     return validate(Recipe, _merge(data, read_flags(overrides)), str(path or "command line"))
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 from mobilerl.config import Recipe
 from mobilerl.doctor import machine, packages
 from mobilerl.doctor.check import Check
-from mobilerl.doctor.memory import gpu_memory
 from mobilerl.engines.registry import engine_kind
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.fleet import fleet_type
@@ -25,8 +23,8 @@ def examine(recipe: Recipe) -> Iterator[Check]:
     engine = engine_kind(recipe.engine)
     yield from packages.engine(engine)
     yield machine.gpus(recipe.cluster.gpus_per_node if engine.cluster and on_this_machine else 0)
-    if (card := machine.gpu_bytes()) and find_spec("transformers") and (fits := gpu_memory(recipe, card)):
-        yield fits
+    if memory := machine.gpu_memory(recipe):
+        yield memory
     yield machine.disk(Path("runs"))
     yield machine.kvm(kind.starts_containers and fleet.kvm)
     yield from machine.docker(fleet)

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 
 from envs.base import InfraError
-from mobilerl.config import FleetSection
+from mobilerl.config import FleetSection, Recipe
 from mobilerl.doctor.check import Check, broken, missing
+from mobilerl.models.memory import fit
 from mobilerl.suites.fleet import fleet_type
 
 MB = 2**20
@@ -82,6 +84,18 @@ def gpu_bytes(timeout_s: float = NVIDIA_SMI_S) -> float | None:
         return float(done.stdout.split()[0]) * MB
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
         return None
+
+
+def gpu_memory(recipe: Recipe) -> Check | None:
+    """Whether the first GPU has enough; None where this cannot be said."""
+    card = gpu_bytes()
+    found = fit(recipe, card) if card and find_spec("transformers") else None
+    if found is None or found.ok:
+        return Check("GPU memory", "ok", str(found)) if found else None
+    fix = "--engine.lora_rank 64 --engine.gradient_checkpointing true, a lower --engine.micro_batch_tokens"
+    if recipe.engine.inference == "vllm":
+        fix += ", --vllm.sleep true or a lower --vllm.gpu_memory"
+    return broken("GPU memory", False, str(found), fix)
 
 
 def docker(fleet: FleetSection) -> Iterator[Check]:

@@ -1,1 +1,32 @@
-"""Training: the online loop, checkpoints, tracking."""
+"""Training: the online loop, checkpoints, tracking. The package can be called: `mobilerl.train(recipe, run_dir)`."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mobilerl.config import Recipe
+
+
+class _Package(ModuleType):
+    """`from mobilerl import train` finds this package, whatever was imported before."""
+
+    def __call__(self, recipe: "Recipe", run_dir: str | Path, resume: bool = False) -> list[dict[str, Any]]:
+        """Starts or resumes a run, and returns what it wrote into metrics.jsonl, a row an iteration.
+
+        Raises ConfigError for settings that cannot be used, before anything is written.
+        """
+        from envs.blocking import outside
+        from mobilerl.config import ConfigError
+        from mobilerl.train import dry_run, online, tracking
+
+        run_dir = Path(run_dir)
+        if not recipe.model:
+            raise ConfigError("the recipe has no model: load_recipe(FILE, ['--model', 'DIR'])")
+        outside(lambda: dry_run.check(recipe, run_dir))
+        outside(lambda: online.train(recipe, run_dir, resume))
+        return list(tracking.read_metrics(run_dir / "metrics.jsonl"))
+
+
+sys.modules[__name__].__class__ = _Package

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.reading import to_toml
-from mobilerl.doctor.memory import smallest_card
 from mobilerl.engines.registry import engine_kind
 from mobilerl.judge.scorer import own_scorer
+from mobilerl.models.memory import smallest_card
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.fleet import check_devices
 from mobilerl.train.checkpoint import latest

@@ -9,7 +9,8 @@ from transformers import Qwen3VLConfig
 
 from benchmarks.gpu.shapes import SHAPES, make_folder
 from mobilerl.config import EngineSection, load_recipe
-from mobilerl.doctor.memory import GB, OWN, gpu_memory, needed, smallest_card
+from mobilerl.doctor import machine
+from mobilerl.models.memory import GB, OWN, needed, smallest_card
 
 RECIPES = Path(__file__).parents[2] / "recipes" / "gpu"
 QWEN3_4B = {
@@ -43,7 +44,7 @@ def models(tmp_path_factory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("name", ["qwen2.5-vl-3b-lora", "qwen3-vl-4b-lora"])
-def test_a_recipe_of_one_gpu_fits_where_it_says(models, name):
+def test_a_recipe_of_one_gpu_fits_where_it_says(models, name, monkeypatch):
     recipe = load_recipe(RECIPES / f"{name}.toml", ["--model", str(models[name])])
     assert recipe.collect.workers == 0 and recipe.algorithm.loss.recompute_old
     assert smallest_card(recipe) == 24
@@ -53,8 +54,9 @@ def test_a_recipe_of_one_gpu_fits_where_it_says(models, name):
     ):
         larger = load_recipe(RECIPES / f"{name}.toml", ["--model", str(models[name]), *flags.split()])
         assert 24 < smallest_card(larger) <= card
-    check = gpu_memory(recipe, 16 * GB)
-    assert check.state == "warning" and "vllm.gpu_memory" in check.fix
+    monkeypatch.setattr(machine, "gpu_bytes", lambda: 16 * GB)
+    check = machine.gpu_memory(recipe)
+    assert check.state == "warning" and "vllm.gpu_memory" in check.fix and "of 16 (calculated)" in check.detail
 
 
 def test_weights_and_optimizer_are_counted(models):

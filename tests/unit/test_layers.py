@@ -16,7 +16,7 @@ PURE = tuple(
 )
 LAYERS = (
     ("mobilerl.cli",),
-    ("benchmarks", "mobilerl.adapters", "mobilerl.doctor", "mobilerl.viewer"),
+    ("benchmarks", "mobilerl.adapters", "mobilerl.api", "mobilerl.doctor", "mobilerl.viewer"),
     ("mobilerl.reachagent",),
     ("sft",),
     ("mobilerl.train",),

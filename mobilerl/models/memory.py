@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from mobilerl.config import EngineSection, Recipe
-from mobilerl.doctor.check import Check, broken
 
 GB = 1e9
 OWN = 1.5 * GB
@@ -79,24 +78,33 @@ def _layer(hidden: int, inner: int) -> int:
     return 6 * inner + 24 * hidden
 
 
-def gpu_memory(recipe: Recipe, card: float) -> Check | None:
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Bytes that a recipe needs on a GPU of `card` bytes, vLLM's included."""
+
+    learning: float
+    sampling: float
+    card: float
+
+    @property
+    def ok(self) -> bool:
+        return max(self.learning, self.sampling) <= self.card
+
+    def __str__(self) -> str:
+        parts = f"about {self.learning / GB:.1f} GB while learning and {self.sampling / GB:.1f} while sampling"
+        return f"{parts}, of {self.card / GB:.0f} (calculated)"
+
+
+def fit(recipe: Recipe, card: float) -> Fit | None:
     """Whether a GPU with `card` bytes suffices for the recipe; None where this cannot be said."""
-    if recipe.engine.type != "local" or not (Path(recipe.model) / "config.json").is_file() or not recipe.model:
+    if recipe.engine.type != "local" or not recipe.model or not (Path(recipe.model) / "config.json").is_file():
         return None
     memory = needed(recipe.model, recipe.engine, recipe.agent.max_new_tokens, recipe.agent.screenshots)
     vllm = recipe.vllm.gpu_memory * card if recipe.engine.inference == "vllm" else 0.0
-    learning = memory.learning + (0.0 if recipe.vllm.sleep else vllm)
-    sampling = memory.held + vllm
-    detail = f"about {learning / GB:.1f} GB while learning and {sampling / GB:.1f} while sampling, of {card / GB:.0f}"
-    if max(learning, sampling) <= card:
-        return Check("GPU memory", "ok", f"{detail} (calculated)")
-    fix = "--engine.lora_rank 64 --engine.gradient_checkpointing true, a lower --engine.micro_batch_tokens"
-    if vllm:
-        fix += ", --vllm.sleep true or a lower --vllm.gpu_memory"
-    return broken("GPU memory", False, f"{detail} (calculated)", fix)
+    return Fit(memory.learning + (0.0 if recipe.vllm.sleep else vllm), memory.held + vllm, card)
 
 
 def smallest_card(recipe: Recipe) -> int | None:
     """GB of the smallest usual GPU that suffices for the recipe; None if it is no matter of one GPU, or none does."""
-    checks = [(card, gpu_memory(recipe, card * GB)) for card in CARDS]
-    return next((card for card, check in checks if check and check.state == "ok"), None)
+    fits = [(card, fit(recipe, card * GB)) for card in CARDS]
+    return next((card for card, found in fits if found and found.ok), None)

@@ -1,0 +1,25 @@
+"""Coroutines from code that is not asynchronous, also below a notebook's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def outside(call: Callable[[], T]) -> T:
+    """The result of a call that starts an event loop. Where one is running already, the call is made in a thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return call()
+    with ThreadPoolExecutor(1, "outside") as thread:
+        return thread.submit(call).result()
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Its result, from an event loop of its own."""
+    return outside(lambda: asyncio.run(coroutine))

@@ -1,0 +1,69 @@
+"""For notebooks and programs: `from mobilerl import Agent, PhoneEnv, evaluate, load_recipe, make_task, train`.
+
+All functions block, also where an event loop is running, as in a notebook. Environments are asynchronous:
+`await phone.reset(task)`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from envs.base import MobileEnv, Task
+from envs.blocking import outside, run
+from mobilerl.config import AgentSection, ConfigError, EngineSection, Recipe
+from mobilerl.engines.registry import make_engine
+from mobilerl.eval.policies import POLICY, find_model
+from mobilerl.inference.engine_policy import EnginePolicy
+from mobilerl.interfaces import Sampling
+from mobilerl.models.checkpoint_folder import read_agent
+from mobilerl.policy.actor import ModelActor
+from mobilerl.policy.context import make_context
+from mobilerl.records import Trajectory
+from mobilerl.rollout.episode import episode_settings, run_episode
+from mobilerl.suites.generated.evaluation import GeneratedPlan
+from mobilerl.suites.phone.evaluation import SimPlan
+from mobilerl.suites.phone.evaluation import evaluate as _evaluate
+
+PLANS = {"phone": SimPlan, "generated": GeneratedPlan}
+
+
+class Agent:
+    """A checkpoint, or the newest one of a run, with the agent settings that it was trained with.
+
+    `temperature` 0 is greedy. Raises ConfigError for a folder that holds no model.
+    """
+
+    def __init__(self, model: str | Path, temperature: float = 0.0) -> None:
+        folder = find_model(model)
+        self.settings = read_agent(folder) or AgentSection()
+        policy = EnginePolicy(make_engine(folder, EngineSection(), temperature or 1.0))
+        sampling = Sampling(temperature, self.settings.max_new_tokens)
+        self.actor = ModelActor(policy, make_context(self.settings), sampling)
+
+    def play(self, env: MobileEnv, task: Task) -> Trajectory:
+        """One episode. A device's failure is its `status` and `error`, never an exception."""
+        return run(run_episode(env, self.actor, task, task.id, episode_settings(self.settings)))
+
+
+def evaluate(
+    recipe: Recipe,
+    model: str | Path,
+    instances: int = 6,
+    templates: Sequence[str] = (),
+    out: str | Path | None = None,
+    **plan: Any,
+) -> dict[str, Any]:
+    """The content of results.json: `model` on held-out tasks of the recipe's suite, `phone` or `generated`.
+
+    `plan`: further fields of `SimPlan` or `GeneratedPlan`, such as `split="train"`. `out`: where the files go.
+    """
+    if recipe.suite.type not in PLANS:
+        raise ConfigError(f"evaluate() knows the suites {', '.join(PLANS)}, not {recipe.suite.type!r}")
+    chosen = PLANS[recipe.suite.type](instances=instances, templates=tuple(templates), **plan)
+    agent = read_agent(find_model(model))
+    recipe = recipe if agent is None else recipe.model_copy(update={"agent": agent})
+    with tempfile.TemporaryDirectory() as scratch:
+        return outside(lambda: _evaluate(recipe, chosen, POLICY, model, Path(out or scratch)))
