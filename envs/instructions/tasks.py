@@ -120,12 +120,12 @@ def _said(error: ValidationError) -> str:
 
 
 def make_task(instruction: Instruction) -> Task:
-    how = ("reset", "start", "check", "answer", "split")
+    lists = {name: list(getattr(instruction, name)) for name in ("reset", "start", "check")}  # as JSON has them
     return Task(
         id=f"{SUITE}/{instruction.id}",
         template=instruction.id,
         instruction=instruction.instruction,
-        params={name: getattr(instruction, name) for name in how},
+        params={**lists, "answer": instruction.answer, "split": instruction.split},
         seed=0,
         max_steps=instruction.max_steps,
         suite=SUITE,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from judge_stand_in import FAILURE, SUCCESS, stand_in  # noqa: F401
+from judge_stand_in import FAILURE, SUCCESS, Asked, stand_in  # noqa: F401
 
 from mobilerl import tiny
 from mobilerl.train.tracking import read_metrics
@@ -94,10 +94,15 @@ def test_with_check_commands(train):
 
 
 def test_with_a_scripted_judge(train, stand_in):  # noqa: F811
-    stand_in.answers = (SUCCESS, FAILURE)
+    def answer(asked: Asked) -> str:
+        """Every other episode; never the untouched screen that a judge is tried out on."""
+        return SUCCESS if "Open the settings" in asked.texts[-1] and len(stand_in.asked) % 2 else FAILURE
+
+    stand_in.answer = answer
     judge = ["--judge.reward", "true", "--judge.url", stand_in.url, "--judge.model", "judge-1"]
-    metrics, played = train(UNCHECKED, *judge, "--judge.examples", "none", "--agent.screenshots", "1")
-    assert {t.reward for t in played} <= {0.0, 1.0} and sum(m["judge/requests"] for m in metrics) > 0
+    judge += ["--judge.examples", "none", "--judge.unfinished", "judge", "--agent.screenshots", "1"]
+    metrics, played = train(UNCHECKED, *judge)
+    assert {t.reward for t in played} == {0.0, 1.0} and metrics[-1]["judge/requests"] >= len(played)
 
 
 def test_with_a_scorer_of_another_package(train, tmp_path):
