@@ -38,7 +38,7 @@ class Case:
     lora: int
     checkpointing: bool
     tokens: int
-    """Of a micro-batch."""
+    """`engine.micro_batch_tokens`."""
     rows: int
 
     def __str__(self) -> str:

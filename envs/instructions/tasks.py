@@ -85,7 +85,7 @@ def _toml(path: Path) -> InstructionFile:
     try:
         return InstructionFile(**{**content, "task": made})
     except ValidationError as error:
-        raise ValueError(f"{path}: {_said(error)}") from None
+        raise ValueError(f"{path}: {_said(error, InstructionFile)}") from None
 
 
 def _jsonl(path: Path) -> InstructionFile:
@@ -108,14 +108,14 @@ def _instruction(content: Any, number: int, where: str) -> Instruction:
     try:
         return Instruction(**{"id": str(number), **content})
     except ValidationError as error:
-        raise ValueError(f"{where}: {_said(error)}") from None
+        raise ValueError(f"{where}: {_said(error, Instruction)}") from None
 
 
-def _said(error: ValidationError) -> str:
+def _said(error: ValidationError, kind: type[BaseModel]) -> str:
     first = error.errors()[0]
     field = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        return f"there is no field {field!r}; fields are {', '.join(Instruction.model_fields)}"
+        return f"there is no field {field!r}; fields are {', '.join(kind.model_fields)}"
     return f"{field + ': ' if field else ''}{first['msg'].removeprefix('Value error, ')}"
 
 

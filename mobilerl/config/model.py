@@ -67,7 +67,7 @@ class EngineSection(Section):
     warmup_steps: Count = 10
     """Number of optimizer steps over which the learning rate rises from 0 to its peak."""
     micro_batch_tokens: Positive = 16384
-    """Maximum number of tokens of a micro-batch, padding included."""
+    """Maximum number of tokens of a micro-batch, counted as if its samples were padded to the longest."""
     max_pixels: Positive | None = None
     """Maximum number of pixels of a screenshot; null for the checkpoint's own limit."""
     gradient_checkpointing: bool = False

@@ -11,9 +11,9 @@ from mobilerl.config import EngineSection, Recipe
 
 GB = 1e9
 OWN = 1.5 * GB
-"""Of CUDA and torch, assumed."""
+"""Memory taken by CUDA and torch themselves (assumed)."""
 TEXT_TOKENS = 1000
-"""Of a prompt without its pictures, assumed."""
+"""Prompt length without image tokens (assumed)."""
 CARDS = (16, 24, 40, 48, 80, 141, 180)
 
 

@@ -59,8 +59,10 @@ class IterationWatch:
         }
 
     def _share(self, devices: int) -> float | None:
-        """Of the devices' time during the update, what they spent in episodes: 0 unless groups are collected ahead.
-        None with worker processes, which tell of their time when they are done."""
+        """Fraction of device time spent in episodes during the update; 0 unless groups are collected ahead.
+
+        None with worker processes, which report their time only when they are done.
+        """
         update_s = self._parts["update"]
         if not self._collector.busy_is_current or update_s <= 0:
             return None

@@ -73,6 +73,7 @@ def test_both_kinds_of_file_are_read(file):
         ("a.toml", "[[task]]\ninstruction = 3", r"a.toml, task 1: instruction: Input should be a valid string"),
         ("a.toml", "[[task]]\ninstruction = 'x'\ncheks = []", r"task 1: there is no field 'cheks'; fields are instr"),
         ("a.toml", "[[task]]\ninstruction = 'x'\nstart = ['am']", r"task 1: `start` needs `app`"),
+        ("a.toml", "x = 1\n[[task]]\ninstruction = 'x'", r"a.toml: there is no field 'x'; fields are apps, task"),
         ("a.toml", "[[task]\n", r"a.toml: .*line 1"),
         ("a.toml", "", r"a.toml has no tasks"),
         ("a.jsonl", '{"instruction": "x"}\n{"instruction": ', r"a.jsonl, line 2: "),
