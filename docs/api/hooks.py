@@ -24,10 +24,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def within_docs(text: str) -> str:
-    """Makes the README's links relative to docs/."""
-    inside = re.sub(r"\]\(docs/", "](", text)
-    # Links to folders, and to files next to the README.
-    return re.sub(r"(?<!!)\[([^\]\n]+)\]\((?!https?:|#)([^)\s]*/|[A-Z]+\.md)\)", r"`\2`", inside)
+    """Makes the README's links relative to docs/; links to anything else in the repository become plain names."""
+    inside = re.sub(r"(?<!!)\[([^\]\n]+)\]\((?!https?:|#|docs/)([^)\s]+)\)", r"`\2`", text)
+    return re.sub(r"\]\(docs/", "](", inside)
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
