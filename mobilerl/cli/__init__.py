@@ -1,4 +1,4 @@
-"""The command `mobilerl`: runs a subcommand, and turns every expected error into one line and an exit code.
+"""The command `mobilerl`: runs a subcommand, and turns every expected error into a message and an exit code.
 
 Exit codes: 0 done; 1 `doctor` found something missing, `fleet up` a device that does not start, or `eval androidworld`
 lost all its servers; 2 bad input; 130 stopped by Ctrl-C; 143 by SIGTERM; 141 the reader of the output has closed it.
@@ -18,6 +18,7 @@ from typing import NoReturn
 from envs.base import InfraError
 from mobilerl import __version__
 from mobilerl.cli import bench, completion, doctor, evaluate, fleet, pages, phone, settings, sft, train, view
+from mobilerl.config import ConfigError
 from mobilerl.doctor.packages import installs
 from mobilerl.interfaces import EngineError
 from mobilerl.terminal import make_logging_safe, printable
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (CheckpointError, EngineError, InfraError, WorkerError, ValueError, KeyError, OSError) as error:
         if args.debug:
             raise
-        return _fail(_one_line(error))
+        return _fail(_message(error))
 
 
 def run() -> None:
@@ -96,7 +97,10 @@ def _fail(message: str) -> int:
     return BAD_INPUT
 
 
-def _one_line(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
+    """One line, or one for every mistake of a recipe."""
+    if isinstance(error, ConfigError) and len(mistakes := str(error).splitlines()) > 1:
+        return "\n  ".join([f"{len(mistakes)} mistakes:", *mistakes])
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return f"the disk is full{f' ({error.filename})' if error.filename else ''}; free some space and start again"
     if isinstance(error, OSError) and error.strerror:

@@ -18,10 +18,12 @@ NULL = "null"
 """Stands for no value, on the command line and, as TOML has no word for it, as a string in a recipe."""
 LIST = "LIST"
 LONGEST_QUOTE = 200
+MISSING = object()
+"""In place of the value of a flag that has none."""
 
 
 class ConfigError(ValueError):
-    """A recipe or a command line that cannot be used; the message is one line with the fix."""
+    """A recipe or a command line that cannot be used; the message has a line with the fix for every mistake."""
 
 
 Owners = list[tuple[type[BaseModel], FieldInfo]]
@@ -101,43 +103,57 @@ def _scalar(word: str) -> str | None:
     return None if word == NULL else word
 
 
-def _list(word: str) -> list[Any]:
-    """A JSON list, or words with commas between them."""
+def _list(word: str) -> list[Any] | str:
+    """A JSON list, or words with commas between them. What is neither is left to the recipe to refuse."""
     if not word.startswith("["):
         return word.split(",")
     try:
         return json.loads(word)
     except (ValueError, RecursionError):
-        raise argparse.ArgumentTypeError(f"{quote(word)} is not a JSON list") from None
+        return word
 
 
 def read_flags(overrides: Sequence[str]) -> dict[str, Any]:
     """The values of dotted flags, nested by section and not yet validated. Raises ConfigError for an unknown name."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    data, mistakes = parse_flags(overrides)
+    if mistakes:
+        raise ConfigError("\n".join(mistakes))
+    return data
+
+
+def parse_flags(overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """As `read_flags`, with the mistakes, a line each, instead of an error."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add_flags(parser)
-    try:
-        values, unknown = parser.parse_known_args(list(overrides))
-    except argparse.ArgumentError as error:
-        raise ConfigError(f"command line: {error}") from None
-    if unknown:
-        raise ConfigError(_unknown_flag(unknown[0].partition("=")[0], parser))
+    for action in parser._actions:  # argparse would end at the first flag without a value
+        action.nargs, action.const = "?", MISSING
+    values, unknown = parser.parse_known_args(list(overrides))
+    mistakes = _unknown_flags(unknown, list(parser._option_string_actions))
     data: dict[str, Any] = {}
     for name, value in vars(values).items():
+        if value is MISSING:
+            mistakes.append(f"--{name}: expected one argument")
+            continue
         *sections, field = name.split(".")
         table = data
         for section in sections:
             table = table.setdefault(section, {})
         table[field] = value
-    return data
+    return data, mistakes
 
 
-def _unknown_flag(flag: str, parser: argparse.ArgumentParser) -> str:
-    if not flag.startswith("--"):
-        return f"command line: {quote(flag)} belongs to no flag"
-    known = list(parser._option_string_actions)
-    if inside := [option for option in known if option.startswith(f"{flag}.")]:
-        return f"{flag}: this is a section, not a value; give one of its settings, such as {inside[0]}"
-    return f"{quote(flag)}: there is no such setting{suggestion(flag, known)}"
+def _unknown_flags(words: Sequence[str], known: Sequence[str]) -> list[str]:
+    mistakes = []
+    for before, word in zip(["", *words], words, strict=False):
+        flag = word.partition("=")[0]
+        if not flag.startswith("--"):
+            if not before.startswith("--"):  # else it is the value of an unknown flag
+                mistakes.append(f"command line: {quote(flag)} belongs to no flag")
+        elif inside := [option for option in known if option.startswith(f"{flag}.")]:
+            mistakes.append(f"{flag}: this is a section, not a value; give one of its settings, such as {inside[0]}")
+        else:
+            mistakes.append(f"{quote(flag)}: there is no such setting{suggestion(flag, known)}")
+    return mistakes
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""From a TOML file and a command line to a `Recipe`. Every mistake is a ConfigError of one line."""
+"""From a TOML file and a command line to a `Recipe`. A ConfigError has a line for every mistake."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import json
 import os
 import socket
 import tomllib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from mobilerl.atomic_files import write_atomic
-from mobilerl.config.flags import NULL, ConfigError, quote, read_flags, settings_of, suggestion
+from mobilerl.config.flags import NULL, ConfigError, Owners, parse_flags, quote, settings_of, suggestion
 from mobilerl.config.recipe import Recipe
 from mobilerl.redaction import without_users
 
@@ -34,15 +35,22 @@ MOST_NAMED = 4
 def load_recipe(path: Path | str | None = None, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe at `path` with the dotted command-line `overrides` on top. Raises ConfigError."""
     data = _read_toml(Path(path)) if path else {}
-    return validate(Recipe, _merge(data, read_flags(overrides)), str(path or "command line"))
+    flags, mistakes = parse_flags(overrides)
+    try:
+        recipe = Recipe(**_merge(data, flags))
+    except ValidationError as error:
+        mistakes += _explain(error, Recipe, str(path or "command line"), flags)
+    if mistakes:
+        raise ConfigError("\n".join(mistakes))
+    return recipe
 
 
 def validate(kind: type[M], data: dict[str, Any], where: str) -> M:
-    """`kind(**data)`, with the first mistake as a one-line ConfigError."""
+    """`kind(**data)`. Raises ConfigError, with a line for every mistake."""
     try:
         return kind(**data)
     except ValidationError as error:
-        raise ConfigError(f"{where}: {_explain(error, kind)}") from None
+        raise ConfigError("\n".join(_explain(error, kind, where))) from None
 
 
 def save_recipe(recipe: Recipe, path: Path) -> None:
@@ -60,10 +68,12 @@ def read_saved(path: Path) -> Recipe:
     try:
         return Recipe(**json.loads(path.read_text()))
     except ValidationError as error:
-        first = _explain(error, Recipe)
-        if error.errors()[0]["type"] == "extra_forbidden":
-            first += " (it was written by another version of mobilerl: resume with that version, or start a new run)"
-        raise ConfigError(f"{path}: {first}") from None
+        mistakes = _explain(error, Recipe, str(path))
+        if any(mistake["type"] == "extra_forbidden" for mistake in error.errors()):
+            mistakes[-1] += (
+                " (it was written by another version of mobilerl: resume with that version, or start a new run)"
+            )
+        raise ConfigError("\n".join(mistakes)) from None
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise ConfigError(f"{path} is not a saved recipe: {error}") from None
 
@@ -165,41 +175,80 @@ def _replace(value: Any, old: Any, new: Any) -> Any:
 # --- error messages ------------------------------------------------------------------------------------------------
 
 
-def _explain(error: ValidationError, kind: type[BaseModel]) -> str:
-    """The first mistake: which field, what is wrong, the value."""
-    first = error.errors()[0]
+def _explain(
+    error: ValidationError, kind: type[BaseModel], where: str, flags: Mapping[str, Any] | None = None
+) -> list[str]:
+    """A line for every mistake: where it was made, which field, what is wrong, the value.
+
+    `where` names the file, and `flags` are the values that did not come from it.
+    """
     known = settings_of([kind])
-    types = {
-        section.model_fields["type"].default for found in known.values() for section, _ in found if _typed(section)
-    }
-    *path, last = map(str, first["loc"] or [""])
+    said: dict[str, str] = {}
+    for mistake in error.errors():
+        name = _name(mistake, known)
+        # A value that fits no type of a union is one mistake, not one for each type.
+        said.setdefault(name, f"{_origin(name, flags or {}, where)}: {_what(mistake, name, known)}")
+    return list(said.values())
+
+
+def _name(mistake: ErrorDetails, known: Mapping[str, Owners]) -> str:
+    """The dotted name of a field, without the tags of unions on the way to it."""
+    types = {tag for owners in known.values() for section, _ in owners if (tag := _tag(section))}
     name = ""
-    for part in [*path, last]:
+    for number, part in enumerate(map(str, mistake["loc"]), 1):
         inner = f"{name}.{part}" if name else part
-        is_extra = part is last and first["type"] == "extra_forbidden"
-        if inner in known or is_extra or part not in types:  # else the tag of a union
+        is_extra = number == len(mistake["loc"]) and mistake["type"] == "extra_forbidden"
+        if inner in known or is_extra or part not in types:
             name = inner
-    field = quote(name)
-    if first["type"] == "extra_forbidden":
-        if others := [section.model_fields["type"].default for section, _ in known.get(name, ()) if _typed(section)]:
-            choice = f"{name.rpartition('.')[0]}.type = "
-            return f"{field}: only with {' or '.join(choice + other for other in others)}; set it as well"
+    return f"{name}.type" if mistake["type"] == "union_tag_invalid" else name
+
+
+def _origin(name: str, flags: Mapping[str, Any], where: str) -> str:
+    """Who gave a field: its flag, or the file; or both, for a section of which both gave a part."""
+    value: Any = flags
+    for part in filter(None, name.split(".")):
+        if not isinstance(value, Mapping) or part not in value:
+            break
+        value = value[part]
+    else:
+        if isinstance(value, Mapping) and value:
+            where += "" if where == "command line" else " and the command line"
+    if not isinstance(value, Mapping):
+        return f"--{quote(name)}"
+    return f"{where}: {quote(name)}" if name else where
+
+
+def _what(mistake: ErrorDetails, name: str, known: Mapping[str, Owners]) -> str:
+    """What is wrong, and how it would be right."""
+    if mistake["type"] == "extra_forbidden":
+        if choices := _types_with(name, known):
+            return f"only with {' or '.join(choices)}; set it as well, or leave this out"
         parent, _, last = name.rpartition(".")
         beside = [other.rpartition(".")[2] for other in known if other.rpartition(".")[0] == parent]
-        return f"{field}: there is no such setting{suggestion(last, beside)}"
-    if first["type"] in ("model_type", "model_attributes_type"):
+        return f"there is no such setting{suggestion(last, beside)}"
+    if mistake["type"] in ("model_type", "model_attributes_type"):
         inside = ", ".join(other.removeprefix(f"{name}.") for other in known if other.startswith(f"{name}."))
-        return f"{field}: this is a section, not a value; it has {inside}"
-    message = without_users(first["msg"].removeprefix("Value error, "))
+        return f"this is a section, not a value; it has {inside}"
+    message = without_users(mistake["msg"].removeprefix("Value error, ")).replace("valid tuple", "list")
+    given = mistake["input"]
+    if mistake["type"] == "union_tag_invalid":
+        message, given = f"Input should be {mistake['ctx']['expected_tags']}", mistake["ctx"]["tag"]
     # The value of a whole section would say nothing that the message does not.
-    given = (
-        ""
-        if isinstance(first["input"], dict | BaseModel)
-        else f" (given: {quote(without_users(repr(first['input'])))})"
-    )
-    return f"{field}: {message}{given}" if field else message
+    return message if isinstance(given, dict | BaseModel) else f"{message} (given: {quote(without_users(repr(given)))})"
 
 
-def _typed(section: type[BaseModel]) -> bool:
-    """Whether it is a member of a union that is chosen by `type`."""
-    return "type" in section.model_fields and isinstance(section.model_fields["type"].default, str)
+def _types_with(name: str, known: Mapping[str, Owners]) -> list[str]:
+    """With which `type` of a section around it, such as `algorithm.type = adagrpo`, a setting exists."""
+    parts = name.split(".")
+    for end in range(1, len(parts)):
+        section, rest = ".".join(parts[:end]), ".".join(parts[end:])
+        members = [owner for owner, _ in known.get(f"{section}.type", ()) if _tag(owner)]
+        if found := [f"{section}.type = {_tag(member)}" for member in members if rest in settings_of([member])]:
+            return found
+    return []
+
+
+def _tag(section: type[BaseModel]) -> str:
+    """The `type` by which a member of a union is chosen; empty for other sections."""
+    default = section.model_fields["type"].default if "type" in section.model_fields else ""
+    return default if isinstance(default, str) else ""

@@ -49,7 +49,7 @@ def test_a_wrong_flag_is_named_in_one_line(flags, says):
         ("[trian]\niterations = 5\n", "did you mean 'train'?"),
         ("[train]\niterations = 0\n", "train.iterations: Input should be greater"),
         ("[train\n", "is not valid TOML"),
-        ('[[sft.sources]]\nformat = "x"\n', "sft.sources.0.format"),
+        ('[[sft.sources]]\nformat = "x"\npath = "p"\n', "sft.sources.0.format"),
     ],
 )
 def test_a_wrong_recipe_is_one_line_with_file_and_field(tmp_path, text, says):
@@ -57,6 +57,37 @@ def test_a_wrong_recipe_is_one_line_with_file_and_field(tmp_path, text, says):
     with pytest.raises(ConfigError) as caught:
         load_recipe(path)
     assert str(path) in str(caught.value) and says in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_all_mistakes_are_named_at_once_and_blamed_on_who_made_them(tmp_path):
+    path = write(
+        tmp_path,
+        'modle = "x"\n[train]\niterations = "many"\nseed = 1\n[phone]\ncount = 2\n[suite]\ntype = "nix"\n'
+        '[algorithm]\ntype = "digirl"\n[algorithm.replay]\nkappa = 0.5\n',
+    )
+    flags = ["--phone.count", "0", "--judge.reward", "--train.sede", "1", "--fleet.serials", '["a",', "stray"]
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(path, flags)
+    expected = [
+        "--train.sede: there is no such setting; did you mean '--train.seed'?",
+        "command line: stray belongs to no flag",
+        "--judge.reward: expected one argument",
+        f"{path}: suite.type: Input should be 'phone', ",
+        "--phone.count: Input should be greater than or equal to 1 (given: '0')",
+        "--fleet.serials: Input should be a list",
+        f"{path}: algorithm.replay.kappa: only with algorithm.type = adagrpo",
+        f"{path}: train.iterations: Input should be a valid integer",
+        f"{path}: modle: there is no such setting; did you mean 'model'?",
+    ]
+    lines = str(caught.value).splitlines()
+    assert len(lines) == len(expected)
+    for line, begins in zip(lines, expected, strict=True):
+        assert line.startswith(begins), line
+    with pytest.raises(ConfigError, match="recipe.toml and the command line: judge.reward and collect.scorer both"):
+        load_recipe(
+            write(tmp_path, '[collect]\nscorer = "a:b"\n'),
+            ["--judge.reward", "true", "--judge.url", "http://a", "--judge.model", "m"],
+        )
 
 
 def test_flags_reach_every_algorithm_of_the_union(tmp_path):
