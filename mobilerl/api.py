@@ -23,9 +23,9 @@ from mobilerl.policy.actor import ModelActor
 from mobilerl.policy.context import make_context
 from mobilerl.records import Trajectory
 from mobilerl.rollout.episode import episode_settings, run_episode
+from mobilerl.suites.evaluation import evaluate as _evaluate
 from mobilerl.suites.generated.evaluation import GeneratedPlan
 from mobilerl.suites.phone.evaluation import SimPlan
-from mobilerl.suites.phone.evaluation import evaluate as _evaluate
 
 PLANS = {"phone": SimPlan, "generated": GeneratedPlan}
 

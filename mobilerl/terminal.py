@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.box import HEAVY_HEAD, Box
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.segment import Segment
 from rich.table import Column, Table
 
@@ -18,6 +19,8 @@ from mobilerl.redaction import without_users
 
 FILE_WIDTH = 140
 """Columns of output to a file or another program; a terminal has its own width."""
+LINE_GAP_S = 5.0
+"""Shortest time between two lines about progress in a file."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters but tab and newline, and those that turn the direction of writing."""
 
@@ -61,11 +64,42 @@ def say(text: str) -> None:
     make_console().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def duration(seconds: float) -> str:
+    """`40 s`, `12 min`, `3 h 20 min`, `2 d 5 h`."""
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if minutes < 90:
+        return f"{minutes} min"
+    hours = round(seconds / 3600)
+    return f"{minutes // 60} h {minutes % 60} min" if hours < 36 else f"{hours // 24} d {hours % 24} h"
+
+
 @contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar with the time left, on standard error if that is a terminal; yields what advances it by a number."""
+def progress_bar(what: str, before: int = 0) -> Iterator[Callable[..., None]]:
+    """Yields `show(done, total, note="")`: a bar with the time left on standard error.
+
+    Where that is no terminal, such as a log file, a line at every tenth instead, at least `LINE_GAP_S` apart.
+    `before`: how much an earlier process has done.
+    """
     console = make_console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda number: progress.advance(task, number)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    more = TextColumn("{task.fields[more]}", markup=False)
+    settings = {"console": console, "transient": True, "disable": not console.is_terminal}
+    began = printed = time.monotonic()
+    tenths = 0
+    # What goes to a file stays there.
+    with Progress(*columns, more, **settings, redirect_stdout=sys.stdout.isatty()) as progress:
+        task = progress.add_task(what, total=None, more="")
+
+        def show(done: int, total: int, note: str = "") -> None:
+            nonlocal printed, tenths
+            now, part = time.monotonic(), 10 * done // total
+            left = f"{duration((now - began) * (total - done) / (done - before))} left" if done > before else ""
+            more = ", ".join(filter(None, (left, note)))
+            progress.update(task, completed=done, total=total, more=more)
+            if not console.is_terminal and part > tenths and now >= printed + LINE_GAP_S:
+                printed, tenths = now, part
+                console.print(f"{what}: {done}/{total}, {more}", markup=False, highlight=False, soft_wrap=True)
+
+        yield show

@@ -65,13 +65,13 @@ class SftData:
         parts = [range(i, min(i + INSTANCES_AT_A_TIME, number)) for i in range(0, number, INSTANCES_AT_A_TIME)]
         made: list[ExpertStep] = []
         with ExitStack() as stack:
-            advance = stack.enter_context(progress_bar("instances demonstrated", number))
+            show = stack.enter_context(progress_bar("instances demonstrated"))
             run: Callable[..., Iterable[list[ExpertStep]]] = map
             if processes:
                 run = stack.enter_context(ProcessPoolExecutor(processes, get_context("spawn"))).map
             for part, shown in zip(parts, run(_demonstrate, repeat(self.recipe), parts), strict=True):
                 made += shown
-                advance(len(part))
+                show(part.stop, number)
         tasks = {step.task.id: step.task.template for step in made}
         self.say(f"{len(tasks)} demonstrations, {len(made)} steps, of {len(set(tasks.values()))} templates")
         return made

@@ -7,6 +7,7 @@ is trained on them, and the new model is the next round's proposer.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import re
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from mobilerl.policy.actor import Policy
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.policy.parsing import parse_reply
 from mobilerl.policy.screen import Screen
+from mobilerl.terminal import progress_bar
 from sft.samples import ExpertStep
 
 IN_FLIGHT = 64
@@ -81,10 +83,13 @@ async def sample_proposals(
             completion = await policy.act(messages, images, sampling, key)
         size = step.observation.width, step.observation.height
         reply = parse_reply(completion.text, step.screen, context.grounding, *size)
+        show(next(done), len(keys))
         return Proposal(reply.thought, reply.action)
 
     keys = [(i, f"{i:08d}-{k:02d}") for i in range(len(steps)) for k in range(candidates)]
-    flat = await asyncio.gather(*(propose(steps[i], key) for i, key in keys))
+    done = itertools.count(1)
+    with progress_bar("proposals") as show:
+        flat = await asyncio.gather(*(propose(steps[i], key) for i, key in keys))
     return [list(flat[i * candidates : (i + 1) * candidates]) for i in range(len(steps))]
 
 

@@ -21,8 +21,7 @@ from mobilerl.models.checkpoint_folder import save_agent
 from mobilerl.models.codec import Codec
 from mobilerl.policy.actor import Policy
 from mobilerl.policy.context import make_context
-from mobilerl.terminal import SafeConsole
-from mobilerl.train.progress import duration
+from mobilerl.terminal import SafeConsole, progress_bar
 from mobilerl.train.tracking import Tracker, read_metrics
 from sft.checks import check, check_stages, deepspeed_file, fit_processes
 from sft.data import SftData
@@ -197,16 +196,14 @@ class SftRun:
             deepspeed=str(deepspeed_file(settings.deepspeed)) if settings.deepspeed else "",
         )
         began = time.monotonic()
-        with Tracker(self.run_dir, self.recipe.tracking) as tracker:
+        with Tracker(self.run_dir, self.recipe.tracking) as tracker, progress_bar(f"{name}: steps") as show:
             done = self.steps_done()
             tracker.truncate_after(done)
 
             def log(step: int, max_steps: int, loss: float, learning_rate: float) -> None:
                 row = {"iteration": done + step, "stage": name, "sft/loss": loss, "sft/learning_rate": learning_rate}
                 tracker.log(row)
-                if step % 100 == 0:
-                    left = duration((time.monotonic() - began) * (max_steps - step) / step)
-                    self.say(f"  {name} step {step}/{max_steps}  loss {loss:.3f}  left {left}")
+                show(step, max_steps, f"loss {loss:.3f}")
 
             if settings.processes:
                 folder = self.run_dir / f".{name}.job"

@@ -43,7 +43,7 @@ class TrainingJob:
     gradient_checkpointing: bool = False
     deepspeed: str = ""
     """Path of a DeepSpeed configuration; empty: plain DDP."""
-    log_every: int = 20
+    log_every: int = 5
     """Steps between two log entries."""
 
 

@@ -99,8 +99,8 @@ def _fail(message: str) -> int:
 
 def _message(error: BaseException) -> str:
     """One line, or one for every mistake of a recipe."""
-    if isinstance(error, ConfigError) and len(mistakes := str(error).splitlines()) > 1:
-        return "\n  ".join([f"{len(mistakes)} mistakes:", *mistakes])
+    if isinstance(error, ConfigError) and len(error.args) > 1:
+        return "\n  ".join([f"{len(error.args)} mistakes:", *(" ".join(line.split()) for line in error.args)])
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return f"the disk is full{f' ({error.filename})' if error.filename else ''}; free some space and start again"
     if isinstance(error, OSError) and error.strerror:

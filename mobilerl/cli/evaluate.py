@@ -9,12 +9,13 @@ from typing import Any
 from envs.phone.generated.tasks import HELD_OUT, SPLITS, train_tasks
 from envs.phone.tasks import suite
 from mobilerl.cli import evaluate_androidlab, evaluate_androidworld
-from mobilerl.cli.evaluate_common import add_suite, evaluation_recipe, finish
+from mobilerl.cli.evaluate_common import add_suite, evaluation_recipe, finish, resumable
 from mobilerl.config import GeneratedSuiteSection, load_recipe, validate
 from mobilerl.eval.policies import MOBILERL_SETTINGS, is_server
 from mobilerl.eval.report import UNSEEN, percent
+from mobilerl.suites.evaluation import Plan, evaluate
 from mobilerl.suites.generated.evaluation import GeneratedPlan
-from mobilerl.suites.phone.evaluation import AGENTS, Plan, SimPlan, evaluate
+from mobilerl.suites.phone.evaluation import AGENTS, SimPlan
 from mobilerl.terminal import make_console, make_table
 
 INSTANCES, PASS_K_INSTANCES = 6, 2
@@ -67,7 +68,8 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     # A server brings no settings: without a recipe they are MobileRL's, which large models can follow.
     recipe = evaluation_recipe(args, settings, (*MOBILERL_SETTINGS, SLOW) if is_server(args.model) else ())
     plan = _plan(args)
-    results = evaluate(recipe, plan, args.agent, args.model, args.out, args.model_name, args.reuse, args.keep)
+    with resumable(args):
+        results = evaluate(recipe, plan, args.agent, args.model, args.out, args.model_name, args.reuse, args.keep)
     finish(results, _summary(results), args.out)
     return 0
 

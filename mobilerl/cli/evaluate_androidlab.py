@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mobilerl.cli.evaluate_common import add_suite, evaluation_recipe, finish, say
+from mobilerl.cli.evaluate_common import add_suite, evaluation_recipe, finish, resumable, say
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.eval.policies import MOBILERL_SETTINGS, REAL_PHONE_AGENTS, real_phone_policy
 
@@ -81,7 +81,8 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     )
     answers = AnswerJudge(args.judge_url, args.judge_model) if args.judge_url else None
     judges = Judges(checkout, args.judge_python)
-    results = asyncio.run(evaluate(checkout, plan, policy, addresses, judges, answers, args.out, say))
+    with resumable(args):
+        results = asyncio.run(evaluate(checkout, plan, policy, addresses, judges, answers, args.out, say))
     finish(results, summary(results), args.out)
     return 0
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from envs.androidworld.tasks import EVAL_SEED, FACTS
-from mobilerl.cli.evaluate_common import add_suite, evaluation_recipe, finish, say
+from mobilerl.cli.evaluate_common import add_suite, evaluation_recipe, finish, resumable, say
 from mobilerl.config import ConfigError, Recipe, validate
 from mobilerl.eval.policies import MOBILERL_SETTINGS, REAL_PHONE_AGENTS, real_phone_policy
 
@@ -69,7 +69,8 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     }
     plan = validate(Plan, same | other, "command line")
     policy = real_phone_policy(recipe, args.agent, args.model, args.model_name, args.temperature, plan.seed)
-    results = evaluate(servers, plan, policy, args.out, say)
+    with resumable(args):
+        results = evaluate(servers, plan, policy, args.out, say)
     finish(results, summary(results), args.out)
     dead = {gone["server"] for gone in results["dead_servers"]}
     if not results["errors"] or not servers.names or not dead.issuperset(servers.names):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mobilerl.config import AgentSection, ConfigError, Recipe, load_recipe
 from mobilerl.config.flags import read_flags
 from mobilerl.terminal import say
+from mobilerl.train.interrupt import Stopped, interrupts_as_stopped, resume_command
 
 Say = Callable[[str], None]
 
@@ -39,6 +41,23 @@ def add_suite(
     option("--list", action="store_true", help="list the tasks and stop")
     parser.set_defaults(takes_settings=True)
     return parser
+
+
+@contextmanager
+def resumable(args: argparse.Namespace) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end an evaluation with what is done and the command that goes on."""
+    from mobilerl.eval.journal import read_journal
+
+    try:
+        with interrupts_as_stopped():
+            yield
+    except Stopped as stop:
+        past = read_journal(args.out)
+        message = "stopped; no episode has ended yet"
+        if past.episodes:
+            message = f"stopped; {len(past.episodes)} of {past.total} episodes are done and kept in {past.path}"
+        command = resume_command(args.command_line, resume=False)
+        raise Stopped(stop.number, f"{message}; the same command goes on:\n  {command}") from None
 
 
 def finish(results: Mapping[str, Any], lines: Sequence[str], out: Path) -> None:

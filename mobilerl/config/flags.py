@@ -23,7 +23,10 @@ MISSING = object()
 
 
 class ConfigError(ValueError):
-    """A recipe or a command line that cannot be used; the message has a line with the fix for every mistake."""
+    """A recipe or a command line that cannot be used. Each argument is one mistake, with its fix."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
 
 Owners = list[tuple[type[BaseModel], FieldInfo]]
@@ -117,7 +120,7 @@ def read_flags(overrides: Sequence[str]) -> dict[str, Any]:
     """The values of dotted flags, nested by section and not yet validated. Raises ConfigError for an unknown name."""
     data, mistakes = parse_flags(overrides)
     if mistakes:
-        raise ConfigError("\n".join(mistakes))
+        raise ConfigError(*mistakes)
     return data
 
 

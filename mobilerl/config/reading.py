@@ -1,4 +1,4 @@
-"""From a TOML file and a command line to a `Recipe`. A ConfigError has a line for every mistake."""
+"""From a TOML file and a command line to a `Recipe`. A ConfigError has an argument for every mistake."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def load_recipe(path: Path | str | None = None, overrides: Sequence[str] = ()) -
     except ValidationError as error:
         mistakes += _explain(error, Recipe, str(path or "command line"), flags)
     if mistakes:
-        raise ConfigError("\n".join(mistakes))
+        raise ConfigError(*mistakes)
     return recipe
 
 
 def validate(kind: type[M], data: dict[str, Any], where: str) -> M:
-    """`kind(**data)`. Raises ConfigError, with a line for every mistake."""
+    """`kind(**data)`. Raises ConfigError with every mistake."""
     try:
         return kind(**data)
     except ValidationError as error:
-        raise ConfigError("\n".join(_explain(error, kind, where))) from None
+        raise ConfigError(*_explain(error, kind, where)) from None
 
 
 def save_recipe(recipe: Recipe, path: Path) -> None:
@@ -73,7 +73,7 @@ def read_saved(path: Path) -> Recipe:
             mistakes[-1] += (
                 " (it was written by another version of mobilerl: resume with that version, or start a new run)"
             )
-        raise ConfigError("\n".join(mistakes)) from None
+        raise ConfigError(*mistakes) from None
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise ConfigError(f"{path} is not a saved recipe: {error}") from None
 

@@ -1,6 +1,6 @@
 """`episodes.jsonl`: the episodes of an evaluation, each on disk as soon as it ends, so that it can be resumed.
 
-    {"schema": 1, "suite": ..., "protocol": {...}}                  first, once
+    {"schema": 1, "suite": ..., "protocol": {...}, "episodes": N}   first, once
     {"event": "start", "server": "HOST:PORT", "template": ..., "index": ...}
     {"event": "end", "task_id": ..., "trial": ..., ...}             the last one of a task and trial counts
     {"event": "dead", "server": ..., "fault": ..., "at": ...}       the server was given up
@@ -44,6 +44,8 @@ class Past:
 
     path: Path
     protocol: dict[str, Any] | None = None
+    total: int | None = None
+    """Episodes of the whole evaluation."""
     episodes: dict[Key, dict[str, Any]] = field(default_factory=dict)
     leftovers: dict[str, tuple[str, int]] = field(default_factory=dict)
     """By server: the task and index that is still set up."""
@@ -68,7 +70,7 @@ class Past:
         if number == 1:
             if record["schema"] != SCHEMA:
                 raise ValueError(f"schema {record['schema']}; this version reads schema {SCHEMA}")
-            self.protocol = record["protocol"]
+            self.protocol, self.total = record["protocol"], record.get("episodes")
         elif record["event"] == "start":
             self.leftovers[record["server"]] = (record["template"], record["index"])
         elif record["event"] == "end":
@@ -128,11 +130,15 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def begin(self, suite: str, protocol: Mapping[str, Any]) -> None:
-        """Checks the protocol against the one in the journal, or writes it when there is none. Raises ConfigError."""
+    def begin(self, suite: str, protocol: Mapping[str, Any], episodes: int) -> None:
+        """Checks the protocol against the one in the journal, or writes it when there is none. Raises ConfigError.
+
+        `episodes`: how many the whole evaluation has.
+        """
         self._past.check(protocol)
         if self._past.protocol is None:
-            self._append({"schema": SCHEMA, "suite": suite, "protocol": dict(protocol)})
+            self._past.protocol = dict(protocol)
+            self._append({"schema": SCHEMA, "suite": suite, "protocol": self._past.protocol, "episodes": episodes})
 
     def start(self, server: str, template: str, index: int) -> None:
         self._append({"event": "start", "server": server, "template": template, "index": index})

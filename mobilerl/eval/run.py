@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from envs.base import Action, Devices, InfraError, MobileEnv, Observation, StepResult, Task
 from mobilerl.eval.journal import Key, key_of
 from mobilerl.eval.policies import EvalPolicy
-from mobilerl.records import Group
+from mobilerl.judge.scorer import Scorer
+from mobilerl.records import Group, LostGroup
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings
 from mobilerl.terminal import progress_bar
@@ -27,33 +27,30 @@ async def run_tasks(
     ended: Callable[[Group], None],
     trials: int = 1,
     retries: int = 3,
-) -> None:
-    """`trials` episodes of every task, one group each; ids of groups begin with `prefix`.
+    scorer: Scorer | None = None,
+    done: Callable[[Task], bool] = lambda task: False,
+) -> list[LostGroup]:
+    """`trials` episodes of every task that is not `done`, one group each; ids of groups begin with `prefix`.
 
     `ended` is called with each group as soon as it ends; an episode whose every try failed on a device is left out.
+    Returns the groups of which nothing is left. Shows how many tasks are done.
     """
     settings = CollectorSettings(group_size=trials, max_retries=retries, min_group=0.0, episode=episode)
-    async with Collector(devices, policy.actor, settings, policy.check_batch) as collector:
-        policy.connect(collector)
-        for number, task in enumerate(tasks):
-            await collector.dispatch(task, f"{prefix}-{number:03d}")
-        async for group in collector.ready(len(tasks)):
-            ended(group)
-
-
-def collect_groups(
-    envs: Sequence[MobileEnv], policy: EvalPolicy, tasks: Sequence[Task], trials: int, episode: EpisodeSettings
-) -> list[Group]:
-    """The groups of all tasks, in their order; see `run_tasks`. A terminal shows how many are done."""
-    groups: dict[str, Group] = {}
-    with progress_bar("tasks evaluated", len(tasks)) as advance:
-
-        def ended(group: Group) -> None:
-            groups[group.task.id] = group
-            advance(1)
-
-        asyncio.run(run_tasks(envs, policy, tasks, "eval", episode, ended, trials))
-    return [groups[task.id] for task in tasks if task.id in groups]
+    collector = Collector(devices, policy.actor, settings, policy.check_batch, scorer)
+    # A task has the same number however often the evaluation is resumed.
+    left = {f"{prefix}-{number:03d}": task for number, task in enumerate(tasks) if not done(task)}
+    count = len(tasks) - len(left)
+    with progress_bar("tasks evaluated", count) as show:
+        show(count, len(tasks))
+        async with collector:
+            policy.connect(collector)
+            for name, task in left.items():
+                await collector.dispatch(task, name)
+            async for group in collector.ready(len(left)):
+                ended(group)
+                count += 1
+                show(count + len(collector.lost), len(tasks))
+    return collector.lost
 
 
 class WatchedEnv:

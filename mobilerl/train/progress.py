@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.status import Status as Spinner
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from mobilerl.terminal import SafeConsole
+from mobilerl.terminal import SafeConsole, duration
 
 RECENT = 20
 """Iterations that the estimate of the time left averages over."""
@@ -45,17 +45,6 @@ class TimeLeft:
         return max(0.0, min(estimates)) if estimates else None
 
 
-def duration(seconds: float) -> str:
-    """`40 s`, `12 min`, `3 h 20 min`, `2 d 5 h`."""
-    minutes = round(seconds / 60)
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if minutes < 90:
-        return f"{minutes} min"
-    hours = round(seconds / 3600)
-    return f"{minutes // 60} h {minutes % 60} min" if hours < 36 else f"{hours // 24} d {hours % 24} h"
-
-
 def describe_status(iteration: int, status: Mapping[str, float]) -> str:
     """A collector's `status` in words: `iteration 12; devices: 40 leased, 2 starting`."""
     devices = ", ".join(
@@ -65,7 +54,7 @@ def describe_status(iteration: int, status: Mapping[str, float]) -> str:
 
 
 class ProgressView:
-    """Prints one line per iteration. On a terminal, a spinner below it shows the current activity."""
+    """Prints one line per iteration. On a terminal, a bar below it shows the current activity and the time left."""
 
     def __init__(
         self,
@@ -76,29 +65,36 @@ class ProgressView:
     ) -> None:
         self._iterations = iterations
         self._time_left = TimeLeft(iterations, max_minutes, max_env_steps)
+        self._began = 0.0
         self._ends: float | None = None
+        """When the run began, earlier starts included, and when it is likely to end, on the monotonic clock."""
         self._console = console or SafeConsole()
         self._last_success: float | None = None
-        self._spinner: Spinner | None = None
+        self._bar: Progress | None = None
 
     def __enter__(self) -> ProgressView:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._spinner is not None:
-            self._spinner.stop()
-            self._spinner = None
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
 
     def status(self, text: str) -> None:
         """Shows the current activity, if the output is a terminal."""
         if not self._console.is_terminal:
             return
-        if self._spinner is None:
-            self._spinner = self._console.status("")
-            self._spinner.start()
+        if self._bar is None:
+            columns = (TextColumn("{task.description}", style="dim", markup=False), BarColumn(bar_width=20))
+            self._bar = Progress(*columns, TextColumn("{task.fields[left]}"), console=self._console, transient=True)
+            self._bar.add_task("", total=None, left="")
+            self._bar.start()
+        values: dict[str, Any] = {"description": text}
         if self._ends is not None:
-            text += f"; left {duration(max(0.0, self._ends - time.monotonic()))}"
-        self._spinner.update(Text(text, style="dim"))
+            now = time.monotonic()
+            left = f"left {duration(max(0.0, self._ends - now))}"
+            values |= {"completed": now - self._began, "total": self._ends - self._began, "left": left}
+        self._bar.update(self._bar.task_ids[0], **values)
 
     @contextmanager
     def watching(self, describe: Callable[[], str]) -> Iterator[None]:
@@ -128,7 +124,7 @@ class ProgressView:
         left = self._time_left.after(metrics)
         if left is not None:
             parts.append(f"left {duration(left)}")
-            self._ends = time.monotonic() + left
+            self._began, self._ends = time.monotonic() - metrics["time_s"], time.monotonic() + left
         for part in parts:
             line.append("  ").append(part, style="not bold")
         self._console.print(line, soft_wrap=True)

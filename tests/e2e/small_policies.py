@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from mobilerl import tiny
 from mobilerl.config import AgentSection
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.eval.policies import EvalPolicy
-from mobilerl.eval.run import collect_groups
+from mobilerl.eval.run import run_tasks
 from mobilerl.inference.engine_policy import EnginePolicy
 from mobilerl.interfaces import Sampling
 from mobilerl.models.checkpoint_folder import save_agent
@@ -85,13 +86,10 @@ def sampled(path: Path, agent: AgentSection, tasks: Sequence[Task], trials: int,
     def connect(collector) -> None:
         policy.expected = lambda: collector.playing
 
-    return collect_groups(
-        phones(16),
-        EvalPolicy(actor, {}, connect, policy.check_batch),
-        tasks,
-        trials,
-        EpisodeSettings(agent.max_invalid),
-    )
+    groups: list[Group] = []
+    evaluated, settings = EvalPolicy(actor, {}, connect, policy.check_batch), EpisodeSettings(agent.max_invalid)
+    asyncio.run(run_tasks(phones(16), evaluated, tasks, "eval", settings, groups.append, trials))
+    return groups
 
 
 def success_rate(groups: Sequence[Group]) -> float:

@@ -12,8 +12,8 @@ from mobilerl import tiny
 from mobilerl.config import load_recipe
 from mobilerl.models.checkpoint_folder import read_agent
 from mobilerl.policy.context import make_context
+from mobilerl.suites.evaluation import evaluate
 from mobilerl.suites.generated.evaluation import GeneratedPlan
-from mobilerl.suites.phone.evaluation import evaluate
 from sft.data import SftData
 
 pytestmark = pytest.mark.e2e

@@ -26,7 +26,7 @@ from mobilerl import tiny
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.eval.report import EpisodeResult, build_results
-from mobilerl.eval.run import collect_groups
+from mobilerl.eval.run import run_tasks
 from mobilerl.interfaces import Request, Sampling
 from mobilerl.judge.scorer import Scorer
 from mobilerl.policy.actor import Decision, scripted
@@ -111,7 +111,9 @@ class Counting:
 def test_the_suite_is_collected_and_reported(miscounts: int, rate: float) -> None:
     tasks = [make_task(seed) for seed in HELD_OUT[:4]]
     envs = [CounterEnv(f"counter-{i}") for i in range(3)]
-    groups = collect_groups(envs, EvalPolicy(Counting(miscounts), {}), tasks, 2, EpisodeSettings())
+    groups: list[Group] = []
+    policy = EvalPolicy(Counting(miscounts), {})
+    asyncio.run(run_tasks(envs, policy, tasks, "eval", EpisodeSettings(), groups.append, trials=2))
     episodes = [
         EpisodeResult(g.task.id, g.task.template, "", True, "test", i, t.reward, t.success, len(t.steps), t.status)
         for g in groups

@@ -32,7 +32,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     def open(self):
         self.journal = Journal(read_journal(self.path.parent))
-        self.journal.begin("androidworld", PROTOCOL)
+        self.journal.begin("androidworld", PROTOCOL, 9)
         if not self.lines:
             self.note(("head",))
 
@@ -82,7 +82,9 @@ class JournalMachine(RuleBasedStateMachine):
             elif kind == "end":
                 leftovers.pop(rest[0], None)
                 episodes[rest[1]["task_id"], rest[1]["trial"]] = rest[1]
-        assert past.protocol == PROTOCOL and past.episodes == episodes and past.leftovers == leftovers
+        assert (
+            (past.protocol, past.total) == (PROTOCOL, 9) and past.episodes == episodes and past.leftovers == leftovers
+        )
 
     def teardown(self):
         if getattr(self, "journal", None) is not None:

@@ -6,8 +6,9 @@ from envs.phone.tasks import suite
 from mobilerl.cli import main
 from mobilerl.config import load_recipe
 from mobilerl.eval import table
+from mobilerl.eval.journal import Journal
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
-from mobilerl.suites.phone import evaluation
+from mobilerl.suites import evaluation
 from mobilerl.suites.phone.evaluation import SimPlan
 from mobilerl.trajectory_files import load_trajectories
 
@@ -41,7 +42,7 @@ def test_random_agent_is_repeatable(tmp_path):
 
 def test_results_are_reused_only_for_the_same_protocol(tmp_path, monkeypatch):
     before = play(tmp_path, "noop")
-    monkeypatch.setattr(evaluation, "collect_groups", lambda *_: pytest.fail("played again"))
+    monkeypatch.setattr(evaluation, "run_tasks", lambda *_, **__: pytest.fail("played again"))
     assert play(tmp_path, "noop", "--reuse") == before
     with pytest.raises(pytest.fail.Exception):
         play(tmp_path, "noop", "--reuse", "--phone.popup_rate", "0")
@@ -55,6 +56,33 @@ def test_kept_episodes_are_played_again_where_they_are_missing_and_shown_by_the_
     assert main(["view", str(tmp_path)]) == 0
     shown = (tmp_path / "view" / "data" / "index.js").read_text()
     assert all(json.dumps(t.task.id) in shown for t in kept)
+
+
+def test_an_interrupted_evaluation_goes_on_with_the_same_command(tmp_path, capsys, monkeypatch):
+    """Also one whose devices failed; another one is refused until then."""
+    whole = play(tmp_path / "whole", "random", "--trials", "2")
+    played = []
+
+    def interrupted(self, record):
+        end(self, record)
+        played.append(record["task_id"])
+        if len(played) == 6:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        end = Journal.end
+        patched.setattr(Journal, "end", interrupted)
+        words = ["eval", "sim", "--agent", "random", "--instances", "2", "--trials", "2", "--keep"]
+        words += [w for name in FEW for w in ("--template", name)] + ["--out", str(tmp_path / "part")]
+        assert main(words) == 130
+    said = capsys.readouterr().err
+    kept = tmp_path / "part" / "episodes.jsonl"
+    assert f"stopped; 6 of 12 episodes are done and kept in {kept}; the same command goes on:\n  mobilerl eval" in said
+    assert main([*words, "--phone.popup_rate", "0"]) == 2 and "popup_rate = 0.5 and not 0.0" in capsys.readouterr().err
+    assert main(words) == 0 and "resuming: 3 of 6 tasks are done" in capsys.readouterr().out
+    assert json.loads((tmp_path / "part" / "results.json").read_text()) == whole and not kept.exists()
+    trajectories = load_trajectories(tmp_path / "part" / "trajectories" / "iter-000000.jsonl")
+    assert len({t.id for t in trajectories}) == len(trajectories) == 12
 
 
 def test_a_leak_is_refused(tmp_path, monkeypatch):

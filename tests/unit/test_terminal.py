@@ -38,15 +38,21 @@ def test_escape_sequences_are_printed_as_question_marks(caplog):
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_bar_says_how_many_are_done_on_a_terminal_alone(monkeypatch, is_terminal):
+def test_progress_is_a_bar_on_a_terminal_and_lines_in_a_file(monkeypatch, is_terminal):
     screen = io.StringIO()
     console = SafeConsole(file=screen, force_terminal=is_terminal, width=100)
     monkeypatch.setattr(terminal, "make_console", lambda stderr: console)
-    with progress_bar("tasks", 3) as advance:
-        advance(1)
-        advance(1)
-    assert ("2/3" in screen.getvalue()) == is_terminal
-    assert screen.getvalue() == "" or is_terminal
+    monkeypatch.setattr(terminal, "LINE_GAP_S", 0.0)
+    with progress_bar("tasks", 3) as show:
+        for done in range(4, 31):
+            show(done, 30, f"loss [{done}]")
+    said = screen.getvalue()
+    if is_terminal:
+        assert "30/30" in said and "loss [30]" in said
+    else:
+        lines = said.splitlines()
+        assert [line.split(",")[0] for line in lines] == [f"tasks: {n}/30" for n in (4, *range(6, 31, 3))]
+        assert lines[-1] == "tasks: 30/30, 0 s left, loss [30]"
 
 
 def test_an_error_line_is_harmless(capsys):

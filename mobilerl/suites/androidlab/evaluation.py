@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,13 +115,14 @@ async def evaluate(
         protocol = protocol_of(checkout, plan, policy, phones, answers)
         past = read_journal(out)
         with Journal(past) as journal:
-            journal.begin(SUITE, protocol)
+            journal.begin(SUITE, protocol, len(plan.tasks))
             run = _Run(plan, judges, answers.ask if answers else no_answer_judge, out / "tasks", journal, say)
             await run.resume(past)
-            left = [task.task(plan.rounds) for task in plan.tasks if task.id not in run.records]
-            if left:
+            tasks, done = [task.task(plan.rounds) for task in plan.tasks], set(run.records)
+            if any(task.id not in done for task in tasks):
                 envs = [WatchedEnv(run.env(opened, checkout.apps), faults) for opened in phones]
-                await run_tasks(envs, policy, left, SUITE, plan.episode, run.ended, retries=RETRIES)
+                play = partial(run_tasks, envs, policy, tasks, SUITE, plan.episode, run.ended, retries=RETRIES)
+                await play(done=lambda task: task.id in done)
     finally:
         if answers is not None:
             await answers.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -144,11 +145,11 @@ class _Run:
                     "settle": server.access.settle,
                     "servers": servers.count,
                 }
-                self.journal.begin(SUITE, protocol)
                 tasks = plan.tasks(lambda name, index: server.goals[name, index])
-                tasks = [task for task in tasks if key_of(task) not in past.episodes]
-                self._left = len(tasks)
-                self.say(f"{len(tasks)} episodes on {servers.count} server{'s' if servers.count > 1 else ''}")
+                self.journal.begin(SUITE, protocol, len(tasks))
+                done = set(past.episodes)
+                total = self._left = sum(key_of(task) not in done for task in tasks)
+                self.say(f"{total} episodes on {servers.count} server{'s' if servers.count > 1 else ''}")
 
                 def ended(group: Group) -> None:
                     [trajectory] = group.trajectories
@@ -157,11 +158,12 @@ class _Run:
                     self.journal.end(record_of(group.task, trajectory, self.episodes.get(key_of(group.task))))
                     self._alive |= {trajectory.device_id} & set(servers.names)
                     self._left -= 1
-                    done, steps = f"{len(tasks) - self._left}/{len(tasks)}", len(trajectory.steps)
-                    self.say(f"{done} {group.task.template}: {trajectory.reward:g} in {steps} steps")
+                    ended_of, steps = f"{total - self._left}/{total}", len(trajectory.steps)
+                    self.say(f"{ended_of} {group.task.template}: {trajectory.reward:g} in {steps} steps")
 
                 episode = EpisodeSettings(plan.max_invalid, DEADLINE_S)
-                await run_tasks(devices, self.policy, tasks, SUITE, episode, ended, retries=plan.retries)
+                play = partial(run_tasks, devices, self.policy, tasks, SUITE, episode, ended, retries=plan.retries)
+                await play(done=lambda task: key_of(task) in done)
             finally:
                 await servers.close()
 

@@ -9,8 +9,9 @@ from envs.base import Task
 from envs.phone.generated import tasks
 from mobilerl.config import ConfigError, GeneratedSuiteSection, Recipe
 from mobilerl.eval.report import EpisodeResult, build_results
+from mobilerl.suites.evaluation import summary
 from mobilerl.suites.generated.training import DEMONSTRATION_SEEDS
-from mobilerl.suites.phone.evaluation import Plan, summary
+from mobilerl.suites.phone.evaluation import PhonePlan
 
 HEADLINE = "instances"
 """The part whose figures are those of results.json; the others stand beside it, in `parts`."""
@@ -18,7 +19,7 @@ CHECKED = 2
 """Training tasks per template that the leak guard compares with the held-out ones."""
 
 
-class GeneratedPlan(Plan):
+class GeneratedPlan(PhonePlan):
     """Tasks in apps made from a seed."""
 
     suite = "generated"

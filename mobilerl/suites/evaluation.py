@@ -1,0 +1,207 @@
+"""Evaluation of a policy or a script on a suite whose devices this process has, from a recipe to results.json.
+
+The episodes are in `<out>/episodes.jsonl` until the evaluation is complete: the same command resumes one that was
+stopped, and tries again what was lost to the devices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from envs.base import Devices, MobileEnv, Task
+from mobilerl import __version__
+from mobilerl.config import ConfigError, Recipe
+from mobilerl.config.types import Positive, Section, Weight
+from mobilerl.eval.agents import scripted_actor
+from mobilerl.eval.journal import Journal, Key, read_journal
+from mobilerl.eval.policies import (
+    SEED,
+    EvalPolicy,
+    agent_protocol,
+    check_model,
+    checkpoint_protocol,
+    find_model,
+    is_server,
+    model_policy,
+)
+from mobilerl.eval.report import RESULTS, EpisodeResult, build_results, read_results, write_results
+from mobilerl.eval.run import run_tasks
+from mobilerl.judge.scorer import Scorer
+from mobilerl.records import Group
+from mobilerl.rollout.episode import episode_settings
+from mobilerl.terminal import say
+from mobilerl.trajectory_files import append_trajectory, load_trajectories
+
+EPISODES = "trajectories"
+LOST = "the device failed every time"
+
+
+class Plan(Section):
+    """What is run; a suite's own says of which tasks, and where."""
+
+    suite: ClassVar[str]
+    max_wait_s: ClassVar[float | None] = None
+    """See `EnginePolicy`: devices that are not in step must not wait for each other."""
+    trials: Positive = 1
+    """Episodes of every instance."""
+    temperature: Weight = 0.0
+    """Sampling temperature; 0 is greedy."""
+    templates: tuple[str, ...] = ()
+    """Only these; empty for all."""
+
+    def tasks(self, recipe: Recipe) -> list[Task]:
+        """Raises ConfigError when there are none."""
+        raise NotImplementedError
+
+    def protocol(self, recipe: Recipe) -> dict[str, Any]:
+        """The part of the protocol that does not depend on the agent. Raises ValueError when splits leak."""
+        raise NotImplementedError
+
+    def part(self, task: Task) -> str:
+        """The part of the suite that a task belongs to."""
+        raise NotImplementedError
+
+    def devices(self, recipe: Recipe, count: int, screenshots: bool, out: Path) -> Devices | Sequence[MobileEnv]:
+        """At most `count`."""
+        raise NotImplementedError
+
+    def scorer(self, recipe: Recipe) -> Scorer | None:
+        """What gives the reward in place of the tasks' own checks."""
+        return None
+
+    def results(self, episodes: Sequence[EpisodeResult], protocol: dict[str, Any]) -> dict[str, Any]:
+        """results.json's content."""
+        return build_results(self.suite, protocol, episodes)
+
+
+def evaluate(
+    recipe: Recipe,
+    plan: Plan,
+    agent: str,
+    model: str | Path | None,
+    out: Path,
+    model_name: str | None = None,
+    reuse: bool = False,
+    keep: bool = False,
+) -> dict[str, Any]:
+    """Runs the plan and writes `out/results.json`; returns its content.
+
+    `model` is a checkpoint folder, a run directory, or the address of a model server that has `model_name`; only the
+    agent "policy" has one. With `reuse`, results of the very same protocol in `out` are returned instead. With `keep`
+    the episodes go to `out/trajectories` and `out/screens`, where the viewer of a run finds them. With a judge
+    (`recipe.judge.url`) that does not give the reward they are kept, and the results say how far it agrees with the
+    tasks' own checks. Raises ConfigError for settings that cannot be used, ValueError when tasks to be tested on are
+    trained on.
+    """
+    if reuse and is_server(model):
+        raise ConfigError("--reuse cannot tell whether a server still has the same weights; leave it out")
+    check_model(agent, model, model_name)
+    make_policy = partial(model_policy, recipe, temperature=plan.temperature, max_wait_s=plan.max_wait_s)
+    if model is not None and not is_server(model):
+        model = find_model(model)  # once: the run may save a newer checkpoint at any time
+    policy = make_policy(model, model_name) if is_server(model) else None
+    who = policy.protocol if policy else checkpoint_protocol(Path(model)) if model is not None else {}
+    tasks = plan.tasks(recipe)
+    phones = min(recipe.phone.count, len(tasks) * plan.trials)
+    protocol = {"mobilerl": __version__, "agent": agent, "seed": SEED} | plan.protocol(recipe)
+    if who:
+        protocol |= {**who, **agent_protocol(recipe, plan.temperature, leave_out={"deadline_s"}), "phones": phones}
+    if recipe.judge.url:
+        from mobilerl.judge.judge import Judge, check_judge
+
+        check_judge(recipe.judge)  # before anything runs
+        protocol |= Judge(recipe.judge).protocol()
+    audited = bool(recipe.judge.url) and not recipe.judge.reward
+    keep = keep or audited
+    if reuse and (before := _results_with(protocol, out, keep)) is not None:
+        return before
+    out.mkdir(parents=True, exist_ok=True)  # first: a folder that cannot be written to costs nothing yet
+    run = _Run(plan, tasks, protocol, out, keep)
+    if run.missing:
+        screenshots = (model is not None and recipe.agent.screenshots > 0) or bool(recipe.judge.url) or keep
+        devices = plan.devices(recipe, phones, screenshots, out)
+        if model is None:
+            policy = EvalPolicy(scripted_actor(agent, SEED, devices if isinstance(devices, Sequence) else ()), {})
+        run(devices, policy or make_policy(model, None), recipe, plan.scorer(recipe))  # loaded only when it is needed
+    results = run.results() | (policy.extras() if policy else {})
+    if audited:
+        from mobilerl.judge.audit import audit
+
+        try:
+            results["judge"] = audit(recipe.judge, load_trajectories(out / EPISODES / "iter-000000.jsonl"))
+        except ConfigError as error:
+            raise ConfigError(f"{error}; the results without the judge are in {out / RESULTS}") from None
+        write_results(out / RESULTS, results)
+    return results
+
+
+def _results_with(protocol: dict[str, Any], out: Path, keep: bool) -> dict[str, Any] | None:
+    """The results in `out`, if they are complete: with the episodes to be kept and the judge's audit."""
+    results = read_results(out / RESULTS) if (out / RESULTS).is_file() else None
+    if results is None or results["protocol"] != protocol or keep and not (out / EPISODES).is_dir():
+        return None
+    return results if "judge" in results or not any(name.startswith("judge.") for name in protocol) else None
+
+
+class _Run:
+    """One start of an evaluation, which goes on where an earlier one was stopped."""
+
+    def __init__(self, plan: Plan, tasks: Sequence[Task], protocol: dict[str, Any], out: Path, keep: bool) -> None:
+        self.plan, self.tasks, self.protocol, self.out, self.keep = plan, tasks, protocol, out, keep
+        self._past = read_journal(out)
+        self._past.check(protocol)
+        self._done: dict[Key, EpisodeResult] = {key: EpisodeResult(**e) for key, e in self._past.episodes.items()}
+        self._lost: dict[str, str] = {}
+        self.missing = [task for task in tasks if any((task.id, n) not in self._done for n in range(plan.trials))]
+
+    def __call__(
+        self, devices: Devices | Sequence[MobileEnv], policy: EvalPolicy, recipe: Recipe, scorer: Scorer | None
+    ) -> None:
+        with Journal(self._past) as journal:
+            if self._done:
+                say(f"resuming: {len(self.tasks) - len(self.missing)} of {len(self.tasks)} tasks are done")
+            elif self.keep:  # an earlier evaluation's
+                shutil.rmtree(self.out / EPISODES, ignore_errors=True)
+                (self.out / RESULTS).unlink(missing_ok=True)
+
+            def ended(group: Group) -> None:
+                journal.begin(self.plan.suite, self.protocol, len(self.tasks) * self.plan.trials)
+                for trial, trajectory in enumerate(group.trajectories):
+                    if self.keep:
+                        append_trajectory(self.out, trajectory)
+                    result = EpisodeResult.of(group.task, self.plan.part(group.task), trial, trajectory)
+                    journal.end(asdict(result))
+                    self._done[group.task.id, trial] = result
+
+            settings, trials = episode_settings(recipe.agent), self.plan.trials
+            left = {task.id for task in self.missing}
+            run = partial(run_tasks, devices, policy, self.tasks, "eval", settings, ended, trials)
+            lost = asyncio.run(run(scorer=scorer, done=lambda task: task.id not in left))
+            self._lost = {group.task.id: group.reason for group in lost}
+
+    def results(self) -> dict[str, Any]:
+        """Writes results.json and returns its content. Lost episodes count as infrastructure errors."""
+        episodes = [
+            self._done.get((task.id, trial))
+            or EpisodeResult.of(task, self.plan.part(task), trial, None, self._lost.get(task.id, LOST))
+            for task in self.tasks
+            for trial in range(self.plan.trials)
+        ]
+        results = self.plan.results(episodes, self.protocol)
+        if not self.keep:  # an earlier evaluation's
+            shutil.rmtree(self.out / EPISODES, ignore_errors=True)
+        write_results(self.out / RESULTS, results)
+        if not any(episode.is_error for episode in episodes):
+            self._past.path.unlink(missing_ok=True)  # the same command evaluates again
+        return results
+
+
+def summary(results: dict[str, Any]) -> dict[str, Any]:
+    """What results.json says of a part that stands beside its headline."""
+    return {k: results[k] for k in ("success_rate", "ci95", "trials", "successes", "errors", "instances")}
