@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from envs.instructions.tasks import read
 from envs.phone.generated.tasks import HELD_OUT, SPLITS, train_tasks
 from envs.phone.tasks import suite
 from mobilerl.cli import evaluate_androidlab, evaluate_androidworld
 from mobilerl.cli.evaluate_common import add_suite, evaluation_recipe, finish, resumable
-from mobilerl.config import GeneratedSuiteSection, load_recipe, validate
-from mobilerl.eval.policies import MOBILERL_SETTINGS, is_server
+from mobilerl.config import GeneratedSuiteSection, InstructionsSuiteSection, Recipe, load_recipe, validate
+from mobilerl.eval.policies import MOBILERL_SETTINGS, REAL_PHONE_AGENTS, is_server
 from mobilerl.eval.report import UNSEEN, percent
 from mobilerl.suites.evaluation import Plan, evaluate
 from mobilerl.suites.generated.evaluation import GeneratedPlan
+from mobilerl.suites.instructions.evaluation import InstructionsPlan
 from mobilerl.suites.phone.evaluation import AGENTS, SimPlan
 from mobilerl.terminal import make_console, make_table
 
@@ -38,7 +42,15 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
     said = "what is held out: only this (default: all four); can be repeated"
     made.add_argument("--part", action="append", dest="parts", choices=HELD_OUT, help=said)
     made.set_defaults(run=run, plan=GeneratedPlan)
-    for parser in (sim, made):
+    own = add_suite(suites, common, "instructions", REAL_PHONE_AGENTS, "--judge.reward true", help="tasks of a file")
+    own.add_argument("file", type=Path, metavar="FILE", help="*.toml or *.jsonl: docs/instructions.md")
+    said = "adb devices to run on (--fleet.type docker for containers); without either, embedded phones"
+    own.add_argument("--serial", nargs="+", default=[], metavar="SERIAL", help=said)
+    said = "only the tasks of this split of the file (default all)"
+    own.add_argument("--split", choices=splits, default="all", help=said)
+    own.add_argument("--free-reward", action="store_true", help="also tasks whose check succeeds at the beginning")
+    own.set_defaults(run=run_instructions, plan=InstructionsPlan)
+    for parser in (sim, made, own):
         _add_amounts(parser)
     evaluate_androidworld.add(suites, common)
     evaluate_androidlab.add(suites, common)
@@ -48,14 +60,12 @@ def _add_amounts(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     option("--template", action="append", default=[], metavar="NAME", help="only this one; can be repeated")
     option("--trials", type=int, metavar="N", help="episodes per instance (default 1)")
-    option("--instances", type=int, metavar="N", help=f"instances per template (default {INSTANCES})")
+    with_seeds = "instances" in parser.get_default("plan").model_fields
+    if with_seeds:
+        option("--instances", type=int, metavar="N", help=f"instances per template (default {INSTANCES})")
     option("--temperature", type=float, metavar="T", help="0 (default) is greedy")
-    option(
-        "--pass-k",
-        type=int,
-        metavar="K",
-        help=f"K episodes per instance at temperature 1, of {PASS_K_INSTANCES} instances unless --instances says more",
-    )
+    said = f", of {PASS_K_INSTANCES} instances unless --instances says more" if with_seeds else ""
+    option("--pass-k", type=int, metavar="K", help=f"K episodes per instance at temperature 1{said}")
     option("--reuse", action="store_true", help="keep existing results of the very same protocol")
     option("--keep", action="store_true", help="keep every episode with its screens, for the viewer")
 
@@ -66,7 +76,26 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
         _list(args.plan)
         return 0
     # A server brings no settings: without a recipe they are MobileRL's, which large models can follow.
-    recipe = evaluation_recipe(args, settings, (*MOBILERL_SETTINGS, SLOW) if is_server(args.model) else ())
+    return _evaluate(
+        args, evaluation_recipe(args, settings, (*MOBILERL_SETTINGS, SLOW) if is_server(args.model) else ())
+    )
+
+
+def run_instructions(args: argparse.Namespace, settings: Sequence[str]) -> int:
+    if args.list:
+        table = make_table("task", "split", "steps", "instruction", whole="task")
+        for task in read(args.file).task:
+            table.add_row(task.id, task.split, str(task.max_steps), task.instruction)
+        make_console().print(table)
+        return 0
+    if args.serial:
+        settings = [*settings, "--fleet.type=adb", f"--fleet.serials={json.dumps(args.serial)}"]
+    recipe = evaluation_recipe(args, settings, (*MOBILERL_SETTINGS, SLOW))
+    suite = InstructionsSuiteSection(file=str(args.file), free_reward=args.free_reward)
+    return _evaluate(args, recipe.model_copy(update={"suite": suite}))
+
+
+def _evaluate(args: argparse.Namespace, recipe: Recipe) -> int:
     plan = _plan(args)
     with resumable(args):
         results = evaluate(recipe, plan, args.agent, args.model, args.out, args.model_name, args.reuse, args.keep)
@@ -78,6 +107,7 @@ def _plan(args: argparse.Namespace) -> Plan:
     amounts = {"trials": 1, "instances": INSTANCES, "temperature": 0.0}
     if args.pass_k is not None:
         amounts = {"trials": args.pass_k, "instances": PASS_K_INSTANCES, "temperature": 1.0}
+    amounts = {name: amount for name, amount in amounts.items() if name in args.plan.model_fields}
     amounts |= {name: getattr(args, name) for name in amounts if getattr(args, name) is not None}
     parts = {"parts": args.parts} if getattr(args, "parts", None) else {}
     return validate(args.plan, {"split": args.split, "templates": args.template, **amounts, **parts}, "command line")
@@ -87,7 +117,9 @@ def _summary(results: Mapping[str, Any]) -> list[str]:
     beside = {f"held-out {name}": part for name, part in results.get("parts", {}).items()}
     if unseen := results.get(UNSEEN):
         beside["templates never trained on"] = unseen
-    return [
+    lost = [episode for episode in results["instances"] if episode["error"]]
+    said = [f"{e['task_id']} was lost ({e['error']}); the same command tries lost episodes again" for e in lost[:1]]
+    return said + [
         f"{name}: {percent(part['success_rate'])}  95% interval {percent(part['ci95'][0])} to "
         f"{percent(part['ci95'][1])}  ({part['successes']}/{part['trials']} trials)"
         for name, part in beside.items()

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from envs.base import InfraError, Observation
-from mobilerl.config import ConfigError
+from mobilerl.config import ConfigError, Recipe
 from mobilerl.records import Trajectory
 
 if TYPE_CHECKING:
@@ -63,6 +63,17 @@ def own_scorer(name: str) -> Scorer:
             "PYTHONPATH"
         ) from error
     return found() if inspect.isclass(found) else FunctionScorer(found)
+
+
+def make_scorer(recipe: Recipe, processes: int = 1) -> Scorer | None:
+    """What gives the reward in place of the tasks' own checks, if anything does; `processes` share the judge."""
+    if recipe.collect.scorer:
+        return own_scorer(recipe.collect.scorer)
+    if not recipe.judge.reward:
+        return None
+    from mobilerl.judge.judge import Judge
+
+    return JudgeScorer(Judge(recipe.judge.shared_by(processes)))
 
 
 class JudgeScorer:

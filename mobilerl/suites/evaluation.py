@@ -117,6 +117,7 @@ def evaluate(
 
         check_judge(recipe.judge)  # before anything runs
         protocol |= Judge(recipe.judge).protocol()
+    scorer = plan.scorer(recipe)
     audited = bool(recipe.judge.url) and not recipe.judge.reward
     keep = keep or audited
     if reuse and (before := _results_with(protocol, out, keep)) is not None:
@@ -128,7 +129,7 @@ def evaluate(
         devices = plan.devices(recipe, phones, screenshots, out)
         if model is None:
             policy = EvalPolicy(scripted_actor(agent, SEED, devices if isinstance(devices, Sequence) else ()), {})
-        run(devices, policy or make_policy(model, None), recipe, plan.scorer(recipe))  # loaded only when it is needed
+        run(devices, policy or make_policy(model, None), recipe, scorer)  # loaded only when it is needed
     results = run.results() | (policy.extras() if policy else {})
     if audited:
         from mobilerl.judge.audit import audit

@@ -12,7 +12,7 @@ from mobilerl.config import Recipe
 from mobilerl.engines.registry import engine_kind
 from mobilerl.inference.engine_policy import LATE_WAIT_S, EnginePolicy, StreamPolicy
 from mobilerl.interfaces import Engine, Sampling, StreamingEngine
-from mobilerl.judge.scorer import JudgeScorer, Scorer, own_scorer
+from mobilerl.judge.scorer import make_scorer
 from mobilerl.policy.actor import Messages, ModelActor
 from mobilerl.policy.context import make_context
 from mobilerl.rollout.collector import Collector, CollectorSettings
@@ -46,8 +46,8 @@ def make_collector(
         recipe.algorithm.group_size, recipe.collect.max_retries, episode=episode_settings(recipe.agent)
     )
     if isinstance(policy, StreamPolicy):
-        return Collector(devices, actor, settings, scorer=_scorer(recipe, processes), greedy=greedy)
-    collector = Collector(devices, actor, settings, policy.check_batch, _scorer(recipe, processes), greedy)
+        return Collector(devices, actor, settings, scorer=make_scorer(recipe, processes), greedy=greedy)
+    collector = Collector(devices, actor, settings, policy.check_batch, make_scorer(recipe, processes), greedy)
     policy.expected = lambda: collector.playing
     return collector
 
@@ -55,16 +55,6 @@ def make_collector(
 def _fits(engine: Engine, most: int, messages: Messages, images: Sequence[bytes]) -> bool:
     """Whether a prompt has at most `most` tokens, those of its images included."""
     return len(engine.codec.encode(messages, images)) <= most
-
-
-def _scorer(recipe: Recipe, processes: int) -> Scorer | None:
-    if recipe.collect.scorer:
-        return own_scorer(recipe.collect.scorer)
-    if not recipe.judge.reward:
-        return None
-    from mobilerl.judge.judge import Judge
-
-    return JudgeScorer(Judge(recipe.judge.shared_by(processes)))
 
 
 def make_resources(recipe: Recipe, engine: Engine) -> Resources:

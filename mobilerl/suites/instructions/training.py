@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from envs.base import MobileEnv, Task, Transport
@@ -32,31 +32,38 @@ class InstructionsSuite:
         """Whether the reward comes from elsewhere than the tasks' checks."""
 
     def check(self) -> None:
-        self._tasks("train")
+        self._training_tasks()
 
     def open(self, run_dir: Path | None = None) -> tuple[list[Task], Sequence[MobileEnv] | None]:
-        phone = self._recipe.phone
-        if self._recipe.fleet.type != "embedded":
-            return self._tasks("train"), None
-        apps = {**APP_NAMES, **self._file().apps}
-        return self._tasks("train"), [
+        return self._training_tasks(), self.phones()
+
+    def held_out(self, per_template: int) -> dict[str, list[Task]]:
+        """The tasks of the split `test`, each once."""
+        tasks = self._chosen(("test",), self._recipe.tasks.templates)
+        return {"success_rate": tasks} if tasks else {}
+
+    @property
+    def embedded(self) -> bool:
+        return self._recipe.fleet.type == "embedded"
+
+    def phones(self) -> Sequence[MobileEnv] | None:
+        """Embedded phones; None when the devices are a fleet's."""
+        if not self.embedded:
+            return None
+        phone, apps = self._recipe.phone, {**APP_NAMES, **self._read().apps}
+        return [
             InstructionEnv(
                 f"sim-{i}",
                 InProcessTransport(Phone(APPS, phone.width, phone.height), f"sim-{i}"),
                 apps,
-                self._free_reward,
+                self.free_reward,
                 STILL,
             )
             for i in range(phone.count)
         ]
 
-    def held_out(self, per_template: int) -> dict[str, list[Task]]:
-        """The tasks of the split `test`, each once."""
-        tasks = self._tasks("test")
-        return {"success_rate": tasks} if tasks else {}
-
     def env_factory(self) -> Callable[..., MobileEnv]:
-        apps, free = self._file().apps, self._free_reward
+        apps, free = self._read().apps, self.free_reward
 
         def make(device_id: str, transport: Transport) -> InstructionEnv:
             return InstructionEnv(device_id, transport, apps, free)
@@ -64,25 +71,38 @@ class InstructionsSuite:
         return make
 
     @property
-    def _free_reward(self) -> bool:
+    def free_reward(self) -> bool:
+        """Whether tasks run whose check succeeds at once, as all do that are rewarded otherwise."""
         return self._settings.free_reward or self._judged
 
-    def _file(self) -> InstructionFile:
-        return read(self._settings.file)
+    @property
+    def file(self) -> Path:
+        return Path(self._settings.file)
 
-    def _tasks(self, split: str) -> list[Task]:
-        """Raises ConfigError for a file that cannot be trained on."""
+    def _read(self) -> InstructionFile:
+        """Raises ConfigError."""
         try:
-            found = self._file()
+            return read(self.file)
         except ValueError as error:
             raise ConfigError(f"suite.file: {error}") from None
-        wanted = self._recipe.tasks.templates
-        for name in wanted:
-            if name not in {task.id for task in found.task}:
-                raise ConfigError(f"tasks.templates: {self._settings.file} has no task {name!r}")
-        tasks = [task for task in found.task if task.split == split and (not wanted or task.id in wanted)]
-        if not tasks and split == "train":
-            raise ConfigError(f'suite.file: {self._settings.file} has no tasks to train on (split = "train")')
+
+    def _training_tasks(self) -> list[Task]:
+        return self.tasks(("train",), self._recipe.tasks.templates)
+
+    def tasks(self, splits: Collection[str], names: Collection[str]) -> list[Task]:
+        """The tasks of these splits, or only those with these names. Raises ConfigError when there are none."""
+        if tasks := self._chosen(splits, names):
+            return tasks
+        raise ConfigError(f"suite.file: {self.file} has no such tasks of the split {' or '.join(splits)}")
+
+    def _chosen(self, splits: Collection[str], names: Collection[str]) -> list[Task]:
+        found = self._read().task
+        for name in names:
+            if name not in {task.id for task in found}:
+                raise ConfigError(
+                    f"suite.file: {self.file} has no task {name!r}; it has {', '.join(t.id for t in found)}"
+                )
+        tasks = [task for task in found if task.split in splits and (not names or task.id in names)]
         for task in tasks:
             self._can_be_scored(task)
         return [make_task(task) for task in tasks]

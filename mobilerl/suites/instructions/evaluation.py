@@ -1,0 +1,57 @@
+"""Evaluation on a file of instructions, on devices that adb reaches, containers or embedded phones."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from envs.base import Devices, MobileEnv, Task
+from envs.instructions.tasks import SUITE
+from mobilerl.config import Recipe
+from mobilerl.inference.engine_policy import LATE_WAIT_S
+from mobilerl.judge.scorer import Scorer, make_scorer
+from mobilerl.suites.evaluation import Plan
+from mobilerl.suites.fleet import check_devices, make_devices
+from mobilerl.suites.instructions.training import InstructionsSuite
+
+
+class InstructionsPlan(Plan):
+    """The tasks of the recipe's `suite.file`. The reward is that of training: its checks, a judge, or a scorer."""
+
+    suite = SUITE
+    max_wait_s = LATE_WAIT_S
+    split: Literal["train", "test", "all"] = "all"
+
+    def tasks(self, recipe: Recipe) -> list[Task]:
+        check_devices(recipe)
+        return InstructionsSuite(recipe).tasks(
+            ("train", "test") if self.split == "all" else (self.split,), self.templates
+        )
+
+    def protocol(self, recipe: Recipe) -> dict[str, Any]:
+        suite, fleet = InstructionsSuite(recipe), recipe.fleet
+        where = {"screen": f"{recipe.phone.width}x{recipe.phone.height}"} if suite.embedded else {"reset": fleet.reset}
+        return {
+            "file": suite.file.name,
+            "file_sha256": hashlib.sha256(suite.file.read_bytes()).hexdigest(),
+            "split": self.split,
+            "tasks": list(self.templates) or "all",
+            "trials": self.trials,
+            "reward": recipe.collect.scorer or ("judge" if recipe.judge.reward else "checks"),
+            "free_reward": suite.free_reward,
+            "fleet": fleet.type,
+            **where,
+            "deadline_s": recipe.agent.deadline_s,
+        }
+
+    def part(self, task: Task) -> str:
+        return task.params["split"]
+
+    def devices(self, recipe: Recipe, count: int, screenshots: bool, out: Path) -> Devices | Sequence[MobileEnv]:
+        recipe = recipe.model_copy(update={"phone": recipe.phone.model_copy(update={"count": count})})
+        return InstructionsSuite(recipe).phones() or make_devices(recipe, out)
+
+    def scorer(self, recipe: Recipe) -> Scorer | None:
+        return make_scorer(recipe)
