@@ -11,7 +11,7 @@ from envs.base import Action, Finish, Task
 from envs.phone.apps.catalogue import APPS
 from envs.phone.env import PhoneEnv
 from envs.phone.phone import Phone
-from envs.phone.tasks.base import INFEASIBLE, Admin
+from envs.phone.tasks.base import INFEASIBLE, Admin, Template
 from envs.phone.tasks.catalogue import TEMPLATES
 from envs.phone.tasks.expert import ExpertAgent
 from envs.phone.tasks.suite import HELD_OUT_SEEDS, check_no_leak, held_out, make_task, test_tasks, train_tasks
@@ -70,6 +70,18 @@ def test_instances(name):
     for task in train + test:
         assert "{" not in task.instruction and 3 <= len(task.instruction.split()) <= 20
         assert task.max_steps == 2 * TEMPLATES[name].steps + 2 and json.loads(json.dumps(task.params)) == task.params
+
+
+def test_a_template_with_too_few_parameters_is_told_what_to_do(monkeypatch):
+    class Narrow(Template):
+        app, instructions = "Notes", ("Do {this}",)
+        params = {"this": ("a", "b")}
+
+    monkeypatch.setitem(TEMPLATES, "Narrow", Narrow)
+    wrong = HELD_OUT_SEEDS if not any(held_out("Narrow", {"this": x}) for x in "ab") else 0
+    says = "template Narrow: 500 draws gave 2 different parameters.*Give its `params` more values"
+    with pytest.raises(ValueError, match=says):
+        make_task("Narrow", wrong)
 
 
 def test_train_and_test_do_not_meet():

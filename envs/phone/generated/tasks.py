@@ -101,7 +101,7 @@ def make_task(template: str, seed: int, apps: int, split: Split = "train", part:
             app=label,
             feasible=template != "missing",
         )
-    raise ValueError(f"{template}: {DRAWS} draws gave no task of {split} {part} in {apps} apps")
+    raise ValueError(f"{template}: {DRAWS} draws gave no task of {split} {part} in {apps} apps: set suite.apps to more")
 
 
 def _draw(template: str, rng: random.Random, apps: int, split: Split, part: Part) -> dict[str, Any] | None:

@@ -44,16 +44,25 @@ def held_out(name: str, params: dict) -> bool:
 
 
 def make_task(name: str, seed: int) -> Task:
-    """The instance of a template for a seed: held-out parameters from `HELD_OUT_SEEDS` on, training ones below."""
+    """The instance of a template for a seed: held-out parameters from `HELD_OUT_SEEDS` on, training ones below.
+
+    Raises ValueError for a template with too few parameters to have both.
+    """
     cls = template(name)
     rng = random.Random(f"{name}/{seed}")
     wanted = seed >= HELD_OUT_SEEDS
+    drawn: set[str] = set()
     for _ in range(DRAWS):
         params = cls.sample(rng)
         if held_out(name, params) == wanted:
             break
+        drawn.add(json.dumps(params, sort_keys=True))
     else:
-        raise ValueError(f"{name}: {DRAWS} draws gave no {'held-out' if wanted else 'training'} parameters")
+        raise ValueError(
+            f"template {name}: {DRAWS} draws gave {len(drawn)} different parameters, none of which is for "
+            f"{'testing' if wanted else 'training'}: a fifth of all, chosen by their hash, is held out. Give its `params` "
+            "more values, or draw from more in its `sample`: of 20 nearly always some are held out"
+        )
     phrase = rng.choice(cls.instructions)
     return Task(
         id=f"{SUITE}/{name}/{seed}",
