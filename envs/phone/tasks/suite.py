@@ -60,8 +60,8 @@ def make_task(name: str, seed: int) -> Task:
     else:
         raise ValueError(
             f"template {name}: {DRAWS} draws gave {len(drawn)} different parameters, none of which is for "
-            f"{'testing' if wanted else 'training'}: a fifth of all, chosen by their hash, is held out. Give its `params` "
-            "more values, or draw from more in its `sample`: of 20 nearly always some are held out"
+            f"{'testing' if wanted else 'training'}: a fifth of all, chosen by their hash, is held out. Give its "
+            "`params` more values, or draw from more in its `sample`: of 20 nearly always some are held out"
         )
     phrase = rng.choice(cls.instructions)
     return Task(
