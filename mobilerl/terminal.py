@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,8 +19,8 @@ from rich.table import Column, Table
 
 from mobilerl.redaction import without_users
 
-FILE_WIDTH = 140
-"""Columns of output to a file or another program; a terminal has its own width."""
+FILE_WIDTH = 100
+"""Columns of output to a file or another program, unless COLUMNS says otherwise; a terminal has its own width."""
 LINE_GAP_S = 5.0
 """Shortest time between two lines about progress in a file."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -56,12 +58,29 @@ def make_table(*names: str, whole: str = "", box: Box = HEAVY_HEAD) -> Table:
 
 def make_console(stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
-    return SafeConsole(stderr=stderr, width=None if stream.isatty() else FILE_WIDTH)
+    columns = os.environ.get("COLUMNS", "")
+    width = None if stream.isatty() else int(columns) if columns.isdecimal() else FILE_WIDTH
+    return SafeConsole(stderr=stderr, width=width, highlight=False)
 
 
-def say(text: str) -> None:
-    """Prints a line as it is, without rich's markup."""
-    make_console().print(text, markup=False, highlight=False, soft_wrap=True)
+def fit(text: str, width: int) -> str:
+    """The text with lines of at most `width` columns where its words allow it: paths and addresses stay whole."""
+    return "\n".join(
+        textwrap.fill(
+            line,
+            width,
+            subsequent_indent=" " * (len(line) - len(line.lstrip()) + 2),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in text.split("\n")
+    )
+
+
+def say(text: str, stderr: bool = False) -> None:
+    """Prints lines that fit the output, without rich's markup."""
+    console = make_console(stderr)
+    console.print(fit(text, console.width), markup=False, soft_wrap=True)
 
 
 def duration(seconds: float) -> str:
@@ -100,6 +119,6 @@ def progress_bar(what: str, before: int = 0) -> Iterator[Callable[..., None]]:
             progress.update(task, completed=done, total=total, more=more)
             if not console.is_terminal and part > tenths and now >= printed + LINE_GAP_S:
                 printed, tenths = now, part
-                console.print(f"{what}: {done}/{total}, {more}", markup=False, highlight=False, soft_wrap=True)
+                say(f"{what}: {done}/{total}, {more}", stderr=True)
 
         yield show

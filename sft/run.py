@@ -21,7 +21,7 @@ from mobilerl.models.checkpoint_folder import save_agent
 from mobilerl.models.codec import Codec
 from mobilerl.policy.actor import Policy
 from mobilerl.policy.context import make_context
-from mobilerl.terminal import SafeConsole, progress_bar
+from mobilerl.terminal import progress_bar, say
 from mobilerl.train.tracking import Tracker, read_metrics
 from sft.checks import check, check_stages, deepspeed_file, fit_processes
 from sft.data import SftData
@@ -58,11 +58,7 @@ class SftRun:
         self.seed = recipe.train.seed
         self.reading = 0 if recipe.model else recipe.sft.reading_samples
         """Samples of reading pre-training."""
-        self.console = SafeConsole()
-        self.data = SftData(recipe, run_dir, self.context, self.say)
-
-    def say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)  # does not wrap paths and tables
+        self.data = SftData(recipe, run_dir, self.context, say)
 
     # --- stages ----------------------------------------------------------------------------------------------
 
@@ -71,7 +67,7 @@ class SftRun:
         out = self.run_dir / name
         if not out.is_dir():
             return None
-        self.say(f"{name}: already there")
+        say(f"{name}: already there")
         return out
 
     def pretrain(self, base: Path) -> Path:
@@ -136,7 +132,7 @@ class SftRun:
                 continue
             rng = random.Random(f"{self.seed}/reasoning/{number}")
             kept, share = bootstrap(steps, self._proposals(number, base, steps), rng)
-            self.say(f"round {number}: thoughts kept for {share:.0%} of {len(steps)} steps")
+            say(f"round {number}: thoughts kept for {share:.0%} of {len(steps)} steps")
             if not settings.proposer_url:
                 # Without a model to ask, the steps that no proposal solved, which are the hard ones, are written.
                 solved = {id(step) for step, _ in kept}
@@ -179,7 +175,7 @@ class SftRun:
         """Trains the checkpoint `base`, in this process or in ranks, into the folder `name` of the run directory."""
         out, settings = self.run_dir / name, self.recipe.sft
         ranks = f", {settings.nodes * settings.processes} processes ({settings.deepspeed or 'plain DDP'})"
-        self.say(f"{name}: {len(samples)} samples, {epochs:g} epochs{ranks if settings.processes else ''}")
+        say(f"{name}: {len(samples)} samples, {epochs:g} epochs{ranks if settings.processes else ''}")
         temporary = self.run_dir / f".{name}.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
         job = TrainingJob(
@@ -214,7 +210,7 @@ class SftRun:
                 save_model(train(job, codec, samples, self.run_dir, [LogCallback(log)]).model, codec, temporary)
         save_agent(self.recipe.agent, temporary)
         put_folder(temporary, out)
-        self.say(f"{name}: {time.monotonic() - began:.0f} s")
+        say(f"{name}: {time.monotonic() - began:.0f} s")
         return out
 
     def steps_done(self) -> int:
@@ -263,7 +259,7 @@ def _run(recipe: Recipe, run_dir: Path, stages: Sequence[int]) -> Path:
     remove_unfinished(run_dir)
     sft = SftRun(recipe, run_dir)
     if sft.data.sources:
-        sft.say(f"sources: {', '.join(source.name for source in sft.data.sources)}")
+        say(f"sources: {', '.join(source.name for source in sft.data.sources)}")
     checkpoint = sft.pretrain(sft.data.base())
     steps = sft.data.expert_steps()
     if 1 in stages:
@@ -274,5 +270,5 @@ def _run(recipe: Recipe, run_dir: Path, stages: Sequence[int]) -> Path:
         checkpoint = sft.stage2(steps, checkpoint)
     final = put_final(checkpoint, run_dir)
     sft.cluster.close()
-    sft.say(f"SFT done: {final}")
+    say(f"SFT done: {final}")
     return final

@@ -43,6 +43,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
 
 
+@pytest.fixture(autouse=True)
+def wide_output() -> Iterator[None]:
+    """Messages are not wrapped, so that tests can look for them."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "1000"
+    yield
+    os.environ.pop("COLUMNS")
+    if before is not None:
+        os.environ["COLUMNS"] = before
+
+
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
     """torch on one thread: sums come out equal every time. For a whole module: `pytest.mark.usefixtures`."""

@@ -21,7 +21,7 @@ from mobilerl.cli import bench, completion, doctor, evaluate, fleet, pages, phon
 from mobilerl.config import ConfigError
 from mobilerl.doctor.packages import installs
 from mobilerl.interfaces import EngineError
-from mobilerl.terminal import make_logging_safe, printable
+from mobilerl.terminal import make_logging_safe, printable, say
 from mobilerl.train.checkpoint import CheckpointError
 from mobilerl.train.interrupt import Stopped
 from mobilerl.train.workers import WorkerError
@@ -82,18 +82,19 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports a usage error in one line, with the most similar choice."""
+    """Reports a usage error with the most similar choice."""
 
     def error(self, message: str) -> NoReturn:
         hint = ""
         if invalid := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
             near = difflib.get_close_matches(invalid[1], re.findall(r"[\w-]+", invalid[2]), n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-        self.exit(BAD_INPUT, f"{self.prog}: error: {' '.join(message.split())}{hint}; see {self.prog} --help\n")
+        say(f"{self.prog}: error: {' '.join(message.split())}{hint}; see {self.prog} --help", stderr=True)
+        self.exit(BAD_INPUT)
 
 
 def _fail(message: str) -> int:
-    print(f"mobilerl: error: {printable(message)}", file=sys.stderr)
+    say(f"mobilerl: error: {message}", stderr=True)
     return BAD_INPUT
 
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.markup import escape
+from rich.table import Column, Table
 
 from mobilerl.config import load_recipe
 from mobilerl.doctor.check import Check
-from mobilerl.terminal import SafeConsole
+from mobilerl.terminal import make_console
 
 STYLES = {"ok": "green", "warning": "yellow", "failed": "red", "not needed": "dim"}
 
@@ -42,13 +43,13 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
 
 
 def _print(found: Sequence[Check]) -> None:
-    console = SafeConsole(highlight=False)
-    width = max(len(check.name) for check in found)
+    console = make_console()
+    table = Table.grid(Column(no_wrap=True), Column(no_wrap=True), Column(overflow="fold"), padding=(0, 2, 0, 0))
     for check in found:
-        state = f"[{STYLES[check.state]}]{check.state:<10}[/]"
-        console.print(f"{state} {escape(check.name):<{width}}  {escape(check.detail)}", soft_wrap=True)
+        table.add_row(f"[{STYLES[check.state]}]{check.state}[/]", escape(check.name), escape(check.detail))
         if check.fix and check.state in ("warning", "failed"):
-            console.print(f"{'':<{width + 13}}fix: {escape(check.fix)}", soft_wrap=True)
+            table.add_row("", "", f"fix: {escape(check.fix)}")
+    console.print(table)
     counts = {state: sum(check.state == state for check in found) for state in ("failed", "warning")}
     if counts["failed"]:
         console.print(

@@ -133,7 +133,7 @@ def _list(plan: type[Plan]) -> None:
             table.add_row(task.template, task.app, str(task.max_steps // 2 - 1), task.instruction)
         make_console().print(table)
         return
-    table = make_table("template", "app", "split", "demonstrated", "steps", "for example", whole="template")
+    table = make_table("template", "app", "split", "demo", "steps", "for example", whole="template")
     for template in suite.templates():
         steps = str(template.steps) if template.feasible else f"{template.steps} (infeasible)"
         example = suite.make_task(template.__name__, suite.HELD_OUT_SEEDS).instruction

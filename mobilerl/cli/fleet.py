@@ -13,7 +13,7 @@ from rich.console import Console
 from envs.base import InfraError
 from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.suites.fleet import check_packages, docker_provider, engines, fleet_type
-from mobilerl.terminal import make_console, make_table
+from mobilerl.terminal import fit, make_console, make_table
 
 if TYPE_CHECKING:
     from envs.docker_avd import DockerProvider
@@ -53,13 +53,13 @@ def up(recipe: Recipe, console: Console) -> int:
     except InfraError as error:  # an engine that has gone: the devices of the others are there
         failed.append(str(error))
     for line in failed:
-        console.print(line, style="red", markup=False, soft_wrap=True, highlight=False)
+        console.print(fit(line, console.width), style="red", markup=False, soft_wrap=True)
     serials = [*running, *started]
-    console.print(f"{len(started)} started" + ("; train on them with:" if serials else ""), highlight=False)
+    console.print(f"{len(started)} started" + ("; train on them with:" if serials else ""))
     if serials:
         named = ",".join(f'"{s}"' for s in serials)
         flags = f"--fleet.type adb --fleet.serials '[{named}]' --phone.count {len(serials)}"
-        console.print(f"  {flags}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"  {flags}", markup=False, soft_wrap=True)
     return 1 if failed else 0
 
 
@@ -122,5 +122,5 @@ def status(recipe: Recipe, console: Console) -> int:
 def down(recipe: Recipe, console: Console) -> int:
     with engines(recipe) as found:
         removed = sum(engine.remove({}) for engine in found)
-    console.print(f"{removed} containers of the fleet {recipe.fleet.name} removed", highlight=False)
+    console.print(f"{removed} containers of the fleet {recipe.fleet.name} removed")
     return 0

@@ -8,8 +8,12 @@ import json
 import re
 from collections.abc import Sequence
 
+from rich.markup import escape
+from rich.table import Table
+
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.flags import add_flags
+from mobilerl.terminal import make_console, say
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
@@ -73,8 +77,10 @@ def _words(text: str) -> list[str]:
 
 
 def _print_sections(parser: argparse.ArgumentParser) -> None:
-    print("Sections of a recipe (TOML); on the command line a setting is --SECTION.NAME VALUE.\n")
+    say("Sections of a recipe (TOML); on the command line a setting is --SECTION.NAME VALUE.\n")
+    table = Table.grid(padding=(0, 2, 0, 0))
     for group in parser._action_groups:
         if group.title and group.description:
-            print(f"{group.title:<24}{group.description.splitlines()[0]}")
-    print("\n`mobilerl settings SECTION` lists one, `mobilerl settings WORD` searches, --all lists everything.")
+            table.add_row(group.title, escape(group.description.splitlines()[0]))
+    make_console().print(table)
+    say("\n`mobilerl settings SECTION` lists one, `mobilerl settings WORD` searches, --all lists everything.")

@@ -222,7 +222,7 @@ def _what(mistake: ErrorDetails, name: str, known: Mapping[str, Owners]) -> str:
     """What is wrong, and how it would be right."""
     if mistake["type"] == "extra_forbidden":
         if choices := _types_with(name, known):
-            return f"only with {' or '.join(choices)}; set it as well, or leave this out"
+            return f"only with {choices}; set it as well, or leave this out"
         parent, _, last = name.rpartition(".")
         beside = [other.rpartition(".")[2] for other in known if other.rpartition(".")[0] == parent]
         return f"there is no such setting{suggestion(last, beside)}"
@@ -237,15 +237,15 @@ def _what(mistake: ErrorDetails, name: str, known: Mapping[str, Owners]) -> str:
     return message if isinstance(given, dict | BaseModel) else f"{message} (given: {quote(without_users(repr(given)))})"
 
 
-def _types_with(name: str, known: Mapping[str, Owners]) -> list[str]:
-    """With which `type` of a section around it, such as `algorithm.type = adagrpo`, a setting exists."""
+def _types_with(name: str, known: Mapping[str, Owners]) -> str:
+    """With which `type` of a section around it, as in `algorithm.type = adagrpo or gigpo`, a setting exists."""
     parts = name.split(".")
     for end in range(1, len(parts)):
         section, rest = ".".join(parts[:end]), ".".join(parts[end:])
         members = [owner for owner, _ in known.get(f"{section}.type", ()) if _tag(owner)]
-        if found := [f"{section}.type = {_tag(member)}" for member in members if rest in settings_of([member])]:
-            return found
-    return []
+        if found := [_tag(member) for member in members if rest in settings_of([member])]:
+            return f"{section}.type = {' or '.join(found)}"
+    return ""
 
 
 def _tag(section: type[BaseModel]) -> str:

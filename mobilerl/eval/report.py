@@ -150,7 +150,7 @@ def print_results(results: Mapping[str, Any], console: Console | None = None) ->
     console = console or make_console()
     console.print(f"[bold]{escape(results['suite'])}[/bold]")
     for key, value in results["protocol"].items():
-        console.print(f"  {key}: {value}", markup=False, highlight=False)
+        console.print(f"  {key}: {value}", markup=False)
     table = make_table("task", "app", "success", "trials", "errors", "mean steps", whole="task")
     for name, task in results["per_task"].items():
         rate = task["successes"] / task["trials"] if task["trials"] else None
@@ -161,9 +161,10 @@ def print_results(results: Mapping[str, Any], console: Console | None = None) ->
     low, high = results["ci95"]
     console.print(
         f"success rate [bold]{percent(results['success_rate'])}[/bold]  95% interval {percent(low)} to {percent(high)}"
-        f"  ({results['successes']}/{results['trials']} trials, {results['errors']} infra errors;"
-        f" {percent(results['success_rate_errors_as_zero'])} with errors as zero)"
+        f"  ({results['successes']}/{results['trials']} trials)"
     )
+    if errors := results["errors"]:
+        console.print(f"{errors} infra errors; {percent(results['success_rate_errors_as_zero'])} with them as failures")
     if results["ci95_by_task"]:
         low, high = results["ci95_by_task"]
         console.print(f"95% interval over tasks {percent(low)} to {percent(high)}")

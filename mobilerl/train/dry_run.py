@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from mobilerl.judge.scorer import own_scorer
 from mobilerl.models.memory import smallest_card
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.fleet import check_devices
+from mobilerl.terminal import say
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.checkpoint_files import check_files, vocabulary_size
 from mobilerl.train.offline import check_offline_trajectories
@@ -31,7 +31,7 @@ def dry_run(recipe: Recipe, run_dir: Path, resume: bool) -> int:
     check_files(Path(recipe.model))
     print_recipe(recipe, f"mobilerl train --run-dir {shlex.quote(str(run_dir))}")
     if (card := smallest_card(recipe)) is not None:
-        print(f"one GPU of {card} GB is enough, as calculated (docs/gpu.md); a CPU needs none", file=sys.stderr)
+        say(f"one GPU of {card} GB is enough, as calculated (docs/gpu.md); a CPU needs none", stderr=True)
     return 0
 
 
@@ -90,4 +90,4 @@ def _check_offline(recipe: Recipe, run_dir: Path) -> None:
 def print_recipe(recipe: Recipe, command: str) -> None:
     print(f"# the resolved recipe of: {command}")
     print(to_toml(recipe), end="")
-    print("nothing was started; `mobilerl doctor` with the same recipe checks this machine", file=sys.stderr)
+    say("nothing was started; `mobilerl doctor` with the same recipe checks this machine", stderr=True)

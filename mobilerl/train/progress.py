@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from mobilerl.terminal import SafeConsole, duration
+from mobilerl.terminal import duration, fit, make_console
 
 RECENT = 20
 """Iterations that the estimate of the time left averages over."""
+INDENT = 11 * " "
+"""Before what does not fit into the line of an iteration."""
 PHASES = ("rollout", "update", "publish")
 
 
@@ -54,7 +57,10 @@ def describe_status(iteration: int, status: Mapping[str, float]) -> str:
 
 
 class ProgressView:
-    """Prints one line per iteration. On a terminal, a bar below it shows the current activity and the time left."""
+    """Prints a line per iteration, and a second one for what does not fit into it.
+
+    On a terminal, a bar below it shows the current activity and the time left.
+    """
 
     def __init__(
         self,
@@ -68,7 +74,7 @@ class ProgressView:
         self._began = 0.0
         self._ends: float | None = None
         """When the run began, earlier starts included, and when it is likely to end, on the monotonic clock."""
-        self._console = console or SafeConsole()
+        self._console = console or make_console()
         self._last_success: float | None = None
         self._bar: Progress | None = None
 
@@ -113,7 +119,7 @@ class ProgressView:
 
     def say(self, text: str) -> None:
         """Prints a line."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(fit(text, self._console.width), markup=False, highlight=False, soft_wrap=True)
 
     def update(self, metrics: Mapping[str, Any]) -> None:
         """Prints the line of one iteration, without the metrics it lacks."""
@@ -125,8 +131,14 @@ class ProgressView:
         if left is not None:
             parts.append(f"left {duration(left)}")
             self._began, self._ends = time.monotonic() - metrics["time_s"], time.monotonic() + left
+        used = line.cell_len
         for part in parts:
-            line.append("  ").append(part, style="not bold")
+            used += 2 + cell_len(part)
+            if used > self._console.width:
+                used = len(INDENT) + cell_len(part)
+                line.append(f"\n{INDENT}").append(part, style="not bold")
+            else:
+                line.append("  ").append(part, style="not bold")
         self._console.print(line, soft_wrap=True)
 
     def _success(self, rate: float | None) -> Text:

@@ -64,7 +64,14 @@ def test_results_come_back_equal_and_print_their_protocol(tmp_path):
     console = quiet()
     print_results(results, console)
     text = console.file.getvalue()
-    for expected in ("model: tiny [v1]", "max_steps: 20", "timer (infeasible)", "40.0%", "2/5 trials, 1 infra errors"):
+    for expected in (
+        "model: tiny [v1]",
+        "max_steps: 20",
+        "timer (infeasible)",
+        "40.0%",
+        "2/5 trials)",
+        "1 infra errors",
+    ):
         assert expected in text
 
 

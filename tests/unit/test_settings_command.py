@@ -65,7 +65,7 @@ def offered(script, *words, cwd="/") -> set[str]:
         (("train", "--phone.pop"), {"--phone.popup_rate"}),
         (("train", "--fleet.type", ""), {"embedded", "docker", "adb"}),
         (("train", "--train.seed", "1", "--fleet.type", "a"), {"adb"}),
-        (("eval", ""), {"sim", "generated", "androidworld", "androidlab"}),
+        (("eval", ""), {"sim", "generated", "instructions", "androidworld", "androidlab"}),
         (("eval", "sim", "--agent", "e"), {"expert"}),
         (("view", "--fleet.ty"), set()),  # takes no settings
     ],
