@@ -13,6 +13,7 @@ import torch
 
 from mobilerl.config import ConfigError, Recipe, SftSection
 from mobilerl.models.checkpoint_folder import check_checkpoint
+from mobilerl.terminal import say
 from mobilerl.train.checkpoint_files import check_files
 from mobilerl.train.dry_run import check_writable, print_recipe
 from sft.pretraining import PRETRAINING_BATCH_SIZE
@@ -84,4 +85,5 @@ def dry_run_sft(recipe: Recipe, run_dir: Path, stages: Collection[int] = (1, 2))
     check_stages(recipe, run_dir, stages)
     only = "" if len(stages) > 1 else f" --stage {min(stages)}"
     print_recipe(recipe, f"mobilerl sft --run-dir {shlex.quote(str(run_dir))}{only}")
+    say("no estimate of the time: the demonstrations come first; then every training shows the time left", stderr=True)
     return 0

@@ -21,6 +21,7 @@ from mobilerl.suites.fleet import check_devices
 from mobilerl.terminal import say
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.checkpoint_files import check_files, vocabulary_size
+from mobilerl.train.estimate import estimate
 from mobilerl.train.offline import check_offline_trajectories
 
 
@@ -30,6 +31,7 @@ def dry_run(recipe: Recipe, run_dir: Path, resume: bool) -> int:
     recipe = _resolved(recipe, run_dir, resume)
     check_files(Path(recipe.model))
     print_recipe(recipe, f"mobilerl train --run-dir {shlex.quote(str(run_dir))}")
+    say(estimate(recipe, run_dir, resume), stderr=True)
     if (card := smallest_card(recipe)) is not None:
         say(f"one GPU of {card} GB is enough, as calculated (docs/gpu.md); a CPU needs none", stderr=True)
     return 0
@@ -90,4 +92,4 @@ def _check_offline(recipe: Recipe, run_dir: Path) -> None:
 def print_recipe(recipe: Recipe, command: str) -> None:
     print(f"# the resolved recipe of: {command}")
     print(to_toml(recipe), end="")
-    say("nothing was started; `mobilerl doctor` with the same recipe checks this machine", stderr=True)
+    say("the run was not started; `mobilerl doctor` with the same recipe checks this machine", stderr=True)

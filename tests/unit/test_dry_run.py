@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 
 import pytest
@@ -11,6 +12,10 @@ from mobilerl import tiny
 from mobilerl.cli import main
 from mobilerl.config import ConfigError, load_recipe
 from mobilerl.train.dry_run import check_devices
+from mobilerl.train.estimate import estimate
+
+SMALL = ["--phone.count", "2", "--collect.tasks_per_iteration", "1", "--algorithm.group_size", "2"]
+SMALL += ["--agent.max_new_tokens", "4"]
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +28,24 @@ def checkpoint(tmp_path_factory):
 def test_dry_run_prints_a_recipe_that_can_be_used_and_leaves_nothing(checkpoint, tmp_path, capsys):
     run = tmp_path / "run"
     words = ["train", "--dry-run", "--run-dir", str(run), "--model", str(checkpoint), "--engine.max_pixels", "null"]
-    assert main(words) == 0
+    assert main([*words, *SMALL]) == 0
     said = capsys.readouterr()
-    assert not run.exists() and "nothing was started" in said.err
+    assert re.search(r"likely time: .* an iteration .* Measured on this machine", said.err)
+    assert not run.exists() and "was not started" in said.err
     (tmp_path / "resolved.toml").write_text(said.out)
     assert tomllib.loads(said.out)["model"] == str(checkpoint)
     assert main(["train", "--dry-run", "--run-dir", str(run), "--config", str(tmp_path / "resolved.toml")]) == 0
     assert capsys.readouterr().out == said.out
+
+
+def test_the_time_of_a_run_comes_from_what_there_is_to_go_by(checkpoint, tmp_path):
+    recipe = load_recipe(None, ["--model", str(checkpoint), *SMALL, "--train.iterations", "9"])
+    rows = [{"iteration": n, "time_s": 60.0 * n} for n in range(1, 4)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert estimate(recipe, tmp_path, resume=True).startswith("likely time left: 6 min, as long as the last iterations")
+    docker = load_recipe(None, ["--model", str(checkpoint), "--fleet.type", "docker", "--train.max_minutes", "30"])
+    said = estimate(docker, tmp_path, resume=False)
+    assert said.startswith("at most 30 minutes; no estimate of the time: the devices would have to be started")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,148 @@
+"""The likely time of a run, for `--dry-run`: from its own metrics, or from a few seconds of playing and learning."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+
+from mobilerl.algorithms.base import Algorithm, make_algorithm
+from mobilerl.config import Recipe
+from mobilerl.engines.registry import engine_kind, make_trainer_engine
+from mobilerl.interfaces import Engine
+from mobilerl.records import Group
+from mobilerl.suites.base import make_suite
+from mobilerl.suites.fleet import fleet_type, make_devices
+from mobilerl.terminal import duration
+from mobilerl.train.learner import learn
+from mobilerl.train.progress import TimeLeft
+from mobilerl.train.setup import make_collector, make_resources
+from mobilerl.train.tasks import TaskSampler
+from mobilerl.train.tracking import read_metrics
+
+MEASURED_S = 15.0
+"""Longest time to measure collection; a machine that is not busy needs a part of it."""
+INSTANCES = 4
+"""Instances of every template that are drawn to measure: a run's many take a while to make."""
+LARGEST_MB = 100
+"""Weights of the largest checkpoint that is loaded to measure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Seconds of one iteration's phases and of one evaluation, and steps of an iteration."""
+
+    rollout_s: float
+    update_s: float
+    eval_s: float
+    env_steps: float
+
+
+def estimate(recipe: Recipe, run_dir: Path, resume: bool) -> str:
+    """The likely time of a run, what it is based on, and how wrong it may be; or why there is no estimate."""
+    left = TimeLeft(recipe.train.iterations, recipe.train.max_minutes, recipe.train.max_env_steps)
+    if resume:
+        path = run_dir / "metrics.jsonl"
+        seconds = [left.after(row) for row in read_metrics(path) if row["iteration"]]
+        if seconds and seconds[-1] is not None:
+            return f"likely time left: {duration(seconds[-1])}, as long as the last iterations in {path} took"
+    if reason := _not_measured(recipe):
+        limit = f"at most {recipe.train.max_minutes:g} minutes; " if recipe.train.max_minutes is not None else ""
+        return f"{limit}no estimate of the time: {reason}. The lines of the run's iterations have one"
+    began = time.monotonic()
+    if (measured := measure(recipe)) is None:
+        return f"no estimate of the time: no episode ended within {MEASURED_S:g} s"
+    both = measured.rollout_s, measured.update_s
+    iteration_s = max(both) if recipe.collect.max_staleness else sum(both)
+    if recipe.eval.every:
+        iteration_s += measured.eval_s / recipe.eval.every
+    left.after({"iteration": 0, "time_s": 0.0, "rollout/env_steps": 0})
+    row = {"iteration": 1, "time_s": iteration_s, "rollout/env_steps": measured.env_steps}
+    total = iteration_s + (left.after(row) or 0.0)
+    return (
+        f"likely time: {duration(total)}, {duration(iteration_s)} an iteration ({both[0]:.1f} s of collection, "
+        f"{both[1]:.1f} s of learning). Measured on this machine with this model in "
+        f"{duration(time.monotonic() - began)}; expect half to twice as much, as episodes change in length and other "
+        "programs may run"
+    )
+
+
+def _not_measured(recipe: Recipe) -> str:
+    """Why a few seconds on this machine cannot tell; empty if they can."""
+    size = sum(path.stat().st_size for path in Path(recipe.model).glob("*.safetensors")) / 1e6
+    if recipe.engine.name != "local":
+        return f"{engine_kind(recipe.engine).name} would have to be started"
+    if not (fleet_type(recipe.fleet).in_process and make_suite(recipe).in_process):
+        return "the devices would have to be started"
+    if recipe.judge.reward or recipe.collect.scorer:
+        return "the judge or scorer would have to be asked"
+    if recipe.algorithm.stored_trajectories:
+        return "learning from stored trajectories comes first"
+    return f"the model of {size:.0f} MB takes too long to load and to try" if size > LARGEST_MB else ""
+
+
+def measure(recipe: Recipe) -> Measured | None:
+    """Plays and learns for a few seconds, in this process; None if no episode has ended by then."""
+    if recipe.plays_in_workers:  # each has one thread
+        recipe = recipe.model_copy(update={"engine": recipe.engine.model_copy(update={"threads": 1})})
+    with closing(make_trainer_engine(recipe)) as engine:
+        return asyncio.run(_measure(recipe, engine))
+
+
+async def _measure(recipe: Recipe, engine: Engine) -> Measured | None:
+    few = recipe.tasks.model_copy(update={"per_template": INSTANCES})
+    suite = make_suite(recipe.model_copy(update={"tasks": few}))
+    collect, size = recipe.collect, recipe.algorithm.group_size
+    algorithm = make_algorithm(recipe.algorithm, make_resources(recipe, engine))
+    rng = random.Random(recipe.train.seed)
+    sampler = TaskSampler(suite.open()[0], recipe.algorithm.curriculum)
+    sampler.value_of = algorithm.instruction_values
+    tasks = sampler.sample(min(collect.tasks_per_iteration, max(1, recipe.phone.count // size)), rng)
+    groups: list[Group] = []
+    began = time.monotonic()
+    async with make_collector(recipe, engine, make_devices(recipe)) as collector:
+        for number, task in enumerate(tasks):
+            await collector.dispatch(task, f"measured-{number:03d}")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MEASURED_S):
+                async for group in collector.ready(len(tasks)):
+                    groups.append(group)
+        # Of those that are running, about half has been played.
+        played_s, ended = time.monotonic() - began, collector.counts["finished"] + collector.playing / 2
+    if not groups:
+        return None
+    processes = min(collect.workers, os.cpu_count() or 1) if recipe.plays_in_workers else 1
+    episode_s = played_s / ended / processes
+    episodes = collect.tasks_per_iteration * size
+    steps = sum(len(t.steps) for g in groups for t in g.trajectories) / sum(len(g.trajectories) for g in groups)
+    held_out = suite.held_out(recipe.eval.instances) if recipe.eval.every else {}
+    # Workers compute gradients as well, unless they play meanwhile.
+    learners = 1 if collect.max_staleness else processes
+    return Measured(
+        rollout_s=episodes * episode_s,
+        update_s=_learning_s(recipe, engine, algorithm, groups) * collect.tasks_per_iteration / len(groups) / learners,
+        eval_s=sum(map(len, held_out.values())) * episode_s,
+        env_steps=episodes * steps,
+    )
+
+
+def _learning_s(recipe: Recipe, engine: Engine, algorithm: Algorithm, groups: Sequence[Group]) -> float:
+    """Seconds of learning from these groups: all of their samples at the speed of one mini-batch of the usual size."""
+    algorithm.add(groups, 1)
+    samples = [sample for batch in algorithm.mini_batches(random.Random(0)) for sample in batch]
+    if not samples:
+        return 0.0
+    batch = list(islice(cycle(samples), recipe.train.mini_batch))
+    for _ in range(2):  # the first one is slower
+        began = time.monotonic()
+        learn(engine, algorithm, [batch])
+        batch_s = time.monotonic() - began
+        if batch_s > MEASURED_S:
+            break
+    return batch_s * len(samples) / len(batch)
