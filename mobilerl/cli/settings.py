@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from rich.markup import escape
 from rich.table import Table
 
-from mobilerl.config import ConfigError, Recipe
+from mobilerl.config import ConfigError
 from mobilerl.config.flags import add_flags
+from mobilerl.config.recipe import recipe_with_plugins
 from mobilerl.terminal import make_console, say
 
 
@@ -33,7 +34,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 
 def run(args: argparse.Namespace, rest: Sequence[str]) -> int:
     if args.json:
-        print(json.dumps(Recipe.model_json_schema(), indent=2))
+        print(json.dumps(recipe_with_plugins().model_json_schema(), indent=2))
         return 0
     parser = argparse.ArgumentParser(add_help=False)
     add_flags(parser)

@@ -15,6 +15,7 @@ from mobilerl.config.suite import (
     GeneratedSuiteSection,
     InstructionsSuiteSection,
     PhoneSuiteSection,
+    SuiteBase,
     SuiteSection,
 )
 from mobilerl.config.training import CollectSection, SftSection, TasksSection, TrackingSection, TrainSection
@@ -39,6 +40,7 @@ __all__ = [
     "PhoneSuiteSection",
     "Recipe",
     "SftSection",
+    "SuiteBase",
     "SuiteSection",
     "TasksSection",
     "TrackingSection",

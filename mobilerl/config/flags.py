@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from mobilerl.config.recipe import Recipe
+from mobilerl.config.recipe import Recipe, recipe_with_plugins
 
 NULL = "null"
 """Stands for no value, on the command line and, as TOML has no word for it, as a string in a recipe."""
@@ -60,7 +60,7 @@ def _members(annotation: Any) -> list[type[BaseModel]]:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds a flag for every setting to the parser, in a group for each section, with the docstrings as help."""
-    known = settings_of([Recipe])
+    known = settings_of([recipe_with_plugins()])
     groups = {"": parser.add_argument_group("", inspect.getdoc(Recipe))}
     for name, owners in known.items():
         if _inner(owners):

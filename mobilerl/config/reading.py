@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config.flags import NULL, ConfigError, Owners, parse_flags, quote, settings_of, suggestion
-from mobilerl.config.recipe import Recipe
+from mobilerl.config.recipe import Recipe, recipe_with_plugins
 from mobilerl.redaction import without_users
 
 M = TypeVar("M", bound=BaseModel)
@@ -66,7 +66,7 @@ def to_toml(recipe: Recipe) -> str:
 def read_saved(path: Path) -> Recipe:
     """A resolved recipe as `save_recipe` wrote it. ConfigError for a damaged one and one of another version."""
     try:
-        return Recipe(**json.loads(path.read_text()))
+        return recipe_with_plugins()(**json.loads(path.read_text()))
     except ValidationError as error:
         mistakes = _explain(error, Recipe, str(path))
         if any(mistake["type"] == "extra_forbidden" for mistake in error.errors()):

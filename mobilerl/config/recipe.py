@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import model_validator
+from pydantic.fields import FieldInfo
 
 from mobilerl.config.algorithms import AdaGRPOSection, AnyAlgorithm
 from mobilerl.config.devices import FleetSection, PhoneSection
 from mobilerl.config.judge import JudgeSection
 from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, TinySection, VllmSection
 from mobilerl.config.reachagent import DpoSection, PagesSection
-from mobilerl.config.suite import PhoneSuiteSection, SuiteSection
+from mobilerl.config.suite import OWN, PhoneSuiteSection, SuiteSection, suite_sections, union_of
 from mobilerl.config.training import (
     CollectSection,
     EvalSection,
@@ -83,3 +85,12 @@ class Recipe(Section):
     def _suite_fits(self) -> Recipe:
         self.suite.check(self.fleet, self.collect.workers, self.agent.deadline_s)
         return self
+
+
+@cache
+def recipe_with_plugins() -> type[Recipe]:
+    """Recipe, from now on with the suites of installed packages. Raises PluginError."""
+    if len(sections := suite_sections()) > len(OWN):
+        Recipe.model_fields["suite"] = FieldInfo.from_annotated_attribute(union_of(sections), PhoneSuiteSection())
+        Recipe.model_rebuild(force=True)
+    return Recipe

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import Tag, field_validator
 
+from envs.plugins import with_plugins
 from mobilerl.config.devices import FleetSection
 from mobilerl.config.types import Count, Positive, Section, chosen_by_type
 
@@ -15,33 +18,41 @@ ANDROIDWORLD_DEADLINE_S = 1800.0
 """Below it, whole episodes of healthy servers would count as failures of the server."""
 
 
-class PhoneSuiteSection(Section):
+class SuiteBase(Section):
+    """Base of the sections of suites."""
+
+    type: str
+    module: ClassVar[str]
+    """Module with `make(recipe) -> Suite` and `is_held_out(task) -> bool`."""
+
+    def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
+        """Raises ValueError unless the suite can be trained on with this fleet, `collect.workers` and deadline."""
+
+
+class PhoneSuiteSection(SuiteBase):
     """The tasks of the embedded phone."""
 
+    module = "mobilerl.suites.phone.training"
     type: Literal["phone"] = "phone"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
     for AndroidWorld's, `instructions` for those of a file."""
 
-    def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
-        """Every fleet can run these tasks."""
 
-
-class GeneratedSuiteSection(Section):
+class GeneratedSuiteSection(SuiteBase):
     """Apps and tasks made from a seed, on embedded phones: docs/generated.md."""
 
+    module = "mobilerl.suites.generated.training"
     type: Literal["generated"] = "generated"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
     for AndroidWorld's, `instructions` for those of a file."""
     apps: Positive = 512
     """Number of apps to train on."""
 
-    def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
-        """Every fleet can run these tasks."""
 
-
-class AndroidWorldSuiteSection(Section):
+class AndroidWorldSuiteSection(SuiteBase):
     """AndroidWorld's tasks: docs/androidworld.md."""
 
+    module = "mobilerl.suites.androidworld.training"
     type: Literal["androidworld"] = "androidworld"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
     for AndroidWorld's, `instructions` for those of a file."""
@@ -84,9 +95,10 @@ class AndroidWorldSuiteSection(Section):
             )
 
 
-class InstructionsSuiteSection(Section):
+class InstructionsSuiteSection(SuiteBase):
     """Instructions of your own, on your own app: docs/instructions.md."""
 
+    module = "mobilerl.suites.instructions.training"
     type: Literal["instructions"] = "instructions"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
     for AndroidWorld's, `instructions` for those of a file."""
@@ -103,13 +115,27 @@ class InstructionsSuiteSection(Section):
             raise ValueError('suite.type = "instructions" runs in one process: set collect.workers = 0')
 
 
-SuiteSection = Annotated[
-    Annotated[PhoneSuiteSection, Tag("phone")]
-    | Annotated[GeneratedSuiteSection, Tag("generated")]
-    | Annotated[AndroidWorldSuiteSection, Tag("androidworld")]
-    | Annotated[InstructionsSuiteSection, Tag("instructions")],
-    chosen_by_type("phone"),
-]
+OWN = {
+    "phone": PhoneSuiteSection,
+    "generated": GeneratedSuiteSection,
+    "androidworld": AndroidWorldSuiteSection,
+    "instructions": InstructionsSuiteSection,
+}
+
+
+@cache
+def suite_sections() -> dict[str, type[SuiteBase]]:
+    """Section of every `suite.type`: ours, and those of installed packages (group `mobilerl.suites`)."""
+    return with_plugins(OWN, "mobilerl.suites", SuiteBase, lambda section: section.model_fields["type"].default)
+
+
+def union_of(sections: Mapping[str, type[SuiteBase]]) -> Any:
+    """The type of `recipe.suite`."""
+    tagged = tuple(Annotated[section, Tag(name)] for name, section in sections.items())
+    return Annotated[Union[tagged], chosen_by_type("phone")]  # noqa: UP007 - of a tuple
+
+
+SuiteSection = union_of(OWN)
 
 
 def check_androidworld_fleet(fleet: FleetSection) -> None:

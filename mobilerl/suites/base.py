@@ -1,7 +1,5 @@
-"""The `Suite` protocol and the registry of suites.
-
-To add a suite: a section in `mobilerl.config.suite`, a folder here, and an entry in `SUITES`. Its module has
-`make(recipe) -> Suite` and `is_held_out(task) -> bool`.
+"""The `Suite` protocol. The registry of suites are their sections in `mobilerl.config.suite`, which name a module each,
+with `make(recipe) -> Suite` and `is_held_out(task) -> bool`.
 """
 
 from __future__ import annotations
@@ -9,16 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Protocol
 
 from envs.base import Devices, MobileEnv, Task
 from mobilerl.config import ConfigError, Recipe
+from mobilerl.config.suite import suite_sections
 
-SUITES = {name: f"mobilerl.suites.{name}.training" for name in ("phone", "generated", "androidworld", "instructions")}
-"""`suite.type` -> the module that makes it."""
-TASK_SUITES = {"sim": "phone", "generated": "generated", "androidworld": "androidworld", "instructions": "instructions"}
-"""`Task.suite` -> `suite.type`."""
+TYPES = {"sim": "phone"}
+"""`Task.suite` -> `suite.type`, where they differ."""
 
 
 class Suite(Protocol):
@@ -49,7 +45,7 @@ class Suite(Protocol):
 
 
 def make_suite(recipe: Recipe) -> Suite:
-    return _module(recipe.suite.type).make(recipe)
+    return import_module(recipe.suite.module).make(recipe)
 
 
 def demonstrated_tasks(recipe: Recipe, instances: range | None = None) -> list[Task]:
@@ -68,9 +64,5 @@ def is_held_out(task: Task) -> bool | None:
 
     Raises ValueError for a template that the task's suite does not have.
     """
-    name = TASK_SUITES.get(task.suite)
-    return None if name is None else _module(name).is_held_out(task)
-
-
-def _module(name: str) -> ModuleType:
-    return import_module(SUITES[name])
+    section = suite_sections().get(TYPES.get(task.suite, task.suite))
+    return None if section is None else import_module(section.module).is_held_out(task)

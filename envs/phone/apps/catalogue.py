@@ -1,6 +1,12 @@
-"""All apps of the phone, the launcher first, in the order of the home screen."""
+"""All apps of the phone, the launcher first, in the order of the home screen.
+
+Installed packages add theirs as entry points of the group `mobilerl.phone_apps`, which are read when an app is needed.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 
 from envs.phone.app import App
 from envs.phone.apps.calculator import Calculator
@@ -16,8 +22,9 @@ from envs.phone.apps.notes import Notes
 from envs.phone.apps.settings import Settings
 from envs.phone.apps.shop import Shop
 from envs.phone.apps.todo import Todo
+from envs.plugins import LazyDict, LazyList, with_plugins
 
-APPS: tuple[type[App], ...] = (
+OWN: tuple[type[App], ...] = (
     Launcher,
     Settings,
     Contacts,
@@ -33,5 +40,13 @@ APPS: tuple[type[App], ...] = (
     Maps,
 )
 
-APP_NAMES: dict[str, str] = {app.label: app.package for app in APPS}
+
+def _apps() -> list[type[App]]:
+    for name_of in (attrgetter("package"), attrgetter("label")):  # no two apps may share either
+        found = with_plugins({name_of(app): app for app in OWN}, "mobilerl.phone_apps", App, name_of)
+    return list(found.values())
+
+
+APPS: Sequence[type[App]] = LazyList(_apps)
+APP_NAMES: Mapping[str, str] = LazyDict(lambda: {app.label: app.package for app in APPS})
 """Name under the icon -> package."""

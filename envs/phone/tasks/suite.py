@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from envs.base import Task
 from envs.phone.apps.catalogue import APP_NAMES
@@ -97,7 +97,7 @@ def reset_options(task: Task) -> tuple[str, ...]:
     return ("--seed", str(phone_seed(task)))
 
 
-def app_names(task: Task) -> dict[str, str]:
+def app_names(task: Task) -> Mapping[str, str]:
     """Name under the icon -> package."""
     return APP_NAMES
 

@@ -1,0 +1,59 @@
+"""What installed packages add to a registry, by their entry points."""
+
+from __future__ import annotations
+
+from collections import UserDict, UserList
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+T = TypeVar("T", bound=type)
+
+
+class LazyDict(UserDict):
+    """A dictionary that `make` makes when it is first looked at."""
+
+    def __init__(self, make: Callable[[], dict[str, Any]]) -> None:
+        self._make = make
+
+    @cached_property
+    def data(self) -> dict[str, Any]:  # type: ignore[override]
+        return self._make()
+
+
+class LazyList(UserList):
+    """A list that `make` makes when it is first looked at."""
+
+    def __init__(self, make: Callable[[], list[Any]]) -> None:
+        self._make = make
+
+    @cached_property
+    def data(self) -> list[Any]:  # type: ignore[override]
+        return self._make()
+
+
+class PluginError(ValueError):
+    """An installed package registers something that cannot be used; the message names the package."""
+
+
+def with_plugins(own: Mapping[str, T], group: str, kind: type, name_of: Callable[[T], str]) -> dict[str, T]:
+    """`own`, and the subclasses of `kind` that entry points of `group` name, each a class or a list of classes.
+
+    Raises PluginError for one that cannot be loaded, is something else, or has a name that is there already.
+    """
+    found = dict(own)
+    for point in entry_points(group=group):
+        package = point.dist.name if point.dist else "?"
+        where = f"the entry point {point.name} = {point.value} of {group}, of the installed package {package},"
+        try:
+            loaded = point.load()
+        except Exception as error:  # another package's module may fail in any way
+            raise PluginError(f"{where} cannot be loaded ({error!r}): repair or uninstall the package") from error
+        for made in loaded if isinstance(loaded, list | tuple) else [loaded]:
+            if not (isinstance(made, type) and issubclass(made, kind)):
+                raise PluginError(f"{where} is {made!r}, not a subclass of {kind.__module__}.{kind.__qualname__}")
+            if (name := name_of(made)) in found:
+                raise PluginError(f"{where} is called {name!r}, as another one is: rename it, or uninstall the package")
+            found[name] = made
+    return found
