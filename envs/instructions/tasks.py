@@ -65,7 +65,7 @@ def read(path: str | Path) -> InstructionFile:
     try:
         found = _jsonl(path) if path.suffix == ".jsonl" else _toml(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
+        raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not found.task:
         raise ValueError(f"{path} has no tasks: write a [[task]] table with an `instruction` for each")
     ids = [task.id for task in found.task]

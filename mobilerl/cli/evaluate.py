@@ -13,7 +13,7 @@ from envs.phone.generated.tasks import HELD_OUT, SPLITS, train_tasks
 from envs.phone.tasks import suite
 from mobilerl.cli import evaluate_androidlab, evaluate_androidworld
 from mobilerl.cli.evaluate_common import add_suite, evaluation_recipe, finish, resumable
-from mobilerl.config import GeneratedSuiteSection, InstructionsSuiteSection, Recipe, load_recipe, validate
+from mobilerl.config import ConfigError, GeneratedSuiteSection, InstructionsSuiteSection, Recipe, load_recipe, validate
 from mobilerl.eval.policies import MOBILERL_SETTINGS, REAL_PHONE_AGENTS, is_server
 from mobilerl.eval.report import UNSEEN, percent
 from mobilerl.suites.evaluation import Plan, evaluate
@@ -104,13 +104,16 @@ def _evaluate(args: argparse.Namespace, recipe: Recipe) -> int:
 
 
 def _plan(args: argparse.Namespace) -> Plan:
+    if args.pass_k is not None and args.pass_k < 1:
+        raise ConfigError(f"--pass-k is {args.pass_k}; it must be at least 1")
     amounts = {"trials": 1, "instances": INSTANCES, "temperature": 0.0}
     if args.pass_k is not None:
         amounts = {"trials": args.pass_k, "instances": PASS_K_INSTANCES, "temperature": 1.0}
     amounts = {name: amount for name, amount in amounts.items() if name in args.plan.model_fields}
     amounts |= {name: getattr(args, name) for name in amounts if getattr(args, name) is not None}
     parts = {"parts": args.parts} if getattr(args, "parts", None) else {}
-    return validate(args.plan, {"split": args.split, "templates": args.template, **amounts, **parts}, "command line")
+    fields = {"split": args.split, "templates": args.template, **amounts, **parts}
+    return validate(args.plan, fields, "command line", flags=fields)
 
 
 def _summary(results: Mapping[str, Any]) -> list[str]:

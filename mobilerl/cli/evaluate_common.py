@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mobilerl.config import AgentSection, ConfigError, Recipe, load_recipe
-from mobilerl.config.flags import read_flags
+from mobilerl.config.flags import parse_flags
 from mobilerl.terminal import say
 from mobilerl.train.interrupt import Stopped, interrupts_as_stopped, resume_command
 
@@ -84,7 +84,7 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], default
 
     if args.out is None:
         raise ConfigError("--out DIR is missing: it says where results.json and the episodes go")
-    flags = read_flags(settings)
+    flags, _ = parse_flags(settings)  # `load_recipe` below refuses mistakes, together with those of the file
     given = sorted(f"--{name}.{key}" for name, section in flags.items() if isinstance(section, dict) for key in section)
     saved = None
     if args.agent == "policy" and args.model and not is_server(args.model):

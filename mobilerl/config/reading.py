@@ -45,12 +45,12 @@ def load_recipe(path: Path | str | None = None, overrides: Sequence[str] = ()) -
     return recipe
 
 
-def validate(kind: type[M], data: dict[str, Any], where: str) -> M:
-    """`kind(**data)`. Raises ConfigError with every mistake."""
+def validate(kind: type[M], data: dict[str, Any], where: str, flags: Mapping[str, Any] | None = None) -> M:
+    """`kind(**data)`. Raises ConfigError with every mistake. `flags`: the values that are flags of the same name."""
     try:
         return kind(**data)
     except ValidationError as error:
-        raise ConfigError(*_explain(error, kind, where)) from None
+        raise ConfigError(*_explain(error, kind, where, flags)) from None
 
 
 def save_recipe(recipe: Recipe, path: Path) -> None:

@@ -44,7 +44,7 @@ def checkpoint(tmp_path_factory):
         (("eval", "sim", "--agent", "expert"), "--out DIR is missing"),
         (("eval", "sim", "--agent", "noop", "--model", "{dir}", "--out", "{dir}"), "needs no model"),
         (("eval", "sim", "--agent", "noop", "--template", "Nix", "--out", "{dir}"), "no task template is called 'Nix'"),
-        (("eval", "sim", "--agent", "noop", "--trials", "0", "--out", "{dir}"), "trials"),
+        (("eval", "sim", "--agent", "noop", "--trials", "0", "--out", "{dir}"), "--trials: Input should"),
         (("view", "{dir}/nix"), "no such run directory"),
         (("phone", "serve", "--authorized-keys", "{dir}/nix"), "No such file"),
     ],
