@@ -33,6 +33,7 @@ from mobilerl.reachagent.pairs import preference_pairs
 from mobilerl.reachagent.replies import ReplyWriter, flow_samples, has_unknown_tokens
 from mobilerl.reachagent.tasks import TaskSet
 from mobilerl.suites.base import demonstrated_tasks
+from mobilerl.terminal import say
 from mobilerl.train import checkpoint
 from mobilerl.train.run_dir import with_checkpoints_agent
 from mobilerl.train.tracking import Tracker
@@ -84,7 +85,7 @@ class ReachAgentRun(SftRun):
         samples = list(flow_samples(self.writer, tasks, self.codec, settings.alignment, self.seed, counts))
         if not samples:
             raise ConfigError(f"{self.base_path} can learn no step of {len(tasks)} tasks: {_summary(counts)}")
-        self.say(f"stage 1: {len(tasks)} tasks; {_summary(counts)}")
+        say(f"stage 1: {len(tasks)} tasks; {_summary(counts)}")
         others = self._demonstrations(round(len(samples) * settings.demo_share / (1.0 - settings.demo_share)))
         write_atomic(self.run_dir / COUNTS, json.dumps({**counts, "demonstrations": len(others)}, indent=1).encode())
         rate = settings.learning_rate
@@ -109,12 +110,12 @@ class ReachAgentRun(SftRun):
     def preferences(self, stage1: Path) -> list[PreferencePair]:
         """Pairs of replies, from the stage-1 policy on the navigation tasks of the training set."""
         if (self.run_dir / PAIRS_FILE).is_file():
-            self.say("preference pairs: already there")
+            say("preference pairs: already there")
             return read_pairs(self.run_dir)
         tasks = [task for task in self.tasks.train if task.kind == "navigation"]
         agent = self._agent(stage1, 1.0, self.seed)
         pairs, counts = preference_pairs(self.graph, tasks, agent, self.writer, self.codec, self.seed)
-        self.say(f"preference pairs: {_summary(counts)}")
+        say(f"preference pairs: {_summary(counts)}")
         if not pairs:
             raise ConfigError(f"{len(tasks)} navigation tasks give no preference pairs: {_summary(counts)}")
         write_pairs(pairs, self.run_dir)
@@ -126,14 +127,14 @@ class ReachAgentRun(SftRun):
         steps, first = step_count(len(pairs), self.recipe), self.steps_done()
         newest = checkpoint.latest(self.run_dir)
         if newest is not None and newest.name == checkpoint.folder_name(first + steps):
-            self.say("DPO: already there")
+            say("DPO: already there")
             return newest
         engine = make_trainer_engine(dpo_recipe(self.recipe, stage1, steps))
-        self.say(f"DPO: {len(pairs)} pairs, {steps} steps")
+        say(f"DPO: {len(pairs)} pairs, {steps} steps")
         with closing(engine), Tracker(self.run_dir, self.recipe.tracking) as tracker:
             last = DpoTrainer(engine, pairs, self.recipe, self.run_dir, tracker, first).run()
         if last:
-            self.say(
+            say(
                 f"DPO: loss {last['train/loss']:.3f}, accuracy {last['dpo/accuracy']:.2f}, "
                 f"margin {last['dpo/margin']:+.2f}, {last['time_s']:.0f} s"
             )
@@ -146,7 +147,7 @@ class ReachAgentRun(SftRun):
         path, protocol = self.run_dir / "eval" / name / RESULTS, self._protocol(model)
         if path.is_file() and (before := read_results(path))["protocol"] == protocol:
             return before
-        self.say(f"page metrics of {model}")
+        say(f"page metrics of {model}")
         agent = self._agent(model, 0.0, 0)
         results = evaluate(self.graph, self.tasks.test, agent, self.writer, protocol)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -223,7 +224,7 @@ def _run(recipe: Recipe, run_dir: Path) -> Path:
     put_final(final, run_dir, TRAINER_FILES)
     shown = table(entries)
     write_atomic(run_dir / "eval" / TABLE, f"{shown}\n".encode())
-    made.say(shown)
-    made.say(f"checkpoint: {run_dir / 'final'}")
+    say(shown)
+    say(f"checkpoint: {run_dir / 'final'}")
     made.cluster.close()
     return run_dir / "final"
