@@ -33,7 +33,7 @@ from mobilerl.reachagent.pairs import preference_pairs
 from mobilerl.reachagent.replies import ReplyWriter, flow_samples, has_unknown_tokens
 from mobilerl.reachagent.tasks import TaskSet
 from mobilerl.suites.base import demonstrated_tasks
-from mobilerl.terminal import say
+from mobilerl.terminal import printable, say
 from mobilerl.train import checkpoint
 from mobilerl.train.run_dir import with_checkpoints_agent
 from mobilerl.train.tracking import Tracker
@@ -224,7 +224,7 @@ def _run(recipe: Recipe, run_dir: Path) -> Path:
     put_final(final, run_dir, TRAINER_FILES)
     shown = table(entries)
     write_atomic(run_dir / "eval" / TABLE, f"{shown}\n".encode())
-    say(shown)
+    print(printable(shown))  # as it is in the file
     say(f"checkpoint: {run_dir / 'final'}")
     made.cluster.close()
     return run_dir / "final"

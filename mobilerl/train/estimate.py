@@ -66,7 +66,7 @@ def estimate(recipe: Recipe, run_dir: Path, resume: bool) -> str:
     row = {"iteration": 1, "time_s": iteration_s, "rollout/env_steps": measured.env_steps}
     total = iteration_s + (left.after(row) or 0.0)
     return (
-        f"likely time: {duration(total)}, {duration(iteration_s)} an iteration ({both[0]:.1f} s of collection, "
+        f"likely time: {duration(total)} to the first limit of [train], {duration(iteration_s)} an iteration ({both[0]:.1f} s of collection, "
         f"{both[1]:.1f} s of learning). Measured on this machine with this model in "
         f"{duration(time.monotonic() - began)}; expect half to twice as much, as episodes change in length and other "
         "programs may run"
