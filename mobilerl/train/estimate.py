@@ -66,8 +66,8 @@ def estimate(recipe: Recipe, run_dir: Path, resume: bool) -> str:
     row = {"iteration": 1, "time_s": iteration_s, "rollout/env_steps": measured.env_steps}
     total = iteration_s + (left.after(row) or 0.0)
     return (
-        f"likely time: {duration(total)} to the first limit of [train], {duration(iteration_s)} an iteration ({both[0]:.1f} s of collection, "
-        f"{both[1]:.1f} s of learning). Measured on this machine with this model in "
+        f"likely time: {duration(total)} to the first limit of [train], {duration(iteration_s)} an iteration "
+        f"({both[0]:.1f} s of collection, {both[1]:.1f} s of learning). Measured on this machine with this model in "
         f"{duration(time.monotonic() - began)}; expect half to twice as much, as episodes change in length and other "
         "programs may run"
     )
@@ -101,12 +101,13 @@ async def _measure(recipe: Recipe, engine: Engine) -> Measured | None:
     collect, size = recipe.collect, recipe.algorithm.group_size
     algorithm = make_algorithm(recipe.algorithm, make_resources(recipe, engine))
     rng = random.Random(recipe.train.seed)
-    sampler = TaskSampler(suite.open()[0], recipe.algorithm.curriculum)
+    known, devices = suite.open()
+    sampler = TaskSampler(known, recipe.algorithm.curriculum)
     sampler.value_of = algorithm.instruction_values
     tasks = sampler.sample(min(collect.tasks_per_iteration, max(1, recipe.phone.count // size)), rng)
     groups: list[Group] = []
     began = time.monotonic()
-    async with make_collector(recipe, engine, make_devices(recipe)) as collector:
+    async with make_collector(recipe, engine, devices or make_devices(recipe)) as collector:
         for number, task in enumerate(tasks):
             await collector.dispatch(task, f"measured-{number:03d}")
         with suppress(TimeoutError):
