@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from mobilerl.train.tracking import read_metrics
 from mobilerl.viewer.episodes import Cache, to_json, write_episodes, write_file, write_script
-from mobilerl.viewer.evaluations import evaluations_of, pairs_between, pairs_within
+from mobilerl.viewer.evaluations import RESULTS, evaluations_of, pairs_between, pairs_within
 from mobilerl.viewer.status import device_table, task_table
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -30,8 +30,8 @@ SCRIPTS = (
     "util format loading virtual charts curves overview evaluations pairs strips tasks fleet phone player trajectories "
     "lanes groups diff keys main"
 ).split()
-RUN_FILES = ("config.json", "metrics.jsonl", "trajectories/iter-*.jsonl", "eval/**/results.json")
-"""A run directory has at least one of these."""
+RUN_FILES = ("config.json", "metrics.jsonl", "trajectories/iter-*.jsonl", *RESULTS)
+"""A run directory, or a folder of evaluations, has at least one of these."""
 STYLES = ("base", "overview", "tables", "player")
 
 
@@ -72,7 +72,10 @@ def _folder(path: Path | str) -> Path:
     if not folder.is_dir():
         raise ValueError(f"{folder}: there is no such run directory")
     if not any(next(folder.glob(pattern), None) for pattern in RUN_FILES):
-        raise ValueError(f"{folder} holds no run: it has no {', '.join(RUN_FILES)}; name the --run-dir of a run")
+        raise ValueError(
+            f"{folder} holds no run: it has no {', '.join(RUN_FILES)}; name the --run-dir of a run "
+            "or the --out of an evaluation"
+        )
     return folder
 
 

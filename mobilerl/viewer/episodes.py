@@ -17,12 +17,14 @@ from mobilerl.models.checkpoint_folder import iteration_of
 from mobilerl.records import Status
 from mobilerl.train.run_log import ADVANTAGES
 from mobilerl.trajectory_files import read_records
+from mobilerl.viewer.evaluations import evaluation_folders, evaluation_name
 from mobilerl.viewer.steps import step_for_page
 
 PART = 24
 """Trajectories per script; opening one of them loads the whole script."""
 Cache = dict[Path, dict[str, Any]]
 """What was built of each file, in the memory of the process that did: `stamp`, `tasks` and `rows`."""
+FILES = "iter-*.jsonl"
 TASK_FIELDS = ("id", "template", "instruction", "app", "max_steps")
 
 
@@ -69,14 +71,17 @@ class Source:
 def sources_of(run: Path) -> list[Source]:
     """The iterations of a run, newest first, then the evaluations that kept their trajectories."""
     found = []
-    files = {iteration_of(path.stem): path for path in (run / "trajectories").glob("iter-*.jsonl")}
+    evaluations = evaluation_folders(run)
+    files = {} if run in evaluations else {iteration_of(p.stem): p for p in (run / "trajectories").glob(FILES)}
     for number in sorted((n for n in files if n is not None), reverse=True):
         path = files[number]
         found.append(Source(path, path.stem, f"iteration {number}", number, "screens"))
-    evaluations = sorted((run / "eval").glob("**/trajectories/iter-*.jsonl"))
-    for i, path in enumerate(evaluations):
-        folder = path.parent.parent.relative_to(run).as_posix()
-        found.append(Source(path, f"eval-{i:03d}", folder.removeprefix("eval/"), None, quote(f"{folder}/screens")))
+    unfinished = {path.parent.parent for path in (run / "eval").glob(f"**/trajectories/{FILES}")}
+    kept = [path for folder in sorted({*evaluations, *unfinished}) for path in folder.glob(f"trajectories/{FILES}")]
+    for i, path in enumerate(sorted(kept)):
+        folder = path.parent.parent
+        screens = quote((folder / "screens").relative_to(run).as_posix())
+        found.append(Source(path, f"eval-{i:03d}", evaluation_name(folder, run), None, screens))
     return found
 
 

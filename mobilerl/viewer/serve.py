@@ -22,7 +22,7 @@ _PAGE = re.compile(r"/(index\.html)?")
 _DATA = re.compile(r"/(data|against)/[A-Za-z0-9-]+\.js")
 _HOST = re.compile(r"([a-z0-9._-]+)(:[0-9]{1,5})?")
 _IPV4 = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
-_SCREEN = re.compile(r"/(against-run/)?((?:eval/(?:[^/]+/)+)?screens/[0-9a-f]{64}\.png)")
+_SCREEN = re.compile(r"/(against-run/)?((?:[^/]+/)*screens/[0-9a-f]{64}\.png)")
 
 
 class _Server(ThreadingHTTPServer):

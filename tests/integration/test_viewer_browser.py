@@ -132,6 +132,25 @@ def test_the_keyboard_reaches_every_view_and_every_step(page, browser):
     assert browser.evaluate("document.activeElement.type") == "search"
 
 
+def test_filters_and_the_slider_leave_the_keys_alive(page, browser):
+    browser.open(page + "#trajectories")
+    view(browser, "trajectories", ".vrow.row")
+    browser.pointer("#view-trajectories select[aria-label=Outcome]")
+    browser.evaluate("""(select => { select.value = "success"; select.dispatchEvent(new Event("change")); })(
+        document.querySelector("#view-trajectories select[aria-label=Outcome]"))""")
+    browser.press("j")
+    browser.wait("location.hash.startsWith('#iter-') && document.querySelector('.player .controls input') !== null")
+    browser.pointer("#view-trajectories .controls input")
+    step = browser.evaluate("location.hash")
+    browser.press("ArrowLeft")
+    assert browser.evaluate("location.hash") != step
+    browser.press("4")
+    view(browser, "groups", "#view-groups .chip")
+    browser.pointer("#view-groups .chip:nth-child(2)")
+    browser.press("j", "Enter")
+    browser.wait("location.hash.startsWith('#group/')")
+
+
 def test_a_step_shows_action_thought_and_log_probabilities(page, browser):
     browser.open(page + "#iter-000003/4/1")
     view(browser, "trajectories", ".player .phone img")

@@ -140,6 +140,17 @@ def test_evaluations_are_compared_in_pairs(run):
     assert rows[3] == ["t-3", "t", [1, 1], [0, 1], "lost"]
 
 
+def test_a_folder_of_evaluations_is_shown_like_a_run(run):
+    save_trajectories(run / "eval" / "sim-after", 0, [trajectory("t-0", 1.0)])
+    (alone,) = page_of(run / "eval" / "sim-after").data["runs"]
+    assert [e["name"] for e in alone["evaluations"]] == ["sim-after"]
+    (source,) = loaded(run / "eval" / "sim-after", "data/index")["sources"]
+    assert (source["label"], source["number"], source["screens"]) == ("sim-after", None, "screens")
+    (both,) = page_of(run / "eval").data["runs"]
+    assert [e["name"] for e in both["evaluations"]] == ["sim-before", "sim-after"]
+    assert [s["screens"] for s in loaded(run / "eval", "data/index")["sources"]] == ["sim-after/screens"]
+
+
 def test_two_runs_are_compared_by_their_evaluations_of_the_same_name(run, tmp_path):
     other = tmp_path / "folder #2" / "other"
     save_trajectories(other, 1, [trajectory("a-0", 0.0)])

@@ -13,7 +13,7 @@ const evaluationsView = {
   title: "Evaluations",
   draw(target) {
     const run = RUNS[0];
-    if (!run.evaluations.length) put(target, empty("No evaluations yet: eval/*/results.json will be shown here."));
+    if (!run.evaluations.length) put(target, empty("No evaluations yet: results.json files in eval/ will be shown here."));
     for (const [suite, found] of suitesOf(run)) {
       const place = DATA.pairs.within.findIndex((d) => d.suite === suite);
       target.append(el("div", { class: "suite card" }, el("h3", {}, suite), forest(found), verdict(DATA.pairs.within[place]),

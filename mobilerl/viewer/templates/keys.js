@@ -41,13 +41,18 @@ function act(view, key) {
 }
 
 function listen(current) {
+  // What was clicked with a pointer gives the keys back to the view: a focused button would keep Enter.
+  document.addEventListener("click", (event) => {
+    if (event.detail && event.target.closest("button, summary")) document.activeElement.blur();
+  });
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || byId("shortcuts").open) return;
-    const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
-    if (typing) {
+    const { tagName, type } = event.target;
+    if (tagName === "INPUT" && type === "search") {
       if (event.key === "Escape") event.target.blur();
       return;
     }
+    if (tagName === "SELECT" && /^(Arrow.*|Enter)$/.test(event.key)) return; // what opens it and chooses in it
     // A focused link or button keeps its Enter.
     if (event.key === "Enter" && /^(A|BUTTON|SUMMARY)$/.test(event.target.tagName)) return;
     if (act(current(), event.key)) event.preventDefault();

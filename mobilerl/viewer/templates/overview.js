@@ -64,7 +64,7 @@ const overviewView = {
     const main = chartGrid(MAIN_CURVES, runs, linked);
     const evaluations = run.evaluations.length ? [el("h2", {}, "Evaluations"), evaluationSummary(run)] : null;
     put(target, tiles(run),
-      main || (run.metrics.iteration ? null : empty("No iterations yet: metrics.jsonl will be shown here.")),
+      main || (run.metrics.iteration || run.evaluations.length ? null : empty("No iterations yet: metrics.jsonl will be shown here.")),
       outcomeBar(run), evaluations,
       folded("Learning", chartGrid(LEARNING_CURVES, runs, linked), true),
       folded("Speed and devices", chartGrid([...SPEED_CURVES, ...FLEET_CURVES], runs, linked), !main),

@@ -34,9 +34,13 @@ function put(target, ...children) {
   return fill(target, null, children);
 }
 
+/** A select that gives the keys back to the view once an option was chosen with a mouse or a finger. */
 function choice(label, options, changed) {
-  return el("select", { "aria-label": label, onchange: () => changed() },
-    options.map(([value, text]) => el("option", { value }, text)));
+  let pointed = false;
+  const made = el("select", { "aria-label": label, onpointerdown: () => { pointed = true; }, onkeydown: () => { pointed = false; },
+    onchange: () => { if (pointed) made.blur(); changed(); } },
+  options.map(([value, text]) => el("option", { value }, text)));
+  return made;
 }
 
 /** Buttons of which one is pressed; `options` are [value, label, count]. Returns {node, value, set(value)}. */
