@@ -12,7 +12,9 @@ from pathlib import Path
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("view", parents=[common], allow_abbrev=False, help="show a run as a static page")
     parser.add_argument("run_dir", type=Path, metavar="RUN_DIR")
-    parser.add_argument("--against", type=Path, metavar="RUN_DIR", help="another run to compare with")
+    parser.add_argument(
+        "--against", type=Path, nargs="+", default=[], metavar="RUN_DIR", help="up to three runs to compare"
+    )
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     parser.add_argument("--serve", action="store_true", help="serve the page over HTTP until Ctrl-C")
     parser.add_argument("--host", default="127.0.0.1", help="address for --serve (default 127.0.0.1)")
@@ -44,7 +46,7 @@ def _serve(args: argparse.Namespace) -> int:
         ) from error
     with server:
         address = f"http://{args.host}:{server.server_address[1]}/"
-        print(f"{address} (Ctrl-C to stop; reload the page to see newer iterations)", flush=True)
+        print(f"{address} (Ctrl-C to stop; the page shows new iterations by itself)", flush=True)
         if args.open and not webbrowser.open(address):
             print(f"could not start a browser; open {address}", file=sys.stderr, flush=True)
         server.serve_forever()

@@ -42,6 +42,11 @@ def pairs_within(evaluations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
     return [pair(same[0], same[-1]) for same in suites if len(same) > 1]
 
 
+def pairs_with_others(runs: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """The evaluations of the first run with those of each other one, whose position is `other`."""
+    return [{**p, "other": i} for i, other in enumerate(runs[1:], start=1) for p in pairs_between(runs[0], other)]
+
+
 def pairs_between(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Evaluations of two runs with the same suite and name; if there are none, the last of each suite."""
     named = {(e["suite"], e["name"]): e for e in b}

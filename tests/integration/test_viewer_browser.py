@@ -27,7 +27,7 @@ HOSTILE = "Template0/0"
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("viewer")
     run, other = make_run(folder / "big"), make_run(folder / "other", iterations=3, seed=1)
-    build(run, other)
+    build(run, [other])
     return run, other
 
 
@@ -199,7 +199,7 @@ def test_two_runs_are_compared_instance_by_instance(page, browser):
 
 def test_the_served_page_shows_new_iterations(runs, browser):
     run, other = runs
-    with make_server(run, other, "127.0.0.1", 0) as server:
+    with make_server(run, [other], "127.0.0.1", 0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}/"
         browser.errors.clear()

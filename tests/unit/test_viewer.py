@@ -19,6 +19,7 @@ from envs.base import Back, DeviceReport, Finish, Observation, Swipe, Tap, Task,
 from mobilerl.algorithms.curriculum import FailureCurriculum
 from mobilerl.cli import main
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
+from mobilerl.policy.screen import parse_screen
 from mobilerl.records import Completion, Group, Status, Step, Trajectory
 from mobilerl.train.run_log import StatusLog, write_advantages
 from mobilerl.train.tracking import Tracker, read_metrics
@@ -91,7 +92,7 @@ class Page(HTMLParser):
         return json.loads(self.scripts[0])
 
 
-def page_of(run, against=None) -> Page:
+def page_of(run, *against) -> Page:
     return Page(build(run, against).read_text())
 
 
@@ -123,13 +124,14 @@ def test_the_touched_element_is_the_smallest_operable_one():
     <node class="a.Row" clickable="true" bounds="[0,0][100,40]">
     <node class="a.TextView" text="Save" bounds="[10,10][30,30]"/></node>
     <node class="a.EditText" text="milk" focused="true" bounds="[0,100][100,120]"/></node></h>"""
-    element = touched_element(xml, {"kind": "tap", "x": 200, "y": 100}, 100, 200)
+    screen = parse_screen(xml, 100, 200)
+    element = touched_element(screen, {"kind": "tap", "x": 200, "y": 100})
     assert (element["class"], element["text"], element["box"]) == ("Row", "Save", [0, 0, 100, 40])
-    assert touched_element(xml, {"kind": "tap", "x": 999, "y": 999}, 100, 200) is None
-    assert touched_element(xml, {"kind": "type", "text": "x"}, 100, 200)["text"] == "milk"
-    assert touched_element(xml, {"kind": "home"}, 100, 200) is None
+    assert touched_element(screen, {"kind": "tap", "x": 999, "y": 999}) is None
+    assert touched_element(screen, {"kind": "type", "text": "x"})["text"] == "milk"
+    assert touched_element(screen, {"kind": "home"}) is None
     entities = '<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>'
-    assert touched_element(entities, {"kind": "tap", "x": 1, "y": 1}, 100, 200) is None
+    assert touched_element(parse_screen(entities, 100, 200), {"kind": "tap", "x": 1, "y": 1}) is None
 
 
 def test_evaluations_are_compared_in_pairs(run):
@@ -159,7 +161,7 @@ def test_two_runs_are_compared_by_their_evaluations_of_the_same_name(run, tmp_pa
     assert data["runs"][1]["root"] == "../../folder%20%232/other/"
     (found,) = data["pairs"]["between"]
     assert (found["difference"], found["counts"]["won"]) == (0.75, 3)
-    assert len(loaded(run, "against/iter-000001-part0")) == 1
+    assert len(loaded(run, "against-1/iter-000001-part0")) == 1
     assert not (other / "view").exists()
 
 
@@ -182,10 +184,10 @@ def test_the_server_only_serves_the_page_and_its_screens(run, tmp_path):
         "/": run / "view/index.html",
         "/data/iter-000001-part0.js": run / "view/data/iter-000001-part0.js",
         f"/screens/{screen}": run / "screens" / screen,
-        f"/against-run/screens/{screen}": other / "screens" / screen,
+        f"/against-1/screens/{screen}": other / "screens" / screen,
         f"/eval/sim/screens/{screen}": run / "eval/sim/screens" / screen,
     }
-    assert {path: file_for(path, run, other) for path in served} == served
+    assert {path: file_for(path, run, [other]) for path in served} == served
     refused = (
         "/config.json",
         "/data/../index.html",
@@ -194,10 +196,10 @@ def test_the_server_only_serves_the_page_and_its_screens(run, tmp_path):
         f"/screens/../screens/{screen}",
         "/data/index.js\n",
     )
-    assert [file_for(path, run, other) for path in refused] == [None] * len(refused)
-    assert file_for(f"/against-run/screens/{screen}", run, None) is None
+    assert [file_for(path, run, [other]) for path in refused] == [None] * len(refused)
+    assert file_for(f"/against-1/screens/{screen}", run, []) is None
     (run / "screens" / screen).symlink_to("/etc/passwd")
-    assert file_for(f"/screens/{screen}", run, None) is None, "a link leads out of the run"
+    assert file_for(f"/screens/{screen}", run, []) is None, "a link leads out of the run"
 
 
 def test_what_came_with_a_run_is_neither_run_nor_written_through(run, tmp_path):
@@ -219,7 +221,7 @@ def test_what_came_with_a_run_is_neither_run_nor_written_through(run, tmp_path):
 @contextmanager
 def served(run: Path) -> Iterator[int]:
     """The port of a server of the run."""
-    with make_server(run, None, "127.0.0.1", 0) as server:
+    with make_server(run, [], "127.0.0.1", 0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_address[1]
         server.shutdown()
