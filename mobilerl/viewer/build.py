@@ -29,8 +29,8 @@ from mobilerl.viewer.tokens import decoder_of
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = (
-    "util format loading virtual charts curves overview evaluations pairs strips tasks fleet phone player trajectories "
-    "lanes groups diff keys main"
+    "util format loading virtual charts curves overview evaluations pairs strips tasks fleet phone given player "
+    "trajectories lanes groups replay diff keys live main"
 ).split()
 RUN_FILES = ("config.json", "metrics.jsonl", "trajectories/iter-*.jsonl", *RESULTS)
 """A run directory, or a folder of evaluations, has at least one of these."""
@@ -55,7 +55,7 @@ def build(run_dir: Path | str, against: Sequence[Path | str] = (), cache: Cache 
         raise ValueError(f"--against {' '.join(map(str, against))}: names the run itself, or one run twice")
     if len(folders) > MOST_RUNS:
         raise ValueError(f"--against: {len(against)} runs; at most {MOST_RUNS - 1} are shown beside the first")
-    run, view = folders[0], folders[0] / "view"
+    view = folders[0] / "view"
     if view.is_symlink():
         raise ValueError(f"{view} is a link, through which nothing is written: remove it")
     if not cache:  # a run that was copied from elsewhere may come with scripts of its own

@@ -3,7 +3,7 @@
 const SPREADS = { mixed: "mixed", all: "all succeed", none: "all fail" };
 
 function squares(rows) {
-  return el("span", { class: "squares" }, rows.map((row) => el("i", { class: row.outcome, title: LABELS[row.outcome] || row.outcome })));
+  return el("span", { class: "squares" }, rows.map((row) => el("i", { class: "sign " + row.outcome, title: LABELS[row.outcome] || row.outcome })));
 }
 
 function spreadOf(group) {
@@ -32,7 +32,7 @@ const groupsView = {
       at = -1;
       list.set(shown.length);
     }
-    put(overview, el("div", { class: "filters" }, filter.node, source, words), el("div", { class: "card fill" },
+    put(overview, el("div", { class: "filters" }, filter.node, source, words, outcomeLegend()), el("div", { class: "card fill" },
       el("div", { class: "grouprow head" }, ["From", "Task", "Episodes", "Won", "Mean steps"].map((t, i) => el("span", { class: i > 2 ? "num" : "" }, t))), list.node));
     put(target, overview, single);
     refresh();

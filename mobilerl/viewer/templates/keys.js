@@ -1,7 +1,7 @@
 // Keyboard shortcuts.
 
 const KEYS = [
-  ["1 … 7", "the views in the order of the bar"],
+  ["1 … 8", "the views in the order of the bar"],
   ["j  k  or  ↓  ↑", "next and previous row: trajectory, task, device, group, lane"],
   ["←  →", "previous and next step"],
   ["Enter", "open the row or step"],
@@ -23,7 +23,7 @@ function drawShortcuts() {
 
 /** Handles a key for the view; returns whether it had a meaning. */
 function act(view, key) {
-  const number = "1234567".indexOf(key);
+  const number = "12345678".indexOf(key);
   if (number >= 0 && TABS[number]) location.hash = "#" + TABS[number][0];
   else if (key === "?") byId("shortcuts").showModal();
   else if (key === "/" && view.search) view.search.focus();

@@ -2,7 +2,8 @@
 // Text from the run only ever becomes a text node or an attribute set here: nothing is parsed as HTML.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const SERIES = ["var(--s0)", "var(--s1)", "var(--s2)", "var(--s3)"];
+const RUN_COLORS = ["var(--r0)", "var(--r1)", "var(--r2)", "var(--r3)"];
+const PARTS = ["var(--part-0)", "var(--part-1)", "var(--part-2)", "var(--part-3)"]; // of a whole, such as the time of a step
 
 /** An element: el("p", {class: "x", onclick: f}, "text", child, ...). Null children are skipped. */
 function el(tag, attributes, ...children) {
