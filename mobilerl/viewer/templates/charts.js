@@ -100,7 +100,7 @@ function sample(series, area) {
 function chart(spec, runs, point) {
   const series = seriesOf(runs.length > 1 ? { ...spec, stacked: false } : spec, runs);
   if (!series.length) return null;
-  const format = spec.format || short, width = spec.wide ? 740 : 360;
+  const format = spec.format || short, width = spec.wide && innerWidth > 680 ? 740 : 360;
   const [low, high] = range(series.flatMap((s) => s.top), spec);
   const first = Math.min(...series.map((s) => s.at[0]));
   const last = Math.max(first + 1, ...series.map((s) => s.at[s.at.length - 1]));

@@ -26,9 +26,9 @@ const fleetView = {
       at = -1;
       list.set(shown.length);
     }
-    put(target, fleetTiles(table), charts, el("div", { class: "filters" }, order, words,
+    put(target, fleetTiles(table), el("div", { class: "filters" }, order, words,
       el("span", { class: "keys" }, FLEET_KEYS.map(([kind, text]) => el("span", { class: "key " + kind }, el("i"), text)))),
-    el("div", { class: "card fill" }, deviceHead(table.columns), list.node));
+    el("div", { class: "card fill" }, deviceHead(table.columns), list.node), charts);
     refresh();
     this.enter = () => list.redraw();
     this.move = (by) => {

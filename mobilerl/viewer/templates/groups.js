@@ -75,7 +75,7 @@ const groupsView = {
 function groupRow(group, current, open) {
   const won = group.rows.filter((r) => r.outcome === "success").length;
   return el("button", { type: "button", class: "grouprow", "aria-current": String(current), onclick: open },
-    el("span", { class: "muted" }, group.source.label),
+    el("span", { class: "muted cut", title: group.source.label }, group.source.label),
     el("span", { class: "two" }, el("b", {}, group.task.template), el("span", { class: "muted" }, group.task.instruction)),
     squares(group.rows), el("span", { class: "num" }, `${won}/${group.rows.length}`), el("span", { class: "num" }, group.steps.toFixed(1)));
 }

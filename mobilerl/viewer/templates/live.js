@@ -30,15 +30,15 @@ function loadAgain(name) {
   return load(name);
 }
 
-/** Drops every view but a group, which does not change, and draws the current one again. */
+/** Draws the current view again, and the others when they are next shown. A group, which does not change, stays. */
 async function redrawViews() {
   const reading = place(location.hash.slice(1));
   const scrolled = scrollY;
-  for (const [name, { node }] of sections) {
-    if (name === "groups" && reading.name === name && reading.linked) continue;
-    places.set(name, lookOf(node));
-    sections.get(name).stale = true;
+  for (const [name, section] of sections) {
+    places.set(name, lookOf(section.node));
+    section.stale = true;
   }
+  if (reading.name === "groups" && reading.linked) return;
   await arrive();
   scrollTo(0, scrolled);
 }

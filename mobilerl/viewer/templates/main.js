@@ -65,6 +65,9 @@ put(byId("nav"), TABS.map(([name, view], i) => el("a", { href: "#" + name, title
 if (RUNS.length > 1) byId("run").textContent = `${RUNS[0].name} against ${RUNS.slice(1).map((run) => run.name).join(", ")}`;
 drawShortcuts();
 listen(() => TABS.find(([tab]) => tab === currentName)[1]);
-window.addEventListener("hashchange", () => arrive().then(() => scrollTo(0, 0)));
+window.addEventListener("hashchange", () => {
+  scrollTo(0, 0);
+  arrive();
+});
 arrive();
 watchRun();

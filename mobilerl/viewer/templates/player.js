@@ -74,7 +74,8 @@ function player(target, row, body, start, moved) {
     next.disabled = at === last;
     counter.textContent = `${at + 1} of ${last + 1}`;
     const screen = phone(row, step);
-    put(holder, el("div", {}, screen, el("div", { class: "controls" }, back, slider, next, counter)),
+    put(holder, el("div", {}, screen, el("div", { class: "controls" }, back, slider, next, counter),
+      el("p", { class: "muted small" }, "pink: the action; dashed: the element it touched")),
       stepDetail(step, given(at, screen.querySelector(".overlay"))));
     for (const nodes of [film, table.rows]) nodes.forEach((node, i) => node.setAttribute("aria-current", String(i === at)));
     // Only the strip scrolls: scrollIntoView would also move the page.

@@ -30,9 +30,9 @@ const replayView = {
       at = -1;
       list.set(shown.length);
     }
-    put(target, charts, el("div", { class: "filters" }, order, words, count),
+    put(target, el("div", { class: "filters" }, order, words, count),
       el("div", { class: "card fill" }, el("div", { class: "replayrow head" }, ["Task", "Advantage", "Rarity", "Age", "From", "Reward", "Steps"].map((t, i) =>
-        el("span", { class: i ? "num" : "" }, t))), list.node));
+        el("span", { class: i ? "num" : "" }, t))), list.node), charts);
     refresh();
     this.enter = () => list.redraw();
     this.move = (by) => {

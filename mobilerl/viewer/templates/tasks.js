@@ -66,7 +66,7 @@ function readTask(task, index) {
 
 function taskHead(span) {
   return el("div", { class: "taskrow head" }, el("span", {}, "State"), el("span", {}, "Task"),
-    el("span", {}, span ? `Success, iterations ${span[0]} to ${span[1]}` : "Success"),
+    el("span", {}, span ? `Successes (green) and failures, iterations ${span[0]} to ${span[1]}` : "Success"),
     el("span", { class: "num" }, "Last 3"), el("span", { class: "num" }, "Since"));
 }
 

@@ -41,8 +41,8 @@ const trajectoriesView = {
       try {
         const body = await bodyOf(row);
         if (row !== current) return; // another one was chosen while this loaded
-        if (pane.offsetTop > list.node.offsetTop + 100) pane.scrollIntoView({ block: "start" }); // in one column
         playing = player(pane, row, body, step, (at) => history.replaceState(null, "", linkTo(row, at)));
+        if (pane.offsetTop > list.node.offsetTop + 100) pane.scrollIntoView({ block: "start" }); // it is below the list
       } catch (error) {
         failure(pane, error);
       }
