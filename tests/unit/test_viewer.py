@@ -14,20 +14,24 @@ from pathlib import Path
 
 import pytest
 from source_files import png
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from envs.base import Back, DeviceReport, Finish, Observation, Swipe, Tap, Task, Type
 from mobilerl.algorithms.curriculum import FailureCurriculum
 from mobilerl.cli import main
+from mobilerl.config import Recipe
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
 from mobilerl.policy.screen import parse_screen
 from mobilerl.records import Completion, Group, Status, Step, Trajectory
-from mobilerl.train.run_log import StatusLog, write_advantages
+from mobilerl.screen_files import MemoryScreens
+from mobilerl.train.run_log import RunLog, StatusLog, write_advantages
 from mobilerl.train.tracking import Tracker, read_metrics
-from mobilerl.trajectory_files import save_trajectories
+from mobilerl.trajectory_files import save_trajectories, trajectory_to_dict
 from mobilerl.viewer import build
 from mobilerl.viewer.serve import file_for, is_allowed_host, make_server
 from mobilerl.viewer.status import device_table, task_table
-from mobilerl.viewer.steps import touched_element
+from mobilerl.viewer.steps import step_for_page, touched_element
 
 EVIL = "</script><img src=x onerror=\"document.title='owned'\"><!--<script>document.title='owned'</script>"
 ACTIONS = (Tap(10, 20), Swipe(1, 2, 3, 4), Type(EVIL), Back(), Finish(EVIL))
@@ -151,6 +155,70 @@ def test_a_folder_of_evaluations_is_shown_like_a_run(run):
     (both,) = page_of(run / "eval").data["runs"]
     assert [e["name"] for e in both["evaluations"]] == ["sim-before", "sim-after"]
     assert [s["screens"] for s in loaded(run / "eval", "data/index")["sources"]] == ["sim-after/screens"]
+
+
+def checkpoint(run: Path, iteration: int) -> Path:
+    """A checkpoint with a replay buffer of two trajectories, and a tokenizer of the prompts of `trajectory`."""
+    folder = run / "checkpoints" / f"iter-{iteration:06d}"
+    folder.mkdir(parents=True)
+    lines = [json.dumps(trajectory_to_dict(trajectory(n, 1.0), MemoryScreens())) + "\n" for n in ("a-1", "c-0")]
+    (folder / "replay.jsonl").write_text("".join(lines))
+    entries = [{"advantage": 0.5, "iteration": 1, "rarity": 0.75}, {"advantage": 0.25, "iteration": 2}]
+    (folder / "state.json").write_text(json.dumps({"replay": {"iteration": 2, "entries": entries}}))
+    Tokenizer(WordLevel({"<user>": 1, EVIL: 2, "milk": 3}, unk_token="milk")).save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def test_the_replay_buffer_of_the_newest_checkpoint_is_shown(run):
+    checkpoint(run, 1)
+    newest = checkpoint(run, 2)
+    assert page_of(run).data["runs"][0]["replay"] == {"iteration": 2, "size": 2}
+    replay = loaded(run, "data/replay")
+    assert (
+        replay["entries"] == [[1, 0.5, 0.75], [2, 0.25, None]] and [row[1] for row in replay["rows"]] == ["success"] * 2
+    )
+    assert replay["source"]["screens"] == "checkpoints/iter-000002/screens"
+    assert len(loaded(run, "data/replay-000002-part0")) == 2
+    (newest / "replay.jsonl").write_text("")
+    with pytest.raises(ValueError, match="replay.jsonl has 0 trajectories"):
+        build(run)
+
+
+def test_prompts_are_decoded_with_the_tokenizer_of_a_checkpoint(run):
+    build(run)
+    assert loaded(run, "data/iter-000001-input0")[0][0] == {"prompt": None, "elements": [], "unreadable": ""}
+    checkpoint(run, 1)
+    build(run)
+    assert loaded(run, "data/iter-000001-input0")[0][0]["prompt"] == f"<user> {EVIL} milk"
+
+
+def test_a_prompt_counts_the_placeholders_of_an_image():
+    step = trajectory_to_dict(trajectory("a-0", 1.0), MemoryScreens())["steps"][0]
+    prompt = "<|user|><|image|><|image|><|image|><|image|><|image|> go go go go go"
+    _, given = step_for_page(step, None, lambda ids: prompt)
+    assert given["prompt"] == "<|user|><|image|>×5 go go go go go"
+
+
+def test_shaped_rewards_and_success_by_app(run):
+    RunLog(Recipe(), run).trajectories(3, [group("a", 1, 1)], {"a-0": 0.5, "a-1": -0.5}, {"a-0": 1.0, "a-1": 0.5})
+    record(StatusLog(run), FailureCurriculum(["a"]), 3, group("a", 1, 0))
+    record(StatusLog(run), FailureCurriculum(["a"]), 4)
+    (data,) = page_of(run).data["runs"]
+    assert data["apps"] == {"iteration": [3, 4], "apps": {"Clock": [0.5, None]}}
+    assert [t["shaped_reward"] for t in loaded(run, "data/iter-000003-part0")] == [1.0, 0.5]
+    assert [t["shaped_reward"] for t in loaded(run, "data/iter-000002-part0")] == [None] * 3
+
+
+def test_the_page_is_only_built_again_when_a_file_has_changed(run):
+    cache: dict = {}
+    page = build(run, cache=cache)
+    page.write_text("unchanged")
+    assert build(run, cache=cache).read_text() == "unchanged"
+    version = loaded(run, "data/version")
+    save_trajectories(run, 3, [trajectory("d-0", 1.0)])
+    assert build(run, cache=cache).read_text() != "unchanged"
+    assert loaded(run, "data/version") != version
+    assert loaded(run, "data/version") == loaded(run, "data/page")["version"]
 
 
 def test_two_runs_are_compared_by_their_evaluations_of_the_same_name(run, tmp_path):
@@ -286,12 +354,15 @@ def test_idle_connections_cost_a_bounded_number_of_threads(run, monkeypatch):
         (["nowhere"], "no such run directory"),
         (["empty"], "no run"),
         (["demo", "--against", "demo"], "the run itself"),
+        (["demo", "--against", *(f"demo/{i}" for i in "abcd")], "at most 3"),
         (["demo", "--serve", "--port", "99999"], "cannot listen"),
     ],
 )
 def test_bad_arguments_are_one_line(run, tmp_path, capsys, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
+    for name in "abcd":
+        save_trajectories(run / name, 1, [])
     assert main(["view", *words]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
