@@ -116,7 +116,7 @@ def save_checkpoint(run: Path, iteration: int, replay: list[Trajectory]) -> None
     (folder / "state.json").write_text(json.dumps({"replay": {"iteration": iteration, "entries": entries}}))
     lines = [json.dumps(trajectory_to_dict(t, screens)) + "\n" for t in replay]
     (folder / "replay.jsonl").write_text("".join(lines))
-    words = {"<|user|>": 1, f"The list is {EVIL}": 2, "milk": 3}
+    words = {"": 0, "<|user|>": 1, f"The list is {EVIL}": 2, "milk": 3}
     Tokenizer(WordLevel(words, unk_token="milk")).save(str(folder / "tokenizer.json"))
 
 
