@@ -21,9 +21,10 @@ import jinja2
 from markupsafe import Markup
 
 from mobilerl.train.tracking import read_metrics
-from mobilerl.viewer.episodes import Cache, to_json, write_episodes, write_file, write_script
+from mobilerl.viewer.episodes import Cache, write_episodes
 from mobilerl.viewer.evaluations import RESULTS, evaluations_of, pairs_with_others, pairs_within
 from mobilerl.viewer.replay import write_replay
+from mobilerl.viewer.scripts import to_json, write_file, write_script
 from mobilerl.viewer.status import app_columns, columns, device_table, task_table
 from mobilerl.viewer.tokens import decoder_of
 

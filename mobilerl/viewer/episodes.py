@@ -8,7 +8,6 @@ A file that has not changed since this process built the page is not read again.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from mobilerl.records import Status
 from mobilerl.train.run_log import ADVANTAGES, SHAPED_REWARDS
 from mobilerl.trajectory_files import read_records
 from mobilerl.viewer.evaluations import evaluation_folders, evaluation_name
+from mobilerl.viewer.scripts import write_script
 from mobilerl.viewer.steps import Decode, step_for_page
 
 PART = 24
@@ -28,32 +28,6 @@ Cache = dict[Path, dict[str, Any]]
 """What was built of each file, in the memory of the process that did: `stamp`, `tasks` and `rows`."""
 FILES = "iter-*.jsonl"
 TASK_FIELDS = ("id", "template", "instruction", "app", "max_steps")
-
-
-# --- data as scripts ---------------------------------------------------------------------------------------------
-
-
-def to_json(value: Any) -> str:
-    """JSON for use inside a script element: nothing in it can end the element or start a comment."""
-    text = json.dumps(value, separators=(",", ":"))  # ASCII only, so U+2028 and the like are escaped too
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def write_script(view: Path, name: str, value: Any) -> None:
-    """Writes `view/<name>.js`, which calls `receive(name, value)`: a page opened from disk may not fetch files, but it
-    may load scripts."""
-    write_file(view / f"{name}.js", f"receive({to_json(name)},{to_json(value)});\n")
-
-
-def write_file(path: Path, text: str) -> None:
-    """Replaces the file atomically, without syncing it to disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 # --- the index ---------------------------------------------------------------------------------------------------

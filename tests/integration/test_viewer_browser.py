@@ -9,6 +9,7 @@ import pytest
 from viewer_browser import CHROMIUM, Browser
 from viewer_run import EVIL, episode, made_task, make_run
 
+from mobilerl.train.tracking import Tracker
 from mobilerl.trajectory_files import save_trajectories
 from mobilerl.viewer import build
 from mobilerl.viewer.serve import make_server
@@ -234,6 +235,18 @@ def test_runs_are_compared_curve_by_curve_and_instance_by_instance(page, browser
     assert browser.count("#view-diff .pairs tbody tr") == won
     links = browser.each("#view-diff .pairs a", "hash")
     assert any(link.startswith("#b:iter-") for link in links) and any(link.startswith("#iter-") for link in links)
+
+
+def test_the_loss_of_each_sft_stage_has_a_curve_of_its_own(browser, tmp_path):
+    with Tracker(tmp_path / "sft") as tracker:
+        for stage, first in (("stage1", 0), ("stage2-round1", 40)):
+            for step in range(20, 80, 20):
+                tracker.log({"iteration": first + step, "stage": stage, "sft/loss": 10 / step})
+    browser.errors.clear()
+    browser.open(build(tmp_path / "sft").as_uri())
+    view(browser, "overview", "#view-overview .chart")
+    titles = browser.each("#view-overview .chart .title", "innerText")
+    assert titles == ["SFT loss, stage1", "SFT loss, stage2-round1"] and browser.errors == []
 
 
 def test_the_served_page_shows_new_iterations_and_keeps_its_place(runs, browser):

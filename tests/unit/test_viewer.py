@@ -165,7 +165,9 @@ def checkpoint(run: Path, iteration: int) -> Path:
     (folder / "replay.jsonl").write_text("".join(lines))
     entries = [{"advantage": 0.5, "iteration": 1, "rarity": 0.75}, {"advantage": 0.25, "iteration": 2}]
     (folder / "state.json").write_text(json.dumps({"replay": {"iteration": 2, "entries": entries}}))
-    Tokenizer(WordLevel({"": 0, "<user>": 1, EVIL: 2, "milk": 3}, unk_token="milk")).save(str(folder / "tokenizer.json"))
+    Tokenizer(WordLevel({"": 0, "<user>": 1, EVIL: 2, "milk": 3}, unk_token="milk")).save(
+        str(folder / "tokenizer.json")
+    )
     return folder
 
 

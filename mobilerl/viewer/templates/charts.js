@@ -1,6 +1,6 @@
 // Line charts over iterations. Pointing at one of a set shows the same iteration in all of them.
 
-const BOX = { height: 150, left: 38, right: 8, top: 8, bottom: 20 };
+const BOX = { height: 150, left: 42, right: 12, top: 8, bottom: 20 };
 const SMOOTHING = 0.8;
 const DASHES = ["none", "7 4", "1.5 3.5", "9 3 2 3"];
 

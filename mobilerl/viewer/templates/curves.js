@@ -68,10 +68,11 @@ function sftCharts(runs) {
   return charts.length ? el("div", { class: "charts" }, charts.map((c) => c.node)) : null;
 }
 
-/** The rows of a stage, counted from its own first step. */
+/** The rows of a stage, with its steps counted from 1. */
 function stageOf(metrics, stage) {
   const rows = (metrics.stage || []).flatMap((name, i) => (name === stage ? [i] : []));
-  return { iteration: rows.map((_, i) => i + 1), "sft/loss": rows.map((i) => metrics["sft/loss"][i]) };
+  const before = metrics.iteration[rows[0] - 1] || 0;
+  return { iteration: rows.map((i) => metrics.iteration[i] - before), "sft/loss": rows.map((i) => metrics["sft/loss"][i]) };
 }
 
 /** Success by app, those with the most episodes first; null if no run recorded it. */

@@ -7,10 +7,10 @@ const diffView = {
     const whole = el("div", {}), single = el("div", {});
     put(target, whole, single);
     const tasks = commonTasks(await Promise.all(RUNS.map(indexOf)));
-    const evaluations = comparedSuites();
+    const evaluations = comparedSuites(), curves = [chartGrid(compared, RUNS, linked), sftCharts(RUNS)];
     put(whole, el("p", { class: "lead keys" }, RUNS.map((run) => el("span", { class: "key" },
       el("i", { style: { background: RUN_COLORS[run.number] } }), el("b", {}, run.name)))),
-    chartGrid(compared, RUNS, linked) || empty("No run has metrics to compare."), sftCharts(RUNS),
+    curves.some(Boolean) ? curves : empty("No run has metrics to compare."),
     folded("Success by app", appCharts(RUNS)),
     el("h2", {}, "Evaluations"), evaluations.length ? evaluations : empty("No other run has an evaluation of the same suite."),
     el("h2", {}, "Tasks with saved training trajectories in several runs"), tasks.length ? taskPairs(tasks) : empty("None."));
