@@ -51,7 +51,7 @@ def step_for_page(
     }
     ids = completion["prompt_ids"]
     prompt = _with_counts(decode(ids)) if decode and ids else None
-    elements = [_element(e, screen) | {"mark": e.mark, "depth": e.depth} for e in screen.elements]
+    elements = [_element(e, screen) | {"depth": e.depth} for e in screen.elements]
     return shown, {"prompt": prompt, "elements": elements, "unreadable": screen.error}
 
 

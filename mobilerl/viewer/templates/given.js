@@ -39,10 +39,9 @@ function elementTable(given, overlay) {
   const rows = given.elements.map((element) => el("tr", { tabindex: 0,
     onfocus: () => put(outline, elementBox(element, width)), onblur: () => put(outline),
     onmouseenter: () => put(outline, elementBox(element, width)), onmouseleave: () => put(outline) },
-  el("td", { class: "num muted" }, element.mark === null ? "" : String(element.mark)),
   el("td", { style: { "padding-left": `${0.5 + element.depth}rem` } }, el("b", {}, element.class || "node"),
     element.text ? ` “${element.text}”` : ""),
   el("td", { class: "muted" }, element.states.join(" ")), el("td", { class: "muted mono" }, element.box.join(" "))));
-  return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ["Mark", "Element", "States", "Box (px)"].map((t, i) =>
-    el("th", { class: i ? "" : "num" }, t)))), el("tbody", {}, rows)));
+  return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ["Element", "States", "Box (px)"].map((title) =>
+    el("th", {}, title)))), el("tbody", {}, rows)));
 }

@@ -33,14 +33,16 @@ function loadAgain(name) {
 /** Draws the current view again, and the others when they are next shown. A group, which does not change, stays. */
 async function redrawViews() {
   const reading = place(location.hash.slice(1));
-  const scrolled = scrollY;
+  const scrolled = scrollY, main = byId("main");
   for (const [name, section] of sections) {
     places.set(name, lookOf(section.node));
     section.stale = true;
   }
   if (reading.name === "groups" && reading.linked) return;
+  main.style.minHeight = `${main.offsetHeight}px`; // so that there is room to scroll while folds are loaded again
   await arrive();
   scrollTo(0, scrolled);
+  setTimeout(() => { main.style.minHeight = ""; }, 1000);
 }
 
 function lookOf(node) {
