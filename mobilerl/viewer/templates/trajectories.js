@@ -42,7 +42,8 @@ const trajectoriesView = {
         const body = await bodyOf(row);
         if (row !== current) return; // another one was chosen while this loaded
         playing = player(pane, row, body, step, (at) => history.replaceState(null, "", linkTo(row, at)));
-        if (pane.offsetTop > list.node.offsetTop + 100) pane.scrollIntoView({ block: "start" }); // it is below the list
+        const below = pane.getBoundingClientRect().top >= list.node.getBoundingClientRect().bottom; // on a narrow screen
+        if (below) pane.scrollIntoView({ block: "start" });
       } catch (error) {
         failure(pane, error);
       }
