@@ -209,6 +209,9 @@ def test_shaped_rewards_and_success_by_app(run):
     assert data["apps"] == {"iteration": [3, 4], "apps": {"Clock": [0.5, None]}}
     assert [t["shaped_reward"] for t in loaded(run, "data/iter-000003-part0")] == [1.0, 0.5]
     assert [t["shaped_reward"] for t in loaded(run, "data/iter-000002-part0")] == [None] * 3
+    assert [path.name for path in (run / "shaped_rewards").iterdir()] == ["iter-000003.json"]
+    RunLog(Recipe(), run).truncate_after(2)  # a resumed run
+    assert not list((run / "shaped_rewards").iterdir()) and not list((run / "advantages").iterdir())
 
 
 def test_the_page_is_only_built_again_when_a_file_has_changed(run):
