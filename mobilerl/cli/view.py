@@ -7,6 +7,7 @@ import sys
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
@@ -25,20 +26,21 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     from mobilerl.viewer import build
 
-    page = build(args.run_dir, args.against).resolve()
+    cache: dict[Path, dict[str, Any]] = {}
+    page = build(args.run_dir, args.against, cache).resolve()
     if args.serve:
-        return _serve(args)
+        return _serve(args, cache)
     print(page)
     if args.open and not webbrowser.open(page.as_uri()):
         raise ValueError(f"could not start a browser; open {page.as_uri()}")
     return 0
 
 
-def _serve(args: argparse.Namespace) -> int:
+def _serve(args: argparse.Namespace, cache: dict[Path, dict[str, Any]]) -> int:
     from mobilerl.viewer.serve import make_server
 
     try:
-        server = make_server(args.run_dir, args.against, args.host, args.port)
+        server = make_server(args.run_dir, args.against, args.host, args.port, cache)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ValueError(

@@ -13,6 +13,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -84,8 +85,9 @@ def _version(folders: Sequence[Path]) -> str:
     """Changes whenever a file that the page is made of does."""
     digest = hashlib.sha256()
     for path in sorted({path for folder in folders for pattern in INPUTS for path in folder.glob(pattern)}):
-        stat = path.stat()
-        digest.update(f"{path} {stat.st_size} {stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
+        with suppress(FileNotFoundError):  # a checkpoint that has just been replaced
+            stat = path.stat()
+            digest.update(f"{path} {stat.st_size} {stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()[:16]
 
 

@@ -48,10 +48,15 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
 
-def make_server(run: Path, against: Sequence[Path], host: str, port: int) -> ThreadingHTTPServer:
+def make_server(
+    run: Path, against: Sequence[Path], host: str, port: int, cache: Cache | None = None
+) -> ThreadingHTTPServer:
     """A server that is bound but not serving yet. It rebuilds what has changed on each request for the page or for its
-    version, which an open page asks for again and again. Raises OSError if it cannot bind."""
-    return _Server((host, port), partial(_Handler, run, against, host, threading.Lock(), {}))
+    version, which an open page asks for again and again. `cache` is that of an earlier `build`. Raises OSError if it
+    cannot bind."""
+    return _Server(
+        (host, port), partial(_Handler, run, against, host, threading.Lock(), {} if cache is None else cache)
+    )
 
 
 def is_allowed_host(header: str, host: str, bound: str) -> bool:
