@@ -89,16 +89,20 @@ def model_policy(
 
     Raises ConfigError for a model that cannot be used; a server is tried out.
     """
-    context, sampling = make_context(recipe.agent), Sampling(temperature, recipe.agent.max_new_tokens)
+    context = make_context(recipe.agent)
+    sampling = Sampling(temperature, recipe.agent.max_new_tokens, context.stop)
     if is_server(model):
         from mobilerl.inference.server import connect
 
         server = connect(str(model), model_name, recipe.agent.screenshots, recipe.engine.max_pixels)
         protocol = {"model": server.model, "model_server": server.url, "sampling": server.sampling}
+        context = replace(context, size_seen=server.size_seen)
         return EvalPolicy(ModelActor(server, context, sampling), protocol, server=server)
     folder = find_model(model)
     # Log-probabilities of greedy replies are taken at temperature 1.
-    policy = EnginePolicy(make_engine(folder, recipe.engine, temperature or 1.0, seed=seed), max_wait_s)
+    engine = make_engine(folder, recipe.engine, temperature or 1.0, seed=seed)
+    context = replace(context, size_seen=engine.codec.pictures.size_seen)
+    policy = EnginePolicy(engine, max_wait_s)
 
     def expect_all(collector: Collector) -> None:
         policy.expected = lambda: collector.playing
@@ -126,8 +130,9 @@ def real_phone_policy(
 def agent_protocol(recipe: Recipe, temperature: float, leave_out: Collection[str]) -> dict[str, Any]:
     """How a model is prompted and sampled, without some settings of [agent]."""
     agent = {f"agent.{name}": value for name, value in recipe.agent.model_dump(exclude=set(leave_out)).items()}
-    prompts = {"temperature": temperature, "prompt_hash": prompt_hash(make_context(recipe.agent))}
-    return prompts | agent | {"max_pixels": recipe.engine.max_pixels}
+    context = make_context(recipe.agent)
+    prompts = {"temperature": temperature, "prompt_hash": prompt_hash(context)}
+    return prompts | agent | {"agent.format": context.format} | {"max_pixels": recipe.engine.max_pixels}
 
 
 def checkpoint_protocol(folder: Path) -> dict[str, Any]:
