@@ -30,7 +30,8 @@ class AgentSection(Section):
 
     format: FormatName | None = None
     """Prompt and reply format: `mobilerl`, or that of a published model (docs/models.md); null for the model's own if
-    its name is known and none of `grounding`, `layout` and `screen_style` is set, and else `mobilerl`."""
+    its name is known and no setting that `mobilerl` alone has is set (`grounding`, `layout`, `screen_style`,
+    `history_thoughts`, `random_marks`), and else `mobilerl`."""
     grounding: Literal["box", "point", "mark"] = "mark"
     """How an action refers to an element: by a `box` or `point` in thousandths of the screen, or by the number of a
     `mark` (MobileRL: box)."""

@@ -16,6 +16,7 @@ from mobilerl.interfaces import Sampling
 from mobilerl.models.checkpoint_folder import check_checkpoint, latest
 from mobilerl.policy.actor import Actor, ModelActor
 from mobilerl.policy.context import make_context, prompt_hash
+from mobilerl.policy.formats.choice import OURS
 from mobilerl.rollout.collector import Collector
 
 if TYPE_CHECKING:
@@ -129,8 +130,9 @@ def real_phone_policy(
 
 def agent_protocol(recipe: Recipe, temperature: float, leave_out: Collection[str]) -> dict[str, Any]:
     """How a model is prompted and sampled, without some settings of [agent]."""
-    agent = {f"agent.{name}": value for name, value in recipe.agent.model_dump(exclude=set(leave_out)).items()}
     context = make_context(recipe.agent)
+    unused = set(leave_out) if context.format == "mobilerl" else {*leave_out, *OURS}
+    agent = {f"agent.{name}": value for name, value in recipe.agent.model_dump(exclude=unused).items()}
     prompts = {"temperature": temperature, "prompt_hash": prompt_hash(context)}
     return prompts | agent | {"agent.format": context.format} | {"max_pixels": recipe.engine.max_pixels}
 

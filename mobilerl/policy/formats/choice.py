@@ -25,7 +25,7 @@ NAMES: tuple[tuple[str, FormatName], ...] = (
     ("qwen2.5-vl", "qwen2.5-vl"),
 )
 """Part of a published name, in lower case, and the format it stands for; the first that fits counts."""
-OURS = frozenset({"grounding", "layout", "screen_style"})
+OURS = frozenset({"grounding", "layout", "screen_style", "history_thoughts", "random_marks"})
 """Agent settings that only mobilerl's format has: whoever sets one of them means that format."""
 _SNAPSHOT = re.compile(r"models--([^/]+)--([^/]+)/snapshots/")
 
