@@ -32,7 +32,11 @@ def add_suite(
     )
     option = parser.add_argument
     option("--agent", choices=agents, default="policy")
-    option("--model", metavar="DIR|URL", help="checkpoint folder, run directory (its newest), or http://HOST:PORT/v1")
+    option(
+        "--model",
+        metavar="DIR|ORG/NAME|URL",
+        help="checkpoint folder, run directory (its newest), a model on the Hugging Face Hub, or http://HOST:PORT/v1",
+    )
     option("--model-name", metavar="NAME", help="what a model server calls the model")
     option("--out", type=Path, metavar="DIR", help="where results.json and the episodes go")
     option("--config", type=Path, metavar="RECIPE.toml")

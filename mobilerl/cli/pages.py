@@ -24,10 +24,11 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
-    recipe = load_recipe(args.config, settings)
+    from mobilerl.models.hub import with_local_model
     from mobilerl.reachagent.run import run as reachagent
     from mobilerl.train.run_dir import check_agent_flags
 
+    recipe = with_local_model(load_recipe(args.config, settings))
     check_agent_flags(recipe, settings)
     reachagent(recipe, args.run_dir)
     return 0

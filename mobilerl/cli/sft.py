@@ -34,9 +34,11 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     recipe = load_recipe(args.config, settings)
     stages = (args.stage,) if args.stage else (1, 2)
+    from mobilerl.models.hub import with_local_model
     from mobilerl.train.dry_run import check_writable
     from sft.checks import dry_run_sft
 
+    recipe = with_local_model(recipe)
     if args.dry_run:
         return dry_run_sft(recipe, args.run_dir, stages)
     check_writable(args.run_dir)

@@ -31,9 +31,11 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     recipe = load_recipe(args.config, settings)
     if not recipe.model:
         raise ConfigError("--model is missing, the checkpoint to start from; make one with `bash recipes/sft.sh`")
+    from mobilerl.models.hub import with_local_model
     from mobilerl.train.dry_run import check, dry_run
     from mobilerl.train.run_dir import check_agent_flags
 
+    recipe = with_local_model(recipe)
     check_agent_flags(recipe, settings)
     if args.dry_run:
         return dry_run(recipe, args.run_dir, args.resume)

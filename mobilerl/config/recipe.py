@@ -28,7 +28,7 @@ class Recipe(Section):
     """What every command that loads a recipe knows."""
 
     model: str = ""
-    """Checkpoint folder to start from; empty to make a tiny model."""
+    """Checkpoint folder or ORG/NAME on the Hugging Face Hub to start from; empty to make a tiny model."""
     tiny: TinySection = TinySection()
     suite: SuiteSection = PhoneSuiteSection()
     phone: PhoneSection = PhoneSection()

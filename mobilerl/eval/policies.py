@@ -14,6 +14,7 @@ from mobilerl.eval.agents import scripted_actor
 from mobilerl.inference.engine_policy import LATE_WAIT_S, EnginePolicy
 from mobilerl.interfaces import Sampling
 from mobilerl.models.checkpoint_folder import check_checkpoint, latest
+from mobilerl.models.hub import local_model
 from mobilerl.policy.actor import Actor, ModelActor
 from mobilerl.policy.context import make_context, prompt_hash
 from mobilerl.policy.formats.choice import OURS
@@ -69,7 +70,9 @@ def is_server(model: str | Path | None) -> bool:
 def check_model(agent: str, model: str | Path | None, model_name: str | None) -> None:
     """Raises ConfigError unless agent and model fit together, and a checkpoint is there. Asks no server."""
     if agent == POLICY and model is None:
-        raise ConfigError("--model is missing: a checkpoint folder, a run directory, or http://HOST:PORT/v1")
+        raise ConfigError(
+            "--model is missing: a checkpoint folder, a run directory, ORG/NAME on the Hub, or http://HOST:PORT/v1"
+        )
     if agent != POLICY and (model is not None or model_name is not None):
         raise ConfigError(f"--agent {agent} needs no model; leave --model and --model-name out")
     if model is not None and not is_server(model):
@@ -142,8 +145,11 @@ def checkpoint_protocol(folder: Path) -> dict[str, Any]:
 
 
 def find_model(model: str | Path) -> Path:
-    """The checkpoint folder itself, or the newest one of a run directory. Raises ConfigError when there is none."""
-    run = Path(model)
+    """The checkpoint folder itself, the newest one of a run directory, or one downloaded from the Hugging Face Hub.
+
+    Raises ConfigError when there is none.
+    """
+    run = Path(local_model(str(model)))
     is_run = (run / "final").is_dir() or (run / "checkpoints").is_dir()
     folder = latest(run) or run / "final" if is_run else run
     check_checkpoint(folder)
