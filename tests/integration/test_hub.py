@@ -43,8 +43,8 @@ class _Handler(Handler):
     def do_GET(self) -> None:
         if self.path.startswith(f"/api/models/{NAME}/tree/"):
             oids = {name: hashlib.sha1(data).hexdigest() for name, data in self.server.files.items()}
-            sizes = {name: len(data) for name, data in self.server.files.items()}
-            return self.reply([{"type": "file", "path": n, "size": sizes[n], "oid": oids[n]} for n in oids])
+            files = self.server.files.items()
+            return self.reply([{"type": "file", "path": name, "size": len(data), "oid": ""} for name, data in files])
         if self.path.startswith(f"/api/models/{NAME}"):
             files = [{"rfilename": name} for name in self.server.files]
             return self.reply({"id": NAME, "sha": self.server.commit, "siblings": files})
