@@ -81,8 +81,8 @@ class Codec:
             )
         if "linear_attention" in (getattr(config.get_text_config(), "layer_types", None) or ()):
             raise ConfigError(
-                f"{path}: models of type {config.model_type!r} have linear attention, which cannot be trained in packed "
-                "rows; evaluate it behind a model server (--model http://HOST:PORT/v1)"
+                f"{path}: models of type {config.model_type!r} have linear attention, which cannot be trained in "
+                "packed rows; evaluate it behind a model server (--model http://HOST:PORT/v1)"
             )
         if problem := mismatch(tokenizer, processor, config):
             raise ConfigError(f"{path}: {problem}; {FIX}")

@@ -42,7 +42,6 @@ class _Handler(Handler):
 
     def do_GET(self) -> None:
         if self.path.startswith(f"/api/models/{NAME}/tree/"):
-            oids = {name: hashlib.sha1(data).hexdigest() for name, data in self.server.files.items()}
             files = self.server.files.items()
             return self.reply([{"type": "file", "path": name, "size": len(data), "oid": ""} for name, data in files])
         if self.path.startswith(f"/api/models/{NAME}"):

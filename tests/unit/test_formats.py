@@ -317,6 +317,10 @@ def test_no_reply_raises_or_leaves_the_screen(name, text):
     action = read(name, text).action
     for field in ("x", "y", "x2", "y2"):
         assert 0 <= getattr(action, field, 0) <= 999
+    for field in ("text", "app", "message", "reason"):
+        getattr(action, field, "").encode()  # may be stored and sent
+    if isinstance(action, Invalid):
+        assert "\n" not in action.reason and "<|" not in action.reason and len(action.reason) < 300
 
 
 # --- sizes -------------------------------------------------------------------------------------------------------

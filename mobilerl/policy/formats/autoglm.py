@@ -11,11 +11,39 @@ phone has a clock of its own, and a prompt should be the same tomorrow.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from envs.base import Action, Back, Enter, Finish, Home, Launch, LongPress, Observation, Swipe, Tap, Task, Type, Wait
-from mobilerl.policy.formats.base import NOBODY, Chat, Coordinates, Message, Published, number, shown, text_of, told
+from envs.base import (
+    Action,
+    Back,
+    Enter,
+    Finish,
+    Home,
+    Invalid,
+    Launch,
+    LongPress,
+    Observation,
+    Swipe,
+    Tap,
+    Task,
+    Type,
+    Wait,
+)
+from mobilerl.policy.formats.base import (
+    NOBODY,
+    Arguments,
+    Chat,
+    Coordinates,
+    Meaning,
+    Message,
+    Published,
+    does,
+    number,
+    shown,
+    text_of,
+    told,
+)
 from mobilerl.policy.grammar import Call, GrammarError, excerpt, parse_call, quote
 from mobilerl.policy.parsing import Reply
 from mobilerl.policy.sanitize import escape_tokens
@@ -100,12 +128,30 @@ output in <think> part.
 - Generate execution code strictly according to format requirements.
 """
 
+MEANING: dict[str, Meaning] = {
+    "Tap": lambda a, at: Tap(*at.point(a.get("element"))),
+    "Long Press": lambda a, at: LongPress(*at.point(a.get("element"))),
+    "Swipe": lambda a, at: at.drag(a.get("start"), a.get("end")),
+    "Type": lambda a, _: Type(text_of(a, "text")),
+    "Type_Name": lambda a, _: Type(text_of(a, "text")),
+    "Launch": lambda a, _: Launch(text_of(a, "app")),
+    "Back": does(Back()),
+    "Home": does(Home()),
+    "Enter": does(Enter()),
+    "Wait": lambda a, _: Wait(_seconds(a)),
+    "Note": does(Wait(0.0)),  # upstream does nothing
+    "Call_API": does(Wait(0.0)),
+    "Take_over": does(Invalid(NOBODY)),
+    "Interact": does(Invalid(NOBODY)),
+    "finish": lambda a, _: Finish(text_of(a, "message") if "message" in a else ""),
+}
 _CALLS = ("finish(message=", "do(action=")
 """Beginnings of the code, in the order in which upstream looks for them."""
 
 
 class AutoGLM(Published):
     coordinates = Coordinates(1000)
+    meaning = MEANING
     settings = {"screenshots": 1, "max_new_tokens": 3000}
     prompt = PROMPT
 
@@ -132,40 +178,11 @@ class AutoGLM(Published):
 
     def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
         thought, code = _split(text)
-        return Reply(thought, self.action(_call(code), screen, policy))
-
-    def action(self, call: Call, screen: Screen, policy: ContextPolicy) -> Action:
-        arguments = call.arguments
-        name = "finish" if call.name == "finish" else text_of(arguments, "action")
+        call = _call(code)
         if call.name not in ("do", "finish"):
             raise GrammarError(f'unknown action "{excerpt(call.name)}"')
-        match name:
-            case "Tap":
-                return Tap(*self.point(arguments.get("element"), screen, policy))
-            case "Long Press":
-                return LongPress(*self.point(arguments.get("element"), screen, policy))
-            case "Swipe":
-                ends = [self.point(arguments.get(key), screen, policy) for key in ("start", "end")]
-                return Swipe(*ends[0], *ends[1])
-            case "Type" | "Type_Name":
-                return Type(text_of(arguments, "text"))
-            case "Launch":
-                return Launch(text_of(arguments, "app"))
-            case "Back":
-                return Back()
-            case "Home":
-                return Home()
-            case "Enter":
-                return Enter()
-            case "Wait":
-                return Wait(_seconds(arguments))
-            case "Note" | "Call_API":  # upstream does nothing
-                return Wait(0.0)
-            case "Take_over" | "Interact":
-                raise GrammarError(NOBODY)
-            case "finish":
-                return Finish(text_of(arguments, "message") if "message" in arguments else "")
-        raise GrammarError(f'unknown action "{excerpt(name)}"')
+        name = text_of(call.arguments, "action") if call.name == "do" else call.name
+        return Reply(thought, self.action(name, call.arguments, screen, policy))
 
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
         return f"<think>{thought or ''}</think><answer>{self.code(action, screen, policy)}</answer>"
@@ -219,7 +236,7 @@ def _call(code: str) -> Call:
         raise
 
 
-def _seconds(arguments: Mapping[str, object]) -> float:
+def _seconds(arguments: Arguments) -> float:
     """As upstream, one second where the duration cannot be read."""
     try:
         return max(number(str(arguments.get("duration", "")).removesuffix("seconds").strip()), 0.0)

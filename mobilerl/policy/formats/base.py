@@ -6,17 +6,17 @@ settings they follow `screenshots`, `history_steps` and `system_prompt`.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from envs.base import COORD_MAX, Action, Invalid, Observation, Task
+from envs.base import COORD_MAX, Action, Invalid, Observation, Swipe, Task
+from mobilerl.policy.actions import MIDDLE, OFFSETS, swipe_from
 from mobilerl.policy.formats.pixels import qwen_size
-from mobilerl.policy.grammar import GrammarError
+from mobilerl.policy.grammar import GrammarError, excerpt
 from mobilerl.policy.parsing import Reply
-from mobilerl.policy.sanitize import escape_tokens
+from mobilerl.policy.sanitize import encodable, escape_tokens
 from mobilerl.policy.screen import Screen
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ INFEASIBLE = "infeasible"
 """The answer (`Finish.message`) to a task that cannot be done, as the embedded phone's tasks want it."""
 NOBODY = "nobody is there to answer; decide yourself"
 """Reason for refusing an action that calls the user."""
+_OPPOSITE = {"down": "up", "up": "down", "left": "right", "right": "left"}
 
 
 class Format(Protocol):
@@ -78,8 +79,45 @@ class Coordinates:
 
     def write(self, x: int, y: int, size: Point) -> list[int]:
         """A point in 0-999 as the format writes it."""
-        most = COORD_MAX if self.per_screen else max(size)
-        return [min(round(v * whole / COORD_MAX), most) for v, whole in zip((x, y), size, strict=True)]
+        written = [round(v * whole / COORD_MAX) for v, whole in zip((x, y), size, strict=True)]
+        return [min(v, COORD_MAX) for v in written] if self.per_screen else written
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The screen that a reply is about, in its format's coordinates. Methods raise GrammarError for other points."""
+
+    coordinates: Coordinates
+    screen: Screen
+    policy: ContextPolicy
+
+    def point(self, values: Any) -> Point:
+        return self.coordinates.read(values, self.coordinates.size(self.screen, self.policy))
+
+    def drag(self, start: Any, end: Any) -> Swipe:
+        return Swipe(*self.point(start), *self.point(end))
+
+    def swipe(self, direction: Any, start: Any = None) -> Swipe:
+        """MobileRL's medium swipe in the direction of the finger, from the middle of the screen without a start."""
+        direction = str(direction).strip().lower()
+        if direction not in OFFSETS:
+            raise GrammarError(f"the direction must be one of {', '.join(OFFSETS)}")
+        x, y = self.point(start) if start else (MIDDLE, MIDDLE)
+        return swipe_from(x, y, direction, "medium", self.screen.width, self.screen.height)
+
+    def scroll(self, direction: Any, start: Any = None) -> Swipe:
+        """A swipe that shows more on the side of `direction`: the finger moves the other way."""
+        return self.swipe(_OPPOSITE.get(str(direction).strip().lower()), start)
+
+
+Arguments = Mapping[str, Any]
+Meaning = Callable[[Arguments, View], Action]
+"""What an action of a reply with these arguments does here."""
+
+
+def does(action: Action) -> Meaning:
+    """The meaning of an action without arguments, or with an Invalid that of one without a counterpart."""
+    return lambda *_: action
 
 
 def number(value: Any) -> float:
@@ -88,14 +126,14 @@ def number(value: Any) -> float:
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not -1e9 < value < 1e9:
         raise GrammarError("a number is missing or too large")
-    return float(value) if math.isfinite(value) else 0.0
+    return float(value)
 
 
 def text_of(arguments: Mapping[str, Any], key: str) -> str:
     """A text argument. Raises GrammarError without one."""
     if not isinstance(value := arguments.get(key), str):
         raise GrammarError(f'the argument "{key}" must be a text')
-    return value
+    return encodable(value)  # JSON can hold half an emoji
 
 
 @dataclass(slots=True)
@@ -122,6 +160,8 @@ class Published:
     """Base class of the formats of published models."""
 
     coordinates: Coordinates
+    meaning: Mapping[str, Meaning]
+    """Every action of a reply, by its name."""
     settings: Mapping[str, Any] = {}
     stop: tuple[str, ...] = ()
 
@@ -138,8 +178,11 @@ class Published:
         except GrammarError as problem:
             return Reply(split_thought(text)[0], Invalid(str(problem)))
 
-    def point(self, values: Any, screen: Screen, policy: ContextPolicy) -> Point:
-        return self.coordinates.read(values, self.coordinates.size(screen, policy))
+    def action(self, name: str, arguments: Arguments, screen: Screen, policy: ContextPolicy) -> Action:
+        """The action of a reply. Raises GrammarError."""
+        if name not in self.meaning:
+            raise GrammarError(f'unknown action "{excerpt(name)}"')
+        return self.meaning[name](arguments, View(self.coordinates, screen, policy))
 
     def written(self, x: int, y: int, screen: Screen, policy: ContextPolicy) -> list[int]:
         return self.coordinates.write(x, y, self.coordinates.size(screen, policy))

@@ -13,24 +13,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from envs.base import Action, Back, Enter, Finish, Home, Launch, LongPress, Observation, Swipe, Tap, Task, Type, Wait
-from mobilerl.policy.actions import MIDDLE, OFFSETS, nearest_swipe, swipe_from
+from mobilerl.policy.actions import nearest_swipe
 from mobilerl.policy.formats.base import (
     INFEASIBLE,
+    Arguments,
     Chat,
     Coordinates,
+    Meaning,
     Message,
-    Point,
     Published,
+    View,
+    does,
     shown,
     split_thought,
     text_of,
     told,
 )
-from mobilerl.policy.grammar import GrammarError, excerpt
+from mobilerl.policy.grammar import GrammarError
 from mobilerl.policy.parsing import Reply
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Element, Screen
@@ -96,7 +99,7 @@ Reason: ...
 Action: {"action_type":...}"""
 
 _BOXED = re.compile(r"<\|(?:begin|end)_of_box\|>|</?answer>")
-_PLAIN: Mapping[str, Action] = {
+_PLAIN: dict[str, Action] = {
     "keyboard_enter": Enter(),
     "navigate_home": Home(),
     "navigate_back": Back(),
@@ -104,8 +107,36 @@ _PLAIN: Mapping[str, Action] = {
 }
 
 
+def _box(arguments: Arguments) -> Any:
+    """`box_2d`: a list of one box, or the box itself."""
+    boxes = arguments.get("box_2d")
+    return boxes[0] if isinstance(boxes, list) and len(boxes) == 1 else boxes
+
+
+def _input_text(arguments: Arguments, at: View) -> Action:
+    """Upstream taps, types and presses Enter at once. A model that types into a field without the focus is answered by
+    a tap on it, and types when it is asked again."""
+    x, y = at.point(_box(arguments))
+    field = _focused(at.screen)
+    ready = field is not None and (field.contains(x, y) or not at.screen.at(x, y))
+    return Type(text_of(arguments, "text")) if ready else Tap(x, y)
+
+
+MEANING: dict[str, Meaning] = {
+    "click": lambda a, at: Tap(*at.point(_box(a))),
+    "long_press": lambda a, at: LongPress(*at.point(_box(a))),
+    "input_text": _input_text,
+    "swipe": lambda a, at: at.swipe(a.get("direction"), _box(a)),
+    "open_app": lambda a, _: Launch(text_of(a, "app_name")),
+    "answer": lambda a, _: Finish(text_of(a, "text")),
+    "status": lambda a, _: Finish(INFEASIBLE if a.get("goal_status") == "infeasible" else ""),
+    **{name: does(action) for name, action in _PLAIN.items()},
+}
+
+
 class GLM(Published):
     coordinates = Coordinates(999)
+    meaning = MEANING
     settings = {"screenshots": 1, "max_new_tokens": 4096}
 
     def build(
@@ -131,41 +162,11 @@ class GLM(Published):
         if not marked or "{" not in code:
             raise GrammarError('there is no line "Action:" with a JSON object')
         try:
-            action, _ = json.JSONDecoder().raw_decode(code[code.index("{") :])
+            arguments, _ = json.JSONDecoder().raw_decode(code[code.index("{") :])
         except (ValueError, RecursionError):
             raise GrammarError("the action is not valid JSON") from None
-        return Reply(thought or before.strip(), self.action(action, screen, policy))
-
-    def action(self, arguments: Mapping[str, Any], screen: Screen, policy: ContextPolicy) -> Action:
-        name = text_of(arguments, "action_type")
-        match name:
-            case "click":
-                return Tap(*self.box(arguments, screen, policy))
-            case "long_press":
-                return LongPress(*self.box(arguments, screen, policy))
-            case "input_text":
-                x, y = self.box(arguments, screen, policy)
-                return Type(text_of(arguments, "text")) if _ready(screen, x, y) else Tap(x, y)
-            case "swipe":
-                direction = text_of(arguments, "direction").lower()
-                if direction not in OFFSETS:
-                    raise GrammarError(f'"direction" must be one of {", ".join(OFFSETS)}')
-                start = self.box(arguments, screen, policy) if arguments.get("box_2d") else (MIDDLE, MIDDLE)
-                return swipe_from(*start, direction, "medium", screen.width, screen.height)
-            case "open_app":
-                return Launch(text_of(arguments, "app_name"))
-            case "answer":
-                return Finish(text_of(arguments, "text"))
-            case "status":
-                return Finish(INFEASIBLE if arguments.get("goal_status") == "infeasible" else "")
-        if name in _PLAIN:
-            return _PLAIN[name]
-        raise GrammarError(f'unknown action "{excerpt(name)}"')
-
-    def box(self, arguments: Mapping[str, Any], screen: Screen, policy: ContextPolicy) -> Point:
-        """The middle of `box_2d`, a list of one box or the box itself."""
-        boxes = arguments.get("box_2d")
-        return self.point(boxes[0] if isinstance(boxes, list) and len(boxes) == 1 else boxes, screen, policy)
+        action = self.action(text_of(arguments, "action_type"), arguments, screen, policy)
+        return Reply(thought or before.strip(), action)
 
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
         code = json.dumps(self.arguments(action, screen, policy), ensure_ascii=False)
@@ -203,10 +204,3 @@ class GLM(Published):
 
 def _focused(screen: Screen) -> Element | None:
     return next((e for e in screen.elements if "edit" in e.actions and "focused" in e.states), None)
-
-
-def _ready(screen: Screen, x: int, y: int) -> bool:
-    """Whether the field at this point has the focus. A model that types into another one is answered by a tap on it, and
-    types when it is asked again: upstream's `input_text` is a tap, the text and Enter at once."""
-    field = _focused(screen)
-    return field is not None and (field.contains(x, y) or not screen.at(x, y))

@@ -15,11 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envs.base import Action, Back, Enter, Finish, Home, Observation, Swipe, Task
-from mobilerl.policy.actions import MIDDLE, OFFSETS, swipe_from
-from mobilerl.policy.formats.base import INFEASIBLE, Chat, Coordinates, Message, split_thought, text_of, told
-from mobilerl.policy.formats.mobile_use import MEANING, MobileUse, read_call
-from mobilerl.policy.grammar import GrammarError
-from mobilerl.policy.parsing import Reply
+from mobilerl.policy.formats.base import INFEASIBLE, Chat, Coordinates, Message, split_thought, told
+from mobilerl.policy.formats.mobile_use import MEANING, MobileUse
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
 
@@ -68,9 +65,9 @@ class MAIUI(MobileUse):
     prompt = PROMPT
     meaning = {
         **MEANING,
-        "drag": lambda a, point: Swipe(*point(a.get("start_coordinate")), *point(a.get("end_coordinate"))),
+        "swipe": lambda a, at: at.swipe(a.get("direction"), a.get("coordinate")),
+        "drag": lambda a, at: at.drag(a.get("start_coordinate"), a.get("end_coordinate")),
     }
-    """Besides `swipe`, whose length depends on the screen."""
 
     def build(
         self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
@@ -82,17 +79,6 @@ class MAIUI(MobileUse):
         chat.add("user", escape_tokens(task.instruction))
         self.turns(chat, told(history, policy), observation, policy)
         return chat.messages, chat.images
-
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
-        arguments = read_call(text)
-        if arguments.get("action") != "swipe":
-            return MobileUse.read(self, text, screen, policy)
-        direction = text_of(arguments, "direction").strip().lower()
-        if direction not in OFFSETS:
-            raise GrammarError(f'the argument "direction" must be one of {", ".join(OFFSETS)}')
-        point = arguments.get("coordinate")
-        start = self.point(point, screen, policy) if point else (MIDDLE, MIDDLE)
-        return Reply(self.thought(text), swipe_from(*start, direction, "medium", screen.width, screen.height))
 
     def thought(self, text: str) -> str:
         return split_thought(text)[0]

@@ -13,16 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envs.base import Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Swipe, Tap, Type, Wait
-from mobilerl.policy.formats.base import INFEASIBLE, NOBODY, Point, Published, number, text_of
+from mobilerl.policy.formats.base import INFEASIBLE, NOBODY, Arguments, Meaning, Published, does, number, text_of
 from mobilerl.policy.grammar import GrammarError, excerpt
 from mobilerl.policy.parsing import Reply
 from mobilerl.policy.screen import Screen
 
 if TYPE_CHECKING:
     from mobilerl.policy.context import ContextPolicy
-
-Arguments = Mapping[str, Any]
-ReadPoint = Callable[[Any], Point]
 
 ACTIONS = {
     "key": 'Perform a key event on the mobile device.\n    - This supports adb\'s `keyevent` syntax.\n    - Examples: "volume_up", "volume_down", "power", "camera", "clear".',
@@ -134,11 +131,11 @@ def _wait(arguments: Arguments) -> Action:
     return Wait(max(number(arguments["time"]), 0.0) if "time" in arguments else _WAIT_S)
 
 
-MEANING: dict[str, Callable[[Arguments, ReadPoint], Action]] = {
-    "click": lambda a, point: Tap(*point(a.get("coordinate"))),
-    "tap": lambda a, point: Tap(*point(a.get("coordinate"))),
-    "long_press": lambda a, point: LongPress(*point(a.get("coordinate"))),
-    "swipe": lambda a, point: Swipe(*point(a.get("coordinate")), *point(a.get("coordinate2"))),
+MEANING: dict[str, Meaning] = {
+    "click": lambda a, at: Tap(*at.point(a.get("coordinate"))),
+    "tap": lambda a, at: Tap(*at.point(a.get("coordinate"))),
+    "long_press": lambda a, at: LongPress(*at.point(a.get("coordinate"))),
+    "swipe": lambda a, at: at.drag(a.get("coordinate"), a.get("coordinate2")),
     "type": lambda a, _: Type(text_of(a, "text")),
     "open": lambda a, _: Launch(text_of(a, "text")),
     "open_app": lambda a, _: Launch(text_of(a, "text")),
@@ -147,7 +144,7 @@ MEANING: dict[str, Callable[[Arguments, ReadPoint], Action]] = {
     "wait": lambda a, _: _wait(a),
     "answer": lambda a, _: Finish(text_of(a, "text")),
     "terminate": lambda a, _: _terminate(a),
-    **{name: lambda *_: Invalid(NOBODY) for name in ("interact", "ask_user", "call_user", "calluser")},
+    **{name: does(Invalid(NOBODY)) for name in ("interact", "ask_user", "call_user", "calluser")},
 }
 """What each action of a call does here. Published agents end the task after `answer` too, and ignore the `time` of a long
 press and the reason of a failure."""
@@ -188,10 +185,7 @@ class MobileUse(Published):
 
     def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
         arguments = read_call(text)
-        name = text_of(arguments, "action")
-        if name not in self.meaning:
-            raise GrammarError(f'unknown action "{excerpt(name)}"')
-        return Reply(self.thought(text), self.meaning[name](arguments, lambda v: self.point(v, screen, policy)))
+        return Reply(self.thought(text), self.action(text_of(arguments, "action"), arguments, screen, policy))
 
     def thought(self, text: str) -> str:
         """The thought of a reply that has a call."""

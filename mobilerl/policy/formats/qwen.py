@@ -79,7 +79,7 @@ class Qwen25(MobileUse):
 
     def step(self, turn: Turn, policy: ContextPolicy) -> str:
         """An earlier turn in the history: its call, here."""
-        return find_call(self.said(turn, policy)).partition("\n</tool_call>")[0] or escape_tokens(turn.summary)
+        return find_call(self.said(turn, policy)).partition("</tool_call>")[0].strip() or escape_tokens(turn.summary)
 
     def thought(self, text: str) -> str:
         thought, rest = split_thought(text)

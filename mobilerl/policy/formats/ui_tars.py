@@ -17,8 +17,20 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envs.base import Action, Back, Enter, Finish, Home, Launch, LongPress, Observation, Swipe, Tap, Task, Type, Wait
-from mobilerl.policy.actions import swipe_from
-from mobilerl.policy.formats.base import ASSISTANT, INFEASIBLE, Chat, Coordinates, Message, Published, text_of, told
+from mobilerl.policy.formats.base import (
+    ASSISTANT,
+    INFEASIBLE,
+    Arguments,
+    Chat,
+    Coordinates,
+    Meaning,
+    Message,
+    Published,
+    View,
+    does,
+    text_of,
+    told,
+)
 from mobilerl.policy.grammar import Call, GrammarError, excerpt, parse_call
 from mobilerl.policy.parsing import Reply
 from mobilerl.policy.sanitize import escape_tokens
@@ -83,14 +95,49 @@ _POINT = re.compile(r"\(\s*-?[0-9.]+\s*,\s*-?[0-9.]+\s*\)")
 _BOX = re.compile(r"""((?:start|end)_box=['"])(\([^()'"]*\))(?=['"])""")
 _TEXT_CALL = re.compile(r"""(type|finished)\(content=(['"])(.*)\2\s*\)?""", re.DOTALL)
 _KEYS: Mapping[str, Action] = {"enter": Enter(), "back": Back(), "home": Home()}
-_FINGER = {"down": "up", "up": "down", "left": "right", "right": "left"}
-"""A scroll shows more on the side of its direction, so the finger moves the other way."""
-_WAIT_S = 5.0
-"""As the prompt for computers says of `wait`."""
+
+
+def _scroll(arguments: Arguments, at: View) -> Action:
+    """1.0 names both ends, 1.5 the side of which more is to be shown."""
+    start = _numbers(arguments, "start")
+    if "direction" in arguments:
+        return at.scroll(arguments["direction"], start)
+    return at.drag(start, _numbers(arguments, "end"))
+
+
+def _type(arguments: Arguments, _: View) -> Action:
+    """A line break at the end would submit the text. UI-TARS-desktop's adb operator leaves it out, and so do we."""
+    content = text_of(arguments, "content")
+    return Enter() if "\n" in content and not content.strip() else Type(content.removesuffix("\n"))
+
+
+def _hotkey(arguments: Arguments, _: View) -> Action:
+    key = str(arguments.get("key", "")).strip().lower()
+    if key not in _KEYS:
+        raise GrammarError(f'the key "{excerpt(key)}" cannot be pressed; only {", ".join(_KEYS)} can')
+    return _KEYS[key]
+
+
+MEANING: dict[str, Meaning] = {
+    "click": lambda a, at: Tap(*at.point(_numbers(a, "start"))),
+    "long_press": lambda a, at: LongPress(*at.point(_numbers(a, "start"))),
+    "drag": lambda a, at: at.drag(_numbers(a, "start"), _numbers(a, "end")),
+    "swipe": lambda a, at: at.drag(_numbers(a, "start"), _numbers(a, "end")),
+    "scroll": _scroll,
+    "type": _type,
+    "open_app": lambda a, _: Launch(text_of(a, "app_name")),
+    "press_home": does(Home()),
+    "press_back": does(Back()),
+    "hotkey": _hotkey,
+    "wait": does(Wait(5.0)),  # as the prompt for computers says
+    "finished": lambda a, _: Finish(text_of(a, "content") if "content" in a else ""),
+    "call_user": does(Finish(INFEASIBLE)),  # "Submit the task and call the user when the task is unsolvable"
+}
 
 
 class UITars(Published):
     coordinates = Coordinates(1000)
+    meaning = MEANING
     settings = {"screenshots": 5, "max_new_tokens": 1024}
     prompt = PROMPT
 
@@ -117,46 +164,8 @@ class UITars(Published):
         if not marked:
             raise GrammarError('there is no line "Action:"')
         thought = before.partition("Thought:")[2] or before
-        return Reply(thought.strip(), self.action(read_action(code), screen, policy))
-
-    def action(self, call: Call, screen: Screen, policy: ContextPolicy) -> Action:
-        arguments = call.arguments
-
-        def at(key: str) -> tuple[int, int]:
-            return self.point(_numbers(arguments, key), screen, policy)
-
-        match call.name:
-            case "click":
-                return Tap(*at("start"))
-            case "long_press":
-                return LongPress(*at("start"))
-            case "drag" | "swipe":
-                return Swipe(*at("start"), *at("end"))
-            case "scroll" if "direction" not in arguments:
-                return Swipe(*at("start"), *at("end"))
-            case "scroll":
-                finger = _FINGER.get(text_of(arguments, "direction").strip().lower())
-                if finger is None:
-                    raise GrammarError('the argument "direction" must be one of down, up, left, right')
-                return swipe_from(*at("start"), finger, "medium", screen.width, screen.height)
-            case "type":
-                content = text_of(arguments, "content")
-                return Enter() if content.strip() == "" and "\n" in content else Type(content.removesuffix("\n"))
-            case "open_app":
-                return Launch(text_of(arguments, "app_name"))
-            case "press_home":
-                return Home()
-            case "press_back":
-                return Back()
-            case "hotkey" if (key := str(arguments.get("key", "")).lower()) in _KEYS:
-                return _KEYS[key]
-            case "wait":
-                return Wait(_WAIT_S)
-            case "finished":
-                return Finish(text_of(arguments, "content") if "content" in arguments else "")
-            case "call_user":  # "Submit the task and call the user when the task is unsolvable"
-                return Finish(INFEASIBLE)
-        raise GrammarError(f'unknown action "{excerpt(call.name)}"')
+        call = read_action(code)
+        return Reply(thought.strip(), self.action(call.name, call.arguments, screen, policy))
 
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
         return f"Thought: {thought or ''}\nAction: {self.code(action, screen, policy)}"

@@ -10,13 +10,41 @@ repository has no licence file, and its README limits it to research and educati
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from envs.base import Action, Back, Enter, Finish, Home, Launch, LongPress, Observation, Swipe, Tap, Task, Type, Wait
-from mobilerl.policy.actions import MIDDLE, swipe_from
-from mobilerl.policy.formats.base import ASSISTANT, Chat, Coordinates, Message, Published, shown, tagged, text_of, told
-from mobilerl.policy.grammar import Call, GrammarError, excerpt, parse_call, quote
+from envs.base import (
+    Action,
+    Back,
+    Enter,
+    Finish,
+    Home,
+    Invalid,
+    Launch,
+    LongPress,
+    Observation,
+    Swipe,
+    Tap,
+    Task,
+    Type,
+    Wait,
+)
+from mobilerl.policy.formats.base import (
+    ASSISTANT,
+    Arguments,
+    Chat,
+    Coordinates,
+    Meaning,
+    Message,
+    Published,
+    View,
+    does,
+    shown,
+    tagged,
+    text_of,
+    told,
+)
+from mobilerl.policy.grammar import Call, GrammarError, parse_call, quote
 from mobilerl.policy.parsing import Reply
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
@@ -56,12 +84,38 @@ next action.
 
 _PAIR = re.compile(r"\b(box|start|end)\s*=\s*\(([0-9.,\s-]*)\)")
 _TEXT_CALL = re.compile(r"""(Type|CallUser|Finished)\(content=(['"])(.*)\2\)""", re.DOTALL)
-_PLAIN: Mapping[str, Action] = {"PressBack": Back(), "PressHome": Home(), "PressEnter": Enter(), "Wait": Wait()}
-_FINGER = {"down": "up", "up": "down", "left": "right", "right": "left"}
+
+
+def _finish(arguments: Arguments, _: View) -> Action:
+    return Finish(text_of(arguments, "content") if "content" in arguments else "")
+
+
+def _scroll(arguments: Arguments, at: View) -> Action:
+    if "direction" in arguments:
+        return at.scroll(arguments["direction"])
+    return at.drag(arguments.get("start"), arguments.get("end"))
+
+
+MEANING: dict[str, Meaning] = {
+    "Click": lambda a, at: Tap(*at.point(a.get("box"))),
+    "LongPress": lambda a, at: LongPress(*at.point(a.get("box"))),
+    "Drag": lambda a, at: at.drag(a.get("start"), a.get("end")),
+    "Scroll": _scroll,
+    "Type": lambda a, _: Type(text_of(a, "content")),
+    "Launch": lambda a, _: Launch(text_of(a, "app")),
+    "PressBack": does(Back()),
+    "PressHome": does(Home()),
+    "PressEnter": does(Enter()),
+    "PressRecent": does(Invalid("the recent apps cannot be shown; use Launch")),
+    "Wait": does(Wait()),
+    "CallUser": _finish,  # gives the user the answer, after which the task is finished
+    "Finished": _finish,
+}
 
 
 class UIVenus(Published):
     coordinates = Coordinates(None)
+    meaning = MEANING
     settings = {"screenshots": 1, "history_steps": 5, "max_new_tokens": 2048}
 
     def build(
@@ -83,34 +137,8 @@ class UIVenus(Published):
     def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
         if not (code := tagged(text, "action")):
             raise GrammarError("there is no <action> tag")
-        return Reply(tagged(text, "think"), self.action(_call(code), screen, policy))
-
-    def action(self, call: Call, screen: Screen, policy: ContextPolicy) -> Action:
-        arguments = call.arguments
-        match call.name:
-            case "Click":
-                return Tap(*self.point(arguments.get("box"), screen, policy))
-            case "LongPress":
-                return LongPress(*self.point(arguments.get("box"), screen, policy))
-            case "Scroll" if "direction" in arguments:
-                finger = _FINGER.get(text_of(arguments, "direction").lower())
-                if finger is None:
-                    raise GrammarError('the argument "direction" must be one of down, up, left, right')
-                return swipe_from(MIDDLE, MIDDLE, finger, "medium", screen.width, screen.height)
-            case "Drag" | "Scroll":
-                ends = [self.point(arguments.get(key), screen, policy) for key in ("start", "end")]
-                return Swipe(*ends[0], *ends[1])
-            case "Type":
-                return Type(text_of(arguments, "content"))
-            case "Launch":
-                return Launch(text_of(arguments, "app"))
-            case "Finished" | "CallUser":  # CallUser gives the user the answer, after which the task is finished
-                return Finish(text_of(arguments, "content") if "content" in arguments else "")
-            case "PressRecent":
-                raise GrammarError("the recent apps cannot be shown; use Launch")
-        if call.name in _PLAIN:
-            return _PLAIN[call.name]
-        raise GrammarError(f'unknown action "{excerpt(call.name)}"')
+        call = _call(code)
+        return Reply(tagged(text, "think"), self.action(call.name, call.arguments, screen, policy))
 
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
         return f"<think>{thought or ''}</think>\n<action>{self.code(action, screen, policy)}</action>"
