@@ -14,11 +14,22 @@ from http_stand_in import ChatServer, text_of
 from PIL import Image
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
+from benchmarks.model_families import FAMILIES, create
 from envs.base import Finish, Launch, Swipe, Tap, Type
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks.suite import test_tasks as held_out_tasks
 from mobilerl.cli import main
+from mobilerl.config import AgentSection
+from mobilerl.interfaces import Sampling
+from mobilerl.models.codec import Codec
+from mobilerl.policy.actor import ModelActor
+from mobilerl.policy.context import make_context
+from mobilerl.policy.formats import FORMATS
+from mobilerl.policy.formats.choice import with_format
+from mobilerl.records import Completion
+from mobilerl.rollout.episode import episode_settings, run_episode
 from sft.demonstrations import demonstrate
+from sft.samples import encode
 
 
 def picture(request):
@@ -112,3 +123,36 @@ def test_a_scripted_model_solves_tasks_in_its_own_format(tmp_path, name, write, 
     protocol = results["protocol"]
     assert protocol["agent.format"] == name and "stop" not in server.asked[-1]
     assert protocol["agent.screenshots"] == (5 if name == "ui-tars-1.5" else 1)
+
+
+class Script:
+    """Answers with one reply after another."""
+
+    def __init__(self, replies):
+        self.replies = list(replies)
+
+    async def act(self, messages, images, sampling, key=""):
+        return Completion((), (), (), 0, self.replies.pop(0))
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "mobilerl"])
+def test_every_format_carries_an_experts_actions_to_the_phone(name):
+    task = next(task for task in held_out_tasks(1) if task.template == "SettingsRename")
+    agent = with_format(AgentSection(format=name), "")
+    context = make_context(agent)
+    steps = asyncio.run(demonstrate(PhoneEnv(), task))
+    actor = ModelActor(Script(context.reply(step.action, step.screen, "next") for step in steps), context, Sampling())
+    played = asyncio.run(run_episode(PhoneEnv(), actor, task, "e", episode_settings(agent)))
+    assert (played.reward, len(played.steps)) == (1.0, len(steps))
+
+
+def test_samples_have_the_size_at_which_the_model_sees_the_screenshot(tmp_path):
+    create(FAMILIES["Qwen2.5-VL"], tmp_path, ["mobile_use"])
+    codec = Codec.load(tmp_path, 60_000)
+    task = next(task for task in held_out_tasks(1) if task.template == "SettingsReadName")
+    step = next(s for s in asyncio.run(demonstrate(PhoneEnv(), task)) if isinstance(s.action, Tap))
+    sample = encode(step, make_context(AgentSection(format="qwen2.5-vl")), codec)
+    height, width = codec.pictures.size_seen(step.observation.width, step.observation.height)
+    assert f"resolution is {width}x{height}." in codec.decode(sample.prompt_ids)
+    x, y = at(step.action.x, step.action.y, (width, height))
+    assert f"[{x}, {y}]" in codec.decode(sample.response_ids)
