@@ -100,7 +100,7 @@ class ReachAgentRun(SftRun):
         for task in tasks:
             if len(made) >= number:
                 break
-            for step in demonstrations(self.data.phone, [task]):
+            for step in demonstrations(self.data.phone, [task], self.context, self.recipe.agent.random_marks):
                 sample = encode(step, self.context, self.codec, written_thought(step))
                 made += [] if has_unknown_tokens(self.codec, sample) else [sample]
         return made[:number]
