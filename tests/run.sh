@@ -61,7 +61,7 @@ fi
 lint=0
 "$VENV/bin/ruff" check --quiet . || lint=1
 "$VENV/bin/ruff" format --quiet --check . || lint=1
-"$VENV/bin/shellcheck" -x recipes/*.sh recipes/cluster/{ray-node.sh,slurm.sbatch} docker/*/*.sh benchmarks/*/*.sh tests/*.sh .ci/run || lint=1
+"$VENV/bin/shellcheck" -x recipes/*.sh recipes/cluster/{ray-node.sh,slurm.sbatch} docker/*/*.sh mobilerl/benchmarks/*/*.sh tests/*.sh .ci/run || lint=1
 [[ $lint == 0 ]] || say "ruff or shellcheck found faults: see above"
 "$VENV/bin/python" -m pytest -q "${tests[@]}" "$@"
 if [[ ${tests[0]} == tests && $# == 0 ]]; then

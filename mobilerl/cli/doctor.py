@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.markup import escape
 
@@ -24,7 +23,9 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         epilog="Without --config, checks for training a small model on embedded phones. Settings of the recipe are "
         "flags as well: --engine.type verl. Exits with 1 if anything that the recipe needs has failed.",
     )
-    parser.add_argument("--config", type=Path, metavar="RECIPE.toml", help="the recipe to check for")
+    parser.add_argument(
+        "--config", type=Path, metavar="RECIPE", help="recipe to check for: a file, or name of a packaged recipe"
+    )
     parser.add_argument("--extras", action="store_true", help="only print the extras that the recipe needs")
     parser.set_defaults(run=run, takes_settings=True)
 

@@ -39,7 +39,7 @@ def add_suite(
     )
     option("--model-name", metavar="NAME", help="what a model server calls the model")
     option("--out", type=Path, metavar="DIR", help="where results.json and the episodes go")
-    option("--config", type=Path, metavar="RECIPE.toml")
+    option("--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe")
     option("--list", action="store_true", help="list the tasks and stop")
     parser.set_defaults(takes_settings=True)
     return parser

@@ -18,7 +18,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         epilog="every setting of the recipe can be given as well: --pages.reaching false --dpo.beta 0.2. Repeating the "
         "command resumes the run.",
     )
-    parser.add_argument("--config", type=Path, metavar="RECIPE.toml")
+    parser.add_argument("--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe")
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR")
     parser.set_defaults(run=run, takes_settings=True)
 

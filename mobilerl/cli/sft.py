@@ -19,7 +19,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         epilog="every setting is a flag as well: --sft.learning_rate 1e-3; `mobilerl settings` lists them",
     )
     parser.add_argument(
-        "--config", type=Path, metavar="RECIPE.toml", help="the recipe; command-line settings override it"
+        "--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe; flags override it"
     )
     parser.add_argument(
         "--run-dir", type=Path, default=Path("runs/sft"), metavar="DIR", help="run directory (default: runs/sft)"

@@ -12,9 +12,9 @@ import torch
 from accelerate.state import AcceleratorState
 from torch import Tensor
 
-from benchmarks.gpu.report import Report, device
-from benchmarks.model_families import FAMILIES, create, png
 from mobilerl.algorithms.losses import kl_k3
+from mobilerl.benchmarks.gpu.report import Report, device
+from mobilerl.benchmarks.model_families import FAMILIES, create, png
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.scoring import sample_logprobs
 from mobilerl.interfaces import Request, Sampling

@@ -10,10 +10,10 @@ import torch
 from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from benchmarks.gpu.report import device
-from benchmarks.samples import rows_of
 from envs.phone.env import PhoneEnv
 from mobilerl import tiny
+from mobilerl.benchmarks.gpu.report import device
+from mobilerl.benchmarks.samples import rows_of
 from mobilerl.models.attention import use_concatenated_attention
 from mobilerl.models.codec import Codec
 from mobilerl.records import TrainingSample

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-from benchmarks.gpu.report import Report, device, wait
+from mobilerl.benchmarks.gpu.report import Report, device, wait
 
 PACKAGES = ("torch", "transformers", "accelerate", "peft", "numpy", "Pillow")
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.samples import episodes, make_checkpoint
 from envs.base import Observation
 from envs.phone.env import PhoneEnv
 from mobilerl.algorithms.replay import AdaptivePositiveReplay
+from mobilerl.benchmarks.samples import episodes, make_checkpoint
 from mobilerl.models.codec import Codec
 from mobilerl.policy.context import ContextPolicy, build_messages
 from mobilerl.records import Completion, Status, Step, TrainingSample, Trajectory

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.comparison.intervals import crossed_interval
-from benchmarks.comparison.plan import Plan
+from mobilerl.benchmarks.comparison.intervals import crossed_interval
+from mobilerl.benchmarks.comparison.plan import Plan
 from mobilerl.eval.report import read_results
 from mobilerl.reachagent.metrics import MEASURES
 from mobilerl.records import Status

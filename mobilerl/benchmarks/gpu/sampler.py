@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import torch
 
-from benchmarks.gpu.report import Report, wait
-from benchmarks.gpu.shapes import MAX_PIXELS, SHAPES, full_size_rows, make_folder, make_model
+from mobilerl.benchmarks.gpu.report import Report, wait
+from mobilerl.benchmarks.gpu.shapes import MAX_PIXELS, SHAPES, full_size_rows, make_folder, make_model
 from mobilerl.engines import local
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.interfaces import Request, Sampling

@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 import torch
 
-from benchmarks.gpu.report import Report, device, wait
-from benchmarks.gpu.shapes import MAX_PIXELS, SHAPES, full_size_rows, make_folder
+from mobilerl.benchmarks.gpu.report import Report, device, wait
+from mobilerl.benchmarks.gpu.shapes import MAX_PIXELS, SHAPES, full_size_rows, make_folder
 from mobilerl.models import pictures
 from mobilerl.models.codec import Codec
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from benchmarks.gpu.report import Line, Report
+from mobilerl.benchmarks.gpu.report import Line, Report
 from mobilerl.terminal import make_console
 
 PHASES = {
@@ -71,7 +71,7 @@ def _lines(phase: str, seconds: float) -> Any:
 def _run(phase: str, connection: Connection) -> None:
     report = Report(phase, connection.send)
     try:
-        importlib.import_module(f"benchmarks.gpu.{phase}").run(report)
+        importlib.import_module(f"mobilerl.benchmarks.gpu.{phase}").run(report)
     except Exception as error:
         traceback.print_exc()
         report.failure(f"{type(error).__name__}: {error}")

@@ -13,9 +13,9 @@ import torch.multiprocessing as mp
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
-from benchmarks.gpu.families import FLOAT32, TEXTS, requests
-from benchmarks.gpu.report import Report, device, wait
-from benchmarks.model_families import FAMILIES, create
+from mobilerl.benchmarks.gpu.families import FLOAT32, TEXTS, requests
+from mobilerl.benchmarks.gpu.report import Report, device, wait
+from mobilerl.benchmarks.model_families import FAMILIES, create
 from mobilerl.engines.scoring import sample_logprobs
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model

@@ -1,4 +1,4 @@
-"""The sides that `benchmarks.learner` compares: one optimiser step on the same samples, by this project and by TRL.
+"""The sides that learner.py compares: one optimiser step on the same samples, by this project and by TRL.
 
 Every side has the same checkpoint and samples, the same limit on the padded tokens of a micro-batch, AdamW with the
 same settings, the same clipped token-mean loss and gradient clipping. Each makes pixels from PNGs in every step.

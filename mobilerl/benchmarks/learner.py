@@ -1,7 +1,7 @@
 """Speed and memory of an optimiser step, compared with TRL's on the same samples.
 
-Each side (`benchmarks.sides`) runs in a process of its own and is idle while another is measured. They take turns for
-some rounds, so that other work on the machine affects them alike.
+Each side (sides.py) runs in a process of its own and is idle while another is measured. They take turns for some
+rounds, so that other work on the machine affects them alike.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.samples import expert_rows, make_checkpoint
-from benchmarks.sides import Side, Update, make, peak_memory
+from mobilerl.benchmarks.samples import expert_rows, make_checkpoint
+from mobilerl.benchmarks.sides import Side, Update, make, peak_memory
 
 SIDES = ("mobilerl", "mobilerl-padded", "mobilerl-recompute", "trl", "trl-recompute")
 PAIRS = (

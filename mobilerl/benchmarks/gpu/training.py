@@ -18,10 +18,10 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.gpu.report import Report
-from benchmarks.gpu.shapes import HEIGHT, SHAPES, WIDTH, make_folder, make_model
+from mobilerl.benchmarks.gpu.report import Report
+from mobilerl.benchmarks.gpu.shapes import HEIGHT, SHAPES, WIDTH, make_folder, make_model
 
-COMMAND = (sys.executable, "-m", "benchmarks.gpu.training")
+COMMAND = (sys.executable, "-m", "mobilerl.benchmarks.gpu.training")
 LEARNED = ("train/loss", "train/kl", "train/grad_norm", "train/rollout_prob_diff_max")
 
 

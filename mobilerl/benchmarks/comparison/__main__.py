@@ -1,4 +1,4 @@
-"""`python -m benchmarks.comparison`: trains, evaluates and reports; recipes/compare.sh installs and calls it."""
+"""Trains, evaluates and reports; recipes/compare.sh installs and calls it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.comparison.figures import gather
-from benchmarks.comparison.plan import read_plan
-from benchmarks.comparison.report import write
-from benchmarks.comparison.runner import Runner
+from mobilerl.benchmarks.comparison.figures import gather
+from mobilerl.benchmarks.comparison.plan import read_plan
+from mobilerl.benchmarks.comparison.report import write
+from mobilerl.benchmarks.comparison.runner import Runner
+from mobilerl.config.packaged import RECIPES
 
-PLAN = Path(__file__).parents[2] / "recipes" / "compare.toml"
+PLAN = RECIPES / "compare.toml"
 
 
 def parser() -> argparse.ArgumentParser:

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.comparison.figures import RESULTS, SFT, read_points, run_folder
-from benchmarks.comparison.plan import Plan
 from mobilerl.atomic_files import write_atomic
+from mobilerl.benchmarks.comparison.figures import RESULTS, SFT, read_points, run_folder
+from mobilerl.benchmarks.comparison.plan import Plan
 from mobilerl.eval.policies import weights_digest
 
 PRINT_OUT = "print-out.txt"

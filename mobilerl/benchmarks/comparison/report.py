@@ -11,8 +11,8 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from benchmarks.comparison.figures import Estimate, paired
 from mobilerl.atomic_files import write_atomic
+from mobilerl.benchmarks.comparison.figures import Estimate, paired
 from mobilerl.reachagent.metrics import MEASURES
 
 PICTURE = "learning-curves.png"

@@ -16,10 +16,10 @@ from unittest.mock import patch
 import torch
 from accelerate.state import AcceleratorState
 
-from benchmarks.gpu.calibrate import matmul_flops
-from benchmarks.gpu.families import objective
-from benchmarks.gpu.report import Report, wait
-from benchmarks.gpu.shapes import MAX_PIXELS, SHAPES, Shape, full_size_rows, make_folder, make_model
+from mobilerl.benchmarks.gpu.calibrate import matmul_flops
+from mobilerl.benchmarks.gpu.families import objective
+from mobilerl.benchmarks.gpu.report import Report, wait
+from mobilerl.benchmarks.gpu.shapes import MAX_PIXELS, SHAPES, Shape, full_size_rows, make_folder, make_model
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.scoring import make_micro_batch, sample_weights
 from mobilerl.models import attention
