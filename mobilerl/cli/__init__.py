@@ -17,7 +17,21 @@ from typing import NoReturn
 
 from envs.base import InfraError
 from mobilerl import __version__
-from mobilerl.cli import bench, completion, doctor, evaluate, fleet, pages, phone, push, settings, sft, train, view
+from mobilerl.cli import (
+    bench,
+    completion,
+    demo,
+    doctor,
+    evaluate,
+    fleet,
+    pages,
+    phone,
+    push,
+    settings,
+    sft,
+    train,
+    view,
+)
 from mobilerl.doctor.packages import installs
 from mobilerl.interfaces import EngineError
 from mobilerl.terminal import make_logging_safe, printable
@@ -25,7 +39,7 @@ from mobilerl.train.checkpoint import CheckpointError
 from mobilerl.train.interrupt import Stopped
 from mobilerl.train.workers import WorkerError
 
-COMMANDS = (sft, train, pages, evaluate, phone, fleet, view, push, doctor, bench, settings, completion)
+COMMANDS = (demo, sft, train, pages, evaluate, phone, fleet, view, push, doctor, bench, settings, completion)
 BAD_INPUT, INTERRUPTED, OUTPUT_CLOSED = 2, 130, 141
 
 

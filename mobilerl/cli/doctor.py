@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.markup import escape
 
@@ -24,7 +25,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         "flags as well: --engine.type verl. Exits with 1 if anything that the recipe needs has failed.",
     )
     parser.add_argument(
-        "--config", type=Path, metavar="RECIPE", help="recipe to check for: a file, or name of a packaged recipe"
+        "--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe, to check for"
     )
     parser.add_argument("--extras", action="store_true", help="only print the extras that the recipe needs")
     parser.set_defaults(run=run, takes_settings=True)
