@@ -40,5 +40,6 @@ def extras_of(recipe: Recipe) -> tuple[str, ...]:
         fleet_type(recipe.fleet).extra: True,
         make_suite(recipe).extra: True,
         "tracking": recipe.tracking.wandb != "off" or recipe.tracking.tensorboard,
+        "trackio": recipe.tracking.trackio,
     }
     return tuple(name for name, wanted in needed.items() if name and wanted)

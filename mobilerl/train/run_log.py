@@ -28,12 +28,14 @@ if TYPE_CHECKING:  # these need torch, which the viewer, a user of this module, 
 log = logging.getLogger(__name__)
 KEPT = 64
 """Trajectories written per iteration, where any are."""
+SHOWN = 4
+"""Of these, drawn for wandb, TensorBoard and Trackio: the first of as many groups."""
 TASKS_FILE, FLEET_FILE, ADVANTAGES = "tasks.jsonl", "fleet.jsonl", "advantages"
 SHAPED_REWARDS = "shaped_rewards"
 
 
 class RunLog:
-    """A context manager, because wandb and TensorBoard have to be closed."""
+    """A context manager, because the mirrors have to be closed."""
 
     def __init__(self, recipe: Recipe, run_dir: Path) -> None:
         self.run_dir, self._recipe, self._train = run_dir, recipe, recipe.train
@@ -75,7 +77,10 @@ class RunLog:
         advantages: Mapping[str, float | Sequence[float]],
         shaped_rewards: Mapping[str, float],
     ) -> None:
-        """Saves the first KEPT trajectories, and their advantages and shaped rewards (by id) where there are any."""
+        """Saves the first KEPT trajectories, with their advantages and shaped rewards (by id) if there are any.
+
+        Mirrors SHOWN of them.
+        """
         chosen = [t for g in groups for t in g.trajectories][:KEPT]
         save_trajectories(self.run_dir, iteration, chosen)
         kept = [t for t in chosen if t.id in advantages]
@@ -83,6 +88,7 @@ class RunLog:
         shaped = {t.id: round(shaped_rewards[t.id], 6) for t in chosen if t.id in shaped_rewards}
         if shaped:
             _write_by_id(self.run_dir / SHAPED_REWARDS, iteration, shaped)
+        self._tracker.episodes(iteration, [g.trajectories[0] for g in groups if g.trajectories][:SHOWN])
 
     def truncate_after(self, iteration: int) -> None:
         """Drops every later iteration; a resumed run writes them again."""
