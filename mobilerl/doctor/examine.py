@@ -32,7 +32,10 @@ def examine(recipe: Recipe) -> Iterator[Check]:
 
 
 def extras_of(recipe: Recipe) -> tuple[str, ...]:
-    """The extras of the mobilerl package that the recipe needs."""
+    """The extras of the mobilerl package that the recipe needs, but for `trackio`.
+
+    That one needs an older Pillow than constraints.txt has, so that the recipes' scripts cannot install it.
+    """
     needed = {
         "local": True,
         engine_kind(recipe.engine).extra: True,
@@ -40,6 +43,5 @@ def extras_of(recipe: Recipe) -> tuple[str, ...]:
         fleet_type(recipe.fleet).extra: True,
         make_suite(recipe).extra: True,
         "tracking": recipe.tracking.wandb != "off" or recipe.tracking.tensorboard,
-        "trackio": recipe.tracking.trackio,
     }
     return tuple(name for name, wanted in needed.items() if name and wanted)

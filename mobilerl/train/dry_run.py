@@ -21,6 +21,7 @@ from mobilerl.suites.base import make_suite
 from mobilerl.suites.fleet import check_devices
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.checkpoint_files import check_files, vocabulary_size
+from mobilerl.train.mirrors import check_packages
 from mobilerl.train.offline import check_offline_trajectories
 
 
@@ -45,6 +46,7 @@ def check(recipe: Recipe, run_dir: Path) -> None:
     engine_kind(recipe.engine).check()
     _check_offline(recipe, run_dir)
     make_suite(recipe).check()
+    check_packages(recipe.tracking)
     if recipe.collect.scorer:
         own_scorer(recipe.collect.scorer)
 

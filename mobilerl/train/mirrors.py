@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,6 +38,14 @@ def open_mirrors(
         yield TensorBoard(run_dir, resumed_at)
     if settings.trackio:
         yield Trackio(run_dir, config, resumed=resumed_at is not None)
+
+
+def check_packages(settings: TrackingSection) -> None:
+    """Raises ModuleNotFoundError for a missing package now, rather than after the first iteration."""
+    wanted = {"wandb": settings.wandb != "off", "tensorboard": settings.tensorboard, "trackio": settings.trackio}
+    for name, is_on in wanted.items():
+        if is_on and importlib.util.find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def _numbers(row: Row) -> dict[str, float]:
