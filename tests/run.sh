@@ -26,19 +26,20 @@ install_program() {
     fi
 }
 
-# test_adapter NAME PACKAGE: in an environment of its own, since these libraries' needs contradict vLLM's.
-test_adapter() {
+# test_alone NAME PACKAGE TEST: in an environment of its own, since the needs of these libraries contradict vLLM's or
+# constraints.txt.
+test_alone() {
     local venv=$VENV-$1
     if [[ ! -e $venv/.installed-$2 ]]; then
         say "installing $2 in $venv"
         if ! { "$VENV/bin/python" -m venv "$venv" && "$venv/bin/pip" install -qq --disable-pip-version-check \
             -e . "$2" adbutils docker pytest pytest-asyncio hypothesis; }; then
-            say "the tests of the adapter for $1 are skipped"
+            say "the tests of $1 are skipped"
             return
         fi
         touch "$venv/.installed-$2"
     fi
-    "$venv/bin/python" -m pytest -q "tests/integration/test_adapter_$1.py"
+    "$venv/bin/python" -m pytest -q "tests/integration/$3"
 }
 
 ensure_installed dev
@@ -65,7 +66,8 @@ lint=0
 [[ $lint == 0 ]] || say "ruff or shellcheck found faults: see above"
 "$VENV/bin/python" -m pytest -q "${tests[@]}" "$@"
 if [[ ${tests[0]} == tests && $# == 0 ]]; then
-    test_adapter openenv openenv==0.10.0
-    test_adapter verifiers verifiers==0.4.0
+    test_alone openenv openenv==0.10.0 test_adapter_openenv.py
+    test_alone verifiers verifiers==0.4.0 test_adapter_verifiers.py
+    test_alone trackio trackio==0.43.0 test_mirrors.py
 fi
 exit "$lint"
