@@ -16,6 +16,7 @@ import pytest
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "mobilerl", "envs", "sft", "recipes")
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "DISPLAY")}
 ONE_ITERATION = """--train.iterations 1 --train.checkpoint_every 1 --eval.every 0 --phone.count 2 --collect.workers 0
     --collect.tasks_per_iteration 1 --tasks.per_template 1 --tasks.templates TodoDue""".split()
 
@@ -43,7 +44,7 @@ def command(wheel, tmp_path_factory) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     python = venv / "bin" / "python"
     install = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", wheel]
-    subprocess.run(install, check=True, capture_output=True)
+    subprocess.run(install, check=True, capture_output=True, env=ENVIRONMENT)
     [site] = venv.glob("lib/python*/site-packages")
     (site / "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")  # whose own .pth files are not followed
     return venv / "bin" / "mobilerl"
@@ -58,10 +59,8 @@ def test_only_three_packages_are_installed_and_the_recipes_are_inside(wheel):
 
 
 def test_the_commands_run_without_the_checkout(command, tmp_path):
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "DISPLAY")}
-
     def run(*words: str) -> str:
-        done = subprocess.run([command, *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        done = subprocess.run([command, *words], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
