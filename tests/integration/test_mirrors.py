@@ -12,12 +12,13 @@ from PIL import Image
 
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks import suite
-from mobilerl.config import AgentSection, TrackingSection
+from mobilerl.config import AgentSection, Recipe, load_recipe, save_recipe
+from mobilerl.config.reading import CONFIG_FILE
 from mobilerl.episode_picture import HEIGHT, draw_episode
 from mobilerl.eval.agents import scripted_actor
-from mobilerl.records import Trajectory
+from mobilerl.records import Group, Trajectory
 from mobilerl.rollout.episode import episode_settings, run_episode
-from mobilerl.train.tracking import Tracker
+from mobilerl.train.run_log import RunLog
 
 pytestmark = pytest.mark.slow
 ROW = {"iteration": 3, "eval/success_rate": 0.25, "rollout/success_rate": 0.5, "note": "text", "nothing": None}
@@ -34,10 +35,13 @@ def episode() -> Trajectory:
     return play(screenshots=True)
 
 
-def track(run_dir: Path, episode: Trajectory, settings: TrackingSection) -> None:
-    with Tracker(run_dir, settings, {"a": 1}) as tracker:
-        tracker.log(ROW)
-        tracker.episodes(3, [episode])
+def track(run_dir: Path, episode: Trajectory, *flags: str) -> Recipe:
+    recipe = load_recipe(None, flags)
+    save_recipe(recipe, run_dir / CONFIG_FILE)
+    with RunLog(recipe, run_dir) as log:
+        log.metrics(ROW)
+        log.trajectories(3, [Group(episode.task, (episode, episode))], {})
+    return recipe
 
 
 def test_a_picture_has_every_screen_of_the_episode(episode):
@@ -48,14 +52,14 @@ def test_a_picture_has_every_screen_of_the_episode(episode):
 
 def test_wandb(tmp_path, episode):
     pytest.importorskip("wandb")
-    track(tmp_path, episode, TrackingSection(wandb="offline"))
+    track(tmp_path, episode, "--tracking.wandb", "offline")
     [written] = tmp_path.glob("wandb/offline-run-*/files/media/images/episodes_*.png")
     assert Image.open(written).size == draw_episode(episode).size
 
 
 def test_tensorboard(tmp_path, episode):
     pytest.importorskip("tensorboard")
-    track(tmp_path, episode, TrackingSection(tensorboard=True))
+    track(tmp_path, episode, "--tracking.tensorboard", "true")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
@@ -67,11 +71,10 @@ def test_tensorboard(tmp_path, episode):
 def test_trackio_continues_a_resumed_run(tmp_path, episode, monkeypatch):
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))  # read when it is imported, here for the first time
     pytest.importorskip("trackio")
-    run, settings = tmp_path / "run", TrackingSection(trackio=True)
-    track(run, episode, settings)
-    with Tracker(run, settings) as tracker:
-        tracker.truncate_after(3)
-        tracker.log({"iteration": 4, "rollout/success_rate": 1.0})
+    recipe = track(tmp_path / "run", episode, "--tracking.trackio", "true")
+    with RunLog(recipe, tmp_path / "run") as log:
+        log.truncate_after(3)
+        log.metrics({"iteration": 4, "rollout/success_rate": 1.0})
     with sqlite3.connect(tmp_path / "trackio" / "mobilerl.db") as database:
         rows = database.execute("SELECT run_name, step, metrics FROM metrics ORDER BY step").fetchall()
     logged = [(name, step, json.loads(metrics)) for name, step, metrics in rows]
