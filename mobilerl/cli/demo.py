@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobilerl.config import load_recipe
-from mobilerl.terminal import printable, say
+from mobilerl.terminal import say
 
 if TYPE_CHECKING:
+    from envs.base import Observation
     from mobilerl.records import Step, Trajectory
 
 RECIPE = "generated/adagrpo"
@@ -74,19 +75,20 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
 
 def print_episode(episode: Trajectory) -> None:
     """Prints the instruction, and of each step the thought, the action and what came of it."""
-    say(f"\ntask: {printable(episode.task.instruction)}")
-    results = [
-        f"another screen of {after.observation.app}"
-        if after.observation.xml != step.observation.xml
-        else "the same screen"
-        for step, after in pairwise(episode.steps)
-    ]
+    say(f"\ntask: {episode.task.instruction}")
+    results = [_change(step.observation, after.observation) for step, after in pairwise(episode.steps)]
     results.append(f"{episode.status}, reward {episode.reward:g}")
     for number, (step, result) in enumerate(zip(episode.steps, results, strict=True), start=1):
         say(f"\nstep {number}")
         say(f"  thought  {step.thought or '(none)'}")
         say(f"  action   {describe_action(step)}")
         say(f"  result   {step.note or result}")
+
+
+def _change(before: Observation, after: Observation) -> str:
+    if after.app != before.app:
+        return f"{after.app} is open"
+    return "the screen has changed" if after.xml != before.xml else "the screen is the same"
 
 
 def describe_action(step: Step) -> str:
