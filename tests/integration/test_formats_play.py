@@ -14,10 +14,10 @@ from http_stand_in import ChatServer, text_of
 from PIL import Image
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
-from benchmarks.model_families import FAMILIES, create
 from envs.base import Finish, Launch, Swipe, Tap, Type
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks.suite import test_tasks as held_out_tasks
+from mobilerl.benchmarks.model_families import FAMILIES, create
 from mobilerl.cli import main
 from mobilerl.config import AgentSection
 from mobilerl.interfaces import Sampling
