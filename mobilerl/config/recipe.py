@@ -28,7 +28,7 @@ class Recipe(Section):
     """What every command that loads a recipe knows."""
 
     model: str = ""
-    """Checkpoint folder or ORG/NAME on the Hugging Face Hub to start from; empty to make a tiny model. In a recipe file,
+    """Checkpoint folder or ORG/NAME on the Hugging Face Hub to start from; empty to make a tiny model. In a recipe,
     a folder beside it comes first."""
     tiny: TinySection = TinySection()
     suite: SuiteSection = PhoneSuiteSection()
