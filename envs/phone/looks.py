@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from envs.phone.canvas import Canvas, text_width
+from envs.phone.canvas import Canvas
+from envs.phone.fonts import text_width, wrapped
 from envs.phone.theme import RGB, WHITE, Theme, accent, bar_color, brightness, mix, rgb
-from envs.phone.ui import Node, wrapped_lines
+from envs.phone.ui import LINE_PITCH, Node
 
 AVATARS = ("#5C6BC0", "#26A69A", "#EF6C00", "#AB47BC", "#42A5F5", "#66BB6A", "#EC407A", "#8D6E63")
 SYMBOLS = dict(zip("+-−×÷=%⌫", "plus minus minus times divide equals percent erase".split(), strict=True))
@@ -61,8 +62,8 @@ def _text(brush: Brush, node: Node) -> None:
     left, top, right, bottom = node.bounds
     width = right - left - 2 * node.pad[0]
     ink = _ink(brush, node, brush.theme.text)
-    lines = [node.text] if bottom - top < 2 * node.size * 1.35 else wrapped_lines(node.text, width, node.size)
-    pitch = node.size * 1.35
+    pitch = node.size * LINE_PITCH
+    lines = [node.text] if bottom - top < 2 * pitch else wrapped(node.text, width, node.size, node.bold)
     y = (top + bottom) / 2 - pitch * (len(lines) - 1) / 2
     x = {"center": (left + right) / 2, "right": right - node.pad[0]}.get(node.align, left + node.pad[0])
     for line in lines:
@@ -195,27 +196,27 @@ def _field(brush: Brush, node: Node) -> None:
     canvas.round_rect(left + line, top + line, right - line, bottom - line, 5, theme.surface)
     width, many = right - left - 24, bottom - top > 60
     text = "*" * len(node.text) if node.password else node.text
-    lines = wrapped_lines(text, width, node.size) if many else [text]
+    lines = wrapped(text, width, node.size) if many else [text]
     y = top + 24 if many else (top + bottom) / 2
     if not node.text:
         canvas.text(node.hint, left + 12, y, node.size, theme.subtext, room=width)
     elif node.hint:
-        label = text_width(node.hint, canvas.px(11)) / canvas.scale
+        label = text_width(node.hint, 11)
         canvas.rect(left + 8, top, left + 16 + label, top + line, theme.surface)
         canvas.text(node.hint, left + 12, top + 1, 11, brush.accent if node.focused else theme.subtext)
     end = 0.0
     for line_text in lines:
-        shown = _tail(canvas, line_text, node.size, width) if node.focused else line_text
+        shown = _tail(line_text, node.size, width) if node.focused else line_text
         end = canvas.text(shown, left + 12, y, node.size, theme.text, room=width)
-        y += node.size * 1.35
+        y += node.size * LINE_PITCH
     if node.focused:
-        y -= node.size * 1.35
+        y -= node.size * LINE_PITCH
         canvas.rect(left + 11 + end, y - 10, left + 12.5 + end, y + 10, brush.accent)
 
 
-def _tail(canvas: Canvas, text: str, size: int, room: float) -> str:
+def _tail(text: str, size: int, room: float) -> str:
     """The end of a text that is longer than its field, as a field shows it while one types."""
-    while text and text_width(text, canvas.px(size)) > canvas.px(room):
+    while text and text_width(text, size) > room:
         text = text[1:]
     return text
 

@@ -51,8 +51,8 @@ def clear_cache() -> None:
 def encode(image: Image.Image) -> bytes:
     """An RGB image as PNG. Unfiltered rows and the fastest zlib level: half the time of Pillow's encoder."""
     width, height = image.size
-    data, stride = image.tobytes(), 3 * width
-    rows = b"".join([b"\0" + data[i : i + stride] for i in range(0, len(data), stride)])
+    # A row begins with the number of its filter, 0. The raw encoder adds it as the padding of the row before.
+    rows = b"\0" + image.tobytes("raw", "RGB", 3 * width + 1, 1)[:-1]
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(rows, 1)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from envs.phone.fonts import wrapped
+
 SCREEN_DP = 360
 STATUS_BAR = 24
 NAV_BAR = 20
@@ -19,6 +21,8 @@ KEYBOARD = 220
 BODY_PAD = 8
 """Free space between the title bar and the body's first row."""
 SNACKBAR = 56
+LINE_PITCH = 1.35
+"""Distance between the lines of a text, in font sizes."""
 DIALOG_WIDTH = 480
 """The widest a dialog gets, on a screen that is turned."""
 
@@ -114,29 +118,13 @@ class Tree:
     dialog: Dialog | None
 
 
-def wrapped_lines(text: str, width: int, size: int) -> list[str]:
-    """Greedy word wrap with an average glyph width of 0.52 em: the same for drawing and for measuring."""
-    room = max(1, int(width / (size * 0.52)))
-    lines: list[str] = []
-    for paragraph in text.split("\n"):
-        line = ""
-        for word in paragraph.split(" "):
-            if line and len(line) + 1 + len(word) > room:
-                lines.append(line)
-                line = word
-            else:
-                line = f"{line} {word}" if line else word
-        lines.append(line)
-    return lines
-
-
 def measure(node: Node, width: int) -> int:
     """Height of `node` when it is `width` wide."""
     if node.height is not None:
         return node.height
     inner = width - 2 * node.pad[0]
     if not node.children:
-        return int(len(wrapped_lines(node.text, inner, node.size)) * node.size * 1.35) + 2 * node.pad[1]
+        return int(len(wrapped(node.text, inner, node.size, node.bold)) * node.size * LINE_PITCH) + 2 * node.pad[1]
     if node.axis == "row":
         shares = _row_widths(node, inner)
         return max(measure(c, w) for c, w in zip(node.children, shares, strict=True)) + 2 * node.pad[1]

@@ -29,6 +29,7 @@ def examine(recipe: Recipe) -> Iterator[Check]:
     yield machine.kvm(kind.starts_containers and fleet.kvm)
     yield from machine.docker(fleet)
     yield machine.adb(fleet)
+    yield machine.fonts()
 
 
 def extras_of(recipe: Recipe) -> tuple[str, ...]:
