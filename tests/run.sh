@@ -8,12 +8,12 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes/common.sh"
 cd "$ROOT" || exit
 
-# install_program PACKAGE WITHOUT-IT COMMAND...: Debian's package, unless one of the commands is there.
+# install_program PACKAGE WITHOUT-IT COMMAND...: Debian's package, unless one of the commands (or files) is there.
 install_program() {
     local package=$1 without=$2 name
     shift 2
     for name in "$@"; do
-        command -v "$name" >/dev/null && return
+        if command -v "$name" >/dev/null || [[ -f $name ]]; then return; fi
     done
     if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
         say "no $package here: $without (sudo apt-get install -y $package)"
@@ -54,6 +54,10 @@ else
     install_program docker.io "the tests of containers are skipped" dockerd
     install_program mksh "the phone's shell is not compared with mksh" mksh
     install_program toybox "the phone's shell is not compared with mksh" toybox
+    fonts=/usr/share/fonts/truetype
+    install_program fonts-noto-core "no Arabic or Devanagari on the phone" "$fonts/noto/NotoSansArabic-Regular.ttf"
+    install_program fonts-wqy-microhei "no Chinese on the phone" "$fonts/wqy/wqy-microhei.ttc"
+    install_program fonts-noto-color-emoji "no emoji on the phone" "$fonts/noto/NotoColorEmoji.ttf"
     say "installing verl, vLLM and DeepSpeed for CPUs (once, some minutes)"
     bash tests/install_verl_cpu.sh "$VENV" || say "the tests of verl, vLLM and DeepSpeed are skipped"
 fi

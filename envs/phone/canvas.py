@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,12 +19,11 @@ CAPITALS = 0.711
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A line that was drawn: `text` as asked for, `shown` as it fits, `box` in dp, and whether a font had it all."""
+    """A line that was drawn: `text` as asked for, `shown` as it fits, the `box` of its ink in px."""
 
     text: str
     shown: str
-    box: tuple[float, float, float, float]
-    complete: bool
+    box: tuple[int, int, int, int]
 
 
 @lru_cache(maxsize=256)
@@ -113,12 +114,35 @@ class Canvas:
         width = fonts.text_width(shown, size, bold)
         x -= width / 2 if align == "center" else width if align == "right" else 0
         left, top = self.px(x), round(y * self.scale + (CAPITALS / 2 - fonts.ASCENT) * pixels)
-        for dx, dy, part in fonts.drawn(shown, pixels, bold):
+        parts = fonts.drawn(shown, pixels, bold)
+        for dx, dy, part in parts:
             self.image.paste(color if part.mode == "L" else part, (left + dx, top + dy), part)
-        if self.written is not None:
-            box = (x, y - size / 2, x + width, y + size / 2)
-            self.written.append(Written(text, shown, box, not fonts.missing(shown)))
+        if self.written is not None and parts:
+            corners = [(dx, dy, dx + part.width, dy + part.height) for dx, dy, part in parts]
+            box = [choose(side) for choose, side in zip((min, min, max, max), zip(*corners, strict=True), strict=True)]
+            self.written.append(Written(text, shown, (left + box[0], top + box[1], left + box[2], top + box[3])))
         return width
+
+    @contextmanager
+    def viewport(self, bounds: tuple[float, float, float, float]) -> Iterator[None]:
+        """Of what is drawn in the meantime, only that within the top and the bottom of `bounds` stays."""
+        before, count = self.image.copy(), len(self.written or ())
+        top, bottom = self.px(bounds[1]), self.px(bounds[3])
+        yield
+        for strip in ((0, 0, before.width, top), (0, bottom, before.width, before.height)):
+            self.image.paste(before.crop(strip), strip)
+        if self.written is not None:
+            self.written[count:] = [w for w in self.written[count:] if top <= w.box[1] and w.box[3] <= bottom]
+
+    def cover(self, x1: float, y1: float, x2: float, y2: float) -> None:
+        """Notes that something opaque is about to be drawn: the lines below it can no longer be seen whole."""
+        if self.written is not None:
+            left, top, right, bottom = self.px(x1), self.px(y1), self.px(x2), self.px(y2)
+            self.written[:] = [
+                w
+                for w in self.written
+                if w.box[2] <= left or w.box[0] >= right or w.box[3] <= top or w.box[1] >= bottom
+            ]
 
     def darken(self, share: float) -> None:
         """Everything drawn so far, `share` darker."""

@@ -44,8 +44,18 @@ def draw(brush: Brush, node: Node) -> None:
         look(brush, node)
     elif node.text:
         _text(brush, node)
+    if node.look == "viewport":
+        with brush.canvas.viewport(node.bounds):
+            _draw_children(brush, node)
+    else:
+        _draw_children(brush, node)
+
+
+def _draw_children(brush: Brush, node: Node) -> None:
+    _, top, _, bottom = node.bounds
     for child in node.children:
-        draw(brush, child)
+        if not node.scrollable or (child.bounds[1] < bottom and child.bounds[3] > top):
+            draw(brush, child)
 
 
 def _middle(node: Node) -> tuple[float, float]:
@@ -277,6 +287,7 @@ def _dialog(brush: Brush, node: Node) -> None:
 def _snack(brush: Brush, node: Node) -> None:
     left, _, right, _ = node.bounds
     fill = (232, 234, 237) if brush.theme.dark else (50, 50, 53)
+    brush.canvas.cover(*node.bounds)
     brush.canvas.round_rect(*node.bounds, 6, fill)
     ink = mix(fill, brush.theme.surface, 0.95)
     brush.canvas.text(node.text, left + 16, _middle(node)[1], node.size, ink, room=right - left - 32)

@@ -68,7 +68,7 @@ def _shade(phone: Phone) -> Screen:
     now = phone.now
     tiles = [_tile(phone, t) for t in TILES[:FIRST_TILES]]
     rows = _notifications(phone) or [label("No notifications")]
-    return Screen(f"{now:%H:%M}  {now:%a}, {now:%b} {now.day}", [*tiles, section("Notifications"), *rows])
+    return Screen(f"{phone.clock}  {now:%a}, {now:%b} {now.day}", [*tiles, section("Notifications"), *rows])
 
 
 def _quick_settings(phone: Phone) -> Screen:

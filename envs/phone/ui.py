@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import ceil
 
-from envs.phone.fonts import wrapped
+from envs.phone.fonts import text_width, wrapped
 
 SCREEN_DP = 360
 STATUS_BAR = 24
@@ -18,6 +19,9 @@ NAV_BAR = 20
 APP_BAR = 56
 BOTTOM_BAR = 60
 KEYBOARD = 220
+LOW_KEYBOARD = 140
+"""Height of the keyboard on a screen that is lower than `LOW_SCREEN`, such as a phone's that is turned."""
+LOW_SCREEN = 480
 BODY_PAD = 8
 """Free space between the title bar and the body's first row."""
 SNACKBAR = 56
@@ -25,6 +29,8 @@ LINE_PITCH = 1.35
 """Distance between the lines of a text, in font sizes."""
 DIALOG_WIDTH = 480
 """The widest a dialog gets, on a screen that is turned."""
+COLUMN, TWO_COLUMNS = 600, 840
+"""The widest that a list gets, and a screen with its lead beside the rest: wider screens show them in the middle."""
 
 TEXT = "android.widget.TextView"
 IMAGE = "android.widget.ImageView"
@@ -49,6 +55,8 @@ class Node:
     align: str = "left"
     width: int | None = None
     """Width in a row; None shares what is left."""
+    fit: bool = False
+    """`width` is the most; a shorter text takes less."""
     height: int | None = None
     """None: the sum (column) or the largest (row) of the children, or the height of the wrapped text."""
     axis: str = "col"
@@ -102,7 +110,9 @@ class Screen:
     dialog: Dialog | None = None
     color: str = ""
     bar: bool = True
-    """False: no title bar (launcher, calculator)."""
+    """False: no title bar (launcher)."""
+    lead: int = 0
+    """On a wide screen, this many of the first nodes of the body stand on the left of the others (a map, a cover)."""
 
 
 @dataclass(slots=True)
@@ -116,6 +126,8 @@ class Tree:
     body: Bounds
     keyboard: bool
     dialog: Dialog | None
+    dialog_scroll_max: int = 0
+    """How far the dialog's body can scroll: 0 unless the dialog is taller than the screen."""
 
 
 def measure(node: Node, width: int) -> int:
@@ -154,54 +166,115 @@ def place(node: Node, x: int, y: int, width: int, height: int) -> None:
 
 
 def _row_widths(node: Node, inner: int) -> list[int]:
-    free = inner - node.gap * (len(node.children) - 1) - sum(c.width or 0 for c in node.children)
-    flexible = sum(c.width is None for c in node.children)
-    return [c.width if c.width is not None else free // flexible for c in node.children]
+    fixed = [_own_width(c, inner) if c.fit else c.width for c in node.children]
+    free = inner - node.gap * (len(node.children) - 1) - sum(width or 0 for width in fixed)
+    flexible = fixed.count(None)
+    return [width if width is not None else free // flexible for width in fixed]
+
+
+def _own_width(node: Node, room: int) -> int:
+    """Width of a node that fits its text, at most `node.width` and what there is room for."""
+    text = max(text_width(line, node.size, node.bold) for line in node.text.split("\n"))
+    return min(node.width or room, room, ceil(text) + 2 * node.pad[0] + 1)
+
+
+def enlarge(node: Node, factor: float) -> None:
+    """Multiplies the sizes of all texts; what holds a text grows with it, but shrinks no further than it was made."""
+    for child in node.children:
+        enlarge(child, factor)
+    if node.text or node.hint:
+        before, node.size = node.size, round(node.size * factor)
+        if node.height is not None:
+            node.height += max(0, round((node.size - before) * LINE_PITCH))
+        if node.width is not None:
+            node.width = round(node.width * max(1.0, factor))
+    if node.children and node.height is not None and factor > 1:
+        least, node.height = node.height, None
+        node.height = max(least, measure(node, SCREEN_DP))
+
+
+def keyboard_height(height: float) -> int:
+    """Height of the keyboard on a screen that is `height` dp high."""
+    return KEYBOARD if height >= LOW_SCREEN else LOW_KEYBOARD
 
 
 def assemble(
-    screen: Screen, package: str, height: int, scroll: int, keyboard: bool, snack: str = "", width: int = SCREEN_DP
+    screen: Screen,
+    package: str,
+    height: int,
+    scroll: int,
+    keyboard: bool,
+    snack: str = "",
+    width: int = SCREEN_DP,
+    font_scale: float = 1.0,
+    dialog_scroll: int = 0,
 ) -> Tree:
-    """Lays a screen out on `width` by `height` dp. `scroll` is clamped to what the content allows."""
-    top = STATUS_BAR
+    """Lays a screen out on `width` by `height` dp. Scroll positions are clamped to what the content allows."""
+    top, keys = STATUS_BAR, keyboard_height(height) if keyboard else 0
     root = Node(cls="android.widget.FrameLayout", look="window")
     root.bounds = (0, 0, width, height)
+    if font_scale != 1:
+        for node in (*screen.body, *screen.actions, *([screen.bottom] if screen.bottom else [])):
+            enlarge(node, font_scale)
     if screen.bar:
-        bar = _app_bar(screen, package)
+        bar = _app_bar(screen, package, font_scale)
         place(bar, 0, top, width, APP_BAR)
         root.children.append(bar)
         top += APP_BAR
-    bottom = height - NAV_BAR - (KEYBOARD if keyboard else 0)
+    bottom = height - NAV_BAR - keys
     if screen.bottom is not None and not keyboard:
         bottom -= BOTTOM_BAR
         place(screen.bottom, 0, bottom, width, BOTTOM_BAR)
         root.children.append(screen.bottom)
-    body = Node(cls="android.widget.ScrollView", look="body", children=screen.body)
-    pad = BODY_PAD if screen.bar else 0
-    content = pad + sum(measure(n, width) for n in screen.body) + (72 if screen.fab else 0)
-    scroll_max = max(0, content - (bottom - top))
-    scroll = min(max(0, scroll), scroll_max)
-    y = top + pad - scroll
-    for node in screen.body:
-        h = measure(node, width)
-        place(node, 0, y, width, h)
-        y += h
-    body.bounds = (0, top, width, bottom)
-    body.scrollable = scroll_max > 0
+    body, scroll_max = _body(screen, (0, top, width, bottom), scroll)
     root.children.insert(1 if screen.bar else 0, body)
     if screen.fab is not None and not keyboard:
         # A snackbar pushes the button up, as in Material: what the XML offers can be seen.
         place(screen.fab, width - 72, bottom - 72 - (SNACKBAR if snack else 0), 56, 56)
         root.children.append(screen.fab)
     if snack:
-        bar = Node(cls=TEXT, text=snack, rid=f"{package}:id/snackbar_text", look="snack", size=14)
-        place(bar, 12, bottom - SNACKBAR, width - 24, 48)
+        size = round(14 * font_scale)
+        bar = Node(cls=TEXT, text=snack, rid=f"{package}:id/snackbar_text", look="snack", size=size)
+        wide = min(width, COLUMN) - 24
+        place(bar, (width - wide) // 2, bottom - SNACKBAR, wide, 48)
         root.children.append(bar)
-    window = root if screen.dialog is None else _dialog_window(screen.dialog, package, width, height, keyboard)
-    return Tree(root, window, scroll_max, body.bounds, keyboard, screen.dialog)
+    tree = Tree(root, root, scroll_max, body.bounds, keyboard, screen.dialog)
+    if screen.dialog is not None:
+        tree.window, tree.dialog_scroll_max = _dialog_window(
+            screen.dialog, package, width, height, keys, font_scale, dialog_scroll
+        )
+    return tree
 
 
-def _app_bar(screen: Screen, package: str) -> Node:
+def _body(screen: Screen, bounds: Bounds, scroll: int) -> tuple[Node, int]:
+    """The scrolling part of a screen within `bounds`, and how far it scrolls."""
+    _, top, width, bottom = bounds
+    nodes, column = screen.body, width
+    if screen.bar and width > COLUMN:
+        beside = screen.lead > 0 and width > bottom - top
+        column = min(width, TWO_COLUMNS if beside else COLUMN)
+        if beside:
+            nodes = [
+                Node(axis="row", children=[Node(children=nodes[: screen.lead]), Node(children=nodes[screen.lead :])])
+            ]
+    body = Node(cls="android.widget.ScrollView", look="body", children=nodes)
+    pad = BODY_PAD if screen.bar else 0
+    content = pad + sum(measure(n, column) for n in nodes) + (72 if screen.fab else 0)
+    scroll_max = max(0, content - (bottom - top))
+    _pile(nodes, (width - column) // 2, top + pad - min(max(0, scroll), scroll_max), column)
+    body.bounds, body.scrollable = bounds, scroll_max > 0
+    return body, scroll_max
+
+
+def _pile(nodes: list[Node], x: int, y: int, width: int) -> None:
+    """Places nodes below one another."""
+    for node in nodes:
+        h = measure(node, width)
+        place(node, x, y, width, h)
+        y += h
+
+
+def _app_bar(screen: Screen, package: str, font_scale: float) -> Node:
     children = []
     if screen.on_up is not None:
         children.append(
@@ -209,42 +282,50 @@ def _app_bar(screen: Screen, package: str) -> Node:
                 cls=IMAGE_BUTTON, desc="Navigate up", look="icon", icon="back", width=40, height=40, on_tap=screen.on_up
             )
         )
-    children.append(
-        Node(cls=TEXT, text=screen.title, rid=f"{package}:id/title", look="title", size=19, height=28, pad=(8, 0))
-    )
+    title = Node(cls=TEXT, text=screen.title, rid=f"{package}:id/title", look="title", size=19, height=28, pad=(8, 0))
+    enlarge(title, font_scale)
+    children.append(title)
     children.extend(screen.actions)
     return Node(look="appbar", color=screen.color, axis="row", pad=(8, 0), height=APP_BAR, children=children)
 
 
-def _dialog_window(dialog: Dialog, package: str, width: int, height: int, keyboard: bool) -> Node:
+def _dialog_window(
+    dialog: Dialog, package: str, width: int, height: int, keys: int, font_scale: float, scroll: int
+) -> tuple[Node, int]:
+    """The dialog's card, and how far its body scrolls. `keys` is the height of the keyboard below it."""
     wide = min(width - 48, DIALOG_WIDTH)
-    children = []
+    for node in (*dialog.body, *dialog.buttons):
+        enlarge(node, font_scale)
+    card = Node(cls="android.widget.FrameLayout", look="dialog", pad=(8, 10))
     if dialog.title:
-        children.append(
-            Node(
-                cls=TEXT,
-                text=dialog.title,
-                rid=f"{package}:id/alertTitle",
-                look="text",
-                size=18,
-                bold=True,
-                pad=(16, 10),
-            )
-        )
-    children.extend(dialog.body)
+        rid = f"{package}:id/alertTitle"
+        title = Node(cls=TEXT, text=dialog.title, rid=rid, look="text", size=18, bold=True, pad=(16, 10))
+        enlarge(title, font_scale)
+        card.children.append(title)
+    first = len(card.children)
+    card.children += dialog.body
     if dialog.buttons:
         row = Node(axis="row", pad=(4, 6), gap=4, height=52, children=_right_aligned(dialog.buttons, wide))
-        children.append(row)
-    card = Node(cls="android.widget.FrameLayout", look="dialog", pad=(8, 10), children=children)
-    room = height - STATUS_BAR - (KEYBOARD if keyboard else NAV_BAR)
-    tall = min(measure(card, wide), room)
-    place(card, (width - wide) // 2, STATUS_BAR + (room - tall) // 2, wide, tall)
-    return card
+        card.children.append(row)
+    room = height - STATUS_BAR - (keys or NAV_BAR)
+    free = room - (NAV_BAR if keys else 0)
+    too_much = max(0, measure(card, wide) - free)
+    inner = wide - 2 * card.pad[0]
+    if too_much:
+        body = Node(cls="android.widget.ScrollView", look="viewport", scrollable=True, children=dialog.body)
+        body.height = max(0, measure(body, inner) - too_much)
+        card.children[first : first + len(dialog.body)] = [body]
+    tall = measure(card, wide)
+    place(card, (width - wide) // 2, STATUS_BAR + min((room - tall) // 2, free - tall), wide, tall)
+    if too_much:
+        left, top, _, _ = body.bounds
+        _pile(dialog.body, left, top - min(max(0, scroll), too_much), inner)
+    return card, too_much
 
 
 def _right_aligned(buttons: list[Node], wide: int) -> list[Node]:
     """Buttons as wide as their texts at the right end of their row; equal shares when that is too wide."""
-    widths = [32 + 8 * len(b.text) for b in buttons]
+    widths = [max(32 + 8 * len(b.text), ceil(text_width(b.text, b.size, b.bold)) + 24) for b in buttons]
     if sum(widths) + 4 * len(buttons) > wide - 24:
         return buttons
     for button, width in zip(buttons, widths, strict=True):

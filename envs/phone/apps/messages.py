@@ -6,7 +6,6 @@ The one table has the columns of Android's `content://sms`: who it is with (`add
 
 from __future__ import annotations
 
-import math
 import random
 from functools import partial
 from typing import Any
@@ -97,14 +96,14 @@ class Messages(App):
     def _bubble(self, message: Row) -> Node:
         """As wide as its text, up to three quarters of the screen; what was sent stands on the right."""
         sent = message["type"] == SENT
-        width = min(BUBBLE_WIDTH, math.ceil(len(message["body"]) * BUBBLE_SIZE * 0.52) + 2 * BUBBLE_PAD[0] + 4)
         bubble = Node(
             cls=TEXT,
             text=message["body"],
             look="bubble",
             size=BUBBLE_SIZE,
             pad=BUBBLE_PAD,
-            width=width,
+            width=BUBBLE_WIDTH,
+            fit=True,
             color=self.color if sent else "",
         )
         free = Node(height=1)

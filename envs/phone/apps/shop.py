@@ -144,7 +144,7 @@ class Shop(App):
         if product["stock"]:
             add = wide_button("Add to cart", lambda: self._add(product["name"], amount))
             body += [self._amount_row(page, amount), add]
-        return Screen(product["name"], body, [heart_button(product), self._cart_button()], on_up=self.up)
+        return Screen(product["name"], body, [heart_button(product), self._cart_button()], on_up=self.up, lead=1)
 
     def _amount_row(self, page: Page, amount: int) -> Node:
         less, more = step_buttons("Less", "More", lambda by: page.args.update(amount=max(1, amount + by)))
