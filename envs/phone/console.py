@@ -28,7 +28,7 @@ SAVED = "2023-10-15 15:34:00   00:00:01.000"
 
 State = dict[str, Any]
 _STORED = ("settings", "files", "mtimes", "calls", "clipboard", "display", "location", "_clock")
-_SHOWN = ("inputs", "popup", "panel", "call", "awake", "held", "current", "_popup_plan", "_recent")
+_SHOWN = ("inputs", "popup", "panel", "call", "awake", "held", "notifications", "current", "_popup_plan", "_recent")
 _OF_PHONE = (*_STORED, *_SHOWN)
 _OF_APP = ("stack", "snack", "db", "prefs")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from envs.phone.canvas import Canvas
 from envs.phone.fonts import text_width, wrapped
 from envs.phone.theme import RGB, WHITE, Theme, accent, bar_color, brightness, mix, rgb
-from envs.phone.ui import LINE_PITCH, Node
+from envs.phone.ui import LINE_PITCH, Bounds, Node
 
 AVATARS = ("#5C6BC0", "#26A69A", "#EF6C00", "#AB47BC", "#42A5F5", "#66BB6A", "#EC407A", "#8D6E63")
 SYMBOLS = dict(zip("+-−×÷=%⌫", "plus minus minus times divide equals percent erase".split(), strict=True))
@@ -137,6 +137,20 @@ def _row(brush: Brush, node: Node) -> None:
         brush.canvas.rect(*node.bounds, mix(brush.theme.surface, brush.accent, 0.16))
 
 
+def _card(brush: Brush, node: Node) -> None:
+    """A row that stands for a thing of its own, such as a note."""
+    left, top, right, bottom = node.bounds
+    fill = mix(brush.theme.surface, brush.accent, 0.16 if node.selected else 0.08)
+    brush.canvas.round_rect(left + 8, top + 2, right - 8, bottom - 2, 12, fill)
+
+
+def _quick_tile(brush: Brush, node: Node) -> None:
+    """A tile of the quick settings."""
+    left, top, right, bottom = node.bounds
+    fill = mix(brush.theme.surface, brush.accent, 0.28) if node.checked else brush.theme.divider
+    brush.canvas.round_rect(left + 8, top + 3, right - 8, bottom - 3, 25, fill)
+
+
 def _label(brush: Brush, node: Node, ink: RGB) -> None:
     x, y = _middle(node)
     symbol = SYMBOLS.get(node.text)
@@ -153,8 +167,15 @@ def _button(brush: Brush, node: Node) -> None:
     ink = WHITE if brightness(fill) < 0.62 else (32, 33, 36)
     if not node.enabled:
         fill, ink = brush.theme.divider, brush.theme.outline
-    brush.canvas.round_rect(left, top + 2, right, bottom - 2, 20, fill)
+    brush.canvas.round_rect(left, top + 2, right, bottom - 2, 40, fill)
     _label(brush, node, ink)
+
+
+def _key(brush: Brush, node: Node) -> None:
+    """A key of the calculator that types something."""
+    left, top, right, bottom = node.bounds
+    brush.canvas.round_rect(left, top + 2, right, bottom - 2, 40, mix(brush.theme.surface, brush.accent, 0.1))
+    _label(brush, node, _ink(brush, node, brush.theme.text))
 
 
 def _text_button(brush: Brush, node: Node) -> None:
@@ -163,20 +184,24 @@ def _text_button(brush: Brush, node: Node) -> None:
 
 def _fab(brush: Brush, node: Node) -> None:
     x, y = _middle(node)
-    brush.canvas.shadow(x, y + 3, 28)
-    brush.canvas.disc(x, y, 28, brush.accent)
-    brush.canvas.icon(node.icon, x, y, 24, brush.on_accent)
+    fill = mix(brush.theme.surface, brush.accent, 0.45 if brush.theme.dark else 0.28)
+    brush.canvas.shadow(x, y + 4, 24)
+    brush.canvas.round_rect(x - 28, y - 28, x + 28, y + 28, 16, fill)
+    brush.canvas.icon(node.icon, x, y, 24, mix(brush.accent, WHITE if brush.theme.dark else (0, 0, 0), 0.5))
 
 
 def _switch(brush: Brush, node: Node) -> None:
     x, y = _middle(node)
-    theme = brush.theme
-    track = mix(theme.surface, brush.accent, 0.5) if node.checked else theme.outline
-    brush.canvas.round_rect(x - 18, y - 7, x + 18, y + 7, 7, track)
-    thumb = brush.accent if node.checked else mix(theme.surface, theme.subtext, 0.75 if theme.dark else 0.1)
-    centre = x + 10 if node.checked else x - 10
-    brush.canvas.disc(centre, y + 0.8, 11, mix(track, (0, 0, 0), 0.25))
-    brush.canvas.disc(centre, y, 10.5, thumb)
+    canvas, theme = brush.canvas, brush.theme
+    if node.checked:
+        canvas.round_rect(x - 22, y - 13, x + 22, y + 13, 13, brush.accent)
+        canvas.disc(x + 9, y, 10, brush.on_accent)
+        canvas.icon("check", x + 9, y, 13, brush.accent)
+        return
+    off = mix(theme.surface, theme.text, 0.08)
+    canvas.round_rect(x - 22, y - 13, x + 22, y + 13, 13, theme.subtext)
+    canvas.round_rect(x - 20, y - 11, x + 20, y + 11, 11, off)
+    canvas.disc(x - 9, y, 7, theme.subtext)
 
 
 def _checkbox(brush: Brush, node: Node) -> None:
@@ -224,6 +249,21 @@ def _field(brush: Brush, node: Node) -> None:
         canvas.rect(left + 11 + end, y - 10, left + 12.5 + end, y + 10, brush.accent)
 
 
+def _composer(brush: Brush, node: Node) -> None:
+    """A field without a frame, as below a conversation."""
+    canvas, theme = brush.canvas, brush.theme
+    left, top, right, bottom = node.bounds
+    left, top, right, bottom = left + node.pad[0], top + node.pad[1], right - node.pad[0], bottom - node.pad[1]
+    canvas.round_rect(left, top, right, bottom, 24, mix(theme.surface, brush.accent, 0.12))
+    width, y = right - left - 32, (top + bottom) / 2
+    shown = _tail(node.text, node.size, width) if node.focused else node.text
+    ink = theme.text if node.text else theme.subtext
+    end = canvas.text(shown or node.hint, left + 16, y, node.size, ink, room=width)
+    if node.focused:
+        x = left + 16 + (end if node.text else 0)
+        canvas.rect(x - 1, y - 10, x + 0.5, y + 10, brush.accent)
+
+
 def _tail(text: str, size: int, room: float) -> str:
     """The end of a text that is longer than its field, as a field shows it while one types."""
     while text and text_width(text, size) > room:
@@ -236,17 +276,31 @@ def _picture(brush: Brush, node: Node) -> None:
     left, top, right, bottom = node.bounds
     canvas, fill = brush.canvas, rgb(node.color)
     left, top, right, bottom = left + 16, top + 8, right - 16, bottom - 8
-    width, height = right - left, bottom - top
-    canvas.round_rect(left, top, right, bottom, 12, mix(fill, WHITE, 0.35))
-    if node.icon != "map":
-        canvas.icon(node.icon, left + width / 2, top + height / 2, 0.45 * height, mix(fill, (0, 0, 0), 0.15))
+    if node.icon == "map":
+        _map(brush, fill, (left, top, right, bottom))
         return
-    for share, thick in ((0.22, 4), (0.58, 7), (0.86, 4)):  # streets
-        canvas.rect(left, top + share * height, right, top + share * height + thick, WHITE)
-        canvas.rect(left + share * width, top, left + share * width + thick, bottom, WHITE)
-    park = (left + 0.27 * width, top + 0.3 * height, left + 0.5 * width, top + 0.5 * height)
-    canvas.round_rect(*park, 4, mix(fill, WHITE, 0.1))
-    canvas.icon("place", left + 0.6 * width, top + 0.46 * height, 30, (217, 48, 37))
+    dark = brush.theme.dark
+    canvas.round_rect(left, top, right, bottom, 16, mix(fill, brush.theme.surface, 0.6 if dark else 0.75))
+    ink = mix(fill, WHITE, 0.25) if dark else fill
+    canvas.icon(node.icon, (left + right) / 2, (top + bottom) / 2, 0.6 * (bottom - top), ink)
+
+
+def _map(brush: Brush, land: RGB, bounds: Bounds) -> None:
+    """Streets, a park, a river and a pin."""
+    canvas, dark = brush.canvas, brush.theme.dark
+    left, top, right, bottom = bounds
+    width, height = right - left, bottom - top
+    ground = (36, 47, 62) if dark else mix(land, (245, 245, 245), 0.8)
+    street = (56, 65, 78) if dark else WHITE
+    canvas.round_rect(left, top, right, bottom, 16, ground)
+    park = (left + 0.25 * width, top + 0.28 * height, left + 0.55 * width, top + 0.55 * height)
+    canvas.rect(*park, (38, 60, 63) if dark else land)
+    canvas.rect(left + 0.66 * width, top, left + 0.78 * width, bottom, (23, 38, 60) if dark else (170, 211, 223))
+    for share, thick in ((0.2, 4), (0.58, 8), (0.84, 4)):
+        canvas.rect(left, top + share * height, right, top + share * height + thick, street)
+    for share, thick in ((0.1, 4), (0.22, 6), (0.44, 3), (0.58, 4), (0.86, 6)):
+        canvas.rect(left + share * width, top, left + share * width + thick, bottom, street)
+    canvas.icon("place", left + 0.5 * width, top + 0.42 * height, 30, (234, 67, 53))
 
 
 def _tile(brush: Brush, node: Node) -> None:
@@ -281,7 +335,7 @@ def _tab(brush: Brush, node: Node) -> None:
 
 
 def _dialog(brush: Brush, node: Node) -> None:
-    brush.canvas.round_rect(*node.bounds, 20, brush.theme.dialog)
+    brush.canvas.round_rect(*node.bounds, 28, brush.theme.dialog)
 
 
 def _snack(brush: Brush, node: Node) -> None:
@@ -317,4 +371,8 @@ LOOKS: dict[str, Look] = {
     "dialog": _dialog,
     "snack": _snack,
     "bubble": _bubble,
+    "key": _key,
+    "card": _card,
+    "quick_tile": _quick_tile,
+    "composer": _composer,
 }

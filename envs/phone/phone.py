@@ -102,6 +102,8 @@ class Phone:
         self.call: Call | None = None
         self.calls: list[dict[str, Any]] = []
         """The call log."""
+        self.notifications: dict[str, tuple[str, str]] = {}
+        """Title and text of what was posted, by its tag; unread messages are notifications of their own."""
         self.awake = True
         self.held = 0
         """Quarter turns, counterclockwise, in which the phone is held."""
@@ -193,7 +195,7 @@ class Phone:
         self.location = LOCATION
         self.display = Display(self.display.width, self.display.height)
         self.popup = self.panel = self.call = None
-        self.held = 0
+        self.held, self.notifications = 0, {}
         self.calls, self.clipboard, self.awake = [], "", True
         classes = (self._classes[0], *map(app_class, generated)) if generated else self._classes
         self.apps = {cls.package: cls(self) for cls in classes}
@@ -209,6 +211,7 @@ class Phone:
         """After a reboot: the home screen, no app running, what was stored still there."""
         self.boot_id = str(uuid.uuid4())
         self.popup = self.panel = self.call = None
+        self.notifications = {}
         self.awake = True
         for app in self.apps.values():
             app.stack, app.snack = [], ""
@@ -248,7 +251,7 @@ class Phone:
     def _fill_fields(self, app: App, screen: Screen) -> bool:
         """Puts the page's texts into its edit fields; True when one of them has the focus."""
         page, keyboard = app.page, False
-        tops = screen.dialog.body if screen.dialog else screen.body
+        tops = screen.dialog.body if screen.dialog else [*screen.body, *filter(None, [screen.footer])]
         for node in (n for top in tops for n in top.walk() if n.field_key):
             node.text = page.fields.setdefault(node.field_key, "")
             node.focused = page.focus == node.field_key

@@ -107,6 +107,8 @@ class Screen:
     on_up: Handler | None = None
     fab: Node | None = None
     bottom: Node | None = None
+    footer: Node | None = None
+    """Stays below the body and above the keyboard (where a message is written)."""
     dialog: Dialog | None = None
     color: str = ""
     bar: bool = True
@@ -179,7 +181,7 @@ def _own_width(node: Node, room: int) -> int:
 
 
 def enlarge(node: Node, factor: float) -> None:
-    """Multiplies the sizes of all texts; what holds a text grows with it, but shrinks no further than it was made."""
+    """Multiplies the sizes of all texts; what holds a text grows with it but never shrinks."""
     for child in node.children:
         enlarge(child, factor)
     if node.text or node.hint:
@@ -214,7 +216,7 @@ def assemble(
     root = Node(cls="android.widget.FrameLayout", look="window")
     root.bounds = (0, 0, width, height)
     if font_scale != 1:
-        for node in (*screen.body, *screen.actions, *([screen.bottom] if screen.bottom else [])):
+        for node in (*screen.body, *screen.actions, *filter(None, (screen.bottom, screen.footer))):
             enlarge(node, font_scale)
     if screen.bar:
         bar = _app_bar(screen, package, font_scale)
@@ -226,6 +228,11 @@ def assemble(
         bottom -= BOTTOM_BAR
         place(screen.bottom, 0, bottom, width, BOTTOM_BAR)
         root.children.append(screen.bottom)
+    if screen.footer is not None:
+        tall, wide = measure(screen.footer, width), min(width, COLUMN)
+        bottom -= tall
+        place(screen.footer, (width - wide) // 2, bottom, wide, tall)
+        root.children.append(screen.footer)
     body, scroll_max = _body(screen, (0, top, width, bottom), scroll)
     root.children.insert(1 if screen.bar else 0, body)
     if screen.fab is not None and not keyboard:

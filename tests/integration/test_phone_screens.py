@@ -51,7 +51,7 @@ class TranslatedPhone(Phone):
     letters = ""
 
     def _assembled(self, screen: Screen, package: str, page: Page, keyboard: bool = False, snack: str = "") -> Tree:
-        tops = [*screen.body, *screen.actions, *([screen.bottom] if screen.bottom else [])]
+        tops = [*screen.body, *screen.actions, *filter(None, (screen.bottom, screen.footer))]
         screen.title = self.translated(screen.title)
         if screen.dialog:
             screen.dialog.title = self.translated(screen.dialog.title)

@@ -91,6 +91,8 @@ class Calculator(App):
     def _key(self, page: Page, key: str) -> Node:
         node = button(key, partial(self._press, page, key), filled=key in (*OPERATORS, "="))
         node.size, node.bold = 22, False
+        if node.look == "text_button":
+            node.look = "key"
         return node
 
     def page_history(self, page: Page) -> Screen:

@@ -88,10 +88,12 @@ class Messages(App):
     def page_thread(self, page: Page) -> Screen:
         address = page.args["address"]
         send = icon_button("send", "Send", lambda: self._send(page))
-        compose = Node(axis="row", pad=(0, 4), gap=4, children=[field("text", "Text message"), send])
-        body = [self._bubble(r) for r in self.thread(address)] + [compose]
+        text = field("text", "Text message")
+        text.look = "composer"
+        compose = Node(axis="row", pad=(0, 4), gap=4, children=[text, send])
+        body = [self._bubble(r) for r in self.thread(address)]
         actions = [icon_button("trash", "Delete", lambda: self.open_dialog("delete"))]
-        return Screen(address, body, actions, on_up=self.up)
+        return Screen(address, body, actions, on_up=self.up, footer=compose)
 
     def _bubble(self, message: Row) -> Node:
         """As wide as its text, up to three quarters of the screen; what was sent stands on the right."""
