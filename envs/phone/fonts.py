@@ -12,14 +12,13 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from pathlib import Path
 
 import fontpkg_roboto
 from PIL import Image, ImageDraw, ImageFont, features
 
 from envs.phone.bidi import levels, mirrored, visual_order
 
-ROBOTO = Path(fontpkg_roboto.ROOT) / "files" / "Roboto[wdth,wght].ttf"
+ROBOTO = str(fontpkg_roboto.ROOT / "files" / "Roboto[wdth,wght].ttf")
 REGULAR, MEDIUM = [400, 100], [500, 100]
 """Weight and width of Roboto for plain and for bold texts."""
 FOLDERS = ("/usr/share/fonts", "/usr/local/share/fonts", "~/.local/share/fonts", "~/.fonts")
@@ -37,7 +36,7 @@ PACKAGES = "fonts-noto-core fonts-noto-cjk fonts-noto-color-emoji"
 
 MEASURED_AT = 64
 """Texts are measured at this size in pixels: widths are proportional to the size, so layouts fit every resolution."""
-SMOOTH = 3
+SMOOTH = 2
 """Glyphs are drawn this many times larger and averaged, which gives them the exact widths that were measured."""
 ASCENT, LINE = 1.15, 1.65
 """Height of a mask above its baseline, and in all, in font sizes."""
@@ -68,7 +67,7 @@ def stack() -> dict[str, str]:
         for place, _, names in os.walk(os.path.expanduser(folder)):
             found |= {name: os.path.join(place, name) for name in names if name in wanted and name not in found}
     fonts = {kind: next((found[n] for n in names if n in found), "") for kind, names in SYSTEM.items()}
-    return {"Latin, Greek, Cyrillic": str(ROBOTO)} | {kind: path for kind, path in fonts.items() if path}
+    return {"Latin, Greek, Cyrillic": ROBOTO} | {kind: path for kind, path in fonts.items() if path}
 
 
 def shapes_text() -> bool:
@@ -78,9 +77,9 @@ def shapes_text() -> bool:
 
 @lru_cache(maxsize=256)
 def _font(path: str, size: int, bold: bool = False, shaped: bool = True) -> ImageFont.FreeTypeFont:
-    shaped = shaped and path != str(ROBOTO) and shapes_text()
+    shaped = shaped and path != ROBOTO and shapes_text()
     font = ImageFont.truetype(path, size, layout_engine=ImageFont.Layout.RAQM if shaped else ImageFont.Layout.BASIC)
-    if path == str(ROBOTO):
+    if path == ROBOTO:
         font.set_variation_by_axes(MEDIUM if bold else REGULAR)
     return font
 
@@ -111,13 +110,13 @@ def _font_of(character: str, last: str, following: str) -> str:
 def runs(text: str) -> tuple[Run, ...]:
     """The parts of a line in the order in which they stand on the screen, from the left."""
     if text.isascii() and text.isprintable():
-        return (Run(text, str(ROBOTO)),)
+        return (Run(text, ROBOTO),)
     text = "".join(" " if unicodedata.category(c) == "Cc" else c for c in text)
     depths, parts, path = levels(text), [], ""
     for i, character in enumerate(text):
         if unicodedata.category(character) == "Cf" or character in (_AS_TEXT, _AS_EMOJI):
             # Joiners and marks are invisible: only a font that joins letters or emoji is told.
-            if not parts or path in ("", str(ROBOTO)) or not shapes_text():
+            if not parts or path in ("", ROBOTO) or not shapes_text():
                 continue
         else:
             path = _font_of(character, path, text[i + 1 : i + 2])
@@ -130,7 +129,7 @@ def runs(text: str) -> tuple[Run, ...]:
 
 def _as_drawn(run: Run) -> Run:
     """Roboto is drawn without the shaping engine, which would turn the order of a run around."""
-    return Run(mirrored(run.text), run.font, run.level) if run.level % 2 and run.font == str(ROBOTO) else run
+    return Run(mirrored(run.text), run.font, run.level) if run.level % 2 and run.font == ROBOTO else run
 
 
 def missing(text: str) -> bool:
@@ -140,14 +139,21 @@ def missing(text: str) -> bool:
 
 def _direction(run: Run) -> str | None:
     """What Pillow is told; only its shaping engine takes a direction."""
-    if run.font == str(ROBOTO) or not shapes_text():
+    if run.font == ROBOTO or not shapes_text():
         return None
     return "rtl" if run.level % 2 else "ltr"
+
+
+@cache
+def _advance(character: str, bold: bool) -> float:
+    return _font(ROBOTO, MEASURED_AT, bold).getlength(character) / MEASURED_AT
 
 
 def _run_width(run: Run, size: float, bold: bool) -> float:
     if not run.font:
         return len(run.text) * TOFU * size
+    if run.font == ROBOTO:  # without kerning: the sum of its characters
+        return size * sum([_advance(character, bold) for character in run.text])
     at = EMOJI_SIZE if _is_emoji(run.font) else MEASURED_AT
     return _font(run.font, at, bold).getlength(run.text, direction=_direction(run)) * size / at
 
@@ -204,7 +210,7 @@ def drawn(text: str, size: float, bold: bool) -> tuple[tuple[int, int, Image.Ima
 
 def _glyphs(pen: ImageDraw.ImageDraw, run: Run, left: float, size: int, bold: bool) -> None:
     """Fonts of the system have one weight: bold is drawn twice, a little apart."""
-    doubled = bold and run.font != str(ROBOTO)
+    doubled = bold and run.font != ROBOTO
     for shift in (0, size / 22) if doubled else (0,):
         at = (left + shift, size * ASCENT)
         pen.text(at, run.text, 255, _font(run.font, size, bold), anchor="ls", direction=_direction(run))
