@@ -6,6 +6,7 @@ import random
 from functools import partial
 
 from envs.phone.app import App, Page, Row
+from envs.phone.icons import SHAPES
 from envs.phone.ui import IMAGE, Dialog, Node, Screen
 from envs.phone.widgets import (
     TEXT,
@@ -34,6 +35,12 @@ CATEGORIES = {
 OTHER = ("bag", "#78909C")
 ADDRESSES = ("Home", "Work")
 PAGES = ("Home", "Favourites", "Cart", "Orders")
+
+
+def icon_of(product: Row) -> str:
+    """The picture of a product: its own, or that of its category."""
+    name: str = product["name"].lower()
+    return name if name in SHAPES else CATEGORIES.get(product["category"], OTHER)[0]
 
 
 def money(cents: int) -> str:
@@ -119,9 +126,9 @@ class Shop(App):
         return item(f"Order {number}", total, on_tap=lambda: self.go("order", number=number), icon="bag")
 
     def _row(self, product: Row, *trailing: Node) -> Node:
-        name, icon = product["name"], CATEGORIES.get(product["category"], OTHER)[0]
+        name = product["name"]
         opened = partial(self.go, "product", product=name)
-        return item(name, money(product["price"]), on_tap=opened, icon=icon, trailing=trailing)
+        return item(name, money(product["price"]), on_tap=opened, icon=icon_of(product), trailing=trailing)
 
     def page_category(self, page: Page) -> Screen:
         rows = [self._row(r) for r in self.db["products"] if r["category"] == page.args["category"]]
@@ -135,9 +142,9 @@ class Shop(App):
         if product is None:
             return self.missing("Product", "This is no longer sold")
         amount = page.args.setdefault("amount", 1)
-        icon, color = CATEGORIES.get(product["category"], OTHER)
+        color = CATEGORIES.get(product["category"], OTHER)[1]
         body = [
-            Node(cls=IMAGE, look="tile", icon=icon, color=color, height=180),
+            Node(cls=IMAGE, look="tile", icon=icon_of(product), color=color, height=180),
             label(money(product["price"]), size=22, bold=True),
             label("In stock" if product["stock"] else "Sold out"),
         ]
