@@ -135,3 +135,18 @@ def test_posted_notifications_appear_and_go_when_touched(phone):
     assert {"Sale today", "Мёд — 50 %"} <= set(texts(phone))
     tap(phone, "Sale today")
     assert "No notifications" in texts(phone)
+
+
+def test_messages_prices_and_months_say_what_they_are(phone):
+    messages = phone.app("Messages")
+    messages.insert("messages", address="Ann", body="now")
+    messages.insert("messages", address="Bob", body="never", date="soon")
+    phone.launch(messages.package)
+    assert texts(phone).count("15:34") == 1 and "14 Oct" in texts(phone)
+    phone.launch("com.android.vending")
+    phone.foreground.go("category", category="Books")
+    phone.changed()
+    assert any(text.startswith("$") for text in texts(phone))
+    phone.launch("com.android.calendar")
+    tap(phone, "Month")
+    assert texts(phone)[2:10] == [*"SMTWTFS", "1"]
