@@ -17,9 +17,10 @@ from envs.phone.app import App, Page
 from envs.phone.display import Display
 from envs.phone.generated.app import app_class
 from envs.phone.keyboard import DELETE, ENTER, key_at, keyboard_top
+from envs.phone.layout import assemble
 from envs.phone.popups import Popup, schedule
 from envs.phone.telephony import Call
-from envs.phone.ui import NAV_BAR, STATUS_BAR, Node, Screen, Tree, assemble, node_at
+from envs.phone.ui import NAV_BAR, STATUS_BAR, Node, Screen, Tree, node_at
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 

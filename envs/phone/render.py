@@ -11,9 +11,10 @@ from operator import attrgetter
 
 from PIL import Image
 
+from envs.phone.brush import Brush
 from envs.phone.canvas import Canvas, Written
 from envs.phone.keyboard import DELETE, ENTER, KEYS, SHIFT, keyboard_top
-from envs.phone.looks import Brush, draw
+from envs.phone.looks import draw
 from envs.phone.phone import Phone
 from envs.phone.theme import DARK, LIGHT, RGB, WHITE, Theme, accent, bar_color, mix
 from envs.phone.ui import KEYBOARD, NAV_BAR, SCREEN_DP, STATUS_BAR, Tree
