@@ -49,11 +49,14 @@ def _inside_number(kinds: Sequence[str], i: int) -> bool:
 
 def _neutrals(found: list[int | None], base: int) -> list[int]:
     """Spaces and punctuation between equal levels take theirs, others that of the line."""
+    following, after = [], base
+    for level in reversed(found):
+        after = after if level is None else level
+        following.append(after)
     whole: list[int] = []
-    for i, level in enumerate(found):
+    for level, after in zip(found, reversed(following), strict=True):
         if level is None:
             before = whole[-1] if whole else base
-            after = next((other for other in found[i:] if other is not None), base)
             # A number that is embedded counts as part of the text from right to left around it.
             level = before if before == after else 1 if base == 0 and before and after else base
         whole.append(level)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from envs.phone.brush import Brush
 from envs.phone.fonts import text_width, wrapped
 from envs.phone.theme import mix
@@ -15,7 +17,7 @@ def draw_field(brush: Brush, node: Node) -> None:
     line = 2 if node.focused else 1
     canvas.round_rect(left, top, right, bottom, 6, brush.accent if node.focused else theme.outline)
     canvas.round_rect(left + line, top + line, right - line, bottom - line, 5, theme.surface)
-    width, many = right - left - 24, bottom - top > 60
+    width, many = right - left - 24, bottom - top > 3 * node.size
     text = "*" * len(node.text) if node.password else node.text
     lines = wrapped(text, width, node.size) if many else [text]
     y = top + 24 if many else (top + bottom) / 2
@@ -52,6 +54,7 @@ def draw_composer(brush: Brush, node: Node) -> None:
 
 def _tail(text: str, size: int, room: float) -> str:
     """The end of a text that is longer than its field, as a field shows it while one types."""
-    while text and text_width(text, size) > room:
-        text = text[1:]
-    return text
+    if text_width(text, size) <= room:
+        return text
+    text = text[-int(5 * room / size) - 2 :]  # more characters than there is room for
+    return text[bisect_left(range(len(text)), True, key=lambda start: text_width(text[start:], size) <= room) :]

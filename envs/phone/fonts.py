@@ -12,6 +12,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import groupby
+from operator import itemgetter
 
 import fontpkg_roboto
 from PIL import Image, ImageDraw, ImageFont, features
@@ -112,24 +114,26 @@ def runs(text: str) -> tuple[Run, ...]:
     if text.isascii() and text.isprintable():
         return (Run(text, ROBOTO),)
     text = "".join(" " if unicodedata.category(c) == "Cc" else c for c in text)
-    depths, parts, path = levels(text), [], ""
+    depths, drawn_by, path = levels(text), [], ""
     for i, character in enumerate(text):
         if unicodedata.category(character) == "Cf" or character in (_AS_TEXT, _AS_EMOJI):
             # Joiners and marks are invisible: only a font that joins letters or emoji is told.
-            if not parts or path in ("", ROBOTO) or not shapes_text():
+            if path in ("", ROBOTO) or not shapes_text():
                 continue
         else:
             path = _font_of(character, path, text[i + 1 : i + 2])
-        if parts and (parts[-1].font, parts[-1].level) == (path, depths[i]):
-            parts[-1] = Run(parts[-1].text + character, path, depths[i])
-        else:
-            parts.append(Run(character, path, depths[i]))
+        drawn_by.append((character, path, depths[i]))
+    parts = [
+        Run("".join(character for character, *_ in group), font, level)
+        for (font, level), group in groupby(drawn_by, key=itemgetter(1, 2))
+    ]
     return tuple(_as_drawn(run) for run in visual_order(parts, [part.level for part in parts]))
 
 
 def _as_drawn(run: Run) -> Run:
-    """Roboto is drawn without the shaping engine, which would turn the order of a run around."""
-    return Run(mirrored(run.text), run.font, run.level) if run.level % 2 and run.font == ROBOTO else run
+    """What Pillow's shaping engine does not draw has to be put in the order of the screen."""
+    turned = run.level % 2 and _direction(run) is None
+    return Run(mirrored(run.text), run.font, run.level) if turned else run
 
 
 def missing(text: str) -> bool:
@@ -237,21 +241,25 @@ def _emoji(text: str, size: float) -> Image.Image:
 def wrapped(text: str, width: float, size: float, bold: bool = False) -> tuple[str, ...]:
     """The lines of a text that is `width` wide: broken between words, beside ideographs, and in words too long."""
     lines: list[str] = []
+    most = int(5 * width / size) + 2  # more characters than a line can hold
     for paragraph in text.split("\n"):
         line = ""
         for piece in _pieces(paragraph):
-            if line and text_width((line + piece).rstrip(), size, bold) > width:
+            if line and text_width((line + piece[:most]).rstrip(), size, bold) > width:
                 lines.append(line.rstrip())
                 line = ""
             line += piece
-            while len(line) > 1 and text_width(line.rstrip(), size, bold) > width:
-                fits = bisect_left(
-                    range(1, len(line)), True, key=lambda n, line=line: _width(line[:n], size, bold) > width
-                )
-                lines.append(line[: max(1, fits)])
-                line = line[max(1, fits) :]
+            while len(line) > 1 and (len(line) > most or text_width(line.rstrip(), size, bold) > width):
+                fits = _fitting(line[:most], width, size, bold)
+                lines.append(line[:fits])
+                line = line[fits:]
         lines.append(line.rstrip())
     return tuple(lines)
+
+
+def _fitting(text: str, width: float, size: float, bold: bool) -> int:
+    """How many characters from the beginning of a text too long for a line stand in it, at least one."""
+    return max(1, bisect_left(range(1, len(text)), True, key=lambda n: _width(text[:n], size, bold) > width))
 
 
 def _pieces(paragraph: str) -> Iterator[str]:

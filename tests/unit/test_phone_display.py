@@ -7,6 +7,7 @@ from PIL import ImageStat
 
 from envs.phone import panels, render
 from envs.phone.apps.catalogue import APPS
+from envs.phone.console import Console
 from envs.phone.keyboard import KEYS, keyboard_top
 from envs.phone.phone import HOLD_MS, Phone
 from envs.phone.shell.core import Shell
@@ -47,7 +48,7 @@ def test_the_font_size_is_that_of_settings_and_rows_grow_with_it(phone):
 
 
 def test_auto_rotate_follows_the_hand_and_a_locked_screen_does_not(phone):
-    phone.held = 1
+    Console(phone, exclusive=None)._run("rotate")
     phone.launch(SETTINGS)
     assert (phone.width, phone.height) == (360, 720)
     tap(phone, "Display")

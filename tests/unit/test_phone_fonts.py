@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from envs.phone import fonts
@@ -91,3 +93,11 @@ def test_a_text_that_is_cut_fits_and_ends_in_an_ellipsis(text):
     cut = fonts.elided(text, 16, room)
     assert cut.endswith("…") and (fonts.text_width(cut, 16) <= room or len(cut) <= 2)
     assert fonts.elided(text, 16, room * 2) == text
+
+
+def test_long_texts_take_no_longer_than_their_length_asks():
+    """What is typed over adb may be of any length and shape."""
+    start = time.process_time()
+    for text in ("א" + " " * 20_000 + "ש", "אa" * 10_000, "x" * 40_000, "你" * 20_000, " " * 40_000):
+        assert fonts.elided(text, 16, 300) and "".join(fonts.wrapped(text, 300, 16)).split() == text.split()
+    assert time.process_time() - start < 10
