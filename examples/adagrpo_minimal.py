@@ -128,6 +128,7 @@ def clipped_loss(micro: MicroBatch) -> tuple[Tensor, dict[str, Tensor]]:
 
 async def main(iterations: int, out: Path, start: Path = START) -> list[float]:
     """Returns the success rate of every iteration's episodes; the model is saved in `out`."""
+    torch.manual_seed(0)
     torch.set_num_threads(1)  # steps of so small a model are too small for more
     rng, agent = random.Random(0), read_agent(start)
     engine = LocalEngine(start, LocalSettings(learning_rate=3e-4, micro_batch_tokens=4096, temperature=0.8))

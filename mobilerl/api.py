@@ -21,6 +21,7 @@ from mobilerl.interfaces import Sampling
 from mobilerl.models.checkpoint_folder import read_agent
 from mobilerl.policy.actor import ModelActor
 from mobilerl.policy.context import make_context
+from mobilerl.policy.formats.choice import published_name, with_format
 from mobilerl.records import Trajectory
 from mobilerl.rollout.episode import episode_settings, run_episode
 from mobilerl.suites.evaluation import evaluate as _evaluate
@@ -38,10 +39,11 @@ class Agent:
 
     def __init__(self, model: str | Path, temperature: float = 0.0) -> None:
         folder = find_model(model)
-        self.settings = read_agent(folder) or AgentSection()
-        policy = EnginePolicy(make_engine(folder, EngineSection(), temperature or 1.0))
+        self.settings = read_agent(folder) or with_format(AgentSection(), published_name(folder))
+        engine = make_engine(folder, EngineSection(), temperature or 1.0)
         sampling = Sampling(temperature, self.settings.max_new_tokens)
-        self.actor = ModelActor(policy, make_context(self.settings), sampling)
+        context = make_context(self.settings, engine.codec.pictures.size_seen)
+        self.actor = ModelActor(EnginePolicy(engine), context, sampling)
 
     def play(self, env: MobileEnv, task: Task) -> Trajectory:
         """One episode. A device's failure is its `status` and `error`, never an exception."""
@@ -63,7 +65,8 @@ def evaluate(
     if recipe.suite.type not in PLANS:
         raise ConfigError(f"evaluate() knows the suites {', '.join(PLANS)}, not {recipe.suite.type!r}")
     chosen = PLANS[recipe.suite.type](instances=instances, templates=tuple(templates), **plan)
-    agent = read_agent(find_model(model))
-    recipe = recipe if agent is None else recipe.model_copy(update={"agent": agent})
+    folder = find_model(model)
+    agent = read_agent(folder) or with_format(recipe.agent, published_name(folder))
+    recipe = recipe.model_copy(update={"agent": agent})
     with tempfile.TemporaryDirectory() as scratch:
         return outside(lambda: _evaluate(recipe, chosen, POLICY, model, Path(out or scratch)))

@@ -22,12 +22,18 @@ ADAM_BETAS = (0.9, 0.98)
 """AdamW's betas in every engine."""
 
 
+ANSWER_END = "</answer>"
+"""Ends a reply in mobilerl's own format."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """`temperature` 0 is greedy. There is no top-p or penalty, so that training and rollout agree."""
 
     temperature: float = 1.0
     max_new_tokens: int = 64
+    stop: tuple[str, ...] = (ANSWER_END,)
+    """Texts at which a model server ends a reply; an engine samples up to the end token."""
 
 
 @dataclass(frozen=True, slots=True)

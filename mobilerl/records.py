@@ -47,7 +47,7 @@ class Completion:
 class Step:
     observation: Observation
     completion: Completion
-    images: tuple[bytes, ...]
+    images: tuple[bytes, ...] = field(repr=False)
     """PNGs in the order of their placeholders in the prompt."""
     thought: str
     action: Action
@@ -148,7 +148,7 @@ class TrainingSample:
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
     rollout_logprobs: tuple[float, ...]
-    images: tuple[bytes, ...]
+    images: tuple[bytes, ...] = field(repr=False)
     version: int
     """Version of the weights that sampled it."""
     advantage: float = 0.0

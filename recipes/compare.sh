@@ -20,6 +20,6 @@ SFT_DIR=${SFT_DIR:-$ROOT/runs/sft}
 ensure_installed local,tracking,plot
 [[ -d $SFT_DIR/final ]] || SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh" --config "$RECIPES/sft.toml"
 export VENV
-exec "$VENV/bin/python" -m benchmarks.comparison --sft-dir "$SFT_DIR" --run-dir "$RUN_DIR" --steps "${STEPS:-12000}" \
+exec "$VENV/bin/python" -m mobilerl.benchmarks.comparison --sft-dir "$SFT_DIR" --run-dir "$RUN_DIR" --steps "${STEPS:-12000}" \
     --seeds "${SEEDS:-0 1 2}" --jobs "${JOBS:-$(nproc)}" --variants "${VARIANTS:-}" --eval-flags="${EVAL_FLAGS:-}" \
     -- "$@"

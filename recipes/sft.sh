@@ -6,7 +6,7 @@
 #   bash recipes/sft.sh --model CHECKPOINT --sft.processes 8 --sft.deepspeed zero3     on 8 GPUs
 #   srun --ntasks-per-node=1 bash recipes/sft.sh ...     on the nodes of a SLURM job (docs/sft-distributed.md)
 #
-# Without --model it starts from the tiny model that has learned to read on generated apps (docs/generated.md).
+# sft.toml starts from the tiny model that has learned to read on generated apps (docs/generated.md).
 # recipes/common.sh lists flags and environment. The run goes to SFT_DIR; CONFIG is the recipe of its evaluation.
 
 # shellcheck source=recipes/common.sh
@@ -14,9 +14,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 evaluation=${CONFIG:-}
 CONFIG=$RECIPES/sft.toml
 read_arguments "$@"
-if [[ $CONFIG -ef $RECIPES/sft.toml ]]; then
-    MODEL=${MODEL:-$RECIPES/generated/checkpoint}
-fi
 install_for_recipe
 mobilerl sft --config "$CONFIG" --run-dir "$SFT_DIR" ${MODEL:+--model "$MODEL"} "${node_flags[@]}" "${flags[@]}"
 if ((rank > 0)); then

@@ -12,13 +12,14 @@ from pathlib import Path
 import torch
 
 from mobilerl.config import ConfigError, Recipe, SftSection
+from mobilerl.config.packaged import RECIPES
 from mobilerl.models.checkpoint_folder import check_checkpoint
 from mobilerl.terminal import say
 from mobilerl.train.checkpoint_files import check_files
 from mobilerl.train.dry_run import check_writable, print_recipe
 from sft.pretraining import PRETRAINING_BATCH_SIZE
 
-CONFIGS = Path(__file__).parents[1] / "recipes" / "deepspeed"
+CONFIGS = RECIPES / "deepspeed"
 
 
 def check_stages(recipe: Recipe, run_dir: Path, stages: Collection[int]) -> None:

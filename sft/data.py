@@ -21,7 +21,7 @@ from mobilerl import tiny
 from mobilerl.atomic_files import put_folder, write_atomic
 from mobilerl.config import ConfigError, GeneratedSuiteSection, Recipe
 from mobilerl.models.checkpoint_folder import check_checkpoint
-from mobilerl.policy.context import ContextPolicy
+from mobilerl.policy.context import ContextPolicy, make_context
 from mobilerl.suites.base import demonstrated_tasks
 from mobilerl.suites.phone.training import make_phones
 from mobilerl.terminal import progress_bar
@@ -113,7 +113,8 @@ class SftData:
 def _demonstrate(recipe: Recipe, instances: range) -> list[ExpertStep]:
     """Without the XML of the screens, which nothing needs any more and which is most of what is to be sent."""
     tasks = demonstrated_tasks(recipe, instances)
-    made = demonstrations(phone_without_popups(recipe), tasks, recipe.agent.random_marks)
+    context = make_context(recipe.agent)
+    made = demonstrations(phone_without_popups(recipe), tasks, context, recipe.agent.random_marks)
     return [replace(step, observation=replace(step.observation, xml="")) for step in made]
 
 

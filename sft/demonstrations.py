@@ -20,20 +20,26 @@ from envs.phone.popups import CATALOGUE
 from envs.phone.tasks import suite
 from envs.phone.tasks.expert import ExpertAgent
 from mobilerl.policy.actions import describe
-from mobilerl.policy.context import Turn
+from mobilerl.policy.context import ContextPolicy, Turn
 from mobilerl.policy.screen import Element, Screen, parse_screen
 from sft.samples import ExpertStep
 
 VOCABULARY_INSTANCES = 4
 """Instances of every training template whose texts make up the tiny model's vocabulary."""
+DEFAULT_CONTEXT = ContextPolicy()
 ACTION_WORDS = (
     "history app error tap hold type open swipe up down left right back home enter wait finish invalid nothing "
     "what is read short medium long infeasible field button checked unchecked selected focused"
 )
 
 
-async def demonstrate(env: PhoneEnv, task: Task, random_marks: bool = False) -> list[ExpertStep]:
-    """The expert's episode; marks as `parse_screen` numbers them. Raises InfraError if it does not succeed."""
+async def demonstrate(
+    env: PhoneEnv, task: Task, context: ContextPolicy = DEFAULT_CONTEXT, random_marks: bool = False
+) -> list[ExpertStep]:
+    """The expert's episode; marks as `parse_screen` numbers them. Raises InfraError if it does not succeed.
+
+    `context` is the format of the earlier replies; published formats write them when a prompt is built.
+    """
     observation = await env.reset(task)
     expert = ExpertAgent(env.template)
     steps: list[ExpertStep] = []
@@ -46,7 +52,8 @@ async def demonstrate(env: PhoneEnv, task: Task, random_marks: bool = False) -> 
         begun, purpose = ("" if env.template.purpose == purpose else env.template.purpose), env.template.purpose
         steps.append(ExpertStep(task, tuple(turns), observation, screen, action, thought=thought, purpose=begun))
         said = f"{begun}; {thought or done}" if begun else thought
-        turns.append(Turn(observation, "", said, action, done))
+        reply = context.reply(action, screen, said or None) if context.format == "mobilerl" else ""
+        turns.append(Turn(observation, reply, said, action, done))
         result = await env.step(action)
         observation, ended = result.observation, result.done
     if await env.score() < 1.0:
@@ -54,11 +61,13 @@ async def demonstrate(env: PhoneEnv, task: Task, random_marks: bool = False) -> 
     return steps
 
 
-def demonstrations(env: PhoneEnv, tasks: Iterable[Task], random_marks: bool = False) -> list[ExpertStep]:
+def demonstrations(
+    env: PhoneEnv, tasks: Iterable[Task], context: ContextPolicy = DEFAULT_CONTEXT, random_marks: bool = False
+) -> list[ExpertStep]:
     """All steps of the expert's episodes of `tasks`."""
 
     async def collect() -> list[ExpertStep]:
-        return [step for task in tasks for step in await demonstrate(env, task, random_marks)]
+        return [step for task in tasks for step in await demonstrate(env, task, context, random_marks)]
 
     return asyncio.run(collect())
 

@@ -18,7 +18,6 @@ from mobilerl.interfaces import Sampling
 from mobilerl.policy.actions import describe, nearest_swipe
 from mobilerl.policy.actor import Policy
 from mobilerl.policy.context import ContextPolicy
-from mobilerl.policy.parsing import parse_reply
 from mobilerl.policy.screen import Screen
 from mobilerl.terminal import progress_bar
 from sft.samples import ExpertStep
@@ -81,8 +80,7 @@ async def sample_proposals(
         messages, images = step.messages(context)
         async with gate:
             completion = await policy.act(messages, images, sampling, key)
-        size = step.observation.width, step.observation.height
-        reply = parse_reply(completion.text, step.screen, context.grounding, *size)
+        reply = context.parse(completion.text, step.screen)
         show(next(done), len(keys))
         return Proposal(reply.thought, reply.action)
 

@@ -7,6 +7,7 @@ import random
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from mobilerl.models.checkpoint_folder import save_agent
 from mobilerl.models.codec import Codec
 from mobilerl.policy.actor import Policy
 from mobilerl.policy.context import make_context
+from mobilerl.policy.formats.choice import published_name, with_format
 from mobilerl.terminal import progress_bar, say
 from mobilerl.train.tracking import Tracker, read_metrics
 from sft.checks import check, check_stages, deepspeed_file, fit_processes
@@ -149,16 +151,19 @@ class SftRun:
         settings, agent = self.recipe.sft, self.recipe.agent
         if number == 1 and not settings.proposer_url:
             return template_proposals(steps)
+        policy: Policy
         if number == 1:
             from mobilerl.inference.server import connect
 
             pixels = self.recipe.engine.max_pixels
-            policy: Policy = connect(settings.proposer_url, settings.proposer_model, agent.screenshots, pixels)
+            server = connect(settings.proposer_url, settings.proposer_model, agent.screenshots, pixels)
+            policy, size_seen = server, server.size_seen
         else:
             engine = make_engine(base, self.recipe.engine, 1.0, seed=self.seed)
-            policy = EnginePolicy(engine, max_wait_s=0.05)
-        sampling = Sampling(1.0, agent.max_new_tokens)
-        return asyncio.run(sample_proposals(policy, self.context, sampling, steps, settings.candidates))
+            policy, size_seen = EnginePolicy(engine, max_wait_s=0.05), engine.codec.pictures.size_seen
+        context = replace(self.context, size_seen=size_seen)
+        sampling = Sampling(1.0, agent.max_new_tokens, context.stop)
+        return asyncio.run(sample_proposals(policy, context, sampling, steps, settings.candidates))
 
     # --- one training ----------------------------------------------------------------------------------------
 
@@ -246,6 +251,8 @@ def run(recipe: Recipe, run_dir: Path, stages: Sequence[int] = STAGES) -> Path:
     """
     recipe = fit_processes(recipe)
     check(recipe)
+    if recipe.model:
+        recipe = recipe.model_copy(update={"agent": with_format(recipe.agent, published_name(recipe.model))})
     if recipe.sft.node_rank:
         follow(recipe.sft)
         return run_dir / "final"

@@ -9,7 +9,6 @@ from typing import Any
 
 from envs.base import Action, Observation, Task
 from mobilerl.models.codec import Codec
-from mobilerl.policy.actions import format_reply
 from mobilerl.policy.context import ContextPolicy, Turn, build_messages
 from mobilerl.policy.screen import Screen
 
@@ -32,7 +31,7 @@ class ExpertStep:
         return build_messages(self.task, self.turns, self.observation, self.screen, context)
 
     def reply(self, context: ContextPolicy, thought: str | None = None) -> str:
-        return format_reply(self.action, self.screen, context.grounding, thought)
+        return context.reply(self.action, self.screen, thought)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +49,7 @@ class Sample:
 
 def encode(step: ExpertStep, context: ContextPolicy, codec: Codec, thought: str | None = None) -> Sample:
     """A step as a sample; without a thought it is reasoning-free."""
+    context = replace(context, size_seen=codec.pictures.size_seen)
     messages, images = step.messages(context)
     return Sample(codec.encode(messages, images), codec.encode_reply(step.reply(context, thought)), tuple(images))
 

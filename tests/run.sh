@@ -8,12 +8,12 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes/common.sh"
 cd "$ROOT" || exit
 
-# install_program PACKAGE WITHOUT-IT COMMAND...: Debian's package, unless one of the commands is there.
+# install_program PACKAGE WITHOUT-IT COMMAND...: Debian's package, unless one of the commands (or files) is there.
 install_program() {
     local package=$1 without=$2 name
     shift 2
     for name in "$@"; do
-        command -v "$name" >/dev/null && return
+        if command -v "$name" >/dev/null || [[ -f $name ]]; then return; fi
     done
     if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
         say "no $package here: $without (sudo apt-get install -y $package)"
@@ -26,19 +26,20 @@ install_program() {
     fi
 }
 
-# test_adapter NAME PACKAGE: in an environment of its own, since these libraries' needs contradict vLLM's.
-test_adapter() {
+# test_alone NAME PACKAGE TEST: in an environment of its own, since the needs of these libraries contradict vLLM's or
+# constraints.txt.
+test_alone() {
     local venv=$VENV-$1
     if [[ ! -e $venv/.installed-$2 ]]; then
         say "installing $2 in $venv"
         if ! { "$VENV/bin/python" -m venv "$venv" && "$venv/bin/pip" install -qq --disable-pip-version-check \
             -e . "$2" adbutils docker pytest pytest-asyncio hypothesis; }; then
-            say "the tests of the adapter for $1 are skipped"
+            say "the tests of $1 are skipped"
             return
         fi
         touch "$venv/.installed-$2"
     fi
-    "$venv/bin/python" -m pytest -q "tests/integration/test_adapter_$1.py"
+    "$venv/bin/python" -m pytest -q "tests/integration/$3"
 }
 
 ensure_installed dev
@@ -53,6 +54,10 @@ else
     install_program docker.io "the tests of containers are skipped" dockerd
     install_program mksh "the phone's shell is not compared with mksh" mksh
     install_program toybox "the phone's shell is not compared with mksh" toybox
+    fonts=/usr/share/fonts/truetype
+    install_program fonts-noto-core "no Arabic or Devanagari on the phone" "$fonts/noto/NotoSansArabic-Regular.ttf"
+    install_program fonts-wqy-microhei "no Chinese on the phone" "$fonts/wqy/wqy-microhei.ttc"
+    install_program fonts-noto-color-emoji "no emoji on the phone" "$fonts/noto/NotoColorEmoji.ttf"
     say "installing verl, vLLM and DeepSpeed for CPUs (once, some minutes)"
     bash tests/install_verl_cpu.sh "$VENV" || say "the tests of verl, vLLM and DeepSpeed are skipped"
 fi
@@ -61,11 +66,12 @@ fi
 lint=0
 "$VENV/bin/ruff" check --quiet . || lint=1
 "$VENV/bin/ruff" format --quiet --check . || lint=1
-"$VENV/bin/shellcheck" -x recipes/*.sh recipes/cluster/{ray-node.sh,slurm.sbatch} docker/*/*.sh benchmarks/*/*.sh tests/*.sh .ci/run || lint=1
+"$VENV/bin/shellcheck" -x recipes/*.sh recipes/cluster/{ray-node.sh,slurm.sbatch} docker/*/*.sh mobilerl/benchmarks/*/*.sh tests/*.sh .ci/run || lint=1
 [[ $lint == 0 ]] || say "ruff or shellcheck found faults: see above"
 "$VENV/bin/python" -m pytest -q "${tests[@]}" "$@"
 if [[ ${tests[0]} == tests && $# == 0 ]]; then
-    test_adapter openenv openenv==0.10.0
-    test_adapter verifiers verifiers==0.4.0
+    test_alone openenv openenv==0.10.0 test_adapter_openenv.py
+    test_alone verifiers verifiers==0.4.0 test_adapter_verifiers.py
+    test_alone trackio trackio==0.43.0 test_mirrors.py
 fi
 exit "$lint"

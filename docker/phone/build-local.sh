@@ -3,8 +3,8 @@
 #
 #   bash docker/phone/build-local.sh [TAG]        (default: mobilerl-phone)
 #
-# PYTHON (default: python3) must have Pillow. What it takes along: the interpreter, its standard library, Pillow, the
-# shared libraries they link to, and envs/.
+# PYTHON (default: python3) must have Pillow and fontpkg-roboto. What it takes along: the interpreter, its standard
+# library, both packages, the shared libraries they link to, and envs/.
 set -euo pipefail
 TAG=${1:-mobilerl-phone}
 PYTHON=${PYTHON:-python3}
@@ -12,7 +12,8 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 command -v docker >/dev/null || { echo "docker is not installed: apt-get install -y docker.io" >&2; exit 2; }
 docker version >/dev/null 2>&1 || { echo "no Docker engine answers; start it: systemctl start docker" >&2; exit 2; }
-"$PYTHON" -c 'import PIL' 2>/dev/null || { echo "$PYTHON has no Pillow: $PYTHON -m pip install Pillow" >&2; exit 2; }
+"$PYTHON" -c 'import PIL, fontpkg_roboto' 2>/dev/null ||
+    { echo "$PYTHON lacks a package: $PYTHON -m pip install Pillow fontpkg-roboto" >&2; exit 2; }
 
 files=$(mktemp -d)
 trap 'rm -rf "$files"' EXIT

@@ -1,4 +1,4 @@
-"""Copies a Python interpreter with Pillow, and every shared library they need, into the root of a new file system."""
+"""Copies Python, Pillow, the phone's font and every shared library they need into the root of a new file system."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ LEFT_OUT = "test idlelib tkinter turtledemo ensurepip lib2to3 *-packages __pycac
 
 def copy_root(root: Path) -> None:
     """Everything keeps its absolute path; `python3` is a link in /usr/local/bin."""
+    import fontpkg_roboto
     import PIL
 
     interpreter = Path(sys.executable).resolve()
@@ -25,6 +26,7 @@ def copy_root(root: Path) -> None:
     _copy_file(interpreter, root)
     _copy_tree(library, root, tuple(LEFT_OUT.split()))
     _copy_tree(pillow, root, ("__pycache__",), APPLICATION / "PIL")
+    _copy_tree(fontpkg_roboto.ROOT, root, ("__pycache__",), APPLICATION / "fontpkg_roboto")
     bundled = pillow.parent / "pillow.libs"
     if bundled.is_dir():
         _copy_tree(bundled, root, (), APPLICATION / "pillow.libs")

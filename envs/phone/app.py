@@ -33,6 +33,7 @@ class Page:
     dialog: str = ""
     """Name of the dialog that is up; drawn by the app's `dialog_<name>`."""
     dialog_args: dict[str, Any] = field(default_factory=dict)
+    dialog_scroll: int = 0
 
 
 class App:
@@ -123,7 +124,8 @@ class App:
             self.stack.pop()
 
     def open_dialog(self, name: str, **args: Any) -> None:
-        self.page.dialog, self.page.dialog_args, self.page.focus = name, args, ""
+        page = self.page
+        page.dialog, page.dialog_args, page.dialog_scroll, page.focus = name, args, 0, ""
 
     def close_dialog(self) -> None:
         self.page.dialog, self.page.dialog_args, self.page.focus = "", {}, ""

@@ -2,61 +2,28 @@
 
 from __future__ import annotations
 
-import unicodedata
-from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 
-from PIL import Image, ImageDraw, ImageFilter, ImageFont
+from PIL import Image, ImageDraw, ImageFilter
 
+from envs.phone import fonts
 from envs.phone.icons import SHAPES, SMOOTH, icon_mask
 from envs.phone.theme import RGB
 
-_PLAIN = str.maketrans({**dict(zip("×÷−–—•·’‘“”øØł", "x/---*-''\"\"oOl", strict=True)), "ß": "ss", "æ": "ae"})
-"""The built-in font knows ASCII and little else."""
+CAPITALS = 0.711
+"""Height of Roboto's capital letters, in font sizes."""
 
 
-@lru_cache(maxsize=64)
-def font(size: int) -> ImageFont.FreeTypeFont:
-    """The font that comes with Pillow (Aileron), so that every machine draws the same."""
-    return ImageFont.load_default(size)
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A line that was drawn: `text` as asked for, `shown` as it fits, the `box` of its ink in px."""
 
-
-@lru_cache(maxsize=4096)
-def printable(text: str) -> str:
-    """`text` in characters the font has: accents are dropped, what is left unknown becomes a question mark."""
-    if text.isascii():
-        return text
-    text = unicodedata.normalize("NFKD", text.translate(_PLAIN))
-    return "".join(c if c in "…" or c.isascii() else "?" for c in text if not unicodedata.combining(c))
-
-
-@lru_cache(maxsize=8192)
-def text_width(text: str, size: int) -> float:
-    return font(size).getlength(printable(text))
-
-
-@lru_cache(maxsize=16384)
-def elided(text: str, size: int, room: int) -> str:
-    """`text` cut to `room` px, with an ellipsis when something is missing."""
-    if text_width(text, size) <= room:
-        return text
-    measure = font(size).getlength  # not through the cache: these beginnings of texts are not asked for again
-    too_long = bisect_left(
-        range(1, len(text)), True, key=lambda keep: measure(printable(text[:keep].rstrip() + "…")) > room
-    )
-    return text[:too_long].rstrip() + "…"
-
-
-@lru_cache(maxsize=4096)
-def _text_mask(text: str, size: int, bold: bool) -> Image.Image:
-    text = printable(text)
-    # Bold is drawn twice, a little apart: the built-in font has one weight.
-    shift = max(1, round(size / 22)) if bold else 0
-    mask = Image.new("L", (int(text_width(text, size)) + shift + 2, round(size * 1.4)), 0)
-    pen = ImageDraw.Draw(mask)
-    for dx in range(shift + 1):
-        pen.text((dx, 0), text, font=font(size), fill=255)
-    return mask
+    text: str
+    shown: str
+    box: tuple[int, int, int, int]
 
 
 @lru_cache(maxsize=256)
@@ -83,7 +50,9 @@ def _shadow(diameter: int, blur: int) -> Image.Image:
 class Canvas:
     """An RGB image `width` x `height` px. Everything is given in dp; `scale` is pixels per dp."""
 
-    def __init__(self, width: int, height: int, scale: float, color: RGB) -> None:
+    def __init__(self, width: int, height: int, scale: float, color: RGB, written: list[Written] | None = None) -> None:
+        """With a list `written`, every line of text is noted there."""
+        self.written = written
         self.image = Image.new("RGB", (width, height), color)
         self.scale = scale
         self._pen = ImageDraw.Draw(self.image)
@@ -138,16 +107,42 @@ class Canvas:
         room: float = 0,
     ) -> float:
         """One line, vertically centred on y; `align` says what x is. Cut to `room` dp if given. Returns its width."""
-        pixels = max(4, self.px(size))
-        if room:
-            text = elided(text, pixels, max(1, self.px(room)))
-        if not text:
+        shown = fonts.elided(text, size, max(1, room), bold) if room else text
+        if not shown:
             return 0
-        mask = _text_mask(text, pixels, bold)
-        left = self.px(x) - (mask.width // 2 if align == "center" else mask.width if align == "right" else 0)
-        # The capital letters' middle lies at 0.66 of the font size below the top of the mask.
-        self.image.paste(color, (left, self.px(y) - round(pixels * 0.66)), mask)
-        return mask.width / self.scale
+        pixels = max(4.0, size * self.scale)
+        width = fonts.text_width(shown, size, bold)
+        x -= width / 2 if align == "center" else width if align == "right" else 0
+        left, top = self.px(x), round(y * self.scale + (CAPITALS / 2 - fonts.ASCENT) * pixels)
+        parts = fonts.drawn(shown, pixels, bold)
+        for dx, dy, part in parts:
+            self.image.paste(color if part.mode == "L" else part, (left + dx, top + dy), part)
+        if self.written is not None and parts:
+            corners = [(dx, dy, dx + part.width, dy + part.height) for dx, dy, part in parts]
+            box = [choose(side) for choose, side in zip((min, min, max, max), zip(*corners, strict=True), strict=True)]
+            self.written.append(Written(text, shown, (left + box[0], top + box[1], left + box[2], top + box[3])))
+        return width
+
+    @contextmanager
+    def viewport(self, bounds: tuple[float, float, float, float]) -> Iterator[None]:
+        """Of what is drawn in the meantime, only that within the top and the bottom of `bounds` stays."""
+        before, count = self.image.copy(), len(self.written or ())
+        top, bottom = self.px(bounds[1]), self.px(bounds[3])
+        yield
+        for strip in ((0, 0, before.width, top), (0, bottom, before.width, before.height)):
+            self.image.paste(before.crop(strip), strip)
+        if self.written is not None:
+            self.written[count:] = [w for w in self.written[count:] if top <= w.box[1] and w.box[3] <= bottom]
+
+    def cover(self, x1: float, y1: float, x2: float, y2: float) -> None:
+        """Notes that something opaque is about to be drawn: the lines below it can no longer be seen whole."""
+        if self.written is not None:
+            left, top, right, bottom = self.px(x1), self.px(y1), self.px(x2), self.px(y2)
+            self.written[:] = [
+                w
+                for w in self.written
+                if w.box[2] <= left or w.box[0] >= right or w.box[3] <= top or w.box[1] >= bottom
+            ]
 
     def darken(self, share: float) -> None:
         """Everything drawn so far, `share` darker."""

@@ -28,7 +28,7 @@ SAVED = "2023-10-15 15:34:00   00:00:01.000"
 
 State = dict[str, Any]
 _STORED = ("settings", "files", "mtimes", "calls", "clipboard", "display", "location", "_clock")
-_SHOWN = ("inputs", "popup", "panel", "call", "awake", "current", "_popup_plan", "_recent")
+_SHOWN = ("inputs", "popup", "panel", "call", "awake", "held", "notifications", "current", "_popup_plan", "_recent")
 _OF_PHONE = (*_STORED, *_SHOWN)
 _OF_APP = ("stack", "snack", "db", "prefs")
 
@@ -104,6 +104,10 @@ class Console:
                 return self._geo(longitude, latitude)
             case ["sms", "send", number, *text] if text:
                 return self._sms(number, line.split(None, 3)[3])
+            case ["rotate"]:
+                self.phone.held = (self.phone.held + 1) % 4
+                self.phone.changed()
+                return ""
             case ["gsm", "call", number]:
                 telephony.ring(self.phone, number)
                 return ""

@@ -11,6 +11,8 @@ from functools import lru_cache
 
 from PIL import Image, ImageDraw
 
+from envs.phone.goods import GOODS
+
 GRID = 24
 SMOOTH = 4
 STROKE = 2.0
@@ -104,6 +106,7 @@ SHAPES: dict[str, str] = {
     "bike": "o 5.8 16 4.2;o 18.2 16 4.2;l 5.8 16 9.5 9.5 15.5 9.5 11.5 16 5.8 16;l 11.5 16 9 8;l 18.2 16 14.8 7 17 7",
     "wifi": "w 0 5 24 29 225 315;xw 4.2 9.2 19.8 24.8 225 315;w 6 11 18 23 225 315;xw 9 14 15 20 225 315;d 12 18 1.9",
     "wifi_full": "w -1 4 25 32 228 312",
+    **GOODS,
 }
 
 

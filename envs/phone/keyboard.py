@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from envs.phone.ui import KEYBOARD, NAV_BAR, SCREEN_DP
+from envs.phone.ui import KEYBOARD, NAV_BAR, SCREEN_DP, keyboard_height
 
 ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 MARGIN, ROW_PITCH, KEY_PITCH = 3, 52, 35.4
@@ -43,9 +43,9 @@ KEYS = _layout()
 
 def key_at(x: float, y: float, height: float, width: float = SCREEN_DP) -> str:
     """Name of the key at (x, y) dp of a screen of `width` by `height` dp; "" between the keys."""
-    x, y = x * SCREEN_DP / width, y - keyboard_top(height)
+    x, y = x * SCREEN_DP / width, (y - keyboard_top(height)) * KEYBOARD / keyboard_height(height)
     return next((k.name for k in KEYS if k.box[0] <= x < k.box[2] and k.box[1] <= y < k.box[3]), "")
 
 
 def keyboard_top(height: float) -> float:
-    return height - NAV_BAR - KEYBOARD
+    return height - NAV_BAR - keyboard_height(height)

@@ -61,14 +61,16 @@ def _tile(phone: Phone, tile: tuple[str, ...]) -> Node:
     title, icon, space, key, off, on = tile
     table = phone.settings[space]
     is_on = table.get(key, off) not in (off, "")
-    return switch_item(title, is_on, lambda: table.update({key: off if is_on else on}), icon=icon)
+    row = switch_item(title, is_on, lambda: table.update({key: off if is_on else on}), icon=icon)
+    row.look = "quick_tile"
+    return row
 
 
 def _shade(phone: Phone) -> Screen:
     now = phone.now
     tiles = [_tile(phone, t) for t in TILES[:FIRST_TILES]]
     rows = _notifications(phone) or [label("No notifications")]
-    return Screen(f"{now:%H:%M}  {now:%a}, {now:%b} {now.day}", [*tiles, section("Notifications"), *rows])
+    return Screen(f"{phone.clock}  {now:%a}, {now:%b} {now.day}", [*tiles, section("Notifications"), *rows])
 
 
 def _quick_settings(phone: Phone) -> Screen:
@@ -90,7 +92,12 @@ def _notifications(phone: Phone) -> list[Node]:
         assert isinstance(messages, Messages)
         messages.open_thread(address)
 
-    return [item(name, body, on_tap=partial(opened, name), avatar=name) for name, body in unread(phone).items()]
+    posted = phone.notifications
+    rows = [item(*posted[tag], on_tap=partial(posted.pop, tag), icon="bell") for tag in reversed(posted)]
+    rows += [item(name, body, on_tap=partial(opened, name), avatar=name) for name, body in unread(phone).items()]
+    for row in rows:
+        row.look = "card"
+    return rows
 
 
 def _recents(phone: Phone) -> Screen:

@@ -17,9 +17,10 @@ from envs.phone.app import App, Page
 from envs.phone.display import Display
 from envs.phone.generated.app import app_class
 from envs.phone.keyboard import DELETE, ENTER, key_at, keyboard_top
+from envs.phone.layout import assemble
 from envs.phone.popups import Popup, schedule
 from envs.phone.telephony import Call
-from envs.phone.ui import NAV_BAR, STATUS_BAR, Node, Screen, Tree, assemble, node_at
+from envs.phone.ui import NAV_BAR, STATUS_BAR, Node, Screen, Tree, node_at
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -30,6 +31,7 @@ UNIX_EPOCH = datetime(1970, 1, 1)
 
 EDGE_SWIPE_DP = 48
 """How far a finger that comes from the edge of the screen must move to open the shade, or to leave the app."""
+MAX_FONT_SCALE = 2.0
 HOLD_MS = 800
 """A swipe up from the bottom edge that takes this long shows the recent apps; a faster one goes home."""
 
@@ -101,7 +103,11 @@ class Phone:
         self.call: Call | None = None
         self.calls: list[dict[str, Any]] = []
         """The call log."""
+        self.notifications: dict[str, tuple[str, str]] = {}
+        """Title and text of what was posted, by its tag; unread messages are notifications of their own."""
         self.awake = True
+        self.held = 0
+        """Quarter turns, counterclockwise, in which the phone is held."""
         self.clipboard = ""
         self._popup_plan: dict[int, Popup] = {}
         self._classes = tuple(apps)
@@ -118,11 +124,27 @@ class Phone:
 
     @property
     def rotation(self) -> int:
-        """Quarter turns of the screen. Nobody turns the phone itself, so only a locked rotation differs from 0."""
+        """Quarter turns of the screen: how the phone is held, or `user_rotation` while auto-rotate is off."""
         table = self.settings["system"]
-        locked = table.get("accelerometer_rotation") != "1"
+        if table.get("accelerometer_rotation") == "1":
+            return self.held
         turns = table.get("user_rotation", "0")
-        return int(turns) if locked and turns in ("1", "2", "3") else 0
+        return int(turns) if turns in ("1", "2", "3") else 0
+
+    @property
+    def font_scale(self) -> float:
+        """What text sizes are multiplied by; 1 for a setting that is no number."""
+        try:
+            return min(max(0.5, float(self.settings["system"].get("font_scale", ""))), MAX_FONT_SCALE)
+        except ValueError:
+            return 1.0
+
+    @property
+    def clock(self) -> str:
+        """The time as the status bar shows it."""
+        if self.settings["system"].get("time_12_24") == "12":
+            return f"{self.now.hour % 12 or 12}:{self.now:%M}"
+        return f"{self.now:%H:%M}"
 
     @property
     def width(self) -> int:
@@ -174,6 +196,7 @@ class Phone:
         self.location = LOCATION
         self.display = Display(self.display.width, self.display.height)
         self.popup = self.panel = self.call = None
+        self.held, self.notifications = 0, {}
         self.calls, self.clipboard, self.awake = [], "", True
         classes = (self._classes[0], *map(app_class, generated)) if generated else self._classes
         self.apps = {cls.package: cls(self) for cls in classes}
@@ -189,6 +212,7 @@ class Phone:
         """After a reboot: the home screen, no app running, what was stored still there."""
         self.boot_id = str(uuid.uuid4())
         self.popup = self.panel = self.call = None
+        self.notifications = {}
         self.awake = True
         for app in self.apps.values():
             app.stack, app.snack = [], ""
@@ -205,26 +229,30 @@ class Phone:
         return self._tree
 
     def _lay_out(self) -> Tree:
-        width, height = self.size_dp
         if self.panel is not None:
             screen, package = panels.screen(self, self.panel), panels.component(self, self.panel)[0]
-            tree = assemble(screen, package, height, self.panel.scroll, False, width=width)
-            self.panel.scroll = min(self.panel.scroll, tree.scroll_max)
-            return tree
+            return self._assembled(screen, package, self.panel)
         app = self.foreground
         screen = app.screen()
         if self.popup is not None:
             screen.dialog = self.popup.dialog(self)
         page = app.page
         keyboard = self._fill_fields(app, screen)
-        tree = assemble(screen, app.package, height, page.scroll, keyboard, app.snack, width)
+        return self._assembled(screen, app.package, page, keyboard, app.snack)
+
+    def _assembled(self, screen: Screen, package: str, page: Page, keyboard: bool = False, snack: str = "") -> Tree:
+        width, height = self.size_dp
+        tree = assemble(
+            screen, package, height, page.scroll, keyboard, snack, width, self.font_scale, page.dialog_scroll
+        )
         page.scroll = min(page.scroll, tree.scroll_max)
+        page.dialog_scroll = min(page.dialog_scroll, tree.dialog_scroll_max)
         return tree
 
     def _fill_fields(self, app: App, screen: Screen) -> bool:
         """Puts the page's texts into its edit fields; True when one of them has the focus."""
         page, keyboard = app.page, False
-        tops = screen.dialog.body if screen.dialog else screen.body
+        tops = screen.dialog.body if screen.dialog else [*screen.body, *filter(None, [screen.footer])]
         for node in (n for top in tops for n in top.walk() if n.field_key):
             node.text = page.fields.setdefault(node.field_key, "")
             node.focused = page.focus == node.field_key
@@ -300,7 +328,10 @@ class Phone:
         self._input()
         if self._edge_swipe(y / self.scale, (y2 - y) / self.scale, ms):
             pass
-        elif tree.dialog is None and tree.body[1] <= y / self.scale < tree.body[3]:
+        elif tree.dialog is not None:
+            page = self.foreground.page
+            page.dialog_scroll = max(0, page.dialog_scroll + round((y - y2) / self.scale))
+        elif tree.body[1] <= y / self.scale < tree.body[3]:
             page = self.panel or self.foreground.page
             page.scroll = min(max(0, page.scroll + round((y - y2) / self.scale)), tree.scroll_max)
         self._settle()

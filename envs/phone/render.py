@@ -11,12 +11,13 @@ from operator import attrgetter
 
 from PIL import Image
 
-from envs.phone.canvas import Canvas
+from envs.phone.brush import Brush
+from envs.phone.canvas import Canvas, Written
 from envs.phone.keyboard import DELETE, ENTER, KEYS, SHIFT, keyboard_top
-from envs.phone.looks import Brush, draw
+from envs.phone.looks import draw
 from envs.phone.phone import Phone
 from envs.phone.theme import DARK, LIGHT, RGB, WHITE, Theme, accent, bar_color, mix
-from envs.phone.ui import SCREEN_DP, STATUS_BAR, Tree
+from envs.phone.ui import KEYBOARD, NAV_BAR, SCREEN_DP, STATUS_BAR, Tree
 
 CACHED_SCREENS = 256
 SCRIM = 0.45
@@ -51,8 +52,8 @@ def clear_cache() -> None:
 def encode(image: Image.Image) -> bytes:
     """An RGB image as PNG. Unfiltered rows and the fastest zlib level: half the time of Pillow's encoder."""
     width, height = image.size
-    data, stride = image.tobytes(), 3 * width
-    rows = b"".join([b"\0" + data[i : i + stride] for i in range(0, len(data), stride)])
+    # A row begins with the number of its filter, 0. The raw encoder adds it as the padding of the row before.
+    rows = b"\0" + image.tobytes("raw", "RGB", 3 * width + 1, 1)[:-1]
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(rows, 1)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
@@ -66,9 +67,6 @@ def _status(phone: Phone) -> tuple[str, ...]:
     def on(key: str) -> bool:
         return phone.settings["global"].get(key, "0") != "0"
 
-    clock = f"{phone.now:%H:%M}"
-    if phone.settings["system"].get("time_12_24") == "12":
-        clock = f"{phone.now.hour % 12 or 12}:{phone.now:%M}"
     shown = {
         "battery": True,
         "airplane": on("airplane_mode_on"),
@@ -77,7 +75,7 @@ def _status(phone: Phone) -> tuple[str, ...]:
         "bluetooth": on("bluetooth_on"),
         "moon": on("zen_mode"),
     }
-    return clock, *(name for name, visible in shown.items() if visible)
+    return phone.clock, *(name for name, visible in shown.items() if visible)
 
 
 def _theme(phone: Phone) -> Theme:
@@ -97,15 +95,15 @@ def _signature(phone: Phone) -> Hashable:
     return (*screen, _theme(phone).dark, tree.keyboard, _status(phone), *nodes)
 
 
-def picture(phone: Phone) -> Image.Image:
-    """Draws the screen."""
+def picture(phone: Phone, written: list[Written] | None = None) -> Image.Image:
+    """Draws the screen. The lines of text that can be read on it are added to `written`, if given."""
     if not phone.awake:
         return Image.new("RGB", (phone.width, phone.height))
     tree, theme = phone.tree(), _theme(phone)
     width = tree.root.bounds[2]
     home = phone.foreground is phone.launcher and phone.panel is None
     color = phone.foreground.color if phone.panel is None else ""
-    canvas = Canvas(phone.width, phone.height, phone.scale, theme.surface)
+    canvas = Canvas(phone.width, phone.height, phone.scale, theme.surface, written)
     if home:
         canvas.image.paste(_wallpaper(phone.width, phone.height))
     brush = Brush(canvas, theme, color, on_wallpaper=home)
@@ -113,6 +111,7 @@ def picture(phone: Phone) -> Image.Image:
     dark_bars = home or theme.dark
     if tree.window is not tree.root:
         canvas.darken(SCRIM)
+        canvas.cover(*tree.root.bounds)
         dark_bars = True
     _draw_status(canvas, _status(phone), WHITE if dark_bars else (60, 64, 67), width)
     if tree.window is not tree.root:
@@ -133,6 +132,8 @@ def _draw_root(brush: Brush, tree: Tree, bars: bool) -> None:
     for node in tree.root.children:
         if node.look == "body":
             draw(brush, node)
+    brush.canvas.cover(0, 0, width, body[1])
+    brush.canvas.cover(0, body[3], width, tree.root.bounds[3] + body[3])
     if bars:
         brush.canvas.rect(0, 0, width, body[1], brush.theme.surface)
         if others and others[0].look == "appbar":
@@ -161,11 +162,11 @@ def _draw_status(canvas: Canvas, status: tuple[str, ...], ink: RGB, width: int) 
 def _draw_keyboard(canvas: Canvas, theme: Theme, width: int, height: float) -> None:
     top = keyboard_top(height)
     canvas.rect(0, top, width, height, theme.keyboard)
-    stretch = width / SCREEN_DP
+    stretch, squeeze = width / SCREEN_DP, (height - NAV_BAR - top) / KEYBOARD
     special = mix(theme.keyboard, theme.text, 0.14)
     for key in KEYS:
-        x1, y1, x2, y2 = key.box[0] * stretch, key.box[1], key.box[2] * stretch, key.box[3]
-        box = (x1 + 2.5, top + y1 + 4, x2 - 2.5, top + y2 - 4)
+        x1, x2, y1, y2 = key.box[0] * stretch, key.box[2] * stretch, key.box[1] * squeeze, key.box[3] * squeeze
+        box = (x1 + 2.5, top + y1 + 4 * squeeze, x2 - 2.5, top + y2 - 4 * squeeze)
         middle = ((x1 + x2) / 2, top + (y1 + y2) / 2)
         if key.name == ENTER:
             canvas.round_rect(*box, 20, accent("", theme.dark))

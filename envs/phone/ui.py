@@ -1,8 +1,8 @@
 """The layout tree: one description of a screen that draws the PNG, makes the XML and receives the touches.
 
 Sizes are in dp: the screen is 360 dp wide at any resolution, until it is rotated or `wm` changes it. Apps build a
-`Screen` from the widgets in `envs.phone.widgets`; `assemble` turns it into a `Tree` with bounds. Handlers are closures
-over the app.
+`Screen` from the widgets in `envs.phone.widgets`; `envs.phone.layout` turns it into a `Tree` with bounds. Handlers are
+closures over the app.
 """
 
 from __future__ import annotations
@@ -16,11 +16,18 @@ NAV_BAR = 20
 APP_BAR = 56
 BOTTOM_BAR = 60
 KEYBOARD = 220
+LOW_KEYBOARD = 140
+"""Height of the keyboard on a screen that is lower than `LOW_SCREEN`, such as a phone's that is turned."""
+LOW_SCREEN = 480
 BODY_PAD = 8
 """Free space between the title bar and the body's first row."""
 SNACKBAR = 56
+LINE_PITCH = 1.35
+"""Distance between the lines of a text, in font sizes."""
 DIALOG_WIDTH = 480
 """The widest a dialog gets, on a screen that is turned."""
+COLUMN, TWO_COLUMNS = 600, 840
+"""The widest that a list gets, and a screen with its lead beside the rest: wider screens show them in the middle."""
 
 TEXT = "android.widget.TextView"
 IMAGE = "android.widget.ImageView"
@@ -45,6 +52,8 @@ class Node:
     align: str = "left"
     width: int | None = None
     """Width in a row; None shares what is left."""
+    fit: bool = False
+    """`width` is the most; a shorter text takes less."""
     height: int | None = None
     """None: the sum (column) or the largest (row) of the children, or the height of the wrapped text."""
     axis: str = "col"
@@ -95,10 +104,14 @@ class Screen:
     on_up: Handler | None = None
     fab: Node | None = None
     bottom: Node | None = None
+    footer: Node | None = None
+    """Stays below the body and above the keyboard (where a message is written)."""
     dialog: Dialog | None = None
     color: str = ""
     bar: bool = True
-    """False: no title bar (launcher, calculator)."""
+    """False: no title bar (launcher)."""
+    lead: int = 0
+    """On a wide screen, this many of the first nodes of the body stand on the left of the others (a map, a cover)."""
 
 
 @dataclass(slots=True)
@@ -112,156 +125,13 @@ class Tree:
     body: Bounds
     keyboard: bool
     dialog: Dialog | None
+    dialog_scroll_max: int = 0
+    """How far the dialog's body can scroll: 0 unless the dialog is taller than the screen."""
 
 
-def wrapped_lines(text: str, width: int, size: int) -> list[str]:
-    """Greedy word wrap with an average glyph width of 0.52 em: the same for drawing and for measuring."""
-    room = max(1, int(width / (size * 0.52)))
-    lines: list[str] = []
-    for paragraph in text.split("\n"):
-        line = ""
-        for word in paragraph.split(" "):
-            if line and len(line) + 1 + len(word) > room:
-                lines.append(line)
-                line = word
-            else:
-                line = f"{line} {word}" if line else word
-        lines.append(line)
-    return lines
-
-
-def measure(node: Node, width: int) -> int:
-    """Height of `node` when it is `width` wide."""
-    if node.height is not None:
-        return node.height
-    inner = width - 2 * node.pad[0]
-    if not node.children:
-        return int(len(wrapped_lines(node.text, inner, node.size)) * node.size * 1.35) + 2 * node.pad[1]
-    if node.axis == "row":
-        shares = _row_widths(node, inner)
-        return max(measure(c, w) for c, w in zip(node.children, shares, strict=True)) + 2 * node.pad[1]
-    gaps = node.gap * (len(node.children) - 1)
-    return sum(measure(c, inner) for c in node.children) + gaps + 2 * node.pad[1]
-
-
-def place(node: Node, x: int, y: int, width: int, height: int) -> None:
-    """Gives `node` and its children their bounds. Row children are centred vertically."""
-    node.bounds = (x, y, x + width, y + height)
-    if not node.children:
-        return
-    px, py = node.pad
-    inner = width - 2 * px
-    if node.axis == "row":
-        left = x + px
-        for child, w in zip(node.children, _row_widths(node, inner), strict=True):
-            h = min(measure(child, w), height)
-            place(child, left, y + (height - h) // 2, w, h)
-            left += w + node.gap
-        return
-    top = y + py
-    for child in node.children:
-        h = measure(child, inner)
-        place(child, x + px, top, inner, h)
-        top += h + node.gap
-
-
-def _row_widths(node: Node, inner: int) -> list[int]:
-    free = inner - node.gap * (len(node.children) - 1) - sum(c.width or 0 for c in node.children)
-    flexible = sum(c.width is None for c in node.children)
-    return [c.width if c.width is not None else free // flexible for c in node.children]
-
-
-def assemble(
-    screen: Screen, package: str, height: int, scroll: int, keyboard: bool, snack: str = "", width: int = SCREEN_DP
-) -> Tree:
-    """Lays a screen out on `width` by `height` dp. `scroll` is clamped to what the content allows."""
-    top = STATUS_BAR
-    root = Node(cls="android.widget.FrameLayout", look="window")
-    root.bounds = (0, 0, width, height)
-    if screen.bar:
-        bar = _app_bar(screen, package)
-        place(bar, 0, top, width, APP_BAR)
-        root.children.append(bar)
-        top += APP_BAR
-    bottom = height - NAV_BAR - (KEYBOARD if keyboard else 0)
-    if screen.bottom is not None and not keyboard:
-        bottom -= BOTTOM_BAR
-        place(screen.bottom, 0, bottom, width, BOTTOM_BAR)
-        root.children.append(screen.bottom)
-    body = Node(cls="android.widget.ScrollView", look="body", children=screen.body)
-    pad = BODY_PAD if screen.bar else 0
-    content = pad + sum(measure(n, width) for n in screen.body) + (72 if screen.fab else 0)
-    scroll_max = max(0, content - (bottom - top))
-    scroll = min(max(0, scroll), scroll_max)
-    y = top + pad - scroll
-    for node in screen.body:
-        h = measure(node, width)
-        place(node, 0, y, width, h)
-        y += h
-    body.bounds = (0, top, width, bottom)
-    body.scrollable = scroll_max > 0
-    root.children.insert(1 if screen.bar else 0, body)
-    if screen.fab is not None and not keyboard:
-        # A snackbar pushes the button up, as in Material: what the XML offers can be seen.
-        place(screen.fab, width - 72, bottom - 72 - (SNACKBAR if snack else 0), 56, 56)
-        root.children.append(screen.fab)
-    if snack:
-        bar = Node(cls=TEXT, text=snack, rid=f"{package}:id/snackbar_text", look="snack", size=14)
-        place(bar, 12, bottom - SNACKBAR, width - 24, 48)
-        root.children.append(bar)
-    window = root if screen.dialog is None else _dialog_window(screen.dialog, package, width, height, keyboard)
-    return Tree(root, window, scroll_max, body.bounds, keyboard, screen.dialog)
-
-
-def _app_bar(screen: Screen, package: str) -> Node:
-    children = []
-    if screen.on_up is not None:
-        children.append(
-            Node(
-                cls=IMAGE_BUTTON, desc="Navigate up", look="icon", icon="back", width=40, height=40, on_tap=screen.on_up
-            )
-        )
-    children.append(
-        Node(cls=TEXT, text=screen.title, rid=f"{package}:id/title", look="title", size=19, height=28, pad=(8, 0))
-    )
-    children.extend(screen.actions)
-    return Node(look="appbar", color=screen.color, axis="row", pad=(8, 0), height=APP_BAR, children=children)
-
-
-def _dialog_window(dialog: Dialog, package: str, width: int, height: int, keyboard: bool) -> Node:
-    wide = min(width - 48, DIALOG_WIDTH)
-    children = []
-    if dialog.title:
-        children.append(
-            Node(
-                cls=TEXT,
-                text=dialog.title,
-                rid=f"{package}:id/alertTitle",
-                look="text",
-                size=18,
-                bold=True,
-                pad=(16, 10),
-            )
-        )
-    children.extend(dialog.body)
-    if dialog.buttons:
-        row = Node(axis="row", pad=(4, 6), gap=4, height=52, children=_right_aligned(dialog.buttons, wide))
-        children.append(row)
-    card = Node(cls="android.widget.FrameLayout", look="dialog", pad=(8, 10), children=children)
-    room = height - STATUS_BAR - (KEYBOARD if keyboard else NAV_BAR)
-    tall = min(measure(card, wide), room)
-    place(card, (width - wide) // 2, STATUS_BAR + (room - tall) // 2, wide, tall)
-    return card
-
-
-def _right_aligned(buttons: list[Node], wide: int) -> list[Node]:
-    """Buttons as wide as their texts at the right end of their row; equal shares when that is too wide."""
-    widths = [32 + 8 * len(b.text) for b in buttons]
-    if sum(widths) + 4 * len(buttons) > wide - 24:
-        return buttons
-    for button, width in zip(buttons, widths, strict=True):
-        button.width = width
-    return [Node(height=1), *buttons]
+def keyboard_height(height: float) -> int:
+    """Height of the keyboard on a screen that is `height` dp high."""
+    return KEYBOARD if height >= LOW_SCREEN else LOW_KEYBOARD
 
 
 def node_at(tree: Tree, x: float, y: float, long: bool = False) -> Node | None:

@@ -13,8 +13,8 @@ from envs.phone.env import PhoneEnv
 from envs.phone.tasks.suite import make_task, test_tasks, train_tasks
 from mobilerl.inference.client import bounded_client
 from mobilerl.inference.images import with_images
-from mobilerl.inference.server import STOP, completion_of
-from mobilerl.interfaces import Sampling
+from mobilerl.inference.server import completion_of
+from mobilerl.interfaces import ANSWER_END, Sampling
 from mobilerl.policy.actor import ModelActor
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.records import Completion, Status
@@ -56,4 +56,6 @@ class _Endpoint:
 
     async def act(self, messages, images, sampling, key="") -> Completion:
         asked = with_images(messages, images)
-        return completion_of(await self.client.chat.completions.create(model=self.model, messages=asked, stop=[STOP]))
+        return completion_of(
+            await self.client.chat.completions.create(model=self.model, messages=asked, stop=[ANSWER_END])
+        )

@@ -5,10 +5,11 @@ The third part, failure curriculum filtering, chooses the tasks: `curriculum.fai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 import torch
+from torch import Tensor
 
 from mobilerl.algorithms.advantages import group_relative
 from mobilerl.algorithms.base import AlgorithmState, Resources
@@ -35,14 +36,15 @@ class AdaGRPO(GroupAlgorithm):
             self.replay = AdaptivePositiveReplay(
                 replay.capacity, replay.kappa, replay.gamma, replay.max_age, uniform, settings.skip_above
             )
+        self._shaped_rewards: dict[str, float] = {}
         self.objective = clipped(settings.loss, unclipped_replay=replay.ratio == "unclipped")
 
     def group_advantages(self, group: Group) -> list[StepAdvantages]:
         """Every step has the advantage of its trajectory, and with `step_weight` GiGPO's of its own beside it."""
         lengths = [len(t.steps) for t in group.trajectories]
         index = torch.zeros(len(lengths), dtype=torch.long)
-        raw = torch.tensor([t.reward for t in group.trajectories], dtype=torch.float64)
-        reward = shortest_path_adjustment(raw, torch.tensor(lengths), index) if self.settings.spa else raw
+        raw = _rewards(group)
+        reward = _shaped(group) if self.settings.spa else raw
         normalize_std = self.settings.normalize_std
         advantage = group_relative(reward, index, normalize_std)
         steps = advantage.repeat_interleave(torch.tensor(lengths, dtype=torch.long))
@@ -53,6 +55,9 @@ class AdaGRPO(GroupAlgorithm):
 
     def add(self, groups: Sequence[Group], iteration: int) -> None:
         super().add(groups, iteration)
+        if self.settings.spa:
+            pairs = (zip(g.trajectories, _shaped(g).tolist(), strict=True) for g in groups)
+            self._shaped_rewards = {t.id: reward for group in pairs for t, reward in group}
         if self.replay is None:
             return
         trajectories = [t for g in groups for t in g.trajectories]
@@ -66,6 +71,9 @@ class AdaGRPO(GroupAlgorithm):
         fresh = [s for s in batch if not s.replayed]
         return fresh + self.rescored([s for s in batch if s.replayed])
 
+    def shaped_rewards(self) -> Mapping[str, float]:
+        return self._shaped_rewards
+
     def metrics(self) -> dict[str, float]:
         return {"replay/size": len(self.replay) if self.replay is not None else 0}
 
@@ -75,3 +83,13 @@ class AdaGRPO(GroupAlgorithm):
     def load_state_dict(self, state: AlgorithmState) -> None:
         if self.replay is not None and state.replay is not None:
             self.replay.load_state_dict(state.replay)
+
+
+def _rewards(group: Group) -> Tensor:
+    return torch.tensor([t.reward for t in group.trajectories], dtype=torch.float64)
+
+
+def _shaped(group: Group) -> Tensor:
+    """The rewards of a group after the shortest-path adjustment."""
+    lengths = torch.tensor([len(t.steps) for t in group.trajectories], dtype=torch.long)
+    return shortest_path_adjustment(_rewards(group), lengths, torch.zeros_like(lengths))

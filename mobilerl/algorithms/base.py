@@ -83,6 +83,10 @@ class Algorithm:
         """The newest advantages by trajectory id, one per trajectory or one per step."""
         raise NotImplementedError
 
+    def shaped_rewards(self) -> Mapping[str, float]:
+        """The newest rewards after shaping by trajectory id; {} without shaping."""
+        return {}
+
     def instruction_values(self, instructions: Sequence[str]) -> list[float] | None:
         """Predicted success rate of each instruction; None without such a value function."""
         return None

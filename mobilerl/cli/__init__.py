@@ -17,7 +17,21 @@ from typing import NoReturn
 
 from envs.base import InfraError
 from mobilerl import __version__
-from mobilerl.cli import bench, completion, doctor, evaluate, fleet, pages, phone, settings, sft, train, view
+from mobilerl.cli import (
+    bench,
+    completion,
+    demo,
+    doctor,
+    evaluate,
+    fleet,
+    pages,
+    phone,
+    push,
+    settings,
+    sft,
+    train,
+    view,
+)
 from mobilerl.config import ConfigError
 from mobilerl.doctor.packages import installs
 from mobilerl.interfaces import EngineError
@@ -26,7 +40,7 @@ from mobilerl.train.checkpoint import CheckpointError
 from mobilerl.train.interrupt import Stopped
 from mobilerl.train.workers import WorkerError
 
-COMMANDS = (sft, train, pages, evaluate, phone, fleet, view, doctor, bench, settings, completion)
+COMMANDS = (demo, sft, train, pages, evaluate, phone, fleet, view, push, doctor, bench, settings, completion)
 BAD_INPUT, INTERRUPTED, OUTPUT_CLOSED = 2, 130, 141
 
 

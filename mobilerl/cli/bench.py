@@ -72,7 +72,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 
 def run(args: argparse.Namespace, rest: Sequence[str]) -> int:
     options = {name: getattr(args, name) for name in PARTS[args.part][1]}
-    results = importlib.import_module(f"benchmarks.{args.part}").measure(**options)
+    results = importlib.import_module(f"mobilerl.benchmarks.{args.part}").measure(**options)
     if args.json:
         print(json.dumps(results))
     elif isinstance(results, Mapping):  # a table of its single values, and one for each list of rows that are alike

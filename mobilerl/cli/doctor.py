@@ -25,7 +25,9 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         epilog="Without --config, checks for training a small model on embedded phones. Settings of the recipe are "
         "flags as well: --engine.type verl. Exits with 1 if anything that the recipe needs has failed.",
     )
-    parser.add_argument("--config", type=Path, metavar="RECIPE.toml", help="the recipe to check for")
+    parser.add_argument(
+        "--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe, to check for"
+    )
     parser.add_argument("--extras", action="store_true", help="only print the extras that the recipe needs")
     parser.set_defaults(run=run, takes_settings=True)
 

@@ -105,6 +105,8 @@ def _in_mode(recipe: Recipe, mode: str) -> Recipe:
     agent = recipe.agent
     if mode == XML and agent.screen_style == "none":
         raise ConfigError("--mode xml shows no pictures: set --agent.screen_style mobilerl or marks for a text")
+    if mode == XML and agent.format not in (None, "mobilerl"):
+        raise ConfigError(f"--mode xml shows no pictures, and {agent.format} has no text: use --mode screenshot")
     if mode == SCREENSHOT and agent.screenshots == 0:
         raise ConfigError("--mode screenshot needs pictures: set --agent.screenshots to 1 or more, or use --mode xml")
     if mode == XML:

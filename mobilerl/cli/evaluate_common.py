@@ -34,10 +34,14 @@ def add_suite(
     )
     option = parser.add_argument
     option("--agent", choices=agents, default="policy")
-    option("--model", metavar="DIR|URL", help="checkpoint folder, run directory (its newest), or http://HOST:PORT/v1")
+    option(
+        "--model",
+        metavar="DIR|ORG/NAME|URL",
+        help="checkpoint folder, run directory (its newest), a model on the Hugging Face Hub, or http://HOST:PORT/v1",
+    )
     option("--model-name", metavar="NAME", help="what a model server calls the model")
     option("--out", type=Path, metavar="DIR", help="where results.json and the episodes go")
-    option("--config", type=Path, metavar="RECIPE.toml")
+    option("--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe")
     option("--list", action="store_true", help="list the tasks and stop")
     parser.set_defaults(takes_settings=True)
     return parser
@@ -77,7 +81,8 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], default
     """The recipe `args.config`, with the agent settings and picture size of the checkpoint `args.model`.
 
     A model without saved settings (a server, a folder without agent.json) gets the recipe's, or without a recipe
-    `defaults`, words of a command line. `settings`, from the command line, win over all.
+    `defaults`, words of a command line; a published model its own format and that format's settings. `settings`, from
+    the command line, win over all.
     """
     from mobilerl.eval.policies import find_model, is_server
     from mobilerl.models.checkpoint_folder import MAX_PIXELS, image_settings, read_agent
@@ -92,7 +97,7 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], default
         saved = read_agent(args.model)
     if saved is None:
         base = [] if args.config else [word for word in defaults if word.split("=")[0] not in given]
-        return load_recipe(args.config, [*base, *settings])
+        return _published(args, settings, base) or load_recipe(args.config, [*base, *settings])
     ours = ", ".join(flag for flag in given if flag.startswith("--agent."))
     say(f"agent settings from the checkpoint{f'; from the command line: {ours}' if ours else ''}")
     recipe = load_recipe(args.config, [*_saved_flags(saved, given), *settings])
@@ -100,6 +105,21 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], default
     if cap is None or ("--engine.max_pixels" in given and recipe.engine.max_pixels):
         return recipe
     return recipe.model_copy(update={"engine": recipe.engine.model_copy(update={"max_pixels": cap})})
+
+
+def _published(args: argparse.Namespace, settings: Sequence[str], base: Sequence[str]) -> Recipe | None:
+    """The recipe for a published model in its own format; None for any other. MobileRL's settings are not for it."""
+    from mobilerl.eval.policies import MOBILERL_SETTINGS
+    from mobilerl.policy.formats.choice import published_name, with_format
+
+    if args.agent != "policy" or not args.model:
+        return None
+    recipe = load_recipe(args.config, [*(word for word in base if word not in MOBILERL_SETTINGS), *settings])
+    agent = with_format(recipe.agent, getattr(args, "model_name", None) or published_name(args.model))
+    if agent.format in (None, "mobilerl"):
+        return None
+    say(f"prompts and replies in the format {agent.format}")
+    return recipe.model_copy(update={"agent": agent})
 
 
 def _saved_flags(agent: AgentSection, given: Collection[str]) -> list[str]:

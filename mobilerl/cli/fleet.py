@@ -33,7 +33,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         help="up: start phone.count devices and leave them running; status: list every device; "
         "down: remove the devices of fleet.name",
     )
-    parser.add_argument("--config", type=Path, metavar="RECIPE.toml")
+    parser.add_argument("--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe")
     parser.set_defaults(run=run, takes_settings=True)
 
 

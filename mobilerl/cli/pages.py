@@ -18,16 +18,17 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         epilog="every setting of the recipe can be given as well: --pages.reaching false --dpo.beta 0.2. Repeating the "
         "command resumes the run.",
     )
-    parser.add_argument("--config", type=Path, metavar="RECIPE.toml")
+    parser.add_argument("--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe")
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR")
     parser.set_defaults(run=run, takes_settings=True)
 
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
-    recipe = load_recipe(args.config, settings)
+    from mobilerl.models.hub import with_local_model
     from mobilerl.reachagent.run import run as reachagent
     from mobilerl.train.run_dir import check_agent_flags
 
+    recipe = with_local_model(load_recipe(args.config, settings))
     check_agent_flags(recipe, settings)
     reachagent(recipe, args.run_dir)
     return 0

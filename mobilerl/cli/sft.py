@@ -19,7 +19,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         epilog="every setting is a flag as well: --sft.learning_rate 1e-3; `mobilerl settings` lists them",
     )
     parser.add_argument(
-        "--config", type=Path, metavar="RECIPE.toml", help="the recipe; command-line settings override it"
+        "--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe; flags override it"
     )
     parser.add_argument(
         "--run-dir", type=Path, default=Path("runs/sft"), metavar="DIR", help="run directory (default: runs/sft)"
@@ -34,9 +34,11 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     recipe = load_recipe(args.config, settings)
     stages = (args.stage,) if args.stage else (1, 2)
+    from mobilerl.models.hub import with_local_model
     from mobilerl.train.dry_run import check_writable
     from sft.checks import dry_run_sft
 
+    recipe = with_local_model(recipe)
     if args.dry_run:
         return dry_run_sft(recipe, args.run_dir, stages)
     check_writable(args.run_dir)

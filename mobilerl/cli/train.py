@@ -18,7 +18,9 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         help="online reinforcement learning",
         epilog="every setting is a flag as well: --algorithm.replay.gamma 0.25; `mobilerl settings` lists them",
     )
-    parser.add_argument("--config", type=Path, metavar="RECIPE.toml", help="the recipe; flags override it")
+    parser.add_argument(
+        "--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe; flags override it"
+    )
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="directory of the run")
     parser.add_argument("--resume", action="store_true", help="continue from the run's newest checkpoint")
     parser.add_argument(
@@ -30,10 +32,12 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     recipe = load_recipe(args.config, settings)
     if not recipe.model:
-        raise ConfigError("--model is missing, the checkpoint to start from; make one with `bash recipes/sft.sh`")
+        raise ConfigError("--model is missing, the checkpoint to start from; make one with `mobilerl sft --config sft`")
+    from mobilerl.models.hub import with_local_model
     from mobilerl.train.dry_run import check, dry_run
     from mobilerl.train.run_dir import check_agent_flags
 
+    recipe = with_local_model(recipe)
     check_agent_flags(recipe, settings)
     if args.dry_run:
         return dry_run(recipe, args.run_dir, args.resume)

@@ -6,7 +6,7 @@ from mobilerl.config.algorithms import AlgorithmSection, ClippedLossSection, Cur
 from mobilerl.config.devices import FleetSection, PhoneSection
 from mobilerl.config.flags import ConfigError
 from mobilerl.config.judge import JudgeSection
-from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, VllmSection
+from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, FormatName, VllmSection
 from mobilerl.config.reachagent import DpoSection, PagesSection
 from mobilerl.config.reading import load_recipe, read_saved, save_recipe, validate
 from mobilerl.config.recipe import Recipe
@@ -32,6 +32,7 @@ __all__ = [
     "DpoSection",
     "EngineSection",
     "FleetSection",
+    "FormatName",
     "GeneratedSuiteSection",
     "InstructionsSuiteSection",
     "JudgeSection",

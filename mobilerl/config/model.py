@@ -8,10 +8,30 @@ from pydantic import model_validator
 
 from mobilerl.config.types import Count, Positive, Rate, Section, Share, Weight
 
+FormatName = Literal[
+    "mobilerl",
+    "qwen2.5-vl",
+    "qwen3-vl",
+    "ui-tars",
+    "ui-tars-1.5",
+    "autoglm",
+    "glm-v",
+    "gui-owl",
+    "gui-owl-1.5",
+    "mai-ui",
+    "ui-venus",
+    "ui-venus-1.5",
+]
+"""Prompts, coordinates and replies: mobilerl's own, or those of a published model (docs/models.md)."""
+
 
 class AgentSection(Section):
     """What the model reads and writes. Saved with every checkpoint, so that evaluation uses the training settings."""
 
+    format: FormatName | None = None
+    """Prompt and reply format: `mobilerl`, or that of a published model (docs/models.md); null for the model's own if
+    its name is known and no setting that `mobilerl` alone has is set (`grounding`, `layout`, `screen_style`,
+    `history_thoughts`, `random_marks`), and else `mobilerl`."""
     grounding: Literal["box", "point", "mark"] = "mark"
     """How an action refers to an element: by a `box` or `point` in thousandths of the screen, or by the number of a
     `mark` (MobileRL: box)."""

@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config.flags import NULL, ConfigError, Owners, parse_flags, quote, settings_of, suggestion
+from mobilerl.config.packaged import find_recipe
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
 from mobilerl.redaction import without_users
 
@@ -33,8 +34,11 @@ MOST_NAMED = 4
 
 
 def load_recipe(path: Path | str | None = None, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe at `path` with the dotted command-line `overrides` on top. Raises ConfigError."""
-    data = _read_toml(Path(path)) if path else {}
+    """Returns the recipe at `path`, or of that name, with the dotted command-line `overrides` on top.
+
+    `path`: a file, or a packaged recipe such as `generated/adagrpo`. Raises ConfigError.
+    """
+    data = _read_toml(find_recipe(path)) if path else {}
     flags, mistakes = parse_flags(overrides)
     try:
         recipe = Recipe(**_merge(data, flags))
@@ -145,14 +149,17 @@ def _flat(section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
+    """Returns the file's content; a `model` that is a folder beside the file becomes that folder's path."""
     try:
-        return _replace(tomllib.loads(path.read_text()), NULL, None)
-    except FileNotFoundError:
-        raise ConfigError(f"there is no recipe {path}; see recipes/ for those that come with mobilerl") from None
+        data = _replace(tomllib.loads(path.read_text()), NULL, None)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # also for a file that is not UTF-8
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    model = data.get("model")
+    if isinstance(model, str) and model and (beside := path.resolve().parent / model).is_dir():
+        data["model"] = str(beside)
+    return data
 
 
 def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

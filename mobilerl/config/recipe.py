@@ -30,7 +30,8 @@ class Recipe(Section):
     """What every command that loads a recipe knows."""
 
     model: str = ""
-    """Checkpoint folder to start from; empty to make a tiny model."""
+    """Checkpoint folder or ORG/NAME on the Hugging Face Hub to start from; empty to make a tiny model. In a recipe,
+    a folder beside it comes first."""
     tiny: TinySection = TinySection()
     suite: SuiteSection = PhoneSuiteSection()
     phone: PhoneSection = PhoneSection()

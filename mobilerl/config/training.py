@@ -69,13 +69,15 @@ class EvalSection(Section):
 
 
 class TrackingSection(Section):
-    """Where metrics are shown besides metrics.jsonl."""
+    """Where metrics are shown besides metrics.jsonl, and a few of the recorded episodes as pictures."""
 
     wandb: Literal["off", "offline", "online"] = "off"
     """Mirror metrics.jsonl to Weights & Biases; `offline` keeps it in the run directory. The environment variables
     WANDB_PROJECT and WANDB_NAME override the project `mobilerl` and the run directory's name."""
     tensorboard: bool = False
     """Mirror metrics.jsonl to TensorBoard event files."""
+    trackio: bool = False
+    """Mirror metrics.jsonl to Trackio's local database, which `trackio show --project mobilerl` displays."""
 
 
 class SourceSection(Section):

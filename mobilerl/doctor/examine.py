@@ -29,10 +29,14 @@ def examine(recipe: Recipe) -> Iterator[Check]:
     yield machine.kvm(kind.starts_containers and fleet.kvm)
     yield from machine.docker(fleet)
     yield machine.adb(fleet)
+    yield machine.fonts()
 
 
 def extras_of(recipe: Recipe) -> tuple[str, ...]:
-    """The extras of the mobilerl package that the recipe needs."""
+    """The extras of the mobilerl package that the recipe needs, but for `trackio`.
+
+    That one needs an older Pillow than constraints.txt has, so that the recipes' scripts cannot install it.
+    """
     needed = {
         "local": True,
         engine_kind(recipe.engine).extra: True,

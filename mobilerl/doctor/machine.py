@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from envs.base import InfraError
+from envs.phone import fonts as phone_fonts
 from mobilerl.config import FleetSection, Recipe
 from mobilerl.doctor.check import Check, broken, missing
 from mobilerl.models.memory import fit
@@ -162,6 +163,19 @@ def adb(fleet: FleetSection) -> Check:
         fix = "adb devices; unlock the phone and allow USB debugging, or adb connect HOST:PORT"
         return broken("adb", True, bad, fix)
     return Check("adb", "ok", f"server 1.0.{version}, {len(states)} devices attached")
+
+
+def fonts() -> Check:
+    """The fonts of the embedded phone. Without one for a script it draws boxes; English needs none of the machine's."""
+    found = phone_fonts.stack()
+    lacking = [kind for kind in phone_fonts.SYSTEM if kind not in found]
+    install = f"apt-get install -y {phone_fonts.PACKAGES}"
+    if not phone_fonts.shapes_text():
+        lacking.append("joining of Arabic and Devanagari letters")
+        install += " libfribidi0"
+    if lacking:
+        return missing("phone fonts", False, f"the embedded phone has no font for {'; '.join(lacking)}", install)
+    return Check("phone fonts", "ok", "; ".join(f"{kind}: {Path(path).name}" for kind, path in found.items()))
 
 
 def _one_line(error: Exception) -> str:

@@ -14,8 +14,10 @@ from mobilerl.eval.agents import scripted_actor
 from mobilerl.inference.engine_policy import LATE_WAIT_S, EnginePolicy
 from mobilerl.interfaces import Sampling
 from mobilerl.models.checkpoint_folder import check_checkpoint, latest
+from mobilerl.models.hub import local_model
 from mobilerl.policy.actor import Actor, ModelActor
 from mobilerl.policy.context import make_context, prompt_hash
+from mobilerl.policy.formats.choice import OURS
 from mobilerl.rollout.collector import Collector
 
 if TYPE_CHECKING:
@@ -68,7 +70,9 @@ def is_server(model: str | Path | None) -> bool:
 def check_model(agent: str, model: str | Path | None, model_name: str | None) -> None:
     """Raises ConfigError unless agent and model fit together, and a checkpoint is there. Asks no server."""
     if agent == POLICY and model is None:
-        raise ConfigError("--model is missing: a checkpoint folder, a run directory, or http://HOST:PORT/v1")
+        raise ConfigError(
+            "--model is missing: a checkpoint folder, a run directory, ORG/NAME on the Hub, or http://HOST:PORT/v1"
+        )
     if agent != POLICY and (model is not None or model_name is not None):
         raise ConfigError(f"--agent {agent} needs no model; leave --model and --model-name out")
     if model is not None and not is_server(model):
@@ -89,16 +93,20 @@ def model_policy(
 
     Raises ConfigError for a model that cannot be used; a server is tried out.
     """
-    context, sampling = make_context(recipe.agent), Sampling(temperature, recipe.agent.max_new_tokens)
+    context = make_context(recipe.agent)
+    sampling = Sampling(temperature, recipe.agent.max_new_tokens, context.stop)
     if is_server(model):
         from mobilerl.inference.server import connect
 
         server = connect(str(model), model_name, recipe.agent.screenshots, recipe.engine.max_pixels)
         protocol = {"model": server.model, "model_server": server.url, "sampling": server.sampling}
+        context = replace(context, size_seen=server.size_seen)
         return EvalPolicy(ModelActor(server, context, sampling), protocol, server=server)
     folder = find_model(model)
     # Log-probabilities of greedy replies are taken at temperature 1.
-    policy = EnginePolicy(make_engine(folder, recipe.engine, temperature or 1.0, seed=seed), max_wait_s)
+    engine = make_engine(folder, recipe.engine, temperature or 1.0, seed=seed)
+    context = replace(context, size_seen=engine.codec.pictures.size_seen)
+    policy = EnginePolicy(engine, max_wait_s)
 
     def expect_all(collector: Collector) -> None:
         policy.expected = lambda: collector.playing
@@ -125,9 +133,11 @@ def real_phone_policy(
 
 def agent_protocol(recipe: Recipe, temperature: float, leave_out: Collection[str]) -> dict[str, Any]:
     """How a model is prompted and sampled, without some settings of [agent]."""
-    agent = {f"agent.{name}": value for name, value in recipe.agent.model_dump(exclude=set(leave_out)).items()}
-    prompts = {"temperature": temperature, "prompt_hash": prompt_hash(make_context(recipe.agent))}
-    return prompts | agent | {"max_pixels": recipe.engine.max_pixels}
+    context = make_context(recipe.agent)
+    unused = set(leave_out) if context.format == "mobilerl" else {*leave_out, *OURS}
+    agent = {f"agent.{name}": value for name, value in recipe.agent.model_dump(exclude=unused).items()}
+    prompts = {"temperature": temperature, "prompt_hash": prompt_hash(context)}
+    return prompts | agent | {"agent.format": context.format} | {"max_pixels": recipe.engine.max_pixels}
 
 
 def checkpoint_protocol(folder: Path) -> dict[str, Any]:
@@ -135,8 +145,11 @@ def checkpoint_protocol(folder: Path) -> dict[str, Any]:
 
 
 def find_model(model: str | Path) -> Path:
-    """The checkpoint folder itself, or the newest one of a run directory. Raises ConfigError when there is none."""
-    run = Path(model)
+    """The checkpoint folder itself, the newest one of a run directory, or one downloaded from the Hugging Face Hub.
+
+    Raises ConfigError when there is none.
+    """
+    run = Path(local_model(str(model)))
     is_run = (run / "final").is_dir() or (run / "checkpoints").is_dir()
     folder = latest(run) or run / "final" if is_run else run
     check_checkpoint(folder)

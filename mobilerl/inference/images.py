@@ -36,13 +36,18 @@ def image_part(png: bytes, max_pixels: int | None = None) -> dict[str, Any]:
 def shrunk(png: bytes, max_pixels: int) -> bytes:
     """The image scaled down to at most `max_pixels`, with its aspect ratio; unchanged when it is small enough."""
     image = Image.open(io.BytesIO(png))
-    scale = math.sqrt(max_pixels / (image.width * image.height))
-    if scale >= 1:
+    size = shrunk_size(image.width, image.height, max_pixels)
+    if size == image.size:
         return png
-    size = (max(1, int(image.width * scale)), max(1, int(image.height * scale)))
     data = io.BytesIO()
     image.convert("RGB").resize(size, Image.Resampling.LANCZOS).save(data, "PNG", compress_level=1)
     return data.getvalue()
+
+
+def shrunk_size(width: int, height: int, max_pixels: int | None) -> tuple[int, int]:
+    """Width and height of a `shrunk` image."""
+    scale = math.sqrt(max_pixels / (width * height)) if max_pixels else 1.0
+    return (width, height) if scale >= 1 else (max(1, int(width * scale)), max(1, int(height * scale)))
 
 
 def blank() -> bytes:

@@ -9,14 +9,13 @@ from typing import Any
 
 from mobilerl.config import ConfigError
 from mobilerl.inference.client import MALFORMED, ChatClient, Refused, Unreachable, most_characters, one_line
-from mobilerl.inference.images import blank, with_images
-from mobilerl.interfaces import Sampling
+from mobilerl.inference.images import blank, shrunk_size, with_images
+from mobilerl.interfaces import ANSWER_END, Sampling
 from mobilerl.policy.actor import Messages
+from mobilerl.policy.formats.pixels import qwen_size
 from mobilerl.policy.sanitize import encodable
 from mobilerl.records import Completion
 
-STOP = "</answer>"
-"""Text after the answer is never read."""
 TIMEOUT_S = 300.0
 RETRIES = 8
 PROBE_RETRIES = 2
@@ -29,7 +28,9 @@ def request_fields(sampling: Sampling, vllm: bool) -> dict[str, Any]:
     With `vllm`, vLLM's own fields request token ids with log-probabilities, and switch off the top-k, top-p and
     repetition penalty that vLLM otherwise takes from the model's generation_config.json.
     """
-    fields = {"max_tokens": sampling.max_new_tokens, "temperature": sampling.temperature, "stop": [STOP]}
+    fields: dict[str, Any] = {"max_tokens": sampling.max_new_tokens, "temperature": sampling.temperature}
+    if sampling.stop:
+        fields["stop"] = list(sampling.stop)
     if vllm:
         fields |= {"logprobs": True, "top_p": 1.0}
         fields["extra_body"] = {"return_token_ids": True, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
@@ -85,6 +86,11 @@ class ServerPolicy:
         """The sampling settings in force, for an evaluation's protocol."""
         return "temperature alone" if self.vllm else "temperature, and the server's own defaults"
 
+    def size_seen(self, width: int, height: int) -> tuple[int, int]:
+        """Height and width at which the model sees a screenshot, if the server's image processor is Qwen2.5-VL's with
+        its published limits."""
+        return qwen_size(*shrunk_size(width, height, self.max_pixels))
+
     async def close(self) -> None:
         await self.client.close()
 
@@ -114,8 +120,8 @@ def _text(choice: Any) -> str:
     thought = getattr(message, "reasoning", None) or getattr(message, "reasoning_content", None)
     if isinstance(thought, str) and "</think>" not in text:
         text = f"<think>{thought}</think>{text}"
-    stopped = getattr(choice, "finish_reason", None) == "stop" and "<answer>" in text and STOP not in text
-    return encodable(text + STOP if stopped else text)
+    stopped = getattr(choice, "finish_reason", None) == "stop" and "<answer>" in text and ANSWER_END not in text
+    return encodable(text + ANSWER_END if stopped else text)
 
 
 def connect(

@@ -79,6 +79,11 @@ class Codec:
                 f"{path}: models of type {config.model_type!r} are not supported; use a checkpoint of Qwen2.5-VL, "
                 "Qwen3-VL or GLM-4.1V"
             )
+        if "linear_attention" in (getattr(config.get_text_config(), "layer_types", None) or ()):
+            raise ConfigError(
+                f"{path}: models of type {config.model_type!r} have linear attention, which cannot be trained in "
+                "packed rows; evaluate it behind a model server (--model http://HOST:PORT/v1)"
+            )
         if problem := mismatch(tokenizer, processor, config):
             raise ConfigError(f"{path}: {problem}; {FIX}")
         return cls(tokenizer, processor, config, max_pixels, ends)

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 from envs.base import Action, Invalid, Observation, Task
 from mobilerl.interfaces import Sampling
 from mobilerl.policy.context import ContextPolicy, Message, Turn, build_messages
-from mobilerl.policy.parsing import parse_reply
 from mobilerl.policy.screen import Screen
 from mobilerl.records import Completion
 
@@ -61,7 +60,7 @@ class ModelActor:
             return scripted(Invalid("the screen does not fit into the prompt"))
         messages, images = prompt
         completion = await self.policy.act(messages, images, self.sampling, key)
-        reply = parse_reply(completion.text, screen, self.context.grounding, observation.width, observation.height)
+        reply = self.context.parse(completion.text, screen)
         return Decision(reply.action, reply.thought, completion, tuple(images))
 
     async def _prompt(

@@ -17,7 +17,6 @@ from mobilerl.inference.engine_policy import EnginePolicy
 from mobilerl.interfaces import Sampling
 from mobilerl.policy.actions import describe
 from mobilerl.policy.context import ContextPolicy, Turn, build_messages
-from mobilerl.policy.parsing import parse_reply
 from mobilerl.policy.screen import Box, Screen, parse_screen
 from mobilerl.reachagent.actions import PageAction, from_device
 from mobilerl.reachagent.graph import PageGraph
@@ -144,7 +143,7 @@ class PageAgent:
         seen = scene.observation
         messages, images = build_messages(query.task, query.turns, seen, scene.screen, self.context)
         completion = await self.policy.act(messages, images, self.sampling, key)
-        reply = parse_reply(completion.text, scene.screen, self.context.grounding, seen.width, seen.height)
+        reply = self.context.parse(completion.text, scene.screen)
         return Reply(query, completion, reply.action, reply.thought)
 
     def _tapped_field(self, reply: Reply) -> Box | None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from envs.base import Action, LongPress, Swipe, Tap
 from mobilerl.models.codec import Codec
 from mobilerl.policy.context import ContextPolicy, Turn
-from mobilerl.policy.parsing import parse_reply
 from mobilerl.reachagent.actions import PageAction, device_actions, from_device
 from mobilerl.reachagent.agent import Decision, PageAgent, Query, Scenes, episode_task
 from mobilerl.reachagent.tasks import PageTask
@@ -90,8 +89,7 @@ class ReplyWriter:
     def _read(self, written: WrittenReply) -> PageAction | None:
         focus, reply = written.query.focus, written.reply(self.context)
         scene = self.scenes.see(written.query.page, focus)
-        size = scene.screen.width, scene.screen.height
-        return from_device(parse_reply(reply, scene.screen, self.context.grounding, *size).action, scene.space, focus)
+        return from_device(self.context.parse(reply, scene.screen).action, scene.space, focus)
 
 
 def touches(action: PageAction, rng: random.Random | None) -> tuple[Action, ...]:

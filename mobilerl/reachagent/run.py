@@ -22,7 +22,7 @@ from mobilerl.inference.engine_policy import EnginePolicy
 from mobilerl.interfaces import Sampling
 from mobilerl.models.checkpoint_folder import check_checkpoint
 from mobilerl.models.codec import Codec
-from mobilerl.policy.context import prompt_hash
+from mobilerl.policy.context import make_context, prompt_hash
 from mobilerl.reachagent.agent import SUITE, PageAgent, Scenes
 from mobilerl.reachagent.collect import check, page_graph, page_tasks
 from mobilerl.reachagent.dpo import PAIRS_FILE, DpoTrainer, PreferencePair, read_pairs, step_count, write_pairs
@@ -60,6 +60,7 @@ class ReachAgentRun(SftRun):
         super().__init__(recipe, run_dir)
         self.base_path = Path(recipe.model)
         self.codec = Codec.load(self.base_path, recipe.engine.max_pixels)
+        self.context = make_context(recipe.agent, self.codec.pictures.size_seen)
 
     @cached_property
     def graph(self) -> PageGraph:
@@ -100,7 +101,7 @@ class ReachAgentRun(SftRun):
         for task in tasks:
             if len(made) >= number:
                 break
-            for step in demonstrations(self.data.phone, [task]):
+            for step in demonstrations(self.data.phone, [task], self.context, self.recipe.agent.random_marks):
                 sample = encode(step, self.context, self.codec, written_thought(step))
                 made += [] if has_unknown_tokens(self.codec, sample) else [sample]
         return made[:number]

@@ -19,13 +19,15 @@ class _Package(ModuleType):
         """
         from envs.blocking import outside
         from mobilerl.config import ConfigError
+        from mobilerl.models.hub import with_local_model
         from mobilerl.train import dry_run, online, tracking
 
         run_dir = Path(run_dir)
         if not recipe.model:
             raise ConfigError("the recipe has no model: load_recipe(FILE, ['--model', 'DIR'])")
-        outside(lambda: dry_run.check(recipe, run_dir))
-        outside(lambda: online.train(recipe, run_dir, resume))
+        local = with_local_model(recipe)
+        outside(lambda: dry_run.check(local, run_dir))
+        outside(lambda: online.train(local, run_dir, resume))
         return list(tracking.read_metrics(run_dir / "metrics.jsonl"))
 
 

@@ -162,7 +162,7 @@ def clean(run_dir: Path) -> None:
     for rest in (run_dir / "checkpoints").glob(".iter-*.tmp"):
         if _TEMPORARY.fullmatch(rest.name):
             shutil.rmtree(rest)
-    for name in ("", "trajectories", "advantages", SCREENS):
+    for name in ("", "trajectories", "advantages", "shaped_rewards", SCREENS):
         remove_leftovers(run_dir / name)
 
 

@@ -22,6 +22,7 @@ from mobilerl.terminal import say
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.checkpoint_files import check_files, vocabulary_size
 from mobilerl.train.estimate import estimate
+from mobilerl.train.mirrors import check_packages
 from mobilerl.train.offline import check_offline_trajectories
 
 
@@ -47,6 +48,7 @@ def check(recipe: Recipe, run_dir: Path) -> None:
     engine_kind(recipe.engine).check()
     _check_offline(recipe, run_dir)
     make_suite(recipe).check()
+    check_packages(recipe.tracking)
     if recipe.collect.scorer:
         own_scorer(recipe.collect.scorer)
 

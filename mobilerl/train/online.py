@@ -177,7 +177,8 @@ class OnlineTrainer:
         self.log.metrics(metrics)
         self.log.status(state.iteration, self.sampler, groups, collector.report())
         if self.log.keeps(state.iteration):
-            self.log.trajectories(state.iteration, groups, self.algorithm.advantages())
+            learned_from = self.algorithm.advantages(), self.algorithm.shaped_rewards()
+            self.log.trajectories(state.iteration, groups, *learned_from)
         return metrics
 
     async def _evaluate(self, collector: Collectors) -> dict[str, float | None]:

@@ -9,6 +9,7 @@ from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.flags import read_flags
 from mobilerl.config.reading import CONFIG_FILE, claim
 from mobilerl.models.checkpoint_folder import check_checkpoint, read_agent
+from mobilerl.policy.formats.choice import published_name, with_format
 
 MAY_CHANGE = ("train.iterations", "train.max_minutes", "train.max_env_steps")
 """Settings that may differ when a run is resumed."""
@@ -31,11 +32,12 @@ def open_run(recipe: Recipe, run_dir: Path, resume: bool) -> Recipe:
 def with_checkpoints_agent(recipe: Recipe) -> Recipe:
     """The recipe with its checkpoint's agent settings: a policy must see and act as it was trained to.
 
+    A published model has none, and speaks its own format unless the recipe says otherwise.
     The time limit of an episode belongs to the devices rather than the policy, so the recipe's is kept.
     """
-    agent = read_agent(recipe.model) if recipe.model else None
-    if agent is None:
+    if not recipe.model:
         return recipe
+    agent = read_agent(recipe.model) or with_format(recipe.agent, published_name(recipe.model))
     return recipe.model_copy(update={"agent": agent.model_copy(update={"deadline_s": recipe.agent.deadline_s})})
 
 

@@ -28,11 +28,14 @@ if TYPE_CHECKING:  # these need torch, which the viewer, a user of this module, 
 log = logging.getLogger(__name__)
 KEPT = 64
 """Trajectories written per iteration, where any are."""
+SHOWN = 4
+"""Of these, drawn for wandb, TensorBoard and Trackio: the first of as many groups."""
 TASKS_FILE, FLEET_FILE, ADVANTAGES = "tasks.jsonl", "fleet.jsonl", "advantages"
+SHAPED_REWARDS = "shaped_rewards"
 
 
 class RunLog:
-    """A context manager, because wandb and TensorBoard have to be closed."""
+    """A context manager, because the mirrors have to be closed."""
 
     def __init__(self, recipe: Recipe, run_dir: Path) -> None:
         self.run_dir, self._recipe, self._train = run_dir, recipe, recipe.train
@@ -68,19 +71,31 @@ class RunLog:
         return bool(every) and (iteration % every == 0 or iteration == 1)
 
     def trajectories(
-        self, iteration: int, groups: Sequence[Group], advantages: Mapping[str, float | Sequence[float]]
+        self,
+        iteration: int,
+        groups: Sequence[Group],
+        advantages: Mapping[str, float | Sequence[float]],
+        shaped_rewards: Mapping[str, float],
     ) -> None:
-        """Saves the first KEPT trajectories, and their advantages (by id) where there are any."""
+        """Saves the first KEPT trajectories, with their advantages and shaped rewards (by id) if there are any.
+
+        Mirrors SHOWN of them.
+        """
         chosen = [t for g in groups for t in g.trajectories][:KEPT]
         save_trajectories(self.run_dir, iteration, chosen)
         kept = [t for t in chosen if t.id in advantages]
         write_advantages(self.run_dir, iteration, kept, [advantages[t.id] for t in kept])
+        shaped = {t.id: round(shaped_rewards[t.id], 6) for t in chosen if t.id in shaped_rewards}
+        if shaped:
+            _write_by_id(self.run_dir / SHAPED_REWARDS, iteration, shaped)
+        self._tracker.episodes(iteration, [g.trajectories[0] for g in groups if g.trajectories][:SHOWN])
 
     def truncate_after(self, iteration: int) -> None:
         """Drops every later iteration; a resumed run writes them again."""
         self._tracker.truncate_after(iteration)
         self._status.truncate_after(iteration)
-        for path in (*self.run_dir.glob("trajectories/iter-*.jsonl"), *self.run_dir.glob(f"{ADVANTAGES}/iter-*.json")):
+        folders = ("trajectories", ADVANTAGES, SHAPED_REWARDS)
+        for path in [path for folder in folders for path in self.run_dir.glob(f"{folder}/iter-*.json*")]:
             number = iteration_of(path.stem)
             if number is not None and number > iteration:
                 path.unlink()
@@ -98,7 +113,11 @@ def write_advantages(
         if len(per_step) != steps:
             raise ValueError(f"trajectory {trajectory.id} has {steps} steps and {len(per_step)} advantages")
         content[trajectory.id] = [round(float(a), 6) for a in per_step]
-    path = run_dir / ADVANTAGES / f"iter-{iteration:06d}.json"
+    return _write_by_id(run_dir / ADVANTAGES, iteration, content)
+
+
+def _write_by_id(folder: Path, iteration: int, content: Mapping[str, Any]) -> Path:
+    path = folder / f"iter-{iteration:06d}.json"
     write_atomic(path, json.dumps(content, allow_nan=False, separators=(",", ":")).encode())
     return path
 
@@ -130,12 +149,13 @@ class StatusLog:
         for state in ("active", "cooling", "removed"):
             states |= dict.fromkeys(sorted(getattr(curriculum, state)), state)
         played: dict[str, list[int]] = {}
+        apps: dict[str, list[int]] = {}
         for group in groups:
-            count = played.setdefault(key(group.task), [0, 0])
-            count[0] += len(group.trajectories)
-            count[1] += sum(t.success for t in group.trajectories)
+            for count in (played.setdefault(key(group.task), [0, 0]), apps.setdefault(group.task.app, [0, 0])):
+                count[0] += len(group.trajectories)
+                count[1] += sum(t.success for t in group.trajectories)
         changed = {k: state for k, state in states.items() if self._states.get(k) != state}
-        row: dict[str, Any] = {"iteration": iteration, "states": changed, "played": played}
+        row: dict[str, Any] = {"iteration": iteration, "states": changed, "played": played, "apps": apps}
         new = {task: why for task, why in (set_aside or {}).items() if task not in self._set_aside}
         if new:
             row["set_aside"] = new

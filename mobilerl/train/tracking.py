@@ -1,6 +1,6 @@
-"""Metrics of a run: metrics.jsonl always, wandb and TensorBoard on request.
+"""Metrics of a run: metrics.jsonl always, mirrors of it (mirrors.py) on request.
 
-metrics.jsonl is authoritative: one JSON object per iteration, on disk before `log` returns. The other two mirror it.
+metrics.jsonl is authoritative: one JSON object per iteration, on disk before `log` returns.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 import math
 import os
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config import TrackingSection
+from mobilerl.episode_picture import draw_episode
+from mobilerl.records import Trajectory
+from mobilerl.train.mirrors import Mirror, open_mirrors
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
@@ -72,11 +72,7 @@ def _to_json_value(key: str, value: Any) -> Any:
 
 
 class Tracker:
-    """Appends the metrics of each iteration to `run_dir/metrics.jsonl` and mirrors them.
-
-    wandb: "online" needs an API key; without one the run is logged offline, for `wandb sync` to upload later.
-    tensorboard: event files under `run_dir/tensorboard`.
-    """
+    """Appends the metrics of each iteration to `run_dir/metrics.jsonl`, and mirrors them and pictures of episodes."""
 
     def __init__(
         self, run_dir: Path | str, settings: TrackingSection | None = None, config: Mapping[str, Any] | None = None
@@ -85,9 +81,8 @@ class Tracker:
         self.path = self.run_dir / "metrics.jsonl"
         self.run_dir.mkdir(parents=True, exist_ok=True)
         truncate_rows(self.path)
-        self._wandb: Any = None
-        self._writer: Any = None
-        self._purge_step: int | None = None
+        self._mirrors: list[Mirror] | None = None
+        self._resumed_at: int | None = None
 
     def __enter__(self) -> Tracker:
         return self
@@ -101,58 +96,28 @@ class Tracker:
         if not isinstance(row.get("iteration"), int):
             raise ValueError(f"metrics need an integer `iteration`, not {row.get('iteration')!r}")
         append_row(self.path, row)
-        if self._settings.wandb != "off":
-            self._wandb = self._wandb or self._start_wandb()
-            self._wandb.log({key: value for key, value in row.items() if value is not None})
-        if self._settings.tensorboard:
-            self._log_to_tensorboard(row)
+        for mirror in self._opened():
+            mirror.log(row)
+
+    def episodes(self, iteration: int, trajectories: Iterable[Trajectory]) -> None:
+        """Shows episodes in the mirrors, those with screenshots."""
+        if mirrors := self._opened():
+            pictures = [picture for picture in map(draw_episode, trajectories) if picture is not None]
+            for mirror in mirrors:
+                mirror.pictures(iteration, pictures)
 
     def truncate_after(self, iteration: int) -> None:
         """Drops every later iteration; a resumed run writes them again."""
+        self.close()
         truncate_rows(self.path, iteration)
-        self._purge_step = iteration + 1
-        self._close_writer()
+        self._resumed_at = iteration + 1
 
     def close(self) -> None:
-        self._close_writer()
-        if self._wandb is not None:
-            self._wandb.finish()
-            self._wandb = None
+        for mirror in self._mirrors or ():
+            mirror.close()
+        self._mirrors = None
 
-    def _close_writer(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-    def _start_wandb(self) -> Any:
-        import wandb
-
-        mode = self._settings.wandb
-        if mode == "online" and not wandb.api.api_key:
-            Console(stderr=True).print("wandb: no API key, logging offline; upload the run later with `wandb sync`")
-            mode = "offline"
-        identity = self.run_dir / "wandb-run-id"  # a resumed run continues the same wandb run
-        if mode == "online" and not identity.exists():
-            write_atomic(identity, uuid.uuid4().hex[:12].encode())
-        run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", "mobilerl"),
-            name=os.environ.get("WANDB_NAME", self.run_dir.resolve().name),
-            config=self._config,
-            dir=str(self.run_dir),
-            mode=mode,
-            **({"id": identity.read_text().strip(), "resume": "allow"} if mode == "online" else {}),
-        )
-        # wandb drops rows whose own step goes back, as it does in a resumed run: use `iteration` as the axis instead.
-        run.define_metric("iteration")
-        run.define_metric("*", step_metric="iteration")
-        return run
-
-    def _log_to_tensorboard(self, row: dict[str, Any]) -> None:
-        if self._writer is None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(str(self.run_dir / "tensorboard"), purge_step=self._purge_step)
-        for key, value in row.items():
-            if isinstance(value, (int, float)) and key != "iteration":
-                self._writer.add_scalar(key, value, row["iteration"])
-        self._writer.flush()
+    def _opened(self) -> list[Mirror]:
+        if self._mirrors is None:
+            self._mirrors = list(open_mirrors(self.run_dir, self._settings, self._config, self._resumed_at))
+        return self._mirrors

@@ -13,6 +13,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,50 +22,73 @@ import jinja2
 from markupsafe import Markup
 
 from mobilerl.train.tracking import read_metrics
-from mobilerl.viewer.episodes import Cache, to_json, write_episodes, write_file, write_script
-from mobilerl.viewer.evaluations import evaluations_of, pairs_between, pairs_within
-from mobilerl.viewer.status import device_table, task_table
+from mobilerl.viewer.episodes import Cache, write_episodes
+from mobilerl.viewer.evaluations import RESULTS, evaluations_of, pairs_with_others, pairs_within
+from mobilerl.viewer.replay import write_replay
+from mobilerl.viewer.scripts import to_json, write_file, write_script
+from mobilerl.viewer.status import app_columns, columns, device_table, task_table
+from mobilerl.viewer.tokens import decoder_of
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = (
-    "util format loading virtual charts curves overview evaluations pairs strips tasks fleet phone player trajectories "
-    "lanes groups diff keys main"
+    "util format loading virtual charts curves overview evaluations pairs strips tasks fleet phone given player "
+    "trajectories lanes groups replay diff keys live main"
 ).split()
-RUN_FILES = ("config.json", "metrics.jsonl", "trajectories/iter-*.jsonl", "eval/**/results.json")
-"""A run directory has at least one of these."""
+RUN_FILES = ("config.json", "metrics.jsonl", "trajectories/iter-*.jsonl", *RESULTS)
+"""A run directory, or a folder of evaluations, has at least one of these."""
+INPUTS = (
+    *("config.json", "*.jsonl", "trajectories/*", "advantages/*", "shaped_rewards/*", "checkpoints/*/state.json"),
+    *(*RESULTS, "*/trajectories/*", "eval/**/trajectories/*"),
+)
+"""What a page is made of."""
+MOST_RUNS = 4
+"""Runs side by side; each has a colour of its own."""
 STYLES = ("base", "overview", "tables", "player")
 
 
-def build(run_dir: Path | str, against: Path | str | None = None, cache: Cache | None = None) -> Path:
+def build(run_dir: Path | str, against: Sequence[Path | str] = (), cache: Cache | None = None) -> Path:
     """Writes `run_dir/view/index.html` and returns its path. Views without data say so.
 
-    With `against`, another run, the page also shows how the two differ; that run's folder is only read. `cache`, empty
-    at first, saves rewriting what is unchanged. Raises ValueError if either is no run or has a file it cannot read.
+    With `against`, up to three other runs, the page also shows how they differ; their folders are only read. `cache`,
+    empty at first, saves rewriting what is unchanged. Raises ValueError if one is no run or has a file it cannot read.
     """
-    run = _folder(run_dir)
-    view = run / "view"
+    folders = [_folder(path) for path in (run_dir, *against)]
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise ValueError(f"--against {' '.join(map(str, against))}: names the run itself, or one run twice")
+    if len(folders) > MOST_RUNS:
+        raise ValueError(f"--against: {len(against)} runs; at most {MOST_RUNS - 1} are shown beside the first")
+    view = folders[0] / "view"
     if view.is_symlink():
         raise ValueError(f"{view} is a link, through which nothing is written: remove it")
     if not cache:  # a run that was copied from elsewhere may come with scripts of its own
         shutil.rmtree(view, ignore_errors=True)
     cache = {} if cache is None else cache
-    runs = [_write_run(run, view, "data", "../", cache)]
-    evaluations = [evaluations_of(run)]
-    pairs = {"within": pairs_within(evaluations[0]), "between": []}
-    if against is not None:
-        other = _folder(against)
-        if other.resolve() == run.resolve():
-            raise ValueError(f"{other} is the run itself; name another run to compare it with")
-        root = quote(os.path.relpath(other.resolve(), view.resolve())) + "/"
-        runs.append(_write_run(other, view, "against", root, cache))
-        evaluations.append(evaluations_of(other))
-        pairs["between"] = pairs_between(*evaluations)
+    version = _version(folders)
+    if cache.get(view) == {"version": version} and (view / "index.html").is_file():
+        return view / "index.html"
+    runs = [_write_run(folder, view, number, cache) for number, folder in enumerate(folders)]
+    evaluations = [evaluations_of(folder) for folder in folders]
+    pairs = {"within": pairs_within(evaluations[0]), "between": pairs_with_others(evaluations)}
     write_script(view, "data/pairs", pairs)
     for one, found in zip(runs, evaluations, strict=True):
         one["evaluations"] = [{k: v for k, v in e.items() if k not in ("instances", "unseen_templates")} for e in found]
     heads = {kind: [{k: v for k, v in p.items() if k != "rows"} for p in found] for kind, found in pairs.items()}
-    write_file(view / "index.html", _render({"runs": runs, "pairs": heads}))
+    data = {"version": version, "runs": runs, "pairs": heads}
+    write_script(view, "data/page", data)
+    write_script(view, "data/version", version)
+    write_file(view / "index.html", _render(data))
+    cache[view] = {"version": version}
     return view / "index.html"
+
+
+def _version(folders: Sequence[Path]) -> str:
+    """Changes whenever a file that the page is made of does."""
+    digest = hashlib.sha256()
+    for path in sorted({path for folder in folders for pattern in INPUTS for path in folder.glob(pattern)}):
+        with suppress(FileNotFoundError):  # a checkpoint that has just been replaced
+            stat = path.stat()
+            digest.update(f"{path} {stat.st_size} {stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()[:16]
 
 
 def _folder(path: Path | str) -> Path:
@@ -72,37 +96,39 @@ def _folder(path: Path | str) -> Path:
     if not folder.is_dir():
         raise ValueError(f"{folder}: there is no such run directory")
     if not any(next(folder.glob(pattern), None) for pattern in RUN_FILES):
-        raise ValueError(f"{folder} holds no run: it has no {', '.join(RUN_FILES)}; name the --run-dir of a run")
+        raise ValueError(
+            f"{folder} holds no run: it has no {', '.join(RUN_FILES)}; name the --run-dir of a run "
+            "or the --out of an evaluation"
+        )
     return folder
 
 
-def _write_run(run: Path, view: Path, folder: str, root: str, cache: Cache) -> dict[str, Any]:
-    """Writes the scripts of one run to `view/<folder>/` and returns the data that goes into the page itself.
+def _write_run(run: Path, view: Path, number: int, cache: Cache) -> dict[str, Any]:
+    """Writes the scripts of one run to a folder in `view/` and returns the data that goes into the page itself.
 
     `root` is the path from the page to the run's folder.
     """
-    index = write_episodes(run, view, folder, cache)
+    folder = f"against-{number}" if number else "data"
+    decode = decoder_of(run)
+    index = write_episodes(run, view, folder, cache, decode)
     tasks, fleet = task_table(run), device_table(run, index)
-    for name, content in (("index", index), ("tasks", tasks), ("fleet", fleet)):
+    replay = write_replay(run, view, folder, cache, decode)
+    for name, content in (("index", index), ("tasks", tasks), ("fleet", fleet), ("replay", replay)):
         write_script(view, f"{folder}/{name}", content)
     return {
+        "number": number,
         "name": run.resolve().name,
         "folder": folder,
-        "root": root,
+        "root": quote(os.path.relpath(run.resolve(), view.resolve())) + "/" if number else "../",
         "metrics": columns(read_metrics(run / "metrics.jsonl")),
+        "apps": app_columns(run),
         "trajectories": len(index["rows"]),
         "sources": len(index["sources"]),
         "tasks": Counter(task["state"] for task in tasks),
         "devices": len(fleet["devices"]),
         "outcomes": Counter(row[3] for row in index["rows"]),
+        "replay": {"iteration": replay["iteration"], "size": len(replay["rows"])} if replay else None,
     }
-
-
-def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Metrics by key, null where a row lacks the key. Numbers are rounded to six digits."""
-    keys = dict.fromkeys(key for row in rows for key in row)
-    values = {key: [row.get(key) for row in rows] for key in keys}
-    return {k: [float(f"{v:.6g}") if isinstance(v, float) else v for v in column] for k, column in values.items()}
 
 
 def _render(data: Mapping[str, Any]) -> str:

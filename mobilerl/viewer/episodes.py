@@ -1,12 +1,13 @@
 """Trajectories for the page: an index of all of them, and scripts with the steps of `PART` trajectories each.
 
+What the model was given at each step, which is several times as much, has scripts of its own.
+
 A file that has not changed since this process built the page is not read again.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,41 +16,18 @@ from urllib.parse import quote
 
 from mobilerl.models.checkpoint_folder import iteration_of
 from mobilerl.records import Status
-from mobilerl.train.run_log import ADVANTAGES
+from mobilerl.train.run_log import ADVANTAGES, SHAPED_REWARDS
 from mobilerl.trajectory_files import read_records
-from mobilerl.viewer.steps import step_for_page
+from mobilerl.viewer.evaluations import evaluation_folders, evaluation_name
+from mobilerl.viewer.scripts import write_script
+from mobilerl.viewer.steps import Decode, step_for_page
 
 PART = 24
 """Trajectories per script; opening one of them loads the whole script."""
 Cache = dict[Path, dict[str, Any]]
 """What was built of each file, in the memory of the process that did: `stamp`, `tasks` and `rows`."""
+FILES = "iter-*.jsonl"
 TASK_FIELDS = ("id", "template", "instruction", "app", "max_steps")
-
-
-# --- data as scripts ---------------------------------------------------------------------------------------------
-
-
-def to_json(value: Any) -> str:
-    """JSON for use inside a script element: nothing in it can end the element or start a comment."""
-    text = json.dumps(value, separators=(",", ":"))  # ASCII only, so U+2028 and the like are escaped too
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def write_script(view: Path, name: str, value: Any) -> None:
-    """Writes `view/<name>.js`, which calls `receive(name, value)`: a page opened from disk may not fetch files, but it
-    may load scripts."""
-    write_file(view / f"{name}.js", f"receive({to_json(name)},{to_json(value)});\n")
-
-
-def write_file(path: Path, text: str) -> None:
-    """Replaces the file atomically, without syncing it to disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 # --- the index ---------------------------------------------------------------------------------------------------
@@ -65,18 +43,26 @@ class Source:
     number: int | None
     screens: str
 
+    def about(self, total: int) -> dict[str, Any]:
+        """What the page knows of it; `total` is its number of trajectories."""
+        about = {"name": self.name, "label": self.label, "number": self.number, "screens": self.screens}
+        return about | {"part": PART, "total": total}
+
 
 def sources_of(run: Path) -> list[Source]:
     """The iterations of a run, newest first, then the evaluations that kept their trajectories."""
     found = []
-    files = {iteration_of(path.stem): path for path in (run / "trajectories").glob("iter-*.jsonl")}
+    evaluations = evaluation_folders(run)
+    files = {} if run in evaluations else {iteration_of(p.stem): p for p in (run / "trajectories").glob(FILES)}
     for number in sorted((n for n in files if n is not None), reverse=True):
         path = files[number]
         found.append(Source(path, path.stem, f"iteration {number}", number, "screens"))
-    evaluations = sorted((run / "eval").glob("**/trajectories/iter-*.jsonl"))
-    for i, path in enumerate(evaluations):
-        folder = path.parent.parent.relative_to(run).as_posix()
-        found.append(Source(path, f"eval-{i:03d}", folder.removeprefix("eval/"), None, quote(f"{folder}/screens")))
+    unfinished = {path.parent.parent for path in (run / "eval").glob(f"**/trajectories/{FILES}")}
+    kept = [path for folder in sorted({*evaluations, *unfinished}) for path in folder.glob(f"trajectories/{FILES}")]
+    for i, path in enumerate(sorted(kept)):
+        folder = path.parent.parent
+        screens = quote((folder / "screens").relative_to(run).as_posix())
+        found.append(Source(path, f"eval-{i:03d}", evaluation_name(folder, run), None, screens))
     return found
 
 
@@ -94,7 +80,7 @@ class _Numbering:
         return self._numbers[key]
 
 
-def write_episodes(run: Path, view: Path, folder: str, cache: Cache) -> dict[str, Any]:
+def write_episodes(run: Path, view: Path, folder: str, cache: Cache, decode: Decode | None) -> dict[str, Any]:
     """Writes the steps to `view/<folder>/` and returns the index: lists `sources`, `tasks`, `devices` and `rows`.
 
     A row is [source, index, task, outcome, reward, steps, group, device] of one trajectory, where source, task and
@@ -104,51 +90,73 @@ def write_episodes(run: Path, view: Path, folder: str, cache: Cache) -> dict[str
     tasks, devices = _Numbering(), _Numbering()
     sources, rows = [], []
     for source in sources_of(run):
-        built = _build(source, run / ADVANTAGES / f"{source.name}.json", view, folder, cache)
+        built = build_source(source, run, view, folder, cache, decode)
         for index, (task, outcome, reward, steps, group, device) in enumerate(built["rows"]):
             about = built["tasks"][task]
             task, device = tasks.number(about["id"], about), devices.number(device, device)
             rows.append([len(sources), index, task, outcome, reward, steps, group, device])
-        about = {"name": source.name, "label": source.label, "number": source.number, "screens": source.screens}
-        sources.append(about | {"part": PART, "total": len(built["rows"])})
+        sources.append(source.about(len(built["rows"])))
     return {"sources": sources, "tasks": tasks.values, "devices": devices.values, "rows": rows}
 
 
 # --- one file ----------------------------------------------------------------------------------------------------
 
 
-def _build(source: Source, advantages_path: Path, view: Path, folder: str, cache: Cache) -> dict[str, Any]:
-    """Writes the steps of one file and returns its tasks and rows, from the cache if nothing has changed."""
-    stamp = (*_stamp(source.path), *_stamp(advantages_path))
+def build_source(
+    source: Source, run: Path, view: Path, folder: str, cache: Cache, decode: Decode | None
+) -> dict[str, Any]:
+    """Writes the steps of one file and returns its `tasks` and `rows`, from the cache if nothing has changed."""
+    advantages_path = run / ADVANTAGES / f"{source.name}.json"
+    rewards_path = run / SHAPED_REWARDS / f"{source.name}.json"
+    stamp = (*_stamp(source.path), *_stamp(advantages_path), *_stamp(rewards_path), decode is None)
     if source.path in cache and cache[source.path]["stamp"] == stamp and (view / folder).is_dir():
         return cache[source.path]
-    advantages = _read_advantages(advantages_path)
+    advantages, rewards = _read_by_id(advantages_path, list), _read_by_id(rewards_path, int | float)
     tasks, groups = _Numbering(), _Numbering()
     rows: list[list[Any]] = []
-    bodies: list[dict[str, Any]] = []
+    parts = _Parts(view, f"{folder}/{source.name}")
     for number, record in read_records(source.path):
         try:
-            bodies.append(_body(record, advantages.get(record["id"], [])))
-            task = {k: record["task"][k] for k in TASK_FIELDS}
-            group = f"{task['id']} {record['id'].rpartition('-')[0]}"  # an id is that of the group, "-" and a number
-            outcome = _outcome(record)
-            rows.append(
-                [
-                    tasks.number(task["id"], task),
-                    outcome,
-                    record["reward"],
-                    len(record["steps"]),
-                    groups.number(group, None),
-                    record["device_id"],
-                ]
-            )
+            parts.add(*_body(record, advantages.get(record["id"], []), rewards.get(record["id"]), decode))
+            rows.append(_row(record, tasks, groups))
         except (KeyError, TypeError) as error:
             where = f"{source.path}, line {number}"
             raise ValueError(f"{where}: a field is missing or has the wrong type: {error}") from error
-    for start in range(0, len(bodies), PART):
-        write_script(view, f"{folder}/{source.name}-part{start // PART}", bodies[start : start + PART])
+    parts.write()
     cache[source.path] = {"stamp": stamp, "tasks": tasks.values, "rows": rows}
     return cache[source.path]
+
+
+@dataclass(slots=True)
+class _Parts:
+    """Writes what was added in scripts of `PART` trajectories: `NAME-part0` and, with the inputs, `NAME-input0`."""
+
+    view: Path
+    name: str
+    _bodies: list[Any] = field(default_factory=list)
+    _inputs: list[Any] = field(default_factory=list)
+    _written: int = 0
+
+    def add(self, body: Any, inputs: Any) -> None:
+        self._bodies.append(body)
+        self._inputs.append(inputs)
+        if len(self._bodies) == PART:
+            self.write()
+
+    def write(self) -> None:
+        if self._bodies:
+            write_script(self.view, f"{self.name}-part{self._written}", self._bodies)
+            write_script(self.view, f"{self.name}-input{self._written}", self._inputs)
+            self._bodies, self._inputs, self._written = [], [], self._written + 1
+
+
+def _row(record: Mapping[str, Any], tasks: _Numbering, groups: _Numbering) -> list[Any]:
+    """[task, outcome, reward, steps, group, device]."""
+    task = {k: record["task"][k] for k in TASK_FIELDS}
+    group = f"{task['id']} {record['id'].rpartition('-')[0]}"  # an id is that of the group, "-" and a number
+    number = tasks.number(task["id"], task)
+    outcome, steps = _outcome(record), len(record["steps"])
+    return [number, outcome, record["reward"], steps, groups.number(group, None), record["device_id"]]
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -158,15 +166,16 @@ def _stamp(path: Path) -> tuple[int, int]:
     return stat.st_size, stat.st_mtime_ns
 
 
-def _read_advantages(path: Path) -> Mapping[str, list[float]]:
+def _read_by_id(path: Path, kind: Any) -> Mapping[str, Any]:
+    """An object with values of one kind by trajectory id; {} without a file."""
     if not path.is_file():
         return {}
     try:
         content = json.loads(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"{path}: not JSON: {error}") from error
-    if not isinstance(content, dict) or not all(isinstance(v, list) for v in content.values()):
-        raise ValueError(f"{path}: expected an object of lists")
+    if not isinstance(content, dict) or not all(isinstance(v, kind) for v in content.values()):
+        raise ValueError(f"{path}: not in the format of docs/viewer.md")
     return content
 
 
@@ -176,9 +185,12 @@ def _outcome(record: Mapping[str, Any]) -> str:
     return "success" if record["reward"] > 0.5 and status != Status.INFRA_ERROR else status
 
 
-def _body(record: Mapping[str, Any], advantages: list[float]) -> dict[str, Any]:
+def _body(
+    record: Mapping[str, Any], advantages: list[float], shaped_reward: float | None, decode: Decode | None
+) -> tuple[dict[str, Any], list[Any]]:
+    """A trajectory, and what the model was given at each of its steps."""
     padded = [*advantages, *[None] * len(record["steps"])]
-    return {
-        **{k: record[k] for k in ("id", "status", "device_id", "error", "wall_s")},
-        "steps": [step_for_page(step, advantage) for step, advantage in zip(record["steps"], padded, strict=False)],
-    }
+    steps = [step_for_page(step, a, decode) for step, a in zip(record["steps"], padded, strict=False)]
+    about = {k: record[k] for k in ("id", "status", "device_id", "error", "wall_s")}
+    body = {**about, "shaped_reward": shaped_reward, "steps": [shown for shown, _ in steps]}
+    return body, [given for _, given in steps]

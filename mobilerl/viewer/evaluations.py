@@ -10,17 +10,29 @@ from typing import Any
 from mobilerl.eval.report import difference, read_results
 from mobilerl.records import Status
 
+RESULTS = ("results.json", "*/results.json", "eval/**/results.json")
+"""Where evaluations are: `--out` of `mobilerl eval`, or the folder around it, can be viewed like a run."""
+
+
+def evaluation_folders(run: Path) -> list[Path]:
+    """The folders with a results.json: the given one, the ones directly in it, and those under eval/."""
+    return sorted({path.parent for pattern in RESULTS for path in run.glob(pattern)})
+
+
+def evaluation_name(folder: Path, run: Path) -> str:
+    """The path of an evaluation's folder in its run, without "eval/"; the name of a run that is one itself."""
+    return folder.relative_to(run).as_posix().removeprefix("eval/") if folder != run else run.resolve().name
+
 
 def evaluations_of(run: Path) -> list[dict[str, Any]]:
-    """Every eval/**/results.json with its folder as `name`, by suite and age; "before" comes first, "after" last."""
+    """The results of every evaluation with its `name`, by suite and age; "before" comes first, "after" last."""
 
-    def age(path: Path) -> tuple[int, float]:
-        name = path.parent.name
-        return (0 if "before" in name else 2 if "after" in name else 1, path.stat().st_mtime)
+    def age(folder: Path) -> tuple[int, float]:
+        place = 0 if "before" in folder.name else 2 if "after" in folder.name else 1
+        return place, (folder / "results.json").stat().st_mtime
 
-    root = run / "eval"
-    paths = sorted(sorted(root.glob("**/results.json")), key=age)
-    found = [{"name": path.parent.relative_to(root).as_posix(), **read_results(path)} for path in paths]
+    folders = sorted(evaluation_folders(run), key=age)
+    found = [{"name": evaluation_name(folder, run), **read_results(folder / "results.json")} for folder in folders]
     return sorted(found, key=lambda e: e["suite"])
 
 
@@ -28,6 +40,11 @@ def pairs_within(evaluations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
     """The first and the last evaluation of each suite."""
     suites = [[e for e in evaluations if e["suite"] == suite] for suite in sorted({e["suite"] for e in evaluations})]
     return [pair(same[0], same[-1]) for same in suites if len(same) > 1]
+
+
+def pairs_with_others(runs: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """The evaluations of the first run with those of each other one, whose position is `other`."""
+    return [{**p, "other": i} for i, other in enumerate(runs[1:], start=1) for p in pairs_between(runs[0], other)]
 
 
 def pairs_between(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

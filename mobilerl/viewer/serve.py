@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import threading
+from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,10 +20,10 @@ TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=u
 CONNECTIONS, IDLE_S = 64, 15.0
 """Connections at a time, and seconds after which one that sends nothing is closed."""
 _PAGE = re.compile(r"/(index\.html)?")
-_DATA = re.compile(r"/(data|against)/[A-Za-z0-9-]+\.js")
+_DATA = re.compile(r"/(data|against-[1-9])/[A-Za-z0-9-]+\.js")
 _HOST = re.compile(r"([a-z0-9._-]+)(:[0-9]{1,5})?")
 _IPV4 = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
-_SCREEN = re.compile(r"/(against-run/)?((?:eval/(?:[^/]+/)+)?screens/[0-9a-f]{64}\.png)")
+_SCREEN = re.compile(r"/(?:against-([1-9])/)?((?:[^/]+/)*screens/[0-9a-f]{64}\.png)")
 
 
 class _Server(ThreadingHTTPServer):
@@ -47,10 +48,15 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
 
-def make_server(run: Path, against: Path | None, host: str, port: int) -> ThreadingHTTPServer:
-    """A server that is bound but not serving yet. It rebuilds the page on each request for it, so that reloading shows
-    newer iterations. Raises OSError if it cannot bind."""
-    return _Server((host, port), partial(_Handler, run, against, host, threading.Lock(), {}))
+def make_server(
+    run: Path, against: Sequence[Path], host: str, port: int, cache: Cache | None = None
+) -> ThreadingHTTPServer:
+    """A server that is bound but not serving yet. It rebuilds what has changed on each request for the page or for its
+    version, which an open page asks for again and again. `cache` is that of an earlier `build`. Raises OSError if it
+    cannot bind."""
+    return _Server(
+        (host, port), partial(_Handler, run, against, host, threading.Lock(), {} if cache is None else cache)
+    )
 
 
 def is_allowed_host(header: str, host: str, bound: str) -> bool:
@@ -68,16 +74,16 @@ def is_allowed_host(header: str, host: str, bound: str) -> bool:
     return bound == "0.0.0.0" and (_IPV4.fullmatch(named[1]) is not None or named[1] == socket.gethostname().lower())
 
 
-def file_for(path: str, run: Path, against: Path | None) -> Path | None:
+def file_for(path: str, run: Path, against: Sequence[Path]) -> Path | None:
     """The file for the path of a request; None for a path that is not part of the page."""
     if _PAGE.fullmatch(path):
         return run / "view" / "index.html"
     if _DATA.fullmatch(path):
         return run / "view" / path[1:]
     screen = _SCREEN.fullmatch(path)
-    root = against if screen and screen[1] else run
-    if screen is None or root is None or ".." in path.split("/"):
+    if screen is None or ".." in path.split("/") or int(screen[1] or 0) > len(against):
         return None
+    root = (run, *against)[int(screen[1] or 0)]
     file = root / screen[2]
     return file if file.resolve().is_relative_to(root.resolve()) else None  # a link may lead anywhere
 
@@ -89,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = IDLE_S
 
     def __init__(
-        self, run: Path, against: Path | None, host: str, lock: threading.Lock, cache: Cache, *arguments: object
+        self, run: Path, against: Sequence[Path], host: str, lock: threading.Lock, cache: Cache, *arguments: object
     ) -> None:
         self._run, self._against, self._host, self._lock, self._cache = run, against, host, lock, cache
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -110,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             return
         file = file_for(path, self._run, self._against)
-        if file is not None and file.suffix == ".html":
+        if file is not None and file.name in ("index.html", "version.js"):
             try:
                 with self._lock:
                     build(self._run, self._against, self._cache)

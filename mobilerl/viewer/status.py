@@ -56,6 +56,24 @@ def _solved_since(played: Sequence[Sequence[int]]) -> int | None:
     return since if streak >= SOLVED_STREAK else None
 
 
+def app_columns(run: Path) -> dict[str, list[Any]]:
+    """`iteration`, and the success rate in it by app, null where no episode was in that app; {} without tasks.jsonl."""
+    path = run / TASKS_FILE
+    try:
+        counted = [(row["iteration"], row["apps"]) for row in read_metrics(path) if "apps" in row]
+        rows = [{app: won / tried for app, (tried, won) in apps.items()} for _, apps in counted]
+    except (TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+        raise ValueError(f"{path}: not in the format of docs/viewer.md: {error!r}") from error
+    return {"iteration": [iteration for iteration, _ in counted], "apps": columns(rows)} if counted else {}
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Values by key, null where a row lacks the key. Numbers are rounded to six digits."""
+    keys = dict.fromkeys(key for row in rows for key in row)
+    values = {key: [row.get(key) for row in rows] for key in keys}
+    return {k: [float(f"{v:.6g}") if isinstance(v, float) else v for v in column] for k, column in values.items()}
+
+
 def device_table(run: Path, index: Mapping[str, Any]) -> dict[str, Any]:
     """{columns, devices}, both empty without fleet.jsonl. `columns` are [first, last] iterations. A device is
 

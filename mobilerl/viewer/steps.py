@@ -1,35 +1,44 @@
-"""One step of a trajectory for the page, with the UI element that its action touched."""
+"""One step of a trajectory for the page: what was done, the UI element it touched, and what the model was given."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from envs.base import COORD_MAX
-from mobilerl.policy.screen import parse_screen, shortened
+from mobilerl.policy.screen import Element, Screen, parse_screen, shortened
 
 MAX_BARS = 160
 """Bars for the log-probabilities of a reply. A bar shows the minimum of its tokens, so unlikely ones stay visible."""
 MAX_TEXT = 300
 """Characters of an element's text that are shown."""
+Decode = Callable[[Sequence[int]], str]
+"""The text of token ids."""
 _SCREEN = re.compile(r"[0-9a-f]{64}")
+_REPEATED = re.compile(r"(<[^<>\s]{1,40}>)\1{3,}")
 
 
-def step_for_page(step: Mapping[str, Any], advantage: float | None) -> dict[str, Any]:
-    """Raises KeyError or TypeError for a step that is not as docs/files.md says."""
+def step_for_page(
+    step: Mapping[str, Any], advantage: float | None, decode: Decode | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The step, and what the model was given: `prompt`, null without `decode`, and the `elements` of the screen.
+
+    Raises KeyError or TypeError for a step that is not as docs/files.md says.
+    """
     observation, completion = step["observation"], step["completion"]
-    logprobs, screen = completion["logprobs"], observation["screenshot"]
+    logprobs, picture = completion["logprobs"], observation["screenshot"]
     width, height = observation["width"], observation["height"]
-    return {
-        "screen": screen if _SCREEN.fullmatch(screen) else "",
+    screen = parse_screen(observation["xml"], width, height)
+    shown = {
+        "screen": picture if _SCREEN.fullmatch(picture) else "",
         "width": width,
         "height": height,
         "app": observation["app"],
         "thought": step["thought"],
         "reply": completion["text"],
         "action": step["action"],
-        "element": touched_element(observation["xml"], step["action"], width, height),
+        "element": touched_element(screen, step["action"]),
         "timings": {name: round(seconds, 4) for name, seconds in step["timings"].items()},
         "note": step.get("note", ""),
         "prompt_tokens": len(completion["prompt_ids"]),
@@ -40,6 +49,15 @@ def step_for_page(step: Mapping[str, Any], advantage: float | None) -> dict[str,
         "version": completion["version"],
         "advantage": advantage,
     }
+    ids = completion["prompt_ids"]
+    prompt = _with_counts(decode(ids)) if decode and ids else None
+    elements = [_element(e, screen) | {"depth": e.depth} for e in screen.elements]
+    return shown, {"prompt": prompt, "elements": elements, "unreadable": screen.error}
+
+
+def _with_counts(prompt: str) -> str:
+    """The prompt with `<token>×N` for the many placeholders of an image."""
+    return _REPEATED.sub(lambda found: f"{found[1]}×{len(found[0]) // len(found[1])}", prompt)
 
 
 def _bars(values: Sequence[float]) -> list[float]:
@@ -47,23 +65,25 @@ def _bars(values: Sequence[float]) -> list[float]:
     return [round(min(values[i : i + width]), 3) for i in range(0, len(values), width)]
 
 
-def touched_element(xml: str, action: Mapping[str, Any], width: int, height: int) -> dict[str, Any] | None:
-    """The element that `action` (a dict with its `kind`) touches on a screen of `width` x `height` px.
+def touched_element(screen: Screen, action: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The element that `action` (a dict with its `kind`) touches.
 
     For a tap, long press or swipe the one at its start, for typing the focused one. `box` is in px. None for other
-    actions, where there is no element, and for a dump that cannot be parsed.
+    actions, where there is no element, and for a dump that could not be parsed.
     """
-    screen = parse_screen(xml, width, height)
     element = None
     if action["kind"] in ("tap", "long_press", "swipe"):
         element = screen.at(action["x"], action["y"])
     elif action["kind"] == "type":
         element = next((e for e in screen.elements if "focused" in e.states), None)
-    if element is None:
-        return None
+    return None if element is None else _element(element, screen)
+
+
+def _element(element: Element, screen: Screen) -> dict[str, Any]:
+    sides = (screen.width, screen.height) * 2
     return {
         "class": element.cls,
         "text": shortened(element.text, MAX_TEXT),
-        "box": [round(v * side / COORD_MAX) for v, side in zip(element.box, (width, height) * 2, strict=True)],
+        "box": [round(v * side / COORD_MAX) for v, side in zip(element.box, sides, strict=True)],
         "states": [*element.actions, *element.states],
     }

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from envs.base import Action, Invalid, LongPress, Observation, Tap, Task
-from mobilerl.policy.actions import Grounding, describe, format_reply
+from mobilerl.policy.actions import describe, format_reply
 from mobilerl.policy.context import ContextPolicy, Turn
-from mobilerl.policy.parsing import parse_reply
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen, parse_screen
 from sft.samples import ExpertStep
@@ -74,7 +73,7 @@ class SourceStep(ExpertStep):
         return ExpertStep.messages(self, shown)
 
     def reply(self, context: ContextPolicy, thought: str | None = None) -> str:
-        return reply_of(self.action, self.screen, context.grounding, thought)
+        return reply_of(self.action, self.screen, context, thought)
 
 
 def recorded_task(source: str, episode: str, goal: str, steps: int, app: str = "", feasible: bool = True) -> Task:
@@ -91,7 +90,7 @@ def expand(demo: Demonstration, context: ContextPolicy, counts: Counts) -> Itera
     for index, step in enumerate(demo.steps):
         screen = _screen(step.xml, step.width, step.height)
         seen = Observation(step.screenshot, step.width, step.height, step.xml, step.app, index)
-        reason, written = _written(step, screen, context.grounding)
+        reason, written = _written(step, screen, context)
         if reason:
             counts.rejected_steps[reason] += 1
         else:
@@ -120,46 +119,53 @@ def _screen(xml: str, width: int, height: int) -> Screen:
     return parse_screen(xml, width, height) if xml else Screen((), width, height)
 
 
-def reply_of(action: Action, screen: Screen, grounding: Grounding, thought: str | None = None) -> str:
+def reply_of(action: Action, screen: Screen, context: ContextPolicy, thought: str | None = None) -> str:
     """The reply for a recorded action; a touch reaches the element that was touched.
 
     A reply that names an element touches its centre. If another element is there, the exact point is written instead.
     Raises ValueError for an inexpressible action, such as a touch for which no mark stands.
     """
-    written = format_reply(action, screen, grounding, thought)
-    if not isinstance(action, Tap | LongPress) or _touches_same_element(written, action, screen, grounding):
+    written = context.reply(action, screen, thought)
+    touch = isinstance(action, Tap | LongPress) and context.format == "mobilerl"  # the other formats write points
+    if not touch or _touches_same_element(written, action, screen, context):
         return written
-    if grounding == "mark":
+    if context.grounding == "mark":
         raise ValueError(NO_MARK)
-    return format_reply(action, Screen((), screen.width, screen.height), grounding, thought)
+    return context.reply(action, Screen((), screen.width, screen.height), thought)
 
 
-def _touches_same_element(written: str, touch: Tap | LongPress, screen: Screen, grounding: Grounding) -> bool:
+def _touches_same_element(written: str, touch: Tap | LongPress, screen: Screen, context: ContextPolicy) -> bool:
     touched = screen.at(touch.x, touch.y)
     if touched is None:  # the reply names no element
         return True
-    read = parse_reply(written, screen, grounding, screen.width, screen.height).action
+    read = context.parse(written, screen).action
     same = isinstance(read, Tap | LongPress) and screen.at(read.x, read.y) is touched
     return same and not _USES[touch.kind].isdisjoint(touched.actions)
 
 
-def _written(step: RecordedStep, screen: Screen, grounding: Grounding) -> tuple[str, str]:
+def _written(step: RecordedStep, screen: Screen, context: ContextPolicy) -> tuple[str, str]:
     """The reason for rejecting the step ("" for none), and its reply in the history of later steps.
 
-    The history uses the context's grounding, even if a policy replied with another one.
+    The history uses the context's format, even if a policy replied in another one. Published formats write it when the
+    prompt is built, at the size at which the model sees the screenshot: the reply is then "".
     """
     if isinstance(step.action, Invalid):
         return step.reject or INEXPRESSIBLE, step.response
     reason = step.reject
-    if grounding == "mark" and not step.listed:
+    ours = context.format == "mobilerl"
+    if ours and context.grounding == "mark" and not step.listed:
         reason = reason or NO_LIST
     try:
-        written = reply_of(step.action, screen, grounding)
+        written = reply_of(step.action, screen, context)
     except ValueError:
+        if not ours:
+            return reason or INEXPRESSIBLE, ""
         return reason or NO_MARK, step.response or format_reply(step.action, screen, "point")
-    read = parse_reply(written, screen, grounding, step.width, step.height).action
-    if read.kind != step.action.kind:
-        return reason or INEXPRESSIBLE, step.response or written
-    if escape_tokens(written) != written:  # unlike prompts, replies are not cleaned
+    if context.parse(written, screen).action.kind != step.action.kind:
+        return reason or INEXPRESSIBLE, (step.response or written) if ours else ""
+    texts = "".join(value for value in astuple(step.action) if isinstance(value, str))
+    if escape_tokens(texts) != texts:  # unlike prompts, replies are not cleaned
         reason = reason or CONTROL_TOKEN
+    if not ours:
+        return reason, ""
     return reason, f"<think>{step.thought}</think>{written}" if step.thought else written

@@ -103,7 +103,7 @@ def _screen(example: tuple[str, int, int]) -> None:
     assert "<|" not in screen.render("marks") + screen.render("mobilerl")
     assert re.findall(r"<([0-9]+)>", screen.render("marks")) == ([] if screen.error else [str(m) for m in marks])
     candidates(screen)
-    touched_element(xml, {"kind": "tap", "x": 10, "y": 10}, width, height)  # the viewer reads dumps, too
+    touched_element(screen, {"kind": "tap", "x": 10, "y": 10})  # the viewer reads dumps, too
 
 
 # --- verdicts ----------------------------------------------------------------------------------------------------

@@ -91,11 +91,11 @@ STATE = {
 # --- the viewer's paths ------------------------------------------------------------------------------------------
 
 SCREEN = "screens/" + "a" * 64 + ".png"
-PATHS = ("/", "/index.html", "/data/index.js", f"/against-run/{SCREEN}", f"/eval/sim/after/{SCREEN}", f"/{SCREEN}")
+PATHS = ("/", "/index.html", "/data/index.js", f"/against-1/{SCREEN}", f"/eval/sim/after/{SCREEN}", f"/{SCREEN}")
 
 
 def _viewer_path(path: str) -> None:
-    found = file_for(path, FOLDER / "run", FOLDER / "other")
+    found = file_for(path, FOLDER / "run", [FOLDER / "other"])
     if found is None:
         return
     parts = found.relative_to(FOLDER).parts
@@ -117,5 +117,5 @@ TARGETS = [
         damaged_json_text([STATE]),
         _read("state.json", lambda path: read_state(path.parent), dict, CheckpointError),
     ),
-    Target("viewer path", damaged_text(PATHS, ["/", "..", "/../", "%2e%2e", "\\", "eval/"]), _viewer_path),
+    Target("viewer path", damaged_text(PATHS, ["/", "..", "/../", "%2e%2e", "\\", "eval/", "2/"]), _viewer_path),
 ]

@@ -252,6 +252,7 @@ def test_what_is_missing_is_said_before_anything_is_played(checkout, serials, en
     refused("1 of the tasks are queries .* give --judge-url and --judge-model, or .*--kind operation", kind=None)
     refused("--snapshot: .* is no emulator with a console", snapshot="default_boot")
     refused("--mode screenshot needs pictures", mode="screenshot", **{"agent.screenshots": "0"})
+    refused("qwen3-vl has no text: use --mode screenshot", **{"agent.format": "qwen3-vl"})
     assert not out.exists()
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks.model_families import FAMILIES, create, png
-from benchmarks.sides import padded_logprobs
+from mobilerl.benchmarks.model_families import FAMILIES, create, png
+from mobilerl.benchmarks.sides import padded_logprobs
 from mobilerl.engines.scoring import sample_logprobs
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model

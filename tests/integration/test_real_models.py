@@ -20,10 +20,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from benchmarks.model_families import FAMILIES, Family, as_of_transformers_4, create, png, tokenizer_of
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks import suite
 from mobilerl.algorithms.losses import clipped_policy_loss
+from mobilerl.benchmarks.model_families import FAMILIES, Family, as_of_transformers_4, create, png, tokenizer_of
 from mobilerl.config import ConfigError
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.interfaces import Request, Sampling

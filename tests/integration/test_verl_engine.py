@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.model_families import FAMILIES, as_vllm_wants_it, create
 from mobilerl import tiny
+from mobilerl.benchmarks.model_families import FAMILIES, as_vllm_wants_it, create
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
 

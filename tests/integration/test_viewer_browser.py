@@ -9,25 +9,28 @@ import pytest
 from viewer_browser import CHROMIUM, Browser
 from viewer_run import EVIL, episode, made_task, make_run
 
+from mobilerl.train.tracking import Tracker
 from mobilerl.trajectory_files import save_trajectories
 from mobilerl.viewer import build
 from mobilerl.viewer.serve import make_server
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 
-TABS = ["overview", "tasks", "fleet", "groups", "trajectories", "evaluations", "diff"]
+TABS = ["overview", "tasks", "fleet", "groups", "trajectories", "replay", "evaluations", "diff"]
 LOADED = """Boolean(sections.get(currentName)) && [...document.images].every((image) => {
     const { top, width } = image.getBoundingClientRect();  // images out of sight are loaded lazily
     return top > innerHeight || !width || (image.complete && image.naturalWidth > 0);
 })"""
 HOSTILE = "Template0/0"
+CHANGED = "dispatchEvent(new Event('change'))"
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("viewer")
     run, other = make_run(folder / "big"), make_run(folder / "other", iterations=3, seed=1)
-    build(run, other)
+    more = [make_run(folder / name, iterations=1, seed=i) for i, name in enumerate(("third", "fourth"), start=2)]
+    build(run, [other, *more])
     return run, other
 
 
@@ -55,7 +58,7 @@ def view(browser, name, selector):
     browser.wait(LOADED)
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (800, True)])
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (800, True), (390, False)])
 def test_every_view_is_drawn_without_an_error(page, browser, width, dark):
     browser.size(width, 860)
     browser.dark(dark)
@@ -65,6 +68,7 @@ def test_every_view_is_drawn_without_an_error(page, browser, width, dark):
         "fleet": ".devicerow canvas",
         "groups": ".grouprow .squares",
         "trajectories": ".vrow.row",
+        "replay": ".replayrow.vrow",
         "evaluations": ".forest .dot",
         "diff": ".charts path",
     }
@@ -80,9 +84,12 @@ def test_every_view_is_drawn_without_an_error(page, browser, width, dark):
         ("group/iter-000002/3", ".lane .thumb img"),
         ("diff/" + quote(f"sim/{HOSTILE}", safe=""), ".lane .thumb img"),
         ("b:iter-000002/3/1", ".player .phone img"),
+        ("d:iter-000001/3/1", ".player .phone img"),
+        ("replay-000016/2/0", ".player .phone img"),
     ):
         browser.open(f"{page}#{link}")
         browser.wait(f"document.querySelector({selector!r}) !== null && {LOADED}")
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width, link
 
 
 def test_the_device_table_shows_every_device_with_its_faults(page, browser):
@@ -132,6 +139,25 @@ def test_the_keyboard_reaches_every_view_and_every_step(page, browser):
     assert browser.evaluate("document.activeElement.type") == "search"
 
 
+def test_filters_and_the_slider_leave_the_keys_alive(page, browser):
+    browser.open(page + "#trajectories")
+    view(browser, "trajectories", ".vrow.row")
+    browser.pointer("#view-trajectories select[aria-label=Outcome]")
+    browser.evaluate("""(select => { select.value = "success"; select.dispatchEvent(new Event("change")); })(
+        document.querySelector("#view-trajectories select[aria-label=Outcome]"))""")
+    browser.press("j")
+    browser.wait("location.hash.startsWith('#iter-') && document.querySelector('.player .controls input') !== null")
+    browser.pointer("#view-trajectories .controls input")
+    step = browser.evaluate("location.hash")
+    browser.press("ArrowLeft")
+    assert browser.evaluate("location.hash") != step
+    browser.press("4")
+    view(browser, "groups", "#view-groups .chip")
+    browser.pointer("#view-groups .chip:nth-child(2)")
+    browser.press("j", "Enter")
+    browser.wait("location.hash.startsWith('#group/')")
+
+
 def test_a_step_shows_action_thought_and_log_probabilities(page, browser):
     browser.open(page + "#iter-000003/4/1")
     view(browser, "trajectories", ".player .phone img")
@@ -142,6 +168,36 @@ def test_a_step_shows_action_thought_and_log_probabilities(page, browser):
     assert browser.count(".player .bars rect") >= 5
     (x,), (y,) = [browser.each(".player .stage circle.ink", f"{name}.baseVal.value") for name in ("cx", "cy")]
     assert (x, y) == pytest.approx((500 * 90 / 999, 200 * 180 / 999))
+
+
+def test_a_step_shows_the_prompt_and_the_elements_once_they_are_opened(page, browser):
+    browser.open(page + "#iter-000003/4/1")
+    view(browser, "trajectories", ".player .phone img")
+    assert not [url for url in browser.requests if "-input" in url]
+    browser.click(".given:nth-of-type(1) summary")
+    browser.wait("document.querySelector('.given pre') !== null")
+    assert browser.text(".given pre") == f"<|user|> The list is {EVIL} milk"
+    browser.evaluate("document.querySelector('.given:nth-of-type(2)').open = true")
+    browser.wait("document.querySelector('.given tbody tr') !== null")
+    rows = browser.each(".given tbody tr", "innerText")
+    assert len(rows) == 4 and "“Save”" in rows[0] and "click" in rows[0] and "“< b>milk”" in rows[1]
+    boxes = browser.count(".player .stage rect.box")
+    browser.evaluate("document.querySelectorAll('.given tbody tr')[1].focus()")
+    assert browser.count(".player .stage rect.box") == boxes + 1
+    browser.press("ArrowRight")
+    browser.wait("document.querySelector('.given pre') !== null")  # it stays open from step to step
+
+
+def test_the_replay_buffer_lists_advantage_and_age(page, browser):
+    browser.open(page + "#replay")
+    view(browser, "replay", ".replayrow.vrow")
+    assert "30 of 30 episodes, after iteration 16" in browser.text("#view-replay .filters")
+    cells = browser.text("#view-replay .replayrow.vrow:nth-child(3)").split("\n")
+    assert cells[2:] == ["+0.85", "50.0%", "2", "iteration 14", "1", cells[-1]]
+    browser.press("j", "Enter")
+    browser.wait("location.hash === '#replay-000016/0/0' && document.querySelector('.player .phone') !== null")
+    browser.press("u")
+    browser.wait("currentName === 'replay'")
 
 
 def test_long_lists_only_create_visible_rows(page, browser):
@@ -165,9 +221,12 @@ def test_a_hostile_trajectory_stays_text(page, browser):
     assert browser.count("script:not([type])") == 1  # data scripts remove themselves
 
 
-def test_two_runs_are_compared_instance_by_instance(page, browser):
+def test_runs_are_compared_curve_by_curve_and_instance_by_instance(page, browser):
     browser.open(page + "#diff")
-    browser.wait("document.querySelectorAll('#view-diff .suite').length === 2")
+    browser.wait("document.querySelectorAll('#view-diff .suite').length === 1")
+    colors = browser.each("#view-diff .chart:first-child path", "style.stroke")
+    assert len(set(colors)) == 4 and browser.count("#view-diff .forest .dot") == 8
+    assert browser.count("#view-diff .suite details") == 6
     browser.evaluate("document.querySelector('#view-diff .suite details').open = true")
     browser.wait("document.querySelectorAll('#view-diff .pairs tr').length > 1")
     said = browser.text("#view-diff .suite summary")
@@ -178,16 +237,42 @@ def test_two_runs_are_compared_instance_by_instance(page, browser):
     assert any(link.startswith("#b:iter-") for link in links) and any(link.startswith("#iter-") for link in links)
 
 
-def test_the_served_page_shows_new_iterations(runs, browser):
+def test_the_loss_of_each_sft_stage_has_a_curve_of_its_own(browser, tmp_path):
+    with Tracker(tmp_path / "sft") as tracker:
+        for stage, first in (("stage1", 0), ("stage2-round1", 40)):
+            for step in range(20, 80, 20):
+                tracker.log({"iteration": first + step, "stage": stage, "sft/loss": 10 / step})
+    browser.errors.clear()
+    browser.open(build(tmp_path / "sft").as_uri())
+    view(browser, "overview", "#view-overview .chart")
+    titles = browser.each("#view-overview .chart .title", "innerText")
+    assert titles == ["SFT loss, stage1", "SFT loss, stage2-round1"] and browser.errors == []
+
+
+def test_the_served_page_shows_new_iterations_and_keeps_its_place(runs, browser):
     run, other = runs
-    with make_server(run, other, "127.0.0.1", 0) as server:
+    with make_server(run, [other], "127.0.0.1", 0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}/"
         browser.errors.clear()
         browser.open(address + "#b:iter-000002/3/1")
         browser.wait(f"document.querySelector('.player .phone img') !== null && {LOADED}")
         assert browser.errors == []
+        browser.open(address + "#trajectories")
+        view(browser, "trajectories", ".vrow.row")
+        browser.evaluate("document.querySelector('#view-trajectories select[aria-label=Outcome]').value = 'success'")
+        browser.evaluate(f"document.querySelector('#view-trajectories select[aria-label=Outcome]').{CHANGED}")
+        browser.evaluate("document.querySelector('#view-trajectories .vlist').scrollTop = 660")
+        before = browser.text("#view-trajectories .count")
         save_trajectories(run, 17, [episode("new-0", made_task(70), True, random.Random(0), "avd-0")])
+        browser.wait(f"document.querySelector('#view-trajectories .count').innerText !== {before!r}")
+        assert "of 2,049" in browser.text("#view-trajectories .count")
+        assert (
+            browser.evaluate("document.querySelector('#view-trajectories select[aria-label=Outcome]').value")
+            == "success"
+        )
+        assert browser.evaluate("document.querySelector('#view-trajectories .vlist').scrollTop") == 660
+        assert browser.text("#live") == "live" and browser.errors == []
         browser.open(address + "#iter-000017/0/0")
         browser.wait("document.querySelector('.player .phone') !== null")
         server.shutdown()

@@ -18,8 +18,8 @@ import psutil
 import pytest
 import torch
 
-from benchmarks.model_families import FAMILIES, as_vllm_wants_it, create, png
 from mobilerl import tiny
+from mobilerl.benchmarks.model_families import FAMILIES, as_vllm_wants_it, create, png
 from mobilerl.config import VllmSection
 from mobilerl.engines.local import LocalSettings
 from mobilerl.engines.vllm import VllmEngine

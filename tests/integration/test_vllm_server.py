@@ -24,7 +24,7 @@ import pytest
 import torch
 from ports import free_port
 
-from benchmarks.model_families import FAMILIES, create, png
+from mobilerl.benchmarks.model_families import FAMILIES, create, png
 from mobilerl.cli import main
 from mobilerl.inference.server import connect
 from mobilerl.interfaces import Sampling

@@ -97,6 +97,13 @@ class Browser:
     def click(self, selector: str) -> None:
         self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
 
+    def pointer(self, selector: str) -> None:
+        """Clicks with the mouse in the middle of the element, which moves the focus there."""
+        box = self.evaluate(f"document.querySelector({json.dumps(selector)}).getBoundingClientRect().toJSON()")
+        at = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2, "button": "left", "clickCount": 1}
+        for kind in ("mousePressed", "mouseReleased"):
+            self._ask("Input.dispatchMouseEvent", {"type": kind, **at})
+
     def text(self, selector: str = "body") -> str:
         return self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")
 

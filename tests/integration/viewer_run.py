@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import io
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image, ImageDraw
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from envs.base import Action, Back, DeviceReport, Finish, Launch, LongPress, Observation, Swipe, Tap, Task, Type
 from mobilerl.algorithms.curriculum import FailureCurriculum
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
 from mobilerl.records import Completion, Group, Status, Step, Trajectory
+from mobilerl.screen_files import ScreenFolder
 from mobilerl.train.run_log import StatusLog, write_advantages
 from mobilerl.train.tracking import Tracker
-from mobilerl.trajectory_files import save_trajectories
+from mobilerl.trajectory_files import save_trajectories, trajectory_to_dict
 
 WIDTH, HEIGHT = 90, 180
 GROUPS, SIZE, DEVICES = 16, 8, 24
+APPS = ("Notes", "Clock", "Mail")
 EVIL = "</script><img src=x onerror=\"document.title='owned'\"><!--<script>document.title='owned'</script>\u2028"
 XML = """<?xml version='1.0' ?><hierarchy rotation="0"><node class="android.widget.FrameLayout" bounds="[0,0][90,180]">
 <node class="android.widget.Button" text="Save" resource-id="app:id/save" clickable="true" enabled="true" bounds="[10,20][80,50]" />
@@ -46,7 +51,9 @@ SCREENS = [png(10 * i) for i in range(12)]
 
 def made_task(number: int, hostile: bool = False) -> Task:
     text = EVIL if hostile else f"Put item {number} on the list"
-    return Task(f"sim/Template{number % 20}/{number}", f"Template{number % 20}", text, {}, number, 10, "sim", "Notes")
+    return Task(
+        f"sim/Template{number % 20}/{number}", f"Template{number % 20}", text, {}, number, 10, "sim", APPS[number % 3]
+    )
 
 
 def episode(name: str, task: Task, success: bool, rng: random.Random, device: str, hostile: bool = False) -> Trajectory:
@@ -93,10 +100,24 @@ def make_run(run: Path, iterations: int = 16, seed: int = 0) -> Path:
             save_trajectories(run, iteration, every)
             write_advantages(run, iteration, every, [t.reward - 0.5 for t in every])
             tracker.log(_metrics(iteration, every, curriculum, rng))
+    save_checkpoint(run, iterations, [t for t in every if t.success][:30])
     for name, chance in (("sim-before", 0.3), ("sim-after", 0.6)):
         results = build_results("sim", {"model": EVIL, "run": name}, [_result(t, rng.random() < chance) for t in tasks])
         write_results(run / "eval" / name / "results.json", results)
     return run
+
+
+def save_checkpoint(run: Path, iteration: int, replay: list[Trajectory]) -> None:
+    """What the viewer reads of a checkpoint: the replay buffer, and a tokenizer of the prompts of `episode`."""
+    folder = run / "checkpoints" / f"iter-{iteration:06d}"
+    folder.mkdir(parents=True)
+    screens = ScreenFolder(folder / "screens")
+    entries = [{"advantage": 0.9 - i / 40, "iteration": iteration - i % 3, "rarity": 0.5} for i in range(len(replay))]
+    (folder / "state.json").write_text(json.dumps({"replay": {"iteration": iteration, "entries": entries}}))
+    lines = [json.dumps(trajectory_to_dict(t, screens)) + "\n" for t in replay]
+    (folder / "replay.jsonl").write_text("".join(lines))
+    words = {"": 0, "<|user|>": 1, f"The list is {EVIL}": 2, "milk": 3}
+    Tokenizer(WordLevel(words, unk_token="milk")).save(str(folder / "tokenizer.json"))
 
 
 def _later(report: DeviceReport, rng: random.Random) -> DeviceReport:

@@ -158,3 +158,12 @@ def test_a_restored_algorithm_continues_with_the_same_batches():
     resumed.load_state_dict(straight.state_dict())
     following = [make_group("i", (1, 0), (5, 5))]
     assert samples(straight, following, 2) == samples(resumed, following, 2)
+
+
+def test_the_shaped_rewards_are_those_the_advantages_are_made_of():
+    algorithm = make(AdaGRPOSection())
+    algorithm.add([make_group("g", (1, 1, 0, 0), (2, 4, 3, 3)), make_group("h", (1, 0), (5, 5))], 1)
+    assert list(algorithm.shaped_rewards().values()) == [1, 0.5, 0, 0, 1, 0]
+    algorithm = make(AdaGRPOSection(spa=False))
+    algorithm.add(GROUPS, 1)
+    assert algorithm.shaped_rewards() == {}

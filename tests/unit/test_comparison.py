@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.comparison.figures import Point, gather, learning_curve, paired, run_folder
-from benchmarks.comparison.intervals import crossed_interval, student_quantile
-from benchmarks.comparison.plan import read_plan
-from benchmarks.comparison.report import markdown, write
-from benchmarks.comparison.runner import Runner
+from mobilerl.benchmarks.comparison.figures import Point, gather, learning_curve, paired, run_folder
+from mobilerl.benchmarks.comparison.intervals import crossed_interval, student_quantile
+from mobilerl.benchmarks.comparison.plan import read_plan
+from mobilerl.benchmarks.comparison.report import markdown, write
+from mobilerl.benchmarks.comparison.runner import Runner
 from mobilerl.config import load_recipe
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
 
@@ -308,8 +308,8 @@ def test_stopping_the_comparison_stops_its_runs(folder, tmp_path):
     (folder / "a.sh").write_text("trap '' TERM\necho $$ >\"$RUN_DIR/pid\"\nwhile :; do sleep 0.1; done\n")
     run = run_folder(tmp_path, "full", 0)
     code = (
-        "import sys, signal; from pathlib import Path; from benchmarks.comparison import runner\n"
-        "from benchmarks.comparison.plan import read_plan\n"
+        "import sys, signal; from pathlib import Path; from mobilerl.benchmarks.comparison import runner\n"
+        "from mobilerl.benchmarks.comparison.plan import read_plan\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
         "runner.Runner.evaluate, runner.PATIENCE_S = lambda self, *_: None, 0.5\n"
         "plan, runs = Path(sys.argv[1]), Path(sys.argv[2])\n"

@@ -1,11 +1,13 @@
 import argparse
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from mobilerl.config import ConfigError, Recipe, load_recipe, read_saved, save_recipe
 from mobilerl.config.flags import add_flags, settings_of
+from mobilerl.config.packaged import recipe_names
 from mobilerl.config.reading import claim, to_toml
 from mobilerl.config.training import SftSection, SourceSection
 
@@ -88,6 +90,31 @@ def test_all_mistakes_are_named_at_once_and_blamed_on_who_made_them(tmp_path):
             write(tmp_path, '[collect]\nscorer = "a:b"\n'),
             ["--judge.reward", "true", "--judge.url", "http://a", "--judge.model", "m"],
         )
+
+
+def test_a_packaged_recipe_is_found_by_its_name_in_every_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = recipe_names()
+    assert {"adagrpo", "sft", "generated/adagrpo"} < set(names) and "compare" not in names
+    for name in names:
+        load_recipe(name)
+    recipe = load_recipe("generated/adagrpo")
+    assert recipe.suite.type == "generated" and (Path(recipe.model) / "model.safetensors").is_file()
+    assert load_recipe("sft").model == recipe.model
+    (tmp_path / "sft").mkdir()
+    assert load_recipe("sft").model == recipe.model
+    write(tmp_path, "[train]\nseed = 3\n").rename("adagrpo")
+    assert load_recipe("adagrpo").train.seed == 3, "a file of that name comes first"
+    with pytest.raises(ConfigError, match="there is no recipe nix: name a file, or one of adagrpo, .*generated/sft"):
+        load_recipe("nix")
+
+
+def test_a_model_beside_the_recipe_comes_before_one_in_the_working_directory(tmp_path):
+    path = write(tmp_path, 'model = "checkpoint"\n')
+    assert load_recipe(path).model == "checkpoint"
+    (tmp_path / "checkpoint").mkdir()
+    assert load_recipe(path).model == str(tmp_path.resolve() / "checkpoint")
+    assert load_recipe(path, ["--model", "checkpoint"]).model == "checkpoint"
 
 
 def test_flags_reach_every_algorithm_of_the_union(tmp_path):

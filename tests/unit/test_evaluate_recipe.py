@@ -58,3 +58,20 @@ def test_a_model_without_settings_has_the_recipes_or_the_suites(model, checkpoin
     assert (agent.screenshots, agent.max_new_tokens) == (2, 9)
     agent = agent_of(model=model, config=recipe_file)
     assert (agent.screenshots, agent.max_new_tokens) == (7, 70)
+
+
+def test_a_published_model_has_its_own_format_and_settings(tmp_path, recipe_file):
+    folder = tmp_path / "Qwen3-VL-4B-Instruct"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"")
+    agent = agent_of(model=folder)
+    assert (agent.format, agent.screenshots, agent.max_new_tokens) == ("qwen3-vl", 1, 2048)
+    agent = agent_of("--agent.screenshots", "2", model=folder, config=recipe_file)
+    assert (agent.format, agent.screenshots, agent.max_new_tokens) == ("qwen3-vl", 2, 70)
+    agent = agent_of("--agent.layout", "chat", model=folder)
+    assert (agent.format, agent.screenshots, agent.max_new_tokens) == (None, 2, 4096)
+    agent = agent_of("--agent.format", "mobilerl", model=folder)
+    assert (agent.format, agent.screenshots, agent.max_new_tokens) == ("mobilerl", 2, 4096)
+    save_agent(AgentSection(), folder)
+    assert agent_of(model=folder).format is None

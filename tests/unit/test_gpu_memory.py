@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from transformers import Qwen3VLConfig
 
-from benchmarks.gpu.shapes import SHAPES, make_folder
+from mobilerl.benchmarks.gpu.shapes import SHAPES, make_folder
 from mobilerl.config import EngineSection, load_recipe
 from mobilerl.doctor import machine
 from mobilerl.models.memory import GB, OWN, needed, smallest_card

@@ -16,7 +16,7 @@ PURE = tuple(
 )
 LAYERS = (
     ("mobilerl.cli",),
-    ("benchmarks", "mobilerl.adapters", "mobilerl.api", "mobilerl.doctor", "mobilerl.viewer"),
+    ("mobilerl.benchmarks", "mobilerl.adapters", "mobilerl.api", "mobilerl.doctor", "mobilerl.viewer"),
     ("mobilerl.reachagent",),
     ("sft",),
     ("mobilerl.train",),
@@ -36,7 +36,7 @@ LAYERS = (
 
 def modules() -> dict[str, Path]:
     found = {}
-    for top in ("mobilerl", "envs", "sft", "benchmarks"):
+    for top in ("mobilerl", "envs", "sft"):
         for path in (ROOT / top).rglob("*.py"):
             if path.name == "__main__.py":  # a command
                 continue

@@ -48,6 +48,16 @@ def test_a_sample_is_token_exact_and_reads_back_as_the_action(steps, codec):
         assert same_action(reply.action, step.action, step.screen) and reply.thought == ""
 
 
+def test_the_chat_layout_shows_the_experts_earlier_replies():
+    context = ContextPolicy()
+    for task in TASKS:
+        steps = demonstrations(PhoneEnv("sim-0", 180, 360, 0.0), [task], context)
+        said = [m["content"][0]["text"] for m in steps[-1].messages(context)[0] if m["role"] == "assistant"]
+        assert len(said) == len(steps) - 1 > 0
+        for step, reply in zip(steps, said, strict=False):
+            assert same_action(context.parse(reply, step.screen).action, step.action, step.screen)
+
+
 def test_single_steps_name_one_element_and_mean_it(steps):
     made = single_steps(steps, random.Random(0))
     assert 0 < len(made) <= len(steps)

@@ -14,19 +14,24 @@ from pathlib import Path
 
 import pytest
 from source_files import png
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from envs.base import Back, DeviceReport, Finish, Observation, Swipe, Tap, Task, Type
 from mobilerl.algorithms.curriculum import FailureCurriculum
 from mobilerl.cli import main
+from mobilerl.config import Recipe
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
+from mobilerl.policy.screen import parse_screen
 from mobilerl.records import Completion, Group, Status, Step, Trajectory
-from mobilerl.train.run_log import StatusLog, write_advantages
+from mobilerl.screen_files import MemoryScreens
+from mobilerl.train.run_log import RunLog, StatusLog, write_advantages
 from mobilerl.train.tracking import Tracker, read_metrics
-from mobilerl.trajectory_files import save_trajectories
+from mobilerl.trajectory_files import save_trajectories, trajectory_to_dict
 from mobilerl.viewer import build
 from mobilerl.viewer.serve import file_for, is_allowed_host, make_server
 from mobilerl.viewer.status import device_table, task_table
-from mobilerl.viewer.steps import touched_element
+from mobilerl.viewer.steps import step_for_page, touched_element
 
 EVIL = "</script><img src=x onerror=\"document.title='owned'\"><!--<script>document.title='owned'</script>"
 ACTIONS = (Tap(10, 20), Swipe(1, 2, 3, 4), Type(EVIL), Back(), Finish(EVIL))
@@ -91,7 +96,7 @@ class Page(HTMLParser):
         return json.loads(self.scripts[0])
 
 
-def page_of(run, against=None) -> Page:
+def page_of(run, *against) -> Page:
     return Page(build(run, against).read_text())
 
 
@@ -123,13 +128,14 @@ def test_the_touched_element_is_the_smallest_operable_one():
     <node class="a.Row" clickable="true" bounds="[0,0][100,40]">
     <node class="a.TextView" text="Save" bounds="[10,10][30,30]"/></node>
     <node class="a.EditText" text="milk" focused="true" bounds="[0,100][100,120]"/></node></h>"""
-    element = touched_element(xml, {"kind": "tap", "x": 200, "y": 100}, 100, 200)
+    screen = parse_screen(xml, 100, 200)
+    element = touched_element(screen, {"kind": "tap", "x": 200, "y": 100})
     assert (element["class"], element["text"], element["box"]) == ("Row", "Save", [0, 0, 100, 40])
-    assert touched_element(xml, {"kind": "tap", "x": 999, "y": 999}, 100, 200) is None
-    assert touched_element(xml, {"kind": "type", "text": "x"}, 100, 200)["text"] == "milk"
-    assert touched_element(xml, {"kind": "home"}, 100, 200) is None
+    assert touched_element(screen, {"kind": "tap", "x": 999, "y": 999}) is None
+    assert touched_element(screen, {"kind": "type", "text": "x"})["text"] == "milk"
+    assert touched_element(screen, {"kind": "home"}) is None
     entities = '<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>'
-    assert touched_element(entities, {"kind": "tap", "x": 1, "y": 1}, 100, 200) is None
+    assert touched_element(parse_screen(entities, 100, 200), {"kind": "tap", "x": 1, "y": 1}) is None
 
 
 def test_evaluations_are_compared_in_pairs(run):
@@ -140,6 +146,86 @@ def test_evaluations_are_compared_in_pairs(run):
     assert rows[3] == ["t-3", "t", [1, 1], [0, 1], "lost"]
 
 
+def test_a_folder_of_evaluations_is_shown_like_a_run(run):
+    save_trajectories(run / "eval" / "sim-after", 0, [trajectory("t-0", 1.0)])
+    (alone,) = page_of(run / "eval" / "sim-after").data["runs"]
+    assert [e["name"] for e in alone["evaluations"]] == ["sim-after"]
+    (source,) = loaded(run / "eval" / "sim-after", "data/index")["sources"]
+    assert (source["label"], source["number"], source["screens"]) == ("sim-after", None, "screens")
+    (both,) = page_of(run / "eval").data["runs"]
+    assert [e["name"] for e in both["evaluations"]] == ["sim-before", "sim-after"]
+    assert [s["screens"] for s in loaded(run / "eval", "data/index")["sources"]] == ["sim-after/screens"]
+
+
+def checkpoint(run: Path, iteration: int) -> Path:
+    """A checkpoint with a replay buffer of two trajectories, and a tokenizer of the prompts of `trajectory`."""
+    folder = run / "checkpoints" / f"iter-{iteration:06d}"
+    folder.mkdir(parents=True)
+    lines = [json.dumps(trajectory_to_dict(trajectory(n, 1.0), MemoryScreens())) + "\n" for n in ("a-1", "c-0")]
+    (folder / "replay.jsonl").write_text("".join(lines))
+    entries = [{"advantage": 0.5, "iteration": 1, "rarity": 0.75}, {"advantage": 0.25, "iteration": 2}]
+    (folder / "state.json").write_text(json.dumps({"replay": {"iteration": 2, "entries": entries}}))
+    Tokenizer(WordLevel({"": 0, "<user>": 1, EVIL: 2, "milk": 3}, unk_token="milk")).save(
+        str(folder / "tokenizer.json")
+    )
+    return folder
+
+
+def test_the_replay_buffer_of_the_newest_checkpoint_is_shown(run):
+    checkpoint(run, 1)
+    newest = checkpoint(run, 2)
+    assert page_of(run).data["runs"][0]["replay"] == {"iteration": 2, "size": 2}
+    replay = loaded(run, "data/replay")
+    assert (
+        replay["entries"] == [[1, 0.5, 0.75], [2, 0.25, None]] and [row[1] for row in replay["rows"]] == ["success"] * 2
+    )
+    assert replay["source"]["screens"] == "checkpoints/iter-000002/screens"
+    assert len(loaded(run, "data/replay-000002-part0")) == 2
+    (newest / "replay.jsonl").write_text("")
+    with pytest.raises(ValueError, match="replay.jsonl has 0 trajectories"):
+        build(run)
+
+
+def test_prompts_are_decoded_with_the_tokenizer_of_a_checkpoint(run):
+    build(run)
+    assert loaded(run, "data/iter-000001-input0")[0][0] == {"prompt": None, "elements": [], "unreadable": ""}
+    checkpoint(run, 1)
+    build(run)
+    assert loaded(run, "data/iter-000001-input0")[0][0]["prompt"] == f"<user> {EVIL} milk"
+
+
+def test_a_prompt_counts_the_placeholders_of_an_image():
+    step = trajectory_to_dict(trajectory("a-0", 1.0), MemoryScreens())["steps"][0]
+    prompt = "<|user|><|image|><|image|><|image|><|image|><|image|> go go go go go"
+    _, given = step_for_page(step, None, lambda ids: prompt)
+    assert given["prompt"] == "<|user|><|image|>×5 go go go go go"
+
+
+def test_shaped_rewards_and_success_by_app(run):
+    RunLog(Recipe(), run).trajectories(3, [group("a", 1, 1)], {"a-0": 0.5, "a-1": -0.5}, {"a-0": 1.0, "a-1": 0.5})
+    record(StatusLog(run), FailureCurriculum(["a"]), 3, group("a", 1, 0))
+    record(StatusLog(run), FailureCurriculum(["a"]), 4)
+    (data,) = page_of(run).data["runs"]
+    assert data["apps"] == {"iteration": [3, 4], "apps": {"Clock": [0.5, None]}}
+    assert [t["shaped_reward"] for t in loaded(run, "data/iter-000003-part0")] == [1.0, 0.5]
+    assert [t["shaped_reward"] for t in loaded(run, "data/iter-000002-part0")] == [None] * 3
+    assert [path.name for path in (run / "shaped_rewards").iterdir()] == ["iter-000003.json"]
+    RunLog(Recipe(), run).truncate_after(2)  # a resumed run
+    assert not list((run / "shaped_rewards").iterdir()) and not list((run / "advantages").iterdir())
+
+
+def test_the_page_is_only_built_again_when_a_file_has_changed(run):
+    cache: dict = {}
+    page = build(run, cache=cache)
+    page.write_text("unchanged")
+    assert build(run, cache=cache).read_text() == "unchanged"
+    version = loaded(run, "data/version")
+    save_trajectories(run, 3, [trajectory("d-0", 1.0)])
+    assert build(run, cache=cache).read_text() != "unchanged"
+    assert loaded(run, "data/version") != version
+    assert loaded(run, "data/version") == loaded(run, "data/page")["version"]
+
+
 def test_two_runs_are_compared_by_their_evaluations_of_the_same_name(run, tmp_path):
     other = tmp_path / "folder #2" / "other"
     save_trajectories(other, 1, [trajectory("a-0", 0.0)])
@@ -148,7 +234,7 @@ def test_two_runs_are_compared_by_their_evaluations_of_the_same_name(run, tmp_pa
     assert data["runs"][1]["root"] == "../../folder%20%232/other/"
     (found,) = data["pairs"]["between"]
     assert (found["difference"], found["counts"]["won"]) == (0.75, 3)
-    assert len(loaded(run, "against/iter-000001-part0")) == 1
+    assert len(loaded(run, "against-1/iter-000001-part0")) == 1
     assert not (other / "view").exists()
 
 
@@ -171,10 +257,10 @@ def test_the_server_only_serves_the_page_and_its_screens(run, tmp_path):
         "/": run / "view/index.html",
         "/data/iter-000001-part0.js": run / "view/data/iter-000001-part0.js",
         f"/screens/{screen}": run / "screens" / screen,
-        f"/against-run/screens/{screen}": other / "screens" / screen,
+        f"/against-1/screens/{screen}": other / "screens" / screen,
         f"/eval/sim/screens/{screen}": run / "eval/sim/screens" / screen,
     }
-    assert {path: file_for(path, run, other) for path in served} == served
+    assert {path: file_for(path, run, [other]) for path in served} == served
     refused = (
         "/config.json",
         "/data/../index.html",
@@ -183,10 +269,10 @@ def test_the_server_only_serves_the_page_and_its_screens(run, tmp_path):
         f"/screens/../screens/{screen}",
         "/data/index.js\n",
     )
-    assert [file_for(path, run, other) for path in refused] == [None] * len(refused)
-    assert file_for(f"/against-run/screens/{screen}", run, None) is None
+    assert [file_for(path, run, [other]) for path in refused] == [None] * len(refused)
+    assert file_for(f"/against-1/screens/{screen}", run, []) is None
     (run / "screens" / screen).symlink_to("/etc/passwd")
-    assert file_for(f"/screens/{screen}", run, None) is None, "a link leads out of the run"
+    assert file_for(f"/screens/{screen}", run, []) is None, "a link leads out of the run"
 
 
 def test_what_came_with_a_run_is_neither_run_nor_written_through(run, tmp_path):
@@ -208,7 +294,7 @@ def test_what_came_with_a_run_is_neither_run_nor_written_through(run, tmp_path):
 @contextmanager
 def served(run: Path) -> Iterator[int]:
     """The port of a server of the run."""
-    with make_server(run, None, "127.0.0.1", 0) as server:
+    with make_server(run, [], "127.0.0.1", 0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_address[1]
         server.shutdown()
@@ -273,12 +359,15 @@ def test_idle_connections_cost_a_bounded_number_of_threads(run, monkeypatch):
         (["nowhere"], "no such run directory"),
         (["empty"], "no run"),
         (["demo", "--against", "demo"], "the run itself"),
+        (["demo", "--against", *(f"demo/{i}" for i in "abcd")], "at most 3"),
         (["demo", "--serve", "--port", "99999"], "cannot listen"),
     ],
 )
 def test_bad_arguments_are_one_line(run, tmp_path, capsys, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
+    for name in "abcd":
+        save_trajectories(run / name, 1, [])
     assert main(["view", *words]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1

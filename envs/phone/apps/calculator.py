@@ -7,7 +7,7 @@ from decimal import Decimal, DivisionByZero, InvalidOperation, localcontext
 from functools import partial
 
 from envs.phone.app import App, Page
-from envs.phone.ui import Node, Screen
+from envs.phone.ui import LOW_SCREEN, Node, Screen
 from envs.phone.widgets import button, icon_button, item, key_row, label, spacer
 
 KEYS = (("C", "Del"), ("7", "8", "9", "÷"), ("4", "5", "6", "×"), ("1", "2", "3", "-"), ("0", ".", "=", "+"))
@@ -83,13 +83,16 @@ class Calculator(App):
 
     def page_main(self, page: Page) -> Screen:
         display = label(page.args.get("text") or "0", size=40, align="right", rid=f"{self.package}:id/result")
-        keys = [key_row([self._key(page, k) for k in row], height=76) for row in KEYS]
-        body = [spacer(88), display, spacer(84), *keys]
-        return Screen("Calculator", body, [icon_button("clock", "History", lambda: self.go("history"))])
+        tall = self.phone.size_dp[1] >= LOW_SCREEN
+        keys = [key_row([self._key(page, k) for k in row], height=76 if tall else 50) for row in KEYS]
+        body = [spacer(88 if tall else 0), display, spacer(84 if tall else 0), *keys]
+        return Screen("Calculator", body, [icon_button("clock", "History", lambda: self.go("history"))], lead=3)
 
     def _key(self, page: Page, key: str) -> Node:
         node = button(key, partial(self._press, page, key), filled=key in (*OPERATORS, "="))
         node.size, node.bold = 22, False
+        if node.look == "text_button":
+            node.look = "key"
         return node
 
     def page_history(self, page: Page) -> Screen:

@@ -153,7 +153,9 @@ class Clock(App):
             button("+1 min", lambda: self.prefs.update(timer_total=self.prefs["timer_total"] + 60), filled=False),
             button("Reset", partial(self._set_timer, self.prefs["timer_total"]), filled=False),
         ]
-        return Screen("Timer", [*_clock_face(left), *presets, *grid(buttons, 3)], bottom=self._tabs("Timer"))
+        face = _clock_face(left)
+        body = [*face, *presets, *grid(buttons, 3)]
+        return Screen("Timer", body, bottom=self._tabs("Timer"), lead=len(face))
 
     def page_stopwatch(self, page: Page) -> Screen:
         running, elapsed = self.prefs["stopwatch_running"], self.elapsed("stopwatch")
@@ -162,8 +164,9 @@ class Clock(App):
             second = button("Reset", self._reset_stopwatch, filled=False)
         buttons = [button("Pause" if running else "Start", partial(self._run, "stopwatch", not running)), second]
         laps = [item(f"Lap {i}", span_text(lap["seconds"])) for i, lap in enumerate(self.db["laps"], 1)]
-        body = [*_clock_face(elapsed), *grid(buttons, 2), *reversed(laps)]
-        return Screen("Stopwatch", body, bottom=self._tabs("Stopwatch"))
+        face = _clock_face(elapsed)
+        body = [*face, *grid(buttons, 2), *reversed(laps)]
+        return Screen("Stopwatch", body, bottom=self._tabs("Stopwatch"), lead=len(face))
 
     def elapsed(self, what: str) -> int:
         """Seconds the `timer` or the `stopwatch` has run."""

@@ -87,7 +87,7 @@ class Maps(App):
         star = icon_button(icon, name, flip(place, "saved"))
         go = wide_button("Directions", lambda: self.go("directions", id=place["_id"], mode="Car"))
         body = [_picture(150), item(place["street"], kilometres(place["metres"]), icon="place"), go]
-        return Screen(place["name"], body, [star], on_up=self.up)
+        return Screen(place["name"], body, [star], on_up=self.up, lead=1)
 
     def page_directions(self, page: Page) -> Screen:
         place, mode = self.get("places", page.args["id"]), page.args["mode"]

@@ -6,8 +6,8 @@ The one table has the columns of Android's `content://sms`: who it is with (`add
 
 from __future__ import annotations
 
-import math
 import random
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from envs.phone.words import FIRST_NAMES, LAST_NAMES, MESSAGE_TEXTS
 RECEIVED, SENT, DRAFT = 1, 2, 3
 COUNT = 5
 BUBBLE_WIDTH, BUBBLE_SIZE, BUBBLE_PAD = 260, 16, (14, 8)
+DAY_MS = 86_400_000
 END = 100_000
 """A scroll position past any conversation's end; laying out clamps it."""
 
@@ -33,17 +34,17 @@ class Messages(App):
     tables = {"messages": {"address": "", "body": "", "type": RECEIVED, "read": 1}}
 
     def populate(self, rng: random.Random) -> None:
-        """Conversations with some of the contacts (with anyone, on a phone without Contacts), none of them unread."""
+        """Read conversations of the last days with contacts (with anyone, on a phone without Contacts)."""
         names = self.contact_names()
         if len(names) < COUNT:
             names = [f"{first} {rng.choice(LAST_NAMES)}" for first in rng.sample(FIRST_NAMES, COUNT)]
-        for name in rng.sample(names, COUNT):
-            texts = rng.sample(MESSAGE_TEXTS, 2)
-            self.insert("messages", address=name, body=texts[0], type=SENT)
-            self.insert("messages", address=name, body=texts[1])
+        for days, name in zip(range(COUNT, 0, -1), rng.sample(names, COUNT), strict=True):
+            texts, date = rng.sample(MESSAGE_TEXTS, 2), self.phone.unix_ms - days * DAY_MS
+            self.insert("messages", address=name, body=texts[0], type=SENT, date=date)
+            self.insert("messages", address=name, body=texts[1], date=date)
 
     def insert(self, table: str, **values: Any) -> Row:
-        """Notes the time too, in milliseconds: only `content://sms` and its like show it."""
+        """Notes the time too, in milliseconds."""
         row = super().insert(table, **values)
         row.setdefault("date", self.phone.unix_ms)
         return row
@@ -75,8 +76,19 @@ class Messages(App):
             f"Draft: {last['body']}" if last["type"] == DRAFT else last["body"],
             on_tap=lambda: self.open_thread(address),
             avatar=address,
-            trailing=[badge] if unread else (),
+            trailing=[*([badge] if unread else []), self._when(last["date"])],
         )
+
+    def _when(self, date: Any) -> Node:
+        """The time of today's messages, the day of others; nothing for a `date` over adb that is none."""
+        now = self.phone.now
+        try:
+            sent = now - timedelta(milliseconds=self.phone.unix_ms - date)
+        except (TypeError, OverflowError):
+            text = ""
+        else:
+            text = f"{sent:%H:%M}" if sent.date() == now.date() else f"{sent.day} {sent:%b}"
+        return Node(cls=TEXT, text=text, look="subtext", size=12, width=44, height=18)
 
     def page_pick(self, page: Page) -> Screen:
         body = [item(name, avatar=name, on_tap=partial(self._start, name)) for name in self.contact_names()]
@@ -89,22 +101,24 @@ class Messages(App):
     def page_thread(self, page: Page) -> Screen:
         address = page.args["address"]
         send = icon_button("send", "Send", lambda: self._send(page))
-        compose = Node(axis="row", pad=(0, 4), gap=4, children=[field("text", "Text message"), send])
-        body = [self._bubble(r) for r in self.thread(address)] + [compose]
+        text = field("text", "Text message")
+        text.look = "composer"
+        compose = Node(axis="row", pad=(0, 4), gap=4, children=[text, send])
+        body = [self._bubble(r) for r in self.thread(address)]
         actions = [icon_button("trash", "Delete", lambda: self.open_dialog("delete"))]
-        return Screen(address, body, actions, on_up=self.up)
+        return Screen(address, body, actions, on_up=self.up, footer=compose)
 
     def _bubble(self, message: Row) -> Node:
         """As wide as its text, up to three quarters of the screen; what was sent stands on the right."""
         sent = message["type"] == SENT
-        width = min(BUBBLE_WIDTH, math.ceil(len(message["body"]) * BUBBLE_SIZE * 0.52) + 2 * BUBBLE_PAD[0] + 4)
         bubble = Node(
             cls=TEXT,
             text=message["body"],
             look="bubble",
             size=BUBBLE_SIZE,
             pad=BUBBLE_PAD,
-            width=width,
+            width=BUBBLE_WIDTH,
+            fit=True,
             color=self.color if sent else "",
         )
         free = Node(height=1)

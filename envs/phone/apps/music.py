@@ -133,7 +133,8 @@ class Music(App):
             label(song["artist"], size=16, align="center"),
             Node(axis="row", pad=(24, 16), height=72, children=keys),
         ]
-        return Screen("Playing" if self.prefs["playing"] else "Paused", body, [heart_button(song), add], on_up=self.up)
+        title = "Playing" if self.prefs["playing"] else "Paused"
+        return Screen(title, body, [heart_button(song), add], on_up=self.up, lead=1)
 
     def page_playlist(self, page: Page) -> Screen:
         name: str = page.args["playlist"]

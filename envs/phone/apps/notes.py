@@ -34,12 +34,14 @@ class Notes(App):
 
     def _row(self, note: Row) -> Node:
         pin = [Node(cls=IMAGE, desc="Pinned", look="row_icon", icon="pin", width=28, height=28)]
-        return item(
+        row = item(
             note["title"],
             note["body"],
             on_tap=lambda: self.go("view", id=note["_id"]),
             trailing=pin if note["pinned"] else (),
         )
+        row.look = "card"
+        return row
 
     def page_search(self, page: Page) -> Screen:
         notes = self.ordered()

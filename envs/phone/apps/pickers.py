@@ -8,7 +8,7 @@ from datetime import date
 from functools import partial
 
 from envs.phone.app import App
-from envs.phone.ui import Dialog, Node
+from envs.phone.ui import TEXT, Dialog, Node
 from envs.phone.widgets import button, grid, icon_button, label, text_button
 from envs.phone.words import MONTHS
 
@@ -63,8 +63,10 @@ def month_view(
         name,
         icon_button("right", "Next month", partial(turn, 1)),
     ]
+    names = [Node(cls=TEXT, text=d, look="text", size=12, align="center", height=24) for d in "SMTWTFS"]
     weeks = _WEEKS.monthdatescalendar(month.year, month.month)
-    return [Node(axis="row", pad=(12, 4), children=arrows), *grid([cell(d) for week in weeks for d in week], 7)]
+    days = [cell(d) for week in weeks for d in week]
+    return [Node(axis="row", pad=(12, 4), children=arrows), *grid([*names, *days], 7)]
 
 
 def date_dialog(app: App, start: date, on_date: Callable[[date], None]) -> Dialog:

@@ -6,6 +6,7 @@ import random
 from functools import partial
 
 from envs.phone.app import App, Page, Row
+from envs.phone.icons import SHAPES
 from envs.phone.ui import IMAGE, Dialog, Node, Screen
 from envs.phone.widgets import (
     TEXT,
@@ -36,8 +37,19 @@ ADDRESSES = ("Home", "Work")
 PAGES = ("Home", "Favourites", "Cart", "Orders")
 
 
+def icon_of(product: Row) -> str:
+    """The picture of a product: its own, or that of its category."""
+    name: str = product["name"].lower()
+    return name if name in SHAPES else CATEGORIES.get(product["category"], OTHER)[0]
+
+
 def money(cents: int) -> str:
     return f"{cents // 100}.{cents % 100:02d}"
+
+
+def dollars(cents: int) -> str:
+    """A price as it is shown."""
+    return f"${money(cents)}"
 
 
 class Shop(App):
@@ -102,12 +114,12 @@ class Shop(App):
         if not lines:
             return [label("Your cart is empty")]
         pay = wide_button("Check out", lambda: self.go("checkout", address="Home"))
-        return [*lines, label(f"Total {money(self.total())}", size=18, bold=True), pay]
+        return [*lines, label(f"Total {dollars(self.total())}", size=18, bold=True), pay]
 
     def _cart_row(self, line: Row) -> Node:
         name, quantity = line["name"], line["quantity"]
         buttons = step_buttons(f"Less {name}", f"More {name}", partial(self._change, line))
-        return item(name, f"{quantity} x {money(self.price(name))}", trailing=buttons)
+        return item(name, f"{quantity} x {dollars(self.price(name))}", trailing=buttons)
 
     def _orders(self) -> list[Node]:
         orders = sorted(self.db["orders"], key=lambda r: -r["number"])
@@ -115,13 +127,13 @@ class Shop(App):
 
     def _order_row(self, order: Row) -> Node:
         number = order["number"]
-        total = f"Total {money(order['total'])}"
+        total = f"Total {dollars(order['total'])}"
         return item(f"Order {number}", total, on_tap=lambda: self.go("order", number=number), icon="bag")
 
     def _row(self, product: Row, *trailing: Node) -> Node:
-        name, icon = product["name"], CATEGORIES.get(product["category"], OTHER)[0]
+        name = product["name"]
         opened = partial(self.go, "product", product=name)
-        return item(name, money(product["price"]), on_tap=opened, icon=icon, trailing=trailing)
+        return item(name, dollars(product["price"]), on_tap=opened, icon=icon_of(product), trailing=trailing)
 
     def page_category(self, page: Page) -> Screen:
         rows = [self._row(r) for r in self.db["products"] if r["category"] == page.args["category"]]
@@ -135,16 +147,16 @@ class Shop(App):
         if product is None:
             return self.missing("Product", "This is no longer sold")
         amount = page.args.setdefault("amount", 1)
-        icon, color = CATEGORIES.get(product["category"], OTHER)
+        color = CATEGORIES.get(product["category"], OTHER)[1]
         body = [
-            Node(cls=IMAGE, look="tile", icon=icon, color=color, height=180),
-            label(money(product["price"]), size=22, bold=True),
+            Node(cls=IMAGE, look="tile", icon=icon_of(product), color=color, height=180),
+            label(dollars(product["price"]), size=22, bold=True),
             label("In stock" if product["stock"] else "Sold out"),
         ]
         if product["stock"]:
             add = wide_button("Add to cart", lambda: self._add(product["name"], amount))
             body += [self._amount_row(page, amount), add]
-        return Screen(product["name"], body, [heart_button(product), self._cart_button()], on_up=self.up)
+        return Screen(product["name"], body, [heart_button(product), self._cart_button()], on_up=self.up, lead=1)
 
     def _amount_row(self, page: Page, amount: int) -> Node:
         less, more = step_buttons("Less", "More", lambda by: page.args.update(amount=max(1, amount + by)))
@@ -157,12 +169,12 @@ class Shop(App):
     def page_checkout(self, page: Page) -> Screen:
         body = [section("Deliver to")]
         body += [radio_item(a, page.args["address"] == a, partial(page.args.update, address=a)) for a in ADDRESSES]
-        body.append(label(f"Total {money(self.total())}", size=18, bold=True))
+        body.append(label(f"Total {dollars(self.total())}", size=18, bold=True))
         order = wide_button("Place order", lambda: self.open_dialog("confirm"), enabled=bool(self.db["cart"]))
         return Screen("Checkout", [*body, order], on_up=self.up)
 
     def dialog_confirm(self, page: Page) -> Dialog:
-        pay = f"You pay {money(self.total())}"
+        pay = f"You pay {dollars(self.total())}"
         return self.confirmation("Place order?", partial(self._place, page), "Confirm", pay)
 
     def page_order(self, page: Page) -> Screen:
@@ -173,7 +185,7 @@ class Shop(App):
         lines = [r for r in self.db["order_items"] if r["number"] == number]
         body = [label("Thank you")] if page.args.get("new") else []
         body += [item(r["name"], f"Quantity {r['quantity']}") for r in lines]
-        body += [item("Delivered to", order["address"]), label(f"Total {money(order['total'])}", size=18, bold=True)]
+        body += [item("Delivered to", order["address"]), label(f"Total {dollars(order['total'])}", size=18, bold=True)]
         return Screen(f"Order {number}", body, on_up=self.up)
 
     def _add(self, name: str, amount: int) -> None:

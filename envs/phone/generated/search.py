@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from envs.phone.app import Page, Row
 from envs.phone.generated.app import GeneratedApp
-from envs.phone.ui import Node, Screen, Tree, assemble
+from envs.phone.layout import assemble
+from envs.phone.ui import Node, Screen, Tree
 
 HEIGHT_DP = 720
 SWIPE_DP = 360

@@ -280,4 +280,4 @@ def same_answer(answer: str, wanted: str | int) -> bool:
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"\s+", " ", text.casefold()).strip(" .!'\"")
+    return re.sub(r"\s+", " ", text.casefold()).strip(" .!'\"$")

@@ -1,7 +1,8 @@
 // Line charts over iterations. Pointing at one of a set shows the same iteration in all of them.
 
-const BOX = { height: 150, left: 38, right: 8, top: 8, bottom: 20 };
+const BOX = { height: 150, left: 42, right: 12, top: 8, bottom: 20 };
 const SMOOTHING = 0.8;
+const DASHES = ["none", "7 4", "1.5 3.5", "9 3 2 3"];
 
 /** Exponential moving average, corrected for its start; gaps stay gaps. */
 function smoothed(values) {
@@ -66,15 +67,17 @@ function nearest(values, wanted) {
   return wanted - values[low] <= values[high] - wanted ? low : high;
 }
 
-/** The drawn series of a chart: {name, color, faint, at: iterations, values, floor, top}. */
+/** The drawn series of a chart: {name, color, dash, faint, at: iterations, values, floor, top}. The color says which run
+ * it is of, and the dashes which quantity. */
 function seriesOf(spec, runs) {
-  const found = [], compared = runs.length > 1, several = spec.series.filter((s) => !s.faint).length > 1;
-  runs.forEach((run, r) => spec.series.forEach((s, i) => {
+  const found = [], compared = runs.length > 1;
+  const shown = spec.series.filter((s) => !(compared && s.faint));
+  runs.forEach((run) => shown.forEach((s, i) => {
     const raw = column(run.metrics, s.key);
     if (!raw.some((v) => v !== null)) return;
-    found.push({ name: !compared ? s.name : s.faint ? null : several ? `${run.name}, ${s.name}` : run.name,
-      faint: s.faint, at: run.metrics.iteration, values: s.smooth ? smoothed(raw) : raw,
-      dashed: compared && several && r === 1, color: SERIES[compared && !several ? r : s.color ?? i] });
+    const name = !compared ? s.name : shown.length > 1 ? `${run.name}, ${s.name}` : run.name;
+    found.push({ name, faint: s.faint, at: run.metrics.iteration, values: s.smooth ? smoothed(raw) : raw,
+      dash: DASHES[s.faint ? 0 : i - (shown[0].faint ? 1 : 0)], color: spec.stacked ? s.fill || PARTS[i] : RUN_COLORS[run.number] });
   }));
   let floor = null;
   for (const s of found) {
@@ -85,12 +88,19 @@ function seriesOf(spec, runs) {
   return found;
 }
 
+/** What a series looks like, for the legend. */
+function sample(series, area) {
+  if (area) return el("i", { style: { background: series.color } });
+  return svg("svg", { viewBox: "0 0 22 8", "aria-hidden": "true" }, svg("path", { class: series.faint ? "faint" : "", d: "M0 4H22",
+    style: { stroke: series.color, "stroke-dasharray": series.dash } }));
+}
+
 /** Returns {node, show(iteration or null)}, or null when no run has the metric. `point(iteration or null)` is called
  * when the pointer moves. */
 function chart(spec, runs, point) {
   const series = seriesOf(runs.length > 1 ? { ...spec, stacked: false } : spec, runs);
   if (!series.length) return null;
-  const format = spec.format || short, width = spec.wide ? 740 : 360;
+  const format = spec.format || short, width = spec.wide && innerWidth > 680 ? 740 : 360;
   const [low, high] = range(series.flatMap((s) => s.top), spec);
   const first = Math.min(...series.map((s) => s.at[0]));
   const last = Math.max(first + 1, ...series.map((s) => s.at[s.at.length - 1]));
@@ -110,7 +120,7 @@ function chart(spec, runs, point) {
     const xs = s.at.map(x);
     plot.append(spec.stacked && runs.length === 1
       ? svg("path", { class: "area", d: areaPath(xs, s.top.map(y), s.floor.map(y)), style: { fill: s.color } })
-      : svg("path", { class: s.faint ? "faint" : s.dashed ? "dashed" : "", d: linePath(xs, s.top.map(y)), style: { stroke: s.color } }));
+      : svg("path", { class: s.faint ? "faint" : "", d: linePath(xs, s.top.map(y)), style: { stroke: s.color, "stroke-dasharray": s.dash } }));
   }
   const cross = svg("line", { class: "cross", y1: BOX.top, y2: BOX.height - BOX.bottom, visibility: "hidden" });
   const dots = series.map((s) => svg("circle", { r: 3, visibility: "hidden", style: { fill: s.color } }));
@@ -122,8 +132,7 @@ function chart(spec, runs, point) {
   plot.addEventListener("pointerleave", () => point(null));
 
   const numbers = series.map(() => el("b"));
-  const keys = series.map((s, i) => (s.name === null ? null : el("span", { class: "key" },
-    el("i", { style: { background: s.color, opacity: s.faint ? "0.4" : "1" } }), s.name + " ", numbers[i])));
+  const keys = series.map((s, i) => el("span", { class: "key" }, sample(s, spec.stacked && runs.length === 1), s.name + " ", numbers[i]));
   const where = el("span", { class: "key" });
 
   function show(iteration) {

@@ -5,7 +5,7 @@ function suitesOf(run) {
 }
 
 function evaluationSummary(run) {
-  return suitesOf(run).map(([suite, found]) => el("div", { class: "suite card" }, el("h3", {}, suite), forest(found),
+  return suitesOf(run).map(([suite, found]) => el("div", { class: "suite card" }, el("h3", {}, suite), forest(found.map((e) => [e.name, e, run])),
     verdict(DATA.pairs.within.find((d) => d.suite === suite))));
 }
 
@@ -13,21 +13,22 @@ const evaluationsView = {
   title: "Evaluations",
   draw(target) {
     const run = RUNS[0];
-    if (!run.evaluations.length) put(target, empty("No evaluations yet: eval/*/results.json will be shown here."));
+    if (!run.evaluations.length) put(target, empty("No evaluations yet: results.json files in eval/ will be shown here."));
     for (const [suite, found] of suitesOf(run)) {
       const place = DATA.pairs.within.findIndex((d) => d.suite === suite);
-      target.append(el("div", { class: "suite card" }, el("h3", {}, suite), forest(found), verdict(DATA.pairs.within[place]),
+      target.append(el("div", { class: "suite card" }, el("h3", {}, suite), forest(found.map((e) => [e.name, e, run])), verdict(DATA.pairs.within[place]),
         place < 0 ? null : pairPanel("within", place, [run, run]), taskTable(found), protocolTable(found)));
     }
   },
 };
 
-function forest(evaluations) {
-  const cells = evaluations.map((e, i) => {
-    const [low, high] = e.ci95, color = SERIES[i % SERIES.length];
+/** Success rates with their intervals, each in the color of its run, on one axis; `named` is [name, evaluation, run]. */
+function forest(named) {
+  const cells = named.map(([name, e, run]) => {
+    const [low, high] = e.ci95, color = RUN_COLORS[run.number];
     const at = (value) => (100 * value).toFixed(2) + "%";
     return [
-      el("span", { class: "name" }, e.name),
+      el("span", { class: "name" }, name),
       el("div", { class: "track" },
         el("div", { class: "span", style: { left: at(low), width: at(high - low), background: color } }),
         e.success_rate === null ? null : el("div", { class: "dot", style: { left: at(e.success_rate), background: color } })),
@@ -36,7 +37,8 @@ function forest(evaluations) {
           (e.errors ? ` · ${e.errors} infra errors` : ""))),
     ];
   });
-  return el("div", { class: "forest" }, cells);
+  return el("div", { class: "forest" }, cells, el("span", { class: "blank" }),
+    el("div", { class: "axis" }, ["0%", "25%", "50%", "75%", "100%"].map((text) => el("span", {}, text))));
 }
 
 function verdict(found) {
@@ -44,7 +46,7 @@ function verdict(found) {
   if (found.reason) return el("p", { class: "verdict muted" }, `${found.before} and ${found.after} cannot be paired: ${found.reason}`);
   const [low, high] = found.interval;
   return el("p", { class: "verdict" }, `${found.after} against ${found.before}: `,
-    el("b", { class: low > 0 ? "up" : high < 0 ? "down" : "" }, `${points(found.difference)} points`),
+    el("b", {}, `${points(found.difference)} points`),
     el("span", { class: "muted" }, `, 95% interval ${points(low)} to ${points(high)}, paired on ${found.instances} instances`));
 }
 
@@ -66,7 +68,7 @@ function taskTable(evaluations) {
       el("td", { class: "muted" }, any.app),
       tasks.map((t) => el("td", { class: "num" }, t ? `${t.successes}/${t.trials}` : "–",
         t && t.errors ? el("span", { class: "muted" }, ` +${t.errors} err`) : null)),
-      evaluations.length > 1 ? el("td", { class: "num " + (change > 0 ? "up" : change < 0 ? "down" : "") },
+      evaluations.length > 1 ? el("td", { class: "num" },
         change === null ? "–" : sign + (100 * Math.abs(change)).toFixed(0)) : null,
       el("td", { class: "num" }, tasks.map((t) => (t && t.mean_steps !== null ? t.mean_steps.toFixed(1) : "–")).join(" → ")));
   });

@@ -1,6 +1,7 @@
 // The state of each device over time, its utilisation and its faults.
 
-const FLEET_KEYS = [["busy", "busy"], ["idle", "ready"], ["refresh", "refreshing"], ["start", "starting"], ["bad", "quarantined; a fault at the top"]];
+const FLEET_KEYS = [["leased", "busy"], ["ready", "ready"], ["refreshing", "refreshing"], ["starting", "starting"],
+  ["quarantined", "quarantined; at the top: a fault"]];
 
 const fleetView = {
   title: "Fleet",
@@ -25,9 +26,9 @@ const fleetView = {
       at = -1;
       list.set(shown.length);
     }
-    put(target, fleetTiles(table), charts, el("div", { class: "filters" }, order, words,
-      el("span", { class: "keys" }, FLEET_KEYS.map(([kind, text]) => el("span", { class: "key" }, el("i", { class: "strip-" + kind }), text)))),
-    el("div", { class: "card fill" }, deviceHead(table.columns), list.node));
+    put(target, fleetTiles(table), el("div", { class: "filters" }, order, words,
+      el("span", { class: "keys" }, FLEET_KEYS.map(([kind, text]) => el("span", { class: "key " + kind }, el("i"), text)))),
+    el("div", { class: "card fill" }, deviceHead(table.columns), list.node), charts);
     refresh();
     this.enter = () => list.redraw();
     this.move = (by) => {
@@ -65,9 +66,9 @@ function deviceHead(columns) {
 function deviceRow(device, columns, current, choose) {
   return el("div", { class: "devicerow", "aria-current": String(current), onclick: choose },
     el("span", { class: "two" }, el("b", {}, device.place), device.device === device.place ? null : el("span", { class: "muted" }, device.device)),
-    el("span", {}, pill("state-" + device.state, device.state)), deviceStrip(device, columns),
+    el("span", {}, pill(device.state, device.state === "leased" ? "busy" : device.state)), deviceStrip(device, columns),
     el("span", { class: "num" }, device.busy === null ? "–" : percent(device.busy)),
-    el("span", { class: "num" + (device.faults ? " down" : "") }, String(device.faults)),
+    el("span", { class: "num" }, String(device.faults)),
     el("span", { class: "cut muted", title: device.reason }, device.reason),
     el("span", { class: "num" }, device.episodes ? el("a", { href: deviceLink(device), title: "its saved trajectories" }, String(device.episodes)) : "–"));
 }

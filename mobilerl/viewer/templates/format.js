@@ -57,8 +57,17 @@ function extent(values) {
   return [low, high];
 }
 
+/** A word with a colored square before it, or with a plain sign for a state. */
 function pill(kind, text) {
-  return el("span", { class: "pill " + kind }, text);
+  return el("span", { class: "pill " + kind }, el("i", { class: "sign" }), text);
+}
+
+function statePill(state) {
+  return pill("state " + state, state.replace("_", " "));
+}
+
+function outcomeLegend() {
+  return el("div", { class: "legend" }, Object.keys(LABELS).map(outcomePill));
 }
 
 function outcomePill(outcome) {
@@ -92,5 +101,5 @@ function actionWords(step) {
 }
 
 function advantageText(value) {
-  return value === null || value === undefined ? null : el("b", { class: value > 0 ? "up" : value < 0 ? "down" : "" }, signed(value));
+  return value === null || value === undefined ? null : el("b", {}, signed(value));
 }

@@ -3,7 +3,7 @@
 const SPREADS = { mixed: "mixed", all: "all succeed", none: "all fail" };
 
 function squares(rows) {
-  return el("span", { class: "squares" }, rows.map((row) => el("i", { class: row.outcome, title: LABELS[row.outcome] || row.outcome })));
+  return el("span", { class: "squares" }, rows.map((row) => el("i", { class: "sign " + row.outcome, title: LABELS[row.outcome] || row.outcome })));
 }
 
 function spreadOf(group) {
@@ -32,7 +32,7 @@ const groupsView = {
       at = -1;
       list.set(shown.length);
     }
-    put(overview, el("div", { class: "filters" }, filter.node, source, words), el("div", { class: "card fill" },
+    put(overview, el("div", { class: "filters" }, filter.node, source, words, outcomeLegend()), el("div", { class: "card fill" },
       el("div", { class: "grouprow head" }, ["From", "Task", "Episodes", "Won", "Mean steps"].map((t, i) => el("span", { class: i > 2 ? "num" : "" }, t))), list.node));
     put(target, overview, single);
     refresh();
@@ -75,7 +75,7 @@ const groupsView = {
 function groupRow(group, current, open) {
   const won = group.rows.filter((r) => r.outcome === "success").length;
   return el("button", { type: "button", class: "grouprow", "aria-current": String(current), onclick: open },
-    el("span", { class: "muted" }, group.source.label),
+    el("span", { class: "muted cut", title: group.source.label }, group.source.label),
     el("span", { class: "two" }, el("b", {}, group.task.template), el("span", { class: "muted" }, group.task.instruction)),
     squares(group.rows), el("span", { class: "num" }, `${won}/${group.rows.length}`), el("span", { class: "num" }, group.steps.toFixed(1)));
 }

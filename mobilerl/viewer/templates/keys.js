@@ -1,7 +1,7 @@
 // Keyboard shortcuts.
 
 const KEYS = [
-  ["1 … 7", "the views in the order of the bar"],
+  ["1 … 8", "the views in the order of the bar"],
   ["j  k  or  ↓  ↑", "next and previous row: trajectory, task, device, group, lane"],
   ["←  →", "previous and next step"],
   ["Enter", "open the row or step"],
@@ -23,7 +23,7 @@ function drawShortcuts() {
 
 /** Handles a key for the view; returns whether it had a meaning. */
 function act(view, key) {
-  const number = "1234567".indexOf(key);
+  const number = "12345678".indexOf(key);
   if (number >= 0 && TABS[number]) location.hash = "#" + TABS[number][0];
   else if (key === "?") byId("shortcuts").showModal();
   else if (key === "/" && view.search) view.search.focus();
@@ -41,13 +41,18 @@ function act(view, key) {
 }
 
 function listen(current) {
+  // What was clicked with a pointer gives the keys back to the view: a focused button would keep Enter.
+  document.addEventListener("click", (event) => {
+    if (event.detail && event.target.closest("button, summary")) document.activeElement.blur();
+  });
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || byId("shortcuts").open) return;
-    const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
-    if (typing) {
+    const { tagName, type } = event.target;
+    if (tagName === "INPUT" && type === "search") {
       if (event.key === "Escape") event.target.blur();
       return;
     }
+    if (tagName === "SELECT" && /^(Arrow.*|Enter)$/.test(event.key)) return; // what opens it and chooses in it
     // A focused link or button keeps its Enter.
     if (event.key === "Enter" && /^(A|BUTTON|SUMMARY)$/.test(event.target.tagName)) return;
     if (act(current(), event.key)) event.preventDefault();

@@ -32,11 +32,12 @@ function lane({ row, body, name }, best) {
   return el("section", { class: "lane card" },
     el("div", { class: "lanehead" }, name ? el("div", { class: "muted" }, name) : null, el("div", {}, outcomePill(row.outcome)),
       line("reward", el("b", {}, short(row.reward))),
+      body.shaped_reward === null ? null : line("shaped", el("b", { title: "after the shortest-path adjustment" }, short(body.shaped_reward))),
       line("advantage", known.length ? advantageText(mean(known)) : null),
       line("log-prob.", logprob === null ? null : el("b", {}, logprob.toFixed(2))),
       line("steps", el("b", {}, `${row.steps} of ${row.task.max_steps}`)), line("device", el("b", {}, row.device)),
       body === best.body ? el("div", { class: "muted" }, "reference for the others")
-        : parts === null ? null : el("div", {}, el("span", { class: "muted" }, "parts at step "), el("b", {}, String(parts + 1))),
+        : parts === null ? null : el("div", {}, el("span", { class: "muted" }, "differs at step "), el("b", {}, String(parts + 1)), el("span", { class: "muted" }, ", dashed")),
       body.error ? el("div", { class: "error clamp", title: body.error }, body.error) : null),
     el("div", { class: "thumbs" }, body.steps.map((step, i) => el("a", { class: "thumb" + (i === parts ? " parts" : ""), href: linkTo(row, i),
       title: step.thought || actionText(step.action) }, phone(row, step, true),

@@ -51,24 +51,51 @@ function ofTraining(row) {
   return row.source.number !== null;
 }
 
-async function bodyOf(row) {
-  const { name, part } = row.source;
-  const bodies = await load(`${row.run.folder}/${name}-part${Math.floor(row.index / part)}`);
-  return bodies[row.index % part];
+/** What the run's replay buffer held at the newest checkpoint: `iteration` and its `rows`, none without a buffer. */
+async function replayOf(run) {
+  const raw = await load(`${run.folder}/replay`);
+  return { iteration: raw.iteration, rows: (raw.rows || []).map(([task, outcome, reward, steps, group, device], index) => {
+    const [iteration, advantage, rarity] = raw.entries[index];
+    return { run, source: raw.source, index, task: raw.tasks[task], outcome, reward, steps, group, device,
+      iteration, advantage, rarity, age: raw.iteration - iteration };
+  }) };
 }
 
-/** The address of a screen. A server has a separate path for the screens of the other run. */
+async function rowOf(linked) {
+  const { rows } = isReplay(linked.source) ? await replayOf(linked.run) : await indexOf(linked.run);
+  return rows.find((row) => row.source.name === linked.source && row.index === linked.index);
+}
+
+function isReplay(name) {
+  return name.startsWith("replay-");
+}
+
+async function partOf(row, kind) {
+  const { name, part } = row.source;
+  const found = await load(`${row.run.folder}/${name}-${kind}${Math.floor(row.index / part)}`);
+  return found[row.index % part];
+}
+
+const bodyOf = (row) => partOf(row, "part");
+const inputOf = (row) => partOf(row, "input");
+
+/** The address of a screen. A server has a separate path for the screens of every other run. */
 function screenAddress(row, digest) {
-  const served = location.protocol !== "file:" && row.run !== RUNS[0];
-  return `${served ? "against-run/" : row.run.root}${row.source.screens}/${digest}.png`;
+  const served = location.protocol !== "file:" && row.run.number;
+  return `${served ? row.run.folder + "/" : row.run.root}${row.source.screens}/${digest}.png`;
+}
+
+/** How links name a run: nothing for the first, then b: c: d:. */
+function runPrefix(run) {
+  return run.number ? "abcd"[run.number] + ":" : "";
 }
 
 function linkTo(row, step = 0) {
-  return `#${row.run === RUNS[0] ? "" : "b:"}${row.source.name}/${row.index}/${step}`;
+  return `#${runPrefix(row.run)}${row.source.name}/${row.index}/${step}`;
 }
 
 function groupLink(group) {
-  return `#group/${group.rows[0].run === RUNS[0] ? "" : "b:"}${group.source.name}/${group.number}`;
+  return `#group/${runPrefix(group.rows[0].run)}${group.source.name}/${group.number}`;
 }
 
 /** Shows a loading error in `target`. */

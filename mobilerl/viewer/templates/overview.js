@@ -29,6 +29,7 @@ function tiles(run) {
     const busy = column(metrics, "rollout/env_utilization").filter((v) => v !== null);
     made.push(tile("Devices", String(run.devices), busy.length ? `${percent(busy[busy.length - 1])} busy collecting` : "", "#fleet"));
   }
+  if (run.replay) made.push(tile("Replay buffer", String(run.replay.size), `episodes, after iteration ${run.replay.iteration}`, "#replay"));
   const cost = costTile(metrics);
   if (cost) made.push(cost);
   if (run.trajectories) made.push(tile("Trajectories", run.trajectories.toLocaleString("en"), `saved in ${plural(run.sources, "file")}`, "#trajectories"));
@@ -53,7 +54,7 @@ function outcomeBar(run) {
   return el("div", { class: "outcomes card" },
     el("div", { class: "split" }, kinds.map((kind) => el("span", { class: kind, style: { flex: String(run.outcomes[kind]) } }))),
     el("div", { class: "keys" }, el("span", { class: "title" }, "Outcomes of the saved episodes"),
-      kinds.map((kind) => el("a", { class: "key " + kind, href: `#trajectories?outcome=${kind}` }, el("i"), LABELS[kind] + " ",
+      kinds.map((kind) => el("a", { class: "key " + kind, href: `#trajectories?outcome=${kind}` }, el("i", { class: "sign" }), LABELS[kind] + " ",
         el("b", {}, run.outcomes[kind].toLocaleString("en"))))));
 }
 
@@ -63,9 +64,10 @@ const overviewView = {
     const run = RUNS[0], linked = [], runs = [run];
     const main = chartGrid(MAIN_CURVES, runs, linked);
     const evaluations = run.evaluations.length ? [el("h2", {}, "Evaluations"), evaluationSummary(run)] : null;
-    put(target, tiles(run),
-      main || (run.metrics.iteration ? null : empty("No iterations yet: metrics.jsonl will be shown here.")),
+    put(target, tiles(run), sftCharts(runs),
+      main || (run.metrics.iteration || run.evaluations.length ? null : empty("No iterations yet: metrics.jsonl will be shown here.")),
       outcomeBar(run), evaluations,
+      folded("Success by app", appCharts(runs), true),
       folded("Learning", chartGrid(LEARNING_CURVES, runs, linked), true),
       folded("Speed and devices", chartGrid([...SPEED_CURVES, ...FLEET_CURVES], runs, linked), !main),
       folded("More metrics", chartGrid(otherCurves(runs), runs, linked), !main));

@@ -4,27 +4,27 @@ function timingBar(timings) {
   const phases = Object.entries(timings), total = phases.reduce((sum, [, s]) => sum + s, 0);
   if (!total) return el("p", { class: "muted" }, "not recorded");
   return el("div", {},
-    el("div", { class: "split" }, phases.map(([, s], i) => el("span", { style: { flex: String(s), background: SERIES[i % 4] } }))),
+    el("div", { class: "split" }, phases.map(([, s], i) => el("span", { style: { flex: String(s), background: PARTS[i % 4] } }))),
     el("div", { class: "keys" }, phases.map(([name, s], i) => el("span", { class: "key" },
-      el("i", { style: { background: SERIES[i % 4] } }), name + " ", el("b", {}, s.toFixed(2) + " s")))));
+      el("i", { style: { background: PARTS[i % 4] } }), name + " ", el("b", {}, s.toFixed(2) + " s")))));
 }
 
 /** The log-probability of each token as a bar that hangs from zero: the longer, the less likely. */
 function logprobBars(values) {
   const lowest = Math.min(-1, ...values), wide = Math.max(3, Math.min(9, 420 / values.length));
   return svg("svg", { class: "bars", viewBox: `0 0 ${values.length * wide} 30`, width: values.length * wide, height: 30, role: "img",
-    "aria-label": "log-probability of each token" }, values.map((v, i) => svg("rect", { x: i * wide, y: 0, width: wide - 1,
-    height: 1.5 + (28 * v) / lowest, class: v < -1.6 ? "unlikely" : "" }, svg("title", {}, `token ${i + 1}: ${v}`))));
+    "aria-label": "log-probability of each token, dark below a probability of 20%" }, values.map((v, i) => svg("rect", { x: i * wide, y: 0, width: wide - 1,
+    height: 1.5 + (28 * v) / lowest, class: v < Math.log(0.2) ? "unlikely" : "" }, svg("title", {}, `token ${i + 1}: ${v}`))));
 }
 
 function logprobText(step) {
   if (step.logprob === null) return el("p", { class: "muted" }, "not recorded");
   const low = Math.min(...step.logprobs);
   return el("div", {}, el("p", {}, el("b", {}, step.logprob.toFixed(3)), el("span", { class: "muted" },
-    ` in all, ${(step.logprob / step.reply_tokens).toFixed(3)} per token, lowest ${low.toFixed(3)}`)), logprobBars(step.logprobs));
+    ` in all, ${(step.logprob / step.reply_tokens).toFixed(3)} per token, lowest ${low.toFixed(3)}; dark: a token with a probability below 20%`)), logprobBars(step.logprobs));
 }
 
-function stepDetail(step) {
+function stepDetail(step, given) {
   const part = (title, ...content) => [el("h4", {}, title), ...content];
   return el("div", { class: "detail" },
     part("Action", el("p", { class: "act" }, actionText(step.action)),
@@ -37,7 +37,7 @@ function stepDetail(step) {
     part("Raw reply", el("pre", { class: "text" }, step.reply)),
     part("Time", timingBar(step.timings)),
     part("Tokens", el("p", {}, `${step.prompt_tokens} in the prompt, ${plural(step.images, "screenshot")}, ` +
-      `${step.reply_tokens} written`, el("span", { class: "muted" }, ` by policy version ${step.version}`))));
+      `${step.reply_tokens} written`, el("span", { class: "muted" }, ` by policy version ${step.version}`))), given);
 }
 
 function stepTable(body, show) {
@@ -63,6 +63,7 @@ function player(target, row, body, start, moved) {
     screenImage(row, step, () => el("span", {}, "no screen")), el("span", {}, `${i + 1} ${actionWords(step)}`)));
   const table = stepTable(body, (i) => show(i));
   const all = el("details", { class: "allsteps" }, el("summary", {}, "All steps as a table"), table.node);
+  const given = givenPanel(row);
   let at = 0;
 
   function show(index) {
@@ -72,7 +73,10 @@ function player(target, row, body, start, moved) {
     back.disabled = at === 0;
     next.disabled = at === last;
     counter.textContent = `${at + 1} of ${last + 1}`;
-    put(holder, el("div", {}, phone(row, step), el("div", { class: "controls" }, back, slider, next, counter)), stepDetail(step));
+    const screen = phone(row, step);
+    put(holder, el("div", {}, screen, el("div", { class: "controls" }, back, slider, next, counter),
+      el("p", { class: "muted small" }, "pink: the action; dashed: the element it touched")),
+      stepDetail(step, given(at, screen.querySelector(".overlay"))));
     for (const nodes of [film, table.rows]) nodes.forEach((node, i) => node.setAttribute("aria-current", String(i === at)));
     // Only the strip scrolls: scrollIntoView would also move the page.
     const strip = film[at].parentElement;
@@ -87,9 +91,10 @@ function player(target, row, body, start, moved) {
   put(target,
     el("h3", {}, task.instruction),
     el("div", { class: "facts" }, outcomePill(row.outcome),
-      fact("reward", short(row.reward)), fact("steps", `${row.steps} of ${task.max_steps}`), fact("took", duration(body.wall_s)),
+      fact("reward", short(row.reward)), body.shaped_reward === null ? null : fact("shaped reward", short(body.shaped_reward)), fact("steps", `${row.steps} of ${task.max_steps}`), fact("took", duration(body.wall_s)),
       RUNS.length > 1 ? fact("run", row.run.name) : null, fact("from", row.source.label), fact("task", task.id), fact("device", body.device_id),
-      el("a", { href: groupLink({ rows: [row], source: row.source, number: row.group }) }, "its group side by side")),
+      isReplay(row.source.name) ? el("a", { href: "#replay" }, "the replay buffer")
+        : el("a", { href: groupLink({ rows: [row], source: row.source, number: row.group }) }, "its group side by side")),
     body.error ? el("p", { class: "error" }, body.error) : null,
     last < 0 ? empty("This episode ended before its first step.") : [holder, el("div", { class: "film" }, film), all]);
   if (last >= 0) show(Math.min(Math.max(start, 0), last));

@@ -3,8 +3,8 @@
 function palette() {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(name).trim();
-  return { none: read("--sunken"), idle: read("--strip-idle"), busy: read("--s0"), good: read("--good"), bad: read("--bad"),
-    warn: read("--s1"), off: read("--s3"), line: read("--line"), ink: read("--ink") };
+  return { success: read("--o-success"), failed: read("--soft"), busy: read("--st-leased"), ready: read("--st-ready"),
+    refreshing: read("--st-refreshing"), starting: read("--st-starting"), quarantined: read("--st-quarantined") };
 }
 
 /** `paint(context, columns, colors)` draws on a canvas `columns` px wide and `height` px high. */
@@ -14,7 +14,7 @@ function strip(columns, height, paint, label) {
   return canvas;
 }
 
-/** Success of one task by iteration: red to green, empty where it was not sampled. */
+/** Success of one task by iteration as a bar of full height, empty where it was not sampled. */
 function successStrip(played, first, last) {
   const columns = Math.min(160, last - first + 1), wide = (last - first + 1) / columns;
   const counts = Array.from({ length: columns }, () => [0, 0]);
@@ -25,36 +25,28 @@ function successStrip(played, first, last) {
   }
   return strip(columns, 10, (context, _, colors) => counts.forEach(([tried, won], i) => {
     if (!tried) return;
-    const high = Math.max(1, Math.round((10 * won) / tried));
-    context.globalAlpha = 0.28;
-    context.fillStyle = won ? colors.good : colors.bad;
+    const high = won ? Math.max(1, Math.round((10 * won) / tried)) : 0;
+    context.fillStyle = colors.failed;
     context.fillRect(i, 0, 1, 10);
-    context.globalAlpha = 1;
-    context.fillRect(i, won ? 10 - high : 8, 1, won ? high : 2);
+    context.fillStyle = colors.success;
+    context.fillRect(i, 10 - high, 1, high);
   }), "success by iteration");
 }
 
-/** A device over time: utilisation as a blue bar, other states as a full field, faults at the top. */
+/** A device over time: utilisation as a bar, other states as a full field, faults at the top. */
 function deviceStrip(device, columns) {
   return strip(columns, 20, (context, _, colors) => {
-    const other = { f: colors.good, s: colors.warn, q: colors.bad };
+    const full = { f: colors.refreshing, s: colors.starting, q: colors.quarantined };
     for (let i = 0; i < columns; i++) {
       const state = device.states[i];
       if (state === "-") continue;
-      context.globalAlpha = 1;
-      context.fillStyle = colors.idle;
+      context.fillStyle = full[state] || colors.ready;
       context.fillRect(i, 0, 1, 20);
-      if (other[state]) {
-        context.globalAlpha = 0.75;
-        context.fillStyle = other[state];
-        context.fillRect(i, 0, 1, 20);
-      }
-      context.globalAlpha = 1;
       context.fillStyle = colors.busy;
       const high = Math.round(device.busy_columns[i] / 5);
       context.fillRect(i, 20 - high, 1, high);
     }
-    context.fillStyle = colors.bad;
+    context.fillStyle = colors.quarantined;
     for (const [i] of device.fault_columns) context.fillRect(i, 0, 1, 5);
   }, "state over time");
 }

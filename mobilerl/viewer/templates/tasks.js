@@ -20,7 +20,7 @@ const tasksView = {
     const detail = el("aside", { class: "card side" }, el("p", { class: "muted" }, "Choose a task."));
     const count = (state) => tasks.filter((t) => t.state === state).length;
     const filter = chips("State", [["", "every", tasks.length],
-      ...STATES.filter(count).map((s) => [s, s, count(s)])], () => refresh());
+      ...STATES.filter(count).map((s) => [s, s.replace("_", " "), count(s)])], () => refresh());
     const order = choice("Order", [["state", "by state"], ["name", "by name"], ["worst", "worst first"], ["best", "best first"],
       ["played", "most episodes"], ["since", "latest change"]], () => refresh());
     const words = el("input", { type: "search", placeholder: "task or instruction", "aria-label": "Search", oninput: () => refresh() });
@@ -66,13 +66,13 @@ function readTask(task, index) {
 
 function taskHead(span) {
   return el("div", { class: "taskrow head" }, el("span", {}, "State"), el("span", {}, "Task"),
-    el("span", {}, span ? `Success, iterations ${span[0]} to ${span[1]}` : "Success"),
+    el("span", {}, span ? `Successes (green) and failures, iterations ${span[0]} to ${span[1]}` : "Success"),
     el("span", { class: "num" }, "Last 3"), el("span", { class: "num" }, "Since"));
 }
 
 function taskRow(task, span, current, open) {
   return el("button", { type: "button", class: "taskrow", "aria-current": String(current), onclick: open },
-    el("span", {}, pill(task.state, task.state)),
+    el("span", {}, statePill(task.state)),
     el("span", { class: "two" }, el("b", {}, task.key), el("span", { class: "muted" }, task.instruction)),
     span ? successStrip(task.played, span[0], span[1]) : el("span", {}),
     el("span", { class: "num" }, task.recent[0] ? `${task.recent[1]}/${task.recent[0]}` : "–"),
@@ -87,7 +87,7 @@ function taskDetail(task) {
   const changes = [...task.changes];
   if (task.state === "solved") changes.push([task.since, "solved"]);
   const history = changes.sort((a, b) => a[0] - b[0]).reverse().map(([iteration, state]) =>
-    el("li", {}, pill(state, state), el("span", { class: "muted" }, ` since iteration ${iteration}`)));
+    el("li", {}, statePill(state), el("span", { class: "muted" }, ` since iteration ${iteration}`)));
   const groups = new Map();
   for (const row of task.rows) groups.set(`${row.source.name}/${row.group}`, [...(groups.get(`${row.source.name}/${row.group}`) || []), row]);
   return [el("h3", {}, task.key), task.instruction ? el("p", {}, task.instruction) : null,

@@ -11,7 +11,8 @@ const trajectoriesView = {
     const pane = el("div", { class: "player card" }, el("p", { class: "muted" },
       "Choose a trajectory. ← and → step through it; j and k go to the next and the previous one; ? shows every key."));
     const count = el("span", { class: "muted count" });
-    let all = index.rows, shown = all, current = null, playing = null, device = "";
+    const all = index.rows;
+    let shown = all, current = null, playing = null, device = "";
     const list = virtualList(66, (i) => trajectoryRow(shown[i], shown[i] === current, () => open(shown[i], 0)), "Trajectories");
 
     const source = choice("Iteration", [["", "every iteration"], ...index.sources.map((s) => [s.name, s.label])], () => refresh());
@@ -41,6 +42,8 @@ const trajectoriesView = {
         const body = await bodyOf(row);
         if (row !== current) return; // another one was chosen while this loaded
         playing = player(pane, row, body, step, (at) => history.replaceState(null, "", linkTo(row, at)));
+        const below = pane.getBoundingClientRect().top >= list.node.getBoundingClientRect().bottom; // on a narrow screen
+        if (below) pane.scrollIntoView({ block: "start" });
       } catch (error) {
         failure(pane, error);
       }
@@ -60,10 +63,9 @@ const trajectoriesView = {
         refresh();
       }
       if (!linked) return list.redraw();
-      const wanted = linked.run === run ? index : await indexOf(linked.run);
-      const row = wanted.rows.find((r) => r.source.name === linked.source && r.index === linked.index);
+      const row = await rowOf(linked);
       if (!row) return void put(pane, empty(`There is no trajectory ${linked.index} in ${linked.source}.`));
-      if (!shown.includes(row) && row.run === run) {
+      if (!shown.includes(row) && all.includes(row)) {
         for (const field of [source, template, outcome, words]) field.value = "";
         device = "";
         refresh();
@@ -77,7 +79,7 @@ const trajectoriesView = {
     this.step = (by) => playing && playing.move(by);
     this.toggle = () => playing && playing.toggle();
     this.search = words;
-    this.up = () => { if (current) location.hash = groupLink({ rows: [current], source: current.source, number: current.group }); };
+    this.up = () => { if (current) location.hash = isReplay(current.source.name) ? "#replay" : groupLink({ rows: [current], source: current.source, number: current.group }); };
   },
 };
 

@@ -2,7 +2,8 @@
 // Text from the run only ever becomes a text node or an attribute set here: nothing is parsed as HTML.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const SERIES = ["var(--s0)", "var(--s1)", "var(--s2)", "var(--s3)"];
+const RUN_COLORS = ["var(--r0)", "var(--r1)", "var(--r2)", "var(--r3)"];
+const PARTS = ["var(--part-0)", "var(--part-1)", "var(--part-2)", "var(--part-3)"]; // of a whole, such as the time of a step
 
 /** An element: el("p", {class: "x", onclick: f}, "text", child, ...). Null children are skipped. */
 function el(tag, attributes, ...children) {
@@ -34,9 +35,13 @@ function put(target, ...children) {
   return fill(target, null, children);
 }
 
+/** A select that gives the keys back to the view once an option was chosen with a mouse or a finger. */
 function choice(label, options, changed) {
-  return el("select", { "aria-label": label, onchange: () => changed() },
-    options.map(([value, text]) => el("option", { value }, text)));
+  let pointed = false;
+  const made = el("select", { "aria-label": label, onpointerdown: () => { pointed = true; }, onkeydown: () => { pointed = false; },
+    onchange: () => { if (pointed) made.blur(); changed(); } },
+  options.map(([value, text]) => el("option", { value }, text)));
+  return made;
 }
 
 /** Buttons of which one is pressed; `options` are [value, label, count]. Returns {node, value, set(value)}. */

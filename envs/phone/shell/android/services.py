@@ -139,6 +139,18 @@ def _collapse(phone: Phone, words: list[str]) -> str:
     return ""
 
 
+def _post(phone: Phone, words: list[str]) -> str:
+    """`cmd notification post [-t TITLE] TAG TEXT`: a posted tag again replaces the text."""
+    title, rest = (words[1], words[2:]) if len(words) > 1 and words[0] in ("-t", "--title") else ("", words)
+    if len(rest) != 2:
+        raise Failure("usage: cmd notification post [-t TITLE] TAG TEXT", 255)
+    tag, text = rest
+    phone.notifications.pop(tag, None)
+    phone.notifications[tag] = (title or tag, text)
+    phone.changed()
+    return f"posting:\n  {title or tag}: {text}\n"
+
+
 def service(phone: Phone, words: list[str]) -> str:
     """Sets the time zone, which is UTC."""
     if words == ["call", "alarm", SET_TIME_ZONE, "s16", "UTC"]:
@@ -150,5 +162,7 @@ _statusbar = {"expand-notifications": _panel(panels.SHADE), "expand-settings": _
 COMMANDS: dict[str, Handler] = {
     **{"settings": settings, "svc": svc, "service": service, "wm": dispatch(size=_size, density=_density)},
     "ime": dispatch(list=_ime_list, enable=_ime_enable, set=_ime_set),
-    "cmd": dispatch(package=packages.pm, statusbar=dispatch(collapse=_collapse, **_statusbar)),
+    "cmd": dispatch(
+        package=packages.pm, statusbar=dispatch(collapse=_collapse, **_statusbar), notification=dispatch(post=_post)
+    ),
 }

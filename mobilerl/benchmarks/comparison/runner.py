@@ -1,0 +1,157 @@
+"""Trains and evaluates every variant with every seed, some runs side by side. Called again, it continues.
+
+RUN_DIR/sft/eval/sim/results.json     evaluation of the policy that all runs start from
+RUN_DIR/VARIANT/seed-N/               an ordinary run directory, its evaluation in eval/sim, and job.json:
+                                      flags, digest of the initial weights, seconds over all calls, whether it finished
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mobilerl.atomic_files import write_atomic
+from mobilerl.benchmarks.comparison.figures import RESULTS, SFT, read_points, run_folder
+from mobilerl.benchmarks.comparison.plan import Plan
+from mobilerl.eval.policies import weights_digest
+
+PRINT_OUT = "print-out.txt"
+PATIENCE_S = 60.0
+"""For runs to save when they are stopped."""
+KILL_PATIENCE_S = 10.0
+"""For killed processes to release their memory."""
+
+
+@dataclass(slots=True)
+class Runner:
+    plan: Plan
+    folder: Path
+    """Folder of the plan's scripts and recipes."""
+    run_dir: Path
+    sft_dir: Path
+    steps: int
+    """Environment steps of every online run."""
+    flags: Sequence[str] = ()
+    """Further settings of every online run."""
+    eval_flags: Sequence[str] = ()
+    _children: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stopped: bool = False
+    _digest: str = ""
+    """Digest of the SFT weights."""
+
+    def run(self, chosen: Sequence[str], seeds: Sequence[int], jobs: int) -> dict[tuple[str, int], str]:
+        """All variants of a seed before the next seed; returns why runs failed, by variant and seed.
+
+        Raises RuntimeError if the SFT checkpoint cannot be evaluated. Its processes end with this method.
+        """
+        pool = ThreadPoolExecutor(jobs)
+        try:
+            self.evaluate(self.sft_dir / "final", self.run_dir / SFT)
+            self._digest = weights_digest(self.sft_dir / "final")
+            futures = {(name, seed): pool.submit(self._job, name, seed) for seed in seeds for name in chosen}
+            return {run: fault for run, future in futures.items() if (fault := future.result())}
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            self._end_children()
+
+    def _job(self, name: str, seed: int) -> str:
+        folder = run_folder(self.run_dir, name, seed)
+        try:
+            self._train(name, seed, folder)
+            self.evaluate(folder, folder)
+        except RuntimeError as error:
+            return str(error)
+        return ""
+
+    def _train(self, name: str, seed: int, folder: Path) -> None:
+        """Skips a run that has finished with the same flags."""
+        variant, path = self.plan.variants[name], folder / "job.json"
+        job: dict[str, Any] = {"flags": self.plan.flags(name, seed, self.steps, self.flags), "sft": self._digest}
+        before = json.loads(path.read_bytes()) if path.is_file() else {**job, "wall_s": 0.0, "finished": False}
+        if before["sft"] != self._digest:
+            raise RuntimeError(
+                f"was started from another checkpoint than {self.sft_dir}: choose another RUN_DIR, or remove {folder}"
+            )
+        if not (before["finished"] and before["flags"] == job["flags"]):
+            folder.mkdir(parents=True, exist_ok=True)
+            # In one write, since runs start at the same moment.
+            print(f"== {variant.title}, seed {seed}: {folder / PRINT_OUT}\n", end="", flush=True)
+            job |= {"wall_s": before["wall_s"], "finished": False}
+            write_atomic(path, json.dumps(job).encode())
+            began = time.monotonic()
+            given = {"RUN_DIR": str(folder), "SFT_DIR": str(self.sft_dir), "CONFIG": "", "MODEL": ""}
+            given |= {"EVALUATE": "no", "SKIP_INSTALL": "yes"}
+            try:
+                script = ["bash", str(self.folder / variant.script), *job["flags"]]
+                self._call(script, folder / PRINT_OUT, **given)
+                job["finished"] = True
+            finally:
+                job["wall_s"] += time.monotonic() - began
+                write_atomic(path, json.dumps(job).encode())
+        if not variant.offline:
+            self._check_budget([point.steps for point in read_points(folder)])
+
+    def _check_budget(self, steps: Sequence[int]) -> None:
+        """A run ends with the iteration in which it reaches its budget."""
+        if not steps or steps[-1] < self.steps or any(n >= self.steps for n in steps[:-1]):
+            raise RuntimeError(f"has {steps[-1] if steps else 0:,} environment steps, with a budget of {self.steps:,}")
+
+    def evaluate(self, model: Path, folder: Path) -> None:
+        """Greedy evaluation on the held-out instances; results of the same weights and settings are kept."""
+        out = (folder / RESULTS).parent
+        out.mkdir(parents=True, exist_ok=True)
+        config = self.folder / self.plan.evaluation.config
+        words = ["--config", str(config), "--model", str(model), "--out", str(out), "--reuse"]
+        words += self.plan.evaluation_flags(self.eval_flags)
+        self._call([sys.executable, "-m", "mobilerl", "eval", "sim", *words], out / PRINT_OUT)
+
+    def _call(self, command: Sequence[str], print_out: Path, **env: str) -> None:
+        """Raises RuntimeError naming the print-out if the command fails."""
+        with open(print_out, "ab") as out:
+            with self._lock:
+                if self._stopped:
+                    raise RuntimeError("was stopped")
+                # In a session of its own, so that a script ends together with its children.
+                pipes = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT}
+                child = subprocess.Popen(command, env={**os.environ, **env}, start_new_session=True, **pipes)
+                self._children.append(child)
+            status = child.wait()
+            with self._lock:
+                self._children.remove(child)
+                if self._stopped:  # a stopped run may save and exit with 0
+                    raise RuntimeError("was stopped")
+        if status != 0:
+            raise RuntimeError(f"ended with status {status}, see {print_out}")
+
+    def _end_children(self) -> None:
+        """Terminates them, waits while they save, and kills those that take too long."""
+        with self._lock:
+            self._stopped = True
+            left = list(self._children)
+        for number, patience_s in ((signal.SIGTERM, PATIENCE_S), (signal.SIGKILL, KILL_PATIENCE_S)):
+            left = [child for child in left if _signal_group(child, number)]
+            until = time.monotonic() + patience_s
+            while left and time.monotonic() < until:
+                time.sleep(0.1)
+                left = [child for child in left if _signal_group(child, 0)]
+
+
+def _signal_group(child: subprocess.Popen[bytes], number: int) -> bool:
+    """Whether any process of the child's group was left to get the signal; 0 only asks."""
+    child.poll()  # reaps it, which releases its number
+    try:
+        os.killpg(child.pid, number)
+    except ProcessLookupError:
+        return False
+    return True

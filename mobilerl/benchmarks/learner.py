@@ -1,0 +1,123 @@
+"""Speed and memory of an optimiser step, compared with TRL's on the same samples.
+
+Each side (sides.py) runs in a process of its own and is idle while another is measured. They take turns for some
+rounds, so that other work on the machine affects them alike.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mobilerl.benchmarks.samples import expert_rows, make_checkpoint
+from mobilerl.benchmarks.sides import Side, Update, make, peak_memory
+
+SIDES = ("mobilerl", "mobilerl-padded", "mobilerl-recompute", "trl", "trl-recompute")
+PAIRS = (
+    ("mobilerl", "mobilerl-padded"),
+    ("mobilerl", "trl"),
+    ("mobilerl", "trl-recompute"),
+    ("mobilerl-recompute", "mobilerl"),
+    ("mobilerl-recompute", "trl"),
+    ("mobilerl-recompute", "trl-recompute"),
+)
+"""Whose ratios are reported."""
+
+
+def measure(hidden: int, layers: int, rows: int, micro_batch_tokens: int, rounds: int, threads: int) -> dict[str, Any]:
+    """One result per side whose package is installed, and the ratios of PAIRS. ValueError for an impossible width."""
+    if hidden % 32:
+        raise ValueError(f"--hidden is {hidden}; it must be a multiple of 32")
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / "model"
+        make_checkpoint(model, hidden, layers)
+        update = Update.of(model, expert_rows(model, rows), micro_batch_tokens)
+        sides = [side for side in SIDES if not side.startswith("trl") or find_spec("trl")]
+        measured = _run(sides, update, rounds, threads)
+    count, tokens = len(update.rows), sum(len(r.prompt_ids) + len(r.response_ids) for r in update.rows)
+    pairs = [(a, b) for a, b in PAIRS if a in sides and b in sides]
+    return {
+        "model": f"{hidden} wide, {layers} layers",
+        "rows": count,
+        "tokens": tokens,
+        "micro_batch_tokens": micro_batch_tokens,
+        "rounds": rounds,
+        "sides": [{"side": side, **_speed(measured[side], count, tokens)} for side in sides],
+        "ratios": [{"side": a, "against": b, **_ratio(measured[a], measured[b])} for a, b in pairs],
+    }
+
+
+def _run(sides: Sequence[str], update: Update, rounds: int, threads: int) -> dict[str, dict[str, Any]]:
+    """For each side the seconds of every round and the memory of one more."""
+    spawn = multiprocessing.get_context("spawn")
+    with ExitStack() as stack:
+        workers = {}
+        for side in sides:
+            worker = ProcessPoolExecutor(1, spawn, initializer=_start, initargs=(side, update, threads))
+            workers[side] = stack.enter_context(worker)
+
+        def call(function: Callable[[], Any]) -> dict[str, Any]:
+            return {side: worker.submit(function).result() for side, worker in workers.items()}
+
+        call(_update)  # creates the optimiser state and warms caches
+        timed = [call(_update) for _ in range(rounds)]
+        memory = call(_memory)
+    return {side: {"rounds": [r[side] for r in timed], **memory[side]} for side in sides}
+
+
+def _speed(measured: Mapping[str, Any], rows: int, tokens: int) -> dict[str, Any]:
+    wall, cpu = (statistics.median(r[clock] for r in measured["rounds"]) for clock in ("wall", "cpu"))
+    return {
+        "rows_per_s": rows / wall,
+        "rows_per_cpu_s": rows / cpu,
+        "tokens_per_s": tokens / wall,
+        "peak_mb": measured["peak_mb"],
+        "held_mb": measured["held_mb"],
+        "grad_norm": measured["rounds"][0]["grad_norm"],
+    }
+
+
+def _ratio(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, float]:
+    """Times as fast, round by round (median and range), and the share of the memory."""
+    ratios: dict[str, float] = {}
+    for clock in ("wall", "cpu"):
+        values = [b[clock] / a[clock] for a, b in zip(ours["rounds"], theirs["rounds"], strict=True)]
+        ratios |= {
+            f"{clock}_speed": statistics.median(values),
+            f"{clock}_speed_min": min(values),
+            f"{clock}_speed_max": max(values),
+        }
+    return {**ratios, "memory": ours["peak_mb"] / theirs["peak_mb"]}
+
+
+# --- in the process of a side --------------------------------------------------------------------------------------
+
+_side: Side
+
+
+def _start(name: str, update: Update, threads: int) -> None:
+    global _side
+    torch.set_num_threads(threads)
+    _side = make(name, update)
+
+
+def _update() -> dict[str, float]:
+    _side.prepare()
+    wall, cpu = time.perf_counter(), time.process_time()
+    norm = _side.update()  # a float, so a GPU has finished
+    return {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "grad_norm": norm}
+
+
+def _memory() -> dict[str, float]:
+    _side.prepare()
+    return peak_memory(_side)

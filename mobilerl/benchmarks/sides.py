@@ -1,0 +1,247 @@
+"""The sides that learner.py compares: one optimiser step on the same samples, by this project and by TRL.
+
+Every side has the same checkpoint and samples, the same limit on the padded tokens of a micro-batch, AdamW with the
+same settings, the same clipped token-mean loss and gradient clipping. Each makes pixels from PNGs in every step.
+
+- `mobilerl`: `LocalEngine.update`; `mobilerl-recompute`: with gradient checkpointing; `mobilerl-padded`: with padded
+  rows and transformers' own attention in the place of packed ones.
+- `trl`: `GRPOTrainer.training_step` until the optimiser steps, with recorded samples in place of generation. The rest
+  is the trainer's: padding to the longest prompt and reply, shuffling, splitting, its loss and metrics.
+- `trl-recompute`: the same with gradient checkpointing, which is TRL's default.
+
+Memory is what torch allocated: `torch.cuda.max_memory_allocated` on a GPU, else by its profiler in a step that is not
+timed. It includes weights, gradients and optimiser state.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
+
+from mobilerl.algorithms.objectives import clipped
+from mobilerl.config.algorithms import ClippedLossSection
+from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.engines.scoring import right_aligned
+from mobilerl.interfaces import ADAM_BETAS
+from mobilerl.models.codec import Codec
+from mobilerl.models.loading import load_model
+from mobilerl.records import TrainingSample
+
+AGG = "token-mean"
+CLIP = 0.2
+GRAD_CLIP = 1.0
+RATE = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """An optimiser step to be done, as whole micro-batches of `per_micro` samples."""
+
+    model: Path
+    rows: Sequence[TrainingSample]
+    advantages: Sequence[float]
+    micro_batch_tokens: int
+    per_micro: int
+
+    @classmethod
+    def of(cls, model: Path, rows: Sequence[TrainingSample], micro_batch_tokens: int) -> Update:
+        """Advantages have both signs, equal within a trajectory."""
+        width = max(len(r.prompt_ids) for r in rows) + max(len(r.response_ids) for r in rows)
+        per_micro = min(len(rows), max(1, micro_batch_tokens // width))
+        rows = rows[: len(rows) // per_micro * per_micro]
+        signs = {name: 1.0 if i % 3 else -1.5 for i, name in enumerate(dict.fromkeys(r.trajectory_id for r in rows))}
+        return cls(model, rows, [signs[r.trajectory_id] for r in rows], micro_batch_tokens, per_micro)
+
+
+class Side(Protocol):
+    model: torch.nn.Module
+    optimizer: Any
+
+    def prepare(self) -> None:
+        """Drops the pixels of earlier steps; not timed."""
+
+    def update(self) -> float:
+        """One optimiser step; returns the gradient norm before clipping."""
+
+
+class Mobilerl:
+    def __init__(self, step: Update, recompute: bool = False) -> None:
+        self.step = step
+        settings = LocalSettings(
+            learning_rate=RATE, micro_batch_tokens=step.micro_batch_tokens, gradient_checkpointing=recompute
+        )
+        self.engine = LocalEngine(step.model, settings)
+        self.model, self.optimizer = self.engine.model, self.engine.optimizer
+        self.objective = clipped(ClippedLossSection(clip_low=CLIP, clip_high=CLIP, kl_coef=0.0))
+
+    def prepare(self) -> None:
+        self.engine.codec = Codec.load(self.step.model)
+
+    def update(self) -> float:
+        rows = self.step.rows
+        batch = [replace(r, advantage=a) for r, a in zip(rows, self.step.advantages, strict=True)]
+        return self.engine.update(batch, self.objective, AGG)["grad_norm"]
+
+
+class Padded(Mobilerl):
+    def __init__(self, step: Update) -> None:
+        super().__init__(step)
+        self.model.set_attn_implementation("sdpa")
+        self.engine._logp = self._logp
+
+    def _logp(self, model: torch.nn.Module, rows: Sequence[TrainingSample]) -> tuple[Tensor, Tensor]:
+        return padded_logprobs(model, self.engine.codec, rows, 1.0, self.engine.device)
+
+
+def padded_logprobs(
+    model: torch.nn.Module, codec: Codec, rows: Sequence[TrainingSample], temperature: float, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """What `sample_logprobs` computes, from rows padded on the left, with the model's own masks and positions."""
+    ids = [r.prompt_ids + r.response_ids for r in rows]
+    inputs = codec.collate(ids, [r.images for r in rows], pad_left=True, device=device)
+    longest = max(len(r.response_ids) for r in rows)
+    logits = model(**inputs, logits_to_keep=longest + 1).logits[:, :-1].float() / temperature
+    logits[..., list(codec.banned_ids)] = torch.finfo(logits.dtype).min
+    targets = inputs["input_ids"][:, -longest:]
+    logp = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
+    mask = right_aligned([[1.0] * len(r.response_ids) for r in rows], longest).to(device)
+    return logp * mask, mask
+
+
+class Trl:
+    """TRL's trainer. `recompute`: with gradient checkpointing."""
+
+    def __init__(self, step: Update, recompute: bool = False) -> None:
+        from datasets import Dataset
+        from trl import GRPOConfig, GRPOTrainer
+
+        side = self
+
+        class Recorded(GRPOTrainer):
+            def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
+                return side.inputs(self.accelerator.device)
+
+        self.step = step
+        micros = len(step.rows) // step.per_micro
+        model = load_model(step.model, learns=True)
+        model.set_attn_implementation("sdpa")
+        optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=ADAM_BETAS, weight_decay=0.0)
+        gpu = torch.cuda.is_available()
+        self._folder = tempfile.TemporaryDirectory()
+        settings = GRPOConfig(
+            output_dir=self._folder.name,
+            per_device_train_batch_size=step.per_micro,
+            num_generations=step.per_micro,
+            gradient_accumulation_steps=micros,
+            steps_per_generation=micros,
+            max_completion_length=64,
+            beta=0.0,
+            epsilon=CLIP,
+            loss_type="dapo",
+            gradient_checkpointing=recompute,
+            bf16=gpu,
+            use_cpu=not gpu,
+            report_to="none",
+            disable_tqdm=True,
+            max_grad_norm=GRAD_CLIP,
+        )
+        tokenizer = Codec.load(step.model).tokenizer
+        self.trainer = Recorded(
+            model,
+            reward_funcs=_no_reward,
+            args=settings,
+            train_dataset=Dataset.from_dict({"prompt": ["-"]}),
+            processing_class=tokenizer,
+            optimizers=(optimizer, None),
+        )
+        self.trainer.current_gradient_accumulation_steps = micros
+        if recompute:  # as `train()` does before its first step
+            model.gradient_checkpointing_enable(settings.gradient_checkpointing_kwargs)
+        self.model = self.trainer.accelerator.prepare(model).train()
+        self.optimizer = optimizer
+        self.micros = micros
+
+    def prepare(self) -> None:
+        self.codec = Codec.load(self.step.model)
+
+    def update(self) -> float:
+        trainer = self.trainer
+        self.optimizer.zero_grad()
+        for _ in range(self.micros):
+            trainer.training_step(self.model, {}, None)
+        norm = trainer.accelerator.clip_grad_norm_(self.model.parameters(), GRAD_CLIP)
+        self.optimizer.step()
+        return float(norm)
+
+    def inputs(self, device: torch.device) -> dict[str, Any]:
+        """As the trainer's own generation returns it: prompts padded on the left, replies on the right."""
+        rows = self.step.rows
+        prompts = self.codec.collate([r.prompt_ids for r in rows], [r.images for r in rows], pad_left=True)
+        replies = self.codec.collate([r.response_ids for r in rows], [()] * len(rows), pad_left=False)
+        mask = replies["attention_mask"]
+        old = torch.zeros(mask.shape)
+        for i, row in enumerate(rows):
+            old[i, : len(row.rollout_logprobs)] = torch.tensor(row.rollout_logprobs)
+        kinds = torch.cat([prompts["mm_token_type_ids"], replies["mm_token_type_ids"]], dim=1)
+        tensors = {
+            "prompt_ids": prompts["input_ids"],
+            "prompt_mask": prompts["attention_mask"],
+            "completion_ids": replies["input_ids"],
+            "completion_mask": mask,
+            "old_per_token_logps": old,
+            "advantages": torch.tensor(self.step.advantages),
+            "num_items_in_batch": mask.sum(),
+            "mm_token_type_ids": kinds,
+            "pixel_values": prompts["pixel_values"],
+            "image_grid_thw": prompts["image_grid_thw"],
+        }
+        return {name: t.to(device) for name, t in tensors.items()} | {"num_images": [len(r.images) for r in rows]}
+
+
+def _no_reward(prompts: list[str], completions: list[str], **kwargs: object) -> list[float]:
+    """Required by the trainer; the advantages are given."""
+    return [0.0] * len(completions)
+
+
+def make(name: str, step: Update) -> Side:
+    kind, _, variant = name.partition("-")
+    if variant == "padded":
+        return Padded(step)
+    return (Mobilerl if kind == "mobilerl" else Trl)(step, recompute=bool(variant))
+
+
+def peak_memory(side: Side) -> dict[str, float]:
+    """Megabytes in one more step: `held_mb` of weights and optimiser state, `peak_mb` at most, including those."""
+    side.optimizer.zero_grad()
+    state = [v for entry in side.optimizer.state.values() for v in entry.values() if torch.is_tensor(v)]
+    held = _bytes(side.model.parameters()) + _bytes(state)
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+        side.update()
+        peak = torch.cuda.max_memory_allocated()
+    else:
+        peak = held + _peak_on_cpu(side)
+    return {"peak_mb": peak / 1e6, "held_mb": held / 1e6}
+
+
+def _bytes(tensors: Iterable[Tensor]) -> int:
+    return sum(t.numel() * t.element_size() for t in tensors)
+
+
+def _peak_on_cpu(side: Side) -> int:
+    """Largest number of bytes that torch had allocated at any moment of an update."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        side.update()
+    events = recorded.profiler.kineto_results.events()
+    now = peak = 0
+    for _, change in sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"):
+        now += change
+        peak = max(peak, now)
+    return peak

@@ -1,0 +1,244 @@
+"""AutoGLM-Phone (Open-AutoGLM): `<think>`, and `<answer>do(action="Tap", element=[x,y])</answer>`.
+
+Source (Apache License 2.0): zai-org/Open-AutoGLM, phone_agent/config/prompts_en.py, agent.py, model/client.py and
+actions/handler.py at commit 6b18d7b. The published prompt begins with the date of the host's clock. It is left out: the
+phone has a clock of its own, and a prompt should be the same tomorrow.
+
+- Coordinates: 0-1000.
+- History: earlier turns as messages without screenshots; every user message names the app in front.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from envs.base import (
+    Action,
+    Back,
+    Enter,
+    Finish,
+    Home,
+    Invalid,
+    Launch,
+    LongPress,
+    Observation,
+    Swipe,
+    Tap,
+    Task,
+    Type,
+    Wait,
+)
+from mobilerl.policy.formats.base import (
+    NOBODY,
+    Arguments,
+    Chat,
+    Coordinates,
+    Meaning,
+    Message,
+    Published,
+    does,
+    number,
+    shown,
+    text_of,
+    told,
+)
+from mobilerl.policy.grammar import Call, GrammarError, excerpt, parse_call, quote
+from mobilerl.policy.parsing import Reply
+from mobilerl.policy.sanitize import escape_tokens
+from mobilerl.policy.screen import Screen
+
+if TYPE_CHECKING:
+    from mobilerl.policy.context import ContextPolicy, Turn
+
+PROMPT = """\
+# Setup
+You are a professional Android operation agent assistant that can fulfill the user's high-level instructions. Given a \
+screenshot of the Android interface at each step, you first analyze the situation, then plan the best course of action \
+using Python-style pseudo-code.
+
+# More details about the code
+Your response format must be structured as follows:
+
+Think first: Use <think>...</think> to analyze the current screen, identify key elements, and determine the most \
+efficient action.
+Provide the action: Use <answer>...</answer> to return a single line of pseudo-code representing the operation.
+
+Your output should STRICTLY follow the format:
+<think>
+[Your thought]
+</think>
+<answer>
+[Your operation code]
+</answer>
+
+- **Tap**
+  Perform a tap action on a specified screen area. The element is a list of 2 integers, representing the coordinates \
+of the tap point.
+  **Example**:
+  <answer>
+  do(action="Tap", element=[x,y])
+  </answer>
+- **Type**
+  Enter text into the currently focused input field.
+  **Example**:
+  <answer>
+  do(action="Type", text="Hello World")
+  </answer>
+- **Swipe**
+  Perform a swipe action with start point and end point.
+  **Examples**:
+  <answer>
+  do(action="Swipe", start=[x1,y1], end=[x2,y2])
+  </answer>
+- **Long Press**
+  Perform a long press action on a specified screen area.
+  You can add the element to the action to specify the long press area. The element is a list of 2 integers, \
+representing the coordinates of the long press point.
+  **Example**:
+  <answer>
+  do(action="Long Press", element=[x,y])
+  </answer>
+- **Launch**
+  Launch an app. Try to use launch action when you need to launch an app. Check the instruction to choose the right \
+app before you use this action.
+  **Example**:
+  <answer>
+  do(action="Launch", app="Settings")
+  </answer>
+- **Back**
+  Press the Back button to navigate to the previous screen.
+  **Example**:
+  <answer>
+  do(action="Back")
+  </answer>
+- **Finish**
+  Terminate the program and optionally print a message.
+  **Example**:
+  <answer>
+  finish(message="Task completed.")
+  </answer>
+
+
+REMEMBER:
+- Think before you act: Always analyze the current UI and the best course of action before executing any step, and \
+output in <think> part.
+- Only ONE LINE of action in <answer> part per response: Each step must contain exactly one line of executable code.
+- Generate execution code strictly according to format requirements.
+"""
+
+MEANING: dict[str, Meaning] = {
+    "Tap": lambda a, at: Tap(*at.point(a.get("element"))),
+    "Long Press": lambda a, at: LongPress(*at.point(a.get("element"))),
+    "Swipe": lambda a, at: at.drag(a.get("start"), a.get("end")),
+    "Type": lambda a, _: Type(text_of(a, "text")),
+    "Type_Name": lambda a, _: Type(text_of(a, "text")),
+    "Launch": lambda a, _: Launch(text_of(a, "app")),
+    "Back": does(Back()),
+    "Home": does(Home()),
+    "Enter": does(Enter()),
+    "Wait": lambda a, _: Wait(_seconds(a)),
+    "Note": does(Wait(0.0)),  # upstream does nothing
+    "Call_API": does(Wait(0.0)),
+    "Take_over": does(Invalid(NOBODY)),
+    "Interact": does(Invalid(NOBODY)),
+    "finish": lambda a, _: Finish(text_of(a, "message") if "message" in a else ""),
+}
+_CALLS = ("finish(message=", "do(action=")
+"""Beginnings of the code, in the order in which upstream looks for them."""
+
+
+class AutoGLM(Published):
+    coordinates = Coordinates(1000)
+    meaning = MEANING
+    settings = {"screenshots": 1, "max_new_tokens": 3000}
+    prompt = PROMPT
+
+    def build(
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+    ) -> tuple[list[Message], list[bytes]]:
+        chat = Chat()
+        system = self.prompt if policy.system_prompt is None else policy.system_prompt
+        if system:
+            chat.add("system", system)
+        head = escape_tokens(task.instruction)
+        turns = told(history, policy)
+        for turn in turns:
+            chat.add("user", f"{head}\n\n{_screen_info(turn.observation)}")
+            chat.add("assistant", self.said(turn, policy))
+            head = "** Screen Info **"
+        chat.add("user", *shown(observation, policy), f"{head}\n\n{_screen_info(observation)}")
+        return chat.messages, chat.images
+
+    def reply_of(self, turn: Turn, policy: ContextPolicy) -> str:
+        """Upstream writes earlier replies again, with the tags that some of them lack."""
+        thought, code = _split(Published.reply_of(self, turn, policy))
+        return f"<think>{thought}</think><answer>{code}</answer>"
+
+    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
+        thought, code = _split(text)
+        call = _call(code)
+        if call.name not in ("do", "finish"):
+            raise GrammarError(f'unknown action "{excerpt(call.name)}"')
+        name = text_of(call.arguments, "action") if call.name == "do" else call.name
+        return Reply(thought, self.action(name, call.arguments, screen, policy))
+
+    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+        return f"<think>{thought or ''}</think><answer>{self.code(action, screen, policy)}</answer>"
+
+    def code(self, action: Action, screen: Screen, policy: ContextPolicy) -> str:
+        def at(x: int, y: int) -> str:
+            return "[{},{}]".format(*self.written(x, y, screen, policy))
+
+        match action:
+            case Tap(x, y):
+                return f'do(action="Tap", element={at(x, y)})'
+            case LongPress(x, y):
+                return f'do(action="Long Press", element={at(x, y)})'
+            case Swipe(x, y, x2, y2):
+                return f'do(action="Swipe", start={at(x, y)}, end={at(x2, y2)})'
+            case Type(text):
+                return f'do(action="Type", text={quote(text)})'
+            case Launch(app):
+                return f'do(action="Launch", app={quote(app)})'
+            case Wait(seconds):
+                return f'do(action="Wait", duration="{seconds:g} seconds")'
+            case Back() | Home() | Enter():
+                return f'do(action="{action.kind.capitalize()}")'
+            case Finish(message):
+                return f"finish(message={quote(message)})"
+        raise ValueError(f"{action} has no written form")
+
+
+def _screen_info(observation: Observation) -> str:
+    return escape_tokens(json.dumps({"current_app": observation.app}, ensure_ascii=False))
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Thought and code of a reply."""
+    begins = next((begin for begin in _CALLS if begin in text), None)
+    before, code = text.partition(begins)[::2] if begins else text.partition("<answer>")[::2]
+    for tag in ("<think>", "</think>", "<answer>"):
+        before = before.replace(tag, "")
+    return before.strip(), f"{begins or ''}{code}".partition("</answer>")[0].strip()
+
+
+def _call(code: str) -> Call:
+    """A call. As upstream, the text of a Type and a message may hold bare quotation marks."""
+    try:
+        return parse_call(code)
+    except GrammarError:
+        for begin, name in (('do(action="Type", text="', "Type"), ('finish(message="', "")):
+            if code.startswith(begin) and code.endswith('")'):
+                text = code.removeprefix(begin)[:-2]
+                return Call("do", {"action": name, "text": text}) if name else Call("finish", {"message": text})
+        raise
+
+
+def _seconds(arguments: Arguments) -> float:
+    """As upstream, one second where the duration cannot be read."""
+    try:
+        return max(number(str(arguments.get("duration", "")).removesuffix("seconds").strip()), 0.0)
+    except GrammarError:
+        return 1.0

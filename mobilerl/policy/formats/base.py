@@ -1,0 +1,232 @@
+"""What a format is, and what the formats of published models share: messages, coordinates, tagged replies.
+
+Formats of published models show screenshots alone, without a list of screen elements, and touch points. Of the agent
+settings they follow `screenshots`, `history_steps` and `system_prompt`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from envs.base import COORD_MAX, Action, Invalid, Observation, Swipe, Task
+from mobilerl.policy.actions import MIDDLE, OFFSETS, swipe_from
+from mobilerl.policy.formats.pixels import qwen_size
+from mobilerl.policy.grammar import GrammarError, excerpt
+from mobilerl.policy.parsing import Reply
+from mobilerl.policy.sanitize import encodable, escape_tokens
+from mobilerl.policy.screen import Screen
+
+if TYPE_CHECKING:
+    from mobilerl.policy.context import ContextPolicy, Turn
+
+Message = dict[str, Any]
+Point = tuple[int, int]
+ASSISTANT = "You are a helpful assistant."
+INFEASIBLE = "infeasible"
+"""The answer (`Finish.message`) to a task that cannot be done, as the embedded phone's tasks want it."""
+NOBODY = "nobody is there to answer; decide yourself"
+"""Reason for refusing an action that calls the user."""
+_OPPOSITE = {"down": "up", "up": "down", "left": "right", "right": "left"}
+
+
+class Format(Protocol):
+    """How one family of models is asked, and how it answers."""
+
+    settings: Mapping[str, Any]
+    """Agent settings of the published agent, for those that are not set."""
+    stop: tuple[str, ...]
+    """Texts that end a reply before the model's end token."""
+
+    def build(
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+    ) -> tuple[list[Message], list[bytes]]:
+        """Messages in the form of Hugging Face chat templates, and the PNGs of their image parts in order."""
+
+    def parse(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
+        """Reads a reply to a prompt that showed `screen`. Never raises: bad text gives `Invalid(reason)`."""
+
+    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+        """The reply that `parse` reads as `action`, to within a pixel. Raises ValueError if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinates:
+    """A format's coordinates of a point."""
+
+    per_screen: int | None
+    """The whole width and height in the format's units; None for the pixels of the screenshot as the model sees it."""
+
+    def size(self, screen: Screen, policy: ContextPolicy) -> Point:
+        """Width and height of the screen in the format's units."""
+        if self.per_screen:
+            return self.per_screen, self.per_screen
+        height, width = (policy.size_seen or qwen_size)(screen.width, screen.height)
+        return width, height
+
+    def read(self, values: Sequence[Any], size: Point) -> Point:
+        """A point or the centre of a box, in 0-999. Raises GrammarError for anything else."""
+        if not isinstance(values, Sequence) or isinstance(values, str) or len(values) not in (2, 4):
+            raise GrammarError("a point must be written as two numbers")
+        numbers = [number(value) for value in values]
+        middle = (numbers[0] + numbers[-2]) / 2, (numbers[1] + numbers[-1]) / 2
+        if not all(0 <= at <= whole for at, whole in zip(middle, size, strict=True)):
+            raise GrammarError(f"the point is not on the screen, which is {size[0]} wide and {size[1]} high")
+        x, y = (round(at * COORD_MAX / whole) for at, whole in zip(middle, size, strict=True))
+        return x, y
+
+    def write(self, x: int, y: int, size: Point) -> list[int]:
+        """A point in 0-999 as the format writes it."""
+        written = [round(v * whole / COORD_MAX) for v, whole in zip((x, y), size, strict=True)]
+        return [min(v, COORD_MAX) for v in written] if self.per_screen else written
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The screen that a reply is about, in its format's coordinates. Methods raise GrammarError for other points."""
+
+    coordinates: Coordinates
+    screen: Screen
+    policy: ContextPolicy
+
+    def point(self, values: Any) -> Point:
+        return self.coordinates.read(values, self.coordinates.size(self.screen, self.policy))
+
+    def drag(self, start: Any, end: Any) -> Swipe:
+        return Swipe(*self.point(start), *self.point(end))
+
+    def swipe(self, direction: Any, start: Any = None) -> Swipe:
+        """MobileRL's medium swipe in the direction of the finger, from the middle of the screen without a start."""
+        direction = str(direction).strip().lower()
+        if direction not in OFFSETS:
+            raise GrammarError(f"the direction must be one of {', '.join(OFFSETS)}")
+        x, y = self.point(start) if start else (MIDDLE, MIDDLE)
+        return swipe_from(x, y, direction, "medium", self.screen.width, self.screen.height)
+
+    def scroll(self, direction: Any, start: Any = None) -> Swipe:
+        """A swipe that shows more on the side of `direction`: the finger moves the other way."""
+        return self.swipe(_OPPOSITE.get(str(direction).strip().lower()), start)
+
+
+Arguments = Mapping[str, Any]
+Meaning = Callable[[Arguments, View], Action]
+"""What an action of a reply with these arguments does here."""
+
+
+def does(action: Action) -> Meaning:
+    """The meaning of an action without arguments, or with an Invalid that of one without a counterpart."""
+    return lambda *_: action
+
+
+def number(value: Any) -> float:
+    """A JSON number, or one in a string. Raises GrammarError for anything else."""
+    if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]{1,9}(\.[0-9]{1,9})?\s*", value):
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -1e9 < value < 1e9:
+        raise GrammarError("a number is missing or too large")
+    return float(value)
+
+
+def text_of(arguments: Mapping[str, Any], key: str) -> str:
+    """A text argument. Raises GrammarError without one."""
+    if not isinstance(value := arguments.get(key), str):
+        raise GrammarError(f'the argument "{key}" must be a text')
+    return encodable(value)  # JSON can hold half an emoji
+
+
+@dataclass(slots=True)
+class Chat:
+    """Messages under construction. Texts that come from a task, an app or a model are escaped by the caller."""
+
+    messages: list[Message] = field(default_factory=list)
+    images: list[bytes] = field(default_factory=list)
+
+    def add(self, role: str, *parts: str | Observation) -> None:
+        """A message of texts and screenshots; none if it would be empty."""
+        content: list[Message] = []
+        for part in parts:
+            if isinstance(part, str):
+                content.append({"type": "text", "text": part})
+            elif part.screenshot:
+                self.images.append(part.screenshot)
+                content.append({"type": "image"})
+        if content:
+            self.messages.append({"role": role, "content": content})
+
+
+class Published:
+    """Base class of the formats of published models."""
+
+    coordinates: Coordinates
+    meaning: Mapping[str, Meaning]
+    """Every action of a reply, by its name."""
+    settings: Mapping[str, Any] = {}
+    stop: tuple[str, ...] = ()
+
+    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
+        """As `parse`, but raises GrammarError."""
+        raise NotImplementedError
+
+    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+        raise NotImplementedError
+
+    def parse(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
+        try:
+            return self.read(text, screen, policy)
+        except GrammarError as problem:
+            return Reply(split_thought(text)[0], Invalid(str(problem)))
+
+    def action(self, name: str, arguments: Arguments, screen: Screen, policy: ContextPolicy) -> Action:
+        """The action of a reply. Raises GrammarError."""
+        if name not in self.meaning:
+            raise GrammarError(f'unknown action "{excerpt(name)}"')
+        return self.meaning[name](arguments, View(self.coordinates, screen, policy))
+
+    def written(self, x: int, y: int, screen: Screen, policy: ContextPolicy) -> list[int]:
+        return self.coordinates.write(x, y, self.coordinates.size(screen, policy))
+
+    def reply_of(self, turn: Turn, policy: ContextPolicy) -> str:
+        """An earlier reply; one that was demonstrated is written here, at the size at which the model sees it."""
+        if turn.response:
+            return turn.response
+        screen = Screen((), turn.observation.width, turn.observation.height)
+        try:
+            return self.render(turn.action, screen, policy, turn.thought or None)
+        except ValueError:
+            return turn.summary
+
+    def said(self, turn: Turn, policy: ContextPolicy) -> str:
+        """An earlier reply as a prompt shows it."""
+        return escape_tokens(self.reply_of(turn, policy))
+
+    def turns(self, chat: Chat, turns: Sequence[Turn], observation: Observation, policy: ContextPolicy) -> None:
+        """Earlier replies with the newest screenshots before them, and the current screenshot."""
+        for left, turn in zip(range(len(turns), 0, -1), turns, strict=True):
+            if left < policy.screenshots:
+                chat.add("user", turn.observation)
+            chat.add("assistant", self.said(turn, policy))
+        if policy.screenshots:
+            chat.add("user", observation)
+
+
+def told(history: Sequence[Turn], policy: ContextPolicy) -> Sequence[Turn]:
+    """The earlier turns that the prompt shows."""
+    return history if policy.history_steps is None else history[max(0, len(history) - policy.history_steps) :]
+
+
+def shown(observation: Observation, policy: ContextPolicy) -> tuple[Observation, ...]:
+    """The current screenshot, unless screenshots are off."""
+    return (observation,) if policy.screenshots else ()
+
+
+def split_thought(text: str) -> tuple[str, str]:
+    """A thought in <think> or <thinking> tags, of which the opening one may be missing, and what follows it."""
+    found = re.match(r"\s*(?:<think(?:ing)?>)?(.*?)</think(?:ing)?>", text, re.DOTALL)
+    return (found[1].strip(), text[found.end() :]) if found else ("", text)
+
+
+def tagged(text: str, tag: str) -> str:
+    """What is between the first pair of tags; without a closing tag all that follows, without an opening one ""."""
+    return text.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0].strip()

@@ -1,0 +1,65 @@
+"""Which format a model is asked in: the one that is set, or the one its published name stands for."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from mobilerl.config import AgentSection, FormatName
+from mobilerl.policy.formats import FORMATS
+
+NAMES: tuple[tuple[str, FormatName], ...] = (
+    ("ui-tars-1.5", "ui-tars-1.5"),
+    ("ui-tars", "ui-tars"),
+    ("gui-owl-1.5", "gui-owl-1.5"),
+    ("gui-owl", "gui-owl"),
+    ("mai-ui", "mai-ui"),
+    ("ui-venus-1.5", "ui-venus-1.5"),
+    ("ui-venus", "ui-venus"),
+    ("autoglm-phone", "autoglm"),
+    ("glm-4.1v", "glm-v"),
+    ("glm-4.5v", "glm-v"),
+    ("glm-4.6v", "glm-v"),
+    ("qwen3-vl", "qwen3-vl"),
+    ("qwen2.5-vl", "qwen2.5-vl"),
+)
+"""Part of a published name, in lower case, and the format it stands for; the first that fits counts."""
+OURS = frozenset({"grounding", "layout", "screen_style", "history_thoughts", "random_marks"})
+"""Agent settings that only mobilerl's format has: whoever sets one of them means that format."""
+_SNAPSHOT = re.compile(r"models--([^/]+)--([^/]+)/snapshots/")
+
+
+def published_name(model: str | Path) -> str:
+    """A model's name: a Hub id, the id that a folder of the Hub's cache belongs to, or a folder's name.
+
+    A folder's config.json may name the model too, if an older version of transformers wrote it.
+    """
+    path = Path(model)
+    if cached := _SNAPSHOT.search(f"{path.resolve().as_posix()}/"):
+        return f"{cached[1]}/{cached[2]}"
+    try:
+        config = json.loads((path / "config.json").read_text())
+        said = config.get("_name_or_path") if isinstance(config, dict) else None
+    except (OSError, ValueError):
+        return str(model)
+    return f"{path.resolve().name} {said if isinstance(said, str) else ''}"
+
+
+def recognized(name: str) -> FormatName | None:
+    """The format of the published model with this name; None for any other."""
+    return next((format_ for part, format_ in NAMES if part in name.lower()), None)
+
+
+def with_format(agent: AgentSection, name: str) -> AgentSection:
+    """The settings for a model of this name without settings of its own: its format, and what its published agent sets.
+
+    Settings that are set win.
+    """
+    found = agent.format
+    if found is None and OURS.isdisjoint(agent.model_fields_set):
+        found = recognized(name)
+    if found is None:
+        return agent
+    defaults = {key: value for key, value in FORMATS[found].settings.items() if key not in agent.model_fields_set}
+    return agent.model_copy(update={**defaults, "format": found})

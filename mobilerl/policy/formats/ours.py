@@ -1,0 +1,144 @@
+"""mobilerl's own format: MobileRL's chat layout and a compact one, box, point or mark grounding, `<answer>do(...)`.
+
+The system prompts are in `mobilerl.policy.prompts`, the actions in `mobilerl.policy.actions` and how a reply is read in
+`mobilerl.policy.parsing`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from envs.base import Action, Invalid, Observation, Task
+from mobilerl.interfaces import ANSWER_END
+from mobilerl.policy.actions import format_reply
+from mobilerl.policy.formats.base import Message
+from mobilerl.policy.parsing import Reply, parse_reply, split_reply
+from mobilerl.policy.sanitize import escape_tokens
+from mobilerl.policy.screen import Screen
+
+if TYPE_CHECKING:
+    from mobilerl.policy.context import ContextPolicy, Turn
+
+_MARK = re.compile("<[0-9]+>")
+
+
+class Ours:
+    """The format in which mobilerl trains by default."""
+
+    settings: Mapping[str, Any] = {}
+    stop = (ANSWER_END,)
+
+    def build(
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+    ) -> tuple[list[Message], list[bytes]]:
+        build = _compact if policy.layout == "compact" else _chat
+        images: list[bytes] = []
+        messages = [_message("system", policy.system)] if policy.system else []
+        messages += build(task, history, observation, screen, policy, images)
+        return messages, images
+
+    def parse(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
+        return parse_reply(text, screen, policy.grounding, screen.width, screen.height)
+
+    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+        return format_reply(action, screen, policy.grounding, thought)
+
+
+def _chat(
+    task: Task,
+    history: Sequence[Turn],
+    observation: Observation,
+    screen: Screen,
+    policy: ContextPolicy,
+    images: list[bytes],
+) -> list[Message]:
+    """MobileRL's order: earlier turns as text, the last of them again with screenshots, then the current turn.
+
+    The instruction opens the first user turn. A turn shown again names the app of its own screenshot.
+    """
+    now = len(history)
+    first = 0 if policy.history_steps is None else max(0, now - policy.history_steps)
+
+    def user_text(i: int) -> str:
+        app = history[i].observation.app if i < now else observation.app
+        head = task.instruction if i <= first else "** Screen Info **"
+        text = f"{head}\n\n{json.dumps({'current_app': app}, ensure_ascii=False)}"
+        if reason := _invalid_reason(history, i):
+            return f"{text}\n\n** Your last reply was not understood **\n{reason}"
+        note = history[i - 1].note if i else ""
+        return f"{text}\n\n(not done: {note})" if note else text
+
+    messages = []
+    for i in range(first, now):
+        messages += [_message("user", user_text(i)), _message("assistant", _shown_reply(history[i], policy))]
+    for i in range(max(0, now - policy.screenshots + 1), now):
+        messages.append(_message("user", user_text(i), _add_images(images, [history[i].observation])))
+    shown = _add_images(images, [observation] if policy.screenshots else [])
+    elements = screen.render(policy.screen_style)
+    messages.append(_message("user", f"{user_text(now)}\n\n{elements}" if elements else user_text(now), shown))
+    return messages
+
+
+def _compact(
+    task: Task,
+    history: Sequence[Turn],
+    observation: Observation,
+    screen: Screen,
+    policy: ContextPolicy,
+    images: list[bytes],
+) -> list[Message]:
+    """One user message for small models: the newest screenshots, then text.
+
+    The instruction comes first, so that every line of the screen can be read with it in mind, and again last, right
+    before the reply, where a small model finds it most easily.
+    """
+    told = history if policy.history_steps is None else history[max(0, len(history) - policy.history_steps) :]
+    goal = _line(task.instruction)
+    lines = [goal, _line(f"app: {observation.app}"), screen.render(policy.screen_style), "history:\n"]
+    lines += [_history_line(turn, policy) for turn in told]
+    reason = _invalid_reason(history, len(history))
+    if reason:
+        lines.append(_line(f"error: {reason}"))
+    lines.append(goal)
+    seen = [turn.observation for turn in history[max(0, len(history) - policy.screenshots + 1) :]] + [observation]
+    return [_message("user", "".join(lines), _add_images(images, seen if policy.screenshots else []))]
+
+
+def _shown_reply(turn: Turn, policy: ContextPolicy) -> str:
+    """An earlier reply as the prompt shows it."""
+    return turn.response if policy.history_thoughts else f"<answer>{split_reply(turn.response)[1]}</answer>"
+
+
+def _history_line(turn: Turn, policy: ContextPolicy) -> str:
+    """The turn's thought if thoughts are kept and it had one, else its action in words.
+
+    Marks of an earlier screen mean nothing on this one.
+    """
+    thought = _MARK.sub("", turn.thought) if policy.history_thoughts else ""
+    note = f"(not done: {turn.note})" if turn.note else ""
+    return _line(f"{thought or turn.summary} {note}")
+
+
+def _invalid_reason(history: Sequence[Turn], i: int) -> str:
+    """Why the reply before turn `i` could not be parsed; "" if it could."""
+    action = history[i - 1].action if i else None
+    return action.reason if isinstance(action, Invalid) else ""
+
+
+def _add_images(images: list[bytes], observations: Sequence[Observation]) -> int:
+    """Appends the screenshots to the prompt's images; returns their number."""
+    screenshots = [o.screenshot for o in observations if o.screenshot]
+    images += screenshots
+    return len(screenshots)
+
+
+def _message(role: str, text: str, images: int = 0) -> Message:
+    parts = [{"type": "image"} for _ in range(images)]
+    return {"role": role, "content": [*parts, {"type": "text", "text": escape_tokens(text)}]}
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split()) + "\n"

@@ -1,0 +1,235 @@
+"""UI-TARS 1.0 and 1.5: `Thought: ...` and `Action: click(start_box='(x,y)')`.
+
+Sources (Apache License 2.0): bytedance/UI-TARS, README_v1.md (prompt for mobile) for 1.0 and codes/prompts.py
+(MOBILE_USE) at commit 6b315cc for 1.5.
+
+- Coordinates: 1.0 writes 0-1000, 1.5 pixels of the resized screenshot. In training data every point is between
+  `<|box_start|>` and `<|box_end|>`, which servers and our decoder leave out of replies: here they are put back.
+- History: the prompt with the instruction, then every earlier reply, the newest with their screenshots.
+"""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from envs.base import Action, Back, Enter, Finish, Home, Launch, LongPress, Observation, Swipe, Tap, Task, Type, Wait
+from mobilerl.policy.formats.base import (
+    ASSISTANT,
+    INFEASIBLE,
+    Arguments,
+    Chat,
+    Coordinates,
+    Meaning,
+    Message,
+    Published,
+    View,
+    does,
+    text_of,
+    told,
+)
+from mobilerl.policy.grammar import Call, GrammarError, excerpt, parse_call
+from mobilerl.policy.parsing import Reply
+from mobilerl.policy.sanitize import escape_tokens
+from mobilerl.policy.screen import Screen
+
+if TYPE_CHECKING:
+    from mobilerl.policy.context import ContextPolicy, Turn
+
+PROMPT = """\
+You are a GUI agent. You are given a task and your action history, with screenshots. You need to perform the next action to complete the task. 
+
+## Output Format
+```\\nThought: ...
+Action: ...\\n```
+
+## Action Space
+click(start_box='<|box_start|>(x1,y1)<|box_end|>')
+long_press(start_box='<|box_start|>(x1,y1)<|box_end|>', time='')
+type(content='')
+scroll(start_box='<|box_start|>(x1,y1)<|box_end|>', end_box='<|box_start|>(x3,y3)<|box_end|>')
+press_home()
+press_back()
+finished(content='') # Submit the task regardless of whether it succeeds or fails.
+
+## Note
+- Use English in `Thought` part.
+
+- Write a small plan and finally summarize your next action (with its target element) in one sentence in `Thought` part.
+
+## User Instruction
+"""
+
+PROMPT_1_5 = """\
+You are a GUI agent. You are given a task and your action history, with screenshots. You need to perform the next action to complete the task. 
+## Output Format
+```
+Thought: ...
+Action: ...
+```
+## Action Space
+
+click(start_box='<|box_start|>(x1,y1)<|box_end|>')
+long_press(start_box='<|box_start|>(x1,y1)<|box_end|>')
+type(content='') #If you want to submit your input, use "\\n" at the end of `content`.
+scroll(start_box='<|box_start|>(x1,y1)<|box_end|>', direction='down or up or right or left')
+open_app(app_name='')
+drag(start_box='<|box_start|>(x1,y1)<|box_end|>', end_box='<|box_start|>(x3,y3)<|box_end|>')
+press_home()
+press_back()
+finished(content='xxx') # Use escape characters \\', \\", and \\n in content part to ensure we can parse the content in normal python string format.
+
+
+## Note
+- Use English in `Thought` part.
+- Write a small plan and finally summarize your next action (with its target element) in one sentence in `Thought` part.
+
+## User Instruction
+"""
+
+_TOKENS = re.compile(r"<\|box_start\|>|<\|box_end\|>|\[EOS\]")
+_POINT = re.compile(r"\(\s*-?[0-9.]+\s*,\s*-?[0-9.]+\s*\)")
+_BOX = re.compile(r"""((?:start|end)_box=['"])(\([^()'"]*\))(?=['"])""")
+_TEXT_CALL = re.compile(r"""(type|finished)\(content=(['"])(.*)\2\s*\)?""", re.DOTALL)
+_KEYS: Mapping[str, Action] = {"enter": Enter(), "back": Back(), "home": Home()}
+
+
+def _scroll(arguments: Arguments, at: View) -> Action:
+    """1.0 names both ends, 1.5 the side of which more is to be shown."""
+    start = _numbers(arguments, "start")
+    if "direction" in arguments:
+        return at.scroll(arguments["direction"], start)
+    return at.drag(start, _numbers(arguments, "end"))
+
+
+def _type(arguments: Arguments, _: View) -> Action:
+    """A line break at the end would submit the text. UI-TARS-desktop's adb operator leaves it out, and so do we."""
+    content = text_of(arguments, "content")
+    return Enter() if "\n" in content and not content.strip() else Type(content.removesuffix("\n"))
+
+
+def _hotkey(arguments: Arguments, _: View) -> Action:
+    key = str(arguments.get("key", "")).strip().lower()
+    if key not in _KEYS:
+        raise GrammarError(f'the key "{excerpt(key)}" cannot be pressed; only {", ".join(_KEYS)} can')
+    return _KEYS[key]
+
+
+MEANING: dict[str, Meaning] = {
+    "click": lambda a, at: Tap(*at.point(_numbers(a, "start"))),
+    "long_press": lambda a, at: LongPress(*at.point(_numbers(a, "start"))),
+    "drag": lambda a, at: at.drag(_numbers(a, "start"), _numbers(a, "end")),
+    "swipe": lambda a, at: at.drag(_numbers(a, "start"), _numbers(a, "end")),
+    "scroll": _scroll,
+    "type": _type,
+    "open_app": lambda a, _: Launch(text_of(a, "app_name")),
+    "press_home": does(Home()),
+    "press_back": does(Back()),
+    "hotkey": _hotkey,
+    "wait": does(Wait(5.0)),  # as the prompt for computers says
+    "finished": lambda a, _: Finish(text_of(a, "content") if "content" in a else ""),
+    "call_user": does(Finish(INFEASIBLE)),  # "Submit the task and call the user when the task is unsolvable"
+}
+
+
+class UITars(Published):
+    coordinates = Coordinates(1000)
+    meaning = MEANING
+    settings = {"screenshots": 5, "max_new_tokens": 1024}
+    prompt = PROMPT
+
+    def build(
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+    ) -> tuple[list[Message], list[bytes]]:
+        chat = Chat()
+        prompt = self.prompt if policy.system_prompt is None else policy.system_prompt
+        chat.add("system", ASSISTANT)
+        chat.add("user", prompt + self.instruction(escape_tokens(task.instruction)))
+        self.turns(chat, told(history, policy), observation, policy)
+        return chat.messages, chat.images
+
+    def instruction(self, text: str) -> str:
+        return text
+
+    def said(self, turn: Turn, policy: ContextPolicy) -> str:
+        reply = escape_tokens(_TOKENS.sub("", self.reply_of(turn, policy)))
+        return _BOX.sub(r"\1<|box_start|>\2<|box_end|>", reply)
+
+    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
+        """The last "Action:" counts, as upstream, and of several actions the first."""
+        before, marked, code = _TOKENS.sub("", text).rpartition("Action:")
+        if not marked:
+            raise GrammarError('there is no line "Action:"')
+        thought = before.partition("Thought:")[2] or before
+        call = read_action(code)
+        return Reply(thought.strip(), self.action(call.name, call.arguments, screen, policy))
+
+    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+        return f"Thought: {thought or ''}\nAction: {self.code(action, screen, policy)}"
+
+    def code(self, action: Action, screen: Screen, policy: ContextPolicy) -> str:
+        def box(x: int, y: int) -> str:
+            return "'<|box_start|>({},{})<|box_end|>'".format(*self.written(x, y, screen, policy))
+
+        match action:
+            case Tap(x, y):
+                return f"click(start_box={box(x, y)})"
+            case LongPress(x, y):
+                return f"long_press(start_box={box(x, y)})"
+            case Swipe(x, y, x2, y2):
+                return f"{self.drag}(start_box={box(x, y)}, end_box={box(x2, y2)})"
+            case Type(text):
+                return f"type(content={_quoted(text)})"
+            case Enter():
+                return r"type(content='\n')"
+            case Launch(app):
+                return f"open_app(app_name={_quoted(app)})"
+            case Home() | Back():
+                return f"press_{action.kind}()"
+            case Wait():
+                return "wait()"
+            case Finish(message):
+                return f"finished(content={_quoted(message)})"
+        raise ValueError(f"{action} has no written form")
+
+    drag = "scroll"
+
+
+class UITars15(UITars):
+    coordinates = Coordinates(None)
+    prompt = PROMPT_1_5
+    drag = "drag"
+
+    def instruction(self, text: str) -> str:
+        return f"{text}\n"
+
+
+def read_action(code: str) -> Call:
+    """A call; upstream's parser also takes texts with bare quotation marks and a missing bracket."""
+    code = re.sub(r"<point>\s*(-?[0-9.]+)[\s,]+(-?[0-9.]+)\s*</point>", r"(\1,\2)", code).strip().strip("`").strip()
+    code = code.split(")\n\n")[0].rstrip()
+    code = code if code.endswith(")") else f"{code})"
+    try:
+        return parse_call(code)
+    except GrammarError:
+        if (found := _TEXT_CALL.fullmatch(code)) is None:
+            raise
+        content = found[3].replace("\\n", "\n").replace("\\'", "'").replace('\\"', '"')
+        return Call(found[1], {"content": content})
+
+
+def _numbers(arguments: Mapping[str, Any], which: str) -> list[str]:
+    """The numbers of `start_box`, `start_point` or `point` (`end_...`), as texts."""
+    names = [f"{which}_box", f"{which}_point", *(["point"] if which == "start" else [])]
+    value = next((arguments[name] for name in names if name in arguments), "")
+    if not isinstance(value, str) or not _POINT.fullmatch(value.strip()):
+        raise GrammarError(f"the argument \"{which}_box\" must be written '(x,y)'")
+    return value.strip()[1:-1].split(",")
+
+
+def _quoted(text: str) -> str:
+    text = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"'{text}'"

@@ -1,0 +1,186 @@
+"""UI-Venus 1.0 and 1.5: `<think>`, `<action>Click(box=(x,y))</action>` and `<conclusion>`.
+
+Action space and tags are those of inclusionAI/UI-Venus (models/navigation and Venus_framework at commit c3a1442). The
+repository has no licence file, and its README limits it to research and education: the prompt below is our own.
+
+- Coordinates: 1.0 (from Qwen2.5-VL) writes pixels of the resized screenshot, 1.5 (from Qwen3-VL) 0-1000.
+- History: one user message with the thoughts and actions of earlier replies and the newest screenshot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from envs.base import (
+    Action,
+    Back,
+    Enter,
+    Finish,
+    Home,
+    Invalid,
+    Launch,
+    LongPress,
+    Observation,
+    Swipe,
+    Tap,
+    Task,
+    Type,
+    Wait,
+)
+from mobilerl.policy.formats.base import (
+    ASSISTANT,
+    Arguments,
+    Chat,
+    Coordinates,
+    Meaning,
+    Message,
+    Published,
+    View,
+    does,
+    shown,
+    tagged,
+    text_of,
+    told,
+)
+from mobilerl.policy.grammar import Call, GrammarError, parse_call, quote
+from mobilerl.policy.parsing import Reply
+from mobilerl.policy.sanitize import escape_tokens
+from mobilerl.policy.screen import Screen
+
+if TYPE_CHECKING:
+    from mobilerl.policy.context import ContextPolicy, Turn
+
+PROMPT = """\
+You operate a phone through its screen. From the task, the steps taken so far and the current screenshot, choose the \
+next action.
+
+### Actions
+- Click(box=(x,y))
+- LongPress(box=(x,y))
+- Drag(start=(x1,y1), end=(x2,y2))
+- Scroll(start=(x1,y1), end=(x2,y2))
+- Type(content='text for the field that has the focus')
+- Launch(app='name of the app')
+- PressBack()
+- PressHome()
+- PressEnter()
+- Wait()
+- CallUser(content='answer to the user')
+- Finished(content='')
+
+### Task
+{task}
+
+### Steps so far
+{done}
+
+### Answer in this form
+<think> what the screen shows and what comes next </think>
+<action> one action </action>
+<conclusion> what the action is for </conclusion>
+"""
+
+_PAIR = re.compile(r"\b(box|start|end)\s*=\s*\(([0-9.,\s-]*)\)")
+_TEXT_CALL = re.compile(r"""(Type|CallUser|Finished)\(content=(['"])(.*)\2\)""", re.DOTALL)
+
+
+def _finish(arguments: Arguments, _: View) -> Action:
+    return Finish(text_of(arguments, "content") if "content" in arguments else "")
+
+
+def _scroll(arguments: Arguments, at: View) -> Action:
+    if "direction" in arguments:
+        return at.scroll(arguments["direction"])
+    return at.drag(arguments.get("start"), arguments.get("end"))
+
+
+MEANING: dict[str, Meaning] = {
+    "Click": lambda a, at: Tap(*at.point(a.get("box"))),
+    "LongPress": lambda a, at: LongPress(*at.point(a.get("box"))),
+    "Drag": lambda a, at: at.drag(a.get("start"), a.get("end")),
+    "Scroll": _scroll,
+    "Type": lambda a, _: Type(text_of(a, "content")),
+    "Launch": lambda a, _: Launch(text_of(a, "app")),
+    "PressBack": does(Back()),
+    "PressHome": does(Home()),
+    "PressEnter": does(Enter()),
+    "PressRecent": does(Invalid("the recent apps cannot be shown; use Launch")),
+    "Wait": does(Wait()),
+    "CallUser": _finish,  # gives the user the answer, after which the task is finished
+    "Finished": _finish,
+}
+
+
+class UIVenus(Published):
+    coordinates = Coordinates(None)
+    meaning = MEANING
+    settings = {"screenshots": 1, "history_steps": 5, "max_new_tokens": 2048}
+
+    def build(
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+    ) -> tuple[list[Message], list[bytes]]:
+        """As upstream, steps are counted from the first that is shown."""
+        chat = Chat()
+        done = [f"Step {i}: {self.said(turn, policy)}" for i, turn in enumerate(told(history, policy))]
+        prompt = PROMPT if policy.system_prompt is None else policy.system_prompt
+        asked = prompt.replace("{task}", escape_tokens(task.instruction), 1).replace("{done}", "\n".join(done), 1)
+        chat.add("system", ASSISTANT)
+        chat.add("user", asked, *shown(observation, policy))
+        return chat.messages, chat.images
+
+    def reply_of(self, turn: Turn, policy: ContextPolicy) -> str:
+        reply = Published.reply_of(self, turn, policy)
+        return f"<think>{tagged(reply, 'think')}</think><action>{tagged(reply, 'action')}</action>"
+
+    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
+        if not (code := tagged(text, "action")):
+            raise GrammarError("there is no <action> tag")
+        call = _call(code)
+        return Reply(tagged(text, "think"), self.action(call.name, call.arguments, screen, policy))
+
+    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+        return f"<think>{thought or ''}</think>\n<action>{self.code(action, screen, policy)}</action>"
+
+    def code(self, action: Action, screen: Screen, policy: ContextPolicy) -> str:
+        def at(x: int, y: int) -> str:
+            return "({},{})".format(*self.written(x, y, screen, policy))
+
+        match action:
+            case Tap(x, y):
+                return f"Click(box={at(x, y)})"
+            case LongPress(x, y):
+                return f"LongPress(box={at(x, y)})"
+            case Swipe(x, y, x2, y2):
+                return f"Scroll(start={at(x, y)}, end={at(x2, y2)})"
+            case Type(text):
+                return f"Type(content={quote(text)})"
+            case Launch(app):
+                return f"Launch(app={quote(app)})"
+            case Back() | Home() | Enter():
+                return f"Press{action.kind.capitalize()}()"
+            case Wait():
+                return "Wait()"
+            case Finish(message) if message:
+                return f"CallUser(content={quote(message)})"
+            case Finish():
+                return "Finished(content='')"
+        raise ValueError(f"{action} has no written form")
+
+
+class UIVenus15(UIVenus):
+    coordinates = Coordinates(1000)
+
+
+def _call(code: str) -> Call:
+    """A call; points are pairs in round brackets, and as upstream a text may hold bare quotation marks."""
+    pointing = code.startswith(("Click", "LongPress", "Drag", "Scroll"))
+    try:
+        call = parse_call(_PAIR.sub(r"\1='\2'", code) if pointing else code)
+    except GrammarError:
+        if (found := _TEXT_CALL.fullmatch(code)) is None:
+            raise
+        return Call(found[1], {"content": found[3]})
+    pairs: dict[str, Any] = {k: v.split(",") for k, v in call.arguments.items() if pointing and isinstance(v, str)}
+    return Call(call.name, {**call.arguments, **{k: v for k, v in pairs.items() if k != "direction"}})

@@ -1,0 +1,41 @@
+"""What the replay buffer held at the newest checkpoint of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mobilerl.models.checkpoint_folder import STATE_FILE, iteration_of
+from mobilerl.viewer.episodes import Cache, Source, build_source
+from mobilerl.viewer.steps import Decode
+
+REPLAY_FILE = "replay.jsonl"
+FIELDS = ("iteration", "advantage", "rarity")
+"""Of an entry: the iteration it is from, and what the algorithm orders it by; null where it has none."""
+
+
+def write_replay(run: Path, view: Path, folder: str, cache: Cache, decode: Decode | None) -> dict[str, Any]:
+    """Writes the steps of its trajectories, and returns the buffer: `iteration`, `source`, `tasks`, `rows`, `entries`.
+
+    A row is that of `episodes.build_source`, and the entry at the same position has the FIELDS. {} without a checkpoint
+    or a buffer. Raises ValueError naming a file that cannot be read.
+    """
+    saved = {iteration_of(path.name): path for path in (run / "checkpoints").glob("iter-*")}
+    newest = max((number for number in saved if number is not None), default=None)
+    if newest is None or not (saved[newest] / REPLAY_FILE).is_file():
+        return {}
+    path = saved[newest] / STATE_FILE
+    try:
+        state = json.loads(path.read_bytes())["replay"]
+        entries = [[entry.get(name) for name in FIELDS] for entry in state["entries"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: no state of a replay buffer in it: {error!r}") from error
+    screens = f"checkpoints/{saved[newest].name}/screens"
+    source = Source(saved[newest] / REPLAY_FILE, f"replay-{newest:06d}", "replay buffer", None, screens)
+    built = build_source(source, run, view, folder, cache, decode)
+    if len(built["rows"]) != len(entries):
+        raise ValueError(f"{source.path} has {len(built['rows'])} trajectories, but {path} has {len(entries)}")
+    return {"iteration": newest, "source": source.about(len(entries)), "entries": entries} | {
+        name: built[name] for name in ("tasks", "rows")
+    }

@@ -1,0 +1,85 @@
+"""Metrics, held-out success and pictures of episodes in the real wandb, TensorBoard and Trackio, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from envs.phone.env import PhoneEnv
+from envs.phone.tasks import suite
+from mobilerl.config import AgentSection, Recipe, load_recipe, save_recipe
+from mobilerl.config.reading import CONFIG_FILE
+from mobilerl.episode_picture import HEIGHT, draw_episode
+from mobilerl.eval.agents import scripted_actor
+from mobilerl.records import Group, Trajectory
+from mobilerl.rollout.episode import episode_settings, run_episode
+from mobilerl.train.run_log import RunLog
+
+pytestmark = pytest.mark.slow
+ROW = {"iteration": 3, "eval/success_rate": 0.25, "rollout/success_rate": 0.5, "note": "text", "nothing": None}
+
+
+def play(screenshots: bool) -> Trajectory:
+    phone = PhoneEnv("sim-0", 180, 360, screenshots=screenshots)
+    actor, task = scripted_actor("expert", 0, [phone]), suite.make_task("TodoDue", 0)
+    return asyncio.run(run_episode(phone, actor, task, "t", episode_settings(AgentSection())))
+
+
+@pytest.fixture(scope="module")
+def episode() -> Trajectory:
+    return play(screenshots=True)
+
+
+def track(run_dir: Path, episode: Trajectory, *flags: str) -> Recipe:
+    recipe = load_recipe(None, flags)
+    save_recipe(recipe, run_dir / CONFIG_FILE)
+    with RunLog(recipe, run_dir) as log:
+        log.metrics(ROW)
+        log.trajectories(3, [Group(episode.task, (episode, episode))], {})
+    return recipe
+
+
+def test_a_picture_has_every_screen_of_the_episode(episode):
+    picture = draw_episode(episode)
+    assert episode.success and picture.height > HEIGHT and picture.width > len(episode.steps) * HEIGHT / 2
+    assert draw_episode(play(screenshots=False)) is None
+
+
+def test_wandb(tmp_path, episode):
+    pytest.importorskip("wandb")
+    track(tmp_path, episode, "--tracking.wandb", "offline")
+    [written] = tmp_path.glob("wandb/offline-run-*/files/media/images/episodes_*.png")
+    assert Image.open(written).size == draw_episode(episode).size
+
+
+def test_tensorboard(tmp_path, episode):
+    pytest.importorskip("tensorboard")
+    track(tmp_path, episode, "--tracking.tensorboard", "true")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [(e.step, e.value) for e in events.Scalars("eval/success_rate")] == [(3, 0.25)]
+    [image] = events.Images("episodes/0")
+    assert (image.step, (image.width, image.height)) == (3, draw_episode(episode).size)
+
+
+def test_trackio_continues_a_resumed_run(tmp_path, episode, monkeypatch):
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))  # read when it is imported, here for the first time
+    pytest.importorskip("trackio")
+    recipe = track(tmp_path / "run", episode, "--tracking.trackio", "true")
+    with RunLog(recipe, tmp_path / "run") as log:
+        log.truncate_after(3)
+        log.metrics({"iteration": 4, "rollout/success_rate": 1.0})
+    with sqlite3.connect(tmp_path / "trackio" / "mobilerl.db") as database:
+        rows = database.execute("SELECT run_name, step, metrics FROM metrics ORDER BY step").fetchall()
+    logged = [(name, step, json.loads(metrics)) for name, step, metrics in rows]
+    assert {name for name, _, _ in logged} == {"run"} and {step for _, step, _ in logged} == {3, 4}
+    assert ("run", 3, {"eval/success_rate": 0.25, "rollout/success_rate": 0.5}) in logged
+    assert ("run", 4, {"rollout/success_rate": 1.0}) in logged
+    [picture] = (tmp_path / "trackio" / "media").rglob("*.png")
+    assert Image.open(picture).size == draw_episode(episode).size

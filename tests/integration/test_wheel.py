@@ -1,0 +1,80 @@
+"""The wheel, installed without the checkout: what it puts where, and its commands in an empty folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "mobilerl", "envs", "sft", "recipes")
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "DISPLAY")}
+ONE_ITERATION = """--train.iterations 1 --train.checkpoint_every 1 --eval.every 0 --phone.count 2 --collect.workers 0
+    --collect.tasks_per_iteration 1 --tasks.per_template 1 --tasks.templates TodoDue""".split()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    for (
+        name
+    ) in SOURCES:  # a copy, since setuptools builds beside the sources and takes what an earlier build left there
+        path = ROOT / name
+        if path.is_dir():
+            shutil.copytree(path, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(path, folder)
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, folder]
+    subprocess.run(build, check=True, capture_output=True)
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def command(wheel, tmp_path_factory) -> Path:
+    """The command `mobilerl` of an environment with this wheel and the packages of the tests' own."""
+    venv = tmp_path_factory.mktemp("venv")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    python = venv / "bin" / "python"
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", wheel]
+    subprocess.run(install, check=True, capture_output=True, env=ENVIRONMENT)
+    [site] = venv.glob("lib/python*/site-packages")
+    (site / "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")  # whose own .pth files are not followed
+    return venv / "bin" / "mobilerl"
+
+
+def test_only_three_packages_are_installed_and_the_recipes_are_inside(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"mobilerl", "envs", "sft"}
+    recipes = {path.relative_to(ROOT).as_posix() for path in (ROOT / "recipes").rglob("*.toml")}
+    checkpoint = {path.relative_to(ROOT).as_posix() for path in (ROOT / "recipes/generated/checkpoint").iterdir()}
+    assert {f"mobilerl/{name}" for name in recipes | checkpoint} <= set(names)
+
+
+def test_the_commands_run_without_the_checkout(command, tmp_path):
+    def run(*words: str) -> str:
+        done = subprocess.run([command, *words], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "demo" in run("--help")
+    train = ("train", "--config", "adagrpo", "--run-dir", "run", *ONE_ITERATION)
+    assert re.search(
+        r'^model = ".*/site-packages/mobilerl/recipes/generated/checkpoint"$', run(*train, "--dry-run"), re.M
+    )
+    assert not any(tmp_path.iterdir())
+    run(*train)
+    assert (tmp_path / "run" / "metrics.jsonl").read_text().count("\n") == 1
+    expert = ("eval", "sim", "--config", "adagrpo", "--agent", "expert", "--instances", "1", "--template", "TodoDue")
+    assert "100.0%" in run(*expert, "--out", "expert")
+    said = run("demo")
+    assert re.search(r"^task: .+", said, re.M) and re.search(r"^  action   .+", said, re.M)
+    assert re.search(r"^[1-9]\d* of 11 tasks were solved", said, re.M)
+    assert (tmp_path / "runs" / "demo" / "view" / "index.html").is_file()
