@@ -14,6 +14,8 @@ from pydantic.fields import FieldInfo
 
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
 
+MOST_CHOICES = 8
+"""Choices that the name of a flag's value lists; more are listed in its help."""
 NULL = "null"
 """Stands for no value, on the command line and, as TOML has no word for it, as a string in a recipe."""
 LIST = "LIST"
@@ -71,12 +73,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
             groups[section] = parser.add_argument_group(section, about)
         kinds = list(dict.fromkeys(kind for _, info in owners for kind in _kinds(info.annotation)))
         first = owners[0][1]
+        choices = f"; one of {', '.join(kinds)}" if len(kinds) > MOST_CHOICES else ""
         groups[section].add_argument(
             f"--{name}",
             type=_list if LIST in kinds else _scalar,
             default=argparse.SUPPRESS,
-            metavar=kinds[0] if len(kinds) == 1 else f"{{{','.join(kinds)}}}",
-            help=f"{first.description or ''} (default: {_shown(first.default)})".replace("%", "%%"),
+            metavar=kinds[0] if len(kinds) == 1 else "NAME" if choices else f"{{{','.join(kinds)}}}",
+            help=f"{first.description or ''} (default: {_shown(first.default)}{choices})".replace("%", "%%"),
         )
 
 
