@@ -28,7 +28,7 @@ def asked(extra: str) -> list[Requirement]:
 @pytest.mark.parametrize(
     ("lock", "extras", "apart"),
     [
-        ("constraints.txt", ["dev"], {"torch"}),  # the scripts install torch themselves
+        ("constraints.txt", ["dev"], {"torch", "setuptools"}),  # torch: the scripts install it; setuptools: any
         (
             "recipes/cluster/constraints.txt",
             ["verl", "vllm", "tracking", "docker", "androidworld", "androidlab"],
