@@ -12,26 +12,31 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from envs.base import COORD_MAX
 from mobilerl.models.codec import Codec
+from mobilerl.policy.screen import Element, Screen
 from mobilerl.tiny import MARKS
 from sft.samples import Sample
 
 PRETRAINING_BATCH_SIZE = 16
 GOALS_BATCH_SIZE = 64
 QUESTIONS = 6
-STATES = ("", "", "", " checked", " unchecked", " selected")
+STATES = ("", "", "", "checked", "unchecked", "selected")
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
     name: str
-    detail: str
+    details: tuple[str, ...]
     state: str
     mark: int
     """Random: with consecutive marks a model would count lines instead of reading."""
 
     def text(self) -> str:
-        return f"{self.name}<{self.mark}>{' ' + self.detail if self.detail else ''}{self.state}\n"
+        states = (self.state,) if self.state else ()
+        texts = "|".join([self.name, ", ".join(self.details)])
+        element = Element(self.mark, "", ("click",), states, texts, (0, 0, COORD_MAX, COORD_MAX), 0)
+        return Screen((element,), COORD_MAX, COORD_MAX).render("marks")
 
 
 def _phrase(words: Sequence[str], rng: random.Random, most: int = 3) -> str:
@@ -59,8 +64,8 @@ def _screen(words: Sequence[str], rng: random.Random) -> list[_Line]:
     values = [_value(words, rng) for _ in range(rng.choice((2, 3, 6, 12)))]
     for mark in rng.sample(range(1, MARKS + 1), rng.randint(3, 9)):
         name = _phrase(words, rng) if rng.random() < 0.85 else _value(words, rng)
-        detail = ", ".join(rng.sample(values, rng.choice((0, 1, 1, 2))))
-        lines.setdefault(name, _Line(name, detail, rng.choice(STATES), mark))
+        details = tuple(rng.sample(values, rng.choice((0, 1, 1, 2))))
+        lines.setdefault(name, _Line(name, details, rng.choice(STATES), mark))
     return list(lines.values())
 
 
@@ -71,11 +76,11 @@ def _exchange(lines: Sequence[_Line], words: Sequence[str], rng: random.Random) 
     if kind < 0.2:
         text = _phrase(words, rng, 4) if rng.random() < 0.7 else _value(words, rng)
         return f"type {text}\n", f'<think>type {text}</think><answer>do(action="Type", text="{text}")</answer>'
-    if kind < 0.35 and line.detail:
-        thought = f"read {line.name}<{line.mark}> finish {line.detail}"
-        return f"what is {_named(line.name, rng)}\n", _finish(thought, line.detail)
-    if kind < 0.5 and line.detail:
-        return _holders(lines, rng.choice(line.detail.split(", ")))
+    if kind < 0.35 and line.details:
+        value = ", ".join(line.details)
+        return f"what is {_named(line.name, rng)}\n", _finish(f"read {line.name}<{line.mark}>", value)
+    if kind < 0.5 and line.details:
+        return _holders(lines, rng.choice(line.details))
     if kind < 0.8:
         return _embedded_name(lines, line, words, rng)
     verb, action = ("tap", "Tap") if rng.random() < 0.8 else ("hold", "Long Press")
@@ -84,15 +89,15 @@ def _exchange(lines: Sequence[_Line], words: Sequence[str], rng: random.Random) 
 
 def _holders(lines: Sequence[_Line], value: str) -> tuple[str, str]:
     """Which line has a value, or how many have it."""
-    names = [line.name for line in lines if value in line.detail.split(", ")]
-    if len(names) == 1:
-        return f"which has {value}\n", _finish(f"finish {names[0]}", names[0])
-    number = str(len(names))
-    return f"how many have {value}\n", _finish(f"count {' and '.join(names)} finish {number}", number)
+    having = [line for line in lines if value in line.details]
+    if len(having) == 1:
+        return f"which has {value}\n", _finish(f"{value}<{having[0].mark}>{having[0].name}", having[0].name)
+    listed = " ".join(f"{value}<{line.mark}>" for line in having)
+    return f"how many have {value}\n", _finish(f"count {listed}", str(len(having)))
 
 
-def _finish(thought: str, message: str) -> str:
-    return f'<think>{thought}</think><answer>finish(message="{message}")</answer>'
+def _finish(found: str, message: str) -> str:
+    return f'<think>{found} finish {message}</think><answer>finish(message="{message}")</answer>'
 
 
 def _embedded_name(lines: Sequence[_Line], line: _Line, words: Sequence[str], rng: random.Random) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from mobilerl.interfaces import Sampling
 from mobilerl.policy.actions import describe, nearest_swipe
 from mobilerl.policy.actor import Policy
 from mobilerl.policy.context import ContextPolicy
-from mobilerl.policy.screen import Screen
+from mobilerl.policy.screen import Element, Screen
 from mobilerl.terminal import progress_bar
 from sft.samples import ExpertStep
 
@@ -54,20 +54,38 @@ def _next(step: ExpertStep) -> str:
         element = step.screen.at(step.action.x, step.action.y, marked_only=True)
         return f"{words}<{element.mark}>" if element else words
     if isinstance(step.action, Finish):
-        source = _source(step.action.message, step)
-        return f"read {source} {words}" if source else words
+        return f"{_found(step.action.message, step)} {words}".strip()
     return words
 
 
-def _source(message: str, step: ExpertStep) -> str:
-    """`name<mark>` of the element that is named in the instruction and contains the answer; "" if there is none."""
+def _found(message: str, step: ExpertStep) -> str:
+    """Where the answer is on the screen; "" if it is in no element that the instruction asks for.
+
+    It is a detail of an element that is named ("read Films.jpg<4>"), the name of the only element that has a detail
+    ("7:30<1>Plazutrux"), or the number of those that have it ("count 7:30<1> 7:30<5>").
+    """
     asked = step.task.instruction.casefold()
+    having: dict[str, list[Element]] = {}
     for element in step.screen.elements:
         name, _, details = element.text.partition("|")
-        holds = re.search(rf"(?<!\w){re.escape(message)}(?!\w)", details) if message else None
-        if holds and element.mark is not None and name and name.casefold() in asked:
-            return f"{name}<{element.mark}>"
+        if element.mark is None or not name:
+            continue
+        if name.casefold() in asked and message and _within(message, details):
+            return f"read {name}<{element.mark}>"
+        for detail in filter(None, re.split(r"\||, ", details)):
+            if _within(detail.casefold(), asked):
+                having.setdefault(detail, []).append(element)
+    for detail, elements in having.items():
+        if len(elements) == 1 and elements[0].text.partition("|")[0] == message:
+            return f"{detail}<{elements[0].mark}>{message}"
+        if str(len(elements)) == message:
+            return f"count {' '.join(f'{detail}<{e.mark}>' for e in elements)}"
     return ""
+
+
+def _within(part: str, text: str) -> bool:
+    """Whether `text` has `part` as whole words."""
+    return re.search(rf"(?<!\w){re.escape(part)}(?!\w)", text) is not None
 
 
 async def sample_proposals(

@@ -11,7 +11,7 @@ _ELEMENT_RULES: dict[Grounding, str] = {
     "[0,0] is the top left corner and [999,999] the bottom right one. The middle of the box is touched.",
     "point": "An element is a point [x,y]. Coordinates are whole numbers from 0 to 999, relative to the screen: [0,0] "
     "is the top left corner and [999,999] the bottom right one.",
-    "mark": "An element is the mark, such as <7>, that ends its line in the list of screen elements.",
+    "mark": "An element is the mark, such as <7>, on both sides of its name in the list of screen elements.",
 }
 
 _SWIPES: dict[Grounding, str] = {

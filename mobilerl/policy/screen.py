@@ -31,6 +31,7 @@ MAX_TEXT = 1000
 """Characters kept of one element: a text field may hold everything a stuck policy typed in an episode."""
 
 _BOUNDS = re.compile(r"\[(-?[0-9]{1,6}),(-?[0-9]{1,6})\]\[(-?[0-9]{1,6}),(-?[0-9]{1,6})\]")
+_DETAIL_ENDS = re.compile(r"(?=\||, )|$")
 _EDIT_CLASSES = ("EditText", "AutoComplete", "AutoCompleteTextView")
 _ACTION_ATTRIBUTES = (("clickable", "click"), ("long-clickable", "long-click"), ("checkable", "check"))
 _V4_ACTIONS = frozenset({"click", "long-click", "check"})
@@ -99,7 +100,7 @@ class Screen:
         """The screen as text, every line ended by a newline; "" for the style `none`.
 
         `mobilerl`: `Class;actions states;text;[x1,y1,x2,y2]`, indented by nesting, under a header.
-        `marks`: `name<mark> details role states`; the role is left out where the text says enough.
+        `marks`: `<mark>name<mark> detail<mark> role states`; the role is left out where the text says enough.
         """
         if style == "none":
             return ""
@@ -111,12 +112,18 @@ class Screen:
 
 
 def _marks_line(e: Element) -> str:
-    """`name<mark> details role states`. The mark follows the name, so a model that copies the name finds it next."""
+    """`<mark>name<mark> detail<mark>, detail<mark> role states`.
+
+    The mark stands on both sides, because a small model finds what follows a text it has seen, not what precedes it:
+    from the name to the mark and the details, from a detail to the mark, and from the mark to the name.
+    """
     if e.mark is None:
         return " ".join([e.text, *e.states]) + "\n"
+    mark = f"<{e.mark}>"
     name, _, details = e.text.partition("|")
     named = name and "edit" not in e.actions and "scroll" not in e.actions
-    words = [f"{name or e.role}<{e.mark}>", details, e.role if name and not named else "", *e.states]
+    marked = _DETAIL_ENDS.sub(mark, details) if details else ""
+    words = [f"{mark}{name or e.role}{mark}", marked, e.role if name and not named else "", *e.states]
     return " ".join([w for w in words if w]) + "\n"
 
 

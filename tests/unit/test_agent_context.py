@@ -76,7 +76,7 @@ def test_the_reason_is_shown_in_the_turn_after_an_invalid_reply():
 
 def test_compact_layout():
     messages, images = build(3, ContextPolicy(**MARKS))
-    screen, history = "app: App3\nWi-Fi<1> unchecked\n", "history:\nthought 0\nthought 1\nthought 2\n"
+    screen, history = "app: App3\n<1>Wi-Fi<1> unchecked\n", "history:\nthought 0\nthought 1\nthought 2\n"
     assert told(messages) == [("user", "{}{}Turn on Wi-Fi\n" + screen + history + "Turn on Wi-Fi\n")]
     assert images == [b"png2", b"png3"]
 

@@ -80,8 +80,14 @@ def test_random_marks_are_the_same_for_equal_screens_and_in_another_order_for_ot
 
 def test_marks_style():
     assert parse(*SETTINGS).render("marks") == (
-        "Network\nlist<1>\nWi-Fi<2> Off unchecked\nBluetooth<3> checked\nold<4> field focused\nbutton<5>\n"
+        "Network\n<1>list<1>\n<2>Wi-Fi<2> Off<2> unchecked\n<3>Bluetooth<3> checked\n"
+        "<4>old<4> field focused\n<5>button<5>\n"
     )
+
+
+def test_every_detail_of_a_row_is_followed_by_its_mark():
+    row = node(node(text="Lamp"), node(text="Kitchen, 7:30"), node(text="On"), clickable=True, bounds="[0,0][999,100]")
+    assert parse(row).render("marks") == "<1>Lamp<1> Kitchen<1>, 7:30<1>|On<1>\n"
 
 
 def test_mobilerl_style():

@@ -68,6 +68,26 @@ def test_a_written_thought_names_the_action_and_the_mark_it_will_touch():
     assert written_thought(replace(expert_step(SAVE), purpose="new note Milk")) == "new note Milk; tap Save<1>"
 
 
+def asked(instruction: str, answer: str, *rows: tuple[str, str]) -> str:
+    nodes = "".join(
+        f'<node text="{name}" clickable="true" bounds="[0,{50 * i}][99,{50 * i + 50}]"><node text="{detail}" '
+        f'bounds="[0,{50 * i}][99,{50 * i + 50}]"/></node>'
+        for i, (name, detail) in enumerate(rows)
+    )
+    screen = parse_screen(f"<hierarchy>{nodes}</hierarchy>", 100, 50 * len(rows))
+    step = expert_step(Finish(answer))
+    return written_thought(replace(step, task=replace(step.task, instruction=instruction), screen=screen))
+
+
+def test_a_written_thought_of_an_answer_says_where_on_the_screen_it_is():
+    rows = ("Lamp", "Kitchen, 7:30"), ("Kettle", "Kitchen, 8:15"), ("Radio", "Hall, 7:300")
+    assert asked("What is the time of the lamp?", "7:30", *rows) == "read Lamp<1> finish 7:30"
+    assert asked("Which device has 7:30?", "Lamp", *rows) == "7:30<1>Lamp finish Lamp"
+    assert asked("How many devices are in the kitchen?", "2", *rows) == "count Kitchen<1> Kitchen<2> finish 2"
+    assert asked("How many devices are in the garden?", "0", *rows) == "finish 0"
+    assert asked("Which device has 7:30?", "Radio", *rows) == "finish Radio"
+
+
 class Parrot:
     """Answers the k-th candidate of a step with mark 1 or 2 in turn."""
 

@@ -8,7 +8,7 @@ import string
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from PIL import Image
 from transformers import AutoConfig
@@ -71,6 +71,7 @@ def test_a_word_has_related_weights_with_and_without_a_capital(folder, loaded):
 @example("<1> <41> <07>")
 @example('do(action="Type", text=" x ")</answer>')
 def test_text_comes_back_exactly(loaded, text):
+    assume(not any(token in text for token in loaded.tokenizer.all_special_tokens))  # no text: prompts escape them
     ids = loaded.encode_reply(text)
     assert ids[-1] == loaded.eos_id
     assert loaded.tokenizer.unk_token_id not in ids

@@ -221,8 +221,6 @@ class Visit:
     moves: tuple[Move, ...]
     carried: str = ""
     """The value that was read there for another app."""
-    counted: tuple[str, ...] = ()
-    """The rows that were counted."""
 
 
 def visits(ops: list[Op], phone_seed: int) -> list[Visit]:
@@ -247,12 +245,7 @@ def _visits(told: str, phone_seed: int) -> tuple[Visit, ...]:
             stages.append(db)
     rows = frozenset(op["row"] for op in ops if "row" in op)
     moves = plan(target, Aim(tuple(stages), rows, lambda tree: all(_shows(target, op, tree) for op in ops)))
-    counted: tuple[str, ...] = ()
-    if ops[0]["kind"] == "count":
-        rows_of, key = target.db[ops[0]["table"]], ops[0]["column"]
-        value = next(r[key] for r in rows_of if r["_id"] == ops[0]["row"])
-        counted = tuple(r["title"] for r in rows_of if r[key] == value)
-    made.append(Visit(target.label, tuple(moves), counted=counted))
+    made.append(Visit(target.label, tuple(moves)))
     return tuple(made)
 
 

@@ -267,10 +267,6 @@ class GeneratedTask(Template):
             for move in visit.moves:
                 self.purpose = purposes[move.change]
                 yield from _actions(move, ui)
-        if visits[-1].counted or self.ops[0]["kind"] == "count":
-            shown = ui.texts()
-            counted = sorted(visits[-1].counted, key=lambda title: shown.index(title) if title in shown else len(shown))
-            self.thought = f"count {' and '.join(counted)} finish {self.expected}"
         yield Finish(self.expected)
 
     def purposes(self) -> list[str]:
