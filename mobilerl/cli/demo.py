@@ -93,9 +93,10 @@ def _change(before: Observation, after: Observation) -> str:
 
 def describe_action(step: Step) -> str:
     """Returns the action in words, such as `tap (500, 120), Button "Save"`."""
+    from mobilerl.policy.screen import parse_screen
     from mobilerl.viewer.steps import touched_element
 
     seen, fields = step.observation, asdict(step.action)
     kind, values = fields.pop("kind"), ", ".join(str(value) for value in fields.values())
-    element = touched_element(seen.xml, asdict(step.action), seen.width, seen.height)
+    element = touched_element(parse_screen(seen.xml, seen.width, seen.height), asdict(step.action))
     return kind + (f" ({values})" if values else "") + (f", {element['class']} {element['text']!r}" if element else "")

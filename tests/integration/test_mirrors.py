@@ -40,7 +40,7 @@ def track(run_dir: Path, episode: Trajectory, *flags: str) -> Recipe:
     save_recipe(recipe, run_dir / CONFIG_FILE)
     with RunLog(recipe, run_dir) as log:
         log.metrics(ROW)
-        log.trajectories(3, [Group(episode.task, (episode, episode))], {})
+        log.trajectories(3, [Group(episode.task, (episode, episode))], {}, {})
     return recipe
 
 
