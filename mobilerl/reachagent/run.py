@@ -64,11 +64,11 @@ class ReachAgentRun(SftRun):
 
     @cached_property
     def graph(self) -> PageGraph:
-        return page_graph(self.recipe.pages, self.recipe.phone, self.run_dir / "pages", self.say)
+        return page_graph(self.recipe.pages, self.recipe.phone, self.run_dir / "pages", say)
 
     @cached_property
     def tasks(self) -> TaskSet:
-        return page_tasks(self.graph, self.recipe.pages.walks, self.seed, self.run_dir / "pages", self.say)
+        return page_tasks(self.graph, self.recipe.pages.walks, self.seed, self.run_dir / "pages", say)
 
     @cached_property
     def writer(self) -> ReplyWriter:
