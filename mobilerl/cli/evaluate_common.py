@@ -114,7 +114,10 @@ def _published(args: argparse.Namespace, settings: Sequence[str], base: Sequence
 
     if args.agent != "policy" or not args.model:
         return None
-    recipe = load_recipe(args.config, [*(word for word in base if word not in MOBILERL_SETTINGS), *settings])
+    try:
+        recipe = load_recipe(args.config, [*(word for word in base if word not in MOBILERL_SETTINGS), *settings])
+    except ConfigError:  # settings of mobilerl's format that need MobileRL's beside them
+        return None
     agent = with_format(recipe.agent, getattr(args, "model_name", None) or published_name(args.model))
     if agent.format in (None, "mobilerl"):
         return None

@@ -33,13 +33,14 @@ def _file(name: str, text: str) -> Path:
 
 
 def _read(name: str, read: Callable[[Path], object], wanted: type, error: type[Exception]) -> Callable[[str], None]:
-    """A check that a file is either read or refused in one line that names its place."""
+    """A check that a file is either read or refused in lines that name its place."""
 
     def check(text: str) -> None:
         try:
             found = read(_file(name, text))
         except error as refused:
-            assert str(FOLDER) in str(refused) and len(str(refused).splitlines()) == 1, refused
+            lines = str(refused).splitlines()
+            assert lines and all(str(FOLDER) in line for line in lines), refused
         else:
             assert isinstance(found, wanted)
 

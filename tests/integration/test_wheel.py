@@ -24,9 +24,8 @@ ONE_ITERATION = """--train.iterations 1 --train.checkpoint_every 1 --eval.every 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    for (
-        name
-    ) in SOURCES:  # a copy, since setuptools builds beside the sources and takes what an earlier build left there
+    # A copy, since setuptools builds beside the sources and takes what an earlier build left there.
+    for name in SOURCES:
         path = ROOT / name
         if path.is_dir():
             shutil.copytree(path, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
@@ -46,7 +45,9 @@ def command(wheel, tmp_path_factory) -> Path:
     install = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", wheel]
     subprocess.run(install, check=True, capture_output=True, env=ENVIRONMENT)
     [site] = venv.glob("lib/python*/site-packages")
-    (site / "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")  # whose own .pth files are not followed
+    packages = Path(sysconfig.get_path("purelib"))  # whose own .pth files are not followed, and one of which is needed
+    repairs = packages / "mobilerl_verl_cpu.pth"  # tests/install_verl_cpu.sh
+    (site / "packages.pth").write_text(f"{packages}\n{repairs.read_text() if repairs.is_file() else ''}")
     return venv / "bin" / "mobilerl"
 
 

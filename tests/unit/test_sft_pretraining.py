@@ -18,7 +18,7 @@ WORDS = tuple(
     "north open paper quiet river save song table train under violet water yellow zebra".split()
 )
 STATE = re.compile(r" ?(checked|unchecked|selected)$")
-LINE = re.compile(r"^(?P<name>.*?)<(?P<mark>\d+)>(?P<rest>.*)$")
+LINE = re.compile(r"^<(?P<mark>\d+)>(?P<name>.*?)<(?P=mark)>(?P<rest>.*)$")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def parts(codec: Codec, sample) -> tuple[str, list[tuple[str, str]]]:
 def screen_of(text: str) -> tuple[Screen, dict[int, tuple[str, str]]]:
     """The made-up screen as an agent's: mark m at x = 20 m; and what is written at each mark."""
     lines = [m for m in map(LINE.match, text.split("\n")) if m]
-    written = {int(m["mark"]): (m["name"], m["rest"].strip()) for m in lines}
+    written = {int(m["mark"]): (m["name"], m["rest"].replace(f"<{m['mark']}>", "").strip()) for m in lines}
     elements = [
         Element(mark, "Button", ("click",), (), name, (20 * mark, 0, 20 * mark + 9, 9), 0)
         for mark, (name, _) in written.items()
@@ -81,9 +81,9 @@ def test_every_reply_is_the_right_answer_to_its_instruction(codec, made):
                 assert (verb, action.text) == ("type", rest) and parsed.thought == f"type {rest}"
             elif isinstance(action, Finish) and verb in ("which", "how"):
                 value = rest.removeprefix("many ").removeprefix("has ").removeprefix("have ")
-                having = [name for name, about in written.values() if value in STATE.sub("", about).split(", ")]
-                assert action.message == (having[0] if verb == "which" else str(len(having)))
-                assert all(name in parsed.thought for name in having)
+                having = [m for m, (_, about) in written.items() if value in STATE.sub("", about).split(", ")]
+                assert action.message == (written[having[0]][0] if verb == "which" else str(len(having)))
+                assert all(f"{value}<{mark}>" in parsed.thought for mark in having)
                 held[verb] += 1
             elif isinstance(action, Finish):
                 assert asked.startswith("what is ")
