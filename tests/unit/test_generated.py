@@ -130,6 +130,7 @@ def any_way(app, aim, texts, most: int) -> int:
     raise AssertionError("no way")
 
 
+@pytest.mark.slow
 def test_plans_are_shortest():
     """Against a search without any of the rules that keep the planner fast."""
     compared = 0

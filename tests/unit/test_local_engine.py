@@ -157,6 +157,7 @@ def test_the_pictures_of_a_micro_batch_are_made_once_and_before_its_turn(folder,
     assert sorted(made) == sorted({png for row in rows for png in row.images}) and len(made) > 2
 
 
+@pytest.mark.slow
 async def test_workers_compute_the_gradients_of_an_update_and_one_that_dies_is_replaced(folder):
     """After a first step, so that they need the learner's weights."""
     results, gradients = [], []
