@@ -8,7 +8,7 @@ from envs.base import COORD_MAX, LongPress, Swipe, Tap
 from mobilerl.records import Step, Trajectory
 
 HEIGHT, MARGIN, TEXT = 480, 8, 14
-"""Of a screen, between them, and of a line of text, in pixels."""
+"""Height of a screen, gap between screens and height of a line of text, in pixels."""
 TOUCH = "#e11d48"
 RADIUS = 14
 FONT = ImageFont.load_default(TEXT)

@@ -125,7 +125,7 @@ class Canvas:
 
     @contextmanager
     def viewport(self, bounds: tuple[float, float, float, float]) -> Iterator[None]:
-        """Of what is drawn in the meantime, only that within the top and the bottom of `bounds` stays."""
+        """Clips what is drawn inside the `with` block to the rows between the top and the bottom of `bounds`."""
         before, count = self.image.copy(), len(self.written or ())
         top, bottom = self.px(bounds[1]), self.px(bounds[3])
         yield

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 KEPT = 64
 """Trajectories written per iteration, where any are."""
 SHOWN = 4
-"""Of these, drawn for wandb, TensorBoard and Trackio: the first of as many groups."""
+"""Episodes drawn for wandb, TensorBoard and Trackio per recorded iteration: the first one of each group."""
 TASKS_FILE, FLEET_FILE, ADVANTAGES = "tasks.jsonl", "fleet.jsonl", "advantages"
 SHAPED_REWARDS = "shaped_rewards"
 

@@ -12,7 +12,7 @@ from mobilerl.viewer.steps import Decode
 
 REPLAY_FILE = "replay.jsonl"
 FIELDS = ("iteration", "advantage", "rarity")
-"""Of an entry: the iteration it is from, and what the algorithm orders it by; null where it has none."""
+"""Fields of an entry that the page shows: its iteration, and what the algorithm orders it by (null for none)."""
 
 
 def write_replay(run: Path, view: Path, folder: str, cache: Cache, decode: Decode | None) -> dict[str, Any]:

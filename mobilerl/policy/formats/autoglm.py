@@ -14,22 +14,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from envs.base import (
-    Action,
-    Back,
-    Enter,
-    Finish,
-    Home,
-    Invalid,
-    Launch,
-    LongPress,
-    Observation,
-    Swipe,
-    Tap,
-    Task,
-    Type,
-    Wait,
-)
+from envs.base import Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Observation, Tap, Task, Type, Wait
 from mobilerl.policy.formats.base import (
     NOBODY,
     Arguments,
@@ -44,7 +29,7 @@ from mobilerl.policy.formats.base import (
     text_of,
     told,
 )
-from mobilerl.policy.grammar import Call, GrammarError, excerpt, parse_call, quote
+from mobilerl.policy.grammar import Call, GrammarError, excerpt, parse_call
 from mobilerl.policy.parsing import Reply
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
@@ -149,9 +134,24 @@ _CALLS = ("finish(message=", "do(action=")
 """Beginnings of the code, in the order in which upstream looks for them."""
 
 
+FORMS = {
+    "tap": 'do(action="Tap", element={at})',
+    "long_press": 'do(action="Long Press", element={at})',
+    "swipe": 'do(action="Swipe", start={at}, end={to})',
+    "type": 'do(action="Type", text={text})',
+    "launch": 'do(action="Launch", app={text})',
+    "wait": 'do(action="Wait", duration="{seconds} seconds")',
+    "back": 'do(action="Back")',
+    "home": 'do(action="Home")',
+    "enter": 'do(action="Enter")',
+    "finish": "finish(message={text})",
+}
+
+
 class AutoGLM(Published):
     coordinates = Coordinates(1000)
     meaning = MEANING
+    forms, point_form = FORMS, "[{},{}]"
     settings = {"screenshots": 1, "max_new_tokens": 3000}
     prompt = PROMPT
 
@@ -186,29 +186,6 @@ class AutoGLM(Published):
 
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
         return f"<think>{thought or ''}</think><answer>{self.code(action, screen, policy)}</answer>"
-
-    def code(self, action: Action, screen: Screen, policy: ContextPolicy) -> str:
-        def at(x: int, y: int) -> str:
-            return "[{},{}]".format(*self.written(x, y, screen, policy))
-
-        match action:
-            case Tap(x, y):
-                return f'do(action="Tap", element={at(x, y)})'
-            case LongPress(x, y):
-                return f'do(action="Long Press", element={at(x, y)})'
-            case Swipe(x, y, x2, y2):
-                return f'do(action="Swipe", start={at(x, y)}, end={at(x2, y2)})'
-            case Type(text):
-                return f'do(action="Type", text={quote(text)})'
-            case Launch(app):
-                return f'do(action="Launch", app={quote(app)})'
-            case Wait(seconds):
-                return f'do(action="Wait", duration="{seconds:g} seconds")'
-            case Back() | Home() | Enter():
-                return f'do(action="{action.kind.capitalize()}")'
-            case Finish(message):
-                return f"finish(message={quote(message)})"
-        raise ValueError(f"{action} has no written form")
 
 
 def _screen_info(observation: Observation) -> str:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from envs.base import COORD_MAX, Action, Invalid, Observation, Swipe, Task
+from envs.base import COORD_MAX, Action, Finish, Invalid, Launch, LongPress, Observation, Swipe, Tap, Task, Type, Wait
 from mobilerl.policy.actions import MIDDLE, OFFSETS, swipe_from
 from mobilerl.policy.formats.pixels import qwen_size
-from mobilerl.policy.grammar import GrammarError, excerpt
+from mobilerl.policy.grammar import GrammarError, excerpt, quote
 from mobilerl.policy.parsing import Reply
 from mobilerl.policy.sanitize import encodable, escape_tokens
 from mobilerl.policy.screen import Screen
@@ -162,6 +162,12 @@ class Published:
     coordinates: Coordinates
     meaning: Mapping[str, Meaning]
     """Every action of a reply, by its name."""
+    forms: Mapping[str, str] = {}
+    """The call that `code` writes for each kind of action, with {at}, {to}, {text} and {seconds} to fill in."""
+    point_form = ""
+    """A point of a call, with {} for x and y."""
+    quoted: Callable[[str], str] = staticmethod(quote)
+    """Writes a text of a call."""
     settings: Mapping[str, Any] = {}
     stop: tuple[str, ...] = ()
 
@@ -186,6 +192,26 @@ class Published:
 
     def written(self, x: int, y: int, screen: Screen, policy: ContextPolicy) -> list[int]:
         return self.coordinates.write(x, y, self.coordinates.size(screen, policy))
+
+    def code(self, action: Action, screen: Screen, policy: ContextPolicy) -> str:
+        """The action in the words of `forms`. Raises ValueError if they have none for it."""
+        if (form := self.forms.get(action.kind)) is None:
+            raise ValueError(f"{action} has no written form")
+
+        def at(x: int, y: int) -> str:
+            return self.point_form.format(*self.written(x, y, screen, policy))
+
+        values: dict[str, str] = {}
+        match action:
+            case Tap(x, y) | LongPress(x, y):
+                values = {"at": at(x, y)}
+            case Swipe(x, y, x2, y2):
+                values = {"at": at(x, y), "to": at(x2, y2)}
+            case Type(text) | Launch(text) | Finish(text):
+                values = {"text": self.quoted(text)}
+            case Wait(seconds):
+                values = {"seconds": f"{seconds:g}"}
+        return form.format(**values)
 
     def reply_of(self, turn: Turn, policy: ContextPolicy) -> str:
         """An earlier reply; one that was demonstrated is written here, at the size at which the model sees it."""

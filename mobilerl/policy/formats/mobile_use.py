@@ -181,7 +181,7 @@ class MobileUse(Published):
 
     meaning = MEANING
     separators: tuple[str, str] | None = None
-    """Of the JSON; None for those with spaces."""
+    """Separators of the JSON in a reply; None for json's defaults, which have spaces."""
 
     def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
         arguments = read_call(text)

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from envs.base import Action, Back, Enter, Finish, Home, Launch, LongPress, Observation, Swipe, Tap, Task, Type, Wait
+from envs.base import Action, Back, Enter, Finish, Home, Launch, LongPress, Observation, Tap, Task, Type, Wait
 from mobilerl.policy.formats.base import (
     ASSISTANT,
     INFEASIBLE,
@@ -135,9 +135,30 @@ MEANING: dict[str, Meaning] = {
 }
 
 
+FORMS = {
+    "tap": "click(start_box={at})",
+    "long_press": "long_press(start_box={at})",
+    "swipe": "scroll(start_box={at}, end_box={to})",
+    "type": "type(content={text})",
+    "enter": r"type(content='\n')",
+    "launch": "open_app(app_name={text})",
+    "back": "press_back()",
+    "home": "press_home()",
+    "wait": "wait()",
+    "finish": "finished(content={text})",
+}
+
+
+def _quoted(text: str) -> str:
+    text = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"'{text}'"
+
+
 class UITars(Published):
     coordinates = Coordinates(1000)
     meaning = MEANING
+    forms, point_form = FORMS, "'<|box_start|>({},{})<|box_end|>'"
+    quoted = staticmethod(_quoted)
     settings = {"screenshots": 5, "max_new_tokens": 1024}
     prompt = PROMPT
 
@@ -170,38 +191,11 @@ class UITars(Published):
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
         return f"Thought: {thought or ''}\nAction: {self.code(action, screen, policy)}"
 
-    def code(self, action: Action, screen: Screen, policy: ContextPolicy) -> str:
-        def box(x: int, y: int) -> str:
-            return "'<|box_start|>({},{})<|box_end|>'".format(*self.written(x, y, screen, policy))
-
-        match action:
-            case Tap(x, y):
-                return f"click(start_box={box(x, y)})"
-            case LongPress(x, y):
-                return f"long_press(start_box={box(x, y)})"
-            case Swipe(x, y, x2, y2):
-                return f"{self.drag}(start_box={box(x, y)}, end_box={box(x2, y2)})"
-            case Type(text):
-                return f"type(content={_quoted(text)})"
-            case Enter():
-                return r"type(content='\n')"
-            case Launch(app):
-                return f"open_app(app_name={_quoted(app)})"
-            case Home() | Back():
-                return f"press_{action.kind}()"
-            case Wait():
-                return "wait()"
-            case Finish(message):
-                return f"finished(content={_quoted(message)})"
-        raise ValueError(f"{action} has no written form")
-
-    drag = "scroll"
-
 
 class UITars15(UITars):
     coordinates = Coordinates(None)
     prompt = PROMPT_1_5
-    drag = "drag"
+    forms = {**FORMS, "swipe": "drag(start_box={at}, end_box={to})"}
 
     def instruction(self, text: str) -> str:
         return f"{text}\n"
@@ -228,8 +222,3 @@ def _numbers(arguments: Mapping[str, Any], which: str) -> list[str]:
     if not isinstance(value, str) or not _POINT.fullmatch(value.strip()):
         raise GrammarError(f"the argument \"{which}_box\" must be written '(x,y)'")
     return value.strip()[1:-1].split(",")
-
-
-def _quoted(text: str) -> str:
-    text = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    return f"'{text}'"

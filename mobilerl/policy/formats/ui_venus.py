@@ -13,22 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from envs.base import (
-    Action,
-    Back,
-    Enter,
-    Finish,
-    Home,
-    Invalid,
-    Launch,
-    LongPress,
-    Observation,
-    Swipe,
-    Tap,
-    Task,
-    Type,
-    Wait,
-)
+from envs.base import Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Observation, Tap, Task, Type, Wait
 from mobilerl.policy.formats.base import (
     ASSISTANT,
     Arguments,
@@ -44,7 +29,7 @@ from mobilerl.policy.formats.base import (
     text_of,
     told,
 )
-from mobilerl.policy.grammar import Call, GrammarError, parse_call, quote
+from mobilerl.policy.grammar import Call, GrammarError, parse_call
 from mobilerl.policy.parsing import Reply
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
@@ -113,9 +98,24 @@ MEANING: dict[str, Meaning] = {
 }
 
 
+FORMS = {
+    "tap": "Click(box={at})",
+    "long_press": "LongPress(box={at})",
+    "swipe": "Scroll(start={at}, end={to})",
+    "type": "Type(content={text})",
+    "launch": "Launch(app={text})",
+    "back": "PressBack()",
+    "home": "PressHome()",
+    "enter": "PressEnter()",
+    "wait": "Wait()",
+    "finish": "CallUser(content={text})",
+}
+
+
 class UIVenus(Published):
     coordinates = Coordinates(None)
     meaning = MEANING
+    forms, point_form = FORMS, "({},{})"
     settings = {"screenshots": 1, "history_steps": 5, "max_new_tokens": 2048}
 
     def build(
@@ -144,29 +144,7 @@ class UIVenus(Published):
         return f"<think>{thought or ''}</think>\n<action>{self.code(action, screen, policy)}</action>"
 
     def code(self, action: Action, screen: Screen, policy: ContextPolicy) -> str:
-        def at(x: int, y: int) -> str:
-            return "({},{})".format(*self.written(x, y, screen, policy))
-
-        match action:
-            case Tap(x, y):
-                return f"Click(box={at(x, y)})"
-            case LongPress(x, y):
-                return f"LongPress(box={at(x, y)})"
-            case Swipe(x, y, x2, y2):
-                return f"Scroll(start={at(x, y)}, end={at(x2, y2)})"
-            case Type(text):
-                return f"Type(content={quote(text)})"
-            case Launch(app):
-                return f"Launch(app={quote(app)})"
-            case Back() | Home() | Enter():
-                return f"Press{action.kind.capitalize()}()"
-            case Wait():
-                return "Wait()"
-            case Finish(message) if message:
-                return f"CallUser(content={quote(message)})"
-            case Finish():
-                return "Finished(content='')"
-        raise ValueError(f"{action} has no written form")
+        return "Finished(content='')" if action == Finish("") else Published.code(self, action, screen, policy)
 
 
 class UIVenus15(UIVenus):
