@@ -68,8 +68,8 @@ def estimate(recipe: Recipe, run_dir: Path, resume: bool) -> str:
     return (
         f"likely time: {duration(total)} to the first limit of [train], {duration(iteration_s)} an iteration "
         f"({both[0]:.1f} s of collection, {both[1]:.1f} s of learning). Measured on this machine with this model in "
-        f"{duration(time.monotonic() - began)}; expect half to twice as much, as episodes change in length and other "
-        "programs may run"
+        f"{duration(time.monotonic() - began)}; a rough figure, since episodes change in length and other programs "
+        "may run"
     )
 
 
