@@ -29,7 +29,8 @@ from envs.phone.apps.launcher import Launcher
 from envs.phone.generated import everyday, goals, phrasing
 from envs.phone.generated.app import GeneratedApp, app_class
 from envs.phone.generated.search import Move
-from envs.phone.tasks.base import UI, Admin, Template, same_answer
+from envs.phone.tasks.base import Admin, Template, same_answer
+from envs.phone.tasks.ui import UI
 
 SUITE = "generated"
 SPLITS = ("train", "dev", "test")

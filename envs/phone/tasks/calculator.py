@@ -8,9 +8,10 @@ from typing import Any
 
 from envs.base import Action, Launch
 from envs.phone.apps.calculator import evaluate
-from envs.phone.tasks.base import UI, Admin, Row, RowTemplate, Type
+from envs.phone.tasks.base import Admin, Row, RowTemplate, Type
 from envs.phone.tasks.helpers import added
 from envs.phone.tasks.notes import NOTES
+from envs.phone.tasks.ui import UI
 
 
 def _small_sum(rng: random.Random) -> str:

@@ -10,8 +10,9 @@ from envs.base import Action
 from envs.phone.apps.clock import PRESETS, city_time
 from envs.phone.apps.pickers import time_text
 from envs.phone.phone import EPOCH
-from envs.phone.tasks.base import INFEASIBLE, UI, Admin, Row, RowTemplate, Step, Template, Type
+from envs.phone.tasks.base import INFEASIBLE, Admin, Row, RowTemplate, Step, Template, Type
 from envs.phone.tasks.helpers import adds, deletes, edits, repeat, unchanged
+from envs.phone.tasks.ui import UI
 from envs.phone.words import ALARM_LABELS, CITIES
 
 CITY_ROWS = "clock/cities"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envs.base import Action, Observation
-from envs.phone.tasks.base import UI, Template
+from envs.phone.tasks.base import Template
+from envs.phone.tasks.ui import UI
 
 
 class ExpertAgent:

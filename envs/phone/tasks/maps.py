@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from envs.base import Action, Launch
 from envs.phone.apps import maps
-from envs.phone.tasks.base import INFEASIBLE, UI, Admin, Row, RowTemplate, Type, same_answer
+from envs.phone.tasks.base import INFEASIBLE, Admin, Row, RowTemplate, Type, same_answer
 from envs.phone.tasks.helpers import added, edits, tap_field
 from envs.phone.tasks.notes import NOTES
+from envs.phone.tasks.ui import UI
 from envs.phone.words import NOTE_TITLES, PLACE_AREAS, PLACE_KINDS
 
 ROUTE = "maps/prefs"

@@ -9,9 +9,10 @@ from typing import Any
 from envs.base import Action, Finish, Launch
 from envs.phone.apps.messages import DRAFT, RECEIVED, SENT
 from envs.phone.apps.people import full_name, phone_number
-from envs.phone.tasks.base import UI, Admin, RowTemplate, Type
+from envs.phone.tasks.base import Admin, RowTemplate, Type
 from envs.phone.tasks.contacts import PEOPLE, add_contact, draw_name
 from envs.phone.tasks.helpers import added, adds, edited, tap_field, unchanged
+from envs.phone.tasks.ui import UI
 from envs.phone.words import FIRST_NAMES, LAST_NAMES, MESSAGE_TEXTS
 
 OLD_NUMBER = "20 30 40"

@@ -8,8 +8,9 @@ from typing import Any
 
 from envs.base import Action
 from envs.phone.apps.shop import ADDRESSES, money
-from envs.phone.tasks.base import INFEASIBLE, UI, Admin, Row, RowTemplate, Template
+from envs.phone.tasks.base import INFEASIBLE, Admin, Row, RowTemplate, Template
 from envs.phone.tasks.helpers import edits, reach, repeat
+from envs.phone.tasks.ui import UI
 from envs.phone.words import PRODUCTS
 
 CART, ITEMS, ORDERS, STOCK = "shop/cart", "shop/order_items", "shop/orders", "shop/products"
