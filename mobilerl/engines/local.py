@@ -86,6 +86,9 @@ class LocalEngine:
         model = model or load_model(path.resolve() if settings.lora_rank else path, learns=not settings.lora_rank)
         if settings.lora_rank and not hasattr(model, "peft_config"):
             model = add_lora(model, settings.lora_rank)
+        if torch.cuda.is_available():
+            # cuDNN's attention makes a plan for every new length, and sampling meets a new one with every token.
+            torch.backends.cuda.enable_cudnn_sdp(False)
         self._reference = self._freeze(model) if settings.reference else None
         if settings.gradient_checkpointing:
             enable_gradient_checkpointing(model)

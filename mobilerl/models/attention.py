@@ -8,6 +8,7 @@ as in sampling, goes to transformers' own `sdpa`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from itertools import accumulate, groupby
 from typing import Any
 
@@ -85,19 +86,15 @@ def _kernel(query: Tensor, key: Tensor, value: Tensor, of: Sequences, causal: bo
     from torch.nn.attention.varlen import varlen_attn
 
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
+    grouped: dict[str, bool] = {}
+    if (group := q.shape[1] // k.shape[1]) > 1:
+        if "enable_gqa" in signature(varlen_attn).parameters:
+            grouped["enable_gqa"] = True
+        else:  # torch 2.11, which vLLM needs, does not document fewer heads of keys than of queries
+            k, v = (x.repeat_interleave(group, dim=1) for x in (k, v))
     ends = of.ends(query.device)
-    out = varlen_attn(
-        q,
-        k,
-        v,
-        ends,
-        ends,
-        of.longest,
-        of.longest,
-        scale=scale,
-        window_size=(-1, 0) if causal else (-1, -1),
-        enable_gqa=q.shape[1] != k.shape[1],
-    )
+    window = (-1, 0) if causal else (-1, -1)
+    out = varlen_attn(q, k, v, ends, ends, of.longest, of.longest, scale=scale, window_size=window, **grouped)
     return out.unsqueeze(0)
 
 

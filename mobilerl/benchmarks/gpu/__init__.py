@@ -19,13 +19,13 @@ from mobilerl.benchmarks.gpu.report import Line, Report
 from mobilerl.terminal import make_console
 
 PHASES = {
-    "calibrate": 40,
-    "families": 90,
-    "distributed": 60,
-    "learner": 170,
-    "sampler": 60,
-    "training": 150,
-    "collate": 30,
+    "calibrate": 20,
+    "families": 60,
+    "distributed": 50,
+    "learner": 200,
+    "sampler": 70,
+    "training": 160,
+    "collate": 40,
 }
 """Deadlines in seconds, of ten minutes; each is a module of this package."""
 TOTAL = sum(PHASES.values())

@@ -48,10 +48,9 @@ class Case:
 
 
 ON_GPU = (
-    Case("3B", 64, True, 2048, 16),
     Case("3B", 64, True, 8192, 32),
+    Case("3B", 64, True, 16384, 32),
     Case("3B", 0, True, 8192, 32),
-    Case("7B", 64, True, 2048, 16),
     Case("7B", 64, True, 8192, 32),
 )
 ON_CPU = (Case("tiny", 8, True, 512, 8), Case("tiny", 0, False, 2048, 8))

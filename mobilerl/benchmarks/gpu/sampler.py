@@ -15,7 +15,7 @@ from mobilerl.engines import local
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.interfaces import Request, Sampling
 
-ROWS = (1, 8, 24, 64)
+ROWS = (1, 8, 64)
 
 
 def run(report: Report) -> None:
