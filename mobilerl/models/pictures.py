@@ -98,9 +98,12 @@ class Pictures:
         scale = processor.rescale_factor if processor.do_rescale else 1.0
         mean, std = (processor.image_mean, processor.image_std) if processor.do_normalize else ([0.0], [1.0])
         mean, std = (torch.tensor(v, dtype=torch.float32, device=device).view(1, -1, 1) for v in (mean, std))
-        raw = torch.from_numpy(np.concatenate(patches)).to(device)
-        made = raw.float().mul_(scale / std).sub_(mean / std)
-        return made.unsqueeze(2).expand(-1, -1, processor.temporal_patch_size, -1).flatten(1)
+        _, channels, size = patches[0].shape
+        lengths = [len(raw) for raw in patches]
+        made = _empty((sum(lengths), channels, processor.temporal_patch_size, size), device)
+        for part, raw in zip(made.split(lengths), patches, strict=True):
+            part.copy_(torch.from_numpy(raw).to(device).float().mul_(scale / std).sub_(mean / std).unsqueeze(2))
+        return made.flatten(1)
 
     def _cut(self, png: bytes) -> Patches:
         pixels = np.asarray(self.scaled(png))
@@ -135,6 +138,14 @@ class Pictures:
             self._cached_bytes += _held(name, cut)
             while self._cached_bytes > CACHE_BYTES and len(self._cache) > 1:
                 self._cached_bytes -= _held(*self._cache.popitem(last=False))
+
+
+def _empty(shape: Sequence[int], device: torch.device | str) -> torch.Tensor:
+    """In main memory by numpy, which asks for huge pages: four pictures of a megapixel are 100 MB of new memory, whose
+    small pages would take most of the time."""
+    if torch.device(device).type == "cpu":
+        return torch.from_numpy(np.empty(shape, dtype=np.float32))
+    return torch.empty(shape, device=device)
 
 
 def _held(name: bytes, cut: Patches) -> int:
