@@ -199,6 +199,12 @@ def _bottom_bar(brush: Brush, node: Node) -> None:
     brush.canvas.rect(*node.bounds, bar_color(brush.color, brush.theme))
 
 
+def _hint(brush: Brush, node: Node) -> None:
+    """What stands beside a list while nothing is open."""
+    x, y = middle(node)
+    brush.canvas.text(node.text, x, y, node.size, brush.theme.subtext, "center", room=node.bounds[2] - node.bounds[0])
+
+
 def _tab(brush: Brush, node: Node) -> None:
     x, _ = middle(node)
     top = node.bounds[1]
@@ -244,6 +250,8 @@ LOOKS: dict[str, Look] = {
     "field": draw_field,
     "tile": draw_tile,
     "bottom_bar": _bottom_bar,
+    "rail": _bottom_bar,
+    "hint": _hint,
     "tab": _tab,
     "dialog": _dialog,
     "snack": _snack,

@@ -127,20 +127,30 @@ def picture(phone: Phone, written: list[Written] | None = None) -> Image.Image:
 
 def _draw_root(brush: Brush, tree: Tree, bars: bool) -> None:
     """The body first: what is scrolled out of it disappears below the bars."""
-    width = tree.root.bounds[2]
+    for pane in tree.panes:
+        _draw_root(brush, pane, bars)
+    if tree.panes:
+        for node in tree.root.children:
+            if node.look != "window":
+                draw(brush, node)
+        for pane in tree.panes[1:]:
+            x, y, _, bottom = pane.root.bounds
+            brush.canvas.rect(x, y, x + 1, bottom, brush.theme.divider)
+        return
+    left, _, width, _ = tree.root.bounds
     body, others = tree.body, [n for n in tree.root.children if n.look != "body"]
     for node in tree.root.children:
         if node.look == "body":
             draw(brush, node)
-    brush.canvas.cover(0, 0, width, body[1])
-    brush.canvas.cover(0, body[3], width, tree.root.bounds[3] + body[3])
+    brush.canvas.cover(left, 0, width, body[1])
+    brush.canvas.cover(left, body[3], width, tree.root.bounds[3] + body[3])
     if bars:
-        brush.canvas.rect(0, 0, width, body[1], brush.theme.surface)
+        brush.canvas.rect(left, 0, width, body[1], brush.theme.surface)
         if others and others[0].look == "appbar":
-            brush.canvas.rect(0, 0, width, STATUS_BAR, bar_color(brush.color, brush.theme))
-        brush.canvas.rect(0, body[3], width, tree.root.bounds[3], brush.theme.surface)
+            brush.canvas.rect(left, 0, width, STATUS_BAR, bar_color(brush.color, brush.theme))
+        brush.canvas.rect(left, body[3], width, tree.root.bounds[3], brush.theme.surface)
         if any(n.look == "bottom_bar" for n in others):
-            brush.canvas.rect(0, body[3], width, tree.root.bounds[3], bar_color(brush.color, brush.theme))
+            brush.canvas.rect(left, body[3], width, tree.root.bounds[3], bar_color(brush.color, brush.theme))
     for node in others:
         draw(brush, node)
 

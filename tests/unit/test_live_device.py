@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from xml.etree import ElementTree
 
 import pytest
@@ -71,7 +72,7 @@ def test_text_arrives_as_it_was_typed_without_adbkeyboard(text):
     assert field.get("class").endswith("EditText") and field.get("text") == (text or "Title")  # its hint
 
 
-@pytest.mark.parametrize("kind", [Device, LiveDevice])
+@pytest.mark.parametrize("kind", [Device, partial(LiveDevice, settle=Settle(0.0, 0.0))])
 def test_touches_follow_a_screen_that_is_turned_between_them(kind):
     transport = InProcessTransport(Phone(APPS))
     device = kind(transport, APP_NAMES)

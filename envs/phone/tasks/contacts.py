@@ -113,7 +113,10 @@ class ContactsEditPhone(_OneContact):
 class ContactsCreate(_NoContact):
     instructions = ("Create a contact for {name} with the phone number {phone}",)
     params = {"name": draw_name, "phone": phone_number}
-    script = ("New contact", Type("{first}"), tap_field("Last name"), Type("{last}"), tap_field("Phone"), Type("{phone}"), "Save")
+    script = (
+        *("New contact", Type("{first}"), tap_field("Last name"), Type("{last}")),
+        *(tap_field("Phone"), Type("{phone}"), "Save"),
+    )
 
     def setup(self, phone: Admin) -> None:
         super().setup(phone)
