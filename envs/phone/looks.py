@@ -201,8 +201,11 @@ def _bottom_bar(brush: Brush, node: Node) -> None:
 
 def _hint(brush: Brush, node: Node) -> None:
     """What stands beside a list while nothing is open."""
+    left, top, right, _ = node.bounds
     x, y = middle(node)
-    brush.canvas.text(node.text, x, y, node.size, brush.theme.subtext, "center", room=node.bounds[2] - node.bounds[0])
+    brush.canvas.rect(left, 0, right, top, bar_color(brush.color, brush.theme))
+    brush.canvas.icon(node.icon, x, y - 48, 56, brush.theme.outline)
+    brush.canvas.text(node.text, x, y, node.size, brush.theme.subtext, "center", room=right - left)
 
 
 def _tab(brush: Brush, node: Node) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from envs.phone.layout import assemble, dialog_window, enlarge, place
-from envs.phone.ui import NAV_BAR, RAIL, STATUS_BAR, TEXT, Node, Screen, Tree, keyboard_height
+from envs.phone.ui import APP_BAR, NAV_BAR, RAIL, STATUS_BAR, TEXT, Node, Screen, Tree, keyboard_height
 
 LIST_PANE = 360
 TAB_PITCH = 72
@@ -25,6 +25,7 @@ class ListDetail:
 def assemble_panes(
     screen: Screen,
     package: str,
+    icon: str,
     height: int,
     scrolls: Sequence[int],
     keyboard: bool,
@@ -33,7 +34,8 @@ def assemble_panes(
     font_scale: float,
     dialog_scroll: int,
 ) -> Tree:
-    """Lays out a screen with a `side`, a `hint` or tabs. Each pane scrolls by itself: `scrolls`, from the left."""
+    """Lays out a screen with a `side`, a `hint` or tabs. Each pane scrolls by itself: `scrolls`, from the left. `icon` is the
+    app's."""
     keys = keyboard_height(height) if keyboard else 0
     parts = [part for part in (screen.side, screen) if part is not None]
     dialog, screen.dialog = screen.dialog, None
@@ -50,9 +52,9 @@ def assemble_panes(
         left += wide
     root.children += [pane.root for pane in panes]
     if screen.hint:
-        hint = Node(cls=TEXT, text=screen.hint, look="hint", align="center")
+        hint, top = Node(cls=TEXT, text=screen.hint, look="hint", icon=icon), STATUS_BAR + APP_BAR
         enlarge(hint, font_scale)
-        place(hint, left, STATUS_BAR, width - left, height - STATUS_BAR - (keys + NAV_BAR))
+        place(hint, left, top, width - left, height - top - keys - NAV_BAR)
         root.children.append(hint)
     tree = Tree(root, root, panes[-1].scroll_max, panes[-1].body, keyboard, dialog, panes=tuple(panes))
     if dialog is not None:

@@ -263,7 +263,16 @@ class Phone:
         if self.wide and (screen.side or screen.hint or screen.bottom):
             scrolls = [p.scroll for p in self.pages]
             tree = assemble_panes(
-                screen, package, height, scrolls, keyboard, snack, width, self.font_scale, page.dialog_scroll
+                screen,
+                package,
+                self.foreground.icon,
+                height,
+                scrolls,
+                keyboard,
+                snack,
+                width,
+                self.font_scale,
+                page.dialog_scroll,
             )
             for shown, pane in zip(self.pages, tree.panes, strict=True):
                 shown.scroll = min(shown.scroll, pane.scroll_max)

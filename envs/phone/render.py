@@ -133,9 +133,9 @@ def _draw_root(brush: Brush, tree: Tree, bars: bool) -> None:
         for node in tree.root.children:
             if node.look != "window":
                 draw(brush, node)
-        for pane in tree.panes[1:]:
-            x, y, _, bottom = pane.root.bounds
-            brush.canvas.rect(x, y, x + 1, bottom, brush.theme.divider)
+        edges = {node.bounds[0] for node in tree.root.children if node.look != "rail"}
+        for x in edges - {tree.panes[0].root.bounds[0]}:
+            brush.canvas.rect(x, 0, x + 1, tree.root.bounds[3], brush.theme.divider)
         return
     left, _, width, _ = tree.root.bounds
     body, others = tree.body, [n for n in tree.root.children if n.look != "body"]
