@@ -13,11 +13,10 @@ from pathlib import Path
 from PIL import Image
 
 from envs.phone import render
+from envs.phone.app import Page
 from envs.phone.apps.catalogue import APPS
 from envs.phone.panels import QUICK_SETTINGS, SHADE
-from envs.phone.app import Page
 from envs.phone.phone import Phone
-from envs.phone.ui import Node
 
 SEED = 7
 GAP, BACKGROUND = 12, (189, 193, 198)
@@ -70,13 +69,6 @@ def take(phone: Phone, step: Step) -> None:
 
 def typed(text: str) -> Step:
     return lambda phone: phone.text(text)
-
-
-def swipe(share: float = 0.5) -> Step:
-    """A finger moves up over a part of the screen's height."""
-    return lambda phone: phone.swipe(
-        phone.width * 0.9, phone.height * 0.6, phone.width * 0.9, phone.height * (0.6 - share)
-    )
 
 
 def panel(name: str) -> Step:

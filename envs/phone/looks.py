@@ -200,7 +200,6 @@ def _bottom_bar(brush: Brush, node: Node) -> None:
 
 
 def _hint(brush: Brush, node: Node) -> None:
-    """What stands beside a list while nothing is open."""
     left, top, right, _ = node.bounds
     x, y = middle(node)
     brush.canvas.rect(left, 0, right, top, bar_color(brush.color, brush.theme))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from envs.phone.layout import assemble, dialog_window, enlarge, place
-from envs.phone.ui import APP_BAR, NAV_BAR, RAIL, STATUS_BAR, TEXT, Node, Screen, Tree, keyboard_height
+from envs.phone.ui import APP_BAR, NAV_BAR, RAIL, STATUS_BAR, Node, Screen, Tree, keyboard_height
 
 LIST_PANE = 360
 TAB_PITCH = 72
@@ -25,7 +25,6 @@ class ListDetail:
 def assemble_panes(
     screen: Screen,
     package: str,
-    icon: str,
     height: int,
     scrolls: Sequence[int],
     keyboard: bool,
@@ -34,8 +33,7 @@ def assemble_panes(
     font_scale: float,
     dialog_scroll: int,
 ) -> Tree:
-    """Lays out a screen with a `side`, a `hint` or tabs. Each pane scrolls by itself: `scrolls`, from the left. `icon` is the
-    app's."""
+    """Lays out a screen with a `side`, a `hint` or tabs. Each pane scrolls by itself: `scrolls`, from the left."""
     keys = keyboard_height(height) if keyboard else 0
     parts = [part for part in (screen.side, screen) if part is not None]
     dialog, screen.dialog = screen.dialog, None
@@ -51,11 +49,11 @@ def assemble_panes(
         panes.append(pane)
         left += wide
     root.children += [pane.root for pane in panes]
-    if screen.hint:
-        hint, top = Node(cls=TEXT, text=screen.hint, look="hint", icon=icon), STATUS_BAR + APP_BAR
-        enlarge(hint, font_scale)
-        place(hint, left, top, width - left, height - top - keys - NAV_BAR)
-        root.children.append(hint)
+    if screen.hint is not None:
+        top = STATUS_BAR + APP_BAR
+        enlarge(screen.hint, font_scale)
+        place(screen.hint, left, top, width - left, height - top - keys - NAV_BAR)
+        root.children.append(screen.hint)
     tree = Tree(root, root, panes[-1].scroll_max, panes[-1].body, keyboard, dialog, panes=tuple(panes))
     if dialog is not None:
         tree.window, tree.dialog_scroll_max = dialog_window(

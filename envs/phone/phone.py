@@ -23,6 +23,7 @@ from envs.phone.panes import assemble_panes
 from envs.phone.popups import Popup, schedule
 from envs.phone.telephony import Call
 from envs.phone.ui import EXPANDED, NAV_BAR, STATUS_BAR, Node, Screen, Tree, node_at
+from envs.phone.widgets import hint
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -244,7 +245,7 @@ class Phone:
         page, beside = app.page, app.list_page
         keyboard = _fill_fields(page, screen)
         if beside is page and app.list_detail is not None:
-            screen.hint = app.list_detail.hint
+            screen.hint = hint(app.list_detail.hint, app.icon)
         elif beside is not None:
             screen.side = app.screen_of(beside)
             _fill_fields(beside, screen.side, active=False)
@@ -259,28 +260,14 @@ class Phone:
         return [page] if beside is None or beside is page else [beside, page]
 
     def _assembled(self, screen: Screen, package: str, page: Page, keyboard: bool = False, snack: str = "") -> Tree:
-        width, height = self.size_dp
+        (width, height), pages = self.size_dp, self.pages
+        rest = (keyboard, snack, width, self.font_scale, page.dialog_scroll)
         if self.wide and (screen.side or screen.hint or screen.bottom):
-            scrolls = [p.scroll for p in self.pages]
-            tree = assemble_panes(
-                screen,
-                package,
-                self.foreground.icon,
-                height,
-                scrolls,
-                keyboard,
-                snack,
-                width,
-                self.font_scale,
-                page.dialog_scroll,
-            )
-            for shown, pane in zip(self.pages, tree.panes, strict=True):
-                shown.scroll = min(shown.scroll, pane.scroll_max)
+            tree = assemble_panes(screen, package, height, [p.scroll for p in pages], *rest)
         else:
-            tree = assemble(
-                screen, package, height, page.scroll, keyboard, snack, width, self.font_scale, page.dialog_scroll
-            )
-            page.scroll = min(page.scroll, tree.scroll_max)
+            tree = assemble(screen, package, height, page.scroll, *rest)
+        for shown, pane in zip(pages, tree.panes or (tree,), strict=True):
+            shown.scroll = min(shown.scroll, pane.scroll_max)
         page.dialog_scroll = min(page.dialog_scroll, tree.dialog_scroll_max)
         return tree
 

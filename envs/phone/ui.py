@@ -118,7 +118,7 @@ class Screen:
     """On a wide screen, this many of the first nodes of the body stand on the left of the others (a map, a cover)."""
     side: Screen | None = None
     """The list that stands on the left of the page, on a screen of `EXPANDED` dp or more."""
-    hint: str = ""
+    hint: Node | None = None
     """Makes the screen a list on the left of such a screen; this is what stands on the right."""
 
 

@@ -54,9 +54,9 @@ class TranslatedPhone(Phone):
 
     def _assembled(self, screen: Screen, package: str, page: Page, keyboard: bool = False, snack: str = "") -> Tree:
         shown = [screen, screen.side] if screen.side else [screen]
-        tops = [n for s in shown for n in (*s.body, *s.actions, *filter(None, (s.bottom, s.footer)))]
+        tops = [n for s in shown for n in (*s.body, *s.actions, *filter(None, (s.bottom, s.footer, s.hint)))]
         for part in shown:
-            part.title, part.hint = self.translated(part.title), self.translated(part.hint)
+            part.title = self.translated(part.title)
         if screen.dialog:
             screen.dialog.title = self.translated(screen.dialog.title)
             tops += [*screen.dialog.body, *screen.dialog.buttons]
