@@ -24,6 +24,7 @@ MAX_TYPED = 10_000
 TOO_LONG = f"the text is too long for a phone: at most {MAX_TYPED} bytes can be typed at once"
 
 _SIZE = re.compile(r"^(Physical|Override) size: (\d{1,9})x(\d{1,9})", re.MULTILINE)
+_ROTATION = re.compile(r'<hierarchy rotation="([0-3])"')
 _APP = re.compile(r"mFocusedApp=ActivityRecord\{\S+ u\d+ ([\w.]+)/")
 _WINDOW = re.compile(r"mCurrentFocus=Window\{\S+ u\d+ ([\w.]+)/")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -53,6 +54,7 @@ class Device:
         self.timeout_s = timeout_s
         self.name_apps(apps or {})
         self._size: tuple[int, int] | None = None
+        self._rotation = 0
 
     def name_apps(self, apps: Mapping[str, str]) -> None:
         """Sets the names under the icons, with their packages."""
@@ -60,7 +62,10 @@ class Device:
         self._labels = {package: label for label, package in apps.items()}
 
     def size(self) -> tuple[int, int]:
-        """Width and height in pixels. Asked once: a phone that is driven does not change its resolution."""
+        """Width and height in pixels, as the screen was turned in the last tree that was read.
+
+        The panel's size is asked for once: a phone that is driven does not change its resolution.
+        """
         if self._size is None:
             said = self.look("wm", "size")
             found = {kind: (int(w), int(h)) for kind, w, h in _SIZE.findall(said)}
@@ -68,7 +73,7 @@ class Device:
             if size is None or not all(0 < side <= LONGEST_SIDE for side in size):
                 raise InfraError(f"{self.transport.serial}: `wm size` does not say a size but {said[:80]!r}")
             self._size = size
-        return self._size
+        return self._size[::-1] if self._rotation % 2 else self._size
 
     def screenshot(self) -> bytes:
         """The screen as PNG bytes; warnings that some devices print before the picture are dropped."""
@@ -99,6 +104,8 @@ class Device:
         start, end = data.find("<?xml"), data.rfind("</hierarchy>")
         if start < 0 or end < start:
             raise InfraError(f"{self.transport.serial}: `uiautomator dump` gave no tree but {data[:80]!r}")
+        if turned := _ROTATION.search(data, start):
+            self._rotation = int(turned[1])
         return data[start : end + len("</hierarchy>")]
 
     def foreground_package(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from envs.phone.panes import ListDetail
 from envs.phone.ui import Dialog, Handler, Node, Screen
 from envs.phone.widgets import field as edit_field
 from envs.phone.widgets import icon_button, label, radio_item, tabs, text_button
@@ -53,6 +54,8 @@ class App:
     tables: ClassVar[dict[str, Row]] = {}
     """Columns of every table with their default values: an inserted row is completed from them."""
     default_prefs: ClassVar[Row] = {}
+    list_detail: ClassVar[ListDetail | None] = None
+    """Which pages stand side by side on a wide screen."""
 
     def __init__(self, phone: Phone) -> None:
         self.phone = phone
@@ -121,7 +124,10 @@ class App:
     def up(self) -> None:
         """Leaves the page; the last one is left to the phone's Back."""
         if len(self.stack) > 1:
-            self.stack.pop()
+            self.leave(self.stack.pop())
+
+    def leave(self, page: Page) -> None:
+        """The page is left, or may be, by a touch in the list beside it: the time to store what is in its fields."""
 
     def open_dialog(self, name: str, **args: Any) -> None:
         page = self.page
@@ -133,9 +139,44 @@ class App:
     def back(self) -> bool:
         """The Back key, once keyboard and dialogs are down. False: nothing left, the phone goes home."""
         if len(self.stack) > 1:
-            self.stack.pop()
+            self.up()
             return True
         return False
+
+    @property
+    def list_page(self) -> Page | None:
+        """The page on the left of a wide screen; None while one page takes all of the screen."""
+        if self.list_detail is not None and self.phone.wide:
+            for page in reversed(self.stack):
+                if page.name in self.list_detail.lists:
+                    return page
+                if page.name not in self.list_detail.details:
+                    return None
+        return None
+
+    def shown_beside(self, **args: Any) -> bool:
+        """Whether the page with these arguments, or one opened from it, stands beside the list."""
+        if self.list_detail is None or not self.phone.wide:
+            return False
+        details = (p for p in self.stack if p.name in self.list_detail.details)
+        return any(args.items() <= page.args.items() for page in details)
+
+    def touch_list(self, touch: Handler) -> None:
+        """Carries out a touch in the list beside a page. What it opens takes the place of that page; a switch or a
+        star in the list leaves it."""
+        page = self.list_page
+        count = next(i for i, p in enumerate(self.stack, 1) if p is page)
+        beside = self.stack[count:]
+        if page is None or not beside:
+            touch()
+            return
+        for left in beside:
+            self.leave(left)
+        del self.stack[count:]
+        page.focus = ""
+        touch()
+        if len(self.stack) == count and self.stack[-1] is page and not page.dialog and not page.focus:
+            self.stack += beside
 
     def toast(self, text: str) -> None:
         """A line at the bottom of the screen until the next input."""
@@ -189,10 +230,15 @@ class App:
     def screen(self) -> Screen:
         """The current page's screen, with its dialog."""
         page = self.page
-        screen: Screen = getattr(self, f"page_{page.name}")(page)
+        screen = self.screen_of(page)
         if page.dialog:
             dialog: Dialog = getattr(self, f"dialog_{page.dialog}")(page)
             screen.dialog = dialog
+        return screen
+
+    def screen_of(self, page: Page) -> Screen:
+        """A page's screen, without its dialog."""
+        screen: Screen = getattr(self, f"page_{page.name}")(page)
         if not screen.color:
             screen.color = self.color
         return screen

@@ -140,12 +140,13 @@ class PhoneEnv:
             return await asyncio.to_thread(work)
 
     def _observe(self) -> Observation:
+        xml = self._device.dump_xml()
         width, height = self._device.size()
         return Observation(
             screenshot=self._device.screenshot() if self._screenshots else b"",
             width=width,
             height=height,
-            xml=self._device.dump_xml(),
+            xml=xml,
             app=self._device.foreground_app(),
             step=self._steps,
         )

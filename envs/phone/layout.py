@@ -138,7 +138,7 @@ def assemble(
         root.children.append(bar)
     tree = Tree(root, root, scroll_max, body.bounds, keyboard, screen.dialog)
     if screen.dialog is not None:
-        tree.window, tree.dialog_scroll_max = _dialog_window(
+        tree.window, tree.dialog_scroll_max = dialog_window(
             screen.dialog, package, width, height, keys, font_scale, dialog_scroll
         )
     return tree
@@ -187,7 +187,7 @@ def _app_bar(screen: Screen, package: str, font_scale: float) -> Node:
     return Node(look="appbar", color=screen.color, axis="row", pad=(8, 0), height=APP_BAR, children=children)
 
 
-def _dialog_window(
+def dialog_window(
     dialog: Dialog, package: str, width: int, height: int, keys: int, font_scale: float, scroll: int
 ) -> tuple[Node, int]:
     """The dialog's card, and how far its body scrolls. `keys` is the height of the keyboard below it."""

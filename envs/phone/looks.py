@@ -199,6 +199,14 @@ def _bottom_bar(brush: Brush, node: Node) -> None:
     brush.canvas.rect(*node.bounds, bar_color(brush.color, brush.theme))
 
 
+def _hint(brush: Brush, node: Node) -> None:
+    left, top, right, _ = node.bounds
+    x, y = middle(node)
+    brush.canvas.rect(left, 0, right, top, bar_color(brush.color, brush.theme))
+    brush.canvas.icon(node.icon, x, y - 48, 56, brush.theme.outline)
+    brush.canvas.text(node.text, x, y, node.size, brush.theme.subtext, "center", room=right - left)
+
+
 def _tab(brush: Brush, node: Node) -> None:
     x, _ = middle(node)
     top = node.bounds[1]
@@ -244,6 +252,8 @@ LOOKS: dict[str, Look] = {
     "field": draw_field,
     "tile": draw_tile,
     "bottom_bar": _bottom_bar,
+    "rail": _bottom_bar,
+    "hint": _hint,
     "tab": _tab,
     "dialog": _dialog,
     "snack": _snack,

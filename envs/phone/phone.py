@@ -10,6 +10,7 @@ import re
 import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from envs.phone import panels
@@ -18,9 +19,11 @@ from envs.phone.display import Display
 from envs.phone.generated.app import app_class
 from envs.phone.keyboard import DELETE, ENTER, key_at, keyboard_top
 from envs.phone.layout import assemble
+from envs.phone.panes import assemble_panes
 from envs.phone.popups import Popup, schedule
 from envs.phone.telephony import Call
-from envs.phone.ui import NAV_BAR, STATUS_BAR, Node, Screen, Tree, node_at
+from envs.phone.ui import EXPANDED, NAV_BAR, STATUS_BAR, Node, Screen, Tree, node_at
+from envs.phone.widgets import hint
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -109,6 +112,8 @@ class Phone:
         self.held = 0
         """Quarter turns, counterclockwise, in which the phone is held."""
         self.clipboard = ""
+        self.wide = False
+        """Whether the screen, as it was laid out last, has room for a list beside a page."""
         self._popup_plan: dict[int, Popup] = {}
         self._classes = tuple(apps)
         self.boot_id = str(uuid.uuid4())
@@ -229,6 +234,7 @@ class Phone:
         return self._tree
 
     def _lay_out(self) -> Tree:
+        self.wide = self.size_dp[0] >= EXPANDED
         if self.panel is not None:
             screen, package = panels.screen(self, self.panel), panels.component(self, self.panel)[0]
             return self._assembled(screen, package, self.panel)
@@ -236,28 +242,34 @@ class Phone:
         screen = app.screen()
         if self.popup is not None:
             screen.dialog = self.popup.dialog(self)
-        page = app.page
-        keyboard = self._fill_fields(app, screen)
+        page, beside = app.page, app.list_page
+        keyboard = _fill_fields(page, screen)
+        if beside is page and app.list_detail is not None:
+            screen.hint = hint(app.list_detail.hint, app.icon)
+        elif beside is not None:
+            screen.side = app.screen_of(beside)
+            _fill_fields(beside, screen.side, active=False)
         return self._assembled(screen, app.package, page, keyboard, app.snack)
 
+    @property
+    def pages(self) -> list[Page]:
+        """The pages on the screen, from the left: one, or a list and what was opened from it."""
+        if self.panel is not None:
+            return [self.panel]
+        page, beside = self.foreground.page, self.foreground.list_page
+        return [page] if beside is None or beside is page else [beside, page]
+
     def _assembled(self, screen: Screen, package: str, page: Page, keyboard: bool = False, snack: str = "") -> Tree:
-        width, height = self.size_dp
-        tree = assemble(
-            screen, package, height, page.scroll, keyboard, snack, width, self.font_scale, page.dialog_scroll
-        )
-        page.scroll = min(page.scroll, tree.scroll_max)
+        (width, height), pages = self.size_dp, self.pages
+        rest = (keyboard, snack, width, self.font_scale, page.dialog_scroll)
+        if self.wide and (screen.side or screen.hint or screen.bottom):
+            tree = assemble_panes(screen, package, height, [p.scroll for p in pages], *rest)
+        else:
+            tree = assemble(screen, package, height, page.scroll, *rest)
+        for shown, pane in zip(pages, tree.panes or (tree,), strict=True):
+            shown.scroll = min(shown.scroll, pane.scroll_max)
         page.dialog_scroll = min(page.dialog_scroll, tree.dialog_scroll_max)
         return tree
-
-    def _fill_fields(self, app: App, screen: Screen) -> bool:
-        """Puts the page's texts into its edit fields; True when one of them has the focus."""
-        page, keyboard = app.page, False
-        tops = screen.dialog.body if screen.dialog else [*screen.body, *filter(None, [screen.footer])]
-        for node in (n for top in tops for n in top.walk() if n.field_key):
-            node.text = page.fields.setdefault(node.field_key, "")
-            node.focused = page.focus == node.field_key
-            keyboard |= node.focused
-        return keyboard
 
     @property
     def window_package(self) -> str:
@@ -294,7 +306,9 @@ class Phone:
             return
         self._input()
         hit = node_at(tree, dx, dy, long)
-        if hit is not None:
+        if hit is not None and len(tree.panes) > 1 and tree.dialog is None and dx < tree.panes[-1].root.bounds[0]:
+            app.touch_list(partial(self._press, hit, app, long))
+        elif hit is not None:
             self._press(hit, app, long)
         elif tree.dialog is not None and not _contains(tree.window, dx, dy):
             self._dismiss(tree)
@@ -331,9 +345,11 @@ class Phone:
         elif tree.dialog is not None:
             page = self.foreground.page
             page.dialog_scroll = max(0, page.dialog_scroll + round((y - y2) / self.scale))
-        elif tree.body[1] <= y / self.scale < tree.body[3]:
-            page = self.panel or self.foreground.page
-            page.scroll = min(max(0, page.scroll + round((y - y2) / self.scale)), tree.scroll_max)
+        else:
+            for page, pane in zip(self.pages, tree.panes or (tree,), strict=True):
+                left, top, right, bottom = pane.body
+                if left <= x / self.scale < right and top <= y / self.scale < bottom:
+                    page.scroll = min(max(0, page.scroll + round((y - y2) / self.scale)), pane.scroll_max)
         self._settle()
 
     def _edge_swipe(self, y: float, down: float, ms: int) -> bool:
@@ -468,6 +484,17 @@ class Phone:
         app = self.foreground
         if app.stack:
             app.close_dialog()
+
+
+def _fill_fields(page: Page, screen: Screen, active: bool = True) -> bool:
+    """Puts the page's texts into its edit fields; True when one of them has the focus, as on the `active` page."""
+    keyboard = False
+    tops = screen.dialog.body if screen.dialog else [*screen.body, *filter(None, [screen.footer])]
+    for node in (n for top in tops for n in top.walk() if n.field_key):
+        node.text = page.fields.setdefault(node.field_key, "")
+        node.focused = active and page.focus == node.field_key
+        keyboard |= node.focused
+    return keyboard
 
 
 def _contains(node: Node, x: float, y: float) -> bool:

@@ -28,6 +28,10 @@ DIALOG_WIDTH = 480
 """The widest a dialog gets, on a screen that is turned."""
 COLUMN, TWO_COLUMNS = 600, 840
 """The widest that a list gets, and a screen with its lead beside the rest: wider screens show them in the middle."""
+EXPANDED = 840
+"""From this width on a list stands beside the page opened from it (Material's expanded window)."""
+RAIL = 80
+"""Width of the tabs on such a screen."""
 
 TEXT = "android.widget.TextView"
 IMAGE = "android.widget.ImageView"
@@ -112,6 +116,10 @@ class Screen:
     """False: no title bar (launcher)."""
     lead: int = 0
     """On a wide screen, this many of the first nodes of the body stand on the left of the others (a map, a cover)."""
+    side: Screen | None = None
+    """The list that stands on the left of the page, on a screen of `EXPANDED` dp or more."""
+    hint: Node | None = None
+    """Makes the screen a list on the left of such a screen; this is what stands on the right."""
 
 
 @dataclass(slots=True)
@@ -127,6 +135,8 @@ class Tree:
     dialog: Dialog | None
     dialog_scroll_max: int = 0
     """How far the dialog's body can scroll: 0 unless the dialog is taller than the screen."""
+    panes: tuple[Tree, ...] = ()
+    """The parts of a wide screen that scroll by themselves, from the left; `body` is the last one's."""
 
 
 def keyboard_height(height: float) -> int:

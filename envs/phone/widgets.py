@@ -16,6 +16,11 @@ def label(text: str, size: int = 15, color: str = "", bold: bool = False, align:
     return Node(cls=TEXT, text=text, look="text", size=size, color=color, bold=bold, align=align, rid=rid, pad=(16, 4))
 
 
+def hint(text: str, icon: str) -> Node:
+    """What stands beside a list while nothing is open."""
+    return Node(cls=TEXT, text=text, look="hint", icon=icon)
+
+
 def section(text: str) -> Node:
     """A small coloured heading between rows."""
     return Node(cls=TEXT, text=text, look="section", size=13, bold=True, height=34, pad=(16, 8))

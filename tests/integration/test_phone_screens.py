@@ -6,6 +6,7 @@ The screens are shown in several scripts, both themes, three font sizes, and on 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from itertools import combinations, product
 
@@ -41,8 +42,9 @@ DISPLAYS = {
     "turned": ("1", (800, 1280)),
 }
 """`user_rotation`, and the size in dp if it is not that of a phone."""
-PER_SCREEN = 3
-"""Combinations of theme, font size and display in which each script shows a screen; together the screens see all."""
+PER_SCREEN = int(os.environ.get("PHONE_SCREEN_WAYS", "3"))
+"""Combinations of theme, font size and display in which each script shows a screen, of 24; together the screens see
+all, and `PHONE_SCREEN_WAYS=24` shows every screen in all of them."""
 
 
 class TranslatedPhone(Phone):
@@ -51,8 +53,10 @@ class TranslatedPhone(Phone):
     letters = ""
 
     def _assembled(self, screen: Screen, package: str, page: Page, keyboard: bool = False, snack: str = "") -> Tree:
-        tops = [*screen.body, *screen.actions, *filter(None, (screen.bottom, screen.footer))]
-        screen.title = self.translated(screen.title)
+        shown = [screen, screen.side] if screen.side else [screen]
+        tops = [n for s in shown for n in (*s.body, *s.actions, *filter(None, (s.bottom, s.footer, s.hint)))]
+        for part in shown:
+            part.title = self.translated(part.title)
         if screen.dialog:
             screen.dialog.title = self.translated(screen.dialog.title)
             tops += [*screen.dialog.body, *screen.dialog.buttons]
@@ -123,7 +127,7 @@ def faults(phone: Phone) -> Iterator[str]:
 def shown_texts(phone: Phone) -> Iterator[tuple[Node, Bounds]]:
     """The nodes whose text can be seen whole, with their bounds in px."""
     tree = phone.tree()
-    snack = next((n.bounds for n in tree.root.children if n.look == "snack"), (0, 0, 0, 0))
+    snack = next((n.bounds for n in tree.root.walk() if n.look == "snack"), (0, 0, 0, 0))
 
     def walk(node: Node, view: Bounds) -> Iterator[Node]:
         whole = view[1] <= node.bounds[1] and node.bounds[3] <= view[3]
@@ -146,11 +150,14 @@ def test_pictures_show_what_the_trees_hold(screens, script):
     phone.letters = SCRIPTS.get(script, "")
     ways = list(product(("1", "2"), SIZES, DISPLAYS))
     assert len(screens) > 80
+    panes = set()
     for i, state in enumerate(screens):
         for way in (ways[(5 * i + 7 * k) % len(ways)] for k in range(PER_SCREEN)):
             arrange(phone, state, *way)
             found = list(faults(phone))
+            panes.add(len(phone.tree().panes))
             assert not found, f"{phone.window_package} {phone.foreground.page.name}, {way}: {found[:5]}"
+    assert panes == {0, 1, 2}
 
 
 def test_the_default_look_cuts_nothing(screens):

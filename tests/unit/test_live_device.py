@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
 from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
 
-from envs.base import Observation, ShellResult, Type
+from envs.base import COORD_MAX, Observation, ShellResult, Tap, Type
+from envs.device import Device
 from envs.live_device import LiveDevice, Settle
 from envs.phone.apps.catalogue import APP_NAMES, APPS
 from envs.phone.phone import Phone
@@ -67,6 +70,21 @@ def test_text_arrives_as_it_was_typed_without_adbkeyboard(text):
         assert device.act(Type(typed)) == ""
     [field] = [n for n in ElementTree.fromstring(device.dump_xml()).iter("node") if n.get("focused") == "true"]
     assert field.get("class").endswith("EditText") and field.get("text") == (text or "Title")  # its hint
+
+
+@pytest.mark.parametrize("kind", [Device, partial(LiveDevice, settle=Settle(0.0, 0.0))])
+def test_touches_follow_a_screen_that_is_turned_between_them(kind):
+    transport = InProcessTransport(Phone(APPS))
+    device = kind(transport, APP_NAMES)
+    for turns, size in (("0", (360, 720)), ("1", (720, 360)), ("2", (360, 720)), ("3", (720, 360))):
+        transport.shell(("settings", "put", "system", "user_rotation", turns))
+        tree = device.dump_xml() if kind is Device else device.observe()[1]
+        assert f'<hierarchy rotation="{turns}">' in tree and device.size() == size
+        icon = next(n for n in ElementTree.fromstring(tree).iter("node") if n.get("text") == "Shop")
+        left, top, right, bottom = map(int, re.findall(r"\d+", icon.get("bounds")))
+        device.act(Tap((left + right) * COORD_MAX // (2 * size[0]), (top + bottom) * COORD_MAX // (2 * size[1])))
+        assert device.foreground_app() == "Shop"
+        device.home()
 
 
 def seen(device) -> Observation:

@@ -8,6 +8,7 @@ from functools import partial
 
 from envs.phone.app import App, Page, Row
 from envs.phone.apps.pickers import date_dialog, month_view, time_dialog, time_order, time_text
+from envs.phone.panes import ListDetail
 from envs.phone.phone import EPOCH
 from envs.phone.ui import Dialog, Node, Screen
 from envs.phone.widgets import fab, field, icon_button, item, label
@@ -28,6 +29,7 @@ class Calendar(App):
     icon = "calendar"
     color = "#1A73E8"
     tables = {"events": {"title": "", "day": EPOCH.date().isoformat(), "time": "9:00"}}
+    list_detail = ListDetail(("main", "month"), ("day", "event", "edit"), "Select an event")
 
     def populate(self, rng: random.Random) -> None:
         for title in rng.sample(EVENT_TITLES, 9):
@@ -52,7 +54,13 @@ class Calendar(App):
     def _row(self, event: Row, subtitle: str = "") -> Node:
         time = label(event["time"], align="right")
         time.width, time.pad = 56, (0, 4)
-        return item(event["title"], subtitle, on_tap=lambda: self.go("event", id=event["_id"]), trailing=[time])
+        return item(
+            event["title"],
+            subtitle,
+            on_tap=lambda: self.go("event", id=event["_id"]),
+            trailing=[time],
+            selected=self.shown_beside(id=event["_id"]),
+        )
 
     def _add_button(self, day: date) -> Node:
         return fab("plus", "Add event", lambda: self.go("edit", focus="title", day=day.isoformat(), time="9:00"))

@@ -8,6 +8,7 @@ from functools import partial
 
 from envs.phone.app import App, Page, Row
 from envs.phone.apps.pickers import time_dialog, time_order, time_text
+from envs.phone.panes import ListDetail
 from envs.phone.ui import Dialog, Node, Screen
 from envs.phone.widgets import (
     button,
@@ -59,6 +60,7 @@ class Clock(App):
         "cities": {"name": ""},
         "laps": {"seconds": 0},
     }
+    list_detail = ListDetail(("main",), ("alarm",), "Select an alarm")
     default_prefs = {
         "timer_total": 300,
         **{f"{what}_{key}": 0 for what in ("timer", "stopwatch") for key in ("running", "elapsed", "since")},
@@ -83,7 +85,13 @@ class Clock(App):
     def _alarm_row(self, alarm: Row) -> Node:
         flipped = flip(alarm, "enabled")
         switch = mark("Switch", bool(alarm["enabled"]), (48, 28), f"Alarm {alarm['time']}", flipped)
-        row = item(alarm["time"], alarm["label"], on_tap=lambda: self.go("alarm", id=alarm["_id"]), trailing=[switch])
+        row = item(
+            alarm["time"],
+            alarm["label"],
+            on_tap=lambda: self.go("alarm", id=alarm["_id"]),
+            trailing=[switch],
+            selected=self.shown_beside(id=alarm["_id"]),
+        )
         time = row.children[0].children[0]
         time.size, time.height, row.height = 30, 40, 84
         return row

@@ -8,6 +8,7 @@ from functools import partial
 from envs.phone.app import App, Page, Row
 from envs.phone.apps.messages import Messages
 from envs.phone.apps.people import full_name, phone_number
+from envs.phone.panes import ListDetail
 from envs.phone.ui import IMAGE, Dialog, Node, Screen
 from envs.phone.widgets import fab, field, flip, icon_button, item, label, wide_button
 from envs.phone.words import FIRST_NAMES, LAST_NAMES, MAIL_HOSTS
@@ -23,6 +24,7 @@ class Contacts(App):
     icon = "person"
     color = "#1A73E8"
     tables = {"people": {"first": "", "last": "", "phone": "", "email": "", "favourite": 0}}
+    list_detail = ListDetail(("main", "search"), ("view", "edit"), "Select a contact")
 
     def populate(self, rng: random.Random) -> None:
         for i, first in enumerate(rng.sample(FIRST_NAMES, COUNT)):
@@ -52,6 +54,7 @@ class Contacts(App):
             on_tap=lambda: self.go("view", id=person["_id"]),
             avatar=name,
             trailing=[star] if person["favourite"] else (),
+            selected=self.shown_beside(id=person["_id"]),
         )
 
     def page_search(self, page: Page) -> Screen:

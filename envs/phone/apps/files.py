@@ -6,6 +6,7 @@ import random
 from functools import partial
 
 from envs.phone.app import App, Page
+from envs.phone.panes import ListDetail
 from envs.phone.ui import Dialog, Node, Screen
 from envs.phone.widgets import fab, icon_button, item, label
 from envs.phone.words import FOLDERS, NOTE_LINES, NOTE_TITLES
@@ -37,6 +38,7 @@ class Files(App):
     icon = "folder"
     color = "#1565C0"
     default_prefs = {"sort": "Name"}
+    list_detail = ListDetail(("main", "folder", "search"), ("file",), "Select a file")
 
     def populate(self, rng: random.Random) -> None:
         for folder in FOLDERS:
@@ -88,6 +90,7 @@ class Files(App):
             icon=_icon(path),
             on_tap=lambda: self.go("file", path=path),
             on_long=lambda: self.open_dialog("options", path=path),
+            selected=self.shown_beside(path=path),
         )
 
     def page_search(self, page: Page) -> Screen:

@@ -6,6 +6,7 @@ import random
 from functools import partial
 
 from envs.phone.app import App, Page, Row
+from envs.phone.panes import ListDetail
 from envs.phone.ui import IMAGE, Node, Screen
 from envs.phone.widgets import flip, icon_button, item, label, radio_item, wide_button
 from envs.phone.words import PLACE_AREAS, PLACE_KINDS, STREETS
@@ -34,6 +35,7 @@ class Maps(App):
     tables = {"places": {"name": "", "street": "", "metres": 0, "saved": 0}}
     default_prefs = {"destination": "", "mode": ""}
     """The route that is being followed, "" when none is."""
+    list_detail = ListDetail(("main", "search"), ("place", "directions"), "Select a place")
 
     def populate(self, rng: random.Random) -> None:
         distances = rng.sample(range(200, 8000, 100), len(PLACE_KINDS))
@@ -70,6 +72,7 @@ class Maps(App):
             icon="place",
             trailing=trailing,
             on_tap=lambda: self.go("place", id=place["_id"]),
+            selected=self.shown_beside(id=place["_id"]),
         )
 
     def _saved_row(self, place: Row) -> Node:

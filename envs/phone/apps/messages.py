@@ -13,6 +13,7 @@ from typing import Any
 
 from envs.phone.app import App, Page, Row
 from envs.phone.apps.people import full_name
+from envs.phone.panes import ListDetail
 from envs.phone.ui import TEXT, Dialog, Node, Screen
 from envs.phone.widgets import fab, field, icon_button, item, label
 from envs.phone.words import FIRST_NAMES, LAST_NAMES, MESSAGE_TEXTS
@@ -32,6 +33,7 @@ class Messages(App):
     icon = "message"
     color = "#188038"
     tables = {"messages": {"address": "", "body": "", "type": RECEIVED, "read": 1}}
+    list_detail = ListDetail(("main", "pick"), ("thread",), "Select a conversation")
 
     def populate(self, rng: random.Random) -> None:
         """Read conversations of the last days with contacts (with anyone, on a phone without Contacts)."""
@@ -77,6 +79,7 @@ class Messages(App):
             on_tap=lambda: self.open_thread(address),
             avatar=address,
             trailing=[*([badge] if unread else []), self._when(last["date"])],
+            selected=self.shown_beside(address=address),
         )
 
     def _when(self, date: Any) -> Node:
@@ -166,15 +169,9 @@ class Messages(App):
         if text and (old is None or old["body"] != text):
             self.insert("messages", address=address, body=text, type=DRAFT)
 
-    def up(self) -> None:
-        if self.page.name == "thread":
-            self._keep_draft(self.page)
-        super().up()
-
-    def back(self) -> bool:
-        if self.page.name == "thread":
-            self._keep_draft(self.page)
-        return super().back()
+    def leave(self, page: Page) -> None:
+        if page.name == "thread":
+            self._keep_draft(page)
 
     def _delete(self, page: Page) -> None:
         address = page.args["address"]

@@ -6,6 +6,7 @@ import random
 from functools import partial
 
 from envs.phone.app import App, Page, Row
+from envs.phone.panes import ListDetail
 from envs.phone.ui import IMAGE, Dialog, Node, Screen
 from envs.phone.widgets import check_item, fab, flip, heart_button, icon_button, item, label, text_button
 from envs.phone.words import FIRST_NAMES, LAST_NAMES, PLAYLISTS, SONGS
@@ -27,6 +28,7 @@ class Music(App):
     }
     default_prefs = {"song": "", "playing": 0, "shuffle": 0, "queue": ""}
     """The loaded song, whether it sounds, and the playlist it is played from ("" for all songs)."""
+    list_detail = ListDetail(("main", "search", "playlist"), ("player",), "Select a song")
 
     def populate(self, rng: random.Random) -> None:
         titles = rng.sample(SONGS, 10)
@@ -100,7 +102,8 @@ class Music(App):
             self.go("player")
 
         hold = partial(self.open_dialog, "song", title=song["title"], queue=queue)
-        return item(song["title"], song["artist"], on_tap=tapped, avatar=song["title"], on_long=hold)
+        shown = song["title"] == self.prefs["song"] and self.shown_beside()
+        return item(song["title"], song["artist"], on_tap=tapped, avatar=song["title"], on_long=hold, selected=shown)
 
     def _playlist_row(self, name: str) -> Node:
         count = len(self.in_playlist(name))

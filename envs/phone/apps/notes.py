@@ -6,6 +6,7 @@ import random
 from functools import partial
 
 from envs.phone.app import App, Page, Row
+from envs.phone.panes import ListDetail
 from envs.phone.ui import IMAGE, Dialog, Node, Screen
 from envs.phone.widgets import fab, field, flip, icon_button, item, label
 from envs.phone.words import NOTE_LINES, NOTE_TITLES
@@ -18,6 +19,7 @@ class Notes(App):
     icon = "note"
     color = "#F2B600"
     tables = {"notes": {"title": "", "body": "", "pinned": 0}}
+    list_detail = ListDetail(("main", "search"), ("view", "edit"), "Select a note")
 
     def populate(self, rng: random.Random) -> None:
         for title in rng.sample(NOTE_TITLES, 4):
@@ -39,6 +41,7 @@ class Notes(App):
             note["body"],
             on_tap=lambda: self.go("view", id=note["_id"]),
             trailing=pin if note["pinned"] else (),
+            selected=self.shown_beside(id=note["_id"]),
         )
         row.look = "card"
         return row

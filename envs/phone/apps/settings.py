@@ -8,6 +8,7 @@ from functools import partial
 
 from envs.phone.app import App, Page, Row
 from envs.phone.apps.settings_tables import SECTIONS, Choice, Info, Level, Link, SettingsRow, Stored, Switch
+from envs.phone.panes import ListDetail
 from envs.phone.ui import Dialog, Handler, Node, Screen
 from envs.phone.widgets import field, icon_button, item, label, step_buttons, switch_item
 from envs.phone.words import NETWORK_NAMES, PASSWORDS
@@ -20,6 +21,7 @@ class Settings(App):
     icon = "gear"
     color = "#455A8A"
     tables = {"networks": {"name": "", "password": "", "connected": 0}}
+    list_detail = ListDetail(("main",), ("section", "networks", "name"), "Select a setting")
 
     def populate(self, rng: random.Random) -> None:
         for i, name in enumerate(rng.sample(NETWORK_NAMES, 4)):
@@ -37,7 +39,10 @@ class Settings(App):
         return min(int(value), row.top) if value.isdecimal() else 0
 
     def page_main(self, page: Page) -> Screen:
-        body = [item(s.title, icon=s.icon, on_tap=partial(self.go, "section", index=i)) for i, s in enumerate(SECTIONS)]
+        body = [
+            item(s.title, icon=s.icon, on_tap=partial(self.go, "section", index=i), selected=self.shown_beside(index=i))
+            for i, s in enumerate(SECTIONS)
+        ]
         return Screen("Settings", body)
 
     def open_section(self, title: str) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 
 from envs.phone.app import App, Page, Row
 from envs.phone.icons import SHAPES
+from envs.phone.panes import ListDetail
 from envs.phone.ui import IMAGE, Dialog, Node, Screen
 from envs.phone.widgets import (
     TEXT,
@@ -65,6 +66,7 @@ class Shop(App):
         "order_items": {"number": 0, "name": "", "quantity": 1},
     }
     """Prices and totals are in cents. A product whose `stock` is 0 is sold out."""
+    list_detail = ListDetail(("main", "category", "search"), ("product", "order", "checkout"), "Select a product")
 
     def populate(self, rng: random.Random) -> None:
         for category, names in PRODUCTS.items():
@@ -128,12 +130,19 @@ class Shop(App):
     def _order_row(self, order: Row) -> Node:
         number = order["number"]
         total = f"Total {dollars(order['total'])}"
-        return item(f"Order {number}", total, on_tap=lambda: self.go("order", number=number), icon="bag")
+        opened, shown = partial(self.go, "order", number=number), self.shown_beside(number=number)
+        return item(f"Order {number}", total, on_tap=opened, icon="bag", selected=shown)
 
     def _row(self, product: Row, *trailing: Node) -> Node:
         name = product["name"]
-        opened = partial(self.go, "product", product=name)
-        return item(name, dollars(product["price"]), on_tap=opened, icon=icon_of(product), trailing=trailing)
+        return item(
+            name,
+            dollars(product["price"]),
+            on_tap=partial(self.go, "product", product=name),
+            icon=icon_of(product),
+            trailing=trailing,
+            selected=self.shown_beside(product=name),
+        )
 
     def page_category(self, page: Page) -> Screen:
         rows = [self._row(r) for r in self.db["products"] if r["category"] == page.args["category"]]

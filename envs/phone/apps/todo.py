@@ -6,6 +6,7 @@ import random
 from functools import partial
 
 from envs.phone.app import App, Page, Row
+from envs.phone.panes import ListDetail
 from envs.phone.ui import Dialog, Node, Screen
 from envs.phone.widgets import fab, field, flip, icon_button, item, label, mark
 from envs.phone.words import NOTE_LINES, WEEKDAYS
@@ -23,6 +24,7 @@ class Todo(App):
     color = "#00796B"
     tables = {"tasks": {"title": "", "done": 0, "priority": "Normal", "due": "No day"}}
     default_prefs = {"filter": "All"}
+    list_detail = ListDetail(("main",), ("edit",), "Select a task")
 
     def populate(self, rng: random.Random) -> None:
         for title in rng.sample(NOTE_LINES, 5):
@@ -53,7 +55,12 @@ class Todo(App):
 
     def _row(self, task: Row) -> Node:
         box = mark("CheckBox", bool(task["done"]), (32, 32), f"Done {task['title']}", flip(task, "done"))
-        row = item(task["title"], f"{task['priority']}, {task['due']}", on_tap=lambda: self._open(task))
+        row = item(
+            task["title"],
+            f"{task['priority']}, {task['due']}",
+            on_tap=lambda: self._open(task),
+            selected=self.shown_beside(id=task["_id"]),
+        )
         row.children.insert(0, box)
         return row
 

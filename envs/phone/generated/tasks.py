@@ -293,8 +293,7 @@ def _actions(move: Move, ui: UI) -> Iterator[Action]:
         case _ if move.edit:
             yield ui.tap_field(move.nth, move.text)
         case _:
-            yield from ui.reach(move.text)  # on a screen of another size it may be further down
-            yield ui.tap(move.text, move.nth)
+            yield from ui.press(move.text, move.nth)  # on a screen of another size it may be further down
 
 
 def _comparable(rows: Iterable[Row]) -> list[dict[str, str]]:

@@ -161,7 +161,7 @@ class Template:
         yield Launch(self.app)
         for step in self.script:
             if isinstance(step, str):
-                yield ui.tap(self.text(step))
+                yield from ui.press(self.text(step))
             elif isinstance(step, Type):
                 yield Type(self.text(step.text))
             elif callable(step):

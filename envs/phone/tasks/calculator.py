@@ -22,7 +22,7 @@ def _small_sum(rng: random.Random) -> str:
 def _calculate(ui: UI, p: Row) -> Iterator[Action]:
     for key in [*p["sum"].replace(" ", ""), "="]:
         # The display may read the same as a key; the key is further down.
-        yield ui.tap(key, -1)
+        yield from ui.press(key, -1)
 
 
 class _Sum(RowTemplate):

@@ -23,9 +23,8 @@ def pick_time(opener: str) -> Step:
 
     def step(ui: UI, p: Row) -> Iterator[Action]:
         hour, minute = p["time"].split(":")
-        yield ui.tap(opener)
-        yield ui.tap(hour)
-        yield ui.tap(minute)
+        for name in (opener, hour, minute):
+            yield from ui.press(name)
 
     return step
 

@@ -98,7 +98,7 @@ class ContactsDelete(_OneContact):
 
 class ContactsEditPhone(_OneContact):
     instructions = ("Change the phone number of {name} to {new}",)
-    script = ("{name}", "Edit", tap_field(2), Type("{new}"), "Save")
+    script = ("{name}", "Edit", tap_field("Phone"), Type("{new}"), "Save")
     done = edits(phone="{new}")
 
     @classmethod
@@ -113,7 +113,10 @@ class ContactsEditPhone(_OneContact):
 class ContactsCreate(_NoContact):
     instructions = ("Create a contact for {name} with the phone number {phone}",)
     params = {"name": draw_name, "phone": phone_number}
-    script = ("New contact", Type("{first}"), tap_field(1), Type("{last}"), tap_field(2), Type("{phone}"), "Save")
+    script = (
+        *("New contact", Type("{first}"), tap_field("Last name"), Type("{last}")),
+        *(tap_field("Phone"), Type("{phone}"), "Save"),
+    )
 
     def setup(self, phone: Admin) -> None:
         super().setup(phone)

@@ -49,13 +49,13 @@ def adds(**values: str | int) -> Done:
     return done
 
 
-def tap_field(nth: int) -> Step:
-    """Taps the nth edit field."""
-    return lambda ui, p: [ui.tap_field(nth)]
+def tap_field(hint: str) -> Step:
+    """Taps the edit field with this hint."""
+    return lambda ui, p: ui.press(hint, field=True)
 
 
 def long_press(name: str) -> Step:
-    return lambda ui, p: [ui.long_press(name.format(**p))]
+    return lambda ui, p: ui.press(name.format(**p), long=True)
 
 
 def reach(name: str) -> Step:
@@ -65,4 +65,4 @@ def reach(name: str) -> Step:
 
 def repeat(name: str, times: Callable[[Row], int]) -> Step:
     """Taps `name` as often as `times` says for the task's parameters."""
-    return lambda ui, p: (ui.tap(name.format(**p)) for _ in range(times(p)))
+    return lambda ui, p: (action for _ in range(times(p)) for action in ui.press(name.format(**p)))

@@ -21,11 +21,11 @@ SEARCH = ("Search", Type("{place}"))
 
 
 def _start_route(ui: UI, p: Row) -> Iterator[Action]:
-    yield ui.tap(p["place"], -1)  # below the search field, which reads the same
-    yield ui.tap("Directions")
+    yield from ui.press(p["place"], -1)  # below the search field, which reads the same
+    yield from ui.press("Directions")
     if p["mode"] == "on foot":
-        yield ui.tap("Walk")
-    yield ui.tap("Start")
+        yield from ui.press("Walk")
+    yield from ui.press("Start")
 
 
 class _OnePlace(RowTemplate):
@@ -108,7 +108,7 @@ class MapsNoteDistance(_OnePlace):
     split = "test"
     params = {**_OnePlace.params, "rank": FAR, "title": NOTE_TITLES}
     instructions = ("Write the distance to the {place} into a new note titled {title}",)
-    script = (*SEARCH, Launch("Notes"), "New note", Type("{title}"), tap_field(1), Type("{distance}"), "Save")
+    script = (*SEARCH, Launch("Notes"), "New note", Type("{title}"), tap_field("Note"), Type("{distance}"), "Save")
 
     def setup(self, phone: Admin) -> None:
         super().setup(phone)

@@ -72,7 +72,7 @@ class MessagesSend(_NewMessage):
 
 class MessagesReply(_Thread):
     instructions = ("Answer {name} in Messages with {reply}",)
-    script = ("{name}", tap_field(0), Type("{reply}"), "Send")
+    script = ("{name}", tap_field("Text message"), Type("{reply}"), "Send")
     done = adds(address="{name}", body="{reply}", type=SENT, read=1)
 
     @classmethod
@@ -116,11 +116,11 @@ class MessagesSendTwo(_NewMessage):
         yield Launch("Messages")
         for i, name in enumerate(self.names()):
             if i:
-                yield ui.tap("Navigate up")
-            yield ui.tap("New message")
-            yield ui.tap(name)
+                yield from ui.press("Navigate up")
+            yield from ui.press("New message")
+            yield from ui.press(name)
             yield Type(self.p["body"])
-            yield ui.tap("Send")
+            yield from ui.press("Send")
         yield Finish()
 
 
@@ -130,7 +130,7 @@ class MessagesSaveNumber(_Thread):
     split = "test"
     instructions = ("Save the new number {name} wrote in Messages to Contacts",)
     last = "my new number is {phone}"
-    script = (Launch("Contacts"), "{name}", "Edit", tap_field(2), Type("{phone}"), "Save")
+    script = (Launch("Contacts"), "{name}", "Edit", tap_field("Phone"), Type("{phone}"), "Save")
 
     @classmethod
     def sample(cls, rng: random.Random) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class NotesCreate(_NoNote):
         "Create a note titled {title} with the text {body}",
         "In Notes write {body} under the title {title}",
     )
-    script = ("New note", Type("{title}"), tap_field(1), Type("{body}"), "Save")
+    script = ("New note", Type("{title}"), tap_field("Note"), Type("{body}"), "Save")
     done = adds(title="{title}", body="{body}", pinned=0)
 
 

@@ -26,7 +26,7 @@ def section_of(title: str) -> Section:
 
 def open_section(name: str) -> Step:
     """Taps the section that the setting of the parameter `name` is in."""
-    return lambda ui, p: [ui.tap(section_of(p[name]).title)]
+    return lambda ui, p: ui.press(section_of(p[name]).title)
 
 
 class _Settings(Template):

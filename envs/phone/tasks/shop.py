@@ -20,11 +20,11 @@ TO_PRODUCT = ("{category}", reach("{product}"), "{product}")
 
 
 def _check_out(ui: UI, p: Row) -> Iterator[Action]:
-    yield ui.tap("Check out")
+    yield from ui.press("Check out")
     if p["address"] != "Home":
-        yield ui.tap(p["address"])
-    yield ui.tap("Place order")
-    yield ui.tap("Confirm")
+        yield from ui.press(p["address"])
+    yield from ui.press("Place order")
+    yield from ui.press("Confirm")
 
 
 class _OneProduct(RowTemplate):

@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from envs.base import COORD_MAX, Action, LongPress, Observation, Swipe, Tap
 from envs.phone.popups import CATALOGUE
+
+MIDDLE = COORD_MAX // 2
+SWIPES = 8
+"""The most in one direction: the end of a list whose texts change all the time is not noticed."""
+
+Box = tuple[int, int, int, int]
+
+
+class Widget(NamedTuple):
+    text: str
+    desc: str
+    hint: str
+    cls: str
+    scrolls: bool
+    box: Box
 
 
 class UI:
@@ -17,23 +33,23 @@ class UI:
     """
 
     def __init__(self) -> None:
-        self._items: list[tuple[str, str, str, tuple[int, int, int, int]]] = []
+        self._widgets: list[Widget] = []
         self._size = (1, 1)
 
     def observe(self, observation: Observation) -> None:
         self._size = (observation.width, observation.height)
-        self._items = []
+        self._widgets = []
         for node in ElementTree.fromstring(observation.xml).iter("node"):
             left, top, right, bottom = (int(v) for v in re.findall(r"-?\d+", node.get("bounds", "")))
-            box = (left, top, right, bottom)
-            self._items.append((node.get("text", ""), node.get("content-desc", ""), node.get("class", ""), box))
+            said = (node.get(name, "") for name in ("text", "content-desc", "hint", "class"))
+            self._widgets.append(Widget(*said, node.get("scrollable") == "true", (left, top, right, bottom)))
 
-    def has(self, name: str) -> bool:
-        return self._find(name) is not None
+    def has(self, name: str, field: bool = False) -> bool:
+        return self._find(name, 0, field) is not None
 
     def texts(self) -> list[str]:
         """Everything that can be read on the screen, in order."""
-        return [t or d for t, d, _, _ in self._items if t or d]
+        return [w.text or w.desc for w in self._widgets if w.text or w.desc]
 
     def popup_button(self) -> str | None:
         """The declining button of the pop-up that covers the screen, if one does."""
@@ -46,37 +62,45 @@ class UI:
         """Taps what reads `name` exactly (text or description); `nth` picks among several, -1 the last."""
         return Tap(*self._centre(name, nth))
 
-    def long_press(self, name: str, nth: int = 0) -> Action:
-        return LongPress(*self._centre(name, nth))
-
     def tap_field(self, nth: int = 0, text: str = "") -> Action:
         """Taps the nth edit field, of those that hold `text` if it is given."""
-        boxes = [box for t, _, cls, box in self._items if cls.endswith("EditText") and text in ("", t)]
+        boxes = [w.box for w in self._widgets if w.cls.endswith("EditText") and text in ("", w.text)]
         return Tap(*self._point(boxes[nth]))
+
+    def press(self, name: str, nth: int = 0, long: bool = False, field: bool = False) -> Iterator[Action]:
+        """Scrolls to what reads `name`, or to the edit field with this hint, and taps it (or holds it down)."""
+        yield from self.reach(name, field)
+        yield (LongPress if long else Tap)(*self._centre(name, nth, field))
 
     def scroll_down(self) -> Action:
         """Shows what is below: the finger moves from the middle of the screen to its top."""
-        return Swipe(499, 499, 499, 0)
+        return Swipe(MIDDLE, MIDDLE, MIDDLE, 0)
 
-    def reach(self, name: str, swipes: int = 8) -> Iterator[Action]:
-        """Scrolls down until `name` can be seen (nothing to do when it already can)."""
-        for _ in range(swipes):
-            if self.has(name):
-                return
-            yield self.scroll_down()
-        self._centre(name, 0)
+    def reach(self, name: str, field: bool = False) -> Iterator[Action]:
+        """Scrolls until `name` can be seen (nothing to do when it already can): everything that scrolls to its end
+        and up again, the page that was opened last before the list beside it."""
+        for box in [w.box for w in reversed(self._widgets) if w.scrolls]:
+            x = (box[0] + box[2]) * COORD_MAX // (2 * self._size[0])
+            for end in (0, COORD_MAX):
+                seen: list[Widget] = []
+                for _ in range(SWIPES):
+                    if self.has(name, field) or seen == self._widgets:
+                        break
+                    seen = self._widgets
+                    yield Swipe(x, MIDDLE, x, end)
+        self._centre(name, 0, field)
 
-    def _find(self, name: str, nth: int = 0) -> tuple[int, int, int, int] | None:
-        boxes = [box for text, desc, _, box in self._items if name in (text, desc)]
+    def _find(self, name: str, nth: int = 0, field: bool = False) -> Box | None:
+        boxes = [w.box for w in self._widgets if name in ((w.hint,) if field else (w.text, w.desc))]
         return boxes[nth] if -len(boxes) <= nth < len(boxes) else None
 
-    def _centre(self, name: str, nth: int) -> tuple[int, int]:
-        box = self._find(name, nth)
+    def _centre(self, name: str, nth: int, field: bool = False) -> tuple[int, int]:
+        box = self._find(name, nth, field)
         if box is None:
             raise LookupError(f"the expert looked for {name!r} on a screen that reads {self.texts()}")
         return self._point(box)
 
-    def _point(self, box: tuple[int, int, int, int]) -> tuple[int, int]:
+    def _point(self, box: Box) -> tuple[int, int]:
         width, height = self._size
         x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
         return round(x * COORD_MAX / width), round(y * COORD_MAX / height)
