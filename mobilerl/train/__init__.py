@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class _Package(ModuleType):
-    """`from mobilerl import train` finds this package, whatever was imported before."""
+    """Makes the package callable, since `from mobilerl import train` may find it instead of the function."""
 
     def __call__(self, recipe: "Recipe", run_dir: str | Path, resume: bool = False) -> list[dict[str, Any]]:
-        """Starts or resumes a run, and returns what it wrote into metrics.jsonl, a row an iteration.
+        """Starts or resumes a run and returns the rows of its metrics.jsonl, one per iteration.
 
         Raises ConfigError for settings that cannot be used, before anything is written.
         """

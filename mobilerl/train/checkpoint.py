@@ -2,7 +2,7 @@
 
     checkpoints/iter-000010/
         config.json, model.safetensors, tokenizer..., preprocessor_config.json, agent.json
-        trainer.pt       optimiser, version and torch RNG (the engine's)
+        trainer.pt       optimizer, version and torch RNG (the engine's)
         state.json       iteration, curriculum, Python RNG, counters, replay's order
         critic.pt        value functions and their optimisers, if the algorithm has any
         replay.jsonl     trajectories of the replay buffer; their screens in screens/
@@ -46,7 +46,7 @@ REPLAY_FILE = "replay.jsonl"
 CRITIC_FILE = "critic.pt"
 SCREENS = "screens"
 DAMAGED = (LookupError, ValueError, TypeError, AttributeError, OverflowError, RuntimeError)
-"""What loading impossible values raises."""
+"""Exceptions that loading an impossible value may raise."""
 _TEMPORARY = re.compile(r"\.iter-\d{6,18}(\.old)?\.tmp", re.ASCII)
 _Name = Annotated[str, Field(max_length=255)]
 
@@ -80,10 +80,10 @@ def save(
     state: Mapping[str, Any],
     keep: int,
 ) -> Path:
-    """Writes everything to a temporary folder, syncs it, and renames it; then deletes all but the newest `keep`.
+    """Writes a checkpoint to a temporary folder, syncs and renames it, then deletes all but the newest `keep`.
 
-    `state`: `elapsed_s`, `env_steps`, `sampler` and `rng`. A failure before the rename (a full disk, a kill) leaves the
-    earlier checkpoints as they were.
+    `state` holds `elapsed_s`, `env_steps`, `sampler` and `rng`. A failure before the rename (a full disk, a kill)
+    leaves the earlier checkpoints untouched. Raises CheckpointError if the files cannot be written.
     """
     parent = run_dir / "checkpoints"
     final, temporary = parent / folder_name(iteration), parent / f".{folder_name(iteration)}.tmp"
@@ -119,14 +119,14 @@ def save(
 
 
 def _is_disk_error(error: Exception) -> bool:
-    """torch reports a failed write as a RuntimeError, the tokenizers library as a plain Exception."""
+    """Whether a write failed: torch raises a RuntimeError for that, the tokenizers library a plain Exception."""
     from safetensors import SafetensorError
 
     return isinstance(error, (OSError, RuntimeError, SafetensorError)) or type(error) is Exception
 
 
 def _reason(error: BaseException) -> str:
-    """The operating system's error, where a library wrapped it in its own."""
+    """The operating system's error if a library wrapped it in its own, else the message of `error`."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.strerror:
@@ -143,7 +143,7 @@ def _discard(folder: Path) -> None:
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """Every file by its path in the folder, except the screens, whose names are their digests."""
+    """Maps relative paths to files, leaving out the screens, whose names are their digests."""
     files = (p for p in sorted(folder.rglob("*")) if p.is_file() and SCREENS not in p.relative_to(folder).parts)
     return {str(p.relative_to(folder)): p for p in files}
 
@@ -158,7 +158,7 @@ def _digest_of(content: Mapping[str, Any]) -> str:
 
 
 def clean(run_dir: Path) -> None:
-    """Removes incomplete files of a killed process: checkpoints and the run's own files."""
+    """Removes incomplete checkpoints and files that a killed process left in the run directory."""
     for rest in (run_dir / "checkpoints").glob(".iter-*.tmp"):
         if _TEMPORARY.fullmatch(rest.name):
             shutil.rmtree(rest)
@@ -167,7 +167,7 @@ def clean(run_dir: Path) -> None:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """Raises CheckpointError when the folder is not a complete checkpoint of this version."""
+    """Reads state.json and checks all files. Raises CheckpointError if one is missing or damaged."""
     try:
         state = json.loads((folder / STATE_FILE).read_text())
     except (OSError, ValueError, RecursionError) as error:
@@ -199,7 +199,7 @@ def _fix(folder: Path) -> str:
 
 
 def load_engine(folder: Path, engine: Engine) -> None:
-    """Raises CheckpointError when weights or optimiser state are damaged or of another shape."""
+    """Loads the engine's state. Raises CheckpointError if it is damaged or belongs to a model of another shape."""
     try:
         engine.load(folder)
     except (OSError, ValueError) as error:
@@ -207,7 +207,7 @@ def load_engine(folder: Path, engine: Engine) -> None:
 
 
 def _write_algorithm(folder: Path, algorithm: Algorithm) -> dict[str, Any] | None:
-    """Trajectories to replay.jsonl, tensors to critic.pt; returns the rest of the replay's state."""
+    """Writes trajectories to replay.jsonl and tensors to critic.pt; returns the rest of the replay buffer's state."""
     state = algorithm.state_dict()
     if state.tensors:
         import torch
@@ -224,7 +224,10 @@ def _write_algorithm(folder: Path, algorithm: Algorithm) -> dict[str, Any] | Non
 
 
 def load_algorithm(folder: Path, state: Mapping[str, Any], algorithm: Algorithm) -> None:
-    """From a checkpoint whose state.json is `state`. Raises CheckpointError for files that are damaged or foreign."""
+    """Loads the algorithm's state from a checkpoint whose state.json is `state`.
+
+    Raises CheckpointError if the files are damaged or were written by another algorithm.
+    """
     from mobilerl.algorithms.base import AlgorithmState
 
     tensors = _read_tensors(folder / CRITIC_FILE) if CRITIC_FILE in state["files"] else {}
@@ -237,7 +240,7 @@ def load_algorithm(folder: Path, state: Mapping[str, Any], algorithm: Algorithm)
 
 
 def load_sampler(folder: Path, state: Mapping[str, Any], sampler: TaskSampler, rng: random.Random) -> None:
-    """The curriculum and the random numbers of state.json. Raises CheckpointError for impossible values."""
+    """Restores the curriculum and the RNG from state.json. Raises CheckpointError for impossible values."""
     for name, load in (("sampler", sampler.load_state_dict), ("rng", partial(rng_from_json, rng))):
         try:
             load(state[name])

@@ -10,7 +10,7 @@ from mobilerl.config import ConfigError
 
 
 def check_files(folder: Path) -> None:
-    """Raises ConfigError unless the config is a vision-language model's and the weight files are complete."""
+    """Raises ConfigError unless the folder holds a vision-language model with complete weight files."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -26,7 +26,7 @@ def check_files(folder: Path) -> None:
 
 
 def vocabulary_size(folder: Path) -> int:
-    """Number of token ids of the model. Raises ConfigError if the config does not say."""
+    """Vocabulary size of the model. Raises ConfigError if its config.json does not give one."""
     try:
         config = _config(folder)
         return (config.get("text_config") or config)["vocab_size"]

@@ -26,21 +26,21 @@ JUDGE = ("judge_requests", "judge_prompt_tokens", "judge_completion_tokens")
 
 
 class CostTracker:
-    """Adds up the cost of one run. GPU time starts when this object is made, because loading a model holds them too."""
+    """Adds up the cost of one run. GPU time starts with this object, because loading a model occupies the GPUs too."""
 
     def __init__(self, run_dir: Path, gpus: int, judged: bool, resume: bool) -> None:
-        """With `resume` it continues from the run's cost.json. Raises ConfigError if that cannot be read."""
+        """With `resume`, continues from the run's cost.json. Raises ConfigError if that cannot be read."""
         self._path, self._gpus = run_dir / COST_FILE, gpus
         saved = _read(self._path) if resume else {}
         self._total: dict[str, float] = {name: saved.get(name, 0) for name in HOURS + (JUDGE if judged else ())}
         self._collector: Collectors | None = None
         self._counted: dict[str, float] = {}
-        """The collector's own cumulative figures at the last count."""
+        """The collector's cumulative figures when they were last counted."""
         self._time = time.monotonic()
 
     @asynccontextmanager
     async def holding(self, collector: Collectors) -> AsyncIterator[None]:
-        """Counts the collector's devices, from before they are started until they have been released."""
+        """Counts the device time of `collector` from before its devices start until they have been released."""
         self._count()
         self._collector = collector
         try:
@@ -52,7 +52,7 @@ class CostTracker:
                 self._write()
 
     def record(self) -> dict[str, float]:
-        """Counts up to now, writes cost.json and returns the totals under their names in metrics.jsonl."""
+        """Updates the totals, writes them to cost.json and returns them under their names in metrics.jsonl."""
         self._count()
         self._write()
         return {f"cost/{name}": value for name, value in self._total.items()}
@@ -98,5 +98,5 @@ def _read(path: Path) -> dict[str, float]:
 
 
 def _short(value: float) -> str:
-    """`0.0012`, `3.2`, `1,234.5`."""
+    """Formats an amount, as in `0.0012`, `3.2` and `1,234.5`."""
     return f"{value:,.1f}" if value >= 1 else f"{value:.2g}"

@@ -1,4 +1,4 @@
-"""`--dry-run`: checks that a recipe can run and prints it with everything resolved.
+"""`--dry-run`: checks that a recipe can run and prints it fully resolved.
 
 The resolved recipe goes to standard output and can be saved and used; the rest goes to standard error.
 """
@@ -27,7 +27,7 @@ from mobilerl.train.offline import check_offline_trajectories
 
 
 def dry_run(recipe: Recipe, run_dir: Path, resume: bool) -> int:
-    """`mobilerl train --dry-run`. Raises ConfigError for what would stop the run at its start; starts nothing."""
+    """Runs `mobilerl train --dry-run`. Raises ConfigError for anything that would stop the run at startup."""
     check(recipe, run_dir)
     recipe = _resolved(recipe, run_dir, resume)
     check_files(Path(recipe.model))
@@ -42,7 +42,7 @@ def dry_run(recipe: Recipe, run_dir: Path, resume: bool) -> int:
 
 
 def check(recipe: Recipe, run_dir: Path) -> None:
-    """What can be known to be wrong before a run directory is claimed. Raises ConfigError or ValueError."""
+    """Checks everything that can be checked before a run directory is claimed. Raises ConfigError or ValueError."""
     check_writable(run_dir)
     check_devices(recipe)
     engine_kind(recipe.engine).check()
@@ -65,7 +65,7 @@ def check_writable(run_dir: Path) -> None:
 
 
 def _resolved(recipe: Recipe, run_dir: Path, resume: bool) -> Recipe:
-    """As the run would find it: with the agent settings of its checkpoint, and checked against a run that is there."""
+    """The recipe with the agent settings of its checkpoint, checked against the run in `run_dir` if there is one."""
     from mobilerl.train.run_dir import CONFIG_FILE, open_run
 
     with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +80,7 @@ def _resolved(recipe: Recipe, run_dir: Path, resume: bool) -> Recipe:
 
 
 def _check_offline(recipe: Recipe, run_dir: Path) -> None:
-    """Stored trajectories are needed until a run has a checkpoint."""
+    """Checks the stored trajectories, which are needed only until the run has a checkpoint."""
     stored = recipe.algorithm.stored_trajectories
     if not stored or latest(run_dir) is not None:
         return

@@ -1,4 +1,4 @@
-"""The likely time of a run, for `--dry-run`: from its own metrics, or from a few seconds of playing and learning."""
+"""Estimates how long a run takes (`--dry-run`) from its own metrics or from a few seconds of rollout and learning."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from mobilerl.train.tasks import TaskSampler
 from mobilerl.train.tracking import read_metrics
 
 MEASURED_S = 15.0
-"""Longest time to measure collection; a machine that is not busy needs a part of it."""
+"""Longest time to measure rollout, in seconds; an idle machine needs less."""
 INSTANCES = 4
-"""Instances of every template that are drawn to measure: a run's many take a while to make."""
+"""Instances per template to measure with: making all the instances of a run takes a while."""
 LARGEST_MB = 100
-"""Weights of the largest checkpoint that is loaded to measure."""
+"""Largest checkpoint that is loaded to measure with, in MB of weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Seconds of one iteration's phases and of one evaluation, and steps of an iteration."""
+    """Seconds per phase of one iteration and per evaluation, and environment steps per iteration."""
 
     rollout_s: float
     update_s: float
@@ -45,7 +45,7 @@ class Measured:
 
 
 def estimate(recipe: Recipe, run_dir: Path, resume: bool) -> str:
-    """The likely time of a run, what it is based on, and how wrong it may be; or why there is no estimate."""
+    """Describes how long the run is likely to take and what the estimate is based on, or why there is none."""
     left = TimeLeft(recipe.train.iterations, recipe.train.max_minutes, recipe.train.max_env_steps)
     if resume:
         path = run_dir / "metrics.jsonl"
@@ -74,7 +74,7 @@ def estimate(recipe: Recipe, run_dir: Path, resume: bool) -> str:
 
 
 def _not_measured(recipe: Recipe) -> str:
-    """Why a few seconds on this machine cannot tell; empty if they can."""
+    """Why the run cannot be estimated from a few seconds on this machine; empty if it can."""
     size = sum(path.stat().st_size for path in Path(recipe.model).glob("*.safetensors")) / 1e6
     if recipe.engine.name != "local":
         return f"{engine_kind(recipe.engine).name} would have to be started"
@@ -88,7 +88,7 @@ def _not_measured(recipe: Recipe) -> str:
 
 
 def measure(recipe: Recipe) -> Measured | None:
-    """Plays and learns for a few seconds, in this process; None if no episode has ended by then."""
+    """Plays and learns for a few seconds in this process. Returns None if no episode ended in that time."""
     if recipe.plays_in_workers:  # each has one thread
         recipe = recipe.model_copy(update={"engine": recipe.engine.model_copy(update={"threads": 1})})
     with closing(make_trainer_engine(recipe)) as engine:
@@ -114,7 +114,7 @@ async def _measure(recipe: Recipe, engine: Engine) -> Measured | None:
             async with asyncio.timeout(MEASURED_S):
                 async for group in collector.ready(len(tasks)):
                     groups.append(group)
-        # Of those that are running, about half has been played.
+        # Episodes still running are on average half played.
         played_s, ended = time.monotonic() - began, collector.counts["finished"] + collector.playing / 2
     if not groups:
         return None
@@ -123,7 +123,7 @@ async def _measure(recipe: Recipe, engine: Engine) -> Measured | None:
     episodes = collect.tasks_per_iteration * size
     steps = sum(len(t.steps) for g in groups for t in g.trajectories) / sum(len(g.trajectories) for g in groups)
     held_out = suite.held_out(recipe.eval.instances) if recipe.eval.every else {}
-    # Workers compute gradients as well, unless they play meanwhile.
+    # Workers help to compute gradients unless they are playing at the time.
     learners = 1 if collect.max_staleness else processes
     return Measured(
         rollout_s=episodes * episode_s,
@@ -134,7 +134,7 @@ async def _measure(recipe: Recipe, engine: Engine) -> Measured | None:
 
 
 def _learning_s(recipe: Recipe, engine: Engine, algorithm: Algorithm, groups: Sequence[Group]) -> float:
-    """Seconds of learning from these groups: all of their samples at the speed of one mini-batch of the usual size."""
+    """Seconds to learn from all samples of `groups`, extrapolated from one full mini-batch."""
     algorithm.add(groups, 1)
     samples = [sample for batch in algorithm.mini_batches(random.Random(0)) for sample in batch]
     if not samples:

@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM (with which SLURM ends a job early): a run saves its state and prints the command to resume it.
+"""Handling of Ctrl-C and SIGTERM (sent by SLURM to end a job): a run saves its state and says how to resume it.
 
-The first signal asks the loop to stop: collecting is abandoned, an update is finished, and the loop saves. A second
-Ctrl-C exits immediately; files on disk stay intact, because checkpoints are put in place by one rename. Child processes
-(rollout workers, vLLM) notice that this one is gone and exit.
+The first signal asks the loop to stop: it abandons a rollout, finishes an update, and saves. A second Ctrl-C exits
+immediately; files on disk stay intact, because checkpoints are put in place by one rename. Child processes (rollout
+workers, vLLM) notice that this process is gone and exit.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SETTLE_S = 120.0
-"""Seconds to wait for a generation that is still running when collecting is abandoned."""
+"""Seconds to wait for a generation that is still running when a rollout is abandoned."""
 STOPPING = "stopping: the run is saved after the current update; press Ctrl-C again to exit immediately"
 
 
 class Stopped(Exception):  # noqa: N818 - not an error
-    """A run was ended by signal `number`. The message says what was saved."""
+    """Raised when signal `number` ended a run. The message says what was saved."""
 
     def __init__(self, number: int, message: str = "stopped") -> None:
         super().__init__(message)
@@ -38,12 +38,12 @@ class Stopped(Exception):  # noqa: N818 - not an error
 
     @property
     def exit_code(self) -> int:
-        """The shell convention: 130 for Ctrl-C, 143 for SIGTERM."""
+        """Exit code by the shell's convention: 130 for Ctrl-C, 143 for SIGTERM."""
         return 128 + self.number
 
 
 class StopGuard:
-    """Handles the signals while it is entered, in the thread of the event loop.
+    """Context manager that handles the signals, to be entered in the thread of the event loop.
 
     Outside the main thread, where Python handles no signals, only `request` has an effect.
     """
@@ -90,9 +90,9 @@ class StopGuard:
             os._exit(128 + number)
 
     async def until_stopped(self, work: Awaitable[T]) -> T:
-        """The result of `work`. When a stop is requested, `work` is cancelled and Stopped raised.
+        """Awaits `work` and returns its result; if a stop is requested, cancels it and raises Stopped.
 
-        A signal to a whole job also ends its servers, so an error of `work` after the request counts as the stop.
+        A signal to a whole job also ends its servers, so an error of `work` after the request is ignored.
         """
         assert self._event is not None, "the guard has not been entered"
         task = asyncio.ensure_future(work)
@@ -107,16 +107,16 @@ class StopGuard:
             await asyncio.gather(task, stop, return_exceptions=True)
 
     def raise_if_requested(self, message: str) -> None:
-        """`message` says where the run is saved."""
+        """Raises Stopped with `message`, which says where the run is saved, if a stop was requested."""
         if self._number is not None:
             raise Stopped(self._number, message)
 
 
 class Snapshot:
-    """Random and curriculum state before an iteration, to restore when the iteration is abandoned."""
+    """RNG and curriculum state before an iteration, to be restored if the iteration is abandoned."""
 
     def __init__(self, sampler: Any, rng: random.Random) -> None:
-        """`sampler` has `state_dict` and `load_state_dict`. Includes torch's random state if torch is loaded."""
+        """Captures `sampler` (by its `state_dict`), `rng`, and torch's RNG state if torch is loaded."""
         self._sampler, self._rng = sampler, rng
         self._states = copy.deepcopy(sampler.state_dict()), rng.getstate()
         self._torch = sys.modules.get("torch")
@@ -126,7 +126,7 @@ class Snapshot:
                 self._cuda = self._torch.cuda.get_rng_state_all()
 
     async def restore(self) -> None:
-        """Call this once the devices are closed."""
+        """Restores the state. Call it after the devices are closed."""
         # A running generation cannot be interrupted, and it draws from torch's random state until it ends.
         if others := asyncio.all_tasks() - {asyncio.current_task()}:
             _, pending = await asyncio.wait(others, timeout=SETTLE_S)
@@ -143,7 +143,7 @@ class Snapshot:
 
 @contextmanager
 def interrupts_as_stopped() -> Iterator[None]:
-    """For code without a StopGuard: Ctrl-C and SIGTERM end it immediately, with Stopped."""
+    """Raises Stopped immediately on Ctrl-C or SIGTERM; for code without a StopGuard."""
     number = signal.SIGINT
 
     def terminate(received: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""From an algorithm's mini-batches to optimiser steps."""
+"""Runs the optimizer steps over an algorithm's mini-batches."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from mobilerl.records import TrainingSample
 def learn(
     engine: Engine, algorithm: Algorithm, mini_batches: Iterable[Sequence[TrainingSample]]
 ) -> dict[str, float | None]:
-    """One optimiser step per mini-batch; returns their mean metrics (maxima of those that end in `_max`)."""
+    """Takes one optimizer step per mini-batch and returns the mean of their metrics (the maximum of `*_max`)."""
     history: list[dict[str, float]] = []
     samples = replayed = 0
     for batch in mini_batches:
-        # Before the first step, rollout and trainer can be compared on what these very weights have sampled.
+        # Before the first step, log-probabilities of rollout and trainer are of the same weights and can be compared.
         comparable = not history and any(not s.replayed and s.version == engine.version for s in batch)
         objective = with_rollout_gap(algorithm.objective) if comparable else algorithm.objective
         history.append(_means(engine.update(batch, objective, algorithm.aggregation)))
         samples += len(batch)
         replayed += sum(s.replayed for s in batch)
     if history and "clip_frac" in history[0]:
-        # Nothing has been learned yet: what is clipped here is the gap between sampler and trainer, and replay.
+        # Before any update, clipping can only come from the gap between sampler and trainer, and from replay.
         history[0]["clip_frac_first"] = history[0]["clip_frac"]
     return {
         **_summary(history),
@@ -36,7 +36,7 @@ def learn(
 
 
 def _means(step: dict[str, float]) -> dict[str, float]:
-    """A step's metrics, with means in the place of sums over a part of its tokens."""
+    """Metrics of one step, with sums over part of its tokens turned into means."""
     if tokens := step.pop(FRESH_TOKENS, 0.0):
         step["entropy"], step["rollout_k3"] = step[FRESH_SURPRISE] / tokens, step[FRESH_K3] / tokens
     for name in (FRESH_SURPRISE, FRESH_K3):

@@ -1,4 +1,4 @@
-"""Tasks whose groups are lost repeatedly are excluded for the rest of the run."""
+"""Exclusion of tasks whose groups are repeatedly lost, for the rest of the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mobilerl.algorithms.checks import count
 from mobilerl.records import Cause, Group, LostGroup
 
 MOST_NAMED = 5
-"""Number of tasks whose reasons an error lists."""
+"""Maximum number of tasks that an error lists with their reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,23 +24,23 @@ class SetAside:
 
 
 class TaskLosses:
-    """Excludes a task after `limit` consecutive lost groups (0: never), and at once when its reward is free.
+    """Excludes a task after `limit` consecutive lost groups (0: never), and immediately if its reward is free.
 
-    A group lost to a task's own fault counts at once. One lost to devices counts once a group of another task was
-    completed after it, and all that a task lost before that count as one: while nothing is completed the devices are
-    broken, and one outage counts at most once per task.
+    A group lost through the task's own fault counts immediately. Groups lost to devices count, as one, only once a
+    group of another task completes: as long as none does, the devices are broken, and one outage counts at most once
+    per task.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.set_aside: dict[str, SetAside] = {}
-        """By task id, in the order of exclusion."""
+        """Excluded tasks by id, in the order of exclusion."""
         self._lost: Counter[str] = Counter()
         self._unsure: dict[str, str] = {}
-        """By task id, the reason of device losses that do not count yet."""
+        """Reasons, by task id, of groups lost to devices that do not count yet."""
 
     def ended(self, groups: Iterable[Group], lost: Iterable[LostGroup]) -> list[str]:
-        """Records the groups of one collection. Returns the ids of newly excluded tasks."""
+        """Records the complete and the lost groups of one rollout. Returns the ids of newly excluded tasks."""
         before = len(self.set_aside)
         completed = {group.task.id for group in groups}
         for task in completed:
@@ -56,7 +56,7 @@ class TaskLosses:
         return list(self.set_aside)[before:]
 
     def _lose(self, group: LostGroup, completed: bool) -> None:
-        """`completed`: another group of its task was completed."""
+        """Records one lost group; `completed` says whether another group of its task was completed."""
         task = group.task.id
         if task in self.set_aside:
             return  # this group was still running
@@ -85,7 +85,7 @@ class TaskLosses:
         }
 
     def all_set_aside(self) -> InfraError:
-        """The error of a run without any task left."""
+        """The error to raise when no task is left."""
         named = "; ".join(f"{task}: {why.reason}" for task, why in list(self.set_aside.items())[:MOST_NAMED])
         more = f"; and {len(self.set_aside) - MOST_NAMED} more" if len(self.set_aside) > MOST_NAMED else ""
         return InfraError(f"every task of the run was excluded: {named}{more}")

@@ -1,4 +1,4 @@
-"""Metrics of an iteration. Episode metrics are means over trajectories (long episodes do not count more)."""
+"""Metrics of an iteration. Episode metrics are means over trajectories, so long episodes do not count more."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mobilerl.records import Group, Status
 from mobilerl.train.source import Collectors
 
 LEARNED = ("train/loss", "train/kl", "train/grad_norm", "train/clip_frac", "train/rollout_prob_diff_max")
-"""Metrics of every iteration; null without an update, or without a KL term."""
+"""Metrics that every iteration reports; null if there was no update (or no KL term)."""
 COUNTED = ("infra_errors", "retried", "lost_groups", "stale_groups")
 
 
@@ -19,7 +19,7 @@ class IterationWatch:
     """Measures an iteration's phases and the collector's counts."""
 
     def __init__(self, collector: Collectors, ahead: bool) -> None:
-        """`ahead`: collection goes on during updates, so its rate is that of whole iterations."""
+        """With `ahead`, collection continues during updates, so its rate is measured over whole iterations."""
         self._collector, self._ahead = collector, ahead
         self._collected = time.monotonic()
         self._counts, self._busy_s = collector.counts.copy(), collector.busy_s
@@ -43,9 +43,9 @@ class IterationWatch:
             self._collected = now
 
     def metrics(self, groups: Sequence[Group], version: int) -> dict[str, float | None]:
-        """Metrics once the iteration's phases have ended. `version`: the learner's when `groups` were used.
+        """Metrics of an iteration whose phases have ended; `version` is the learner's when `groups` were used.
 
-        Counts are those since the last call, so that episodes that end while a checkpoint is written count too.
+        Counts are since the last call, so that episodes that end while a checkpoint is written count too.
         """
         collector = self._collector
         counts, busy_s = collector.counts - self._counts, collector.busy_s - self._busy_s
@@ -59,7 +59,7 @@ class IterationWatch:
         }
 
     def _share(self, devices: int) -> float | None:
-        """Fraction of device time spent in episodes during the update; 0 unless groups are collected ahead.
+        """Fraction of device time spent in episodes during the update; 0 unless collection runs ahead.
 
         None with worker processes, which report their time only when they are done.
         """
@@ -72,7 +72,10 @@ class IterationWatch:
 def rollout_metrics(
     groups: Sequence[Group], version: int, seconds: float, busy_s: float, devices: int
 ) -> dict[str, float | None]:
-    """`version`: the learner's when the episodes are used. Utilisation: device-seconds in episodes / all of them."""
+    """Metrics of the episodes in `groups`, which were used by learner `version` after `seconds` of collection.
+
+    `rollout/env_utilization` is `busy_s`, the device-seconds spent in episodes, over all device-seconds.
+    """
     trajectories = [t for g in groups for t in g.trajectories]
     steps = [s for t in trajectories for s in t.steps]
     ages = [version - s.completion.version for s in steps]

@@ -1,4 +1,4 @@
-"""Where metrics and pictures of episodes are shown besides the run directory: wandb, TensorBoard, Trackio."""
+"""Mirrors of metrics and pictures of episodes outside the run directory: wandb, TensorBoard and Trackio."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROJECT = "mobilerl"
 
 
 class Mirror(Protocol):
-    """Shows one run. It is opened at the first row."""
+    """Shows the metrics of one run in another tool. It is opened at the first row."""
 
     def log(self, row: Row) -> None: ...
     def pictures(self, iteration: int, pictures: Sequence[Image.Image]) -> None: ...
@@ -31,7 +31,7 @@ class Mirror(Protocol):
 def open_mirrors(
     run_dir: Path, settings: TrackingSection, config: Row | None, resumed_at: int | None
 ) -> Iterator[Mirror]:
-    """Yields those that the settings name. `resumed_at`: the first iteration of a resumed run; None in a new one."""
+    """Yields the enabled mirrors. `resumed_at` is the first iteration of a resumed run, None for a new run."""
     if settings.wandb != "off":
         yield Wandb(run_dir, settings.wandb, config)
     if settings.tensorboard:
@@ -41,7 +41,7 @@ def open_mirrors(
 
 
 def check_packages(settings: TrackingSection) -> None:
-    """Raises ModuleNotFoundError for a missing package now, rather than after the first iteration."""
+    """Raises ModuleNotFoundError if a package is missing, so that a run does not fail after its first iteration."""
     wanted = {"wandb": settings.wandb != "off", "tensorboard": settings.tensorboard, "trackio": settings.trackio}
     for name, is_on in wanted.items():
         if is_on and importlib.util.find_spec(name) is None:
@@ -53,7 +53,7 @@ def _numbers(row: Row) -> dict[str, float]:
 
 
 class Wandb:
-    """`online` needs an API key; without one the run is logged offline, for `wandb sync` to upload later."""
+    """Logs to Weights & Biases. Without an API key, `online` logs offline, for `wandb sync` to upload later."""
 
     def __init__(self, run_dir: Path, mode: str, config: Row | None) -> None:
         import wandb
@@ -89,7 +89,7 @@ class Wandb:
 
 
 class TensorBoard:
-    """Event files under `run_dir/tensorboard`."""
+    """Writes event files to `run_dir/tensorboard`."""
 
     def __init__(self, run_dir: Path, resumed_at: int | None) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -111,7 +111,7 @@ class TensorBoard:
 
 
 class Trackio:
-    """A local database that `trackio show` displays, in Trackio's own folder or $TRACKIO_DIR."""
+    """Logs to Trackio's local database (in $TRACKIO_DIR or Trackio's own folder), which `trackio show` displays."""
 
     def __init__(self, run_dir: Path, config: Row | None, resumed: bool) -> None:
         import trackio

@@ -1,4 +1,4 @@
-"""Offline data: trajectories of another run, to learn from before the first iteration (`algorithm.offline`)."""
+"""Offline data: trajectories of another run to learn from before the first iteration (`algorithm.offline`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mobilerl.trajectory_files import load_trajectories, read_records
 
 
 def load_offline_trajectories(run_dir: Path) -> list[Trajectory]:
-    """All trajectories of a run without infra errors, oldest first. Raises ValueError naming a damaged file.
+    """Loads a run's trajectories, oldest first, except those with infra errors. Raises ValueError for a damaged file.
 
     Their ids get a prefix, because every run counts its iterations from 1 and ids must be unique in a buffer.
     """
@@ -23,7 +23,7 @@ def load_offline_trajectories(run_dir: Path) -> list[Trajectory]:
 
 
 def trajectory_files(run_dir: Path) -> list[Path]:
-    """The trajectory files of a run, oldest first. Raises ValueError if there are none."""
+    """Trajectory files of a run, oldest first. Raises ValueError if there are none."""
     files = sorted((run_dir / "trajectories").glob("iter-*.jsonl"))
     if not files:
         raise ValueError(f"{run_dir} holds no trajectories/iter-*.jsonl: name a run that saved trajectories")
@@ -33,8 +33,8 @@ def trajectory_files(run_dir: Path) -> list[Path]:
 def check_offline_trajectories(run_dir: Path, vocabulary: int | None) -> None:
     """Checks that a model with `vocabulary` tokens (None: unknown) can learn from a run's trajectories.
 
-    Raises ValueError naming file, line and reason: a held-out task, token ids of another model, or no token ids, as in
-    episodes of scripted agents and model servers. Does not read screens.
+    Raises ValueError with file, line and reason for a held-out task, for token ids of another model, and for missing
+    token ids (episodes of scripted agents and model servers). Does not read screens.
     """
     for path in trajectory_files(run_dir):
         for number, record in read_records(path):

@@ -1,7 +1,7 @@
-"""The online loop. It reads like the paper's algorithm; every algorithm runs through it.
+"""The online training loop that every algorithm runs through.
 
 Sample tasks from the curriculum, collect groups, hand them to the algorithm, update on the mini-batches it yields,
-publish the weights, move the curriculum, log, checkpoint.
+publish the weights, update the curriculum, log, checkpoint.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 def train(recipe: Recipe, run_dir: Path, resume: bool) -> None:
-    """Starts or resumes a training run. Raises ConfigError or CheckpointError for what the user can fix."""
+    """Starts or resumes a training run. Raises ConfigError or CheckpointError for problems that the user can fix."""
     with held(run_dir):
         recipe = open_run(recipe, run_dir, resume)
         _train(recipe, run_dir, resume)
@@ -96,7 +96,7 @@ class OnlineTrainer:
             self.log.truncate_after(-1 if saved is None else saved)
 
     async def run(self, take_over: Callable[[], object]) -> None:
-        """`take_over` is called when the collector becomes responsible for closing `devices`."""
+        """Runs the loop. Calls `take_over` when the collector becomes responsible for closing `devices`."""
         train, state = self.recipe.train, self.state
         state.start_clock()
         view = ProgressView(train.iterations, max_minutes=train.max_minutes, max_env_steps=train.max_env_steps)
@@ -182,7 +182,7 @@ class OnlineTrainer:
         return metrics
 
     async def _evaluate(self, collector: Collectors) -> dict[str, float | None]:
-        """Success on held-out tasks, in the iterations that have an evaluation."""
+        """Success rates on held-out tasks; empty in iterations without an evaluation."""
         every = self.recipe.eval.every
         if not every or (self.state.iteration % every and not self._done()):
             return {}
@@ -194,7 +194,10 @@ class OnlineTrainer:
         return {**rates, "time/eval_s": time.monotonic() - began}
 
     async def _collect(self, collector: Collectors, source: GroupSource) -> list[Group]:
-        """Groups of this iteration; dynamic sampling replaces those without an advantage while rounds are left."""
+        """Collects the groups of this iteration.
+
+        Dynamic sampling collects more to replace zero-variance groups, for at most `max_resample_rounds` rounds.
+        """
         wanted = self.recipe.collect.tasks_per_iteration
         label, give_up_s = f"{self.state.iteration:06d}-0", self.recipe.fleet.give_up_s
         groups = await take_some(source, wanted, label, give_up_s, collector)
@@ -206,14 +209,14 @@ class OnlineTrainer:
         return groups
 
     def _learn_offline(self) -> dict[str, float]:
-        """Before the first iteration: from trajectories that another run collected."""
+        """Learns from the trajectories of another run, before the first iteration."""
         trajectories = load_offline_trajectories(Path(self.algorithm.stored_trajectories))
         learned = learn(self.engine, self.algorithm, self.algorithm.offline_batches(trajectories, self.rng))
         self.engine.publish()
         return {"iteration": 0, **learned, **self.cost.record()}
 
     async def _learn(self, groups: Sequence[Group]) -> dict[str, float]:
-        """In a thread, unless nothing needs the event loop: a pool repairs its devices by the clock."""
+        """Updates in a thread, unless nothing else needs the event loop, as a pool that repairs devices does."""
         if self.recipe.collect.max_staleness == 0 and fleet_type(self.recipe.fleet).in_process:
             return self._update(groups)
         return await self._aside(self._update, groups)
@@ -223,7 +226,7 @@ class OnlineTrainer:
         return learn(self.engine, self.algorithm, self.algorithm.mini_batches(self.rng))
 
     async def _aside(self, work: Callable[..., T], *args: object) -> T:
-        """In a thread, while episodes run. Always the same one: malloc keeps the peak memory of every thread."""
+        """Runs `work` in a thread while episodes go on; always the same one, as malloc keeps each thread's peak."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     def _done(self) -> bool:

@@ -1,4 +1,4 @@
-"""Progress of a run on the console: a line per iteration, the current activity, and an estimate of the time left."""
+"""Progress of a run on the console: one line per iteration, the current activity, and the estimated time left."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rich.text import Text
 from mobilerl.terminal import duration, fit, make_console
 
 RECENT = 20
-"""Iterations that the estimate of the time left averages over."""
+"""Number of recent iterations from which the time left is estimated."""
 INDENT = 11 * " "
-"""Before what does not fit into the line of an iteration."""
+"""Indent of continuation lines."""
 PHASES = ("rollout", "update", "publish")
 
 
 class TimeLeft:
-    """Estimates the time to a run's last iteration, time limit or limit of environment steps, whichever is first."""
+    """Estimates the time until a run reaches its iterations, time limit or environment steps, whichever is first."""
 
     def __init__(
         self, iterations: int | None, max_minutes: float | None = None, max_env_steps: int | None = None
@@ -35,7 +35,7 @@ class TimeLeft:
         self._recent: deque[Mapping[str, Any]] = deque(maxlen=RECENT + 1)
 
     def after(self, metrics: Mapping[str, Any]) -> float | None:
-        """Seconds left after the iteration of `metrics`; None while there is nothing to go by."""
+        """Seconds left after the iteration of `metrics`; None while there is too little to estimate from."""
         if metrics.get("time_s") is None:
             return None
         self._recent.append(metrics)
@@ -57,9 +57,9 @@ def describe_status(iteration: int, status: Mapping[str, float]) -> str:
 
 
 class ProgressView:
-    """Prints a line per iteration, and a second one for what does not fit into it.
+    """Prints the metrics of each iteration in one line, with continuation lines if they do not fit.
 
-    On a terminal, a bar below it shows the current activity and the time left.
+    On a terminal, a bar below shows the current activity and the time left.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ProgressView:
         self._time_left = TimeLeft(iterations, max_minutes, max_env_steps)
         self._began = 0.0
         self._ends: float | None = None
-        """When the run began, earlier starts included, and when it is likely to end, on the monotonic clock."""
+        """Start of the run (earlier starts included) and its likely end, on the monotonic clock."""
         self._console = console or make_console()
         self._last_success: float | None = None
         self._bar: Progress | None = None
@@ -122,7 +122,7 @@ class ProgressView:
         self._console.print(fit(text, self._console.width), markup=False, highlight=False, soft_wrap=True)
 
     def update(self, metrics: Mapping[str, Any]) -> None:
-        """Prints the line of one iteration, without the metrics it lacks."""
+        """Prints the line of one iteration, leaving out metrics that it does not have."""
         total = f"/{self._iterations}" if self._iterations else ""
         line = Text(f"iter {metrics['iteration']:>4}{total}", style="bold")
         line.append("  ").append_text(self._success(metrics.get("rollout/success_rate")))

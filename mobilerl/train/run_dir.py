@@ -30,10 +30,10 @@ def open_run(recipe: Recipe, run_dir: Path, resume: bool) -> Recipe:
 
 
 def with_checkpoints_agent(recipe: Recipe) -> Recipe:
-    """The recipe with its checkpoint's agent settings: a policy must see and act as it was trained to.
+    """The recipe with the agent settings of its checkpoint, since a policy must see and act as in its training.
 
-    A published model has none, and speaks its own format unless the recipe says otherwise.
-    The time limit of an episode belongs to the devices rather than the policy, so the recipe's is kept.
+    A published model has no such settings and uses its own action format unless the recipe sets another. The recipe's
+    episode deadline is kept, because it depends on the devices and not on the policy.
     """
     if not recipe.model:
         return recipe
@@ -42,9 +42,9 @@ def with_checkpoints_agent(recipe: Recipe) -> Recipe:
 
 
 def check_agent_flags(recipe: Recipe, flags: Sequence[str]) -> None:
-    """Raises ConfigError for a flag on the command line that the checkpoint's agent settings would override.
+    """Raises ConfigError for a command-line flag that the checkpoint's agent settings would override.
 
-    The recipe file only gives defaults for models without settings of their own, so it is not checked.
+    The recipe file is not checked: it only gives defaults for models without agent settings of their own.
     """
     used = with_checkpoints_agent(recipe).agent
     for name in read_flags(flags).get("agent", {}):

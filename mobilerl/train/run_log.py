@@ -1,6 +1,6 @@
-"""Everything a run writes per iteration except checkpoints: metrics, task and device status, trajectories, advantages.
+"""Files that a run writes each iteration besides checkpoints: metrics, tasks, devices, trajectories, advantages.
 
-docs/files.md and docs/viewer.md give the formats.
+The formats are described in docs/files.md and docs/viewer.md.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from mobilerl.records import Group, Trajectory
 from mobilerl.train.tracking import Tracker, append_row, read_metrics, truncate_rows
 from mobilerl.trajectory_files import save_trajectories
 
-if TYPE_CHECKING:  # these need torch, which the viewer, a user of this module, does not
+if TYPE_CHECKING:  # the viewer imports this module and must not need torch
     from mobilerl.algorithms.curriculum import FailureCurriculum, InstructionValueCurriculum
     from mobilerl.train.tasks import TaskSampler
 
 log = logging.getLogger(__name__)
 KEPT = 64
-"""Trajectories written per iteration, where any are."""
+"""Maximum number of trajectories saved per iteration."""
 SHOWN = 4
-"""Episodes drawn for wandb, TensorBoard and Trackio per recorded iteration: the first one of each group."""
+"""Episodes drawn for the mirrors per saved iteration, each the first of its group."""
 TASKS_FILE, FLEET_FILE, ADVANTAGES = "tasks.jsonl", "fleet.jsonl", "advantages"
 SHAPED_REWARDS = "shaped_rewards"
 
 
 class RunLog:
-    """A context manager, because the mirrors have to be closed."""
+    """Writes the log files of a run. A context manager, because the mirrors have to be closed."""
 
     def __init__(self, recipe: Recipe, run_dir: Path) -> None:
         self.run_dir, self._recipe, self._train = run_dir, recipe, recipe.train
@@ -49,7 +49,7 @@ class RunLog:
         self._tracker.close()
 
     def keep_directory(self) -> None:
-        """Writes the recipe again if the run directory was deleted, so that what is learned can be resumed."""
+        """Writes the recipe again if the run directory was deleted, so that the run can still be resumed."""
         if not (self.run_dir / CONFIG_FILE).is_file():
             log.warning("%s was deleted during the run; it is written again, without what it held", self.run_dir)
             save_recipe(self._recipe, self.run_dir / CONFIG_FILE)
@@ -61,12 +61,12 @@ class RunLog:
     def status(
         self, iteration: int, sampler: TaskSampler, groups: Sequence[Group], devices: Sequence[DeviceReport]
     ) -> None:
-        """Records the state and results of the tasks, and the state of the devices."""
+        """Records the states and results of tasks and the states of devices."""
         reasons = {task: why.reason for task, why in sampler.losses.set_aside.items()}
         self._status.record(iteration, sampler.curriculum, groups, sampler.key, devices, reasons)
 
     def keeps(self, iteration: int) -> bool:
-        """Whether the trajectories of this iteration are saved."""
+        """Whether this iteration's trajectories are saved."""
         every = self._train.trajectories_every
         return bool(every) and (iteration % every == 0 or iteration == 1)
 
@@ -77,10 +77,7 @@ class RunLog:
         advantages: Mapping[str, float | Sequence[float]],
         shaped_rewards: Mapping[str, float],
     ) -> None:
-        """Saves the first KEPT trajectories, with their advantages and shaped rewards (by id) if there are any.
-
-        Mirrors SHOWN of them.
-        """
+        """Saves the first KEPT trajectories with their advantages and shaped rewards (by id), and mirrors SHOWN."""
         chosen = [t for g in groups for t in g.trajectories][:KEPT]
         save_trajectories(self.run_dir, iteration, chosen)
         kept = [t for t in chosen if t.id in advantages]
@@ -91,7 +88,7 @@ class RunLog:
         self._tracker.episodes(iteration, [g.trajectories[0] for g in groups if g.trajectories][:SHOWN])
 
     def truncate_after(self, iteration: int) -> None:
-        """Drops every later iteration; a resumed run writes them again."""
+        """Drops all later iterations, which a resumed run writes again."""
         self._tracker.truncate_after(iteration)
         self._status.truncate_after(iteration)
         folders = ("trajectories", ADVANTAGES, SHAPED_REWARDS)
@@ -105,7 +102,10 @@ class RunLog:
 def write_advantages(
     run_dir: Path, iteration: int, trajectories: Sequence[Trajectory], advantages: Sequence[float | Sequence[float]]
 ) -> Path:
-    """One advantage per trajectory, or one per step. Raises ValueError unless there are as many as steps."""
+    """Writes the advantages of `trajectories`, given as one value per trajectory or one per step.
+
+    Raises ValueError if a trajectory has another number of advantages than steps.
+    """
     content: dict[str, list[float]] = {}
     for trajectory, advantage in zip(trajectories, advantages, strict=True):
         steps = len(trajectory.steps)
@@ -140,10 +140,10 @@ class StatusLog:
         devices: Sequence[DeviceReport] = (),
         set_aside: Mapping[str, str] | None = None,
     ) -> None:
-        """Appends one iteration to both files; to fleet.jsonl only if there are devices.
+        """Appends one iteration to tasks.jsonl and, if there are devices, to fleet.jsonl.
 
-        key: what the curriculum counts by. set_aside: reasons by task id, for the whole run; the curriculum no longer
-        has a key once all its tasks are set aside.
+        `key` maps a task to its key in the curriculum. `set_aside` holds the reasons of all excluded tasks by id; the
+        curriculum drops a key once all its tasks are excluded.
         """
         states = dict.fromkeys(self._states, "set_aside")
         for state in ("active", "cooling", "removed"):
@@ -168,7 +168,7 @@ class StatusLog:
             self._devices = {d.place: d for d in devices}
 
     def truncate_after(self, iteration: int) -> None:
-        """Drops every later iteration and reads the task states back."""
+        """Drops all later iterations and reads the task states back."""
         truncate_rows(self._tasks_path, iteration)
         truncate_rows(self._fleet_path, iteration)
         self._states, self._set_aside = {}, set()
@@ -178,7 +178,7 @@ class StatusLog:
 
 
 def _device_entry(now: DeviceReport, before: DeviceReport | None) -> dict[str, Any]:
-    """`before`: the report of the previous line, if any."""
+    """Entry of one device in fleet.jsonl; `before` is its previous report, if any."""
     if before is not None and sum(now.seconds.values()) < sum(before.seconds.values()):
         before = None  # its process was restarted and counts from zero
     spent = {s: t - (before.seconds.get(s, 0.0) if before else 0.0) for s, t in now.seconds.items()}

@@ -1,4 +1,4 @@
-"""From a recipe to a collector, and to what its algorithm works with."""
+"""Builds the collector of a recipe and the resources of its algorithm."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 def make_collector(
     recipe: Recipe, engine: Engine, devices: Devices | Sequence[MobileEnv], processes: int = 1
 ) -> Collector:
-    """A collector on `devices` with `engine` as the policy; `processes` of them share the judge.
+    """Makes a collector on `devices` with `engine` as the policy; `processes` such collectors share the judge.
 
-    On embedded phones without staleness, requests are batched by running episodes and never by the clock, which is
-    repeatable. Other devices are not repeatable, and a slow one must not hold up the others. An engine that streams
-    gets each request at once.
+    On embedded phones without staleness, a batch waits for all running episodes rather than for a time limit, so that
+    runs are repeatable. Other devices are not repeatable anyway, and a slow one must not hold up the others. An engine
+    that streams gets each request immediately.
     """
     in_process = fleet_type(recipe.fleet).in_process and make_suite(recipe).in_process
     repeatable = recipe.collect.max_staleness == 0 and in_process
@@ -53,12 +53,12 @@ def make_collector(
 
 
 def _fits(engine: Engine, most: int, messages: Messages, images: Sequence[bytes]) -> bool:
-    """Whether a prompt has at most `most` tokens, those of its images included."""
+    """Whether a prompt has at most `most` tokens, image tokens included."""
     return len(engine.codec.encode(messages, images)) <= most
 
 
 def make_resources(recipe: Recipe, engine: Engine) -> Resources:
-    """What the recipe's algorithm works with."""
+    """Resources that the recipe's algorithm is built with."""
     from mobilerl.algorithms.base import Resources
     from mobilerl.models.features import FrozenFeatures
 

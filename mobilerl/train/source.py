@@ -1,4 +1,4 @@
-"""Where an iteration's groups come from: collected between updates, or during them within a staleness bound."""
+"""Sources of an iteration's groups: collected between updates, or during updates within a staleness bound."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mobilerl.train.workers import RolloutWorkers
 log = logging.getLogger(__name__)
 Collectors = Collector | RolloutWorkers
 PAUSE_S = 10.0
-"""Pause after a collection without a usable group."""
+"""Seconds to pause after a collection without a usable group."""
 
 
 class GroupSource(Protocol):
@@ -33,12 +33,14 @@ class GroupSource(Protocol):
     """Whether groups of the current iteration can be replaced."""
 
     async def take(self, n: int, label: str) -> list[Group]:
-        """The next `n` groups, fewer if some were lost. `label` names them and must be unique in a run."""
+        """Returns the next `n` groups, fewer if some were lost. Their ids begin with `label`, unique in a run."""
 
 
 async def take_some(source: GroupSource, n: int, label: str, give_up_s: float, collectors: Collectors) -> list[Group]:
-    """`source.take`, repeated while it gives no group: an iteration without one would age the replay and move the
-    curriculum for nothing. Raises InfraError, with the last reason, when no episode was completed for `give_up_s`."""
+    """Repeats `source.take` until it returns a group, since an empty iteration would age the replay buffer.
+
+    Raises InfraError with the last failure if no episode was completed for `give_up_s` seconds.
+    """
     tried, until, finished = 0, math.inf, collectors.counts["finished"]
     while True:
         groups = await source.take(n, f"{label}-again{tried}" if tried else label)
@@ -55,13 +57,13 @@ async def take_some(source: GroupSource, n: int, label: str, give_up_s: float, c
 
 
 def _tell(sampler: TaskSampler, groups: list[Group], collectors: Collectors) -> None:
-    """Tells the sampler which groups of a collection are complete and which were lost."""
+    """Tells the sampler which groups were completed and which were lost."""
     lost, collectors.lost = collectors.lost, []
     sampler.ended(groups, lost)
 
 
 class SynchronousSource:
-    """Collects exactly what is requested, with the newest weights: max_staleness = 0, repeatable bit for bit."""
+    """Collects exactly the requested groups with the newest weights (max_staleness = 0), repeatable bit for bit."""
 
     can_resample = True
 
@@ -75,10 +77,10 @@ class SynchronousSource:
 
 
 class AsyncSource:
-    """Keeps up to `max_staleness` iterations' worth of groups in flight while the learner updates.
+    """Keeps up to `max_staleness` iterations of groups in flight while the learner updates.
 
-    Groups are used in the order in which they end. At most `max_staleness` iterations' worth are dispatched beyond the
-    current one, so few come back too old; one that does (its devices were slow) is dropped, counted in the collector's
+    Groups are used in the order in which they end. Since no more than that is dispatched beyond the current iteration,
+    few groups come back too old; one that does (its devices were slow) is dropped, counted in the collector's
     `stale_groups`, and replaced.
     """
 
@@ -124,10 +126,10 @@ class AsyncSource:
 
 
 class PipelinedSource:
-    """Worker processes collect one iteration while the previous one is learned from.
+    """Collects the next iteration in worker processes while the learner updates on the current one.
 
-    Their assignment is fixed right before learning begins: a run is repeatable bit for bit, and trajectories are one
-    version behind when they are used, except in the first iteration after a start.
+    The workers' assignment is fixed right before the update begins, so a run is repeatable bit for bit. Trajectories
+    are one version behind when they are used, except in the first iteration after a start.
     """
 
     can_resample = False
@@ -140,13 +142,13 @@ class PipelinedSource:
         groups = self.workers.take(await (self._next or self._dispatch(n, label)))
         _tell(self.sampler, groups, self.workers)
         self._next = self._dispatch(n, f"{label}-ahead")
-        # Let it start before learning does: it copies the weights first.
+        # Let it start before the update does: it copies the weights first.
         await asyncio.sleep(0)
         return groups
 
     def _dispatch(self, n: int, label: str) -> asyncio.Task[list[WorkerResult]]:
         task = asyncio.create_task(self.workers.play(self.sampler.sample(n, self.rng), label))
-        # The last one of a run is not awaited: it is no error that its workers were ended.
+        # The last one of a run is not awaited; that its workers were ended is not an error.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
 
@@ -159,7 +161,10 @@ def make_group_source(
     rng: random.Random,
     devices: Devices | Sequence[MobileEnv] | None,
 ) -> tuple[Collectors, GroupSource]:
-    """The recipe's collector or worker processes, and the source of groups on top. `devices`: a suite's own, if any."""
+    """Makes the recipe's collector or rollout workers and the group source on top of them.
+
+    `devices` are those of the suite, if it brings its own.
+    """
     staleness = recipe.collect.max_staleness
     if recipe.plays_in_workers:
         workers = RolloutWorkers(recipe, engine, run_dir)

@@ -1,4 +1,4 @@
-"""The state of a run: everything that a checkpoint holds."""
+"""The state of a run, as saved in a checkpoint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mobilerl.train.tasks import TaskSampler
 
 @dataclass
 class RunState:
-    """The engine's weights and optimiser, the curriculum, the algorithm's state, random numbers and counters."""
+    """Weights and optimizer (in the engine), the curriculum, the algorithm's state, the RNG and counters."""
 
     engine: Engine
     sampler: TaskSampler
@@ -26,23 +26,23 @@ class RunState:
     rng: random.Random
     iteration: int = 0
     env_steps: int = 0
-    """Environment steps of the trajectories that were used."""
+    """Environment steps of all trajectories used so far."""
     saved_iteration: int | None = None
     """Iteration of the newest checkpoint; None without one."""
     _earlier_s: float = 0.0
     _started: float = 0.0
 
     def start_clock(self) -> None:
-        """Starts counting time: loading the model does not count. To be called after `restore`."""
+        """Starts counting training time, which excludes loading the model. Call it after `restore`."""
         self._started = time.monotonic() - self._earlier_s
 
     @property
     def elapsed_s(self) -> float:
-        """Training time in seconds over all starts, as far as their work was saved."""
+        """Training time in seconds, including earlier starts up to their last checkpoint."""
         return time.monotonic() - self._started
 
     async def save(self, recipe: Recipe, run_dir: Path, thread: Executor) -> None:
-        """In `thread`: devices must not be blocked while gigabytes are written."""
+        """Saves a checkpoint in `thread`, so that writing gigabytes does not block the devices."""
         rest = {
             "elapsed_s": self.elapsed_s,
             "env_steps": self.env_steps,

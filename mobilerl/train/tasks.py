@@ -1,4 +1,4 @@
-"""Which tasks an iteration samples: the curriculum over training tasks, and its epochs."""
+"""Task sampling: the curriculum over training tasks and its epochs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mobilerl.records import Group, LostGroup
 from mobilerl.train.losses import TaskLosses
 
 PREFERRED_SHARE = 0.5
-"""Share of the tasks that an `instruction_value` curriculum prefers."""
+"""Fraction of tasks that an `instruction_value` curriculum prefers."""
 OTHERS_WEIGHT = 0.2
 """Weight of tasks outside the preferred share of an `instruction_value` curriculum."""
 
@@ -32,17 +32,17 @@ def make_curriculum(
 
 
 GROUPS_OF_A_TEMPLATE = 2
-"""Groups of an epoch per template, unless set: tasks are filtered by what epochs have shown of their template."""
+"""Default number of groups per template in an epoch of the curriculum."""
 
 
 class TaskSampler:
-    """Samples tasks by the curriculum's weights and reports the rewards of every epoch to it.
+    """Samples tasks by the curriculum's weights and reports the rewards of every epoch to the curriculum.
 
-    An epoch ends after `epoch_groups` groups. `type = "uniform"` is failure filtering with infinite patience. With
-    `value_of`, a value function of instructions, an instruction-value curriculum gets the mean value of each task's
-    instances; without, it keeps running means of their rewards.
+    An epoch ends after `epoch_groups` groups. `type = "uniform"` is failure filtering with infinite patience. An
+    instruction-value curriculum gets the mean of `value_of`, a value function of instructions, over each task's
+    instances; until that returns values, it keeps running means of their rewards.
 
-    Tasks whose groups are lost repeatedly are excluded (`losses`), and `say` reports each.
+    Tasks whose groups are repeatedly lost are excluded (`losses`), and `say` reports each exclusion.
     """
 
     def __init__(self, tasks: Sequence[Task], settings: CurriculumSection, max_losses: int = 3) -> None:
@@ -56,28 +56,28 @@ class TaskSampler:
         self._rewards: dict[str, list[float]] = defaultdict(list)
 
     def _arrange(self) -> None:
-        """A new curriculum of all tasks."""
+        """Makes a new curriculum over all tasks."""
         self._tasks: dict[str, list[Task]] = defaultdict(list)
         for task in self._all:
             self._tasks[self.key(task)].append(task)
         self.curriculum = make_curriculum(self._tasks, self._settings)
 
     def key(self, task: Task) -> str:
-        """The task's key in the curriculum: templates are filtered, with all their instances."""
+        """The task's key in the curriculum, which filters templates with all their instances."""
         return task.template
 
     @property
     def has_tasks(self) -> bool:
-        """False when every task was excluded, or removed by the curriculum for good."""
+        """Whether any task is left that was neither excluded nor permanently removed by the curriculum."""
         return bool(self._tasks) and bool(self.curriculum.weights())
 
     def check(self) -> None:
-        """Raises InfraError, with the reasons, when every task was excluded."""
+        """Raises InfraError with the reasons if every task was excluded."""
         if not self._tasks:
             raise self.losses.all_set_aside()
 
     def ended(self, groups: Sequence[Group], lost: Sequence[LostGroup]) -> None:
-        """Records which groups of one collection are complete or lost, before others are sampled."""
+        """Records which groups of a collection were completed and which were lost, before others are sampled."""
         for task_id in self.losses.ended(groups, lost):
             self._set_aside(task_id)
             self.say(f"task {task_id} is excluded for the rest of the run: {self.losses.set_aside[task_id].reason}")
@@ -91,12 +91,12 @@ class TaskSampler:
                 self._rewards.pop(key, None)
 
     def sample(self, n: int, rng: random.Random) -> list[Task]:
-        """Raises InfraError when every task was excluded."""
+        """Samples `n` tasks with replacement. Raises InfraError if every task was excluded."""
         self.check()
         return [rng.choice(self._tasks[key]) for key in self.curriculum.sample(n, rng)]
 
     def record(self, groups: Iterable[Group]) -> None:
-        """Records the rewards of complete groups; at the end of an epoch the curriculum is updated."""
+        """Records the rewards of complete groups, and updates the curriculum at the end of an epoch."""
         for group in groups:
             if (key := self.key(group.task)) in self._tasks:  # else it was running when its task was excluded
                 self._rewards[key].extend(t.reward for t in group.trajectories)
@@ -112,7 +112,7 @@ class TaskSampler:
             self.curriculum.update(self._rewards)
 
     def _values(self) -> dict[str, float]:
-        """Mean V(c) of each task's instances; none before the first success."""
+        """Mean V(c) over each task's instances; empty while `value_of` has no values."""
         values: dict[str, float] = {}
         for key, tasks in self._tasks.items():
             if (known := self.value_of([t.instruction for t in tasks])) is None:

@@ -1,6 +1,6 @@
-"""Metrics of a run: metrics.jsonl always, mirrors of it (mirrors.py) on request.
+"""Metrics of a run: metrics.jsonl and, if enabled, its mirrors (mirrors.py).
 
-metrics.jsonl is authoritative: one JSON object per iteration, on disk before `log` returns.
+metrics.jsonl is authoritative: one JSON object per iteration, synced to disk before `log` returns.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from mobilerl.train.mirrors import Mirror, open_mirrors
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
-    """The objects of a metrics.jsonl, oldest first; [] when there is no file.
+    """Reads the rows of a metrics.jsonl, oldest first; [] if there is no file.
 
-    An incomplete last line, left by a crash, is skipped. Any other line that is not an object with an integer
-    `iteration` raises ValueError naming file and line.
+    An incomplete last line, left by a crash, is skipped. Raises ValueError with file and line for any other line that
+    is not an object with an integer `iteration`.
     """
     return [row for _, row in _complete_lines(Path(path))]
 
@@ -57,7 +57,7 @@ def _complete_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
 
 
 def _to_json_value(key: str, value: Any) -> Any:
-    """0-d tensors and arrays become numbers, NaN and infinities become None."""
+    """Turns 0-d tensors and arrays into numbers, and NaN and infinities into None."""
     if getattr(value, "ndim", None) == 0:
         value = value.item()
     if isinstance(value, float):
@@ -72,7 +72,7 @@ def _to_json_value(key: str, value: Any) -> Any:
 
 
 class Tracker:
-    """Appends the metrics of each iteration to `run_dir/metrics.jsonl`, and mirrors them and pictures of episodes."""
+    """Appends each iteration's metrics to `run_dir/metrics.jsonl`; mirrors them and pictures of episodes."""
 
     def __init__(
         self, run_dir: Path | str, settings: TrackingSection | None = None, config: Mapping[str, Any] | None = None
@@ -91,7 +91,7 @@ class Tracker:
         self.close()
 
     def log(self, metrics: Mapping[str, Any]) -> None:
-        """Records one iteration. `metrics["iteration"]` must be an integer."""
+        """Records one iteration. Raises ValueError unless `metrics["iteration"]` is an integer."""
         row = {key: _to_json_value(key, value) for key, value in metrics.items()}
         if not isinstance(row.get("iteration"), int):
             raise ValueError(f"metrics need an integer `iteration`, not {row.get('iteration')!r}")
@@ -100,14 +100,14 @@ class Tracker:
             mirror.log(row)
 
     def episodes(self, iteration: int, trajectories: Iterable[Trajectory]) -> None:
-        """Shows episodes in the mirrors, those with screenshots."""
+        """Shows episodes that have screenshots in the mirrors."""
         if mirrors := self._opened():
             pictures = [picture for picture in map(draw_episode, trajectories) if picture is not None]
             for mirror in mirrors:
                 mirror.pictures(iteration, pictures)
 
     def truncate_after(self, iteration: int) -> None:
-        """Drops every later iteration; a resumed run writes them again."""
+        """Drops all later iterations, which a resumed run writes again."""
         self.close()
         truncate_rows(self.path, iteration)
         self._resumed_at = iteration + 1

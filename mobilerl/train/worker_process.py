@@ -25,7 +25,7 @@ from mobilerl.suites.fleet import Part
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Groups for a worker to collect. `weights` is None when it has those of `version`."""
+    """Groups for a worker to collect. `weights` is None if the worker already has those of `version`."""
 
     jobs: tuple[tuple[str, Task], ...]
     """Group ids, unique within a run, and their tasks."""
@@ -33,12 +33,12 @@ class Assignment:
     version: int
     weights: bytes | None
     evaluate: bool = False
-    """One greedy episode per task."""
+    """Whether to play one greedy episode per task instead of groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class GradientOrder:
-    """Rows whose gradients a worker computes for the learner, with these weights."""
+    """Samples whose gradients a worker computes for the learner with the given weights."""
 
     rows: Sequence[TrainingSample]
     weights: bytes
@@ -46,7 +46,7 @@ class GradientOrder:
 
 @dataclass(frozen=True, slots=True)
 class LogProbabilities:
-    """A question of a worker that carries out a `GradientOrder`, to be answered with the loss's gradient by `logp`."""
+    """A worker's request for the gradient of the loss with respect to `logp`, sent during a `GradientOrder`."""
 
     index: list[int]
     logp: np.ndarray
@@ -59,16 +59,16 @@ class WorkerResult:
     counts: Counter[str]
     busy_s: float
     judged: Mapping[str, float]
-    """`counts`, `busy_s`, `judged`: what this assignment added to the collector's."""
+    """`counts`, `busy_s` and `judged` are the increments of this assignment."""
     status: Mapping[str, float]
     last_fault: str
     devices: tuple[DeviceReport, ...]
-    """`status`, `last_fault`, `devices`: the collector's, afterwards."""
+    """`status`, `last_fault` and `devices` are the collector's after this assignment."""
     lost: tuple[LostGroup, ...] = ()
 
 
 def main(pipe: Connection, recipe: Recipe, part: Part, run_dir: Path | None) -> None:
-    """Carries out the assignments that come through `pipe`, on `part` of the run's devices."""
+    """Carries out the assignments received through `pipe` on `part` of the run's devices."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the learner handles Ctrl-C and ends its workers
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_the_learner, daemon=True).start()
@@ -77,7 +77,7 @@ def main(pipe: Connection, recipe: Recipe, part: Part, run_dir: Path | None) -> 
 
 
 async def _serve(pipe: Connection, recipe: Recipe, part: Part, run_dir: Path | None) -> None:
-    """Carries out assignments until there are no more. The pool maintains its devices between them too."""
+    """Carries out assignments until there are no more. The pool maintains its devices in between."""
     state: _WorkerState | None = None
     while True:
         try:
@@ -96,15 +96,15 @@ async def _serve(pipe: Connection, recipe: Recipe, part: Part, run_dir: Path | N
                 answer = await asyncio.to_thread(state.gradients, order, pipe)
             else:
                 answer = await state.collect(order)
-        except Exception:  # handed on, never swallowed: the learner raises it
+        except Exception:  # sent to the learner, which raises it
             answer = traceback.format_exc()
         pipe.send(answer)
-        del order, answer  # not kept until the next order comes
+        del order, answer  # so that they are not kept until the next order
         give_back_free_memory()
 
 
 def _end_with_the_learner() -> None:
-    """Also during an episode: a killed run must leave the cores to the one that resumes it."""
+    """Exits with the learner, even during an episode, so that a resumed run does not share cores with this worker."""
     learner = multiprocessing.parent_process()
     assert learner is not None
     wait([learner.sentinel])
@@ -155,11 +155,11 @@ class _WorkerState:
         )
 
     def gradients(self, order: GradientOrder, pipe: Connection) -> bytes:
-        """The gradients as safetensors."""
+        """Computes the gradients of `order` and returns them as safetensors."""
         import torch
         from safetensors.torch import save
 
-        torch.set_num_threads(1)  # a property of the thread
+        torch.set_num_threads(1)  # set per thread
 
         def loss(index: list[int], logp: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
             pipe.send(LogProbabilities(index, logp.numpy(), mask.numpy()))
@@ -169,5 +169,5 @@ class _WorkerState:
         return save(self.engine.gradients(order.rows, loss))
 
     def _named(self, report: DeviceReport) -> DeviceReport:
-        """Every worker's pool counts its places from 0."""
+        """Adds the worker's index to the device's place, since every worker counts its places from 0."""
         return replace(report, place=f"{self._index}.{report.place}") if report.place.isdecimal() else report

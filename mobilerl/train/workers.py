@@ -40,37 +40,37 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 CLOSE_S = 60.0
-"""Time limit for a worker to release its devices."""
+"""Time limit for a worker to release its devices, in seconds."""
 START_S = 1800.0
-"""Time limit for a worker to load the model and start its first device."""
+"""Time limit for a worker to load the model and start its first device, in seconds."""
 MAX_DEATHS = 4
-"""Deaths of one worker in one collection after which the run fails."""
+"""Number of times a worker may die on one assignment before the run fails."""
 
 
 class WorkerError(RuntimeError):
-    """A worker failed in a way that a retry does not fix. The first line is the reason; a traceback may follow."""
+    """A failure of a worker that a retry does not fix. The first line is the reason; a traceback may follow."""
 
 
 class RolloutWorkers:
-    """`recipe.collect.workers` processes that collect for one learner. Use as an async context manager.
+    """Collects for one learner in `recipe.collect.workers` processes. Use it as an async context manager.
 
-    Has the part of a `Collector`'s interface that the training loop uses: `collect`, `counts`, `lost`, `busy_s`,
-    `devices`. Counts of an assignment that a worker did not finish are lost with it.
+    It has the part of `Collector`'s interface that the training loop uses: `collect`, `counts`, `lost`, `busy_s`,
+    `devices`. An assignment that a worker does not finish adds nothing to the counts.
     """
 
     busy_is_current = False
-    """`busy_s` grows when workers are done."""
+    """`busy_s` is updated only when workers are done."""
 
     def __init__(self, recipe: Recipe, engine: LocalEngine, run_dir: Path | None = None) -> None:
         count = min(recipe.collect.workers, recipe.phone.count)
         self.devices = recipe.phone.count
         self.held = self.devices + fleet_type(recipe.fleet).spares(recipe.fleet, recipe.phone.count)
-        """Devices of all workers, their spares included."""
+        """Number of devices of all workers, spares included."""
         self.counts: Counter[str] = Counter()
         self.busy_s = 0.0
         self.last_fault = ""
         self.lost: list[LostGroup] = []
-        """As a `Collector`'s, of the results that were taken."""
+        """Lost groups of the results taken so far, as in `Collector`."""
         self._recipe, self._engine, self._seed = recipe, engine, recipe.train.seed
         self._status: Counter[str] = Counter()
         self._judged: Counter[str] = Counter()
@@ -78,7 +78,7 @@ class RolloutWorkers:
         self._untaken: list[WorkerResult] = []
         self._workers = [_Worker(recipe, Part(i, count), run_dir) for i in range(count)]
         self._threads = ThreadPoolExecutor(count, "rollout-worker")
-        """One thread waits for each worker: the event loop's default executor may have fewer."""
+        """One thread per worker waits for its answer; the event loop's default executor may have fewer."""
 
     async def __aenter__(self) -> RolloutWorkers:
         return self
@@ -94,28 +94,28 @@ class RolloutWorkers:
         return self._status
 
     def report(self) -> list[DeviceReport]:
-        """Devices of every worker, after its last collection."""
+        """Reports of all workers' devices, as of each worker's last collection."""
         return list(self._devices.values())
 
     def judged(self) -> Mapping[str, float]:
-        """As a `Collector`'s: sums over all workers and collections."""
+        """The judge's counts summed over all workers and collections, as in `Collector`."""
         return self._judged
 
     async def collect(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
-        """One group per task, in the order of `tasks`; lost groups are left out."""
+        """Collects one group per task, in the order of `tasks`; lost groups are left out."""
         return self.take(await self.play(tasks, prefix))
 
     async def evaluate(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
-        """As a `Collector`'s, after what the workers are playing."""
+        """Plays one greedy episode per task, as in `Collector`, once the workers have finished their assignments."""
         answers = await self.play(tasks, prefix, evaluate=True)
         return self.take(answers)
 
     async def play(self, tasks: Sequence[Task], prefix: str, evaluate: bool = False) -> list[WorkerResult]:
-        """The first half of `collect`. Its counts are added when its groups are taken."""
+        """Plays the groups without adding up their counts, which `take` does."""
         jobs = [(f"{prefix}-{i:03d}", task) for i, task in enumerate(tasks)]
         version = self._engine.version
-        # Even when every worker has them: one that dies is replaced by a process that does not. They are copied now,
-        # since learning may change them during collection.
+        # Needed even if every worker has them, since the replacement of a dead worker does not. They are copied now
+        # because learning may change them during collection.
         weights = self._engine.weights()
         orders = [
             Assignment(tuple(jobs[i :: len(self._workers)]), _seed(self._seed, prefix, i), version, weights, evaluate)
@@ -135,7 +135,7 @@ class RolloutWorkers:
     def gradients(
         self, weights: bytes, shares: Sequence[Sequence[TrainingSample]], losses: Sequence[LossGradient]
     ) -> list[dict[str, Tensor]]:
-        """Implements `engines.local.Helpers` while nothing is played: one share to a worker."""
+        """Implements `engines.local.Helpers` with one share per worker. Call it while nothing is played."""
         from safetensors.torch import load
 
         orders = [GradientOrder(share, weights) for share in shares]
@@ -144,7 +144,7 @@ class RolloutWorkers:
         return [load(answer) for answer in answers]
 
     def take(self, answers: Sequence[WorkerResult]) -> list[Group]:
-        """The second half: adds up the counts, and returns the groups in the order of their tasks."""
+        """Adds up the counts of results of `play` and returns their groups in the order of their tasks."""
         taken = {id(answer) for answer in answers}
         self._untaken = [answer for answer in self._untaken if id(answer) not in taken]
         self._status = Counter()
@@ -160,30 +160,30 @@ class RolloutWorkers:
 
 
 class _Worker:
-    """The learner's side of one process, which is started when first needed, and again after it died."""
+    """The learner's side of one worker process, which is started when first needed and again after it died."""
 
     def __init__(self, recipe: Recipe, part: Part, run_dir: Path | None) -> None:
         self._recipe, self._part, self._run_dir = recipe, part, run_dir
         self._process: BaseProcess | None = None
         self._pipe: Connection | None = None
         self.version: int | None = None
-        """Version of its weights."""
+        """Version of the worker's weights."""
         self._closed = self._playing = False
         self._changing = threading.Lock()
         self._busy = threading.Lock()
-        """One assignment at a time."""
+        """Held during an assignment, so that there is one at a time."""
 
     def play(self, order: Assignment) -> WorkerResult:
-        """Blocks until the assignment is done. WorkerError when it cannot be."""
+        """Carries out an assignment, blocking until it is done. Raises WorkerError if the worker fails for good."""
         with self._busy:
             return self._carried_out(order)
 
     def gradients(self, order: GradientOrder, loss: LossGradient) -> bytes:
-        """Blocks until they are computed, as safetensors. WorkerError when they cannot be."""
+        """Computes gradients, blocking until they are done, as safetensors. Raises WorkerError like `play`."""
         from torch import from_numpy
 
         def ask(pipe: Connection) -> bytes | str:
-            self.version = None  # the weights are those of a step within an iteration
+            self.version = None  # these weights are of a step within an iteration and have no version
             pipe.send(order)
             while isinstance(answer := pipe.recv(), LogProbabilities):
                 pipe.send(loss(answer.index, from_numpy(answer.logp), from_numpy(answer.mask)).numpy())
@@ -202,7 +202,7 @@ class _Worker:
         return self._answered(ask, longest_s(self._recipe, self._part, len(order.jobs)))
 
     def _answered(self, ask: Callable[[Connection], T | str], limit_s: float) -> T:
-        """The worker's answer, or that of the one that replaces it when it dies or takes longer than `limit_s`."""
+        """The worker's answer, or that of its replacement if it dies or takes longer than `limit_s`."""
         late = 0
         for _ in range(MAX_DEATHS):
             until = time.monotonic() + limit_s
@@ -212,7 +212,7 @@ class _Worker:
                 with self._killed_after(limit_s):
                     answer = ask(pipe)
                 self._playing = False
-            except (EOFError, OSError):  # killed, for example by the kernel for memory, or for being late
+            except (EOFError, OSError):  # killed, for example by the kernel when out of memory, or for being late
                 if time.monotonic() >= until:
                     late += 1
                     log.warning("rollout worker %d: no answer in %g s; another takes over", self._part.index, limit_s)
@@ -227,7 +227,7 @@ class _Worker:
 
     @contextmanager
     def _killed_after(self, seconds: float) -> Iterator[None]:
-        """Bounds reads and writes: a stopped process does not read weights from the pipe either."""
+        """Kills the process after `seconds`, which bounds writes too: a hanging process does not read from the pipe."""
         assert self._process is not None
         timer = threading.Timer(seconds, self._process.kill)
         timer.daemon = True
@@ -261,7 +261,7 @@ class _Worker:
             self._process = self._pipe = self.version = None
 
     def close(self) -> None:
-        """Lets an idle worker release its devices; a busy one is killed, as its groups are not needed any more."""
+        """Lets an idle worker release its devices; kills a busy one, whose groups are no longer needed."""
         with self._changing:
             self._closed = True
             if self._process is None:
@@ -279,9 +279,9 @@ class _Worker:
 
 
 def longest_s(recipe: Recipe, part: Part, groups: int) -> float:
-    """Seconds after which a worker with `groups` to collect on the devices of `part` must be hanging.
+    """Seconds after which a worker that collects `groups` groups on the devices of `part` must be hanging.
 
-    Far more than a healthy worker takes: as if every try ran into its deadline and broke its device.
+    This is far more than a healthy worker takes: the time if every attempt ran into its deadline and broke its device.
     """
     collect, fleet = recipe.collect, recipe.fleet
     episode = recipe.agent.deadline_s + (recipe.judge.longest_s if recipe.judge.reward else 0.0)
@@ -295,7 +295,7 @@ def longest_s(recipe: Recipe, part: Part, groups: int) -> float:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Ctrl-C on a terminal reaches children too; a process started here does not see it until it ignores it.
+    """Blocks SIGINT for processes started here until they ignore it, as Ctrl-C on a terminal reaches children too.
 
     Otherwise a worker that is still importing would end with a traceback.
     """
@@ -312,5 +312,5 @@ def _seed(seed: int, prefix: str, index: int) -> int:
 
 
 def _place(group: Group) -> int:
-    """Index among the tasks of its collection."""
+    """Index of the group's task in its collection."""
     return int(group.trajectories[0].id.split("-")[-2])
