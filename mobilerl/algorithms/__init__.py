@@ -1,4 +1,4 @@
-"""The papers' mathematics: pure functions and small state machines, without I/O or model code.
+"""The mathematics of the papers: pure functions and small state machines, without I/O or model code.
 
-Every engine calls these; none keeps its own copy of a formula. `replay` and `curriculum` load without torch.
+All engines call these functions; none has its own copy of a formula. `replay` and `curriculum` load without torch.
 """

@@ -1,6 +1,6 @@
-"""AdaGRPO (MobileRL): group-relative advantages of shortest-path adjusted rewards, and replay of the best successes.
+"""AdaGRPO (MobileRL): group-relative advantages from shortest-path adjusted rewards, and replay of rare successes.
 
-The third part, failure curriculum filtering, chooses the tasks: `curriculum.failure`.
+Its third part, failure curriculum filtering, selects the tasks: see `curriculum.failure`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mobilerl.config.algorithms import AdaGRPOSection
 from mobilerl.records import Group, TrainingSample
 
 STEP_DISCOUNT = 0.95
-"""Discount of the returns that steps are compared by (GiGPO's)."""
+"""Discount of the step returns that GiGPO's advantages compare."""
 
 
 class AdaGRPO(GroupAlgorithm):
@@ -40,7 +40,7 @@ class AdaGRPO(GroupAlgorithm):
         self.objective = clipped(settings.loss, unclipped_replay=replay.ratio == "unclipped")
 
     def group_advantages(self, group: Group) -> list[StepAdvantages]:
-        """Every step has the advantage of its trajectory, and with `step_weight` GiGPO's of its own beside it."""
+        """Gives every step its trajectory's advantage, plus `step_weight` times GiGPO's step advantage."""
         lengths = [len(t.steps) for t in group.trajectories]
         index = torch.zeros(len(lengths), dtype=torch.long)
         raw = _rewards(group)
@@ -90,6 +90,6 @@ def _rewards(group: Group) -> Tensor:
 
 
 def _shaped(group: Group) -> Tensor:
-    """The rewards of a group after the shortest-path adjustment."""
+    """Rewards of a group after the shortest-path adjustment."""
     lengths = torch.tensor([len(t.steps) for t in group.trajectories], dtype=torch.long)
     return shortest_path_adjustment(_rewards(group), lengths, torch.zeros_like(lengths))

@@ -1,7 +1,7 @@
-"""What every algorithm is: from groups of episodes to mini-batches and an objective.
+"""Base class of algorithms, which turn groups of episodes into mini-batches and an objective.
 
-The training loop collects groups, gives them to `add`, updates the engine on every batch that `mini_batches` yields,
-and does not know which algorithm it runs.
+The training loop collects groups, passes them to `add` and updates the engine on every batch that `mini_batches`
+yields. It does not know which algorithm it runs.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from mobilerl.records import Group, Objective, TrainingSample, Trajectory
 
 
 class Scorer(Protocol):
-    """What an algorithm may ask of the engine."""
+    """The part of an engine that algorithms may use."""
 
     version: int
 
     def logprobs(self, rows: Sequence[TrainingSample], reference: bool = False) -> list[tuple[float, ...]]:
-        """Per response token, under the current weights or the frozen reference."""
+        """Log-probabilities of the response tokens under the current weights or the frozen reference model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What an algorithm works with besides its settings."""
+    """Objects that an algorithm needs besides its settings."""
 
     scorer: Scorer
     features: Callable[[], Features]
     """Frozen features of the initial policy, for value functions."""
     mini_batch_size: int
-    """Samples per optimiser step."""
+    """Samples per optimizer step."""
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmState:
-    """What a checkpoint holds of an algorithm."""
+    """State of an algorithm in a checkpoint."""
 
     replay: dict[str, Any] | None = None
-    """`entries`, each with its `trajectory`, and otherwise JSON values."""
+    """JSON values, except for the `trajectory` in each of `entries`."""
     tensors: dict[str, Any] = field(default_factory=dict)
-    """Value functions, their optimisers and the features' scale."""
+    """Value functions, their optimizers and the scale of their features."""
 
 
 class Algorithm:
@@ -55,36 +55,36 @@ class Algorithm:
     objective: Objective
     aggregation: Aggregation = "sample-mean"
     max_resample_rounds = 0
-    """Extra rounds of collection per iteration that replace groups without an advantage."""
+    """Maximum extra rounds of collection per iteration that replace zero-variance groups (dynamic sampling)."""
     stored_trajectories = ""
-    """Run directory to learn from before the first iteration, by `offline_batches`; empty for none."""
+    """Run directory whose trajectories `offline_batches` uses before the first iteration; empty for none."""
 
     def informative(self, group: Group) -> list[bool]:
-        """Per trajectory, whether there is something to learn from it."""
+        """Whether there is something to learn from each trajectory of a group."""
         return [True] * len(group.trajectories)
 
     def add(self, groups: Sequence[Group], iteration: int) -> None:
-        """Takes in the groups of an iteration."""
+        """Adds the groups of an iteration."""
         raise NotImplementedError
 
     def mini_batches(self, rng: random.Random) -> Iterator[list[TrainingSample]]:
-        """The mini-batches of the iteration, with advantages; the engine is updated between two of them."""
+        """Yields the iteration's mini-batches with advantages. The engine is updated on each before the next."""
         raise NotImplementedError
 
     def offline_batches(self, trajectories: Sequence[Trajectory], rng: random.Random) -> Iterator[list[TrainingSample]]:
-        """Mini-batches of stored trajectories."""
+        """Yields mini-batches of stored trajectories."""
         raise NotImplementedError
 
     def metrics(self) -> dict[str, float]:
-        """Metrics of the iteration, once its mini-batches are used up."""
+        """Metrics of the iteration, to be read after its last mini-batch."""
         return {"replay/size": 0}
 
     def advantages(self) -> Mapping[str, float | Sequence[float]]:
-        """The newest advantages by trajectory id, one per trajectory or one per step."""
+        """Latest advantages by trajectory id, one per trajectory or one per step."""
         raise NotImplementedError
 
     def shaped_rewards(self) -> Mapping[str, float]:
-        """The newest rewards after shaping by trajectory id; {} without shaping."""
+        """Latest shaped rewards by trajectory id; {} without shaping."""
         return {}
 
     def instruction_values(self, instructions: Sequence[str]) -> list[float] | None:
@@ -95,10 +95,10 @@ class Algorithm:
         return AlgorithmState()
 
     def load_state_dict(self, state: AlgorithmState) -> None:
-        """Restores `state_dict`, bit for bit. ValueError if it is another algorithm's."""
+        """Restores the state bit for bit. Raises ValueError if it belongs to another algorithm."""
 
 
 def make_algorithm(settings: AlgorithmSection, resources: Resources) -> Algorithm:
-    """The algorithm that the settings are of."""
+    """Makes the algorithm that the settings belong to."""
     module, _, name = settings.implementation.partition(":")
     return getattr(importlib.import_module(module), name)(settings, resources)

@@ -18,13 +18,13 @@ def mini_batches(
     rng: random.Random,
     aggregation: Aggregation = "trajectory-mean",
 ) -> Iterator[list[TrainingSample]]:
-    """Mini-batches of about `size` samples; every fresh sample is in exactly one.
+    """Yields mini-batches of about `size` samples; every fresh sample is in exactly one of them.
 
-    The samples of a trajectory stay together: spread over mini-batches, `trajectory-mean` would count a long
-    trajectory in full in each of them, and failures are long. The fresh parts are as equal as whole trajectories allow.
-    The replayed part is at most gamma of its mini-batch, q = gamma p_B + (1 - gamma) p_on (MobileRL, AdaPR), whatever
-    the fresh part's size; where trajectories have equal weight, of its trajectories too. Without fresh samples there is
-    one mini-batch, of replayed ones alone: what is hardest to find must not wait for luck.
+    The samples of a trajectory stay together: if they were spread over mini-batches, `trajectory-mean` would give a
+    long trajectory full weight in each, and failures are long. Fresh parts are as equal as whole trajectories allow.
+    Replayed samples are at most a fraction gamma of a mini-batch, q = gamma p_B + (1 - gamma) p_on (MobileRL, AdaPR),
+    whatever the size of its fresh part; with `trajectory-mean`, replayed trajectories are too. Without fresh samples
+    there is one mini-batch of replayed ones, so that hard tasks are still learned from.
     """
     gamma = replay.gamma if replay else 0.0  # an empty buffer is false as well
     if not fresh:
@@ -52,7 +52,7 @@ def mini_batches(
 def _replayed(
     part: Sequence[TrainingSample], replay: AdaptivePositiveReplay, rng: random.Random, aggregation: Aggregation
 ) -> list[TrainingSample]:
-    """Replayed samples for the fresh ones of a mini-batch."""
+    """Draws the replayed samples that go with a mini-batch's fresh ones."""
     most = None
     if aggregation == "trajectory-mean":
         most = math.floor(len({s.trajectory_id for s in part}) * replay.gamma / (1.0 - replay.gamma))

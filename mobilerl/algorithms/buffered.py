@@ -1,4 +1,4 @@
-"""What Filtered BC, DigiRL and DistRL share: mini-batches are drawn from a buffer of the newest trajectories."""
+"""Base class of Filtered BC, DigiRL and DistRL, which draw mini-batches from a buffer of recent trajectories."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mobilerl.config.algorithms.base import BufferedSection
 from mobilerl.records import Group, TrainingSample, Trajectory
 
 OFFLINE_ITERATIONS = 10
-"""Optimiser steps on stored trajectories, before the first iteration, as a multiple of an iteration's."""
+"""Optimizer steps on stored trajectories before the first iteration, as a multiple of those of an iteration."""
 
 
 class BufferedAlgorithm(Algorithm):
-    """A subclass says, once per iteration, what the advantage of every step in the buffer is."""
+    """Learns from a replay buffer. A subclass computes the advantages of its steps once per iteration."""
 
     def __init__(self, settings: BufferedSection, resources: Resources, replay: CircularReplay) -> None:
         self.settings, self.replay = settings, replay
@@ -25,7 +25,7 @@ class BufferedAlgorithm(Algorithm):
         self._value_metrics: dict[str, float] = {}
 
     def evaluate(self, trajectories: Sequence[Trajectory], rng: random.Random, offline: bool) -> dict[str, float]:
-        """Sets `_advantages` of what is to be learned from, by trajectory id; returns metrics."""
+        """Sets `_advantages`, by id, for the trajectories to learn from. Returns metrics."""
         raise NotImplementedError
 
     def add(self, groups: Sequence[Group], iteration: int) -> None:

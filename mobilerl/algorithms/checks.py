@@ -1,4 +1,4 @@
-"""Checks of what formulas and saved states are given. Each raises ValueError that names the culprit."""
+"""Checks of the arguments of formulas and of saved states. Each raises ValueError naming the offending value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def same_length(**columns: Tensor) -> None:
-    """ValueError that names the first column that is not 1-D, not as long as the first one, or not finite."""
+    """Raises ValueError naming the first column that is not 1-D, not as long as the first one, or not finite."""
     first, leader = next(iter(columns.items()))
     for name, column in columns.items():
         if column.dim() != 1 or column.shape != leader.shape:
@@ -23,35 +23,38 @@ def same_length(**columns: Tensor) -> None:
 
 
 def in_unit_interval(**columns: Tensor) -> None:
-    """ValueError that names the first column with a value outside [0, 1]."""
+    """Raises ValueError naming the first column with a value outside [0, 1]."""
     for name, column in columns.items():
         if ((column < 0) | (column > 1)).any():
             raise ValueError(f"{name} must lie in [0, 1], got {column.min().item():g} to {column.max().item():g}")
 
 
 def number(name: str, value: Any) -> float:
-    """`value`, if it is a finite number."""
+    """Returns `value`. Raises ValueError unless it is a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{name} is {value!r:.40}, not a finite number")
     return value
 
 
 def count(name: str, value: Any) -> int:
-    """`value`, if it is a whole number of at least 0."""
+    """Returns `value`. Raises ValueError unless it is an integer of at least 0."""
     if type(value) is not int or value < 0:
         raise ValueError(f"{name} is {value!r:.40}, not a whole number of at least 0")
     return value
 
 
 def finite(state: Mapping[str, Any]) -> None:
-    """Whether all values are tensors without NaN and infinity."""
+    """Raises ValueError unless all values are tensors without NaN or infinity."""
     for name, value in state.items():
         if not isinstance(value, Tensor) or not torch.isfinite(value).all():
             raise ValueError(f"{name} holds NaN, infinity, or no numbers at all")
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any], stepped: bool) -> None:
-    """Loads the state of an Adam optimizer that has taken steps, if `stepped`. Its own settings are kept."""
+    """Loads the state of an Adam optimizer, keeping its settings. Raises ValueError for a state that does not fit.
+
+    With `stepped`, the state must be of an optimizer that has taken steps.
+    """
     own = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
     optimizer.load_state_dict(dict(saved))
     if stepped and not optimizer.state:
@@ -59,7 +62,7 @@ def load_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any], s
     for group, settings in zip(optimizer.param_groups, own, strict=True):
         group.update(settings)
         for i, parameter in enumerate(group["params"]):
-            moments = optimizer.state.get(parameter, {})  # none without a gradient: a vision tower without images
+            moments = optimizer.state.get(parameter, {})  # empty without a gradient, as a vision tower without images
             if moments and not {"step", "exp_avg", "exp_avg_sq"} <= moments.keys():
                 raise ValueError(f"the optimizer lacks moments of parameter {i}")
             finite(moments)

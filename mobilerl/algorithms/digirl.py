@@ -1,4 +1,4 @@
-"""DigiRL (arXiv 2406.11896, section 4): imitation of the steps that two value functions find better than expected."""
+"""DigiRL (arXiv 2406.11896, section 4): imitation of steps that two value functions rate better than expected."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from mobilerl.records import Trajectory
 
 
 class DigiRL(BufferedAlgorithm):
-    """The advantage of a step is the weight with which it is imitated; steps of weight 0 are never drawn.
+    """Imitates the steps that DigiRL's filters keep. A step's advantage is its weight; weight 0 is never drawn.
 
-    As in the paper, values are trained on all data, and on stored trajectories the instruction filter is skipped.
-    Before the first success nothing is kept: the values would mean nothing, and there is nothing to imitate.
+    As in the paper, values are trained on all data, and the instruction filter is not applied to stored trajectories.
+    Before the first success nothing is kept: the values are meaningless, and there is nothing to imitate.
     """
 
     settings: DigiRLSection
@@ -61,7 +61,7 @@ class DigiRL(BufferedAlgorithm):
     def _instruction_filter(
         self, trajectories: Sequence[Trajectory], final: Tensor, instructions: Tensor, offline: bool
     ) -> Tensor:
-        """(N,) bool: which trajectories pass."""
+        """(N,) bool: which trajectories pass the instruction filter."""
         success = torch.tensor([t.success for t in trajectories])
         if offline:
             return success
@@ -89,7 +89,7 @@ class DigiRL(BufferedAlgorithm):
 
 
 def _step_advantage(trajectory: Trajectory, value: Tensor, lam: float) -> Tensor:
-    """(T,) eq. 4.3."""
+    """(T,) step advantages (eq. 4.3)."""
     steps = len(value)
     last = torch.zeros(steps)
     last[-1] = 1.0

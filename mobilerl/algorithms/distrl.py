@@ -1,4 +1,4 @@
-"""DistRL (arXiv 2410.14803, section 5): off-policy A-RIDE, with Retrace and prioritised replay (DPER)."""
+"""DistRL (arXiv 2410.14803, section 5): off-policy A-RIDE with Retrace and prioritized replay (DPER)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from mobilerl.config.algorithms import DistRLSection
 from mobilerl.records import Trajectory
 
 PER_REPEAT, REPEAT_CAP, PER_INVALID = 0.1, 0.4, 1.0
-"""Penalty of the first immediate repeat of an action (each further one adds as much) and its maximum, and penalty of an
-action that could not be carried out. The paper does not publish them."""
+"""Penalty per immediate repeat of an action (cumulative) with its maximum, and penalty of an action that could not be
+carried out. The paper does not publish them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """One trajectory under the newest policy, (T,) each."""
+    """One trajectory measured with the latest policy; all tensors are (T,)."""
 
     reward: Tensor
     """r_t: the final reward at the last step, 0 before."""
@@ -42,9 +42,9 @@ class _Measured:
 
 
 class DistRL(BufferedAlgorithm):
-    """Measures the whole buffer with the newest policy: ratios, values, advantages, priorities.
+    """Recomputes ratios, values, advantages and priorities of the whole buffer with the latest policy.
 
-    An episode that ran out of steps counts as ended: its budget belongs to the task, and nothing comes after it.
+    A truncated episode counts as ended, since the step budget is part of the task and nothing follows it.
     """
 
     settings: DistRLSection
@@ -83,7 +83,7 @@ class DistRL(BufferedAlgorithm):
 
     def _measure(self, trajectories: Sequence[Trajectory]) -> list[_Measured]:
         samples = [sample for t in trajectories for sample in t.samples()]
-        scores = iter(self._scorer.logprobs([s for s in samples if s.response_ids]))  # else the model was not asked
+        scores = iter(self._scorer.logprobs([s for s in samples if s.response_ids]))  # others are not the model's
         now = torch.tensor([math.fsum(next(scores)) if s.response_ids else 0.0 for s in samples])
         then = torch.tensor([math.fsum(sample.rollout_logprobs) for sample in samples])
         ratio = safe_exp(now - then)
@@ -94,13 +94,13 @@ class DistRL(BufferedAlgorithm):
         ]
 
     def _penalties(self, trajectory: Trajectory) -> Tensor:
-        """An action that was not understood or not carried out is invalid."""
+        """(T,) penalties; actions that could not be parsed or carried out count as invalid."""
         keys = [repr(step.action) for step in trajectory.steps]
         invalid = [isinstance(step.action, Invalid) or bool(step.note) for step in trajectory.steps]
         return torch.tensor(step_penalties(keys, invalid, PER_REPEAT, REPEAT_CAP, PER_INVALID))
 
     def _targets(self, seen: Encoded, measured: Sequence[_Measured], returned: Tensor) -> Tensor:
-        """(R,) of the state value: corrected by Retrace, once it has seen a success."""
+        """(R,) targets of the state value, corrected by Retrace once it was trained with a success."""
         if not self._state.ready:
             return returned
         gamma, lam = self.settings.gamma, self.settings.lam
@@ -111,7 +111,7 @@ class DistRL(BufferedAlgorithm):
         return torch.cat(corrected).clamp(0.0, 1.0)
 
     def _values(self, seen: Encoded) -> Sequence[Tensor]:
-        """V(s_t) per trajectory; 0 before the first success, which is then true of all data."""
+        """V(s_t) per trajectory; 0 before the first success, which is then correct for all data."""
         if not self._state.ready:
             return [torch.zeros(n) for n in seen.lengths]
         return self._state.predict(seen.states, seen.row_instructions).split(seen.lengths)
@@ -119,7 +119,8 @@ class DistRL(BufferedAlgorithm):
     def _trajectory_filter(
         self, trajectories: Sequence[Trajectory], seen: Encoded, rng: random.Random, offline: bool
     ) -> tuple[list[bool], dict[str, float]]:
-        """Which trajectories have a high trajectory value; all of them before the first success."""
+        """Trains the trajectory value; returns which trajectories have a high one (all before the first success) and
+        metrics."""
         final = torch.tensor([t.reward for t in trajectories])
         ends = [seen.states[seen.last_rows], seen.instructions]
         learned = self._trajectory.fit(ends, final, rng, offline)
@@ -131,7 +132,7 @@ class DistRL(BufferedAlgorithm):
     def _update(
         self, trajectories: Sequence[Trajectory], kept: Sequence[bool], seen: Encoded, measured: Sequence[_Measured]
     ) -> None:
-        """Advantages of the kept trajectories, and priorities of all."""
+        """Updates the advantages of the kept trajectories and the priorities of all."""
         s = self.settings
         advantages: dict[str, list[float]] = {}
         priorities: dict[str, PriorityTerms] = {}
@@ -166,5 +167,5 @@ def _rewards(trajectory: Trajectory) -> Tensor:
 
 
 def _next(value: Tensor) -> Tensor:
-    """V(s_{t+1}); 0 after the last step."""
+    """V(s_{t+1}), which is 0 after the last step."""
     return torch.cat([value[1:], torch.zeros(1)])

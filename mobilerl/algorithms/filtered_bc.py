@@ -1,4 +1,4 @@
-"""Filtered behaviour cloning: maximum likelihood of the successes among the newest trajectories."""
+"""Filtered behavior cloning: maximum likelihood on the successes among the most recent trajectories."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""GiGPO (arXiv 2505.10978): episodes are compared within their group, and steps with others taken from the same state.
+"""GiGPO (arXiv 2505.10978): compares episodes within their group, and steps with others taken in the same state.
 
     A(step t of episode i) = A_E(i) + step_weight * A_S(t, i)
 
-A_E is the group-relative advantage of the episode's reward. For A_S, steps of a group that were taken on the same
-screen (an anchor state) form a group of their own, and their discounted returns are compared.
+A_E is the group-relative advantage of the episode's reward. For A_S, the steps of a group that were taken on the same
+screen (an anchor state) form a subgroup in which discounted returns are compared.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from mobilerl.config.algorithms import GiGPOSection
 from mobilerl.records import Group
 
 STATE_ATTRIBUTES = ("class", "resource-id", "text", "content-desc", "checked", "selected", "enabled")
-"""What tells screens apart; positions, indices and focus do not."""
+"""Node attributes that distinguish screens; positions, indices and focus are ignored."""
 SYSTEM_UI = "com.android.systemui"
-"""Package of the status bar, whose clock would make every screen a state of its own."""
+"""Package of the status bar, which is ignored: its clock would make every screen a different state."""
 
 
 class GiGPO(GroupAlgorithm):
@@ -46,14 +46,14 @@ def step_advantages(
     step_weight: float = 1.0,
     normalize_std: bool = True,
 ) -> torch.Tensor:
-    """Advantages of every step of one group of B episodes with R steps in all.
+    """Step advantages of one group of B episodes with R steps in total.
 
         A_E(i)  = (r_i - mean r) / std r       over the group
 
     Args:
         reward: (B,) rewards of the episodes.
-        length: (B,) steps of each.
-        state: (R,) integer id of the state each step was taken in, episode by episode.
+        length: (B,) number of steps of each episode.
+        state: (R,) integer id of the state in which each step was taken, episode by episode.
 
     Returns:
         (R,) in reward's dtype.
@@ -65,12 +65,12 @@ def step_advantages(
 def state_advantages(
     reward: torch.Tensor, length: torch.Tensor, state: torch.Tensor, gamma: float, normalize_std: bool
 ) -> torch.Tensor:
-    """The part that compares steps taken in the same state; arguments and result as of `step_advantages`.
+    """A_S, which compares steps taken in the same state; arguments and result as in `step_advantages`.
 
         R(t, i) = gamma^(T_i - t) r_i          the return from step t on; the only reward comes with the last step T_i
         A_S     = (R - mean R) / std R         over the steps with the same state
 
-    A state that was visited once, or whose returns are all equal, has A_S = 0.
+    A_S = 0 for a state that was visited once or whose returns are all equal.
     """
     if int(length.sum()) != len(state):
         raise ValueError(f"{len(state)} states, but episodes of {int(length.sum())} steps")
@@ -80,14 +80,14 @@ def state_advantages(
 
 
 def group_states(group: Group) -> tuple[torch.Tensor, torch.Tensor]:
-    """(B,) lengths of a group's episodes, and (R,) ids of the screens their steps were taken on."""
+    """Returns (B,) lengths of a group's episodes and (R,) ids of the screens on which their steps were taken."""
     states = [state_key(s.observation) for t in group.trajectories for s in t.steps]
     number = {key: i for i, key in enumerate(dict.fromkeys(states))}
     return torch.tensor([len(t.steps) for t in group.trajectories]), torch.tensor([number[key] for key in states])
 
 
 def state_key(observation: Observation) -> str:
-    """Equal for the same screen of the same app: its normalised UI tree and the foreground app, hashed."""
+    """Hash of the foreground app and the normalized UI tree: equal for the same screen of the same app."""
     digest = hashlib.sha256(observation.app.encode())
     try:
         nodes = ET.fromstring(observation.xml).iter("node")

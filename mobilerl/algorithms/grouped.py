@@ -1,4 +1,4 @@
-"""What AdaGRPO and GiGPO share: fresh groups, advantages relative to their group, and the clipped policy loss."""
+"""Base class of AdaGRPO and GiGPO: fresh groups, group-relative advantages, and the clipped policy loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ StepAdvantages = list[float]
 
 
 class GroupAlgorithm(Algorithm):
-    """A subclass says what the advantages of a group are."""
+    """Learns from fresh groups with the clipped loss. A subclass computes the advantages of a group."""
 
     replay: AdaptivePositiveReplay | None = None
 
@@ -31,11 +31,11 @@ class GroupAlgorithm(Algorithm):
         self._advantages: dict[str, StepAdvantages] = {}
 
     def group_advantages(self, group: Group) -> list[StepAdvantages]:
-        """Advantages of the steps of each trajectory."""
+        """Step advantages of each trajectory."""
         raise NotImplementedError
 
     def informative(self, group: Group) -> list[bool]:
-        """All of a group, or none: a group whose rewards are all equal has no advantages."""
+        """All trajectories of a group or none, since a zero-variance group has no advantages."""
         useful = any(a != 0.0 for steps in self.group_advantages(group) for a in steps)
         return [useful] * len(group.trajectories)
 
@@ -44,7 +44,7 @@ class GroupAlgorithm(Algorithm):
         regularised = self.settings.uses_reference and not self.settings.dynamic_sampling
         for group in groups:
             advantages = self.group_advantages(group)
-            # Without an advantage only a KL term has a gradient.
+            # With zero advantages only the KL term has a gradient.
             keep = regularised or any(a != 0.0 for steps in advantages for a in steps)
             for trajectory, steps in zip(group.trajectories, advantages, strict=True):
                 self._advantages[trajectory.id] = steps
@@ -58,19 +58,19 @@ class GroupAlgorithm(Algorithm):
                 yield self._with_ref_logprobs(self.prepared(batch))
 
     def prepared(self, batch: list[TrainingSample]) -> list[TrainingSample]:
-        """A mini-batch as it is learned from."""
+        """Hook to change a mini-batch before it is learned from."""
         return batch
 
     def _with_old_logprobs(self, samples: list[TrainingSample]) -> list[TrainingSample]:
         return self.rescored(samples) if self.settings.loss.recompute_old else samples
 
     def rescored(self, samples: list[TrainingSample]) -> list[TrainingSample]:
-        """The samples with the log-probabilities of the current weights for the clip to compare with."""
+        """The samples with `old_logprobs` recomputed under the current weights."""
         scores = self._resources.scorer.logprobs(samples) if samples else []
         return [replace(s, old_logprobs=logp) for s, logp in zip(samples, scores, strict=True)]
 
     def _with_ref_logprobs(self, samples: list[TrainingSample]) -> list[TrainingSample]:
-        """The samples with those of the reference model, which never change: scored once, not in every epoch."""
+        """Adds the reference model's log-probabilities where they are missing, so that each sample is scored once."""
         missing = [s for s in samples if s.ref_logprobs is None] if self.settings.uses_reference else []
         if not missing:
             return samples

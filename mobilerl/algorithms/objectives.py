@@ -1,4 +1,4 @@
-"""Losses as functions of a micro-batch: they only put the pieces of `losses` together."""
+"""Objectives: functions of a micro-batch that are put together from `losses`."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from mobilerl.records import MicroBatch, Objective
 
 PROB_DIFF = "rollout_prob_diff_max"
 FRESH_TOKENS, FRESH_SURPRISE, FRESH_K3 = "fresh_tokens", "fresh_surprise", "fresh_k3"
-"""Sums over the tokens that the weights being trained have sampled: their number, -log p, and k3."""
+"""Names of sums over the tokens that the weights being trained have sampled: their number, -log p and k3."""
 
 
 def imitation(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
-    """Maximum likelihood, every sample weighted by its advantage (Filtered BC, DigiRL, AWR)."""
+    """Maximum likelihood with every sample weighted by its advantage (Filtered BC, DigiRL, AWR)."""
     return imitation_loss(micro.logp, micro.mask, micro.advantage, micro.weights)
 
 
 def aride(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
-    """Policy loss of A-RIDE (DistRL). Penalties are part of the advantage; no entropy term, as in the released code."""
+    """Policy loss of A-RIDE (DistRL). Advantages include penalties; no entropy term, as in the released code."""
     return aride_loss(micro.logp, micro.rollout_logp, micro.advantage, micro.mask, micro.weights)
 
 
 def clipped(settings: ClippedLossSection, unclipped_replay: bool = False) -> Objective:
-    """Clipped policy loss, plus `kl_coef` times the k3 divergence from the reference.
+    """Makes the clipped policy loss plus `kl_coef` times the k3 estimate of the KL from the reference.
 
-    `unclipped_replay`: ratios of replayed samples have no upper limit.
+    With `unclipped_replay`, the ratios of replayed samples have no upper limit.
     """
 
     def objective(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
@@ -59,11 +59,11 @@ def clipped(settings: ClippedLossSection, unclipped_replay: bool = False) -> Obj
 
 
 def with_rollout_gap(objective: Objective) -> Objective:
-    """Also measures how far rollout and trainer are apart: the largest gap between the probabilities of a token, and
-    sums of k3 and -log p, of which `learn` makes `rollout_k3` and `entropy`.
+    """Adds metrics of the gap between rollout and trainer: the largest difference between the probabilities of a token,
+    and sums of k3 and -log p, from which `learn` computes `rollout_k3` and `entropy`.
 
-    Only meaningful before the weights have moved since the rollout: for the first optimiser step of an iteration, and
-    samples drawn by its weights.
+    They are only meaningful while the weights are those of the rollout: for the first optimizer step of an iteration
+    and samples of the current version.
     """
 
     def measured(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:

@@ -1,4 +1,4 @@
-"""Rewards of whole trajectories and steps, before they become advantages."""
+"""Shaping of trajectory and step rewards before advantages are computed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from torch import Tensor
 
 
 def group_index(group: Tensor, **columns: Tensor) -> tuple[Tensor, int]:
-    """Numbers the groups 0..n-1: `(index (B,), n)`, for arbitrary integer ids in any order.
+    """Numbers the groups 0..n-1 and returns `(index (B,), n)`, for arbitrary integer ids in any order.
 
-    `columns` are the per-trajectory tensors that go with `group`. ValueError if one is not 1-D, of another length, or
-    holds NaN or infinity.
+    `columns` are the per-trajectory tensors that go with `group`. Raises ValueError if one is not 1-D, has another
+    length, or holds NaN or infinity.
     """
     if group.dim() != 1 or group.is_floating_point():
         raise ValueError(f"group must be a 1-D tensor of integers, got {group.dtype} {tuple(group.shape)}")
@@ -26,19 +26,19 @@ def group_index(group: Tensor, **columns: Tensor) -> tuple[Tensor, int]:
 
 
 def shortest_path_adjustment(reward: Tensor, length: Tensor, group: Tensor, alpha: float = 1.0) -> Tensor:
-    """Shortest-path reward adjustment (MobileRL): among successes, a shorter one earns more.
+    """Shortest-path reward adjustment (MobileRL): shorter successes earn more.
 
         R_i = r_i * (1 - alpha * max(0, T_i - T_min) / T_i),    T_min = min {T_j : j in i's group, r_j = 1}
 
     A failure (r_i = 0) stays 0; the shortest success of a group keeps its reward. alpha = 1 gives r_i * T_min / T_i.
-    Only full successes set T_min: a part of a task takes fewer steps than all of it, and must not make its solution
-    look long. A group without one keeps its rewards.
+    Only full successes set T_min: a partial solution takes fewer steps than a complete one, and must not make that look
+    long. A group without a full success keeps its rewards.
 
     Args:
-        reward: (B,) >= 0, what the tasks' own checks returned.
-        length: (B,) steps of each trajectory, >= 1.
+        reward: (B,) task rewards, >= 0.
+        length: (B,) number of steps of each trajectory, >= 1.
         group: (B,) integer ids; T_min is taken within a group.
-        alpha: strength in [0, 1]; 0 leaves the rewards alone.
+        alpha: strength in [0, 1]; 0 leaves the rewards unchanged.
 
     Returns:
         (B,) in reward's dtype (the default float dtype if reward holds integers).
@@ -59,16 +59,16 @@ def shortest_path_adjustment(reward: Tensor, length: Tensor, group: Tensor, alph
 
 
 def repetition_penalty(action_keys: Sequence[str], per_repeat: float, cap: float) -> list[float]:
-    """Accumulating penalty for doing the same thing again (the rule of DistRL).
+    """Cumulative penalty for repeating an action (DistRL).
 
-    The k-th immediate repeat of an action costs `min(k * per_repeat, cap)`; any other action starts again from 0.
+    The k-th immediate repeat of an action costs `min(k * per_repeat, cap)`; a different action resets k to 0.
 
     Args:
-        action_keys: one episode's actions in order; equal keys mean equal actions.
-        per_repeat, cap: sizes >= 0, in units of reward.
+        action_keys: the actions of one episode in order; equal keys mean equal actions.
+        per_repeat, cap: penalty per repeat and maximum penalty, >= 0, in units of reward.
 
     Returns:
-        one number <= 0 per action, to be added to the reward of its step.
+        One number <= 0 per action, to be added to the reward of its step.
     """
     if per_repeat < 0 or cap < 0:
         raise ValueError(f"per_repeat and cap must not be negative, got {per_repeat} and {cap}")
@@ -83,15 +83,15 @@ def repetition_penalty(action_keys: Sequence[str], per_repeat: float, cap: float
 def step_penalties(
     action_keys: Sequence[str], invalid: Sequence[bool], per_repeat: float, repeat_cap: float, per_invalid: float
 ) -> list[float]:
-    """DistRL's penalties of one episode's steps: for repeating an action, and for one that could not be carried out.
+    """DistRL's penalties for the steps of one episode: for repeated actions and for invalid ones.
 
-    `repetition_penalty(action_keys, per_repeat, repeat_cap)`, less `per_invalid` where an action is invalid. The sizes
-    are not published; the released code has 0.4 per repeat without a cap, and 1 per invalid action (typing nothing
-    counts as one); it compares with the last valid action only, so that an invalid one is never a repeat. Penalties are
-    kept apart from the task's own rewards, so that labels made of returns know nothing of them.
+    They are `repetition_penalty(action_keys, per_repeat, repeat_cap)`, minus `per_invalid` where an action is invalid.
+    The paper publishes no values; the released code uses 0.4 per repeat without a cap and 1 per invalid action (typing
+    nothing counts as one), and compares only with the last valid action, so that an invalid one is never a repeat.
+    Penalties are kept separate from task rewards, so that labels computed from returns do not include them.
 
     Returns:
-        one number <= 0 per action, in units of reward.
+        One number <= 0 per action, in units of reward.
     """
     if len(action_keys) != len(invalid):
         raise ValueError(f"{len(action_keys)} actions but {len(invalid)} marks of invalid ones")

@@ -1,7 +1,7 @@
-"""Value functions on frozen features: small networks of which nothing reaches the policy.
+"""Value functions on frozen features: small networks whose gradients do not reach the policy.
 
-A feature is a vector per row that the policy's own towers computed once (screens, text) and somebody cached; nothing
-here knows a model. Features should be of about unit size, whatever the tower gives.
+A feature is one vector per row, computed once by the policy's own encoders (of screens and text) and cached by the
+caller; this module knows no model. Features should have about unit scale.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from mobilerl.algorithms.checks import in_unit_interval, same_length
 from mobilerl.algorithms.losses.value import value_bce
 
 MIN_VALUE = 1e-4
-"""Values are clamped to [MIN_VALUE, 1 - MIN_VALUE] (released code of DigiRL)."""
+"""Values are clamped to [MIN_VALUE, 1 - MIN_VALUE], as in DigiRL's released code."""
 
 
 class ValueHead(nn.Module):
-    """V = sigmoid(MLP(features)), the chance of success: two layers on the features side by side.
+    """Probability of success, V = sigmoid(MLP(features)): two layers on the concatenated features.
 
-    The papers have such an MLP on frozen image and text features; DigiRL's released code has three layers, and takes
-    the smaller of two networks' values. Which values were trained with a success is part of the state: one that never
-    saw one predicts failure for everything, and every filter or advantage made of it is meaningless.
+    The papers have such an MLP on frozen image and text features; DigiRL's released code has three layers and takes the
+    smaller value of two networks. The state includes the number of successes seen in training: a head that never saw
+    one predicts failure for everything, and filters and advantages computed from it are meaningless.
 
     Args:
-        sizes: lengths of the feature vectors, in the order of `forward`'s arguments.
-        hidden: units of the first layer.
+        sizes: sizes of the feature vectors, in the order of `forward`'s arguments.
+        hidden: size of the hidden layer.
     """
 
     def __init__(self, sizes: Sequence[int], hidden: int = 256) -> None:
@@ -38,15 +38,15 @@ class ValueHead(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(sum(sizes), hidden), nn.ReLU(), nn.Linear(hidden, 1))
         self.register_buffer("successes", torch.zeros((), dtype=torch.long))
         self.successes: Tensor
-        """Targets above 0.5 in all training steps so far."""
+        """Number of targets above 0.5 in all training steps so far."""
 
     @property
     def ready(self) -> bool:
-        """Has it been trained with at least one success?"""
+        """Whether the head was trained with at least one success."""
         return bool(self.successes > 0)
 
     def forward(self, *features: Tensor) -> Tensor:
-        """(R, size) per feature to (R,) logits."""
+        """Maps features, (R, size) each, to (R,) logits."""
         for name, feature, size in zip(range(len(self.sizes)), features, self.sizes, strict=True):
             if feature.dim() != 2 or feature.shape[1] != size:
                 raise ValueError(f"value head: feature {name} has shape {tuple(feature.shape)}, not (rows, {size})")
@@ -54,7 +54,7 @@ class ValueHead(nn.Module):
 
     @torch.no_grad()
     def predict(self, *features: Tensor) -> Tensor:
-        """(R,) values in [MIN_VALUE, 1 - MIN_VALUE], without gradient. ValueError if the head is not `ready`."""
+        """(R,) values in [MIN_VALUE, 1 - MIN_VALUE], without gradient. Raises ValueError unless the head is `ready`."""
         if not self.ready:
             raise ValueError(
                 "value function: it was never trained with a success, so its values mean nothing; "
@@ -64,18 +64,18 @@ class ValueHead(nn.Module):
 
 
 class InstructionValue(ValueHead):
-    """V(c) of an instruction (DigiRL eq. 4.5): `forward(instruction)`, (R, text_size)."""
+    """Value V(c) of an instruction (DigiRL eq. 4.5): `forward(instruction)`, with (R, text_size) features."""
 
     def __init__(self, text_size: int, hidden: int = 256) -> None:
         super().__init__((text_size,), hidden)
 
 
 class StepValue(ValueHead):
-    """V(s, c) of a state for an instruction (DigiRL eq. 4.6, DistRL): `forward(state, instruction)`.
+    """Value V(s, c) of a state given an instruction (DigiRL eq. 4.6, DistRL): `forward(state, instruction)`.
 
-    `state` is (R, state_size): the features of the last two screens, of which the first screen of an episode stands for
-    both, and of the prompt's text, side by side. The same head is DistRL's trajectory value, given the last state. The
-    paper's knows the last action as well, V_traj(s_H, a_H), which is left out here.
+    `state` is (R, state_size): the concatenated features of the last two screens (for the first step, of its screen
+    twice) and of the prompt's text. DistRL's trajectory value is the same head applied to the last state; the paper's
+    V_traj(s_H, a_H) also depends on the last action, which is left out here.
     """
 
     def __init__(self, state_size: int, text_size: int, hidden: int = 256) -> None:
@@ -89,18 +89,18 @@ def train_step(
     target: Tensor,
     max_grad_norm: float | None = None,
 ) -> dict[str, float]:
-    """One cross-entropy step of a head (`losses.value_bce`).
+    """Takes one cross-entropy step of a value head (`losses.value_bce`).
 
-    Bad input (NaN, a target outside [0, 1], a gradient that is not finite) is a ValueError before anything is changed.
+    Raises ValueError for NaN, a target outside [0, 1] or a gradient that is not finite, before anything is changed.
 
     Args:
         features: as for `head.forward`, (R, size) each; no gradient flows into them.
         target: (R,) in [0, 1], see `losses.value_bce`.
-        max_grad_norm: largest norm of the gradient; None leaves it.
+        max_grad_norm: maximum gradient norm; None disables clipping.
 
     Returns:
-        `loss`, `grad_norm` before clipping, `value_mean`, `target_mean`, and `successes_seen` in all steps so far:
-        while it is 0 the head is not `ready`, which is worth a line in the log.
+        `loss`, `grad_norm` before clipping, `value_mean`, `target_mean`, and `successes_seen` in all steps so far;
+        while that is 0 the head is not `ready`.
     """
     for name, feature in enumerate(features):
         if not torch.isfinite(feature).all():

@@ -1,4 +1,4 @@
-"""From rewards and values to advantages: MobileRL's group-relative ones, DigiRL's filters, DistRL's returns."""
+"""Advantages from rewards and values: MobileRL's group-relative ones, DigiRL's filters, DistRL's returns."""
 
 from mobilerl.algorithms.advantages.digirl import (
     doubly_robust_step,

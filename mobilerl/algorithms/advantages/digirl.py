@@ -1,4 +1,4 @@
-"""DigiRL's advantages (arXiv 2406.11896, section 4), and the rules that say which data the actor learns from."""
+"""DigiRL's advantages (arXiv 2406.11896, section 4) and the filters that select the actor's training data."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mobilerl.algorithms.shares import share_of
 def doubly_robust_step(
     value: Tensor, next_value: Tensor, step_reward: Tensor, final_reward: Tensor, steps_to_go: Tensor, lam: float
 ) -> Tensor:
-    """Step advantage between a Monte-Carlo and a one-step estimate (DigiRL eq. 4.3).
+    """Step advantage that interpolates between a Monte-Carlo and a one-step estimate (DigiRL eq. 4.3).
 
         w_h = lam^(H - h) r_H,    A_h = w_h + (1 - w_h) (V(s_{h+1}) + r_h - V(s_h))
 
-    The two parts: with lam = 1 every step of a success has the Monte-Carlo part alone, A = r_H = 1, whatever the values
-    are. With lam = 0 every step but a success's last has the one-step part alone. A failure always has the one-step
-    part. H - h counts to the step that really was the last, so that a success's last step (0^0 = 1) has A = 1.
+    With lam = 1 every step of a success has only the Monte-Carlo part, A = r_H = 1, regardless of the values. With
+    lam = 0 every step except the last one of a success has only the one-step part, as do all steps of a failure. H is
+    the actual last step, so the last step of a success (0^0 = 1) has A = 1.
 
-    The released code differs: V' - V + r + G - 0.05 clamped to [0, 1], G a return discounted by 0.5, no factor (1 - w).
+    The released code uses V' - V + r + G - 0.05 clamped to [0, 1], with G a return discounted by 0.5 and no (1 - w).
 
     Args:
         value: (R,) V(s_h, c) in [0, 1], one per row.
@@ -31,7 +31,7 @@ def doubly_robust_step(
         lam: in [0, 1]; 0.5 in the paper.
 
     Returns:
-        (R,) advantages in [-1, 1] if step rewards are 0 or the success of a last step.
+        (R,) advantages, in [-1, 1] if the only nonzero step rewards are those of last steps.
     """
     if not 0.0 <= lam <= 1.0:
         raise ValueError(f"lam must be in [0, 1], got {lam}")
@@ -47,10 +47,10 @@ def doubly_robust_step(
 
 
 def instruction_advantage(final_reward: Tensor, instruction_value: Tensor) -> Tensor:
-    """How much better a trajectory ended than its instruction promised: A = r_H - V(c) (DigiRL eq. 4.4).
+    """Instruction-level advantage: A = r_H - V(c) (DigiRL eq. 4.4).
 
-    (B,) final rewards and instruction values, both in [0, 1]; returns (B,) in [-1, 1]. The sum over the rewards from
-    step h on is r_H, since the only reward comes with the last step.
+    Takes (B,) final rewards and instruction values, both in [0, 1]; returns (B,) in [-1, 1]. The paper's sum of rewards
+    from step h on equals r_H, since the only reward comes with the last step.
     """
     same_length(final_reward=final_reward, instruction_value=instruction_value)
     in_unit_interval(final_reward=final_reward, instruction_value=instruction_value)
@@ -60,8 +60,8 @@ def instruction_advantage(final_reward: Tensor, instruction_value: Tensor) -> Te
 def keep_steps(advantage: Tensor, step_limit: int) -> Tensor:
     """DigiRL's step filter: (R,) bool, True where A_step > 1 / H.
 
-    H is `step_limit`, the most steps an episode may have, not the steps that it had: 10 and 20 in the paper. The
-    released code subtracts 0.05 for every H, which is 1 / H for H = 20 only.
+    H is `step_limit`, the maximum length of an episode rather than its actual length: 10 and 20 in the paper. The
+    released code subtracts 0.05 whatever H is, which equals 1 / H only for H = 20.
     """
     if step_limit < 1:
         raise ValueError(f"step_limit must be at least 1, got {step_limit}")
@@ -69,20 +69,20 @@ def keep_steps(advantage: Tensor, step_limit: int) -> Tensor:
 
 
 def keep_trajectories(advantage: Tensor, success: Tensor, top_p: float) -> Tensor:
-    """DigiRL's instruction filter: the best `top_p` of trajectories by A_instr, successes only.
+    """DigiRL's instruction filter: keeps the top `top_p` of trajectories by A_instr, successes only.
 
-    The threshold is the ceil(top_p * B)-th largest advantage. Trajectories as good as it are all kept, so the order of
-    the batch does not matter. With fewer successes than that, all successes are kept and nothing else: the released
-    code compares with a quantile of all rewards, which is 0 as soon as successes are rarer than top_p, and then keeps
-    every failure. That is why success is asked for apart from the advantage. The share is not published for the paper's
-    runs; the code has 0.1.
+    The threshold is the ceil(top_p * B)-th largest advantage among successes. Ties with it are all kept, so the order
+    of the batch does not matter. With fewer successes than that, all successes are kept and nothing else. The released
+    code instead compares with a quantile of all rewards, which is 0 as soon as successes are rarer than top_p, and then
+    keeps every failure; this is why `success` is a separate argument. The paper does not publish its top_p; the
+    released code uses 0.1.
 
-    With `advantage` the final rewards this is filtered behaviour cloning's filter; top_p = 1 keeps every success.
+    With final rewards as `advantage`, this is the filter of filtered behavior cloning. top_p = 1 keeps every success.
 
     Args:
         advantage: (B,) from `instruction_advantage`.
         success: (B,) bool.
-        top_p: share in (0, 1].
+        top_p: fraction in (0, 1].
 
     Returns:
         (B,) bool.

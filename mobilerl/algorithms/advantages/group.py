@@ -1,4 +1,4 @@
-"""Advantages relative to the other plays of a task (GRPO)."""
+"""Advantages relative to the other trajectories of a group (GRPO)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def group_relative(reward: Tensor, group: Tensor, normalize_std: bool = True, ep
 
         A_i = (R_i - mean_g) / (std_g + eps)
 
-    with the population standard deviation (ddof = 0) of i's group. A group of one, or one whose rewards are all equal,
-    gives exactly 0: rounding in the mean, divided by eps, must not become a signal.
+    with the population standard deviation (ddof = 0) of i's group. A zero-variance group, a group of one included,
+    gives exactly 0: rounding errors of the mean, divided by eps, must not become a signal.
 
     Args:
         reward: (B,) shaped rewards.
         group: (B,) integer ids, in any order.
-        normalize_std: False leaves out the division ("Dr. GRPO").
+        normalize_std: whether to divide by the standard deviation; False is "Dr. GRPO".
 
     Returns:
         (B,) in reward's dtype (the default float dtype if reward holds integers).
@@ -36,10 +36,10 @@ def group_relative(reward: Tensor, group: Tensor, normalize_std: bool = True, ep
 
 
 def informative(value: Tensor, group: Tensor) -> Tensor:
-    """(B,) bool: False for the members of a group whose values are all equal, a group of one included.
+    """(B,) bool: False for members of zero-variance groups, which include groups of one.
 
-    `value` is (B,): shaped rewards, or the group-relative advantages made of them; both give the same answer. Rows of
-    the other trajectories have advantage 0 and need no forward pass.
+    `value` is (B,): shaped rewards or the group-relative advantages computed from them, with the same result. The
+    other trajectories have advantage 0 and need no forward pass.
     """
     index, groups = group_index(group, value=value)
     v = value.double()

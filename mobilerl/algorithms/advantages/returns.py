@@ -1,7 +1,7 @@
 """Returns and corrected values of one trajectory (DistRL, arXiv 2410.14803).
 
-All tensors are (T,), one value per step in order; r_t is the reward of action a_t, so a success's reward is the last
-one. Results are in float64 if the values are, and carry no gradient: they are targets.
+All tensors are (T,), one value per step in order; r_t is the reward of action a_t, so a success has its reward at the
+last step. Results are in float64 if the values are, and carry no gradient, since they are targets.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mobilerl.algorithms.shares import share_of
 
 
 def monte_carlo_return(reward: Tensor, gamma: float) -> Tensor:
-    """G_t = sum_{k >= t} gamma^(k - t) r_k. DistRL's labels for its state value are 1[G_t > 0]."""
+    """Discounted return G_t = sum_{k >= t} gamma^(k - t) r_k. DistRL labels its state value with 1[G_t > 0]."""
     _check_share("gamma", gamma)
     same_length(reward=reward)
     reward = reward if reward.is_floating_point() else reward.to(torch.get_default_dtype())
@@ -22,10 +22,10 @@ def monte_carlo_return(reward: Tensor, gamma: float) -> Tensor:
 
 
 def td_error(value: Tensor, next_value: Tensor, reward: Tensor, gamma: float) -> Tensor:
-    """delta_t = r_t + gamma V(s_{t+1}) - V(s_t): DistRL's one-step advantage, and the delta of Retrace and DPER.
+    """TD error r_t + gamma V(s_{t+1}) - V(s_t): DistRL's one-step advantage, and delta_t of Retrace and DPER.
 
-    `next_value` is the value of the state after the step; for the last step 0 if the episode ended, the value of the
-    state it was cut off in if it ran out of steps. For the advantage, `reward` is that of `distrl_reward`.
+    `next_value` is the value of the state after the step. For the last step it is 0 if the episode ended, and the value
+    of the final state if it was truncated. For the advantage, `reward` comes from `distrl_reward`.
     """
     _check_share("gamma", gamma)
     same_length(value=value, next_value=next_value, reward=reward)
@@ -33,30 +33,29 @@ def td_error(value: Tensor, next_value: Tensor, reward: Tensor, gamma: float) ->
 
 
 def distrl_reward(step_reward: Tensor, penalty: Tensor, gamma: float) -> Tensor:
-    """The reward of DistRL's one-step advantage: G_t + penalty_t.
+    """Reward in DistRL's one-step advantage: G_t + penalty_t.
 
-    The return to the end stands in the place of the reward of one step. As the advantage also bootstraps from
-    V(s_{t+1}), it counts a success twice. The paper lets the return begin at t + 1, since its rewards belong to the
-    state that an action leads to; here they belong to the action. The released code adds r_t and G_t both, and
-    subtracts 0.05 per step.
+    The return replaces the reward of one step. Since the advantage also bootstraps from V(s_{t+1}), it counts a success
+    twice. In the paper the return starts at t + 1, because its rewards belong to the state that an action leads to;
+    here they belong to the action. The released code adds both r_t and G_t, and subtracts 0.05 per step.
 
-    Penalties (<= 0, `rewards.step_penalties`) are not discounted backwards: they stay with their step.
+    Penalties (<= 0, from `rewards.step_penalties`) are not part of the return: they only affect their own step.
     """
     same_length(step_reward=step_reward, penalty=penalty)
     return monte_carlo_return(step_reward, gamma) + penalty
 
 
 def retrace_delta(value: Tensor, next_value: Tensor, reward: Tensor, ratio: Tensor, gamma: float, lam: float) -> Tensor:
-    """The correction that Retrace(lam) adds to the value of every step (Munos et al. 2016; DistRL section 4).
+    """Correction that Retrace(lam) adds to the value of each step (Munos et al. 2016; DistRL section 4).
 
         D_t = sum_{k >= t} gamma^(k - t) (prod_{i = t+1..k} c_i) (r_k + gamma V(s_{k+1}) - V(s_k))
             = delta_t + gamma c_{t+1} D_{t+1},    c_i = lam min(1, rho_i)
 
-    The first step's ratio is not used: an empty product is 1. With all ratios 1 and lam 1, V + D is the Monte-Carlo
-    return (plus gamma^(T - t) times the value that a cut-off episode bootstraps from); with lam 0, D is `td_error`.
+    The first step's ratio is not used (an empty product is 1). With all ratios 1 and lam 1, V + D is the Monte-Carlo
+    return (plus gamma^(T - t) times the value that a truncated episode bootstraps from); with lam 0, D is `td_error`.
     `reward` holds the plain step rewards; penalties and the return of `distrl_reward` belong to the advantage.
 
-    The released code has no lam and multiplies every delta by min(1, rho_k) as well, which is V-trace with both caps 1.
+    The released code has no lam and also multiplies each delta by min(1, rho_k), which is V-trace with both caps at 1.
 
     Args:
         value: (T,) V(s_t).
@@ -79,18 +78,18 @@ def retrace_delta(value: Tensor, next_value: Tensor, reward: Tensor, ratio: Tens
 def retrace_target(
     value: Tensor, next_value: Tensor, reward: Tensor, ratio: Tensor, gamma: float, lam: float
 ) -> Tensor:
-    """The corrected values V(s_t) + D_t, arguments as in `retrace_delta`; (T,).
+    """(T,) corrected values V(s_t) + D_t; arguments as in `retrace_delta`.
 
-    Values that are far off can leave [0, 1]: clamp before `losses.value_bce`.
+    The result can lie outside [0, 1]: clamp it before `losses.value_bce`.
     """
     return value.detach() + retrace_delta(value, next_value, reward, ratio, gamma, lam)
 
 
 def keep_highest(value: Tensor, top_p: float) -> Tensor:
-    """DistRL's trajectory filter: (N,) bool, True for the ceil(top_p * N) largest trajectory values, and ties of them.
+    """DistRL's trajectory filter: (N,) bool, True for the ceil(top_p * N) largest trajectory values and ties with them.
 
-    The paper keeps "high-value trajectories" in the buffer and publishes no share. `value` is (N,) V_traj of the last
-    state, or its logit; top_p in (0, 1], 1 keeps all.
+    The paper keeps "high-value trajectories" in the buffer and does not publish the fraction. `value` is (N,) V_traj of
+    the last state, or its logit; top_p is in (0, 1], where 1 keeps all.
     """
     if not 0.0 < top_p <= 1.0:
         raise ValueError(f"top_p must be in (0, 1], got {top_p}")
@@ -101,7 +100,7 @@ def keep_highest(value: Tensor, top_p: float) -> Tensor:
 
 
 def _discounted_sum(terms: Tensor, factor: Tensor) -> Tensor:
-    """x_t = terms_t + factor_{t+1} x_{t+1}, from the end."""
+    """Computes x_t = terms_t + factor_{t+1} x_{t+1} backwards from the last step."""
     total = torch.empty_like(terms)
     carried = terms.new_zeros(())
     for t in reversed(range(len(terms))):

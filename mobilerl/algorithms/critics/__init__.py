@@ -1,4 +1,4 @@
-"""Value functions at work: features of trajectories, and heads with their optimisers."""
+"""Training of value functions: features of trajectories, and value heads with their optimizers."""
 
 from mobilerl.algorithms.critics.encoder import Encoded, Encoder, Features
 from mobilerl.algorithms.critics.trainer import ValueTrainer, seeded

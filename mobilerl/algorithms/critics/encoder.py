@@ -1,4 +1,4 @@
-"""From trajectories to the inputs of value heads."""
+"""Encodes trajectories as the inputs of value heads."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mobilerl.algorithms.checks import finite
 from mobilerl.records import Trajectory
 
 MIN_STD = 1e-3
-"""Dimensions with a smaller standard deviation, of features whose root mean square is 1, are not scaled up."""
+"""Feature dimensions with a smaller standard deviation are not scaled up (features have a root mean square of 1)."""
 
 
 class Features(Protocol):
-    """`engines.features.FrozenFeatures`."""
+    """Interface of `models.features.FrozenFeatures`."""
 
     size: int
 
@@ -29,18 +29,18 @@ class Features(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Features of N trajectories with R steps in all, in their order."""
+    """Features of N trajectories with R steps in total, in order."""
 
     states: Tensor
-    """(R, 3 size): the last two screens and the prompt's text."""
+    """(R, 3 size): the last two screens and the text of the prompt."""
     instructions: Tensor
     """(N, size)"""
     lengths: tuple[int, ...]
-    """Steps of each trajectory."""
+    """Number of steps of each trajectory."""
 
     @property
     def row_instructions(self) -> Tensor:
-        """(R, size)"""
+        """(R, size): the instruction of each step."""
         return self.instructions.repeat_interleave(torch.tensor(self.lengths), 0)
 
     @property
@@ -50,10 +50,10 @@ class Encoded:
 
 
 class Encoder:
-    """Features scaled to mean 0 and standard deviation 1, by those of the first trajectories.
+    """Scales features to mean 0 and standard deviation 1, as measured on the first trajectories.
 
-    Mean-pooled features of screens are nearly the same vector for all of them: unscaled, a head would take very long to
-    find what differs. The scale is part of the state and never changes.
+    Mean-pooled features of different screens are nearly equal, so a head would learn very slowly on unscaled ones. The
+    scale is part of the state and never changes.
     """
 
     def __init__(self, features: Features) -> None:
@@ -62,7 +62,7 @@ class Encoder:
         self._scale: dict[str, Tensor] | None = None
 
     def __call__(self, trajectories: Sequence[Trajectory]) -> Encoded:
-        """ValueError for a trajectory without steps."""
+        """Encodes trajectories. Raises ValueError for one without steps."""
         if empty := [t.id for t in trajectories if not t.steps]:
             raise ValueError(f"trajectory {empty[0]} has no steps")
         self._features.make_room(sum(len(t.steps) for t in trajectories) + len(trajectories))
@@ -74,11 +74,11 @@ class Encoder:
         return Encoded(self._scaled("state", states), self._scaled("instruction", instructions), lengths)
 
     def instructions(self, texts: Sequence[str]) -> Tensor:
-        """(N, size) of instructions alone."""
+        """Encodes instructions alone, (N, size)."""
         return self._scaled("instruction", torch.stack([self._features.instruction(text) for text in texts]))
 
     def _states(self, trajectory: Trajectory) -> Tensor:
-        """(T, 3 size). The first screen of an episode stands for the one before it as well."""
+        """Unscaled state features, (T, 3 size). The first screen of an episode also serves as the one before it."""
         screens = self._features.screens([s.observation.screenshot for s in trajectory.steps])
         texts = self._features.prompts([s.completion.prompt_ids for s in trajectory.steps])
         before = torch.cat([screens[:1], screens[:-1]])

@@ -1,4 +1,4 @@
-"""A value head with its optimiser."""
+"""A value head with its optimizer."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mobilerl.algorithms.values import ValueHead, train_step
 from mobilerl.config.algorithms.base import ValueSection
 
 OFFLINE_UPDATES = 400
-"""Steps on stored trajectories, before the first iteration."""
+"""Optimizer steps of a value function on stored trajectories before the first iteration."""
 LEARNING_RATE, GRAD_CLIP = 3e-3, 0.01
-"""Learning rate of Adam, and maximum gradient norm (DigiRL, DistRL)."""
+"""Learning rate of Adam and maximum gradient norm (DigiRL, DistRL)."""
 BATCH = 256
-"""Samples, or trajectories, per step of a value function."""
+"""Samples (or trajectories) per optimizer step of a value function."""
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """For making heads: the same ones beside every engine, without taking one of its random numbers."""
+    """Seeds torch for making heads, so that they are the same with every engine, and restores its RNG afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
@@ -37,7 +37,7 @@ class ValueTrainer:
 
     @property
     def ready(self) -> bool:
-        """Whether the head has seen a success: its values mean nothing before."""
+        """Whether the head was trained with a success; before that its values are meaningless."""
         return self.head.ready
 
     def fit(
@@ -47,10 +47,10 @@ class ValueTrainer:
         rng: random.Random,
         offline: bool = False,
     ) -> dict[str, float]:
-        """Cross-entropy steps on random rows of `features`, (N, size) each, towards `target`, (N,).
+        """Takes cross-entropy steps on random rows of `features`, (N, size) each, towards `target`, (N,).
 
-        Targets that depend on the values themselves are given as a function and recomputed every quarter of the steps.
-        Returns the means of `train_step`'s metrics.
+        Targets that depend on the values themselves are passed as a function and recomputed every quarter of the steps.
+        Returns the mean `loss`, `value_mean` and `target_mean` of the steps.
         """
         steps = OFFLINE_UPDATES if offline else self._settings.updates
         history: list[dict[str, float]] = []
@@ -64,12 +64,12 @@ class ValueTrainer:
         return {name: sum(h[name] for h in history) / len(history) for name in ("loss", "value_mean", "target_mean")}
 
     def predict(self, *features: Tensor) -> Tensor:
-        """(N,) values in (0, 1); ValueError unless `ready`."""
+        """(N,) values in (0, 1). Raises ValueError unless `ready`."""
         return self.head.predict(*features)
 
     @torch.no_grad()
     def logits(self, *features: Tensor) -> Tensor:
-        """(N,) logits, for ranking: values are clamped, and the lowest would all be equal."""
+        """(N,) logits, for ranking: values are clamped, so that the lowest ones are equal."""
         return self.head(*features)
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which tasks the next epoch is collected from."""
+"""Curricula: which tasks the next epoch samples."""
 
 from mobilerl.algorithms.curriculum.failure import FailureCurriculum
 from mobilerl.algorithms.curriculum.instruction_value import InstructionValueCurriculum

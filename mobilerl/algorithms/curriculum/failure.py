@@ -17,26 +17,25 @@ class _History:
     failed: int = 0
     """Consecutive failed epochs, f."""
     cooldown_left: int = 0
-    """Epochs until removal; 0 when not cooling."""
+    """Epochs until removal; 0 if not in cooldown."""
     removed: bool = False
     idle: int = 0
-    """Epochs since removal or since the last probe, not counting the current one."""
+    """Epochs since removal or the last probe, not counting the current one."""
 
 
 class FailureCurriculum:
-    """Failure curriculum filtering, FCF (MobileRL): tasks that cannot be solved yet stop eating the rollouts.
+    """Failure curriculum filtering, FCF (MobileRL): spends fewer rollouts on tasks that cannot be solved yet.
 
-    A task whose every reward is 0 in `patience` consecutive epochs enters cooldown. For the next `cooldown` epochs its
-    weight is exp(-f), f = its consecutive failed epochs so far; then it is removed. Any success (a reward > 0) makes
-    it an ordinary task of weight 1 again, wherever it stood: even a removed one, whose last episodes may end late. An
-    epoch in which a task was not sampled ages its cooldown but adds nothing to f.
+    A task whose rewards are all 0 in `patience` consecutive epochs enters cooldown. For the next `cooldown` epochs its
+    weight is exp(-f), where f is the number of its consecutive failed epochs; then it is removed. Any success (a
+    reward > 0) resets it to weight 1, even after removal, since its last episodes may end late. An epoch in which a
+    task was not sampled shortens its cooldown but does not add to f.
 
-    `revisit_every=n` gives a removed task a probe every n epochs: from the n-th epoch after its removal (or after its
-    last probe) it has weight 1 until an epoch has sampled it. None removes for good.
+    `revisit_every=n` gives a removed task one probe every n epochs: from the n-th epoch after its removal (or after its
+    last probe) it has weight 1 until an epoch samples it. None removes tasks for good.
 
-    An epoch ends with each call of `update`. Where that leaves every task removed but probes are to come, the epochs
-    before the first of them are empty, and have passed when it returns: with `revisit_every` some task can always be
-    sampled.
+    Each call of `update` ends an epoch. If all tasks are removed but probes are due later, `update` skips the empty
+    epochs until the first probe, so with `revisit_every` some task can always be sampled.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class FailureCurriculum:
 
     @property
     def active(self) -> frozenset[str]:
-        """Tasks of weight 1 that were never given up."""
+        """Tasks of weight 1 that are neither in cooldown nor removed."""
         return frozenset(t for t, h in self._tasks.items() if not h.removed and not h.cooldown_left)
 
     @property
@@ -62,25 +61,25 @@ class FailureCurriculum:
 
     @property
     def removed(self) -> frozenset[str]:
-        """Removed tasks, those whose probe is due included."""
+        """Removed tasks, including those whose probe is due."""
         return frozenset(t for t, h in self._tasks.items() if h.removed)
 
     def counts(self) -> dict[str, int]:
-        """How many tasks are `active`, `cooling` and `removed`; every task is in exactly one."""
+        """Number of tasks that are `active`, `cooling` and `removed`; every task is exactly one of these."""
         return {"active": len(self.active), "cooling": len(self.cooling), "removed": len(self.removed)}
 
     def weights(self) -> dict[str, float]:
-        """Weights in (0, 1] for the current epoch, in the order of `task_ids`; a task not in it must not be sampled."""
+        """Weights in (0, 1] for the current epoch, in the order of `task_ids`; other tasks must not be sampled."""
         return {t: math.exp(-h.failed) if h.cooldown_left else 1.0 for t, h in self._tasks.items() if self._open(h)}
 
     def sample(self, n: int, rng: random.Random) -> list[str]:
-        """n task ids in random order; task i's expected count is exactly n * w_i / sum(w), and its count one of the two
-        integers next to that.
+        """Samples n task ids in random order. Task i is expected exactly n * w_i / sum(w) times, and comes up that many
+        times rounded up or down.
 
-        So the draw is weighted and without replacement while it can be: no task comes twice while n is at most the
-        number of active tasks. Beyond it, all of them come equally often, give or take one.
+        Thus no task is sampled twice as long as n is at most the number of active tasks; with a larger n, all active
+        tasks are sampled equally often, give or take one.
 
-        ValueError if every task is removed, which `revisit_every` prevents.
+        Raises ValueError if every task is removed, which `revisit_every` prevents.
         """
         weights = self.weights()
         if not weights:
@@ -91,10 +90,10 @@ class FailureCurriculum:
         return systematic_sample(weights, n, rng)
 
     def update(self, epoch_rewards: Mapping[str, Sequence[float]]) -> None:
-        """Ends an epoch. `epoch_rewards` holds the rewards of every finished trajectory, before shaping, by task id.
+        """Ends an epoch. `epoch_rewards` holds the unshaped rewards of all finished trajectories by task id.
 
-        A task that is absent or has no rewards (all its episodes were infra errors, say) counts as not sampled.
-        ValueError for a task the curriculum does not know; nothing has changed then.
+        A task that is absent or has no rewards (because all its episodes were infra errors, say) counts as not sampled.
+        Raises ValueError for an unknown task, before anything is changed.
         """
         for task in epoch_rewards:
             if task not in self._tasks:
@@ -108,19 +107,19 @@ class FailureCurriculum:
         self._pass_empty_epochs()
 
     def drop(self, task: str) -> None:
-        """Forgets a task that cannot be played. When it was the last, nothing is left to sample."""
+        """Drops a task that cannot be played. After the last one nothing is left to sample."""
         del self._tasks[task]
         if self._tasks:
             self._pass_empty_epochs()
 
     def state_dict(self) -> dict[str, Any]:
-        """The history of every task, as JSON-able values. Settings are not part of it."""
+        """History of every task as JSON values. Settings are not included."""
         return {"tasks": {task: asdict(history) for task, history in self._tasks.items()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes over the history of a run, which may have had other tasks: theirs is ignored, new tasks start afresh.
+        """Restores the history of a run. Tasks that the run did not have start afresh; its other tasks are ignored.
 
-        ValueError if the state is not one of this class; nothing has changed then.
+        Raises ValueError if the state is not of this class, before anything is changed.
         """
         try:
             saved = {task: _History(**history) for task, history in state["tasks"].items()}
@@ -133,7 +132,7 @@ class FailureCurriculum:
         self._pass_empty_epochs()  # the saved run may have had other tasks, or no probes
 
     def _pass_empty_epochs(self) -> None:
-        """Up to the first probe. Epochs end with what was played, so with nothing to play none would come due."""
+        """Skips to the first probe: with nothing to play no epoch would end, and no probe would come due."""
         if self.revisit_every is None or any(self._open(history) for history in self._tasks.values()):
             return
         passed = self.revisit_every - 1 - max(history.idle for history in self._tasks.values())
@@ -141,13 +140,13 @@ class FailureCurriculum:
             history.idle += passed
 
     def _open(self, history: _History) -> bool:
-        """May the task be sampled in the current epoch?"""
+        """Whether the task may be sampled in the current epoch."""
         if not history.removed:
             return True
         return self.revisit_every is not None and history.idle + 1 >= self.revisit_every
 
     def _age(self, history: _History, sampled: bool) -> None:
-        """One epoch without a success."""
+        """Records one epoch without a success."""
         history.failed += sampled
         if history.removed:
             history.idle = 0 if sampled else history.idle + 1

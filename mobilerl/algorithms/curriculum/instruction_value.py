@@ -1,4 +1,4 @@
-"""DigiRL's instruction-level filter, moved from the data to the choice of tasks."""
+"""DigiRL's instruction-level filter, applied to the choice of tasks instead of the data."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from mobilerl.algorithms.curriculum.sampling import distinct, systematic_sample
 from mobilerl.algorithms.shares import share_of
 
 PRIOR = 0.5
-"""Value of a task of which nothing is known: it has the largest score, so every task has its turn."""
+"""Initial value of a task. It has the largest score, so that every task is sampled at first."""
 
 
 class InstructionValueCurriculum:
-    """Prefers the tasks that would give DigiRL's instruction filter the most to keep.
+    """Prefers the tasks from which DigiRL's instruction filter would keep the most.
 
-    That filter keeps successes with a large A_instr = r_H - V(c) (`advantages.keep_trajectories`); the paper draws its
-    tasks uniformly and filters what comes back. Here the same quantity chooses what is collected. A rollout of a task
-    of value v succeeds with probability v and then has A_instr = 1 - v, so what it is expected to give is
+    That filter keeps successes with a large A_instr = r_H - V(c) (`advantages.keep_trajectories`). The paper samples
+    tasks uniformly and filters the trajectories; here the same quantity selects the tasks. A rollout of a task of value
+    v succeeds with probability v and then has A_instr = 1 - v, so its expected contribution is
 
         score(c) = V(c) (1 - V(c))
 
-    largest for tasks solved about half of the time, zero for those solved always or never. The ceil(top_p * N) tasks of
-    highest score, and any that tie with the last of them, have weight 1. The others have weight `rest`, which keeps
-    their values up to date: nothing is ever removed.
+    which is largest for tasks solved half of the time and zero for those solved always or never. The ceil(top_p * N)
+    tasks with the highest scores, and ties with the last of them, have weight 1. The others have weight `rest`, which
+    keeps their values up to date. No task is ever removed.
 
-    V(c) is fed in one of two ways, see `update`: the instruction value function, which generalises between tasks, or a
-    running mean of each task's own rewards, which needs no model. An epoch ends with each call of `update`.
+    V(c) comes either from the instruction value function, which generalizes between tasks, or from a running mean of
+    each task's rewards, which needs no model (see `update`). Each call of `update` ends an epoch.
 
     Args:
         task_ids: all tasks.
-        top_p: share of the tasks in (0, 1] that are preferred.
-        rest: weight in (0, 1] of the others.
-        rate: share in (0, 1] that an epoch's mean reward has in the running mean.
+        top_p: fraction in (0, 1] of the tasks that are preferred.
+        rest: weight in (0, 1] of the other tasks.
+        rate: weight in (0, 1] of an epoch's mean reward in the running mean.
     """
 
     def __init__(self, task_ids: Iterable[str], top_p: float, rest: float = 0.1, rate: float = 0.3) -> None:
@@ -49,7 +49,7 @@ class InstructionValueCurriculum:
 
     @property
     def active(self) -> frozenset[str]:
-        """The preferred tasks; none when all were dropped."""
+        """The preferred tasks; empty if all were dropped."""
         if not self._values:
             return frozenset()
         scores = {task: value * (1.0 - value) for task, value in self._values.items()}
@@ -63,11 +63,11 @@ class InstructionValueCurriculum:
 
     @property
     def removed(self) -> frozenset[str]:
-        """Always empty."""
+        """Always empty, since no task is removed."""
         return frozenset()
 
     def counts(self) -> dict[str, int]:
-        """How many tasks are `active`, `cooling` and `removed`; every task is in exactly one."""
+        """Number of tasks that are `active`, `cooling` and `removed`; every task is exactly one of these."""
         active = len(self.active)
         return {"active": active, "cooling": len(self._values) - active, "removed": 0}
 
@@ -77,19 +77,18 @@ class InstructionValueCurriculum:
         return {task: 1.0 if task in active else self.rest for task in self._values}
 
     def sample(self, n: int, rng: random.Random) -> list[str]:
-        """n task ids in random order; task i's expected count is exactly n * w_i / sum(w), and its count one of the two
-        integers next to that."""
+        """Samples n task ids in random order, each task n * w_i / sum(w) times, randomly rounded up or down."""
         return systematic_sample(self.weights(), n, rng)
 
     def update(self, epoch_rewards: Mapping[str, Sequence[float]], values: Mapping[str, float] | None = None) -> None:
-        """Ends an epoch. A task in `values` takes that value; any other that was sampled moves towards its mean reward.
+        """Ends an epoch: tasks in `values` take that value, others that were sampled move towards their mean reward.
 
         Args:
-            epoch_rewards: rewards in [0, 1] of every finished trajectory, before shaping, by task id. A task that is
-                absent or has no rewards keeps its value.
-            values: V(c) in [0, 1] of the instruction value function, for all tasks or some.
+            epoch_rewards: unshaped rewards in [0, 1] of all finished trajectories by task id. A task that is absent or
+                has no rewards keeps its value.
+            values: V(c) in [0, 1] from the instruction value function, for some or all tasks.
 
-        ValueError for an unknown task or a number outside [0, 1]; nothing has changed then.
+        Raises ValueError for an unknown task or a number outside [0, 1], before anything is changed.
         """
         values = values or {}
         for task, numbers in [*epoch_rewards.items(), *((task, [value]) for task, value in values.items())]:
@@ -105,17 +104,17 @@ class InstructionValueCurriculum:
                 self._values[task] = old + self.rate * (math.fsum(rewards) / len(rewards) - old)
 
     def drop(self, task: str) -> None:
-        """Forgets a task that cannot be played. When it was the last, nothing is left to sample."""
+        """Drops a task that cannot be played. After the last one nothing is left to sample."""
         del self._values[task]
 
     def state_dict(self) -> dict[str, Any]:
-        """The value of every task, as JSON-able numbers. Settings are not part of it."""
+        """Value of every task as JSON numbers. Settings are not included."""
         return {"values": dict(self._values)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes over the values of a run, which may have had other tasks: theirs are ignored, new ones start afresh.
+        """Restores the values of a run. Tasks that the run did not have start afresh; its other tasks are ignored.
 
-        ValueError if the state is not one of this class; nothing has changed then.
+        Raises ValueError if the state is not of this class, before anything is changed.
         """
         try:
             saved = {task: float(number(task, value)) for task, value in state["values"].items()}

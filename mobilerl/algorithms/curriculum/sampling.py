@@ -1,4 +1,4 @@
-"""Drawing tasks by weight."""
+"""Weighted sampling of tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import accumulate
 
 
 def distinct(task_ids: Iterable[str]) -> list[str]:
-    """The ids as a list. ValueError if there are none, or one comes twice."""
+    """The ids as a list. Raises ValueError if there are none or if one occurs twice."""
     ids = list(task_ids)
     if not ids:
         raise ValueError("curriculum: no tasks")
@@ -20,9 +20,9 @@ def distinct(task_ids: Iterable[str]) -> list[str]:
 
 
 def systematic_sample(weights: Mapping[str, float], n: int, rng: random.Random) -> list[str]:
-    """n keys in random order; key i comes n * w_i / sum(w) times, rounded up or down at random to be exact on average.
+    """Samples n keys in random order; key i comes up n * w_i / sum(w) times, rounded up or down but exact on average.
 
-    Systematic sampling: n evenly spaced marks from a random start, on the weights laid end to end.
+    This is systematic sampling: n evenly spaced marks from a random start on the cumulative weights.
     """
     tasks = list(weights)
     rng.shuffle(tasks)

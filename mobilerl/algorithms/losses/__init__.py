@@ -1,4 +1,4 @@
-"""Losses over response tokens. A row is one model call; tensors are (R rows, L response positions), padded."""
+"""Losses over response tokens. A row is one sample (model call); tensors are padded to (R rows, L response tokens)."""
 
 from mobilerl.algorithms.losses.aggregation import Aggregation, aggregation_weights
 from mobilerl.algorithms.losses.clipped import clipped_policy_loss, kl_k3

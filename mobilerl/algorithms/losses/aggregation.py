@@ -1,4 +1,4 @@
-"""How much each token of a batch counts."""
+"""Aggregation of token losses over a batch."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Aggregation = Literal["token-mean", "sample-mean", "trajectory-mean"]
 
 
 def aggregation_weights(mask: Tensor, agg: Aggregation, trajectory: Tensor | None = None) -> Tensor:
-    """How much each token counts: (R, L) float32, zero where mask is 0, summing to 1.
+    """Weight of each token in the loss: (R, L) float32, zero where mask is 0, summing to 1.
 
-    - `token-mean`: every token equally.
-    - `sample-mean`: every sample equally, its tokens equally.
-    - `trajectory-mean`: every trajectory equally, its samples equally, their tokens equally; a long episode has no more
-      weight than a short one. `trajectory` (R,) holds integer ids in any order.
+    - `token-mean`: all tokens have equal weight.
+    - `sample-mean`: all samples have equal weight, and so have the tokens of a sample.
+    - `trajectory-mean`: all trajectories have equal weight, so that long episodes do not dominate, and so have the
+      samples of a trajectory and the tokens of a sample. `trajectory` (R,) holds integer ids in any order.
 
-    Rows without tokens, and trajectories without such rows, do not count. Computed once over all the rows of an
-    optimiser step and sliced for the micro-batches, it makes their losses add up to the whole batch's exactly.
+    Rows without tokens do not count, nor do trajectories that have only such rows. Compute the weights once over all
+    rows of an optimizer step and slice them for micro-batches, whose losses then add up to that of the whole batch.
     """
     if mask.dim() != 2:
         raise ValueError(f"mask must be (rows, tokens), got shape {tuple(mask.shape)}")

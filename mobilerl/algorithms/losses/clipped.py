@@ -1,4 +1,4 @@
-"""The clipped policy loss and the divergence from a reference."""
+"""The clipped policy loss and the KL divergence from a reference."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ def clipped_policy_loss(
     dual_clip: float | None = None,
     replayed: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Clipped-ratio policy loss (PPO eq. 7, as in GRPO), with clip-higher (DAPO) and truncated importance weights.
+    """Clipped policy loss (PPO eq. 7, as in GRPO) with clip-higher (DAPO) and truncated importance sampling.
 
         rho   = exp(logp - old_logp)
         w     = min(exp(old_logp - rollout_logp), is_cap), without gradient; 1 unless both are given
         loss  = -sum over tokens of weight * w * min(rho * A, clip(rho, 1 - clip_low, 1 + clip_high) * A)
 
-    where A < 0, `dual_clip` = c bounds the term from below by c * A (dual-clip PPO, eq. 5 of arXiv 1912.09729): without
-    it a token that became likely since it was sampled outweighs all others.
+    For A < 0, `dual_clip` = c bounds the term from below by c * A (dual-clip PPO, eq. 5 of arXiv 1912.09729). Without
+    it, a token that has become much more likely since it was sampled outweighs all others.
 
-    w corrects the gap between the engine that sampled and the trainer's recomputed `old_logp`. For a replayed row the
-    stored behaviour log-probabilities are `old_logp` (and `rollout_logp`, so w = 1): the clip itself bounds how far off
-    policy it may pull. Padded positions (mask 0) may hold anything, NaN included: they reach neither loss nor gradient
-    nor metric.
+    w corrects for the gap between the sampling engine and the `old_logp` that the trainer recomputes. For a replayed
+    row the stored behavior log-probabilities are both `old_logp` and `rollout_logp`, so w = 1 and the clip alone bounds
+    its off-policy update. Padded positions (mask 0) may hold anything, even NaN: they affect no loss, gradient or
+    metric.
 
     Args:
         logp: (R, L) log-probabilities of the response tokens under the weights being trained; carries the gradient.
-        old_logp: (R, L) of the policy the ratio is taken against; no gradient flows into it.
-        advantage: (R,) one per row, or (R, L).
+        old_logp: (R, L) log-probabilities in the denominator of the ratio; no gradient flows into them.
+        advantage: (R,), one per row, or (R, L).
         mask: (R, L) 1 for response tokens.
-        clip_low, clip_high: widths of the clip below and above 1; clip_high > clip_low is clip-higher. `clip_high` may
-            be (R,): infinity leaves a row's ratio unbounded from above.
-        rollout_logp: (R, L) as recorded when the tokens were sampled.
-        is_cap: largest importance weight (2.0 is usual). None switches the weights off.
-        agg, trajectory: as in `aggregation_weights`; not used if `weights` is given.
-        weights: (R, L) this micro-batch's rows of the optimiser step's `aggregation_weights`.
+        clip_low, clip_high: clip range below and above 1; clip_high > clip_low is clip-higher. `clip_high` may be (R,):
+            infinity leaves a row's ratio unbounded from above.
+        rollout_logp: (R, L) log-probabilities recorded when the tokens were sampled.
+        is_cap: maximum importance weight (2.0 is usual). None disables the weights.
+        agg, trajectory: as in `aggregation_weights`; ignored if `weights` is given.
+        weights: (R, L) rows of the optimizer step's `aggregation_weights` that belong to this micro-batch.
         dual_clip: c > 1, or None for no lower bound.
-        replayed: (R,) bool. Adds the metrics `replay_weight`, these rows' share of the weight, and
+        replayed: (R,) bool. Adds the metrics `replay_weight`, the total weight of these rows, and
             `clip_frac_replayed`, their part of `clip_frac`.
 
     Returns:
-        The loss, and detached 0-d metrics, weighted like it: `clip_frac` (tokens whose gradient a clip removed),
+        The loss, and detached 0-d metrics with the same weights: `clip_frac` (tokens whose gradient was clipped away),
         `ratio_mean`, `approx_kl` (k3 estimate of KL(old || new)), `is_weight_mean`, `is_cap_frac` (tokens whose w was
-        cut) and `ratio_max`. With `weights`, losses and metrics of micro-batches add up to the whole batch's, except
-        `ratio_max`: of metrics whose names end in `_max`, the largest counts (`engines.scoring.add_metrics`).
+        capped) and `ratio_max`. With `weights`, the losses and metrics of micro-batches add up to those of the batch,
+        except `ratio_max`: for metrics that end in `_max` take the maximum (`engines.scoring.add_metrics`).
     """
     upper = torch.as_tensor(clip_high, dtype=logp.dtype, device=logp.device).reshape(-1, 1)
     if not 0.0 <= clip_low <= 1.0 or not (upper >= 0.0).all():
@@ -106,12 +106,12 @@ def clipped_policy_loss(
 
 
 def kl_k3(logp: Tensor, ref_logp: Tensor) -> Tensor:
-    """Per-token estimate of KL(policy || reference) on tokens drawn from the policy; unbiased and never negative.
+    """Per-token estimate of KL(policy || reference) on tokens sampled from the policy; unbiased and never negative.
 
         k3 = exp(ref_logp - logp) - (ref_logp - logp) - 1        (Schulman 2020; GRPO eq. 4)
 
-    Same shape as the inputs, in nats. Both must be finite, padding included; to aggregate, multiply by
-    `aggregation_weights` and sum.
+    The result has the inputs' shape and is in nats. Both inputs must be finite, padding included. To aggregate,
+    multiply by `aggregation_weights` and sum.
     """
     log_ratio = clamp_ratio(ref_logp - logp)
     return log_ratio.exp() - log_ratio - 1

@@ -1,4 +1,4 @@
-"""Losses on data of earlier policies: imitation (filtered BC, DigiRL) and A-RIDE (DistRL)."""
+"""Off-policy losses: imitation (filtered BC, DigiRL) and A-RIDE (DistRL)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ from mobilerl.algorithms.losses.tokens import at_tokens, check_shapes, per_token
 def imitation_loss(
     logp: Tensor, mask: Tensor, sample_weight: Tensor, weights: Tensor
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Maximum likelihood of the response tokens of chosen samples.
+    """Weighted negative log-likelihood of the response tokens of selected samples.
 
         loss = -sum over tokens of weight * sample_weight * log pi
 
-    Filtered BC: those of successes. DigiRL: those that its filters keep (eq. 4.2). One left out by a
-    filter should not be in the batch: with weight 0 it has no gradient but still counts as a sample, and the others
-    then count for less.
+    Filtered BC selects samples of successes; DigiRL those that its filters keep (eq. 4.2). Leave filtered samples out
+    of the batch: with `sample_weight` 0 a sample has no gradient but still counts in the mean, so others count less.
 
-    The equations sum log pi(a|s) over an action's tokens; `weights` divide by their number.
-    The released code of DigiRL clamps each token's probability to [0.001, 0.99], which takes the gradient from the
-    least likely tokens; this does not.
+    The papers sum log pi(a|s) over the tokens of an action, whereas `weights` divide by their number.
+    DigiRL's released code clamps each token's probability to [0.001, 0.99], which removes the gradient of the least
+    likely tokens; this loss does not.
 
     Args:
-        logp: (R, L) log-probabilities under the weights being trained; carries the gradient. Padding may hold anything.
+        logp: (R, L) log-probabilities under the weights being trained, with gradient. Padding may hold anything.
         mask: (R, L) 1 for response tokens.
         sample_weight: (R,) >= 0, without gradient.
-        weights: (R, L) this micro-batch's rows of the optimiser step's `aggregation_weights`.
+        weights: (R, L) rows of the optimizer step's `aggregation_weights` that belong to this micro-batch.
 
     Returns:
-        The loss, and detached 0-d metrics weighted like it: `nll` (mean of -log pi) and `sample_weight_mean`.
+        The loss, and detached 0-d metrics with the same weights: `nll` (mean of -log pi) and `sample_weight_mean`.
     """
     check_shapes(logp, mask=mask, weights=weights)
     mask = mask.bool()
@@ -51,37 +50,37 @@ def aride_loss(
     ratio_cap: float | None = 1.0,
     entropy_coef: float = 0.0,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The policy loss of A-RIDE (DistRL eq. 1), off policy with importance ratios.
+    """Off-policy policy loss of A-RIDE with importance ratios (DistRL eq. 1).
 
-        rho  = min(prod over the action's tokens of pi / mu, ratio_cap), one per row, without gradient
+        rho  = min(prod over the tokens of an action of pi / mu, ratio_cap), one per row, without gradient
         loss = -sum over tokens of weight * rho * A * log pi
                -entropy_coef * sum over tokens of weight * (-log pi)
 
-    Where the paper leaves a choice:
+    Choices that the paper leaves open:
 
-    - rho is a constant. Its gradient would turn the direction around wherever log pi < -1.
+    - rho is a constant. With its gradient, the update would be reversed wherever log pi < -1.
     - rho is capped at 1 by default, as in the released code; the paper's text puts it in [0, 1] without saying how.
-      None leaves it as it is (but for a clamp of its logarithm to +-20).
-    - Ent = -log pi(a|s) of the action taken, and its sign is that of the loss: a bonus for unlikely actions. The
-      paper's gradient has the other sign. On policy the expected gradient of this term is 0: it keeps the policy away
-      from what the buffer holds rather than raise its entropy.
-    - The paper's penalty of invalid actions, lambda_p P(a), has no gradient as written; with its score-function
-      gradient it equals taking lambda_p P from the advantage. `advantages.distrl_reward` puts it there already.
-    - The released code turns the advantage into 1[A > 0], and drops rho when the entropy term is on; this does not.
-    - The equation sums over an action's tokens; `weights` divide by their number.
+      None leaves it uncapped (except that its logarithm is clamped to +-20).
+    - Ent = -log pi(a|s) of the action taken, with the sign of the paper's loss: a bonus for unlikely actions. The
+      paper's gradient has the opposite sign. On policy the expected gradient of this term is 0: it pushes the policy
+      away from the actions in the buffer rather than raising its entropy.
+    - The paper's penalty for invalid actions, lambda_p P(a), has no gradient as written; with its score-function
+      gradient it equals subtracting lambda_p P from the advantage, which `advantages.distrl_reward` already does.
+    - The released code replaces the advantage by 1[A > 0] and drops rho if the entropy term is on; this loss does not.
+    - The equation sums over the tokens of an action, whereas `weights` divide by their number.
 
     Args:
-        logp: (R, L) under the weights being trained; carries the gradient. Padding may hold anything.
-        rollout_logp: (R, L) under the policy that acted, mu.
+        logp: (R, L) log-probabilities under the weights being trained, with gradient. Padding may hold anything.
+        rollout_logp: (R, L) log-probabilities under mu, the policy that acted.
         advantage: (R,), for instance `advantages.td_error` of `advantages.distrl_reward`.
         mask: (R, L) 1 for response tokens.
-        weights: (R, L) this micro-batch's rows of the optimiser step's `aggregation_weights`.
-        ratio_cap: largest rho, or None.
+        weights: (R, L) rows of the optimizer step's `aggregation_weights` that belong to this micro-batch.
+        ratio_cap: maximum rho, or None.
         entropy_coef: beta >= 0; 0.05 in the released code.
 
     Returns:
-        The loss, and detached 0-d metrics: `ratio_mean` (of rho, capped), `ratio_cap_frac` and `entropy` (mean of
-        -log pi per token), weighted like the loss, and `ratio_max` (before the cap).
+        The loss, and detached 0-d metrics: `ratio_mean` (of the capped rho), `ratio_cap_frac` and `entropy` (mean of
+        -log pi per token), with the same weights, and `ratio_max` (before the cap).
     """
     if ratio_cap is not None and ratio_cap <= 0:
         raise ValueError(f"ratio_cap must be > 0, got {ratio_cap}")

@@ -11,7 +11,7 @@ from mobilerl.algorithms.losses.tokens import at_tokens, check_shapes
 
 
 def action_logp(logp: Tensor, mask: Tensor) -> Tensor:
-    """log pi(a|s) of whole responses, (R,): their tokens' (R, L) summed where mask is 1. Padding may hold anything."""
+    """(R,) log pi(a|s) of whole responses: `logp` (R, L) summed where mask is 1. Padding may hold anything."""
     check_shapes(logp, mask=mask)
     return at_tokens(logp, mask.bool()).sum(1)
 
@@ -19,21 +19,21 @@ def action_logp(logp: Tensor, mask: Tensor) -> Tensor:
 def dpo_loss(
     chosen_logp: Tensor, rejected_logp: Tensor, ref_chosen_logp: Tensor, ref_rejected_logp: Tensor, beta: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Direct preference optimisation (Rafailov et al. 2023, eq. 7; ReachAgent's second stage).
+    """Direct preference optimization (Rafailov et al. 2023, eq. 7; ReachAgent's second stage).
 
         margin = beta * [log pi(a_w|x) - log pi_ref(a_w|x) - (log pi(a_l|x) - log pi_ref(a_l|x))]
         loss   = -mean log sigmoid(margin)
 
-    pi_ref is the policy that training began with: ReachAgent's stage 1. Its beta is not published; 0.1 is usual.
+    pi_ref is the initial policy, which for ReachAgent comes from stage 1. Its beta is not published; 0.1 is usual.
 
     Args:
-        chosen_logp, rejected_logp: (P,) of a pair's better and worse action, summed over tokens (`action_logp`); they
-            carry the gradient.
-        ref_chosen_logp, ref_rejected_logp: (P,) under pi_ref; no gradient flows into them.
-        beta: > 0; how much a change against pi_ref counts.
+        chosen_logp, rejected_logp: (P,) log-probabilities of each pair's better and worse action, summed over tokens
+            (`action_logp`), with gradient.
+        ref_chosen_logp, ref_rejected_logp: (P,) the same under pi_ref; no gradient flows into them.
+        beta: scale (> 0) of the log-ratios to pi_ref.
 
     Returns:
-        The mean over pairs, and detached 0-d metrics, means as well: `accuracy` (pairs whose margin is positive),
+        The mean loss over pairs, and the means of detached 0-d metrics: `accuracy` (pairs whose margin is positive),
         `margin`, and the implicit rewards `chosen_reward` and `rejected_reward`, beta * log(pi / pi_ref).
     """
     if beta <= 0:

@@ -1,4 +1,4 @@
-"""Padded (rows, tokens) tensors: checks, masking, ratios that stay finite."""
+"""Padded (rows, tokens) tensors: checks, masking, and finite ratios."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 MAX_LOG_RATIO = 20.0
-"""Log-ratios are clamped to +-this before exp, so that one absurd token cannot turn a batch into inf or NaN."""
+"""Log-ratios are clamped to +- this value before exp, so that a single token cannot turn a batch into inf or NaN."""
 
 
 def check_shapes(logp: Tensor, **others: Tensor | None) -> None:
@@ -18,12 +18,12 @@ def check_shapes(logp: Tensor, **others: Tensor | None) -> None:
 
 
 def at_tokens(values: Tensor, mask: Tensor) -> Tensor:
-    """At least float32 (exp of a bfloat16 difference is too coarse for a ratio), and 0 where there is no token."""
+    """Masks `values` with 0 and casts them to at least float32, since bfloat16 is too coarse for exp of a log-ratio."""
     return values.to(torch.promote_types(values.dtype, torch.float32)).masked_fill(~mask, 0.0)
 
 
 def per_token(values: Tensor, mask: Tensor, name: str = "advantage") -> Tensor:
-    """(R,) or (R, L) to (R, L), without gradient."""
+    """Expands (R,) or (R, L) values to (R, L), masked and without gradient."""
     if values.shape == mask.shape[:1]:
         values = values.unsqueeze(1).expand(mask.shape)
     if values.shape != mask.shape:

@@ -1,4 +1,4 @@
-"""Replay of hard-won successes (MobileRL)."""
+"""Replay of rare successes (MobileRL)."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class _Entry:
     advantage: float
     iteration: int
     rarity: float
-    """How rarely its task succeeds: what entries are ordered by."""
+    """How rarely the task succeeds; entries are ordered by it."""
 
 
 class AdaptivePositiveReplay:
-    """Adaptive positive replay, AdaPR (MobileRL): hard-won successes are shown again.
+    """Adaptive positive replay, AdaPR (MobileRL): replays rare successes.
 
-    Each iteration the `kappa` hardest-won successes enter a buffer ordered by rarity; a mini-batch of M rows then takes
-    at most `gamma * M` of them, so that its distribution is q = gamma * p_buffer + (1 - gamma) * p_fresh.
+    Each iteration the `kappa` rarest successes enter a buffer ordered by rarity. A mini-batch of M samples takes at
+    most `gamma * M` from it, so that its distribution is q = gamma * p_buffer + (1 - gamma) * p_fresh.
 
     Args:
-        capacity: most trajectories kept; over it, the lowest rarity leaves (of equal ones, the oldest).
-        kappa: most trajectories that enter per iteration.
-        gamma: largest replayed share of a mini-batch, in [0, 1].
+        capacity: maximum number of trajectories; beyond it the lowest rarity is evicted (the oldest among equals).
+        kappa: maximum number of trajectories that enter per iteration.
+        gamma: maximum fraction of replayed samples in a mini-batch, in [0, 1].
         max_age: iterations after which an entry is dropped; None keeps it until it is evicted.
-        uniform: draws all entries alike, and over capacity the oldest leaves.
+        uniform: whether to draw all entries with equal probability and evict the oldest.
         skip_above: steps whose response had a higher probability are not drawn.
     """
 
@@ -61,7 +61,7 @@ class AdaptivePositiveReplay:
         self._iteration: int | None = None
 
     def __len__(self) -> int:
-        """Trajectories in the buffer."""
+        """Number of trajectories in the buffer."""
         return len(self._entries)
 
     def insert(
@@ -71,14 +71,14 @@ class AdaptivePositiveReplay:
         iteration: int,
         rarities: Sequence[float] | None = None,
     ) -> int:
-        """Ends an iteration: drops what became too old, lets the best new successes in, evicts over capacity.
+        """Ends an iteration: drops entries that are too old, adds the best new successes, and evicts beyond capacity.
 
-        To be called once per iteration with everything it collected, even if that is nothing, since it is what ages the
-        buffer: an entry stays while `iteration - its iteration <= max_age`. Eligible are successes with a positive
-        advantage, at least one step, and an id that is not in the buffer. `rarities` orders them; None: by advantage,
-        which ranks the shortest of eight successes like the only one of eight.
+        Call it once per iteration with everything collected, even if that is nothing, since it also ages the buffer: an
+        entry stays while `iteration - its iteration <= max_age`. Eligible are successes with a positive advantage, at
+        least one step, and an id that is not in the buffer. They are ordered by `rarities` or, if that is None, by
+        advantage, which ranks the shortest of eight successes like the only success of eight.
 
-        Returns how many entered (they may be evicted at once). ValueError if iterations do not increase.
+        Returns how many were added (some may be evicted at once). Raises ValueError if iterations do not increase.
         """
         if len(trajectories) != len(advantages):
             raise ValueError(f"replay: {len(trajectories)} trajectories but {len(advantages)} advantages")
@@ -101,13 +101,12 @@ class AdaptivePositiveReplay:
         return len(admitted)
 
     def draw(self, batch_size: int, rng: random.Random, most: int | None = None) -> list[TrainingSample]:
-        """At most `floor(gamma * batch_size)` distinct samples for a mini-batch of `batch_size`, of at most `most`
-        trajectories.
+        """Draws at most `floor(gamma * batch_size)` distinct samples, of at most `most` trajectories, for a mini-batch.
 
-        Trajectories are drawn without replacement and used whole, in step order; of the last one, as many samples as
-        still fit, chosen at random. A trajectory's probability is proportional to 1 / rank, rank 1 being the highest
-        rarity and equal ones sharing a rank: the top comes first most often, but not the very same samples in every
-        mini-batch. A buffer with fewer samples gives them all.
+        Trajectories are drawn without replacement and used whole, in step order, except for the last one, of which as
+        many random samples are used as still fit. A trajectory's probability is proportional to 1 / rank, where rank 1
+        is the highest rarity and ties share a rank, so that mini-batches prefer the top of the buffer but differ. If
+        the buffer has fewer samples, all are returned.
         """
         room = math.floor(self.gamma * batch_size)
         if room <= 0:
@@ -124,7 +123,7 @@ class AdaptivePositiveReplay:
         return drawn
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything a resumed run needs; trajectories are in it as they are, to be written by whoever saves it."""
+        """State of the buffer, with the trajectories as objects that the caller has to serialize."""
         return {
             "iteration": self._iteration,
             "entries": [
@@ -134,7 +133,7 @@ class AdaptivePositiveReplay:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replaces the content. A buffer of smaller capacity keeps the best; ValueError if a field is missing."""
+        """Restores the state; a smaller capacity keeps the best entries. Raises ValueError if a field is missing."""
         try:
             entries = [
                 _Entry(
@@ -152,13 +151,13 @@ class AdaptivePositiveReplay:
         self._iteration = iteration
 
     def _sorted(self, entries: Sequence[_Entry]) -> list[_Entry]:
-        """What stays in the buffer, the best first."""
+        """The entries that stay in the buffer, best first."""
         return sorted(entries, key=_newest_first if self.uniform else _best_first)[: self.capacity]
 
     def _draw_order(self, rng: random.Random) -> list[_Entry]:
-        """The entries in a random order: sampling without replacement in proportion to their weights.
+        """The entries in random order, sampled without replacement in proportion to their weights.
 
-        Done as a race: each entry arrives after an exponential time whose rate is its weight.
+        The order is that of exponential arrival times whose rates are the weights.
         """
         arrivals = []
         rank = 0
@@ -170,7 +169,7 @@ class AdaptivePositiveReplay:
 
 
 def _best_first(entry: _Entry) -> tuple[float, int, str]:
-    """Rarest, then newest (closest to the policy), then by id so that the order is a total one."""
+    """Sort key: rarest first, then newest (closest to the policy), then by id to break ties."""
     return (-entry.rarity, -entry.iteration, entry.trajectory.id)
 
 

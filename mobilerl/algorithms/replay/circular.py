@@ -1,4 +1,4 @@
-"""A ring of the newest trajectories: the buffer of DigiRL, filtered BC and DistRL."""
+"""Ring buffer of recent trajectories, used by DigiRL, filtered BC and DistRL."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class _Entry:
 
 
 class CircularReplay:
-    """The newest `capacity` trajectories, successes and failures; a new one overwrites the oldest.
+    """Ring buffer of the newest `capacity` trajectories, both successes and failures.
 
-    Advantages are not kept: they change with the values behind them, and every draw is given the newest. For losses
-    that take a weight per sample (`losses.imitation_loss`) the weight stands in the advantage's place.
+    Advantages are not stored, since they change with the value functions: every draw is given the latest ones. For
+    losses with a weight per sample (`losses.imitation_loss`), the advantage holds the weight.
 
-    The papers count single transitions; here whole trajectories are kept or overwritten, so that returns, Retrace and
-    filters always see all of one.
+    The papers' buffers hold single transitions. This one holds whole trajectories, because returns, Retrace and filters
+    need all steps of one.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -35,19 +35,19 @@ class CircularReplay:
         self._iteration: int | None = None
 
     def __len__(self) -> int:
-        """Trajectories in the buffer."""
+        """Number of trajectories in the buffer."""
         return len(self._entries)
 
     @property
     def trajectories(self) -> list[Trajectory]:
-        """The content, oldest first: what values and advantages are computed on."""
+        """The trajectories in the buffer, oldest first."""
         return [e.trajectory for e in self._entries.values()]
 
     def insert(self, trajectories: Sequence[Trajectory], iteration: int) -> int:
-        """Adds trajectories in order; over capacity the oldest leave.
+        """Adds trajectories in order and evicts the oldest beyond capacity.
 
-        Trajectories without steps and ids that are in the buffer are ignored. Returns how many entered. ValueError,
-        with nothing changed, if iterations go back.
+        Trajectories without steps and ids that are in the buffer are ignored. Returns how many were added. Raises
+        ValueError, before anything is changed, if iterations decrease.
         """
         if self._iteration is not None and iteration < self._iteration:
             raise ValueError(f"replay: insert for iteration {iteration} after iteration {self._iteration}")
@@ -60,10 +60,10 @@ class CircularReplay:
     def draw(
         self, batch_size: int, rng: random.Random, advantages: Mapping[str, Sequence[float]]
     ) -> list[TrainingSample]:
-        """At most `batch_size` distinct samples, each as likely as any other; oldest first, in step order.
+        """Draws at most `batch_size` distinct samples uniformly; they are returned oldest first, in step order.
 
-        `advantages`: one per step, by trajectory id. Trajectories that are not in it, steps of advantage 0, and steps
-        that failed but would be reinforced, are never drawn.
+        `advantages` holds one value per step by trajectory id. Trajectories that are not in it, steps with advantage 0,
+        and failed steps with a positive advantage are never drawn.
         """
         steps = [
             (name, i)
@@ -78,12 +78,12 @@ class CircularReplay:
         return [sample for name, chosen in drawn.items() for sample in self._samples(name, chosen, advantages)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Trajectories are in it as they are, to be written by whoever saves it."""
+        """State of the buffer, with the trajectories as objects that the caller has to serialize."""
         entries = [{"trajectory": e.trajectory, "iteration": e.iteration} for e in self._entries.values()]
         return {"iteration": self._iteration, "entries": entries}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replaces the content. A buffer of smaller capacity keeps the newest; ValueError if a field is missing."""
+        """Restores the state; a smaller capacity keeps the newest entries. Raises ValueError if a field is missing."""
         try:
             saved = [_Entry(e["trajectory"], count("iteration", e["iteration"])) for e in state["entries"]]
             entries = {e.trajectory.id: e for e in saved}

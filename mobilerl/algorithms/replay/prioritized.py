@@ -1,4 +1,4 @@
-"""Distributed prioritised experience replay, DPER (DistRL)."""
+"""Distributed prioritized experience replay, DPER (DistRL)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mobilerl.records import TrainingSample
 
 @dataclass(frozen=True, slots=True)
 class PriorityTerms:
-    """What a trajectory's priority is made of, measured with some policy and value function."""
+    """Terms of a trajectory's priority, measured with a given policy and value function."""
 
     delta: float
     """Mean of |delta_t| over its steps."""
@@ -25,11 +25,11 @@ class PriorityTerms:
     """Mean of Ent_t = -log pi(a_t|s_t), in nats."""
     max_delta: float
     max_entropy: float
-    """Maximum over its steps; the means are normalised by the largest maximum of all trajectories."""
+    """Maxima over the steps. The means are normalized by the largest maximum of all trajectories."""
 
     @classmethod
     def of(cls, delta: Sequence[float], ratio: Sequence[float], entropy: Sequence[float]) -> PriorityTerms:
-        """From one number per step: delta_t (`advantages.td_error`), rho_t = pi / mu and Ent_t of whole actions."""
+        """Computes the terms from delta_t (`advantages.td_error`), rho_t = pi / mu and Ent_t of each step's action."""
         if not delta or not len(delta) == len(ratio) == len(entropy):
             raise ValueError(f"priority: {len(delta)} deltas, {len(ratio)} ratios and {len(entropy)} entropies")
         if not all(math.isfinite(x) for x in [*delta, *ratio, *entropy]) or min(ratio) < 0:
@@ -46,16 +46,16 @@ class PriorityTerms:
 
 
 class PrioritizedReplay(CircularReplay):
-    """The ring of `CircularReplay`, drawn from by priority.
+    """Ring buffer like `CircularReplay`, sampled by priority.
 
         p(tau) = w1 mean|delta| / max|delta| + w2 mean min(1, rho) + w3 mean Ent / max Ent
         P(tau) = p^alpha / sum p^alpha
 
-    The maxima are the largest of any step measured so far. A trajectory that was never measured has the largest
-    possible priority, w1 + w2 + w3. `update` refreshes priorities with the newest policy.
+    The maxima are over all steps measured so far. A trajectory that was never measured has the highest possible
+    priority, w1 + w2 + w3. `update` sets the priorities measured with the latest policy.
 
     The paper does not publish its weights; it searched w1 in 0.01..10, w2 and w3 in 0.01..1. Its text puts rho in
-    [0, 1], which the cap makes true. The released code has 50, 1, 0.01 without normalisation, and then draws uniformly.
+    [0, 1], which the cap ensures. The released code uses 50, 1, 0.01 without normalization, and then draws uniformly.
 
     Args:
         capacity: as in `CircularReplay`.
@@ -78,7 +78,7 @@ class PrioritizedReplay(CircularReplay):
         self._max_entropy = 0.0
 
     def update(self, measured: Mapping[str, PriorityTerms]) -> int:
-        """New priorities by trajectory id; ids that have left the buffer are ignored. Returns how many were changed."""
+        """Sets new priorities by trajectory id, ignoring ids that have left the buffer. Returns how many were set."""
         known = {name: terms for name, terms in measured.items() if name in self._entries}
         for name, terms in known.items():
             self._terms[name] = terms
@@ -87,11 +87,11 @@ class PrioritizedReplay(CircularReplay):
         return len(known)
 
     def priorities(self) -> dict[str, float]:
-        """p of every trajectory by id, oldest first."""
+        """Priority p of every trajectory by id, oldest first."""
         return {name: self._priority(self._terms.get(name)) for name in self._entries}
 
     def probabilities(self) -> dict[str, float]:
-        """P of every trajectory by id: how likely a draw is to take it first. All equal if every priority is 0."""
+        """Probability P of every trajectory by id of being drawn first. All are equal if every priority is 0."""
         rates = {name: p**self.alpha for name, p in self.priorities().items()}
         total = math.fsum(rates.values())
         return {name: rate / total if total else 1.0 / len(rates) for name, rate in rates.items()}
@@ -99,12 +99,12 @@ class PrioritizedReplay(CircularReplay):
     def draw(
         self, batch_size: int, rng: random.Random, advantages: Mapping[str, Sequence[float]]
     ) -> list[TrainingSample]:
-        """At most `batch_size` distinct samples, with `advantages` as in `CircularReplay.draw`.
+        """Draws at most `batch_size` distinct samples; `advantages` as in `CircularReplay.draw`.
 
-        Trajectories are drawn one after the other without replacement, each time in proportion to P of those that are
-        left, and used whole, in step order; of the last one, as many samples as still fit, chosen at random. So the
-        first one has exactly the probability P, and a draw that takes most of the buffer is nearly uniform. Those of
-        probability 0 come last.
+        Trajectories are drawn one by one without replacement, each time in proportion to P of the remaining ones, and
+        used whole, in step order, except for the last one, of which as many random samples are used as still fit. So
+        only the first one has exactly probability P, and drawing most of the buffer is nearly uniform. Trajectories
+        with probability 0 come last.
         """
         drawn: list[TrainingSample] = []
         for name in self._draw_order(rng):
@@ -118,7 +118,7 @@ class PrioritizedReplay(CircularReplay):
         return drawn
 
     def state_dict(self) -> dict[str, Any]:
-        """As in `CircularReplay`, with every entry's `terms` (None if never measured) and the maxima seen."""
+        """As in `CircularReplay`, plus the `terms` of each entry (None if never measured) and the maxima so far."""
         state = super().state_dict()
         for entry in state["entries"]:
             terms = self._terms.get(entry["trajectory"].id)
@@ -126,7 +126,7 @@ class PrioritizedReplay(CircularReplay):
         return {**state, "max_delta": self._max_delta, "max_entropy": self._max_entropy}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replaces the content. A buffer of smaller capacity keeps the newest; ValueError if a field is missing."""
+        """Restores the state; a smaller capacity keeps the newest entries. Raises ValueError if a field is missing."""
         try:
             terms = {
                 e["trajectory"].id: PriorityTerms(**e["terms"]) for e in state["entries"] if e["terms"] is not None
@@ -154,7 +154,7 @@ class PrioritizedReplay(CircularReplay):
         return w_delta * delta + w_ratio * terms.ratio + w_entropy * entropy
 
     def _draw_order(self, rng: random.Random) -> list[str]:
-        """All ids, drawn by P without replacement: a race in which each arrives after an exponential time of rate P."""
+        """All ids, sampled by P without replacement: the order of exponential arrival times whose rates are P."""
         arrivals = []
         for name, probability in self.probabilities().items():
             arrivals.append((probability == 0.0, rng.expovariate(probability or 1.0), name))
