@@ -1,1 +1,1 @@
-"""Engines: they hold the weights, train them and sample from them."""
+"""Engines, which hold the weights, train them and sample from them."""

@@ -46,7 +46,8 @@ GENERATE_TOKENS = 16384
 
 
 LossGradient = Callable[[list[int], Tensor, Tensor], Tensor]
-"""Indices of rows, and (R, L) log-probabilities and mask of these -> the loss's gradient by the log-probabilities."""
+"""Maps indices of samples and their (R, L) log-probabilities and mask to the gradient of the loss with respect to the
+log-probabilities."""
 
 
 class Helpers(Protocol):
@@ -57,37 +58,37 @@ class Helpers(Protocol):
     def gradients(
         self, weights: bytes, shares: Sequence[Sequence[TrainingSample]], losses: Sequence[LossGradient]
     ) -> list[dict[str, Tensor]]:
-        """One share's gradients of the weights each. `losses` are called in threads, and again if a process dies."""
+        """Gradients of the weights for each share. `losses` are called in threads, and again if a process dies."""
 
 
 class LocalSettings(EngineSection):
-    """The engine's settings of a recipe, and what training adds to them."""
+    """The engine settings of a recipe, with those that training adds."""
 
     temperature: float = 1.0
-    """Temperature of the rollouts, at which log-probabilities are computed too."""
+    """Temperature of rollouts; log-probabilities are computed at the same temperature."""
     reference: bool = False
-    """Keep the initial weights as the reference of a KL term."""
+    """Whether to keep the initial weights as the reference of a KL term."""
 
 
 class LocalEngine:
     """Holds a Qwen2.5-VL, Qwen3-VL or GLM-4.1V checkpoint. Training and sampling share the weights."""
 
     def __init__(self, path: Path, settings: LocalSettings, model: torch.nn.Module | None = None) -> None:
-        """`model`: with weights in the place of those at `path`."""
+        """Loads the checkpoint folder `path`; `model` is used instead of its weights if given."""
         self.settings = settings
         self._threads = torch.get_num_threads()
         self.version = 0
         self.steps = 0
         self.codec = Codec.load(path, settings.max_pixels)
         mixed = "bf16" if compute_dtype() == torch.bfloat16 else "no"
-        # torch shares cached casts between threads: one made while sampling has no gradient, and updates would use it.
+        # torch shares cached casts between threads: updates would use one made while sampling, which has no gradient.
         self.accelerator = Accelerator(mixed_precision=mixed, kwargs_handlers=[AutocastKwargs(cache_enabled=False)])
-        # An adapter's folder names its base: by an absolute path.
+        # An adapter's folder names its base model, so the path has to be absolute.
         model = model or load_model(path.resolve() if settings.lora_rank else path, learns=not settings.lora_rank)
         if settings.lora_rank and not hasattr(model, "peft_config"):
             model = add_lora(model, settings.lora_rank)
         if torch.cuda.is_available():
-            # cuDNN's attention makes a plan for every new length, and sampling meets a new one with every token.
+            # cuDNN's attention makes a plan for every new length, and in sampling every token makes a new length.
             torch.backends.cuda.enable_cudnn_sdp(False)
         self._reference = self._freeze(model) if settings.reference else None
         if settings.gradient_checkpointing:
@@ -106,10 +107,10 @@ class LocalEngine:
         # Another thread may sample during an update: weights must not change under a generation.
         self._weights = threading.Lock()
         self.helpers: Helpers | None = None
-        """Processes that compute the gradients of an update in this one's place."""
+        """Processes that compute the gradients of an update instead of this one."""
 
     def _freeze(self, model: torch.nn.Module) -> torch.nn.Module | FirstAdapter:
-        """A copy of the initial weights; with LoRA, of the adapter alone."""
+        """Copies the initial weights; with LoRA, only those of the adapter."""
         if hasattr(model, "peft_config"):
             return FirstAdapter(model)
         return copy.deepcopy(model).eval().requires_grad_(False).to(self.accelerator.device)
@@ -130,7 +131,7 @@ class LocalEngine:
 
     @contextmanager
     def _few_threads(self) -> Iterator[None]:
-        """Decoding steps are too small to gain from as many threads as an update."""
+        """Limits torch's threads: decoding steps are too small to gain from as many as an update."""
         torch.set_num_threads(self.settings.generate_threads or self._threads)
         try:
             yield
@@ -163,7 +164,7 @@ class LocalEngine:
         return sample_logprobs(model, self.codec, rows, self.settings.temperature, self.device)
 
     def update(self, samples: Sequence[TrainingSample], objective: Objective, aggregation: str) -> dict[str, float]:
-        torch.set_num_threads(self._threads)  # a property of the thread
+        torch.set_num_threads(self._threads)  # set per thread
         weights = sample_weights(samples, aggregation)
         metrics: dict[str, float] = {}
         self.optimizer.zero_grad()
@@ -188,8 +189,8 @@ class LocalEngine:
         objective: Objective,
         metrics: dict[str, float],
     ) -> None:
-        """Sets the gradients and adds the metrics. Helpers know nothing of objectives: they are told the gradient by
-        the log-probabilities that they computed."""
+        """Sets the gradients and adds the metrics. Helpers do not know the objective: they compute log-probabilities
+        and get the gradient with respect to these."""
         longest_first = sorted(range(len(samples)), key=lambda i: -len(samples[i].prompt_ids))
         shares = [share for k in range(helpers.number) if (share := longest_first[k :: helpers.number])]
         told: list[dict[tuple[int, ...], dict[str, float]]] = [{} for _ in shares]
@@ -219,7 +220,7 @@ class LocalEngine:
                 add_metrics(metrics, values)
 
     def gradients(self, rows: Sequence[TrainingSample], loss: LossGradient) -> dict[str, Tensor]:
-        """As a helper: the gradients of the weights for these rows."""
+        """Computes the gradients of the weights for `rows`, as a helper of another engine."""
         self.optimizer.zero_grad()
         for index in self._parts(rows):
             logp, mask = self._logp(self.model, [rows[i] for i in index])
@@ -228,7 +229,7 @@ class LocalEngine:
         return {name: p.grad for name, p in trained if p.grad is not None}
 
     def _step(self) -> float:
-        """Clips, steps, and returns the gradient norm before clipping. A non-finite gradient is not applied."""
+        """Clips the gradient, steps, and returns the norm before clipping. A non-finite gradient is not applied."""
         norm = self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.grad_clip)
         if torch.isfinite(norm):
             self.steps += 1
@@ -240,19 +241,19 @@ class LocalEngine:
         return float(norm)
 
     def close(self) -> None:
-        """Nothing to do: everything is in this process."""
+        """Does nothing, since everything is in this process."""
 
     def publish(self) -> int:
         self.version += 1
         return self.version
 
     def weights(self) -> bytes:
-        """The trained weights as safetensors, for a copy of this engine in another process."""
+        """Serializes the trained weights as safetensors for a copy of this engine in another process."""
         trained = self.accelerator.unwrap_model(self.model).named_parameters()
         return write_tensors({name: p.detach().cpu().contiguous() for name, p in trained if p.requires_grad})
 
     def set_weights(self, data: bytes, version: int) -> None:
-        """Loads the `weights` of the engine this one is a copy of."""
+        """Loads the `weights` of the engine that this one is a copy of."""
         own = dict(self.accelerator.unwrap_model(self.model).named_parameters())
         with self._weights, torch.no_grad():
             for name, value in read_tensors(data).items():
@@ -262,7 +263,7 @@ class LocalEngine:
     def save(self, path: Path) -> None:
         model = self.accelerator.unwrap_model(self.model)
         model.save_pretrained(path)
-        # PEFT writes neither for an adapter, and the codec reads both.
+        # PEFT does not write these for an adapter, but the codec reads both.
         model.config.save_pretrained(path)
         model.generation_config.save_pretrained(path)
         self.codec.save(path)
@@ -273,7 +274,7 @@ class LocalEngine:
             "rng": torch.get_rng_state(),
             "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
         }
-        with open(path / STATE_FILE, "wb") as f:  # given a path, torch does not report a full disk
+        with open(path / STATE_FILE, "wb") as f:  # torch does not report a full disk if it opens the file itself
             torch.save(state, f)
 
     def load(self, path: Path) -> None:
@@ -293,7 +294,7 @@ class LocalEngine:
 
 @contextmanager
 def _reading(name: str) -> Iterator[None]:
-    """Turns the many errors of a damaged or foreign file into a ValueError that names it."""
+    """Turns the various errors of a damaged or foreign file into a ValueError that names it."""
     try:
         yield
     except (*DAMAGED, SafetensorError, UnpicklingError) as error:

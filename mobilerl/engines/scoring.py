@@ -1,4 +1,4 @@
-"""From rows to the tensors of an objective, shared by all engines."""
+"""Log-probabilities and micro-batches of samples, shared by all engines."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 def sample_logprobs(
     model: torch.nn.Module, codec: Codec, rows: Sequence[TrainingSample], temperature: float, device: torch.device | str
 ) -> tuple[Tensor, Tensor]:
-    """(R, L) log-probabilities at `temperature`, right-aligned, and mask. `model` has the attention `ATTENTION`.
+    """Computes (R, L) log-probabilities at `temperature`, right-aligned, and their mask.
 
-    Logits are computed for response positions only, and banned tokens are excluded as in sampling.
+    `model` must use the attention `ATTENTION`. Logits are computed only for response positions, and banned tokens are
+    excluded as in sampling.
     """
     ids = [r.prompt_ids + r.response_ids for r in rows]
     inputs = packed_inputs(model, codec, ids, [r.images for r in rows], device)
@@ -41,10 +42,10 @@ def sample_logprobs(
 
 
 def sample_weights(samples: Sequence[TrainingSample], aggregation: str) -> Tensor:
-    """(R, L) weights of the tokens of an optimizer step, right-aligned; see `losses.aggregation_weights`."""
+    """Computes (R, L) token weights of an optimizer step, right-aligned; see `losses.aggregation_weights`."""
     longest = max(len(s.response_ids) for s in samples)
     mask = right_aligned([[1.0] * len(s.response_ids) for s in samples], longest)
-    # A trajectory that is both fresh and replayed counts twice.
+    # A trajectory that is both fresh and replayed counts as two.
     keys = [(s.trajectory_id, s.replayed) for s in samples]
     ids = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     return aggregation_weights(mask, aggregation, torch.tensor([ids[key] for key in keys]))
@@ -53,12 +54,12 @@ def sample_weights(samples: Sequence[TrainingSample], aggregation: str) -> Tenso
 def make_micro_batch(
     samples: Sequence[TrainingSample], weights: Tensor, logp: Tensor, mask: Tensor, version: int
 ) -> MicroBatch:
-    """The tensors of an objective, on the device of `logp`.
+    """Makes the tensors of an objective on the device of `logp`.
 
     Args:
         samples: R samples.
-        weights: (R, L) their rows of `sample_weights`.
-        logp, mask: (R, L') of `sample_logprobs`, L' <= L.
+        weights: (R, L) the samples' rows of `sample_weights`.
+        logp, mask: (R, L') results of `sample_logprobs`, with L' <= L.
         version: version of the weights being trained.
     """
     device, width = logp.device, logp.shape[1]
@@ -82,7 +83,7 @@ def make_micro_batch(
 
 
 def micro_batches(rows: Sequence[TrainingSample], tokens: int) -> Iterator[list[int]]:
-    """Indices of rows of similar length, at most `tokens` padded tokens per micro-batch (a longer row is alone)."""
+    """Yields indices of samples of similar length, at most `tokens` padded tokens at a time; a longer one is alone."""
     lengths = [len(r.prompt_ids) + len(r.response_ids) for r in rows]
     part: list[int] = []
     for i in sorted(range(len(rows)), key=lambda i: -lengths[i]):
@@ -95,7 +96,7 @@ def micro_batches(rows: Sequence[TrainingSample], tokens: int) -> Iterator[list[
 
 
 def with_pictures(codec: Codec, rows: Sequence[TrainingSample], parts: Iterable[list[int]]) -> Iterator[list[int]]:
-    """The micro-batches `parts` of `rows`; threads make the pictures of the next one while one is computed."""
+    """Yields the micro-batches `parts` of `rows` while threads prepare the images of the next one."""
     parts = list(parts)
 
     def prepare(part: list[int]) -> list[Future[Patches]]:
@@ -109,7 +110,7 @@ def with_pictures(codec: Codec, rows: Sequence[TrainingSample], parts: Iterable[
 
 
 def add_metrics(total: dict[str, float], parts: Mapping[str, Tensor | float]) -> None:
-    """Adds a micro-batch's metrics to the total; of those ending in `_max` the largest is kept."""
+    """Adds a micro-batch's metrics to the total; metrics that end in `_max` are combined by maximum."""
     for name, value in parts.items():
         if name.endswith("_max"):
             total[name] = max(total.get(name, -math.inf), float(value))
@@ -118,7 +119,7 @@ def add_metrics(total: dict[str, float], parts: Mapping[str, Tensor | float]) ->
 
 
 def right_aligned(values: Sequence[Sequence[float]], width: int) -> Tensor:
-    """(R, width) float32, rows right-aligned."""
+    """Returns the rows as a (R, width) float32 tensor, right-aligned and padded with 0."""
     out = torch.zeros(len(values), width)
     for i, row in enumerate(values):
         if len(row):

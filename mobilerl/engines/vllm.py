@@ -14,7 +14,7 @@ from mobilerl.records import Completion, TrainingSample
 
 
 class VllmEngine(LocalEngine):
-    """A `StreamingEngine`. `sampler` has the published weights."""
+    """A `StreamingEngine` whose `sampler` holds the published weights."""
 
     def __init__(self, path: Path, settings: LocalSettings, vllm: VllmSettings) -> None:
         super().__init__(path, settings)
@@ -23,7 +23,7 @@ class VllmEngine(LocalEngine):
 
     def _send(self) -> None:
         model = self.accelerator.unwrap_model(self.model)
-        # Trained weights may be wider than vLLM's.
+        # Trained weights may have a higher precision than vLLM's.
         dtype = compute_dtype()
         weights = ((name, weight.detach().to(dtype)) for name, weight in checkpoint_weights(model))
         self.sampler.refresh(weights, self.version, dtype.itemsize * sum(p.numel() for p in model.parameters()))
@@ -43,7 +43,7 @@ class VllmEngine(LocalEngine):
         return super().update(samples, objective, aggregation)
 
     def _make_room(self) -> None:
-        """Until `publish` the GPU is the learner's."""
+        """Frees the sampler's GPU memory for the learner until `publish`."""
         if self._sleeps:
             self.sampler.sleep()
 

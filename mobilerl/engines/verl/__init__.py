@@ -1,1 +1,1 @@
-"""The engine on many GPUs: verl's workers learn under FSDP, vLLM samples, Ray holds them together."""
+"""Engine for many GPUs: verl's workers train under FSDP and vLLM samples, both on a Ray cluster."""

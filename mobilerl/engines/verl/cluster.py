@@ -1,4 +1,4 @@
-"""The Ray cluster: joined or started here, and checked before anything is loaded."""
+"""The Ray cluster: joins or starts one, and checks it before anything is loaded."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 from mobilerl.config import ClusterSection, ConfigError
 
 FREE_S = 60.0
-"""Time for Ray to release the GPUs of a killed run."""
+"""Seconds that Ray has to release the GPUs of a killed run."""
 CPUS_PER_GPU = 1
-"""Logical CPUs that Ray must have for each training GPU."""
+"""Logical CPUs that Ray needs for each training GPU."""
 CPUS_PER_ROLLOUT_GPU = 2
-"""The same for a GPU that only samples; the number is verl's."""
+"""Logical CPUs that Ray needs for each GPU that only samples, as set by verl."""
 SERVER_CPUS = 1
-"""CPUs that Ray must have free on a node to start a vLLM server there."""
+"""Free CPUs that Ray needs to start a vLLM server on a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Cluster:
 
     @classmethod
     def join(cls, section: ClusterSection) -> Cluster:
-        """Connects to the cluster of RAY_ADDRESS, or starts one here. Raises ConfigError."""
+        """Connects to the cluster at $RAY_ADDRESS or starts one here. Raises ConfigError if it does not suffice."""
         address = os.environ.get("RAY_ADDRESS", "")
         mine = not ray.is_initialized()
         if mine:
@@ -70,7 +70,7 @@ class Cluster:
             time.sleep(1)
 
     def _check_nodes(self, section: ClusterSection) -> None:
-        """Raises ConfigError unless nodes have CPUs for their GPUs: Ray would wait for them without a word."""
+        """Raises ConfigError unless nodes have enough CPUs for their GPUs; Ray would silently wait for them."""
         kinds = [("nodes", section.nodes, CPUS_PER_GPU), ("rollout_nodes", section.rollout_nodes, CPUS_PER_ROLLOUT_GPU)]
         nodes = [(n["NodeManagerAddress"], n["Resources"]) for n in ray.nodes() if n["Alive"]]
         for name, count, each in kinds:
@@ -84,6 +84,6 @@ class Cluster:
                 )
 
     def leave(self) -> None:
-        """Disconnects; a cluster that was started here ends."""
+        """Disconnects, which ends a cluster that was started here."""
         if self.connected_here:
             ray.shutdown()

@@ -1,4 +1,4 @@
-"""From our settings to the configuration of verl's workers and servers."""
+"""Translates our settings into the configuration of verl's workers and servers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROLLOUT_WORKER = "mobilerl.engines.verl.rollout_worker.RolloutWorker"
 
 @dataclass(frozen=True, slots=True)
 class VerlSettings:
-    """`max_new_tokens` is the length limit of a reply, `max_images` the number of screenshots in a prompt."""
+    """Settings of the engine. `max_new_tokens` limits a reply, `max_images` the screenshots in a prompt."""
 
     engine: EngineSection
     cluster: ClusterSection
@@ -34,9 +34,9 @@ class VerlSettings:
 
 
 def verl_config(model: Path, codec: Codec, settings: VerlSettings, reference: bool, device: str) -> DictConfig:
-    """verl's defaults with our settings over them. `device` is verl's name of the accelerator.
+    """verl's default configuration overridden by our settings. `device` is verl's name of the accelerator.
 
-    Its trainer, losses and data pipeline are not used.
+    verl's trainer, losses and data pipeline are not used.
     """
     with initialize_config_module("verl.trainer.config", version_base=None):
         config = compose("ppo_trainer")
@@ -63,14 +63,14 @@ def _model(path: Path, settings: VerlSettings) -> dict[str, Any]:
         "use_remove_padding": False,
         "enable_gradient_checkpointing": settings.engine.gradient_checkpointing,
         "override_config": {"attn_implementation": "sdpa"},
-        # With rank 0 verl would ignore an adapter and train its base.
+        # With rank 0 verl would ignore the adapter and train its base model.
         "lora_rank": settings.engine.lora_rank or (adapter["r"] if adapter else 0),
-        "lora": {"merge": True},  # the servers get merged weights
+        "lora": {"merge": True},  # send merged weights to the servers
     }
 
 
 def _base(adapter: dict[str, Any]) -> str:
-    """As an absolute path: workers run in other folders."""
+    """The adapter's base model; a folder as an absolute path, because workers run in other folders."""
     name = adapter["base_model_name_or_path"]
     return str(Path(name).resolve()) if Path(name).is_dir() else name
 

@@ -35,9 +35,9 @@ from mobilerl.records import Completion, TrainingSample
 SHARDS_FOLDER = "shards"
 STATE_FILE = "verl.json"
 BANNED_BIAS = -100.0
-"""Added to a placeholder's logit, vLLM's minimum. verl itself masks ids beyond the last token."""
+"""Logit bias of placeholders, the minimum that vLLM allows. verl itself masks ids beyond the last token."""
 UPDATE_S = 1800.0
-"""Time limit of an update or a checkpoint."""
+"""Time limit of an update or a checkpoint, in seconds."""
 T = TypeVar("T")
 
 
@@ -46,14 +46,14 @@ class State(Enum):
     """The servers do not have the current weights."""
     SERVING = "serving"
     TRAINING = "training"
-    """Requests wait for `publish`."""
+    """The workers use the GPUs; requests wait for `publish`."""
 
 
 class VerlEngine:
-    """Weights sharded over the GPUs of a Ray cluster; `generate` and `submit` go to vLLM servers on them.
+    """Shards the weights over the GPUs of a Ray cluster and samples from vLLM servers.
 
-    Where training and sampling share the GPUs, requests wait from the first `update` or `logprobs` of an iteration
-    until `publish`.
+    If training and sampling share the GPUs, requests wait from the first `update` or `logprobs` of an iteration until
+    `publish`.
     """
 
     def __init__(self, model: Path, settings: VerlSettings, reference: bool) -> None:
@@ -64,7 +64,7 @@ class VerlEngine:
         self.requests: RequestLoop | None = None
         self._state = State.UNSENT
         self._compared = False
-        """Whether vLLM has been seen to read a prompt with pictures as the trainer does."""
+        """Whether vLLM was found to read a prompt with images as the trainer does."""
         self._transferring = threading.Lock()
         """Held while weights or memory move between workers and servers."""
         self.codec = Codec.load(model, settings.engine.max_pixels)
@@ -83,7 +83,7 @@ class VerlEngine:
         copy = reference and not (settings.engine.lora_rank or (model / ADAPTER_FILE).is_file())
         role = "actor_rollout_ref" if copy else "actor_rollout" if shared else "actor"
         scoring = Scoring(str(model.resolve()), settings.temperature, settings.engine.max_pixels)
-        # By default verl would reserve ten CPUs for every GPU; there is one process on each.
+        # By default verl would reserve ten CPUs per GPU, but each GPU has one process.
         gpus = [settings.cluster.gpus_per_node] * settings.cluster.nodes
         pool = RayResourcePool(gpus, use_gpu=True, max_colocate_count=CPUS_PER_GPU)
         worker = RayClassWithInitArgs(
@@ -107,7 +107,7 @@ class VerlEngine:
             self._within("freeing the vLLM servers' memory", self.transfer.sleep_replicas)
 
     def submit(self, request: Request) -> Future[Completion]:
-        """Starts sampling one request; the first one sends the weights."""
+        """Starts sampling one request. The first request sends the weights to the servers."""
         check_prompt_length(request, self.settings.vllm)
         if self._state is State.UNSENT:
             with self._transferring:
@@ -128,7 +128,7 @@ class VerlEngine:
         }
         compare = bool(images) and not self._compared
         if compare:
-            sampling["prompt_logprobs"] = 0  # verl's server tells of the prompt it read only with these
+            sampling["prompt_logprobs"] = 0  # without these verl's server does not return the prompt that it read
         try:
             out = await self._client.generate(
                 f"request{next(self._numbers)}",
@@ -181,7 +181,7 @@ class VerlEngine:
             return self.version
 
     def _take_gpus(self) -> None:
-        """Before the weights are used: where sampling shares the GPUs it ends, and frees its memory."""
+        """Ends sampling and frees its memory if it shares the GPUs. Call it before the workers use the weights."""
         with self._transferring:
             if not self._shared or self._state is State.TRAINING:
                 return
@@ -191,7 +191,7 @@ class VerlEngine:
                 self._within("freeing the vLLM servers' memory", self.transfer.sleep_replicas)
 
     def _send_weights(self) -> None:
-        """Sends the servers the weights and resumes requests. `_transferring` must be held."""
+        """Sends the weights to the servers and resumes requests. `_transferring` must be held."""
         self._within("ending the running model calls", self.requests.pause)
         if self._shared:
             refs = self.workers.update_weights(global_steps=self.version, mode="naive")
@@ -203,7 +203,7 @@ class VerlEngine:
         self.requests.resume()
 
     def _within(self, what: str, call: Callable[[], T]) -> T:
-        """The result of a call that has no timeout parameter."""
+        """Returns the result of a call that has no timeout of its own. Raises EngineError after `vllm.timeout_s`."""
         done: Future[T] = Future()
 
         def run() -> None:
@@ -223,7 +223,7 @@ class VerlEngine:
             raise self._failed(f"{what} failed ({one_line(error)})") from error
 
     def _wait(self, refs: Any, timeout_s: float, what: str) -> Any:
-        """The results of Ray calls. A dead process must end the run, not block it."""
+        """Returns the results of Ray calls. Raises EngineError on a timeout, so that a dead process ends the run."""
         try:
             return ray.get(refs, timeout=timeout_s)
         except ray.exceptions.GetTimeoutError as error:
@@ -238,7 +238,7 @@ class VerlEngine:
         return error
 
     def save(self, path: Path) -> None:
-        """A Hugging Face model folder with every process's shard: `path` must be visible to all nodes."""
+        """Saves a Hugging Face model folder and the shards of all processes. `path` must be visible to all nodes."""
         timeout = UPDATE_S
         self._wait(self.workers.save_model(str(path.resolve())), timeout, "saving the model")
         shard = str((path / SHARDS_FOLDER).resolve())
@@ -268,13 +268,13 @@ class VerlEngine:
         self.version, self.steps, self._state = version, steps, State.UNSENT
 
     def close(self) -> None:
-        """Waits for a transfer of weights; waiting and running requests end with an EngineError."""
+        """Closes the engine after a running weight transfer; waiting and running requests raise EngineError."""
         with self._transferring:
             self.requests.close()
             self.cluster.leave()
 
 
 def one_line(error: BaseException) -> str:
-    """The last line of a Ray error: the exception itself, after the remote traceback."""
+    """Last line of a Ray error, which is the exception itself, after the remote traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1][:500] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Mixed into the workers of verl's vLLM servers, which import it by name."""
+"""Extension of the workers of verl's vLLM servers, which import it by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mobilerl.inference.deepstack import clear_deepstack
 
 
 class RolloutWorker(vLLMColocateWorkerExtension):
-    """Gets weights from verl's workers."""
+    """Receives weights from verl's workers."""
 
     def update_weights_from_ipc(self, *args: Any, **kwargs: Any) -> None:
         super().update_weights_from_ipc(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Distributes the rows of an optimizer step over processes. Imports no verl."""
+"""Distributes the samples of an optimizer step over processes. Does not import verl."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from mobilerl.records import TrainingSample
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The rows of one process, in micro-batches.
+    """The samples of one process, in micro-batches.
 
-    Sharded weights are gathered in every forward pass, so all processes need equally many: `parts` beyond the first
-    `counted` repeat a row and are ignored.
+    Sharded weights are gathered in every forward pass, so all processes need the same number of passes: `parts` beyond
+    the first `counted` repeat a sample and are ignored.
     """
 
     index: list[int]
-    """Indices in the whole step."""
+    """Indices into the samples of the whole step."""
     parts: list[list[int]]
-    """Positions in `index`."""
+    """Micro-batches, as positions in `index`."""
     counted: int
 
 
 def shards(rows: Sequence[TrainingSample], processes: int, tokens: int) -> list[Shard]:
-    """Every row in exactly one counted part; micro-batches of at most `tokens` padded tokens.
+    """Puts every sample in exactly one counted part; parts have at most `tokens` padded tokens.
 
-    Raises ValueError without rows, and EngineError if some rows have pictures and others none: a process without one
-    in its micro-batch skips the sharded vision tower, and the others would wait for it for ever.
+    Raises ValueError without samples, and EngineError if only some samples have images: a process without images in its
+    micro-batch skips the sharded vision tower, and the others would wait for it forever.
     """
     if not rows:
         raise ValueError("an optimizer step needs at least one row")
@@ -39,7 +39,7 @@ def shards(rows: Sequence[TrainingSample], processes: int, tokens: int) -> list[
             "agent.screenshots to 1 or more for all of them, or to 0"
         )
     longest_first = sorted(range(len(rows)), key=lambda i: -(len(rows[i].prompt_ids) + len(rows[i].response_ids)))
-    # Back and forth, so that no process gets the longer row in every round.
+    # Back and forth, so that no process gets the longer sample in every round.
     dealt: list[list[int]] = [[] for _ in range(processes)]
     for turn, i in enumerate(longest_first):
         lap, place = divmod(turn, processes)

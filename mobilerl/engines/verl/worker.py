@@ -1,7 +1,7 @@
-"""Runs on every GPU: verl's worker with our model, scoring and objectives.
+"""The worker on every GPU: verl's worker with our model, log-probabilities and objectives.
 
 verl builds the process group, shards the weights (FSDP2), holds the optimizer, saves and loads shards and sends weights
-to the vLLM servers. Rows are scored by the same function as in the local engine.
+to the vLLM servers. Log-probabilities are computed by the same function as in the local engine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MODEL_TYPE = "mobilerl_policy"
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """Settings of a worker's log-probabilities."""
+    """Settings with which a worker computes log-probabilities."""
 
     model: str
     """Checkpoint folder with tokenizer and image processor, visible to every node."""
@@ -48,25 +48,25 @@ class Scoring:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One process's samples of an optimizer step (with `weights`) or of a scoring call."""
+    """Samples of one process for an optimizer step (with `weights`) or for log-probabilities."""
 
     rows: list[TrainingSample]
     parts: list[list[int]]
     counted: int
-    """Parts from this one on are computed but ignored."""
+    """Number of parts that count; the rest are computed but ignored."""
     weights: torch.Tensor | None = None
-    """(R, L) of `sample_weights`, for an optimizer step."""
+    """(R, L) rows of `sample_weights`, for an optimizer step."""
     version: int = 0
     """Version of the weights being trained."""
 
 
 @EngineRegistry.register(model_type=MODEL_TYPE, backend=["fsdp2"], device=["cuda", "npu"])
 class PolicyEngine(FSDPEngine):
-    """verl's FSDP engine around the unmodified Hugging Face model."""
+    """verl's FSDP engine with the unmodified Hugging Face model."""
 
     def _build_module(self) -> torch.nn.Module:
         config = self.model_config.hf_config
-        # Tied weights cannot start on the meta device.
+        # Tied weights cannot be initialized on the meta device.
         init = get_init_weight_context_manager(use_meta_tensor=not config.tie_word_embeddings, mesh=self.device_mesh)
         with init(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -80,7 +80,7 @@ class PolicyEngine(FSDPEngine):
         return module
 
     def _build_fsdp_module(self, module: torch.nn.Module) -> torch.nn.Module:
-        """Leaves a reference model on the GPU, unless `offload_policy` is set: verl would move it to pinned memory."""
+        """Keeps a reference model on the GPU unless `offload_policy` is set; verl would move it to pinned memory."""
         forward_only, self.engine_config.forward_only = self.engine_config.forward_only, False
         try:
             return super()._build_fsdp_module(module)
@@ -95,8 +95,8 @@ class PolicyEngine(FSDPEngine):
 
 
 def shard_with_owner(module: torch.nn.Module) -> None:
-    """verl shards every embedding by itself, and FSDP gathers it when it is called. GLM's vision tower never calls this
-    one, but reads its weight: in a plain module it is gathered with the module around it. Names of weights stay."""
+    """Moves position embeddings into plain modules, which FSDP gathers with their parent. verl shards each embedding on
+    its own, to be gathered when called, but GLM's vision tower only reads its weight. Weight names do not change."""
     for name, child in list(module.named_modules()):
         owner, _, own = name.rpartition(".")
         if isinstance(child, torch.nn.Embedding) and own == "position_embedding":
@@ -111,7 +111,7 @@ class PolicyTrainingWorker(TrainingWorker):
 
 
 class PolicyWorker(ActorRolloutRefWorker):
-    """Trains and, where it shares its GPU with a vLLM server, sends that server the weights."""
+    """Trains and, if it shares its GPU with a vLLM server, sends it the weights."""
 
     actor_worker_cls = PolicyTrainingWorker
     ref_worker_cls = PolicyTrainingWorker
@@ -130,7 +130,7 @@ class PolicyWorker(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.DP_COMPUTE, blocking=False)
     def learn(self, work: Work, objective: Objective, learning_rate: float) -> dict[str, float]:
-        """This process's part of an optimizer step. Returns its metrics."""
+        """Runs this process's part of an optimizer step and returns its metrics."""
         engine, metrics = self.actor.engine, {}
         processes = engine.get_data_parallel_size()
         with engine.train_mode():
@@ -150,7 +150,7 @@ class PolicyWorker(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.DP_COMPUTE, blocking=False)
     def score(self, work: Work, reference: bool) -> list[tuple[float, ...]]:
-        """Log-probabilities of the response tokens of each of this process's rows."""
+        """Log-probabilities of the response tokens of this process's samples."""
         frozen = reference and self.ref is not None
         engine = (self.ref if frozen else self.actor).engine
         result: list[tuple[float, ...]] = [()] * len(work.rows)
@@ -169,15 +169,15 @@ class PolicyWorker(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL, blocking=False)
     def save_model(self, folder: str) -> None:
-        """Writes a Hugging Face model folder from the first process; all take part in gathering the weights."""
+        """Writes a Hugging Face model folder on the first process; all processes help to gather the weights."""
         module = self.actor.engine.module
         state = get_model_state_dict(module, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
         if dist.get_rank() == 0:
             path = Path(folder)
-            # Gathering duplicates tied weights.
+            # Gathered weights include tied ones twice.
             tied = getattr(module, "all_tied_weights_keys", None) or {}
             module.save_pretrained(path, state_dict={name: t for name, t in state.items() if name not in tied})
-            # PEFT writes neither for an adapter, and the codec reads both.
+            # PEFT does not write these for an adapter, but the codec reads both.
             module.config.save_pretrained(path)
             module.generation_config.save_pretrained(path)
             self.codec.save(path)
