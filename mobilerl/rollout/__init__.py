@@ -1,1 +1,1 @@
-"""Playing episodes: one at a time, and many groups of them over a pool of devices."""
+"""Rollouts: single episodes, and groups of episodes on a pool of devices."""

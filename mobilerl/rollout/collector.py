@@ -1,8 +1,8 @@
-"""Groups of episodes over a set of devices, asynchronously by trajectory.
+"""Asynchronous collection of groups of episodes on a set of devices.
 
-Whenever a device is ready it gets the next episode: no batch barrier. Invariants: every dispatched episode ends exactly
-once, as a trajectory or as a failure after its retries; an infrastructure error is retried on another device and never
-becomes a reward; every await has a deadline.
+A device gets its next episode as soon as it is ready; there is no batch barrier. Invariants: every dispatched episode
+ends exactly once, as a trajectory or as a failure after its retries; an infrastructure error is retried on another
+device and never becomes a reward; every await has a deadline.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ JUDGE_METRICS = {
     "prompt_tokens": "judge/prompt_tokens",
     "completion_tokens": "judge/completion_tokens",
 }
-"""Costs of a judge, and the scorer's metrics that report them."""
+"""Costs of a judge and the names under which the scorer's metrics report them."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectorSettings:
-    """`min_group` is the minimum share of a group's episodes that must be complete for the group to be used."""
+    """Settings of a collector. `min_group` is the minimum fraction of its episodes that a usable group completed."""
 
     group_size: int = 8
     max_retries: int = 3
@@ -65,24 +65,24 @@ class _OpenGroup:
     ready: asyncio.Queue[Group | None]
     trajectories: dict[int, Trajectory] = field(default_factory=dict)
     causes: set[Cause] = field(default_factory=set)
-    """Causes of its failed episodes."""
+    """Causes of the group's failed episodes."""
     reason: str = ""
-    """The last fault of its failed episodes."""
+    """Last failure of the group's episodes."""
 
     @property
     def cause(self) -> Cause:
-        """The task is to blame only if every failed episode says so."""
+        """Why the group's episodes failed: TASK only if all failures are the task's own."""
         if Cause.FREE_REWARD in self.causes:
             return Cause.FREE_REWARD
         return Cause.TASK if self.causes == {Cause.TASK} else Cause.DEVICE
 
 
 class Collector:
-    """Collects groups on `devices` with `actor`. Use as an async context manager, or call `start` and `close`.
+    """Collects groups on `devices` with `actor`. Use it as an async context manager, or call `start` and `close`.
 
-    With a `scorer` (a judge) rewards come from it instead of the tasks' own checks.
-    `counts` holds dispatched, finished, infra_errors, retried, failed (after all retries) and lost_groups; all only
-    grow, and so does `busy_s`.
+    With a `scorer` (a judge), rewards come from it instead of the tasks' own checks.
+    `counts` holds dispatched, finished, infra_errors, retried, failed (after all retries) and lost_groups. Counts and
+    `busy_s` never decrease.
     """
 
     busy_is_current = True
@@ -100,15 +100,15 @@ class Collector:
         self.pool.changed = self._pump
         self.actor, self.settings = actor, settings
         self.greedy = greedy or actor
-        """Plays the groups of `evaluate`."""
+        """Actor of the episodes of `evaluate`."""
         self.counts: Counter[str] = Counter()
         self._busy_s = 0.0
         self._began: dict[str, float] = {}
-        """When each running episode began."""
+        """Start times of the running episodes by id."""
         self.last_fault = ""
         """Reason of the last failed episode."""
         self.lost: list[LostGroup] = []
-        """Lost groups in the order in which they ended; whoever handles them empties it."""
+        """Lost groups in the order in which they ended; the caller clears the list after handling them."""
         self._changed, self._scorer = changed, scorer
         self._scoring: set[asyncio.Task[Trajectory]] = set()
         self._jobs: list[_Job] = []
@@ -116,13 +116,13 @@ class Collector:
         self._open: dict[str, _OpenGroup] = {}
         self._ready: asyncio.Queue[Group | None] = asyncio.Queue()
         self._waiting = {self._ready}
-        """Queues that someone may wait for."""
+        """Queues that a caller may be waiting for."""
         self._failure: Exception | None = RuntimeError("the collector has not been started")
 
     # --- life cycle ------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        # A device behind a wire blocks a thread, and asyncio's own executor has only a few more than there are cores.
+        # A remote device blocks a thread, and asyncio's default executor has only a few more threads than cores.
         threads = ThreadPoolExecutor(2 * self.devices + 8, "device")
         asyncio.get_running_loop().set_default_executor(threads)
         await self.pool.start()
@@ -130,7 +130,7 @@ class Collector:
         self._pump()
 
     async def close(self) -> None:
-        """Stops at once; running episodes are dropped."""
+        """Stops immediately and drops running episodes."""
         self._fail(RuntimeError("the collector was closed while groups were being collected"))
         playing = [*self._playing, *self._scoring]
         for episode in playing:
@@ -148,7 +148,7 @@ class Collector:
         await self.close()
 
     def status(self) -> dict[str, float]:
-        """For metrics.jsonl: a pool's devices by state and its counts, and a judge's metrics."""
+        """The pool's devices by state, its counts and the judge's metrics, for metrics.jsonl."""
         judge = self._scorer.metrics() if self._scorer is not None else {}
         return {f"fleet/{name}": value for name, value in self.pool.status().items()} | dict(judge)
 
@@ -156,7 +156,7 @@ class Collector:
         return self.pool.report()
 
     def judged(self) -> Mapping[str, float]:
-        """Costs of the judge so far: requests and tokens; all only grow. {} without one."""
+        """Cumulative requests and tokens of the judge; {} without one."""
         if self._scorer is None:
             return {}
         said = self._scorer.metrics()
@@ -170,17 +170,17 @@ class Collector:
 
     @property
     def held(self) -> int:
-        """Devices of the fleet, spares included."""
+        """Number of devices in the fleet, spares included."""
         return len(self.pool.report())
 
     @property
     def unfinished(self) -> int:
-        """Dispatched episodes that have not ended."""
+        """Number of dispatched episodes that have not ended."""
         return sum(group.waiting for group in self._open.values())
 
     @property
     def playing(self) -> int:
-        """Running episodes: how many can query the policy at once."""
+        """Number of running episodes, which is how many can query the policy at once."""
         return len(self._playing)
 
     async def dispatch(self, task: Task, group_id: str, size: int | None = None) -> None:
@@ -196,7 +196,7 @@ class Collector:
         self._pump()
 
     async def collect(self, tasks: Sequence[Task], prefix: str, size: int | None = None) -> list[Group]:
-        """One group per task, in the order of `tasks`; lost groups are left out."""
+        """Collects one group per task, in the order of `tasks`; lost groups are left out."""
         ids = [f"{prefix}-{i:03d}" for i in range(len(tasks))]
         for task, group_id in zip(tasks, ids, strict=True):
             await self.dispatch(task, group_id, size)
@@ -205,7 +205,7 @@ class Collector:
         return sorted(groups, key=lambda g: order[g.trajectories[0].id.rsplit("-", 1)[0]])
 
     async def evaluate(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
-        """One greedy episode per task; others may go on meanwhile. Lost ones are left out and not in `lost`."""
+        """Plays one greedy episode per task while other episodes go on. Lost ones are left out, and not in `lost`."""
         ready: asyncio.Queue[Group | None] = asyncio.Queue()
         self._waiting.add(ready)
         for i, task in enumerate(tasks):
@@ -215,14 +215,14 @@ class Collector:
         return [group for group in groups if group is not None]
 
     async def ready(self, n: int) -> AsyncIterator[Group]:
-        """The next `n` groups to end, in the order in which they end; lost groups count but are not yielded."""
+        """Yields the next `n` groups in the order in which they end; lost groups count but are not yielded."""
         for _ in range(n):
             group = await self._next_ready(self._ready)
             if group is not None:
                 yield group
 
     async def _next_ready(self, ready: asyncio.Queue[Group | None]) -> Group | None:
-        """Waits for a group, and raises what an episode failed with instead of waiting for ever."""
+        """Waits for a group. Raises the error that ended the collection instead of waiting forever."""
         if self._failure is None or not ready.empty():
             group = await ready.get()
             if group is not None or self._failure is None:
@@ -232,14 +232,14 @@ class Collector:
 
     @property
     def busy_s(self) -> float:
-        """Device-seconds in episodes, those that are running included."""
+        """Device-seconds spent in episodes, including running ones."""
         now = time.monotonic()
         return self._busy_s + sum(now - began for began in self._began.values())
 
     # --- episodes --------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Gives every ready device the first episode it may run. `playing` only changes here and in `_ended`."""
+        """Starts an episode on every ready device. `playing` changes only here and in `_ended`."""
         if self.pool.failure is not None:
             self._fail(self.pool.failure)
         if self._failure is None:
@@ -251,7 +251,7 @@ class Collector:
                     self._playing.add(episode)
                     episode.add_done_callback(lambda done, env=env, job=job: self._ended(done, env, job))
                 elif not job.failed_on:
-                    break  # nothing is ready at all
+                    break  # no device is ready
         self._changed()
 
     async def _play(self, env: MobileEnv, job: _Job) -> Played:
@@ -264,7 +264,7 @@ class Collector:
             self._busy_s += time.monotonic() - self._began.pop(job.id)
 
     def _ended(self, episode: asyncio.Task[Played], env: MobileEnv, job: _Job) -> None:
-        """Files an episode that is over, or has it scored, and returns its device, in one step."""
+        """Files or scores an episode that has ended and returns its device, without yielding in between."""
         self._playing.discard(episode)
         if self._died(episode):
             return
@@ -292,7 +292,7 @@ class Collector:
             self._pump()
 
     def _died(self, task: asyncio.Task[Any]) -> bool:
-        """Whether it gave no result. Its exception reaches whoever waits for groups."""
+        """Whether a task ended without a result. Its exception is raised to the callers that wait for groups."""
         if task.cancelled():
             return True
         if (error := task.exception()) is not None:
@@ -300,16 +300,16 @@ class Collector:
         return error is not None
 
     def _fail(self, error: Exception) -> None:
-        """Ends collection: whoever waits for a group gets the error."""
+        """Ends the collection; callers that wait for a group get the error."""
         if self._failure is None:
             self._failure = error
             for ready in self._waiting:
                 ready.put_nowait(None)
 
     def _file(self, job: _Job, trajectory: Trajectory, fault: TaskFault | None = None, elsewhere: bool = True) -> None:
-        """Puts a trajectory into its group, or a failed episode back into the queue.
+        """Adds a trajectory to its group, or puts a failed episode back into the queue.
 
-        `fault`: the task's own, if it is to blame. `elsewhere`: prefer another device for the retry.
+        `fault` is the task's own fault, if it has one. With `elsewhere`, the retry uses another device.
         """
         group = self._open[job.group]
         if trajectory.status is Status.INFRA_ERROR:
@@ -331,7 +331,7 @@ class Collector:
             self._close_group(job.group)
 
     def _give_up(self, job: _Job, reason: str, fault: TaskFault | None) -> None:
-        """Ends one episode as failed; with a free reward also those of its group that have not begun."""
+        """Ends an episode as failed; for a free reward also the episodes of its group that have not begun."""
         group = self._open[job.group]
         self.counts["failed"] += 1
         group.reason = reason

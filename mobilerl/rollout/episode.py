@@ -1,4 +1,4 @@
-"""One env x one actor -> one Trajectory."""
+"""Plays one episode of a task with an actor on a device."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from mobilerl.records import Status, Step, Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """An episode, and the observation after its last step (None when a device failed before)."""
+    """A played episode and the observation after its last step (None if the device failed before that)."""
 
     trajectory: Trajectory
     final: Observation | None
     fault: TaskFault | None = None
-    """Cause of an INFRA_ERROR when the task is to blame; None when it is the device, or nothing failed."""
+    """Cause of an INFRA_ERROR that is the task's own fault; None if a device or nothing failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSettings:
-    """`max_invalid` unreadable actions in a row end an episode; so does `deadline_s`, as an infrastructure error."""
+    """Limits of an episode. `max_invalid` invalid actions in a row end it; `deadline_s` ends it as an infra error."""
 
     max_invalid: int = 3
     deadline_s: float = 600.0
@@ -40,17 +40,17 @@ def episode_settings(agent: AgentSection) -> EpisodeSettings:
 async def run_episode(
     env: MobileEnv, actor: Actor, task: Task, episode_id: str, settings: EpisodeSettings
 ) -> Trajectory:
-    """`play_episode`, with the reward of the task's own check."""
+    """Plays an episode and returns its trajectory, with the reward of the task's own check."""
     return (await play_episode(env, actor, task, episode_id, settings)).trajectory
 
 
 async def play_episode(
     env: MobileEnv, actor: Actor, task: Task, episode_id: str, settings: EpisodeSettings, scored: bool = True
 ) -> Played:
-    """Runs `task` to its end. A device's failure or a missed deadline gives status INFRA_ERROR, never an exception.
+    """Plays `task` to its end. A device failure or a missed deadline gives status INFRA_ERROR, never an exception.
 
-    Unless `scored`, the reward is 0 and assigned elsewhere. The trajectory's task has the instruction as it was given:
-    an environment may word it only while it sets the task up.
+    Unless `scored`, the reward is 0 and has to be assigned by the caller. The trajectory's task has the instruction as
+    it was given, since some environments word it only when they set the task up.
     """
     start = time.monotonic()
     steps: list[Step] = []
@@ -70,7 +70,7 @@ async def play_episode(
     except InfraError as fault:
         status, reward, error = Status.INFRA_ERROR, 0.0, str(fault)
     except TimeoutError:
-        if not deadline.expired():  # for example the policy's own: no device is to blame
+        if not deadline.expired():  # for example the policy's own timeout, which is no device's fault
             raise
         status, reward = Status.INFRA_ERROR, 0.0
         where = " while its policy was asked" if progress.deciding else ""
@@ -89,15 +89,15 @@ async def play_episode(
 
 
 async def _check_health(env: MobileEnv, fault: TaskFault) -> None:
-    """Raises InfraError when the device is unhealthy: a task's own code also raises on a phone that died."""
+    """Raises InfraError if the device is unhealthy, since a task's code also raises if the device died."""
     health = await env.health()
     if not health.ok:
         raise InfraError(f"{health.reason} (after: {fault})") from fault
 
 
 async def _score(env: MobileEnv, scored: bool) -> float:
-    """The task's own check runs even if its reward is not used (not `scored`): it finds faults that no step does, such
-    as a device that rebooted. A task without a check matters only if its reward is needed.
+    """Reward of the task's own check, or 0 unless `scored`. The check runs in either case, because it finds faults that
+    steps do not, such as a reboot. Raises NoScore for a task without a check if its reward is needed.
     """
     try:
         reward = await env.score()
@@ -110,7 +110,7 @@ async def _score(env: MobileEnv, scored: bool) -> float:
 
 @dataclass(slots=True)
 class _Progress:
-    """Progress of an episode: steps before a fault are not lost."""
+    """Progress of an episode, so that the steps before a fault are not lost."""
 
     task: Task
     steps: list[Step]
@@ -120,7 +120,7 @@ class _Progress:
 async def _play(
     env: MobileEnv, actor: Actor, episode_id: str, settings: EpisodeSettings, progress: _Progress
 ) -> tuple[Status, Observation]:
-    """(status, observation after the last step). Updates `progress` as it goes."""
+    """Returns the status and the observation after the last step, updating `progress` along the way."""
     turns: list[Turn] = []
     invalid = 0
     observation = await env.reset(progress.task)
