@@ -1,1 +1,1 @@
-"""Who answers a prompt: the training process, vLLM, or an OpenAI-compatible endpoint."""
+"""Sampling from the training process, vLLM, or an OpenAI-compatible endpoint."""

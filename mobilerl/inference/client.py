@@ -1,4 +1,4 @@
-"""The client of OpenAI-compatible chat endpoints: the openai library's, with bounded answers and usage counts."""
+"""Client of OpenAI-compatible chat endpoints: that of the openai library with bounded answers and usage counts."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from mobilerl.policy.sanitize import encodable
 from mobilerl.redaction import without_users
 
 MAX_ANSWER = 32 << 20
-"""Bytes of a decompressed answer. The longest reply with its log-probabilities has a few MB."""
+"""Maximum size of an answer in bytes. The longest reply with its log-probabilities has a few MB."""
 CHARACTERS = 64
-"""Characters of a token at most; longer replies are cut before they are parsed and stored."""
+"""Maximum characters per token; longer replies are truncated before they are parsed and stored."""
 PATIENCE = 3
-"""Time limit of a reply with all its retries, as a multiple of an attempt's."""
+"""Time limit of a reply including retries, as a multiple of that of one attempt."""
 MODELS_TIMEOUT_S = 30.0
 MAX_QUOTE = 200
 TRANSIENT = (408, 409, 429)
-"""Statuses that the library retries, besides 5xx."""
+"""HTTP statuses besides 5xx that the library retries."""
 REFUSED = (400, 413, 415, 422, 451)
 MALFORMED = (APIError, JSONDecodeError, UnicodeDecodeError, RecursionError)
-"""Raised by the openai library for an answer that is not what was asked for."""
+"""Exceptions of the openai library for a malformed answer."""
 
 _FIXES = {
     401: "set the environment variable {key} to a key the server accepts",
@@ -40,11 +40,11 @@ _FIXES = {
 
 
 class Unreachable(Exception):
-    """The endpoint did not answer in spite of all retries. Says nothing about the request."""
+    """The endpoint did not answer despite all retries; the request may be fine."""
 
 
 class Refused(Exception):
-    """The endpoint will not answer this request: too long, an image it cannot read, filtered content."""
+    """The endpoint rejected the request: too long, an unreadable image, or filtered content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +59,16 @@ class Usage:
     """Counters of requests and tokens."""
 
     requests: int = 0
-    """Requests sent; of one that failed, the retries are not known."""
+    """Requests sent, including retries except those of failed requests, which are unknown."""
     retries: int = 0
     replies: int = 0
     unmetered: int = 0
-    """Replies without a token count: with any of them, the tokens are too few."""
+    """Replies without token counts; if there are any, the token totals are too low."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
     def count(self, usage: Any) -> None:
-        """Adds one reply with the token counts that the server reported."""
+        """Adds one reply with the token counts reported by the server."""
         self.replies += 1
         tokens = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
         if not all(isinstance(n, int) and n >= 0 for n in tokens):
@@ -79,10 +79,10 @@ class Usage:
 
 
 class ChatClient:
-    """One endpoint and model. May be used by one event loop after another.
+    """Client of one model at an endpoint. It may be used by several event loops, one after another.
 
-    The library retries a missed time limit, a broken connection, a 408, 409, 429 or 5xx, and an answer that is not
-    JSON, with growing waits or after the server's `Retry-After`.
+    The library retries timeouts, broken connections, statuses 408, 409, 429 and 5xx, and answers that are not JSON,
+    with exponential backoff or after the server's `Retry-After`.
     """
 
     def __init__(
@@ -96,16 +96,16 @@ class ChatClient:
         api_key_env: str = "OPENAI_API_KEY",
         concurrency: int = 1024,
     ) -> None:
-        """`fields` are sent with every request. `timeout_s` is for each attempt; a reply takes PATIENCE times that."""
+        """`fields` are sent with every request. `timeout_s` limits each attempt, PATIENCE times that a whole reply."""
         self._address, self.model, self.fields = url.rstrip("/"), model, dict(fields or {})
         self.url = without_users(self._address)
-        """For messages and results."""
+        """The address without credentials, for messages and results."""
         self.timeout_s, self.retries, self.api_key_env = timeout_s, retries, api_key_env
         self.usage = Usage()
         self._api_key = api_key(api_key_env)
         self._concurrency = concurrency
         self._limit = "max_tokens"
-        """Name of the token limit; OpenAI's newer models accept only max_completion_tokens."""
+        """Name of the field for the token limit; OpenAI's newer models accept only max_completion_tokens."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def close(self) -> None:
@@ -115,7 +115,7 @@ class ChatClient:
             self._loop = None
 
     def _here(self) -> AsyncOpenAI:
-        """The connections of the running event loop: those of a closed loop cannot be used in another."""
+        """Client of the running event loop, since connections of a closed loop cannot be used in another."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._slots = loop, asyncio.Semaphore(self._concurrency)
@@ -129,7 +129,7 @@ class ChatClient:
         return self._client
 
     async def ask(self, messages: Sequence[Any], retries: int | None = None) -> Reply:
-        """The text of a reply. Raises as `complete` does."""
+        """Requests a reply and returns its text. Raises the same errors as `complete`."""
         choice = (await self.complete(messages, retries=retries)).choices[0]
         content = getattr(choice.message, "content", None)
         limit = most_characters(self.fields.get("max_tokens"))
@@ -139,9 +139,9 @@ class ChatClient:
     async def complete(
         self, messages: Sequence[Any], fields: Mapping[str, Any] | None = None, retries: int | None = None
     ) -> Any:
-        """A chat completion, of which only `choices[0].message` has been checked: the library validates nothing.
+        """Requests a chat completion. Only `choices[0].message` has been checked, since the library validates nothing.
 
-        Raises Unreachable or Refused, and ConfigError for a wrong key, model or address.
+        Raises Unreachable, Refused, or ConfigError for a wrong key, model or address.
         """
         try:
             return await self._complete(messages, fields or {}, self.retries if retries is None else retries)
@@ -159,7 +159,7 @@ class ChatClient:
         async with self._slots:
             self.usage.requests += 1
             try:
-                async with asyncio.timeout(PATIENCE * self.timeout_s):  # the library's limit is for each read
+                async with asyncio.timeout(PATIENCE * self.timeout_s):  # the library only limits each read
                     answer = await client.chat.completions.with_raw_response.create(**request)
                 completion = answer.parse()
             except TimeoutError:
@@ -192,7 +192,7 @@ class ChatClient:
         return ConfigError(f"the model {self.model!r} at {self.url} {said}; {fix}")
 
     async def models(self) -> list[str] | None:
-        """Names of the models the server lists; None when it has no list. Raises ConfigError."""
+        """Names of the server's models; None if it does not list them. Raises ConfigError if it cannot be used."""
         try:
             async with asyncio.timeout(MODELS_TIMEOUT_S):
                 page = await self._here().with_options(max_retries=0).models.list()
@@ -214,21 +214,21 @@ class ChatClient:
             raise ConfigError(f"{self.url} is no OpenAI-compatible server; the address usually ends in /v1") from None
 
     async def post(self, path: str, body: Any) -> Any:
-        """A POST to a path beside /v1, for extensions such as vLLM's /tokenize. Raises what the library raises."""
+        """Sends a POST to a path next to /v1, for extensions such as vLLM's /tokenize. Raises the library's errors."""
         client = self._here().with_options(max_retries=0)
         async with asyncio.timeout(MODELS_TIMEOUT_S):
             return await client.post(f"{self._address.removesuffix('/v1')}/{path}", cast_to=object, body=body)
 
 
 def most_characters(tokens: int | None) -> int | None:
-    """What a reply may have in place of what its server sends, for a limit in tokens; None for none."""
+    """Maximum characters to keep of a reply with at most `tokens` tokens; None for no limit."""
     return None if tokens is None else tokens * CHARACTERS
 
 
 def api_key(variable: str = "OPENAI_API_KEY") -> str:
-    """The key in an environment variable; "none" if it is unset, since servers without keys accept any.
+    """The API key in an environment variable; "none" if it is unset, since servers without keys accept any.
 
-    Raises ConfigError for a key that no header can carry: the HTTP library would repeat the key in its message.
+    Raises ConfigError for a key that is not valid in a header, since the HTTP library's error would show the key.
     """
     key = os.environ.get(variable, "").strip()
     if not (key.isascii() and key.isprintable()):
@@ -237,15 +237,15 @@ def api_key(variable: str = "OPENAI_API_KEY") -> str:
 
 
 def bounded_client() -> httpx.AsyncClient:
-    """The openai library's HTTP client; an answer over MAX_ANSWER, or a 200 that is not JSON, is a broken connection.
+    """HTTP client that treats answers above MAX_ANSWER, and 200s that are not JSON, as broken connections.
 
-    So the library retries them: a proxy's page of maintenance passes.
+    The openai library then retries them, which helps if a proxy shows a maintenance page for a while.
     """
     return DefaultAsyncHttpxClient(event_hooks={"request": [_ask_unpacked], "response": [_read_bounded]})
 
 
 async def _ask_unpacked(request: httpx.Request) -> None:
-    """Each layer of a packed answer could multiply what arrives by a thousand."""
+    """Requests answers without compression, each layer of which could expand them by a factor of a thousand."""
     request.headers["Accept-Encoding"] = "identity"
 
 
@@ -258,7 +258,7 @@ async def _read_bounded(response: httpx.Response) -> None:
         body += part
         if len(body) > MAX_ANSWER:
             raise httpx.ReadError(f"an answer of more than {MAX_ANSWER >> 20} MB", request=response.request)
-    response._content = bytes(body)  # where httpx keeps what it has read
+    response._content = bytes(body)  # where httpx keeps the body
     if response.status_code == 200 and response.request.method == "POST":
         try:
             json.loads(body)

@@ -1,4 +1,4 @@
-"""Engines as policies: chat messages and screenshots in, a token-exact completion out."""
+"""Policies on top of engines: chat messages and screenshots in, token-exact completions out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mobilerl.policy.actor import Messages
 from mobilerl.records import Completion
 
 LATE_WAIT_S = 0.25
-"""With staleness allowed, a generation waits this long for more requests before it starts with those it has."""
+"""Seconds that a batch waits for more requests if the run need not be repeatable."""
 
 
 @dataclass(slots=True)
@@ -24,9 +24,9 @@ class _Waiting:
 class EnginePolicy:
     """Batches the requests of many concurrent episodes into calls of an engine.
 
-    A batch is formed when every episode that can ask has asked (`expected` counts them), or when the oldest request has
-    waited `max_wait_s`. Without a time limit, batches depend only on the episodes and never on the clock, which makes a
-    synchronous run reproducible bit for bit.
+    A batch is formed when all running episodes (`expected` counts them) have sent a request, or when the oldest request
+    has waited `max_wait_s`. Without a time limit, batches depend only on the episodes and never on the clock, so that a
+    synchronous run is reproducible bit for bit.
     """
 
     def __init__(self, engine: Engine, max_wait_s: float | None = None) -> None:
@@ -48,7 +48,7 @@ class EnginePolicy:
         return await entry.future
 
     def check_batch(self) -> None:
-        """Forms a batch if every episode has asked. To be called when an episode begins or ends."""
+        """Forms a batch if all episodes have sent a request. Call it when an episode begins or ends."""
         self._waiting = [w for w in self._waiting if not w.future.done()]
         if self._waiting and len(self._waiting) >= self.expected():
             self._flush()
@@ -72,7 +72,7 @@ class EnginePolicy:
             self.check_batch()
 
     async def _run(self, batch: list[_Waiting]) -> None:
-        """One engine call per sampling setting. A failure is raised in every episode of the call."""
+        """Makes one engine call per sampling setting. A failure is raised in every episode of the call."""
         for sampling in dict.fromkeys(w.request.sampling for w in batch):
             part = [w for w in batch if w.request.sampling == sampling]
             try:
@@ -89,7 +89,7 @@ class EnginePolicy:
 
 
 class StreamPolicy:
-    """Sends every request at once to an engine that batches by itself; no episode waits for another.
+    """Sends every request immediately to an engine that does its own batching; no episode waits for another.
 
     Batches depend on the clock, so a run is not reproducible bit for bit.
     """
@@ -98,7 +98,7 @@ class StreamPolicy:
         self.engine = engine
 
     async def act(self, messages: Messages, images: Sequence[bytes], sampling: Sampling, key: str = "") -> Completion:
-        # In a thread: resizing a full screen would hold up hundreds of other episodes.
+        # In a thread, because resizing a screenshot would hold up hundreds of other episodes.
         ids = await asyncio.to_thread(self.engine.codec.encode, messages, images)
         request = Request(ids, tuple(images), sampling)
         return await asyncio.wrap_future(await asyncio.to_thread(self.engine.submit, request))

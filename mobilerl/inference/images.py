@@ -1,4 +1,4 @@
-"""Screenshots in the messages of an OpenAI-compatible server."""
+"""Screenshots in messages to an OpenAI-compatible server."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def with_images(messages: Messages, images: Sequence[bytes], max_pixels: int | None = None) -> list[dict[str, Any]]:
-    """Messages in OpenAI's form: each image part becomes a data URL of the next PNG, unchanged unless it has more than
-    `max_pixels`. A message without images becomes a string, which every server accepts in every role."""
+    """Converts messages to OpenAI's format: each image part becomes a data URL of the next PNG, scaled down if it has
+    more than `max_pixels`. A message without images becomes a string, which all servers accept for all roles."""
     left = iter(images)
     return [{**m, "content": _content(m["content"], left, max_pixels)} for m in messages]
 
@@ -28,13 +28,13 @@ def _content(parts: Sequence[dict[str, Any]], left: Iterator[bytes], max_pixels:
 
 
 def image_part(png: bytes, max_pixels: int | None = None) -> dict[str, Any]:
-    """One image of a message, as a data URL."""
+    """Image part of a message, as a data URL."""
     data = base64.b64encode(png if max_pixels is None else shrunk(png, max_pixels)).decode("ascii")
     return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
 
 
 def shrunk(png: bytes, max_pixels: int) -> bytes:
-    """The image scaled down to at most `max_pixels`, with its aspect ratio; unchanged when it is small enough."""
+    """Scales an image down to at most `max_pixels`, keeping its aspect ratio; returns it unchanged if small enough."""
     image = Image.open(io.BytesIO(png))
     size = shrunk_size(image.width, image.height, max_pixels)
     if size == image.size:
@@ -45,13 +45,13 @@ def shrunk(png: bytes, max_pixels: int) -> bytes:
 
 
 def shrunk_size(width: int, height: int, max_pixels: int | None) -> tuple[int, int]:
-    """Width and height of a `shrunk` image."""
+    """Width and height that `shrunk` gives an image."""
     scale = math.sqrt(max_pixels / (width * height)) if max_pixels else 1.0
     return (width, height) if scale >= 1 else (max(1, int(width * scale)), max(1, int(height * scale)))
 
 
 def blank() -> bytes:
-    """A grey square PNG, for testing whether a server accepts images."""
+    """A gray square PNG, to test whether a server accepts images."""
     data = io.BytesIO()
     Image.new("RGB", (64, 64), "grey").save(data, "PNG")
     return data.getvalue()

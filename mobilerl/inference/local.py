@@ -1,6 +1,6 @@
 """Sampling from a Qwen-VL-like model in this process.
 
-`transformers`' own `generate` would apply a checkpoint's generation settings (repetition penalty, top-p), prefill the
+The `generate` of transformers would apply a checkpoint's generation settings (repetition penalty, top-p), prefill the
 shared prompt of a group once per member, and keep computing sequences that have ended.
 """
 
@@ -19,14 +19,14 @@ from mobilerl.models.codec import Codec
 
 @dataclass(slots=True)
 class Sampled:
-    """Token ids, the end token included, and their log-probabilities."""
+    """Sampled token ids, including the end token, and their log-probabilities."""
 
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
 
 
 def length_batches(requests: Sequence[Request], rows: int, tokens: int) -> Iterator[list[int]]:
-    """Indices in batches of at most `rows`, and of at most `tokens` padded prompt tokens unless one prompt has more.
+    """Yields batches of indices with at most `rows` requests and, unless one prompt has more, `tokens` padded tokens.
 
     Prompts of similar length share a batch, and equal prompts stay together.
     """
@@ -44,7 +44,7 @@ def length_batches(requests: Sequence[Request], rows: int, tokens: int) -> Itera
 
 @torch.no_grad()
 def sample(model: Any, codec: Codec, requests: Sequence[Request], device: torch.device) -> list[Sampled]:
-    """One batch. All requests share their sampling settings; `model` is in evaluation mode."""
+    """Samples one batch of requests with the same sampling settings. `model` must be in evaluation mode."""
     sampling = requests[0].sampling
     logits, mask, deltas, cache = _prefill(model, codec, requests, device)
     banned = torch.tensor(codec.banned_ids, device=device)
@@ -78,7 +78,7 @@ def sample(model: Any, codec: Codec, requests: Sequence[Request], device: torch.
 
 
 def draw(logits: Tensor, banned: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
-    """(R,) tokens and log-probabilities from (R, V) logits. Temperature 0 is greedy."""
+    """Draws (R,) tokens from (R, V) logits and returns them with their log-probabilities. Temperature 0 is greedy."""
     scores = logits.float() / (sampling.temperature or 1.0)
     scores[:, banned] = -torch.inf
     logps = scores.log_softmax(-1)
@@ -92,10 +92,10 @@ def draw(logits: Tensor, banned: Tensor, sampling: Sampling) -> tuple[Tensor, Te
 def _prefill(
     model: Any, codec: Codec, requests: Sequence[Request], device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor, Any]:
-    """Prefills every distinct prompt once: (R, V) logits, (R, L) mask, (R,) rotary offsets, and the cache.
+    """Prefills each distinct prompt once; returns (R, V) logits, (R, L) mask, (R,) rotary offsets and the cache.
 
-    Offset: next position - number of tokens, negative where an image has fewer positions than tokens. The model would
-    store the offsets in itself, where a forward pass in another thread overwrites them.
+    An offset is the next position minus the number of tokens, negative if an image has fewer positions than tokens.
+    The model would keep them as its own state, which a forward pass in another thread overwrites.
     """
     prompts = list(dict.fromkeys((r.prompt_ids, r.images) for r in requests))
     inputs = codec.collate([ids for ids, _ in prompts], [images for _, images in prompts], pad_left=True, device=device)

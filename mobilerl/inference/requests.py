@@ -1,4 +1,4 @@
-"""Requests to a sampler with continuous batching: they come from any thread, and wait while weights change."""
+"""Requests to a sampler with continuous batching: accepted from any thread, and held back while weights change."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from mobilerl.records import Completion
 
 T = TypeVar("T")
 CLOSE_S = 10.0
-"""Time for requests to end when the engine is closed."""
+"""Seconds that requests have to end when the engine is closed."""
 CLOSED = EngineError("the engine was closed")
 RESUME = "the run's last checkpoint is intact: start the same command again with --resume"
 
 
 class RequestLoop:
-    """A thread with its own event loop, in which every request is a coroutine. Closed until `resume`."""
+    """A thread with an event loop in which every request is a coroutine. Requests are held back until `resume`."""
 
     def __init__(
         self, ask: Callable[[Request, Sequence[Image]], Awaitable[Completion]], codec: Codec, timeout_s: float
     ) -> None:
-        """`ask` samples one request; its images come in the size at which the model sees them."""
+        """`ask` samples one request; it gets the images at the size at which the model sees them."""
         self.codec, self.timeout_s = codec, timeout_s
         self._ask = ask
         self._loop = asyncio.new_event_loop()
@@ -35,12 +35,12 @@ class RequestLoop:
         self._thread.start()
         self._open = asyncio.Event()
         self._calls: set[asyncio.Task[Completion]] = set()
-        """Requests that were sent and are not answered yet."""
+        """Requests that were sent and not yet answered."""
         self._broken: EngineError | None = None
         self._breaking = threading.Lock()
 
     def submit(self, request: Request) -> Future[Completion]:
-        """Blocks while images are prepared: in the loop's only thread they would hold up every other request."""
+        """Submits a request, after preparing its images in this thread so that they do not hold up other requests."""
         images = [self.codec.pictures.scaled(png) for png in request.images]
         with self._breaking:  # a request that arrives before `close` still gets an answer, if only an error
             self.check()
@@ -66,7 +66,7 @@ class RequestLoop:
         self.resume()
 
     def close(self) -> None:
-        """Ends all requests with an EngineError. Must not be called during `pause`."""
+        """Ends all requests with EngineError. It must not be called during `pause`."""
         self.fail(CLOSED)
         if self._thread.is_alive():
             self.run(self._end())
@@ -74,12 +74,12 @@ class RequestLoop:
             self._thread.join()
 
     def check(self) -> None:
-        """Raises the error of `fail`."""
+        """Raises the error passed to `fail`, if any."""
         if self._broken is not None:
             raise self._broken
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine in the loop's thread."""
+        """Runs a coroutine in the loop's thread and returns its result."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     async def _end(self) -> None:
@@ -103,8 +103,8 @@ class RequestLoop:
         self._calls.add(call)
         call.add_done_callback(self._answered)
         try:
-            # The caller may give up, at an episode's deadline say, but the server answers to the end; until then
-            # weights must not change.
+            # The caller may give up, for example at an episode's deadline, but the server still finishes its answer,
+            # and weights must not change until then.
             return await asyncio.shield(call)
         except asyncio.CancelledError:
             if call.cancelled():  # by `close`

@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible server (vLLM or any other) as a policy. `connect` makes one that works."""
+"""Policy on an OpenAI-compatible server (vLLM or any other). `connect` makes one after checking the server."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ PROBE_TOKENS = 16
 
 
 def request_fields(sampling: Sampling, vllm: bool) -> dict[str, Any]:
-    """The request without model and messages.
+    """Fields of a request besides model and messages.
 
-    With `vllm`, vLLM's own fields request token ids with log-probabilities, and switch off the top-k, top-p and
-    repetition penalty that vLLM otherwise takes from the model's generation_config.json.
+    With `vllm`, vLLM's own fields request token ids and log-probabilities, and disable the top-k, top-p and repetition
+    penalty that vLLM otherwise takes from the model's generation_config.json.
     """
     fields: dict[str, Any] = {"max_tokens": sampling.max_new_tokens, "temperature": sampling.temperature}
     if sampling.stop:
@@ -38,14 +38,14 @@ def request_fields(sampling: Sampling, vllm: bool) -> dict[str, Any]:
 
 
 class ServerPolicy:
-    """Chat completions with screenshots as data URLs. Token ids and log-probabilities are kept where the server (vLLM)
-    gives both; from any other server a completion holds the text only, which is enough to evaluate and to propose.
+    """Chat completions with screenshots as data URLs. Token ids and log-probabilities are kept if the server returns
+    both, as vLLM does; otherwise a completion has only the text, which is enough to evaluate and to propose actions.
 
-    vLLM's log-probabilities are those before the temperature, and so the rollout's only at temperature 1.
+    vLLM's log-probabilities are those before temperature scaling, so they are the rollout's only at temperature 1.
 
-    When retries do not help, `act` raises ConfigError. A prompt that the server refuses (too long, say) gives an empty
-    reply: `refused` counts them, and `refusal` is the server's first message. Before any prompt was answered, a refusal
-    is a ConfigError.
+    If retries do not help, `act` raises ConfigError. A prompt that the server refuses (because it is too long, say)
+    gives an empty reply; `refused` counts these, and `refusal` is the server's first message. A refusal before any
+    prompt was answered raises ConfigError.
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class ServerPolicy:
 
     @property
     def sampling(self) -> str:
-        """The sampling settings in force, for an evaluation's protocol."""
+        """Description of the effective sampling settings, for the protocol of an evaluation."""
         return "temperature alone" if self.vllm else "temperature, and the server's own defaults"
 
     def size_seen(self, width: int, height: int) -> tuple[int, int]:
-        """Height and width at which the model sees a screenshot, if the server's image processor is Qwen2.5-VL's with
-        its published limits."""
+        """Height and width at which the model sees a screenshot, assuming that the server uses Qwen2.5-VL's image
+        processor with its published limits."""
         return qwen_size(*shrunk_size(width, height, self.max_pixels))
 
     async def close(self) -> None:
@@ -96,7 +96,8 @@ class ServerPolicy:
 
 
 def completion_of(reply: Any, max_new_tokens: int | None = None) -> Completion:
-    """Token ids and log-probabilities only where both are present and fit each other and `max_new_tokens`."""
+    """Converts a reply. Keeps token ids and log-probabilities only if both are present and consistent with each other
+    and with `max_new_tokens`."""
     choice = reply.choices[0]
     ids = _ids(getattr(choice, "token_ids", None))
     content = getattr(getattr(choice, "logprobs", None), "content", None)
@@ -113,7 +114,7 @@ def _ids(value: Any) -> tuple[int, ...]:
 
 
 def _text(choice: Any) -> str:
-    """The reply as the model wrote it: with the thought that a server split off, and the stop string that ended it."""
+    """The reply as the model wrote it, with the reasoning that the server split off and the stop string restored."""
     message = choice.message
     content = getattr(message, "content", None)
     text = content if isinstance(content, str) else ""
@@ -127,10 +128,10 @@ def _text(choice: Any) -> str:
 def connect(
     url: str, model: str | None, images: int = 0, max_pixels: int | None = None, timeout_s: float = TIMEOUT_S
 ) -> ServerPolicy:
-    """A policy after one successful request with as many images as a prompt can have.
+    """Connects to a server; returns a policy after a test request with `images` images, the most a prompt can have.
 
-    Not to be called in a running event loop. Raises ConfigError when the server does not answer, is not
-    OpenAI-compatible, wants a key, does not have the model, or does not accept the request.
+    It must not be called in a running event loop. Raises ConfigError if the server does not answer, is not
+    OpenAI-compatible, requires a key, does not have the model, or does not accept the request.
     """
     return ServerPolicy(url, model or "", asyncio.run(_probe(url, model, images, timeout_s)), max_pixels, timeout_s)
 
@@ -148,7 +149,7 @@ async def _probe(url: str, model: str | None, images: int, timeout_s: float) -> 
 
 
 async def _check_model(client: ChatClient, model: str | None) -> None:
-    """Raises ConfigError unless the server has a model of this name, or does not list its models."""
+    """Raises ConfigError unless the server lists a model of this name or has no list."""
     try:
         names = await client.models()
     except ConfigError:
@@ -163,7 +164,7 @@ async def _check_model(client: ChatClient, model: str | None) -> None:
 
 
 async def _negotiate(client: ChatClient, images: int) -> tuple[bool, Completion]:
-    """Whether the server accepts vLLM's fields, and its answer. Raises ConfigError when there is none."""
+    """Whether the server accepts vLLM's fields, and its answer. Raises ConfigError if it gives none."""
     parts = [{"type": "image"}] * images + [{"type": "text", "text": "Answer with one word."}]
     messages = with_images([{"role": "user", "content": parts}], [blank()] * images)
     said = ""
@@ -184,10 +185,10 @@ async def _negotiate(client: ChatClient, images: int) -> tuple[bool, Completion]
 
 
 async def _check_template(client: ChatClient) -> None:
-    """Raises ConfigError when vLLM renders a system message as a Python list of parts.
+    """Raises ConfigError if vLLM renders a system message as a Python list of parts.
 
-    vLLM passes every message to the chat template as such a list as soon as the template looks into one message's
-    parts; GLM-4.1V's looks into those of users alone.
+    vLLM passes all messages to the chat template as such lists if the template handles parts in any message, but that
+    of GLM-4.1V handles them only in user messages.
     """
     messages = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
     try:

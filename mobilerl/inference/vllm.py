@@ -1,4 +1,4 @@
-"""vLLM as the sampler of the local engine: its engine process is kept for the whole run and gets new weights."""
+"""vLLM as the sampler of the local engine. Its engine process lives for the whole run and receives new weights."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ from mobilerl.models.loading import compute_dtype
 from mobilerl.records import Completion
 
 MIN_TEMPERATURE = 0.01
-"""vLLM raises a lower temperature, other than 0, to this one."""
+"""Lowest temperature besides 0 that vLLM supports; it raises lower ones to this value."""
 ROUNDED_UP = 64
-"""Tokens of a row and a column of an image that is small enough to be rounded up."""
+"""Tokens in a row and a column of an image that is small enough to be rounded up."""
 MEMORY = Path("/dev/shm")
 SHARD_BYTES = 1 << 30
-"""Weights that are copied to main memory at a time."""
+"""Size of the weight shards that are copied to main memory at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class VllmSettings:
-    """`max_new_tokens` is per request; `threads` are CPU threads of a worker without a GPU (0: vLLM's choice)."""
+    """Settings of the sampler. `max_new_tokens` is per request; `threads` are the CPU threads of a worker without a GPU
+    (0 for vLLM's default)."""
 
     vllm: VllmSection
     max_new_tokens: int = 64
@@ -51,10 +52,10 @@ class VllmSettings:
 
 
 class VllmSampler:
-    """Thread-safe. vLLM batches the requests that are running. It has no weights until the first `refresh`."""
+    """Samples with vLLM, which batches the running requests. Thread-safe; has no weights until the first `refresh`."""
 
     def __init__(self, folder: Path, codec: Codec, settings: VllmSettings) -> None:
-        """Starts vLLM with the architecture of the checkpoint `folder`. Raises EngineError when it does not start."""
+        """Starts vLLM with the architecture of the checkpoint `folder`. Raises EngineError if it does not start."""
         self.codec, self.settings = codec, settings
         self._version, self._refreshes, self._asleep = -1, 0, False
         self._numbers = itertools.count()
@@ -64,11 +65,12 @@ class VllmSampler:
         atexit.register(self.close)
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Samples every request; blocks until all are done."""
+        """Samples all requests, blocking until they are done."""
         return [future.result() for future in [self.submit(r) for r in requests]]
 
     def submit(self, request: Request) -> Future[Completion]:
-        """Raises ConfigError here, or ValueError or EngineError in the future, for a request that vLLM rejects."""
+        """Starts sampling one request. Raises ConfigError immediately, or ValueError or EngineError through the future,
+        if vLLM rejects it."""
         if 0 < request.sampling.temperature < MIN_TEMPERATURE:
             raise ConfigError(f"vLLM has no temperature between 0 and {MIN_TEMPERATURE}: use 0, or a higher one")
         check_prompt_length(request, self.settings.vllm)
@@ -83,7 +85,7 @@ class VllmSampler:
         from vllm.sampling_params import RequestOutputKind
         from vllm.v1.engine.exceptions import EngineDeadError
 
-        # Cached prefixes belong to the weights that computed them: the salt keeps them apart.
+        # Cached prefixes belong to the weights that computed them; the salt separates them.
         prompt: dict[str, Any] = {
             "prompt_token_ids": collapse(request.prompt_ids, self.codec.image_token_id),
             "cache_salt": str(self._refreshes),
@@ -114,29 +116,29 @@ class VllmSampler:
         return Completion(request.prompt_ids, ids, logprobs, version, self.codec.decode(ids))
 
     def sleep(self) -> None:
-        """Ends the running requests and frees the GPU memory of weights and cache; requests wait for `refresh`."""
+        """Waits for running requests and frees the GPU memory of weights and cache; others wait for `refresh`."""
         with self._refreshing:
             if self._asleep:
                 return
             self._requests.pause()
             try:
-                self._requests.run(self._engine.sleep(level=2))  # 2: the weights are not kept, new ones will come
+                self._requests.run(self._engine.sleep(level=2))  # level 2 drops the weights, since new ones will come
             except Exception as error:  # vLLM raises many kinds
                 raise self._failure(f"vLLM did not free its memory ({one_line(error)})") from error
             self._asleep = True
 
     def _failure(self, what: str) -> EngineError:
-        """Ends vLLM: it cannot be used any more."""
+        """Shuts vLLM down, since it cannot be used any more, and returns the error to raise."""
         failure = EngineError(f"{what}; {RESUME}")
         self._requests.fail(failure)
         self._engine.shutdown()
         return failure
 
     def refresh(self, weights: Iterable[tuple[str, Tensor]], version: int, size: int = 0) -> None:
-        """Replaces vLLM's weights by those given, of about `size` bytes, under their Hugging Face names.
+        """Replaces vLLM's weights by `weights`, about `size` bytes with their Hugging Face names.
 
-        Running requests end first, with the weights they began with; later ones use the new weights. After an
-        EngineError vLLM cannot be used any more: half of its weights may be new.
+        Running requests finish first, with the old weights; later ones use the new weights. After an EngineError vLLM
+        cannot be used any more, because it may have a mix of old and new weights.
         """
         with self._refreshing, weights_folder(size) as folder:
             paths = write_shards(weights, Path(folder))
@@ -163,7 +165,7 @@ class VllmSampler:
             await self._engine.wake_up(["kv_cache"])
 
     def close(self) -> None:
-        """Ends vLLM. May be called more than once."""
+        """Shuts vLLM down. It may be called more than once."""
         atexit.unregister(self.close)
         self._requests.fail(CLOSED)
         self._engine.shutdown()
@@ -175,7 +177,7 @@ def _start(folder: Path, codec: Codec, settings: VllmSettings) -> Any:
     from vllm import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    # vLLM's processes inherit the mask: Ctrl-C is the trainer's to handle.
+    # vLLM's processes inherit the signal mask, so that only the trainer handles Ctrl-C.
     resource_tracker.ensure_running()  # started with the first of them, it would unblock the signal
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -188,7 +190,7 @@ def _start(folder: Path, codec: Codec, settings: VllmSettings) -> Any:
 
 
 def _set_environment(settings: VllmSettings) -> None:
-    """For this process and vLLM's. The user's own variables take precedence, except where another value breaks it."""
+    """Sets environment variables for vLLM. The user's own take precedence where vLLM works with other values."""
     os.environ |= {
         "MOBILERL_TRAINER_PID": str(os.getpid()),
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # this process has threads: a fork may hang
@@ -198,7 +200,7 @@ def _set_environment(settings: VllmSettings) -> None:
     }
     defaults = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
     if not torch.cuda.is_available():
-        # Trainer and sampler take turns on the same cores: neither may reserve some for itself.
+        # Trainer and sampler take turns on the same cores, so neither may reserve any.
         defaults |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1"}
     if settings.threads:
         defaults["OMP_NUM_THREADS"] = str(settings.threads)
@@ -212,8 +214,8 @@ def engine_arguments(folder: Path, codec: Codec, settings: VllmSettings) -> dict
     positions = AutoConfig.from_pretrained(folder).get_text_config().max_position_embeddings
     return {
         "model": str(folder),
-        "load_format": "dummy",  # the trainer's weights follow: an adapter's folder has no others
-        "generation_config": "vllm",  # no top-p or penalties of the checkpoint
+        "load_format": "dummy",  # the trainer sends the weights; an adapter's folder does not have them all
+        "generation_config": "vllm",  # ignore top-p and penalties of the checkpoint
         "logprobs_mode": "processed_logprobs",  # at the temperature, over the allowed tokens
         "worker_extension_cls": "mobilerl.inference.vllm_worker.WeightLoader",
         "logits_processors": ["mobilerl.inference.vllm_worker:BannedTokens"],
@@ -244,7 +246,7 @@ def check_prompt_length(request: Request, vllm: VllmSection) -> None:
 
 
 def check_same_prompt(length: int, request: Request) -> None:
-    """Raises EngineError unless vLLM has read as many tokens as the trainer will: it expands placeholders itself."""
+    """Raises EngineError unless vLLM, which expands placeholders itself, read as many tokens as the trainer will."""
     if length != len(request.prompt_ids):
         raise EngineError(
             f"vLLM read a prompt of {length} tokens where the trainer has {len(request.prompt_ids)}: its image "
@@ -253,9 +255,9 @@ def check_same_prompt(length: int, request: Request) -> None:
 
 
 def image_limits(codec: Codec) -> dict[str, int]:
-    """Limits with which vLLM's image processor leaves images as they are: `Pictures.scaled` has scaled them.
+    """Limits with which vLLM's image processor leaves images unchanged, since `Pictures.scaled` already scaled them.
 
-    An image scaled down to the upper limit may lie below the lower one, and small images are rounded up by a row and a
+    An image scaled down to the upper limit may be below the lower one, and small images are rounded up by a row and a
     column of patches.
     """
     processor = codec.image_processor
@@ -265,12 +267,12 @@ def image_limits(codec: Codec) -> dict[str, int]:
 
 
 def collapse(ids: Sequence[int], image_token_id: int) -> list[int]:
-    """The prompt with one placeholder per image, which vLLM expands itself. Images are never adjacent."""
+    """Reduces a prompt to one placeholder per image, which vLLM expands itself. Images are never adjacent."""
     return [t for i, t in enumerate(ids) if t != image_token_id or i == 0 or ids[i - 1] != image_token_id]
 
 
 def weights_folder(size: int) -> tempfile.TemporaryDirectory[str]:
-    """For `size` bytes, in memory if there is such a file system with room: they only cross to another process."""
+    """Temporary folder to pass `size` bytes to another process, in shared memory if there is room."""
     room = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 1.2 * size
     return tempfile.TemporaryDirectory(prefix="mobilerl-weights-", dir=MEMORY if room else None)
 
@@ -296,7 +298,7 @@ def write_shards(weights: Iterable[tuple[str, Tensor]], folder: Path, shard_byte
 
 @torch.no_grad()
 def checkpoint_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """Every weight of a model, tied ones once. A LoRA adapter is added to its base, which is left unchanged."""
+    """Yields all weights of a model, tied ones once. A LoRA adapter is merged without changing its base."""
     if not hasattr(model, "peft_config"):
         yield from model.named_parameters()
         return

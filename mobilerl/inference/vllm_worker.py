@@ -1,6 +1,6 @@
-"""Runs inside vLLM's processes: replaces weights in place, and keeps image placeholders from being sampled.
+"""Extension of vLLM's processes that replaces weights in place and prevents the sampling of image placeholders.
 
-Imported by vLLM alone, by name, before a worker builds its model.
+Only vLLM imports it, by name, before a worker builds its model.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor
 from mobilerl.inference.deepstack import clear_deepstack
 
 BANNED = "mobilerl_banned_ids"
-"""Key of the ids in vLLM's `additional_config`."""
+"""Key of the banned token ids in vLLM's `additional_config`."""
 TRAINER_PID = "MOBILERL_TRAINER_PID"
-"""Environment variable with the process that uses vLLM."""
+"""Environment variable with the id of the process that uses vLLM."""
 
 if current_platform.is_cpu():
-    # oneDNN packs the weights of linear layers when the model is built and drops the originals, so that new ones would
-    # be rejected, or loaded and never used.
+    # oneDNN packs the weights of linear layers when the model is built and drops the originals, so new weights would be
+    # rejected, or loaded and never used.
     ops._supports_onednn = False
 
 
 def _end_with(trainer: int, parent: int) -> None:
-    """A trainer that was killed must leave no process behind that holds GPU memory."""
+    """Exits with the trainer, so that a killed one leaves no process behind that holds GPU memory."""
     select.select([os.pidfd_open(trainer)], [], [])
     if parent != trainer:
         os.kill(parent, signal.SIGKILL)
@@ -45,12 +45,12 @@ if multiprocessing.parent_process() is not None and (trainer := os.environ.get(T
 
 
 class WeightLoader:
-    """Mixed into vLLM's worker class; called on every rank by `collective_rpc`."""
+    """Extension of vLLM's worker class, called on every rank by `collective_rpc`."""
 
     mobilerl_weights_version = -1
 
     def mobilerl_load_weights(self, paths: Sequence[str], version: int) -> None:
-        """Replaces every weight by those in safetensors files under their Hugging Face names."""
+        """Replaces all weights by those in safetensors files with Hugging Face names."""
         self.mobilerl_weights_version = -1
         model = self.model_runner.get_model()  # type: ignore[attr-defined]
         loaded = model.load_weights(_tensors(paths))
@@ -60,7 +60,7 @@ class WeightLoader:
         self.mobilerl_weights_version = version
 
     def mobilerl_version(self) -> int:
-        """Version of the weights; -1 when the last update failed."""
+        """Version of the weights; -1 if the last update failed."""
         return self.mobilerl_weights_version
 
 
@@ -72,7 +72,7 @@ def _tensors(paths: Sequence[str]) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 class BannedTokens(LogitsProcessor):
-    """Removes image placeholders from every distribution, before temperature."""
+    """Bans image placeholders and other unused ids from being sampled, before temperature scaling."""
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device, is_pin_memory: bool) -> None:
         self._ids = torch.tensor(vllm_config.additional_config[BANNED], dtype=torch.long, device=device)
@@ -84,4 +84,4 @@ class BannedTokens(LogitsProcessor):
         return False
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
-        """Stateless: the same for every request."""
+        """Does nothing, since the banned tokens are the same for all requests."""
