@@ -1,8 +1,8 @@
-"""Attention within concatenated sequences, known to transformers as `ATTENTION`.
+"""Attention within concatenated sequences, registered in transformers as `ATTENTION`.
 
-The samples of a packed row and the windows of a vision tower must not see each other. On a GPU in bfloat16 one kernel
-of torch computes them all; elsewhere they are computed one by one, neighbours of equal length together. A padded batch,
-as in sampling, goes to transformers' own `sdpa`.
+The samples of a packed row, and the windows of a vision tower, must not attend to each other. On a GPU in bfloat16 one
+torch kernel computes them all; elsewhere they are computed one by one, neighbors of equal length together. Padded
+batches, as in sampling, use the `sdpa` of transformers.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 ATTENTION = "flash_varlen"
-"""With "flash" in its name, vision towers hand over all their windows in one call."""
+"""Because of "flash" in the name, vision towers pass all their windows in one call."""
 
 
 def use_concatenated_attention(model: torch.nn.Module) -> None:
-    """Switches a loaded model to `ATTENTION`: by its name, transformers would look for a package to load it with."""
+    """Switches a loaded model to `ATTENTION`; if loaded with this name, transformers would require a package for it."""
     for module in model.modules():
         if (config := getattr(module, "config", None)) is not None:
             config._attn_implementation = ATTENTION
 
 
 class Sequences:
-    """The lengths of concatenated sequences; the same for all layers, so computed once."""
+    """Lengths of concatenated sequences, computed once for all layers."""
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self.lengths, self.longest = lengths, max(lengths)
         self._ends: Tensor | None = None
 
     def ends(self, device: torch.device) -> Tensor:
-        """(N + 1,) int32: 0, and where each sequence ends."""
+        """Cumulative lengths: (N + 1,) int32, starting with 0."""
         if self._ends is None:
             self._ends = torch.tensor([0, *accumulate(self.lengths)], dtype=torch.int32, device=device)
         return self._ends
@@ -56,9 +56,9 @@ def _attention(
     cu_seq_lens_q: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' interface: (1, heads, T, size) query, key and value -> (1, T, heads, size).
+    """Attention function of transformers: (1, heads, T, size) query, key and value -> (1, T, heads, size).
 
-    `cu_seq_lens_q` is the vision tower's, `sequences` the language model's.
+    Vision towers pass `cu_seq_lens_q`, the language model `sequences`.
     """
     if cu_seq_lens_q is not None:
         sequences = _windows(cu_seq_lens_q)
@@ -76,7 +76,7 @@ def _attention(
 
 
 def _windows(ends: Tensor) -> Sequences:
-    """Kept with the tensor, which the layers of a vision tower share: reading it waits for the GPU."""
+    """The windows of a vision tower, cached on the tensor that its layers share, as reading it waits for the GPU."""
     if (known := getattr(ends, "_sequences", None)) is None:
         known = ends._sequences = Sequences(ends.diff().tolist())
     return known

@@ -1,4 +1,4 @@
-"""Checks and JSON files of a checkpoint folder. Imports neither torch nor transformers."""
+"""Checks and JSON files of checkpoint folders. Imports neither torch nor transformers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from mobilerl.config import AgentSection, ConfigError, validate
 
 MAX_PIXELS = "mobilerl_max_pixels"
-"""Key of the image processor's file that holds `engine.max_pixels` of the training run."""
+"""Key in the image processor's file for the `engine.max_pixels` of the training run."""
 STATE_FILE = "state.json"
-"""Written last into a checkpoint of a training run."""
+"""The file that is written last into a checkpoint of a training run."""
 AGENT_FILE = "agent.json"
-"""The agent settings that the model was trained with."""
+"""The file with the agent settings that the model was trained with."""
 
 
 def one_line(error: Exception) -> str:
-    """An error's message for use within another one."""
+    """The message of an error on one line, for use in another message."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
@@ -38,7 +38,7 @@ def save_agent(agent: AgentSection, folder: Path) -> None:
 
 
 def read_agent(folder: str | Path) -> AgentSection | None:
-    """The agent settings saved with a checkpoint; None when it has none."""
+    """Agent settings saved with a checkpoint; None if it has none. Raises ConfigError for a damaged file."""
     path = Path(folder) / AGENT_FILE
     if not path.is_file():
         return None
@@ -49,7 +49,7 @@ def read_agent(folder: str | Path) -> AgentSection | None:
 
 
 def image_settings(path: Path) -> dict[str, Any] | None:
-    """The image processor's settings; None without a file. Raises ConfigError for a damaged one."""
+    """Settings of the image processor; None without a file. Raises ConfigError for a damaged file."""
     names = ("preprocessor_config.json", "processor_config.json")
     file = next((path / name for name in names if (path / name).is_file()), None)
     if file is None:
@@ -62,7 +62,7 @@ def image_settings(path: Path) -> dict[str, Any] | None:
 
 
 def generation_ends(path: Path) -> tuple[int, ...]:
-    """The end-of-reply tokens listed in generation_config.json."""
+    """End-of-reply tokens listed in generation_config.json."""
     file = path / "generation_config.json"
     ends = json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None
     return tuple(ends) if isinstance(ends, list) else () if ends is None else (ends,)
@@ -73,17 +73,17 @@ def folder_name(iteration: int) -> str:
 
 
 def iteration_of(name: str) -> int | None:
-    """The iteration that a folder or file is named after; None for every other name, such as `iter-best`."""
+    """Iteration in the name of a folder or file; None for other names, such as `iter-best`."""
     found = re.fullmatch(r"iter-(\d{6,18})", name, re.ASCII)
     return int(found[1]) if found and name == folder_name(int(found[1])) else None
 
 
 def checkpoints(run_dir: Path) -> list[Path]:
-    """The checkpoint folders of a run, oldest first, complete or not."""
+    """Checkpoint folders of a run, oldest first, complete or not."""
     found = {iteration_of(path.name): path for path in (run_dir / "checkpoints").glob("iter-*")}
     return [found[number] for number in sorted(n for n in found if n is not None)]
 
 
 def latest(run_dir: Path) -> Path | None:
-    """The newest complete checkpoint of a run."""
+    """Newest complete checkpoint of a run; None if it has none."""
     return next((path for path in reversed(checkpoints(run_dir)) if (path / STATE_FILE).is_file()), None)

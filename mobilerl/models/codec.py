@@ -1,7 +1,7 @@
-"""Chat messages and screenshots <-> token ids and pixels, for Qwen2.5-VL, Qwen3-VL and GLM-4.1V checkpoints.
+"""Encoding of chat messages and screenshots as token ids and pixels, for Qwen2.5-VL, Qwen3-VL and GLM-4.1V.
 
 The tokenizer writes one placeholder per image; `encode` expands it to one per merged patch, so that the ids are exactly
-what the model reads, in rollout and in training. `pictures` makes pixels from PNGs, only when a batch is built.
+what the model reads in rollout and training. `pictures` converts PNGs to pixels only when a batch is built.
 Differences between model families are read from the checkpoint.
 """
 
@@ -22,17 +22,17 @@ from mobilerl.models.checkpoint_folder import MAX_PIXELS, generation_ends, image
 from mobilerl.models.pictures import Pictures
 
 VISION_TOKENS = "image video vision_start vision_end image_start image_end video_start video_end".split()
-"""Special tokens of Qwen and GLM, which their configurations name `..._token_id`."""
+"""Special tokens of Qwen and GLM, which their configs call `..._token_id`."""
 REPLY_TAGS = frozenset({"<think>", "</think>", "<answer>", "</answer>"})
-"""Kept in a reply's text even where the tokenizer treats them as special tokens."""
+"""Tags that are kept in a reply's text even if the tokenizer treats them as special tokens."""
 FIX = "copy the tokenizer, chat template and preprocessor_config.json of the model the weights are from"
 
 
 class Codec:
     """Tokenizer and image processor of one checkpoint.
 
-    `max_pixels` limits the size of an image; None for the checkpoint's own limit. `end_ids` are end-of-reply tokens
-    besides the tokenizer's own: GLM ends a turn with the token that begins the next one.
+    `max_pixels` limits the size of an image; None uses the checkpoint's own limit. `end_ids` are end-of-reply tokens
+    besides the tokenizer's own, since GLM ends a turn with the token that begins the next one.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Codec:
         padding = range(len(tokenizer), config.get_text_config().vocab_size)
         self.placeholder_ids = tuple(sorted(placeholders))
         self.banned_ids = tuple(sorted({*placeholders, *padding}))
-        """Never sampled, and excluded from log-probabilities."""
+        """Ids that are never sampled and that are excluded from log-probabilities."""
         self._silent_ids = frozenset(
             id_ for id_, t in tokenizer.added_tokens_decoder.items() if t.special and t.content not in REPLY_TAGS
         )
@@ -64,7 +64,7 @@ class Codec:
 
     @classmethod
     def load(cls, path: str | Path, max_pixels: int | None = None) -> Codec:
-        """Loads a Hugging Face model folder, without torchvision. Raises ConfigError when it cannot be used."""
+        """Loads the codec of a Hugging Face model folder, without torchvision. Raises ConfigError if it is unusable."""
         try:
             config = AutoConfig.from_pretrained(path)
             tokenizer = AutoTokenizer.from_pretrained(path)
@@ -89,7 +89,7 @@ class Codec:
         return cls(tokenizer, processor, config, max_pixels, ends)
 
     def save(self, path: str | Path) -> None:
-        """Writes both into a folder, the image processor with the limit `max_pixels`."""
+        """Writes tokenizer and image processor, with its `max_pixels`, into a folder."""
         self.tokenizer.save_pretrained(path)
         processor = copy.copy(self.image_processor)
         if self.max_pixels:
@@ -98,7 +98,7 @@ class Codec:
         processor.save_pretrained(path)
 
     def encode(self, messages: Sequence[Mapping[str, Any]], images: Sequence[bytes]) -> tuple[int, ...]:
-        """Prompt ids up to the assistant's turn. Raises ValueError when images and placeholders differ in number."""
+        """Prompt ids up to the assistant's turn. Raises ValueError if images and placeholders differ in number."""
         ids = template_ids(self.tokenizer, messages)
         places = ids.count(self.image_token_id)
         if places != len(images):
@@ -112,7 +112,7 @@ class Codec:
         return tuple(expanded)
 
     def encode_reply(self, text: str) -> tuple[int, ...]:
-        """Ids of an assistant's reply, with an end token."""
+        """Ids of an assistant's reply, including an end token."""
         ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return tuple(ids) if ids and ids[-1] in self.end_ids else (*ids, self.eos_id)
 
@@ -121,7 +121,7 @@ class Codec:
         return self.tokenizer.decode([i for i in ids if i not in self._silent_ids])
 
     def pixels(self, png: bytes) -> tuple[np.ndarray, np.ndarray]:
-        """(patches (N, D) float32, grid (3,) = time, height, width in patches) of a PNG."""
+        """Patches (N, D) float32 of a PNG, and their grid (3,): time, height and width in patches."""
         patches, grid = self.pictures.patches(png)
         return self.pictures.values([patches]).numpy(), grid
 
@@ -132,7 +132,7 @@ class Codec:
         pad_left: bool,
         device: torch.device | str = "cpu",
     ) -> dict[str, torch.Tensor]:
-        """Padded model inputs: input_ids, attention_mask, mm_token_type_ids (B, L), pixel_values, image_grid_thw."""
+        """Padded model inputs: (B, L) input_ids, attention_mask and mm_token_type_ids, pixel_values, image_grid_thw."""
         longest = max(map(len, ids))
         batch = torch.full((len(ids), longest), self.pad_id, dtype=torch.long)
         mask = torch.zeros_like(batch)
@@ -153,18 +153,18 @@ class Codec:
 
 
 def load_image_processor(path: Path) -> Any:
-    """The Pillow variant of a checkpoint's image processor: `AutoImageProcessor` insists on torchvision."""
+    """Loads the Pillow variant of a checkpoint's image processor, since `AutoImageProcessor` requires torchvision."""
     settings = image_settings(path)
     if settings is None:
         raise FileNotFoundError(f"{path} holds no preprocessor_config.json: it is not a vision-language checkpoint")
     name = settings["image_processor_type"].removesuffix("Fast").removesuffix("Pil")
     kind = getattr(transformers, f"{name}Pil")
-    # Given min_pixels and max_pixels alone (published Qwen2.5-VL folders), the class would change its own defaults.
+    # Given only min_pixels and max_pixels, as in published Qwen2.5-VL folders, the class would change its defaults.
     return kind.from_pretrained(path, **({} if "size" in settings else {"size": dict(kind.size)}))
 
 
 def mismatch(tokenizer: PreTrainedTokenizerBase, image_processor: Any, config: Any) -> str:
-    """Why these parts do not fit each other; "" if they do."""
+    """Describes why tokenizer, image processor and config do not fit each other; "" if they do."""
     vision = config.vision_config
     for name, of_model in (
         ("patch_size", "patch_size"),
@@ -188,9 +188,9 @@ def mismatch(tokenizer: PreTrainedTokenizerBase, image_processor: Any, config: A
 
 
 def template_ids(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Ids as the template writes them: one placeholder per image.
+    """Ids as the chat template writes them, with one placeholder per image.
 
-    A message without images is passed as a string: GLM's template would print a list of parts as a Python list.
+    A message without images is passed as a string, because GLM's template would print a list of parts as is.
     """
     plain = [m if isinstance(m["content"], str) else {**m, "content": _plain(m["content"])} for m in messages]
     text = tokenizer.apply_chat_template(plain, tokenize=False, add_generation_prompt=True)

@@ -1,7 +1,7 @@
-"""Frozen features of screens and texts, for value functions: the checkpoint's own vision tower and token embedding.
+"""Frozen features of screens and texts for value functions, from the checkpoint's vision tower and token embedding.
 
-They come from the initial weights and never change, so each is computed once, and a value function trained on them
-stays valid while the policy changes.
+They use the initial weights and never change, so each is computed once, and value functions trained on them stay valid
+while the policy changes.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model
 
 CACHED = 50_000
-"""Default number of cached vectors of each kind; one with 3,584 numbers takes 14 KiB."""
+"""Default number of cached vectors of each kind; a vector with 3,584 numbers takes 14 KiB."""
 SCREENS_AT_ONCE = 8
 
 
 class FrozenFeatures:
-    """Vectors of `size` numbers of root mean square 1, on the CPU.
+    """Computes and caches feature vectors of length `size` and root mean square 1, on the CPU.
 
     Args:
-        path: a checkpoint folder, as for an engine.
-        max_pixels: as for the engine.
+        path: checkpoint folder, as for an engine.
+        max_pixels: maximum image size, as for an engine.
         device: device of the vision tower.
     """
 
@@ -44,11 +44,11 @@ class FrozenFeatures:
         self._texts: dict[bytes, Tensor] = {}
 
     def make_room(self, vectors: int) -> None:
-        """Caches at least this many vectors of each kind: a replay buffer larger than the cache would never hit it."""
+        """Raises the cache size to at least `vectors` of each kind, since a larger replay buffer would never hit it."""
         self._room = max(self._room, vectors)
 
     def screens(self, pngs: Sequence[bytes]) -> Tensor:
-        """(N, size): the mean over each screenshot's image tokens; 0 for b"", a step without a screenshot."""
+        """(N, size) means over the image tokens of each screenshot; 0 for b"", a step without a screenshot."""
         known = {png: self._screens.get(_name(png)) for png in dict.fromkeys(pngs) if png}
         missing = [png for png, vector in known.items() if vector is None]
         for start in range(0, len(missing), SCREENS_AT_ONCE):
@@ -59,11 +59,11 @@ class FrozenFeatures:
         return torch.stack([known[png] for png in pngs])
 
     def prompts(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """(N, size): the mean embedding of each prompt's tokens, without image placeholders."""
+        """(N, size) mean embeddings of the tokens of each prompt, without image placeholders."""
         return torch.stack([self._text(ids) for ids in prompts])
 
     def instruction(self, text: str) -> Tensor:
-        """(size,): the mean embedding of a text's tokens."""
+        """(size,) mean embedding of the tokens of a text."""
         return self._text(self._codec.tokenizer.encode(text, add_special_tokens=False))
 
     def _text(self, ids: Sequence[int]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Models on the Hugging Face Hub: downloads by id, and uploads. Endpoint, cache and login are huggingface_hub's."""
+"""Downloads from and uploads to the Hugging Face Hub. huggingface_hub decides on endpoint, cache and login."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 """Files of a model folder: config, weights, tokenizer, chat template, image processor."""
 OTHERS = ["*/*", STATE_FILE]
-"""Files of these kinds that are not the model's: those in folders, and a training run's state."""
+"""Files of these types that do not belong to the model: those in subfolders, and the state of a training run."""
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 def is_hub_id(model: str | Path) -> bool:
-    """Whether `model` is written `org/name` and does not begin with a folder that is here."""
+    """Whether `model` has the form `org/name` and does not begin with an existing folder."""
     return bool(_ID.fullmatch(str(model))) and not Path(str(model).partition("/")[0]).exists()
 
 
 def local_model(model: str) -> str:
-    """A folder as it is; a Hub id downloaded into the Hub's cache. Raises ConfigError if that is not possible."""
+    """Returns a folder unchanged and downloads a Hub id to the Hub's cache. Raises ConfigError if that fails."""
     return str(download(model)) if is_hub_id(model) else model
 
 
 def with_local_model(recipe: Recipe) -> Recipe:
-    """The recipe with its model as a folder."""
+    """The recipe with its model as a local folder."""
     return recipe.model_copy(update={"model": local_model(recipe.model)})
 
 
 def download(name: str) -> Path:
-    """The folder of a model in the Hub's cache; only files that are missing there are downloaded."""
+    """Downloads the files of a model that the Hub's cache lacks and returns its folder there."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -66,7 +66,7 @@ def _refused(error: HfHubHTTPError, name: str) -> str:
 
 
 def upload(folder: Path, name: str, private: bool) -> str:
-    """Uploads a model folder, without training state, and returns its address. Raises ConfigError."""
+    """Uploads a model folder without training state and returns its address. Raises ConfigError if that fails."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 

@@ -1,4 +1,4 @@
-"""Models from checkpoint folders: full weights or LoRA adapters, their precision, and gradient checkpointing."""
+"""Loading of models from checkpoint folders (full weights or LoRA adapters), precision, and gradient checkpointing."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from transformers.utils import logging
 from mobilerl.models.attention import use_concatenated_attention
 
 LORA_TARGETS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|gate_up_proj|down_proj)"
-"""Every linear layer of the language model; the vision tower stays frozen."""
+"""All linear layers of the language model; the vision tower stays frozen."""
 ADAPTER_FILE = "adapter_config.json"
 NAMED = 3
-"""Tensors that a message names."""
+"""Maximum number of tensors that a message names."""
 
 
 def compute_dtype() -> torch.dtype:
@@ -30,11 +30,11 @@ def compute_dtype() -> torch.dtype:
 
 
 def load_model(path: Path, learns: bool = False) -> torch.nn.Module:
-    """A checkpoint folder of full weights, or of a LoRA adapter (which names its base).
+    """Loads a checkpoint folder with full weights or a LoRA adapter (which names its base model).
 
-    Trained weights are float32: bfloat16 has three digits, too few for a step of 1e-6. An adapter's always are, over a
-    base in `compute_dtype`; full weights are with `learns`. Raises ValueError, naming some, if tensors are missing,
-    unknown or of another shape: transformers would leave those of the model at random.
+    Trained weights are float32, since three digits of bfloat16 are too few for a step of 1e-6: an adapter always (with
+    its base in `compute_dtype`), full weights with `learns`. Raises ValueError if tensors are missing, unknown or of
+    another shape; transformers would initialize those of the model at random.
     """
     if (path / ADAPTER_FILE).is_file():
         return _load_adapter(path)
@@ -42,16 +42,16 @@ def load_model(path: Path, learns: bool = False) -> torch.nn.Module:
 
 
 def _load_full(path: Path | str, dtype: torch.dtype, **options: Any) -> torch.nn.Module:
-    """`options` are those of `from_pretrained`."""
+    """Loads full weights; `options` are passed to `from_pretrained`."""
     verbosity = logging.get_verbosity()
-    logging.set_verbosity(logging.CRITICAL)  # its report of wrong tensors would stand before the error
+    logging.set_verbosity(logging.CRITICAL)  # its report of wrong tensors would precede our error
     try:
         model, info = AutoModelForImageTextToText.from_pretrained(
             path,
             dtype=dtype,
             attn_implementation="sdpa",
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # to be reported here
+            ignore_mismatched_sizes=True,  # they are reported below
             **options,
         )
     finally:
@@ -73,7 +73,7 @@ def _load_adapter(path: Path) -> torch.nn.Module:
 
 
 def check_weights(path: Path) -> None:
-    """Compares the tensors of a checkpoint with its model without reading them. Raises ValueError as `load_model`."""
+    """Checks the tensors of a checkpoint without reading them. Raises ValueError like `load_model`."""
     if (path / ADAPTER_FILE).is_file():
         path = Path(json.loads((path / ADAPTER_FILE).read_text())["base_model_name_or_path"])
     _load_full(path, compute_dtype(), device_map="meta")
@@ -100,17 +100,17 @@ def _check_tensors(
 
 
 def add_lora(model: torch.nn.Module, rank: int) -> torch.nn.Module:
-    """Adapters on every linear layer of the language model; the vision tower stays frozen."""
+    """Adds LoRA adapters to all linear layers of the language model; the vision tower stays frozen."""
     from peft import LoraConfig, get_peft_model
 
     return get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=LORA_TARGETS))
 
 
 def enable_gradient_checkpointing(model: torch.nn.Module) -> None:
-    """Recomputes each layer in the backward pass. Results stay the same to the bit.
+    """Recomputes each layer in the backward pass. Results are identical bit for bit.
 
-    transformers' own switch acts in training mode, which belongs to the whole model and would disable the cache of a
-    generation in another thread. This one acts where gradients are recorded, which is a property of the thread.
+    The switch of transformers depends on training mode, which is global to the model and would disable the cache of a
+    generation in another thread. This one depends on whether gradients are recorded, which is set per thread.
     """
     for layer in model.modules():
         if isinstance(layer, GradientCheckpointingLayer):

@@ -1,4 +1,4 @@
-"""The memory that one GPU needs for a recipe, calculated (docs/gpu.md); `mobilerl bench gpu` measures."""
+"""Calculates the memory that a recipe needs on one GPU (docs/gpu.md); `mobilerl bench gpu` measures it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ CARDS = (16, 24, 40, 48, 80, 141, 180)
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes without vLLM's: while learning, and held all the time."""
+    """Memory in bytes without vLLM: while learning, and held all the time."""
 
     learning: float
     held: float
 
 
 def needed(folder: str | Path, engine: EngineSection, max_new_tokens: int, screenshots: int) -> Memory:
-    """For updates of the checkpoint `folder` by the local engine on a GPU."""
+    """Memory that the local engine needs on a GPU to train the checkpoint `folder`."""
     import torch
     from transformers import AutoConfig, AutoModelForImageTextToText
 
@@ -43,7 +43,7 @@ def needed(folder: str | Path, engine: EngineSection, max_new_tokens: int, scree
 
 
 def _adapted(model: Any) -> int:
-    """Rows and columns of the matrices that LoRA adapts."""
+    """Sum of the rows and columns of all matrices that LoRA adapts."""
     from mobilerl.models.loading import LORA_TARGETS
 
     adapted = [m for name, m in model.named_modules() if re.fullmatch(LORA_TARGETS, name)]
@@ -51,18 +51,18 @@ def _adapted(model: Any) -> int:
 
 
 def _activations(config: Any, engine: EngineSection, max_new_tokens: int, screenshots: int) -> float:
-    """Bytes at the largest micro-batch."""
+    """Bytes of activations for the largest micro-batch."""
     text, vision = config.get_text_config(), config.vision_config
     side = vision.patch_size * vision.spatial_merge_size
     picture = screenshots * (engine.max_pixels or 2048 * 1024) // side**2
     row = picture + TEXT_TOKENS + max_new_tokens
     tokens = max(engine.micro_batch_tokens, row)
     rows = tokens // row
-    wide = 2 if engine.lora_rank else 4  # bytes of what runs through the layers
+    wide = 2 if engine.lora_rank else 4  # bytes per hidden state
     language = _tower(text.num_hidden_layers, text.hidden_size, text.intermediate_size, wide, tokens, engine)
     patches = rows * picture * vision.spatial_merge_size**2
     tower = _tower(vision.depth, vision.hidden_size, vision.intermediate_size, wide, patches, engine)
-    if engine.lora_rank:  # the vision tower has no gradient: nothing of it is kept
+    if engine.lora_rank:  # the vision tower has no gradient, so none of its activations are kept
         tower = _layer(vision.hidden_size, vision.intermediate_size) * patches
     return language + tower + 16 * text.vocab_size * rows * max_new_tokens
 
@@ -74,13 +74,13 @@ def _tower(depth: int, hidden: int, inner: int, wide: int, tokens: int, engine: 
 
 
 def _layer(hidden: int, inner: int) -> int:
-    """Bytes that a layer's backward pass needs of a token."""
+    """Bytes per token that the backward pass of a layer needs."""
     return 6 * inner + 24 * hidden
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Bytes that a recipe needs on a GPU of `card` bytes, vLLM's included."""
+    """Bytes that a recipe needs, vLLM included, on a GPU with `card` bytes."""
 
     learning: float
     sampling: float
@@ -96,7 +96,7 @@ class Fit:
 
 
 def fit(recipe: Recipe, card: float) -> Fit | None:
-    """Whether a GPU with `card` bytes suffices for the recipe; None where this cannot be said."""
+    """Whether a GPU with `card` bytes suffices for the recipe; None if that cannot be calculated."""
     if recipe.engine.type != "local" or not recipe.model or not (Path(recipe.model) / "config.json").is_file():
         return None
     memory = needed(recipe.model, recipe.engine, recipe.agent.max_new_tokens, recipe.agent.screenshots)
@@ -105,6 +105,6 @@ def fit(recipe: Recipe, card: float) -> Fit | None:
 
 
 def smallest_card(recipe: Recipe) -> int | None:
-    """GB of the smallest usual GPU that suffices for the recipe; None if it is no matter of one GPU, or none does."""
+    """Memory in GB of the smallest common GPU that suffices for the recipe; None if none does or more are needed."""
     fits = [(card, fit(recipe, card * GB)) for card in CARDS]
     return next((card for card, found in fits if found and found.ok), None)

@@ -1,4 +1,4 @@
-"""Rows without padding: several sequences in one row, each with its own positions and attending only to itself."""
+"""Packing of sequences into one row without padding, each with its own positions and attending only to itself."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def packed_inputs(
     images: Sequence[Sequence[bytes]],
     device: torch.device | str = "cpu",
 ) -> dict[str, Any]:
-    """Inputs of a Qwen2.5-VL, Qwen3-VL or GLM-4.1V: one row of T tokens, the sequences one after the other.
+    """Inputs of a Qwen2.5-VL, Qwen3-VL or GLM-4.1V with the sequences concatenated in one row of T tokens.
 
-    Raises ValueError for a model with another attention than `ATTENTION`, in which they would see each other.
+    Raises ValueError if the model does not use the attention `ATTENTION`, without which they would see each other.
     """
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     if (used := base.config._attn_implementation) != ATTENTION:
@@ -32,7 +32,7 @@ def packed_inputs(
     positions, _ = base.model.get_rope_index(**{n: inputs.get(n) for n in names}, attention_mask=mask)
     inputs |= {n: inputs[n][real].unsqueeze(0) for n in names[:2]}
     inputs["position_ids"] = positions[:, real].unsqueeze(1)
-    # transformers makes no mask in the place of one with four dimensions, and ours is never read.
+    # transformers does not replace a mask with four dimensions, and this one is never read.
     inputs["attention_mask"] = mask.new_empty(1, 1, 0, 0)
     moved = {name: value.to(device) for name, value in inputs.items()}
     return {**moved, "use_cache": False, "sequences": Sequences([len(row) for row in ids])}

@@ -1,7 +1,7 @@
-"""From PNGs to what a vision tower reads: the arithmetic of the checkpoints' image processors, several times faster.
+"""Converts PNGs to inputs of a vision tower like the checkpoints' image processors, but several times faster.
 
-Patches are cut from 8-bit pixels, cached as such, and turned into numbers on the device that needs them. Tests compare
-them with transformers' processors, which do all of it in floating point.
+Patches are cut from 8-bit pixels, cached as such, and normalized on the device that needs them. Tests compare them with
+the processors of transformers, which do all of it in floating point.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from envs.device import open_picture
 
 THREADS = min(4, os.cpu_count() or 1)
 _POOL = ThreadPoolExecutor(THREADS, "pictures")
-"""Pillow lets other threads run while it reads and resizes."""
+"""Threads help because Pillow releases the GIL while it reads and resizes."""
 CACHE_BYTES = 256 * 2**20
-"""Size of the cache of patches: about 90 pictures of a megapixel."""
+"""Size of the cache of patches in bytes: about 90 images of one megapixel."""
 
 Patches = tuple[np.ndarray, np.ndarray]
-"""uint8 (N, channels, patch_size ** 2) in the processor's order, and the grid (3,): time, height, width in patches."""
+"""uint8 (N, channels, patch_size ** 2) in the processor's order, and grid (3,): time, height and width in patches."""
 
 
 class Pictures:
-    """Thread-safe. `max_pixels` limits the size of a picture; None for the processor's own limit."""
+    """Resizes images and cuts them into patches. Thread-safe. `max_pixels` None uses the processor's own limit."""
 
     def __init__(self, processor: Any, max_pixels: int | None) -> None:
         self.processor, self.max_pixels = processor, max_pixels
@@ -44,7 +44,7 @@ class Pictures:
         """Episodes encode in the event loop's thread while sampling and training collate in others."""
 
     def size_seen(self, width: int, height: int) -> tuple[int, int]:
-        """Height and width at which the model sees a picture of this size."""
+        """Height and width at which the model sees an image of this size."""
         processor = self.processor
         factor = self._reduction(width, height)
         height, width = -(-height // factor), -(-width // factor)
@@ -61,17 +61,17 @@ class Pictures:
         )
 
     def tokens(self, png: bytes) -> int:
-        """Number of a picture's tokens, from the PNG's header."""
+        """Number of tokens of an image, from the header of its PNG."""
         height, width = self.size_seen(*Image.open(io.BytesIO(png), formats=("PNG",)).size)
         return height * width // (self.processor.patch_size * self.processor.merge_size) ** 2
 
     def scaled(self, png: bytes) -> Image.Image:
-        """The picture at the size at which the model sees it.
+        """The image at the size at which the model sees it.
 
-        An inference engine's image processor then has nothing to resize and makes as many tokens.
+        An inference engine's image processor then has nothing to resize and makes the same number of tokens.
         """
         picture = open_picture(png)
-        if picture.mode != "RGB":  # converting copies the picture even if it is
+        if picture.mode != "RGB":  # converting would copy it even if it is RGB
             picture = picture.convert("RGB")
         height, width = self.size_seen(picture.width, picture.height)
         factor = self._reduction(picture.width, picture.height)
@@ -79,7 +79,7 @@ class Pictures:
         return small.resize((width, height), self.processor.resample)
 
     def patches(self, png: bytes) -> Patches:
-        name = hashlib.sha256(png).digest()  # a whole PNG as the key would outlive its trajectory
+        name = hashlib.sha256(png).digest()  # the PNG itself as a key would be kept longer than its trajectory
         with self._lock:
             if (hit := self._cache.get(name)) is not None:
                 self._cache.move_to_end(name)
@@ -89,11 +89,11 @@ class Pictures:
         return cut
 
     def prepare(self, pngs: Iterable[bytes]) -> list[Future[Patches]]:
-        """The `patches` of several pictures, made by threads."""
+        """Computes the `patches` of several images in threads."""
         return [_POOL.submit(self.patches, png) for png in pngs]
 
     def values(self, patches: Sequence[np.ndarray], device: torch.device | str = "cpu") -> torch.Tensor:
-        """`pixel_values` of several pictures, float32 (N, channels x frames x patch_size ** 2), made on `device`."""
+        """`pixel_values` of several images, float32 (N, channels x frames x patch_size ** 2), computed on `device`."""
         processor = self.processor
         scale = processor.rescale_factor if processor.do_rescale else 1.0
         mean, std = (processor.image_mean, processor.image_std) if processor.do_normalize else ([0.0], [1.0])
@@ -114,17 +114,17 @@ class Pictures:
         return ordered.reshape(rows * columns, -1, patch * patch), np.array([1, rows, columns])
 
     def _reduction(self, width: int, height: int) -> int:
-        """Factor of a cheap box reduction: bicubic resizing of a full screen is expensive."""
+        """Factor of a cheap box reduction that precedes bicubic resizing, which is slow on a full screen."""
         return max(1, int((width * height / self.max_pixels) ** 0.5)) if self.max_pixels else 1
 
     @property
     def _frames(self) -> int:
-        """GLM's limits count the pixels of all the frames that make a patch, and it repeats a still image."""
+        """Number of times that the limits count a pixel: GLM repeats a still image for all frames of a patch."""
         processor = self.processor
         return processor.temporal_patch_size if type(processor).__name__.startswith("Glm") else 1
 
     def limits(self) -> dict[str, int]:
-        """The processor's `size` with `max_pixels`: it calls areas edges. {} without a limit of one's own."""
+        """The processor's `size` with `max_pixels` (its "edges" are areas); {} without `max_pixels`."""
         if not self.max_pixels:
             return {}
         most = self.max_pixels * self._frames
@@ -141,8 +141,8 @@ class Pictures:
 
 
 def _empty(shape: Sequence[int], device: torch.device | str) -> torch.Tensor:
-    """In main memory by numpy, which asks for huge pages: four pictures of a megapixel are 100 MB of new memory, whose
-    small pages would take most of the time."""
+    """Allocates a tensor. On the CPU this uses numpy, which asks for huge pages: four images of a megapixel are 100 MB
+    of new memory, and mapping it in small pages would take most of the time."""
     if torch.device(device).type == "cpu":
         return torch.from_numpy(np.empty(shape, dtype=np.float32))
     return torch.empty(shape, device=device)
