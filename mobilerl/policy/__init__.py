@@ -1,1 +1,1 @@
-"""What the model reads and writes: screen text, chat messages, and the one-line actions it answers with."""
+"""Input and output of the model: screen text, chat messages, and the one-line actions that it replies with."""

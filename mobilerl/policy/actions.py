@@ -1,6 +1,6 @@
-"""Actions as text: the reply that expresses an action, its description in words, swipes, and the actions of a screen.
+"""Actions as text: replies, descriptions in words, swipes, and the possible actions on a screen.
 
-`mobilerl.policy.parsing` reads replies.
+Replies are parsed in `mobilerl.policy.parsing`.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from mobilerl.policy.grammar import quote
 from mobilerl.policy.screen import Screen, shortened
 
 Grounding = Literal["box", "point", "mark"]
-"""How a reply names an element: by its box, a point on it, or its mark in the list."""
+"""How a reply refers to an element: by its box, a point on it, or its mark in the list."""
 
 Direction = Literal["up", "down", "left", "right"]
 Distance = Literal["short", "medium", "long"]
 
 MAX_DESCRIBED = 200
-"""Characters of a name or a typed text in a description."""
+"""Maximum characters of a name or a typed text in a description."""
 DISTANCES: dict[str, int] = {"short": 1, "medium": 2, "long": 10}
 """Length of a swipe in tenths of the screen's width."""
 OFFSETS: dict[str, tuple[float, float]] = {"up": (0, -2), "down": (0, 2), "left": (-2.5, 0), "right": (2.5, 0)}
-"""Movement of the finger per unit of length."""
+"""Movement of the finger (x, y) per unit of length."""
 MIDDLE = COORD_MAX // 2
-"""Centre of the screen in 0-999, where a swipe without an element starts."""
+"""Center of the screen in 0-999, where a swipe without an element starts."""
 
 
 def format_reply(action: Action, screen: Screen, grounding: Grounding, thought: str | None = None) -> str:
-    """The reply that `parse_reply` reads as `action`, moved to the centre of the element it hits.
+    """Writes the reply that `parse_reply` reads as `action`, moved to the center of the element it hits.
 
-    With box grounding, the box of the smallest element around the point (an empty box where there is none). Raises
-    ValueError for Invalid, and with mark grounding for a point on no marked element.
+    Box grounding writes the box of the smallest element around the point (an empty box if there is none). Raises
+    ValueError for Invalid and, with mark grounding, for a point outside all marked elements.
     """
     think = ""
     if thought is not None:
@@ -43,7 +43,7 @@ def format_reply(action: Action, screen: Screen, grounding: Grounding, thought: 
 
 
 def format_action(action: Action, screen: Screen, grounding: Grounding) -> str:
-    """The call without tags. Raises as `format_reply` does."""
+    """Writes the call of a reply, without tags. Raises the same errors as `format_reply`."""
     match action:
         case Tap(x, y):
             return f'do(action="Tap", element={_element(x, y, screen, grounding)})'
@@ -77,7 +77,7 @@ def _element(x: int, y: int, screen: Screen, grounding: Grounding) -> str:
 
 
 def _format_swipe(swipe: Swipe, screen: Screen, grounding: Grounding) -> str:
-    """The nearest direction and distance, on the element with this centre or the one around this point."""
+    """Writes the nearest direction and distance, on the element with this center or the one around this point."""
     direction, distance = nearest_swipe(swipe, screen.width, screen.height)
     call = f'do(action="Swipe", direction="{direction}", dist="{distance}"'
     if max(abs(swipe.x - MIDDLE), abs(swipe.y - MIDDLE)) <= 1:
@@ -90,11 +90,11 @@ def _format_swipe(swipe: Swipe, screen: Screen, grounding: Grounding) -> str:
 
 
 def describe(action: Action, screen: Screen) -> str:
-    """An action in words, naming the element it touches, for history lines and for people."""
+    """Describes an action in words, with the element it touches, for history lines and for people."""
     match action:
         case Tap(x, y) | LongPress(x, y):
             element = screen.at(x, y)
-            # A merged row reads "title|detail|detail": its title is name enough.
+            # The text of a merged row is "title|detail|detail", of which the title suffices.
             name = (element.text.split("|")[0] or element.role) if element else "nothing"
             return f"{'tap' if isinstance(action, Tap) else 'hold'} {shortened(name, MAX_DESCRIBED)}"
         case Type(text):
@@ -109,10 +109,10 @@ def describe(action: Action, screen: Screen) -> str:
 
 
 def swipe_from(x: int, y: int, direction: Direction, distance: Distance, width: int, height: int) -> Swipe:
-    """MobileRL's swipe: starts at (x, y) in 0-999 and moves in `direction`, at most to the edge.
+    """MobileRL's swipe, which starts at (x, y) in 0-999 and moves in `direction`, at most to the edge.
 
-    With unit = int(width / 10) px, x10 (long), x2 (medium) or x1 (short), it moves 2 units up or down, or 2.5 units
-    sideways. `width` and `height` are the screen's, in px.
+    It moves 2 units up or down or 2.5 units sideways, where a unit is int(width / 10) px times 10 (long), 2 (medium) or
+    1 (short). `width` and `height` are the size of the screen in px.
     """
     length = width // 10 * DISTANCES[distance]
     dx, dy = OFFSETS[direction]
@@ -122,7 +122,7 @@ def swipe_from(x: int, y: int, direction: Direction, distance: Distance, width: 
 
 
 def nearest_swipe(swipe: Swipe, width: int, height: int) -> tuple[Direction, Distance]:
-    """Direction and distance of the swipe from the same start whose end is nearest to this one's."""
+    """Direction and distance of the swipe with the same start whose end is nearest to that of `swipe`."""
 
     def miss(choice: tuple[str, str]) -> float:
         other = swipe_from(swipe.x, swipe.y, *choice, width, height)
@@ -132,10 +132,10 @@ def nearest_swipe(swipe: Swipe, width: int, height: int) -> tuple[Direction, Dis
 
 
 def candidates(screen: Screen) -> list[Action]:
-    """The action space A(P) of ReachAgent 4.2: taps and typing at element centres, scrolls, and completion.
+    """The action space A(P) of ReachAgent 4.2: taps and typing at element centers, scrolls, and completion.
 
-    A scroll starts at the element's centre and covers a quarter of its width or height. `Type("")` stands for typing
-    any text, and `Finish("")` for finishing with any message.
+    A scroll starts at the element's center and covers a quarter of its width or height. `Type("")` stands for typing
+    any text and `Finish("")` for finishing with any message.
     """
     actions: list[Action] = []
     for e in screen.elements:

@@ -1,4 +1,4 @@
-"""What decides the actions of an episode: a model behind a prompt and a parser, or a script."""
+"""Actors, which decide on the actions of an episode: a model with its prompt and parser, or a script."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Fits = Callable[[Messages, Sequence[bytes]], bool]
 
 
 class Policy(Protocol):
-    """Chat messages and screenshots in, a completion out. Raises only when the model cannot be reached."""
+    """Maps chat messages and screenshots to a completion. Raises only if the model cannot be reached."""
 
     async def act(self, messages: Messages, images: Sequence[bytes], sampling: Sampling, key: str = "") -> Completion:
-        """`key` names the episode; it orders requests, so that batches do not depend on timing."""
+        """Returns a completion. `key` names the episode; requests are ordered by it, so that batches are repeatable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An actor's decision, with everything needed to train on it."""
+    """Decision of an actor, with everything needed to train on it."""
 
     action: Action
     thought: str
@@ -35,7 +35,7 @@ class Decision:
 
 
 class Actor(Protocol):
-    """Acts in one episode after another; `key` names the episode."""
+    """Decides on the actions of any number of episodes; `key` names the episode."""
 
     async def decide(
         self, task: Task, turns: Sequence[Turn], observation: Observation, screen: Screen, key: str
@@ -43,10 +43,10 @@ class Actor(Protocol):
 
 
 class ModelActor:
-    """A policy behind a prompt and a parser.
+    """An actor that prompts a policy and parses its replies.
 
-    `fits` says whether the policy takes a prompt. One that is too long is shown with a shorter history; where the
-    screen alone is too much, the action is Invalid, and the model is not asked.
+    `fits` says whether a prompt is short enough for the policy. If it is not, the history is shortened; if even the
+    screen alone is too long, the action is Invalid and the model is not called.
     """
 
     def __init__(self, policy: Policy, context: ContextPolicy, sampling: Sampling, fits: Fits | None = None) -> None:
@@ -66,7 +66,7 @@ class ModelActor:
     async def _prompt(
         self, task: Task, turns: Sequence[Turn], observation: Observation, screen: Screen
     ) -> tuple[list[Message], list[bytes]] | None:
-        """Messages and images with as much of the history as fits; None when not even the screen does."""
+        """Messages and images with as much of the history as fits; None if not even the screen fits."""
         shown = len(turns) if self.context.history_steps is None else min(len(turns), self.context.history_steps)
         context = self.context
         while True:

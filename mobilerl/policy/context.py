@@ -1,4 +1,4 @@
-"""An episode so far -> the chat messages and images of the next model call."""
+"""Builds the chat messages and images of the next model call from an episode so far."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from mobilerl.records import Step
 
 Layout = Literal["chat", "compact"]
 SizeSeen = Callable[[int, int], tuple[int, int]]
-"""Width and height of a screenshot -> height and width at which the model sees it."""
+"""Maps width and height of a screenshot to the height and width at which the model sees it."""
 
 
 _TASK, _SEEN = Task("", "", "", {}, 0, 1, ""), Observation(b"", 1080, 2400, "", "", 0)
-"""What a published format's prompt is built for, to tell its words from others."""
+"""Dummy task and observation whose prompt identifies the wording of a published format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,63 +36,63 @@ class Turn:
     thought: str
     action: Action
     summary: str = ""
-    """The action in words (`actions.describe`), shown by the compact layout."""
+    """Description of the action (`actions.describe`), shown in the compact layout."""
     note: str = ""
-    """Why the action was not carried out; "" when it was."""
+    """Why the action was not carried out; "" if it was."""
 
     @classmethod
     def of(cls, step: Step, screen: Screen) -> Turn:
-        """`screen` is the parsed screen of the step's observation."""
+        """Makes the turn of a step; `screen` is the parsed screen of its observation."""
         done = describe(step.action, screen)
         return cls(step.observation, step.completion.text, step.thought, step.action, done, step.note)
 
 
 @dataclass(frozen=True, slots=True)
 class ContextPolicy:
-    """Which parts of an episode go into a prompt. The defaults are MobileRL's."""
+    """Which parts of an episode a prompt contains. The defaults are those of MobileRL."""
 
     screenshots: int = 2
     """Number of newest screenshots shown, the current one included."""
     history_thoughts: bool = True
-    """Keep the thoughts of earlier replies."""
+    """Whether to keep the thoughts of earlier replies."""
     history_steps: int | None = None
     """Number of earlier turns shown as text; None for all."""
     screen_style: ScreenStyle = "mobilerl"
     grounding: Grounding = "box"
     layout: Layout = "chat"
     system_prompt: str | None = None
-    """None for the default: the grounding's in the chat layout, no system message in the compact layout."""
+    """None for the default, which depends on the grounding in the chat layout and is empty in the compact layout."""
     format: FormatName = "mobilerl"
-    """The fields above from `screen_style` to `layout`, and `history_thoughts`, belong to `mobilerl` alone."""
+    """Action format. `history_thoughts` and the fields from `screen_style` to `layout` apply only to `mobilerl`."""
     size_seen: SizeSeen | None = field(default=None, compare=False)
-    """For formats whose coordinates are pixels; None for the published image processor's size."""
+    """Used by formats with pixel coordinates; None assumes the published image processor."""
 
     @property
     def system(self) -> str:
-        """The effective system prompt of mobilerl's format; "" for none."""
+        """Effective system prompt of mobilerl's format; "" for none."""
         if self.system_prompt is not None:
             return self.system_prompt
         return DEFAULT_SYSTEM_PROMPTS[self.grounding] if self.layout == "chat" else ""
 
     @property
     def stop(self) -> tuple[str, ...]:
-        """Texts that end a reply."""
+        """Stop strings of a reply."""
         return FORMATS[self.format].stop
 
     def parse(self, text: str, screen: Screen) -> Reply:
-        """Reads a reply to a prompt that showed `screen`. Never raises: bad text gives `Invalid(reason)`."""
+        """Parses a reply to a prompt that showed `screen`. Never raises: bad text gives `Invalid(reason)`."""
         return FORMATS[self.format].parse(text, screen, self)
 
     def reply(self, action: Action, screen: Screen, thought: str | None = None) -> str:
-        """The reply that `parse` reads as `action`. Raises ValueError if there is none."""
+        """Writes the reply that `parse` reads as `action`. Raises ValueError if there is none."""
         return FORMATS[self.format].render(action, screen, self, thought)
 
 
 def prompt_hash(policy: ContextPolicy) -> str:
-    """Identifies a prompt set-up: equal for equal settings, whether the system prompt is the default or given."""
+    """Hash of the prompt settings, which is the same whether the default system prompt is set explicitly or not."""
     settings = {f.name: getattr(policy, f.name) for f in fields(policy) if f.compare}
     if policy.format == "mobilerl":
-        del settings["format"]  # as before there were others
+        del settings["format"]  # so that hashes are the same as before there were other formats
         settings["system_prompt"] = policy.system
     else:
         settings["system_prompt"] = build_messages(_TASK, (), _SEEN, Screen((), 1080, 2400), policy)[0]
@@ -102,7 +102,7 @@ def prompt_hash(policy: ContextPolicy) -> str:
 def build_messages(
     task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
 ) -> tuple[list[Message], list[bytes]]:
-    """Messages in the form of Hugging Face chat templates, and the PNGs of their image parts in order.
+    """Builds messages for a Hugging Face chat template, and returns them with the PNGs of their image parts in order.
 
     `screen` is the parsed screen of `observation`. Observations without a screenshot get no image part.
     """
@@ -110,6 +110,6 @@ def build_messages(
 
 
 def make_context(agent: AgentSection, size_seen: SizeSeen | None = None) -> ContextPolicy:
-    """`size_seen`: as in `ContextPolicy`, where the model is known."""
+    """Makes the context policy of the agent settings. `size_seen` is as in `ContextPolicy`, if the model is known."""
     settings = agent.model_dump(exclude={"format", "random_marks", "max_new_tokens", "max_invalid", "deadline_s"})
     return ContextPolicy(**settings, format=agent.format or "mobilerl", size_seen=size_seen)

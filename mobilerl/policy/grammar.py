@@ -1,4 +1,4 @@
-"""The grammar of one action: a call with named arguments, read by a tokenizer and recursive descent.
+"""Grammar of one action: a call with named arguments, parsed by a tokenizer and recursive descent.
 
     call   := NAME "(" [ pair { "," pair } ] ")"
     pair   := NAME "=" value
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 
 class GrammarError(ValueError):
-    """The message is meant for the model that wrote the text."""
+    """Text outside the grammar. The message is addressed to the model that wrote the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ _END: Token = ("end", "")
 
 
 def parse_call(text: str) -> Call:
-    """Raises GrammarError on anything but exactly one call of at most MAX_CALL characters."""
+    """Parses one call. Raises GrammarError for anything but exactly one call of at most MAX_CALL characters."""
     if len(text) > MAX_CALL:
         raise GrammarError(f"the call has more than {MAX_CALL} characters")
     tokens = _Reader(_tokenize(text))
@@ -74,7 +74,7 @@ def parse_call(text: str) -> Call:
 
 
 def quote(text: str) -> str:
-    """A STRING on one line that parses to `text`. `</` is escaped, since a closing tag would end the reply."""
+    """Writes `text` as a STRING on one line. `</` is escaped, since a closing tag would end the reply."""
     text = text.replace("\\", "\\\\").replace('"', '\\"').replace("</", "<\\/")
     return '"' + text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + '"'
 
@@ -113,7 +113,7 @@ class _Reader:
         return self._tokens[self._position] if self._position < len(self._tokens) else _END
 
     def skip(self, sign: str) -> bool:
-        """Takes the next token if it is this sign."""
+        """Takes the next token if it is `sign`. Returns whether it was."""
         found = self.next == ("sign", sign)
         self._position += found
         return found
@@ -126,7 +126,7 @@ class _Reader:
             )
 
     def take(self, kind: str, otherwise: str) -> str:
-        """Takes the next token's text if it is of this kind."""
+        """Takes the next token and returns its text. Raises GrammarError if it is of another kind."""
         found, text = self.next
         if found != kind:
             raise GrammarError("the call is not closed" if found == "end" and self._position else otherwise)
@@ -162,6 +162,6 @@ def _number(digits: str) -> int:
 
 
 def excerpt(text: str) -> str:
-    """The model's text as an error message quotes it: short, printable, and without special tokens."""
+    """Excerpt of the model's text for an error message: short, printable, and without special tokens."""
     shown = "".join(c if c.isprintable() and c not in "<>" else "?" for c in text[:_MAX_QUOTE])
     return shown if len(text) <= _MAX_QUOTE else shown + "..."

@@ -1,4 +1,4 @@
-"""A model's reply -> Action.
+"""Parses a model's reply into an action.
 
 A reply is `<think>...</think><answer>CALL</answer>`, where CALL is one of
 
@@ -32,7 +32,7 @@ _ARGUMENTS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "Swipe": (frozenset({"direction"}), frozenset({"dist", "element"})),
     "finish": (frozenset(), frozenset({"message"})),
 } | {name: (frozenset(), frozenset()) for name in _PLAIN}
-"""Required and optional arguments by action."""
+"""Required and optional arguments of each action."""
 _DRAG_ARGUMENTS = (frozenset({"start", "end"}), frozenset())
 
 _ANSWER = re.compile(r"<ans(?:wer)?>")
@@ -47,7 +47,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """Context in which the elements of a call are resolved."""
+    """Context for resolving the elements of a call."""
 
     screen: Screen | None
     grounding: Grounding
@@ -58,7 +58,7 @@ class _View:
 def parse_reply(text: str, screen: Screen | None, grounding: Grounding, width: int, height: int) -> Reply:
     """Parses a reply; text that cannot be parsed gives `Invalid(reason)`. Never raises.
 
-    `width` and `height` (px) give a swipe its shape; `screen` is needed for marks only.
+    The length of a swipe depends on `width` and `height` (px); `screen` is needed only for marks.
     """
     thought, code, tagged = split_reply(text)
     try:
@@ -69,10 +69,10 @@ def parse_reply(text: str, screen: Screen | None, grounding: Grounding, width: i
 
 
 def split_reply(text: str) -> tuple[str, str, bool]:
-    """Thought, code, and whether there was an answer tag (without one, the text after the thought is the code).
+    """Returns thought, code, and whether there was an answer tag (without one, the code is the text after the thought).
 
     Tags may be unclosed (`</answer>` is a stop string), `<think>` may be missing (some chat templates put it into the
-    prompt), and the code may be fenced with ```, in which case its last line counts.
+    prompt), and the code may be in a ``` block, of which the last line counts.
     """
     text, thought = text.strip(), ""
     if text.startswith("<think>"):
@@ -153,7 +153,7 @@ def _one_of(choices: dict[str, object], key: str, value: str) -> str:
 
 
 def _point(value: Value, view: _View) -> tuple[int, int]:
-    """Centre of an element argument, in 0-999."""
+    """Center of an element argument, in 0-999."""
     if view.grounding == "mark":
         number = value.number if isinstance(value, Mark) else value
         if not isinstance(number, int):

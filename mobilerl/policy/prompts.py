@@ -1,4 +1,4 @@
-"""The default system prompts: one per grounding, each with an example of every action."""
+"""Default system prompts, one per grounding, each with an example of every action."""
 
 from __future__ import annotations
 

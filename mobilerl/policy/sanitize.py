@@ -1,7 +1,7 @@
-"""Escapes text that a tokenizer or the reply grammar would take for special tokens, tags or marks.
+"""Escapes text that a tokenizer or the reply grammar would mistake for special tokens, tags or marks.
 
-A whole message keeps its own tags and marks (an earlier reply's `<answer>`, a screen's `name<7>`). Untrusted text, from
-an app or from an agent being judged, loses these as well before it becomes part of a message.
+A whole message keeps its own tags and marks (an earlier reply's `<answer>`, a screen's `name<7>`). In untrusted text,
+from an app or from an agent being judged, these are escaped as well before it becomes part of a message.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ def escape_tokens(text: str) -> str:
 
 
 def sanitized(text: str) -> str:
-    """Untrusted text that can be encoded and holds no tokens, tags or marks."""
+    """Makes untrusted text encodable and escapes tokens, tags and marks."""
     return escape_markup(encodable(text))
 
 
 def quoted(text: str) -> str:
-    """Untrusted text on one line and in quotes, so that it cannot imitate the prompt around it."""
+    """Puts untrusted text on one line and in quotes, so that it cannot imitate the prompt around it."""
     return json.dumps(sanitized(text), ensure_ascii=False)
 
 
 def encodable(text: str) -> str:
-    """Replaces lone surrogates by "?": JSON can hold half an emoji, but UTF-8 and tokenizers cannot."""
+    """Replaces lone surrogates by "?", since JSON can contain half an emoji but UTF-8 and tokenizers cannot."""
     return text.encode("utf-8", "replace").decode()

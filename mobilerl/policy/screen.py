@@ -1,7 +1,7 @@
-"""UI dump (XML) -> the compressed screen text a model reads.
+"""Converts a UI dump (XML) to the compressed screen text that a model reads.
 
-The compression is MobileRL's v4: texts inside a clickable node are joined into it with `|`, and nodes without text or
-actions are dropped, as are nodes no larger than 0.5 % of the screen's width or height.
+The compression is MobileRL's v4: texts inside a clickable node are merged into it with `|`, and nodes without text or
+actions are dropped, as are nodes of at most 0.5 % of the screen's width or height.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ HEADER = "Screen size 999x999. Elements, one per line, with relative bounds [x1,
 UNREADABLE = "the list of screen elements could not be read"
 
 MIN_SIDE = 0.005
-"""Nodes no wider or higher than this share of the screen are dropped."""
+"""Nodes whose width or height is at most this fraction of the screen's are dropped."""
 
 MAX_TEXT = 1000
-"""Characters kept of one element: a text field may hold everything a stuck policy typed in an episode."""
+"""Maximum characters of an element's text, since a text field may hold all that a stuck policy typed in an episode."""
 
 _BOUNDS = re.compile(r"\[(-?[0-9]{1,6}),(-?[0-9]{1,6})\]\[(-?[0-9]{1,6}),(-?[0-9]{1,6})\]")
 _DETAIL_ENDS = re.compile(r"(?=\||, )|$")
@@ -40,7 +40,7 @@ _V4_STATES = frozenset({"checked", "unchecked", "password", "selected"})
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One line of the screen text. `mark` numbers the elements that can be acted on from 1; plain text has none."""
+    """One line of the screen text. `mark` numbers elements that can be acted on, from 1; it is None for plain text."""
 
     mark: int | None
     cls: str
@@ -52,11 +52,11 @@ class Element:
     box: Box
     """x1, y1, x2, y2 in 0-999, clipped to the screen."""
     depth: int
-    """Number of listed elements around it."""
+    """Number of listed elements that contain this one."""
 
     @property
     def centre(self) -> tuple[int, int]:
-        """Middle of the box, floored (ReachAgent 4.2)."""
+        """Center of the box, rounded down (ReachAgent 4.2)."""
         x1, y1, x2, y2 = self.box
         return (x1 + x2) // 2, (y1 + y2) // 2
 
@@ -67,7 +67,7 @@ class Element:
 
     @property
     def role(self) -> str:
-        """One of field, list, switch and button (class names are many, and obfuscated in some apps)."""
+        """One of field, list, switch and button, since class names are many, and obfuscated in some apps."""
         for action, word in (("edit", "field"), ("scroll", "list"), ("check", "switch")):
             if action in self.actions:
                 return word
@@ -80,7 +80,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """A parsed screen. `error` says why there are no elements when the dump could not be read."""
+    """A parsed screen. If the dump could not be read, there are no elements and `error` says why."""
 
     elements: tuple[Element, ...]
     width: int
@@ -91,16 +91,16 @@ class Screen:
         return next((e for e in self.elements if e.mark == mark), None)
 
     def at(self, x: int, y: int, marked_only: bool = False) -> Element | None:
-        """The smallest element that contains the point (0-999), one that can be acted on if there is any."""
+        """Smallest element that contains the point (0-999), preferably one that can be acted on; None without one."""
         inside = [e for e in self.elements if e.contains(x, y)]
         marked = [e for e in inside if e.mark is not None]
         return min(marked or ([] if marked_only else inside), key=lambda e: e.area, default=None)
 
     def render(self, style: ScreenStyle) -> str:
-        """The screen as text, every line ended by a newline; "" for the style `none`.
+        """Renders the screen as text, with a newline after every line; "" for the style `none`.
 
         `mobilerl`: `Class;actions states;text;[x1,y1,x2,y2]`, indented by nesting, under a header.
-        `marks`: `<mark>name<mark> detail<mark> role states`; the role is left out where the text says enough.
+        `marks`: `<mark>name<mark> detail<mark> role states`, where only fields and lists with a name have a role.
         """
         if style == "none":
             return ""
@@ -112,10 +112,10 @@ class Screen:
 
 
 def _marks_line(e: Element) -> str:
-    """`<mark>name<mark> detail<mark>, detail<mark> role states`.
+    """Writes `<mark>name<mark> detail<mark>, detail<mark> role states`.
 
-    The mark stands on both sides, because a small model finds what follows a text it has seen, not what precedes it:
-    from the name to the mark and the details, from a detail to the mark, and from the mark to the name.
+    The mark is on both sides, because a small model finds what follows a known text, not what precedes it: the mark and
+    the details after the name, the mark after a detail, and the name after the mark.
     """
     if e.mark is None:
         return " ".join([e.text, *e.states]) + "\n"
@@ -134,14 +134,14 @@ def _v4_line(e: Element) -> str:
 
 
 def mark_order(xml: str) -> random.Random:
-    """The random numbers that order a screen's marks: always the same for a dump."""
+    """RNG that orders the marks of a screen, seeded by its dump."""
     return random.Random(zlib.crc32(xml.encode(errors="replace")))
 
 
 def parse_screen(xml: str, width: int, height: int, random_marks: bool = False) -> Screen:
     """Parses a uiautomator dump of a `width` x `height` px screen. Never raises: see `Screen.error`.
 
-    Marks count from the top, or with `random_marks` are in an order drawn from the dump's content.
+    Marks are numbered from the top or, with `random_marks`, in a random order seeded by the dump.
     """
     if "<!DOCTYPE" in xml:  # dumps have none, and entity expansion could exhaust memory
         return Screen((), width, height, error="unreadable UI dump: it declares a document type")
@@ -155,18 +155,18 @@ def parse_screen(xml: str, width: int, height: int, random_marks: bool = False) 
 
 @dataclass(slots=True)
 class _Node:
-    """An element whose children may still add to it."""
+    """An element under construction, to which children may still add."""
 
     cls: str
     actions: list[str]
     states: list[str]
     texts: dict[str, None]
-    """In order, each once."""
+    """Distinct texts, in order."""
     box: Box
     depth: int
 
     def operable(self) -> bool:
-        """Whether it reacts to touch itself; a check box that only shows its row's state does not."""
+        """Whether the node itself reacts to touch; a check box that only shows the state of its row does not."""
         return bool(self.actions) and self.actions != ["check"]
 
     def absorb(self, child: _Node) -> None:
@@ -177,13 +177,13 @@ class _Node:
 
 
 class _Collector:
-    """An ElementTree parser target: collects the kept nodes in document order, without building a tree."""
+    """ElementTree parser target that collects the kept nodes in document order, without building a tree."""
 
     def __init__(self, width: int, height: int, marks: random.Random | None) -> None:
         self._width, self._height, self._marks = width, height, marks
         self._kept: list[_Node] = []
         self._open: list[tuple[_Node | None, int]] = [(None, 0)]
-        """Per open tag: the clickable node that absorbs its children's texts, and their depth."""
+        """For each open tag, the clickable node that absorbs the texts of its children, and their depth."""
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         host, depth = self._open[-1]
@@ -221,7 +221,7 @@ class _Collector:
             return None
         cls = _clean(get("class", "").rpartition(".")[2])
         actions = []
-        if get("enabled") != "false":  # a disabled node does not react, whatever its attributes say
+        if get("enabled") != "false":  # a disabled node does not react, even if its attributes say so
             actions = [word for name, word in _ACTION_ATTRIBUTES if get(name) == "true"]
             if cls.endswith(_EDIT_CLASSES):
                 actions.append("edit")
@@ -236,7 +236,7 @@ class _Collector:
         return _Node(cls, actions, states, {label: None} if label else {}, box, depth)
 
     def _box(self, bounds: str) -> Box | None:
-        """Pixels to 0-999, clipped to the screen; None for a node that is off the screen or too small."""
+        """Converts bounds in pixels to 0-999, clipped to the screen; None if the node is off-screen or too small."""
         match = _BOUNDS.fullmatch(bounds)
         if match is None:
             return None
@@ -258,5 +258,5 @@ def _clean(text: str) -> str:
 
 
 def shortened(text: str, most: int = MAX_TEXT) -> str:
-    """`text`, or its first `most` characters and an ellipsis."""
+    """Truncates `text` to `most` characters and an ellipsis if it is longer."""
     return text if len(text) <= most else text[:most] + "..."

@@ -1,4 +1,4 @@
-"""How a model is asked and how it answers: mobilerl's own format, and those of published models."""
+"""Prompt and reply formats: mobilerl's own and those of published models."""
 
 from __future__ import annotations
 

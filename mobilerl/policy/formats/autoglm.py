@@ -1,11 +1,11 @@
 """AutoGLM-Phone (Open-AutoGLM): `<think>`, and `<answer>do(action="Tap", element=[x,y])</answer>`.
 
 Source (Apache License 2.0): zai-org/Open-AutoGLM, phone_agent/config/prompts_en.py, agent.py, model/client.py and
-actions/handler.py at commit 6b18d7b. The published prompt begins with the date of the host's clock. It is left out: the
-phone has a clock of its own, and a prompt should be the same tomorrow.
+actions/handler.py at commit 6b18d7b. The published prompt begins with the host's date, which is left out: the phone has
+its own clock, and prompts should not change from day to day.
 
 - Coordinates: 0-1000.
-- History: earlier turns as messages without screenshots; every user message names the app in front.
+- History: earlier turns as messages without screenshots; every user message names the foreground app.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ MEANING: dict[str, Meaning] = {
     "finish": lambda a, _: Finish(text_of(a, "message") if "message" in a else ""),
 }
 _CALLS = ("finish(message=", "do(action=")
-"""Beginnings of the code, in the order in which upstream looks for them."""
+"""Prefixes of the code, in the order in which upstream looks for them."""
 
 
 FORMS = {
@@ -172,7 +172,7 @@ class AutoGLM(Published):
         return chat.messages, chat.images
 
     def reply_of(self, turn: Turn, policy: ContextPolicy) -> str:
-        """Upstream writes earlier replies again, with the tags that some of them lack."""
+        """Rewrites an earlier reply with all tags, as upstream does."""
         thought, code = _split(Published.reply_of(self, turn, policy))
         return f"<think>{thought}</think><answer>{code}</answer>"
 
@@ -193,7 +193,7 @@ def _screen_info(observation: Observation) -> str:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Thought and code of a reply."""
+    """Splits a reply into thought and code."""
     begins = next((begin for begin in _CALLS if begin in text), None)
     before, code = text.partition(begins)[::2] if begins else text.partition("<answer>")[::2]
     for tag in ("<think>", "</think>", "<answer>"):
@@ -202,7 +202,7 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _call(code: str) -> Call:
-    """A call. As upstream, the text of a Type and a message may hold bare quotation marks."""
+    """Parses a call. As upstream, the text of Type and the message may contain unescaped quotation marks."""
     try:
         return parse_call(code)
     except GrammarError:
@@ -214,7 +214,7 @@ def _call(code: str) -> Call:
 
 
 def _seconds(arguments: Arguments) -> float:
-    """As upstream, one second where the duration cannot be read."""
+    """Duration of a wait; one second if it cannot be read, as upstream."""
     try:
         return max(number(str(arguments.get("duration", "")).removesuffix("seconds").strip()), 0.0)
     except GrammarError:

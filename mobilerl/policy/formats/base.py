@@ -1,7 +1,7 @@
-"""What a format is, and what the formats of published models share: messages, coordinates, tagged replies.
+"""The `Format` protocol, and what the formats of published models share: messages, coordinates, tagged replies.
 
-Formats of published models show screenshots alone, without a list of screen elements, and touch points. Of the agent
-settings they follow `screenshots`, `history_steps` and `system_prompt`.
+Formats of published models show only screenshots, without a list of screen elements, and touch points. Of the agent
+settings they use `screenshots`, `history_steps` and `system_prompt`.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ Message = dict[str, Any]
 Point = tuple[int, int]
 ASSISTANT = "You are a helpful assistant."
 INFEASIBLE = "infeasible"
-"""The answer (`Finish.message`) to a task that cannot be done, as the embedded phone's tasks want it."""
+"""The answer (`Finish.message`) to a task that cannot be done, as expected by the embedded phone's tasks."""
 NOBODY = "nobody is there to answer; decide yourself"
-"""Reason for refusing an action that calls the user."""
+"""Reason for rejecting an action that asks the user."""
 _OPPOSITE = {"down": "up", "up": "down", "left": "right", "right": "left"}
 
 
 class Format(Protocol):
-    """How one family of models is asked, and how it answers."""
+    """Prompt and reply format of a family of models."""
 
     settings: Mapping[str, Any]
-    """Agent settings of the published agent, for those that are not set."""
+    """Agent settings of the published agent, used where the user sets none."""
     stop: tuple[str, ...]
-    """Texts that end a reply before the model's end token."""
+    """Stop strings of a reply, besides the model's end token."""
 
     def build(
         self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
     ) -> tuple[list[Message], list[bytes]]:
-        """Messages in the form of Hugging Face chat templates, and the PNGs of their image parts in order."""
+        """Builds messages for a Hugging Face chat template, and returns them with the PNGs of their image parts."""
 
     def parse(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
-        """Reads a reply to a prompt that showed `screen`. Never raises: bad text gives `Invalid(reason)`."""
+        """Parses a reply to a prompt that showed `screen`. Never raises: bad text gives `Invalid(reason)`."""
 
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
-        """The reply that `parse` reads as `action`, to within a pixel. Raises ValueError if there is none."""
+        """Writes the reply that `parse` reads as `action`, to within a pixel. Raises ValueError if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coordinates:
-    """A format's coordinates of a point."""
+    """Coordinate system of a format."""
 
     per_screen: int | None
-    """The whole width and height in the format's units; None for the pixels of the screenshot as the model sees it."""
+    """Width and height of the screen in the format's units; None for pixels of the screenshot as the model sees it."""
 
     def size(self, screen: Screen, policy: ContextPolicy) -> Point:
         """Width and height of the screen in the format's units."""
@@ -67,7 +67,7 @@ class Coordinates:
         return width, height
 
     def read(self, values: Sequence[Any], size: Point) -> Point:
-        """A point or the centre of a box, in 0-999. Raises GrammarError for anything else."""
+        """Reads a point, or the center of a box, in 0-999. Raises GrammarError for anything else."""
         if not isinstance(values, Sequence) or isinstance(values, str) or len(values) not in (2, 4):
             raise GrammarError("a point must be written as two numbers")
         numbers = [number(value) for value in values]
@@ -78,14 +78,14 @@ class Coordinates:
         return x, y
 
     def write(self, x: int, y: int, size: Point) -> list[int]:
-        """A point in 0-999 as the format writes it."""
+        """Converts a point in 0-999 to the format's coordinates."""
         written = [round(v * whole / COORD_MAX) for v, whole in zip((x, y), size, strict=True)]
         return [min(v, COORD_MAX) for v in written] if self.per_screen else written
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The screen that a reply is about, in its format's coordinates. Methods raise GrammarError for other points."""
+    """The screen of a reply in its format's coordinates. Methods raise GrammarError for points outside it."""
 
     coordinates: Coordinates
     screen: Screen
@@ -98,7 +98,7 @@ class View:
         return Swipe(*self.point(start), *self.point(end))
 
     def swipe(self, direction: Any, start: Any = None) -> Swipe:
-        """MobileRL's medium swipe in the direction of the finger, from the middle of the screen without a start."""
+        """MobileRL's medium swipe; `direction` is that of the finger, and the default start the screen's center."""
         direction = str(direction).strip().lower()
         if direction not in OFFSETS:
             raise GrammarError(f"the direction must be one of {', '.join(OFFSETS)}")
@@ -106,22 +106,22 @@ class View:
         return swipe_from(x, y, direction, "medium", self.screen.width, self.screen.height)
 
     def scroll(self, direction: Any, start: Any = None) -> Swipe:
-        """A swipe that shows more on the side of `direction`: the finger moves the other way."""
+        """A swipe that reveals more in `direction`, for which the finger moves the opposite way."""
         return self.swipe(_OPPOSITE.get(str(direction).strip().lower()), start)
 
 
 Arguments = Mapping[str, Any]
 Meaning = Callable[[Arguments, View], Action]
-"""What an action of a reply with these arguments does here."""
+"""Maps the arguments of an action in a reply to our action."""
 
 
 def does(action: Action) -> Meaning:
-    """The meaning of an action without arguments, or with an Invalid that of one without a counterpart."""
+    """Meaning of an action without arguments or, with an Invalid, of one that has no counterpart."""
     return lambda *_: action
 
 
 def number(value: Any) -> float:
-    """A JSON number, or one in a string. Raises GrammarError for anything else."""
+    """Reads a JSON number or a number in a string. Raises GrammarError for anything else."""
     if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]{1,9}(\.[0-9]{1,9})?\s*", value):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not -1e9 < value < 1e9:
@@ -130,7 +130,7 @@ def number(value: Any) -> float:
 
 
 def text_of(arguments: Mapping[str, Any], key: str) -> str:
-    """A text argument. Raises GrammarError without one."""
+    """Reads a text argument. Raises GrammarError if it is missing or not a text."""
     if not isinstance(value := arguments.get(key), str):
         raise GrammarError(f'the argument "{key}" must be a text')
     return encodable(value)  # JSON can hold half an emoji
@@ -138,13 +138,13 @@ def text_of(arguments: Mapping[str, Any], key: str) -> str:
 
 @dataclass(slots=True)
 class Chat:
-    """Messages under construction. Texts that come from a task, an app or a model are escaped by the caller."""
+    """A chat under construction. The caller escapes texts that come from a task, an app or a model."""
 
     messages: list[Message] = field(default_factory=list)
     images: list[bytes] = field(default_factory=list)
 
     def add(self, role: str, *parts: str | Observation) -> None:
-        """A message of texts and screenshots; none if it would be empty."""
+        """Adds a message of texts and screenshots, unless it would be empty."""
         content: list[Message] = []
         for part in parts:
             if isinstance(part, str):
@@ -161,18 +161,18 @@ class Published:
 
     coordinates: Coordinates
     meaning: Mapping[str, Meaning]
-    """Every action of a reply, by its name."""
+    """Meanings of the actions of a reply, by name."""
     forms: Mapping[str, str] = {}
-    """The call that `code` writes for each kind of action, with {at}, {to}, {text} and {seconds} to fill in."""
+    """Templates by kind of action for the calls of `code`, with {at}, {to}, {text} and {seconds} to fill in."""
     point_form = ""
-    """A point of a call, with {} for x and y."""
+    """Template of a point in a call, with {} for x and y."""
     quoted: Callable[[str], str] = staticmethod(quote)
-    """Writes a text of a call."""
+    """Quotes a text in a call."""
     settings: Mapping[str, Any] = {}
     stop: tuple[str, ...] = ()
 
     def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
-        """As `parse`, but raises GrammarError."""
+        """Parses a reply like `parse`, but raises GrammarError for bad text."""
         raise NotImplementedError
 
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
@@ -185,7 +185,7 @@ class Published:
             return Reply(split_thought(text)[0], Invalid(str(problem)))
 
     def action(self, name: str, arguments: Arguments, screen: Screen, policy: ContextPolicy) -> Action:
-        """The action of a reply. Raises GrammarError."""
+        """Action of a reply. Raises GrammarError if it is unknown or its arguments are wrong."""
         if name not in self.meaning:
             raise GrammarError(f'unknown action "{excerpt(name)}"')
         return self.meaning[name](arguments, View(self.coordinates, screen, policy))
@@ -194,7 +194,7 @@ class Published:
         return self.coordinates.write(x, y, self.coordinates.size(screen, policy))
 
     def code(self, action: Action, screen: Screen, policy: ContextPolicy) -> str:
-        """The action in the words of `forms`. Raises ValueError if they have none for it."""
+        """Writes an action by its template in `forms`. Raises ValueError if there is none."""
         if (form := self.forms.get(action.kind)) is None:
             raise ValueError(f"{action} has no written form")
 
@@ -214,7 +214,7 @@ class Published:
         return form.format(**values)
 
     def reply_of(self, turn: Turn, policy: ContextPolicy) -> str:
-        """An earlier reply; one that was demonstrated is written here, at the size at which the model sees it."""
+        """The reply of an earlier turn; a demonstrated one is written here, at the size at which the model sees it."""
         if turn.response:
             return turn.response
         screen = Screen((), turn.observation.width, turn.observation.height)
@@ -224,11 +224,11 @@ class Published:
             return turn.summary
 
     def said(self, turn: Turn, policy: ContextPolicy) -> str:
-        """An earlier reply as a prompt shows it."""
+        """The reply of an earlier turn as shown in a prompt."""
         return escape_tokens(self.reply_of(turn, policy))
 
     def turns(self, chat: Chat, turns: Sequence[Turn], observation: Observation, policy: ContextPolicy) -> None:
-        """Earlier replies with the newest screenshots before them, and the current screenshot."""
+        """Adds earlier replies, the newest ones with their screenshots, and the current screenshot."""
         for left, turn in zip(range(len(turns), 0, -1), turns, strict=True):
             if left < policy.screenshots:
                 chat.add("user", turn.observation)
@@ -238,21 +238,21 @@ class Published:
 
 
 def told(history: Sequence[Turn], policy: ContextPolicy) -> Sequence[Turn]:
-    """The earlier turns that the prompt shows."""
+    """The earlier turns that are shown in the prompt."""
     return history if policy.history_steps is None else history[max(0, len(history) - policy.history_steps) :]
 
 
 def shown(observation: Observation, policy: ContextPolicy) -> tuple[Observation, ...]:
-    """The current screenshot, unless screenshots are off."""
+    """The current observation if screenshots are shown, else nothing."""
     return (observation,) if policy.screenshots else ()
 
 
 def split_thought(text: str) -> tuple[str, str]:
-    """A thought in <think> or <thinking> tags, of which the opening one may be missing, and what follows it."""
+    """Splits off a thought in <think> or <thinking> tags, of which the opening one may be missing."""
     found = re.match(r"\s*(?:<think(?:ing)?>)?(.*?)</think(?:ing)?>", text, re.DOTALL)
     return (found[1].strip(), text[found.end() :]) if found else ("", text)
 
 
 def tagged(text: str, tag: str) -> str:
-    """What is between the first pair of tags; without a closing tag all that follows, without an opening one ""."""
+    """Text in the first pair of tags: everything after an unclosed tag, and "" without an opening tag."""
     return text.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0].strip()

@@ -1,4 +1,4 @@
-"""Which format a model is asked in: the one that is set, or the one its published name stands for."""
+"""Choice of a model's format: the one in the settings, or that of the published model."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ NAMES: tuple[tuple[str, FormatName], ...] = (
     ("qwen3-vl", "qwen3-vl"),
     ("qwen2.5-vl", "qwen2.5-vl"),
 )
-"""Part of a published name, in lower case, and the format it stands for; the first that fits counts."""
+"""Parts of published names, in lower case, and their formats; the first match counts."""
 OURS = frozenset({"grounding", "layout", "screen_style", "history_thoughts", "random_marks"})
-"""Agent settings that only mobilerl's format has: whoever sets one of them means that format."""
+"""Agent settings that only mobilerl's format has; setting one of them selects that format."""
 _SNAPSHOT = re.compile(r"models--([^/]+)--([^/]+)/snapshots/")
 
 
 def published_name(model: str | Path) -> str:
-    """A model's name: a Hub id, the id that a folder of the Hub's cache belongs to, or a folder's name.
+    """Name of a model: a Hub id, the Hub id of a folder in the Hub's cache, or the name of another folder.
 
-    A folder's config.json may name the model too, if an older version of transformers wrote it.
+    A folder's name is followed by that in its config.json, if an older version of transformers wrote one.
     """
     path = Path(model)
     if cached := _SNAPSHOT.search(f"{path.resolve().as_posix()}/"):
@@ -47,14 +47,14 @@ def published_name(model: str | Path) -> str:
 
 
 def recognized(name: str) -> FormatName | None:
-    """The format of the published model with this name; None for any other."""
+    """Format of the published model with this name; None for other models."""
     return next((format_ for part, format_ in NAMES if part in name.lower()), None)
 
 
 def with_format(agent: AgentSection, name: str) -> AgentSection:
-    """The settings for a model of this name without settings of its own: its format, and what its published agent sets.
+    """Agent settings for a published model: adds its format and the settings of its published agent.
 
-    Settings that are set win.
+    Settings that the user set take precedence.
     """
     found = agent.format
     if found is None and OURS.isdisjoint(agent.model_fields_set):

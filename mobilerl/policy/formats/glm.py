@@ -1,9 +1,9 @@
-"""GLM-4.1V, GLM-4.5V and GLM-4.6V as phone agents: `Memory: ... Reason: ... Action: {"action_type": ...}`.
+"""GLM-4.1V, GLM-4.5V and GLM-4.6V: `Memory: ... Reason: ... Action: {"action_type": ...}`.
 
 Source (Apache License 2.0): zai-org/GLM-V, examples/gui-agent/glm-41v/gui_agent_41v.py (get_mobile_prompt) at commit
-8fc9756, with the words on app names left out that list AndroidWorld's apps. AutoGLM-Phone has a format of its own.
+8fc9756, without the part that lists AndroidWorld's apps. AutoGLM-Phone has its own format.
 
-- Coordinates: boxes [[x1,y1,x2,y2]] in 0-999, whose middle is touched.
+- Coordinates: boxes [[x1,y1,x2,y2]] in 0-999, touched at their center.
 - History: one user message with all earlier replies and the newest screenshot.
 """
 
@@ -114,8 +114,8 @@ def _box(arguments: Arguments) -> Any:
 
 
 def _input_text(arguments: Arguments, at: View) -> Action:
-    """Upstream taps, types and presses Enter at once. A model that types into a field without the focus is answered by
-    a tap on it, and types when it is asked again."""
+    """Upstream taps, types and presses Enter in one action. Here, typing into a field without focus only taps it, so
+    that the model has to type again."""
     x, y = at.point(_box(arguments))
     field = _focused(at.screen)
     ready = field is not None and (field.contains(x, y) or not at.screen.at(x, y))
@@ -173,7 +173,7 @@ class GLM(Published):
         return f"Memory: \nReason: {thought or ''}\nAction: {code}"
 
     def arguments(self, action: Action, screen: Screen, policy: ContextPolicy) -> dict[str, Any]:
-        """A swipe is the nearest in one of four directions. Raises ValueError for typing without a focused field."""
+        """Arguments of an action; a swipe becomes the nearest of four directions. Raises ValueError if it has none."""
 
         def box(x: int, y: int) -> list[list[int]]:
             return [self.written(x, y, screen, policy) * 2]

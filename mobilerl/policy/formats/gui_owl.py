@@ -5,8 +5,8 @@ Mobile-Agent-v3/android_world_v3/android_world/agents (mobile_agent_utils_new.py
 Mobile-Agent-v3.5/android_world_v3.5/android_world/agents/gui_owl.py.
 
 - Coordinates: GUI-Owl's are pixels of the resized screenshot, GUI-Owl-1.5's 0-1000.
-- History: GUI-Owl is asked in one message that has the conclusions of earlier replies. GUI-Owl-1.5 is shown earlier
-  replies with their screenshots, and what was done before as a list.
+- History: GUI-Owl gets one message with the conclusions of earlier replies. GUI-Owl-1.5 gets the newest replies with
+  their screenshots, and a list of the actions before those.
 """
 
 # ruff: noqa: E501
@@ -94,7 +94,7 @@ class GUIOwl15(MobileUse):
     def build(
         self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
     ) -> tuple[list[Message], list[bytes]]:
-        """The newest turns, as many as have screenshots, are messages; those before them are listed."""
+        """Builds a prompt with the newest turns, those with screenshots, as messages and earlier ones as a list."""
         chat = Chat()
         system = self.prompt if policy.system_prompt is None else policy.system_prompt
         if system:

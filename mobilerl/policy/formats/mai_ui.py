@@ -1,10 +1,10 @@
 """MAI-UI: `<thinking>`, and calls of the tool `mobile_use` with actions of its own.
 
 Source (Apache License 2.0): Tongyi-MAI/MAI-UI, src/prompt.py (MAI_MOBILE_SYS_PROMPT) and
-src/mai_naivigation_agent.py at commit 4dd07b9. That a swipe's direction is the finger's is from Tongyi-MAI/MobileWorld.
+src/mai_naivigation_agent.py at commit 4dd07b9. According to Tongyi-MAI/MobileWorld, a swipe's direction is the finger's.
 
 - Coordinates: 0-999.
-- History: the instruction, then every earlier reply, the newest with their screenshots.
+- History: the instruction, then all earlier replies, the newest ones with their screenshots.
 """
 
 # ruff: noqa: E501

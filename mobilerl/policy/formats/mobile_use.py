@@ -1,7 +1,7 @@
-"""The tool `mobile_use`, with which Qwen2.5-VL, Qwen3-VL, GUI-Owl and MAI-UI act: definition, calls and their meaning.
+"""The tool `mobile_use` of Qwen2.5-VL, Qwen3-VL, GUI-Owl and MAI-UI: its definition, calls and their meaning.
 
-The definition's words are those of QwenLM/Qwen2.5-VL (cookbooks/utils/agent_function_call.py) inside the template of
-QwenLM/Qwen-Agent (nous_fncall_prompt.py), both under the Apache License 2.0: models were trained on exactly these.
+The definition is that of QwenLM/Qwen2.5-VL (cookbooks/utils/agent_function_call.py) in the template of QwenLM/Qwen-Agent
+(nous_fncall_prompt.py), both under the Apache License 2.0, since models were trained on exactly this text.
 """
 
 # ruff: noqa: E501
@@ -33,7 +33,7 @@ ACTIONS = {
     "wait": "Wait specified seconds for the change to happen.",
     "terminate": "Terminate the current task and report its completion status.",
 }
-"""Actions and their published descriptions; each model's tool has some of them."""
+"""Actions and their published descriptions, some of which each model's tool has."""
 
 _DESCRIPTION = """\
 Use a touchscreen to interact with a mobile device, and take screenshots.
@@ -59,9 +59,9 @@ For each function call, return a json object with function name and arguments wi
 
 
 def tools_prompt(actions: Mapping[str, str], text_use: str, size: Sequence[int], human: bool, raw: bool = False) -> str:
-    """The system prompt that defines the tool. `text_use`: what the argument `text` is for.
+    """System prompt that defines the tool. `text_use` says which actions use the argument `text`.
 
-    `human`: with the fields that early versions of Qwen-Agent add. `raw`: with line breaks and quotes not escaped.
+    `human` adds the fields of early versions of Qwen-Agent. `raw` leaves line breaks and quotes unescaped.
     """
     said = [f"* `{name}`: {about}" for name, about in actions.items()]
     function = {
@@ -112,11 +112,11 @@ def tools_prompt(actions: Mapping[str, str], text_use: str, size: Sequence[int],
 
 _BUTTONS: dict[str, Action] = {"back": Back(), "home": Home(), "enter": Enter()}
 _WAIT_S = 2.0
-"""Length of a wait without a time, as in GUI-Owl's agent."""
+"""Seconds of a wait without a time, as in GUI-Owl's agent."""
 
 
 def _button(name: str) -> Action:
-    """Menu, which shows the recent apps, and the volume have no counterpart."""
+    """Action of a button. Raises GrammarError for others, such as Menu (recent apps) and volume."""
     name = name.strip().lower().removeprefix("keycode_")
     if name not in _BUTTONS:
         raise GrammarError(f'the button "{excerpt(name)}" cannot be pressed; only Back, Home and Enter can')
@@ -146,18 +146,18 @@ MEANING: dict[str, Meaning] = {
     "terminate": lambda a, _: _terminate(a),
     **{name: does(Invalid(NOBODY)) for name in ("interact", "ask_user", "call_user", "calluser")},
 }
-"""What each action of a call does here. Published agents end the task after `answer` too, and ignore the `time` of a long
-press and the reason of a failure."""
+"""Our action for each action of a call. Published agents also end the task after `answer`, and ignore the `time` of a
+long press and the reason of a failure."""
 
 
 def find_call(text: str) -> str:
-    """The first call's JSON and what follows it; "" without one."""
+    """Text from the JSON of the first call on; "" if there is none."""
     inside = text.partition("<tool_call>")[2] or text
     return inside[inside.index("{") :] if "{" in inside else ""
 
 
 def read_call(text: str) -> Arguments:
-    """The arguments of the first call in a reply. Raises GrammarError."""
+    """Arguments of the first call in a reply. Raises GrammarError if there is no valid call."""
     if not (code := find_call(text)):
         raise GrammarError("there is no <tool_call> with a JSON object")
     try:
@@ -177,22 +177,22 @@ def call_of(arguments: Arguments, separators: tuple[str, str] | None = None) -> 
 
 
 class MobileUse(Published):
-    """Base class of the formats that act by this tool."""
+    """Base class of the formats that use this tool."""
 
     meaning = MEANING
     separators: tuple[str, str] | None = None
-    """Separators of the JSON in a reply; None for json's defaults, which have spaces."""
+    """JSON separators in a reply; None for the defaults of json, which have spaces."""
 
     def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
         arguments = read_call(text)
         return Reply(self.thought(text), self.action(text_of(arguments, "action"), arguments, screen, policy))
 
     def thought(self, text: str) -> str:
-        """The thought of a reply that has a call."""
+        """Thought in a reply that has a call."""
         raise NotImplementedError
 
     def call(self, action: Action, screen: Screen, policy: ContextPolicy) -> str:
-        """The call that `read` reads as `action`. Raises ValueError if there is none."""
+        """Writes the call that `read` reads as `action`. Raises ValueError if there is none."""
         return call_of(self.arguments(action, lambda x, y: self.written(x, y, screen, policy)), self.separators)
 
     def arguments(self, action: Action, at: Callable[[int, int], list[int]]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """mobilerl's own format: MobileRL's chat layout and a compact one, box, point or mark grounding, `<answer>do(...)`.
 
-The system prompts are in `mobilerl.policy.prompts`, the actions in `mobilerl.policy.actions` and how a reply is read in
-`mobilerl.policy.parsing`.
+The system prompts are in `mobilerl.policy.prompts`, the actions in `mobilerl.policy.actions` and the parser of replies
+in `mobilerl.policy.parsing`.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def _chat(
     policy: ContextPolicy,
     images: list[bytes],
 ) -> list[Message]:
-    """MobileRL's order: earlier turns as text, the last of them again with screenshots, then the current turn.
+    """Messages in MobileRL's order: earlier turns as text, the last of them again with screenshots, the current turn.
 
-    The instruction opens the first user turn. A turn shown again names the app of its own screenshot.
+    The instruction opens the first user turn. A repeated turn names the app of its own screenshot.
     """
     now = len(history)
     first = 0 if policy.history_steps is None else max(0, now - policy.history_steps)
@@ -90,10 +90,10 @@ def _compact(
     policy: ContextPolicy,
     images: list[bytes],
 ) -> list[Message]:
-    """One user message for small models: the newest screenshots, then text.
+    """One user message for small models: the newest screenshots, followed by text.
 
-    The instruction comes first, so that every line of the screen can be read with it in mind, and again last, right
-    before the reply, where a small model finds it most easily.
+    The instruction comes first, so that every line of the screen can attend to it, and again last, right before the
+    reply, where a small model finds it most easily.
     """
     told = history if policy.history_steps is None else history[max(0, len(history) - policy.history_steps) :]
     goal = _line(task.instruction)
@@ -108,14 +108,14 @@ def _compact(
 
 
 def _shown_reply(turn: Turn, policy: ContextPolicy) -> str:
-    """An earlier reply as the prompt shows it."""
+    """An earlier reply as shown in the prompt."""
     return turn.response if policy.history_thoughts else f"<answer>{split_reply(turn.response)[1]}</answer>"
 
 
 def _history_line(turn: Turn, policy: ContextPolicy) -> str:
-    """The turn's thought if thoughts are kept and it had one, else its action in words.
+    """History line of a turn: its thought if it has one and thoughts are kept, else its action in words.
 
-    Marks of an earlier screen mean nothing on this one.
+    Marks are removed, since those of an earlier screen are meaningless on the current one.
     """
     thought = _MARK.sub("", turn.thought) if policy.history_thoughts else ""
     note = f"(not done: {turn.note})" if turn.note else ""
@@ -129,7 +129,7 @@ def _invalid_reason(history: Sequence[Turn], i: int) -> str:
 
 
 def _add_images(images: list[bytes], observations: Sequence[Observation]) -> int:
-    """Appends the screenshots to the prompt's images; returns their number."""
+    """Appends the screenshots to the images of the prompt and returns their number."""
     screenshots = [o.screenshot for o in observations if o.screenshot]
     images += screenshots
     return len(screenshots)

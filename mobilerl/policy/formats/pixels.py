@@ -1,13 +1,13 @@
-"""The size at which a Qwen2.5-VL model sees a screenshot, for coordinates that are pixels of that picture."""
+"""The size at which a Qwen2.5-VL model sees a screenshot, for coordinates in pixels of the resized image."""
 
 from __future__ import annotations
 
 import math
 
 UNIT = 28
-"""Side of an image token in pixels: patches of 14, merged by 2."""
+"""Side of an image token in pixels: patches of 14, merged 2 x 2."""
 LEAST, MOST = 56 * 56, 12_845_056
-"""Limits on the number of pixels in the published `preprocessor_config.json`."""
+"""Minimum and maximum number of pixels in the published `preprocessor_config.json`."""
 
 
 def qwen_size(width: int, height: int) -> tuple[int, int]:

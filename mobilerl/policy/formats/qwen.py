@@ -4,8 +4,8 @@ Sources (Apache License 2.0): QwenLM/Qwen2.5-VL, cookbooks/mobile_agent.ipynb, a
 9658872 for Qwen3-VL, and the files named in `mobile_use`.
 
 - Coordinates: Qwen2.5-VL's are pixels of the resized screenshot, Qwen3-VL's 0-999.
-- History: one user message with the instruction, the earlier actions as text and the newest screenshot. Qwen2.5-VL's
-  shows earlier calls, Qwen3-VL's the line "Action:" of earlier replies.
+- History: one user message with the instruction, earlier actions as text and the newest screenshot. For Qwen2.5-VL the
+  actions are earlier calls, for Qwen3-VL the lines "Action:" of earlier replies.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Rules:
 
 
 def summary_line(reply: str) -> str:
-    """The line "Action:" of a reply, without quotes, as Qwen's agents quote it in the history; "" without one."""
+    """Line "Action:" of a reply without quotes, as Qwen's agents show it in the history; "" if there is none."""
     found = re.search(r"Action:(.*?)(?=<tool_call>|$)", split_thought(reply)[1], re.DOTALL)
     return found[1].replace("\n", "").replace('"', "").strip() if found else ""
 
@@ -78,7 +78,7 @@ class Qwen25(MobileUse):
         return f"The user query: {instruction}\n{PROGRESS}: {done}"
 
     def step(self, turn: Turn, policy: ContextPolicy) -> str:
-        """An earlier turn in the history: its call, here."""
+        """Entry of an earlier turn in the history, which here is its call."""
         return find_call(self.said(turn, policy)).partition("</tool_call>")[0].strip() or escape_tokens(turn.summary)
 
     def thought(self, text: str) -> str:

@@ -3,9 +3,9 @@
 Sources (Apache License 2.0): bytedance/UI-TARS, README_v1.md (prompt for mobile) for 1.0 and codes/prompts.py
 (MOBILE_USE) at commit 6b315cc for 1.5.
 
-- Coordinates: 1.0 writes 0-1000, 1.5 pixels of the resized screenshot. In training data every point is between
-  `<|box_start|>` and `<|box_end|>`, which servers and our decoder leave out of replies: here they are put back.
-- History: the prompt with the instruction, then every earlier reply, the newest with their screenshots.
+- Coordinates: 1.0 uses 0-1000, 1.5 pixels of the resized screenshot. In the training data all points are between
+  `<|box_start|>` and `<|box_end|>`, which servers and our decoder omit from replies and which are restored here.
+- History: the prompt with the instruction, then all earlier replies, the newest ones with their screenshots.
 """
 
 # ruff: noqa: E501
@@ -98,7 +98,7 @@ _KEYS: Mapping[str, Action] = {"enter": Enter(), "back": Back(), "home": Home()}
 
 
 def _scroll(arguments: Arguments, at: View) -> Action:
-    """1.0 names both ends, 1.5 the side of which more is to be shown."""
+    """Scrolls between two points (1.0) or to reveal more in a direction (1.5)."""
     start = _numbers(arguments, "start")
     if "direction" in arguments:
         return at.scroll(arguments["direction"], start)
@@ -106,7 +106,7 @@ def _scroll(arguments: Arguments, at: View) -> Action:
 
 
 def _type(arguments: Arguments, _: View) -> Action:
-    """A line break at the end would submit the text. UI-TARS-desktop's adb operator leaves it out, and so do we."""
+    """Types a text without the line break at its end, which would submit it, as UI-TARS-desktop's adb operator does."""
     content = text_of(arguments, "content")
     return Enter() if "\n" in content and not content.strip() else Type(content.removesuffix("\n"))
 
@@ -180,7 +180,7 @@ class UITars(Published):
         return _BOX.sub(r"\1<|box_start|>\2<|box_end|>", reply)
 
     def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
-        """The last "Action:" counts, as upstream, and of several actions the first."""
+        """Reads the last "Action:", as upstream, and the first of several actions in it."""
         before, marked, code = _TOKENS.sub("", text).rpartition("Action:")
         if not marked:
             raise GrammarError('there is no line "Action:"')
@@ -202,7 +202,7 @@ class UITars15(UITars):
 
 
 def read_action(code: str) -> Call:
-    """A call; upstream's parser also takes texts with bare quotation marks and a missing bracket."""
+    """Parses a call. As upstream, texts may contain unescaped quotation marks, and a bracket may be missing."""
     code = re.sub(r"<point>\s*(-?[0-9.]+)[\s,]+(-?[0-9.]+)\s*</point>", r"(\1,\2)", code).strip().strip("`").strip()
     code = code.split(")\n\n")[0].rstrip()
     code = code if code.endswith(")") else f"{code})"
@@ -216,7 +216,7 @@ def read_action(code: str) -> Call:
 
 
 def _numbers(arguments: Mapping[str, Any], which: str) -> list[str]:
-    """The numbers of `start_box`, `start_point` or `point` (`end_...`), as texts."""
+    """Numbers of `start_box`, `start_point` or `point` (`end_box`, `end_point`), as strings."""
     names = [f"{which}_box", f"{which}_point", *(["point"] if which == "start" else [])]
     value = next((arguments[name] for name in names if name in arguments), "")
     if not isinstance(value, str) or not _POINT.fullmatch(value.strip()):

@@ -1,9 +1,9 @@
 """UI-Venus 1.0 and 1.5: `<think>`, `<action>Click(box=(x,y))</action>` and `<conclusion>`.
 
-Action space and tags are those of inclusionAI/UI-Venus (models/navigation and Venus_framework at commit c3a1442). The
-repository has no licence file, and its README limits it to research and education: the prompt below is our own.
+Action space and tags are those of inclusionAI/UI-Venus (models/navigation and Venus_framework at commit c3a1442). That
+repository has no license file, and its README limits it to research and education, so the prompt below is our own.
 
-- Coordinates: 1.0 (from Qwen2.5-VL) writes pixels of the resized screenshot, 1.5 (from Qwen3-VL) 0-1000.
+- Coordinates: 1.0 (from Qwen2.5-VL) uses pixels of the resized screenshot, 1.5 (from Qwen3-VL) 0-1000.
 - History: one user message with the thoughts and actions of earlier replies and the newest screenshot.
 """
 
@@ -93,7 +93,7 @@ MEANING: dict[str, Meaning] = {
     "PressEnter": does(Enter()),
     "PressRecent": does(Invalid("the recent apps cannot be shown; use Launch")),
     "Wait": does(Wait()),
-    "CallUser": _finish,  # gives the user the answer, after which the task is finished
+    "CallUser": _finish,  # gives the user the answer, which ends the task
     "Finished": _finish,
 }
 
@@ -121,7 +121,7 @@ class UIVenus(Published):
     def build(
         self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
     ) -> tuple[list[Message], list[bytes]]:
-        """As upstream, steps are counted from the first that is shown."""
+        """Builds the prompt. As upstream, steps are counted from the first one shown."""
         chat = Chat()
         done = [f"Step {i}: {self.said(turn, policy)}" for i, turn in enumerate(told(history, policy))]
         prompt = PROMPT if policy.system_prompt is None else policy.system_prompt
@@ -152,7 +152,7 @@ class UIVenus15(UIVenus):
 
 
 def _call(code: str) -> Call:
-    """A call; points are pairs in round brackets, and as upstream a text may hold bare quotation marks."""
+    """Parses a call. Points are pairs in parentheses; as upstream, texts may contain unescaped quotation marks."""
     pointing = code.startswith(("Click", "LongPress", "Drag", "Scroll"))
     try:
         call = parse_call(_PAIR.sub(r"\1='\2'", code) if pointing else code)
