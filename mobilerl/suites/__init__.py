@@ -1,1 +1,1 @@
-"""Suites: where tasks come from, the devices they run on, and how an agent is evaluated on them."""
+"""Suites: sources of tasks, the devices that they run on, and evaluation on them."""

@@ -1,5 +1,5 @@
-"""The `Suite` protocol. The registry of suites are their sections in `mobilerl.config.suite`, which name a module each,
-with `make(recipe) -> Suite` and `is_held_out(task) -> bool`.
+"""The `Suite` protocol. Suites are registered as sections in `mobilerl.config.suite`, each of which names a module with
+`make(recipe) -> Suite` and `is_held_out(task) -> bool`.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.suite import suite_sections
 
 TYPES = {"sim": "phone"}
-"""`Task.suite` -> `suite.type`, where they differ."""
+"""Maps `Task.suite` to `suite.type` where they differ."""
 
 
 class Suite(Protocol):
-    """Tasks to train on, and the environments they run in."""
+    """Tasks to train on and the environments that they run in."""
 
     extra: str
-    """Extra of the package that the suite needs; "" for none."""
+    """Extra of the mobilerl package that the suite needs; "" for none."""
     has_server: bool
     """Whether a device's container also runs a server that sets its tasks up."""
     in_process: bool
-    """Whether tasks need nothing outside this process when its devices are embedded: then runs are repeatable."""
+    """Whether tasks on embedded devices need nothing outside this process, which makes runs repeatable."""
 
     def check(self) -> None:
         """Raises ValueError for training tasks that do not exist or are held out for testing."""
 
     def open(self, run_dir: Path | None = None) -> tuple[list[Task], Devices | Sequence[MobileEnv] | None]:
-        """The training tasks, and the devices of a suite that brings its own.
+        """Returns the training tasks, and the devices if the suite brings its own.
 
-        Some of these may be running already; closing the devices ends them. Raises ConfigError or ValueError. Must not
-        be called from a running event loop.
+        Some devices may be running already; closing them ends these. Raises ConfigError or ValueError if the suite
+        cannot be used. It must not be called from a running event loop.
         """
 
     def held_out(self, per_template: int) -> dict[str, list[Task]]:
-        """Tasks to evaluate on while training, by the name of their metric; {} for a suite that has none."""
+        """Tasks to evaluate on during training, by the name of their metric; {} if the suite has none."""
 
     def env_factory(self) -> Callable[..., MobileEnv]:
-        """(device id, transport, and `url` with a server) -> an environment on a device of a fleet."""
+        """Returns a function that makes an environment from device id, transport and, with a server, `url`."""
 
 
 def make_suite(recipe: Recipe) -> Suite:
@@ -49,7 +49,7 @@ def make_suite(recipe: Recipe) -> Suite:
 
 
 def demonstrated_tasks(recipe: Recipe, instances: range | None = None) -> list[Task]:
-    """The tasks that experts show in SFT: these instances of every template, or all `sft.demos_per_template`.
+    """Tasks that experts demonstrate for SFT: `instances` of every template, or all `sft.demos_per_template`.
 
     Raises ConfigError for a suite without experts.
     """
@@ -60,9 +60,9 @@ def demonstrated_tasks(recipe: Recipe, instances: range | None = None) -> list[T
 
 
 def is_held_out(task: Task) -> bool | None:
-    """Whether a task is reserved for testing, so that nothing may learn from it; None for a suite that reserves none.
+    """Whether a task is reserved for testing and must not be learned from; None for a suite that reserves none.
 
-    Raises ValueError for a template that the task's suite does not have.
+    Raises ValueError if the task's suite has no such template.
     """
     section = suite_sections().get(TYPES.get(task.suite, task.suite))
     return None if section is None else import_module(section.module).is_held_out(task)

@@ -1,7 +1,7 @@
-"""Evaluation of a policy or a script on a suite whose devices this process has, from a recipe to results.json.
+"""Evaluation of a policy or script on a suite with the devices of this process, which writes results.json.
 
-The episodes are in `<out>/episodes.jsonl` until the evaluation is complete: the same command resumes one that was
-stopped, and tries again what was lost to the devices.
+Episodes are kept in `<out>/episodes.jsonl` until the evaluation is complete, so that the same command resumes a stopped
+one and retries episodes that were lost to device failures.
 """
 
 from __future__ import annotations
@@ -43,40 +43,40 @@ LOST = "the device failed every time"
 
 
 class Plan(Section):
-    """What is run; a suite's own says of which tasks, and where."""
+    """The episodes to run. Subclasses of each suite define the tasks and devices."""
 
     suite: ClassVar[str]
     max_wait_s: ClassVar[float | None] = None
-    """See `EnginePolicy`: devices that are not in step must not wait for each other."""
+    """As in `EnginePolicy`; devices that do not run in lockstep must not wait for each other."""
     trials: Positive = 1
-    """Episodes of every instance."""
+    """Number of episodes per instance."""
     temperature: Weight = 0.0
     """Sampling temperature; 0 is greedy."""
     templates: tuple[str, ...] = ()
-    """Only these; empty for all."""
+    """Templates to evaluate on; empty for all."""
 
     def tasks(self, recipe: Recipe) -> list[Task]:
-        """Raises ConfigError when there are none."""
+        """Tasks to evaluate on. Raises ConfigError if there are none."""
         raise NotImplementedError
 
     def protocol(self, recipe: Recipe) -> dict[str, Any]:
-        """The part of the protocol that does not depend on the agent. Raises ValueError when splits leak."""
+        """Part of the protocol that does not depend on the agent. Raises ValueError if train and test overlap."""
         raise NotImplementedError
 
     def part(self, task: Task) -> str:
-        """The part of the suite that a task belongs to."""
+        """Part of the suite that a task belongs to."""
         raise NotImplementedError
 
     def devices(self, recipe: Recipe, count: int, screenshots: bool, out: Path) -> Devices | Sequence[MobileEnv]:
-        """At most `count`."""
+        """Makes at most `count` devices."""
         raise NotImplementedError
 
     def scorer(self, recipe: Recipe) -> Scorer | None:
-        """What gives the reward in place of the tasks' own checks."""
+        """Scorer that replaces the tasks' own checks; None for the checks."""
         return None
 
     def results(self, episodes: Sequence[EpisodeResult], protocol: dict[str, Any]) -> dict[str, Any]:
-        """results.json's content."""
+        """Content of results.json."""
         return build_results(self.suite, protocol, episodes)
 
 
@@ -90,21 +90,21 @@ def evaluate(
     reuse: bool = False,
     keep: bool = False,
 ) -> dict[str, Any]:
-    """Runs the plan and writes `out/results.json`; returns its content.
+    """Runs the plan, writes `out/results.json` and returns its content.
 
-    `model` is a checkpoint folder, a run directory, or the address of a model server that has `model_name`; only the
-    agent "policy" has one. With `reuse`, results of the very same protocol in `out` are returned instead. With `keep`
-    the episodes go to `out/trajectories` and `out/screens`, where the viewer of a run finds them. With a judge
-    (`recipe.judge.url`) that does not give the reward they are kept, and the results say how far it agrees with the
-    tasks' own checks. Raises ConfigError for settings that cannot be used, ValueError when tasks to be tested on are
-    trained on.
+    `model` is a checkpoint folder, a run directory, or the address of a server that has the model `model_name`; only
+    the agent "policy" needs one. With `reuse`, results in `out` with the same protocol are returned instead. With
+    `keep`, episodes are saved to `out/trajectories` and `out/screens`, where the viewer finds them. With a judge
+    (`recipe.judge.url`) that does not give the reward, they are saved as well, and the results include how far it
+    agrees with the tasks' own checks. Raises ConfigError for settings that cannot be used, and ValueError if test tasks
+    are trained on.
     """
     if reuse and is_server(model):
         raise ConfigError("--reuse cannot tell whether a server still has the same weights; leave it out")
     check_model(agent, model, model_name)
     make_policy = partial(model_policy, recipe, temperature=plan.temperature, max_wait_s=plan.max_wait_s)
     if model is not None and not is_server(model):
-        model = find_model(model)  # once: the run may save a newer checkpoint at any time
+        model = find_model(model)  # only once, since the run may save a newer checkpoint at any time
     policy = make_policy(model, model_name) if is_server(model) else None
     who = policy.protocol if policy else checkpoint_protocol(Path(model)) if model is not None else {}
     tasks = plan.tasks(recipe)
@@ -122,14 +122,14 @@ def evaluate(
     keep = keep or audited
     if reuse and (before := _results_with(protocol, out, keep)) is not None:
         return before
-    out.mkdir(parents=True, exist_ok=True)  # first: a folder that cannot be written to costs nothing yet
+    out.mkdir(parents=True, exist_ok=True)  # first, so that an unwritable folder fails before anything runs
     run = _Run(plan, tasks, protocol, out, keep)
     if run.missing:
         screenshots = (model is not None and recipe.agent.screenshots > 0) or bool(recipe.judge.url) or keep
         devices = plan.devices(recipe, phones, screenshots, out)
         if model is None:
             policy = EvalPolicy(scripted_actor(agent, SEED, devices if isinstance(devices, Sequence) else ()), {})
-        run(devices, policy or make_policy(model, None), recipe, scorer)  # loaded only when it is needed
+        run(devices, policy or make_policy(model, None), recipe, scorer)  # loads the model only if it is needed
     results = run.results() | (policy.extras() if policy else {})
     if audited:
         from mobilerl.judge.audit import audit
@@ -143,7 +143,7 @@ def evaluate(
 
 
 def _results_with(protocol: dict[str, Any], out: Path, keep: bool) -> dict[str, Any] | None:
-    """The results in `out`, if they are complete: with the episodes to be kept and the judge's audit."""
+    """The results in `out` if they have the same protocol, the episodes to keep and the judge's audit, else None."""
     results = read_results(out / RESULTS) if (out / RESULTS).is_file() else None
     if results is None or results["protocol"] != protocol or keep and not (out / EPISODES).is_dir():
         return None
@@ -151,7 +151,7 @@ def _results_with(protocol: dict[str, Any], out: Path, keep: bool) -> dict[str, 
 
 
 class _Run:
-    """One start of an evaluation, which goes on where an earlier one was stopped."""
+    """One start of an evaluation, which continues where an earlier one stopped."""
 
     def __init__(self, plan: Plan, tasks: Sequence[Task], protocol: dict[str, Any], out: Path, keep: bool) -> None:
         self.plan, self.tasks, self.protocol, self.out, self.keep = plan, tasks, protocol, out, keep
@@ -167,7 +167,7 @@ class _Run:
         with Journal(self._past) as journal:
             if self._done:
                 say(f"resuming: {len(self.tasks) - len(self.missing)} of {len(self.tasks)} tasks are done")
-            elif self.keep:  # an earlier evaluation's
+            elif self.keep:  # remove those of an earlier evaluation
                 shutil.rmtree(self.out / EPISODES, ignore_errors=True)
                 (self.out / RESULTS).unlink(missing_ok=True)
 
@@ -195,14 +195,14 @@ class _Run:
             for trial in range(self.plan.trials)
         ]
         results = self.plan.results(episodes, self.protocol)
-        if not self.keep:  # an earlier evaluation's
+        if not self.keep:  # remove those of an earlier evaluation
             shutil.rmtree(self.out / EPISODES, ignore_errors=True)
         write_results(self.out / RESULTS, results)
         if not any(episode.is_error for episode in episodes):
-            self._past.path.unlink(missing_ok=True)  # the same command evaluates again
+            self._past.path.unlink(missing_ok=True)  # so that the same command evaluates again
         return results
 
 
 def summary(results: dict[str, Any]) -> dict[str, Any]:
-    """What results.json says of a part that stands beside its headline."""
+    """Figures in results.json of a part other than the headline."""
     return {k: results[k] for k in ("success_rate", "ci95", "trials", "successes", "errors", "instances")}

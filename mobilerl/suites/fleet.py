@@ -1,6 +1,6 @@
-"""Devices of a recipe's [fleet]: embedded phones, containers, or devices that adb already reaches.
+"""Devices of a recipe's [fleet]: embedded phones, containers, or devices that are already connected to adb.
 
-Each `fleet.type` is one class here, and one entry of `FLEETS`.
+Each `fleet.type` is a class in this module and an entry of `FLEETS`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ log = logging.getLogger(__name__)
 CONSOLE_PORT, HTTP_PORT = 5554, 5000
 """Ports of the emulator console and of AndroidWorld's server within a container."""
 LEASE_MARGIN_S = 60.0
-"""Beyond an episode's own deadline: a lease that lasts longer was forgotten."""
+"""Seconds beyond an episode's deadline after which a lease counts as forgotten."""
 SERIAL = re.compile(r"[\w.\-]+(:\d{1,5})?|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The share of a run's devices that a process has, when `of` processes share them. No device is in two parts."""
+    """A process's share of a run's devices if `of` processes share them. No device is in two parts."""
 
     index: int = 0
     of: int = 1
@@ -48,30 +48,30 @@ class Part:
 
 
 class FleetType:
-    """Devices that are leased from a pool; the base of the types of fleets."""
+    """Base class of fleet types, whose devices are leased from a pool."""
 
     extra = ""
-    """Extra of the package that it needs."""
+    """Extra of the mobilerl package that the fleet needs."""
     packages: tuple[str, ...] = ()
     in_process = False
     starts_containers = False
 
     def spares(self, fleet: FleetSection, count: int) -> int:
-        """Devices of a run beyond `count`. Raises ConfigError when there are not even that many."""
+        """Number of devices of a run beyond `count`. Raises ConfigError if there are fewer than `count`."""
         return fleet.spares
 
     def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None) -> Provider:
-        """`numbers`: which of the run's devices are provided."""
+        """Makes a provider of the run's devices with these numbers."""
         raise NotImplementedError
 
     def devices(self, recipe: Recipe, leased: range, spares: range, run_dir: Path | None) -> Devices:
-        """`leased` and `spares` number the devices among the run's."""
+        """Makes a pool of devices; `leased` and `spares` are their numbers among the run's devices."""
         provider = self.provider(recipe, [*leased, *spares], run_dir)
         return DevicePool(provider, pool_settings(recipe, len(leased), len(spares)))
 
 
 class EmbeddedFleet(FleetType):
-    """Phones of this process."""
+    """Embedded phones in this process."""
 
     in_process = True
 
@@ -83,7 +83,7 @@ class EmbeddedFleet(FleetType):
 
 
 class DockerFleet(FleetType):
-    """Containers, started and removed by the run."""
+    """Containers that the run starts and removes."""
 
     extra, packages, starts_containers = "docker", ("docker", "adbutils"), True
 
@@ -112,7 +112,7 @@ class AdbFleet(FleetType):
 
 
 FLEETS: dict[str, FleetType] = {"embedded": EmbeddedFleet(), "docker": DockerFleet(), "adb": AdbFleet()}
-"""By `fleet.type`."""
+"""Fleet types by `fleet.type`."""
 
 
 def fleet_type(fleet: FleetSection) -> FleetType:
@@ -123,9 +123,9 @@ def fleet_type(fleet: FleetSection) -> FleetType:
 
 
 def make_devices(recipe: Recipe, run_dir: Path | None = None, part: Part | None = None) -> Devices:
-    """The recipe's devices, or `part` of them. Raises ConfigError.
+    """Makes the recipe's devices, or `part` of them. Raises ConfigError if they cannot be used.
 
-    The logs of containers that failed go to `run_dir/devices`.
+    Logs of containers that failed are written to `run_dir/devices`.
     """
     part, count = part or Part(), recipe.phone.count
     check_packages(recipe.fleet)
@@ -135,14 +135,14 @@ def make_devices(recipe: Recipe, run_dir: Path | None = None, part: Part | None 
 
 
 def check_packages(fleet: FleetSection) -> None:
-    """Raises ConfigError when a package that the fleet needs is not installed."""
+    """Raises ConfigError if a package that the fleet needs is not installed."""
     for package in fleet_type(fleet).packages:
         if find_spec(package) is None:
             raise ConfigError(f"fleet.type = \"{fleet.type}\" needs {package}: pip install 'mobilerl[{fleet.type}]'")
 
 
 def check_devices(recipe: Recipe) -> None:
-    """Raises ConfigError for devices that cannot be used, as far as that can be seen without asking for them."""
+    """Raises ConfigError for devices that cannot be used, as far as the settings show."""
     fleet = recipe.fleet
     check_packages(fleet)
     for serial in fleet.serials:
@@ -168,7 +168,7 @@ def pool_settings(recipe: Recipe, leases: int, spares: int) -> PoolSettings:
 def docker_provider(
     recipe: Recipe, run_dir: Path | None = None, numbers: Sequence[int] = (), owner: str | None = None
 ) -> DockerProvider:
-    """`numbers`: the places of the fleet that are provided; all when there are none."""
+    """Makes a provider of the containers with these `numbers` in the fleet, or of all without any."""
     from envs.docker_avd import DockerProvider
     from envs.pool.adb import AdbServer
 
@@ -186,7 +186,7 @@ def container_settings(recipe: Recipe, run_dir: Path | None = None) -> Container
         fleet=fleet.name,
         console_port=CONSOLE_PORT if fleet.reset == "snapshot" else 0,
         http_port=HTTP_PORT if with_server else 0,
-        # An emulator's screen is its AVD's; what follows its image's name are options of the emulator.
+        # An emulator has its AVD's screen size, and its image takes arguments as options of the emulator.
         command=() if fleet.kvm or with_server else ("--width", str(phone.width), "--height", str(phone.height)),
         environment=tuple(map(_variable, fleet.environment)),
         log_dir=run_dir / "devices" if run_dir is not None else None,
@@ -195,9 +195,9 @@ def container_settings(recipe: Recipe, run_dir: Path | None = None) -> Container
 
 
 def remove_orphans(recipe: Recipe) -> None:
-    """Removes containers that killed processes of this machine left behind. Nothing to do for other devices.
+    """Removes containers that killed processes of this machine left behind; does nothing for other devices.
 
-    Called at the end of a run, which must not fail because of it: the next run removes the rest.
+    It is called at the end of a run, which must not fail because of it; the next run removes the rest.
     """
     if not fleet_type(recipe.fleet).starts_containers:
         return
@@ -211,7 +211,7 @@ def remove_orphans(recipe: Recipe) -> None:
 
 @contextmanager
 def engines(recipe: Recipe, hosts: Sequence[str] = ()) -> Iterator[list[Engine]]:
-    """The Docker engines of the fleet, or those at `hosts`, connected. Raises InfraError when one does not answer."""
+    """Connects to the fleet's Docker engines, or those at `hosts`. Raises InfraError if one does not answer."""
     from envs.docker_avd import Engine
 
     settings = container_settings(recipe)
@@ -224,7 +224,7 @@ def engines(recipe: Recipe, hosts: Sequence[str] = ()) -> Iterator[list[Engine]]
 
 
 def _variable(given: str) -> tuple[str, str]:
-    """`NAME=VALUE`, or `NAME` with this process's own value. Raises ConfigError."""
+    """Reads `NAME=VALUE`, or `NAME` with this process's value. Raises ConfigError if that has none."""
     name, sign, value = given.partition("=")
     if not sign and name not in os.environ:
         raise ConfigError(f"fleet.environment: {name} is not set here; write {name}=VALUE, or export it")

@@ -1,1 +1,1 @@
-"""AndroidLab: docs/androidlab.md."""
+"""AndroidLab; see docs/androidlab.md."""

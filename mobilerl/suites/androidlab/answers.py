@@ -1,4 +1,4 @@
-"""Whether an agent's answer to a query is right, by a language model behind any OpenAI-compatible endpoint."""
+"""Judges an agent's answer to a query with a language model behind any OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mobilerl.policy.sanitize import quoted, sanitized
 from mobilerl.policy.screen import shortened
 
 TRIES = 6
-"""Times a verdict is asked for before there is none."""
+"""Maximum number of requests for one verdict."""
 MAX_TOKENS = 2048
-"""Room for models that think before they answer."""
+"""Enough for models that think before they answer."""
 LONGEST = 1000
-"""Characters of a question, an answer or a reply in the prompt: an agent can answer as much as it likes."""
+"""Maximum characters of a question, answer or reply in the prompt, since an agent's answer can be of any length."""
 PROMPT = """\
 Decide whether an answer to a question is right. The reference answer is known to be right. An answer that says the \
 same in other words, with more detail or in another notation is right; one that leaves out or contradicts something \
@@ -40,14 +40,14 @@ _WORD_ALONE = re.compile(r"\W*(true|false)\W*", re.IGNORECASE)
 
 
 class AnswerJudge:
-    """Its requests and tokens are counted in `client.usage`."""
+    """Asks a model whether answers are right. Requests and tokens are counted in `client.usage`."""
 
     def __init__(self, url: str, model: str, timeout_s: float = 120.0) -> None:
         fields = {"url": url, "model": model, "max_tokens": MAX_TOKENS, "timeout_s": timeout_s}
         self.client = chat_client(validate(JudgeSection, fields, "--judge-url, --judge-model"))
 
     async def ask(self, question: str, answer: str, truth: str) -> bool:
-        """Raises JudgeFault when the endpoint gives no verdict, ConfigError when it will never give one."""
+        """Whether `answer` is right. Raises JudgeFault without a verdict, ConfigError if the endpoint is unusable."""
         messages: list[dict[str, str]] = [_message("user", _prompt(question, answer, truth))]
         said = ""
         for _ in range(TRIES):
@@ -63,7 +63,7 @@ class AnswerJudge:
         raise JudgeFault(f"the answer judge gave no verdict in {TRIES} tries, but {' '.join(said.split())[:80]!r}")
 
     async def check(self) -> None:
-        """One question with an obvious answer. Raises ConfigError with the fix when the answer is wrong."""
+        """Asks a question with an obvious answer. Raises ConfigError with the fix if the verdict is wrong."""
         try:
             right = await self.ask("What is the capital of France?", "It is Paris.", "Paris")
         except JudgeFault as fault:
@@ -76,7 +76,7 @@ class AnswerJudge:
         await self.client.close()
 
     def protocol(self) -> dict[str, Any]:
-        """Everything that affects a verdict."""
+        """Settings that affect a verdict."""
         return {
             "judge.model": self.client.model,
             "judge.prompt_hash": PROMPT_HASH,
@@ -86,7 +86,7 @@ class AnswerJudge:
 
 
 async def no_answer_judge(question: str, answer: str, truth: str) -> bool:
-    """For an evaluation without an endpoint."""
+    """Stands in for the judge if an evaluation has no endpoint. Raises JudgeFault."""
     raise JudgeFault("the judge asks whether an answer is right; give --judge-url and --judge-model")
 
 
@@ -94,8 +94,8 @@ PROMPT_HASH = hashlib.sha256((PROMPT + "\0" + AGAIN).encode()).hexdigest()[:16]
 
 
 def read_verdict(text: str) -> bool | None:
-    """The verdict of a reply; None when it names none or both. Thoughts do not count, and words without brackets only
-    when they are all of it: "that is not true" is no [True]."""
+    """Verdict of a reply; None if it has none or both. Thoughts do not count, and a word without brackets only if it is
+    the whole reply, since "that is not true" does not mean [True]."""
     words = without_reasoning(text) or ""
     alone = _WORD_ALONE.fullmatch(words)
     said = {word.lower() for word in ([alone[1]] if alone else _BRACKETED.findall(words))}
@@ -103,7 +103,7 @@ def read_verdict(text: str) -> bool | None:
 
 
 def _prompt(question: str, answer: str, truth: str) -> str:
-    """The answer is the agent's, who could otherwise write the lines that follow it."""
+    """Fills in the prompt. Texts are quoted, as an agent could otherwise write the lines that follow its answer."""
     question, answer, truth = (quoted(shortened(text, LONGEST)) for text in (question, answer, truth))
     return PROMPT.format(question=question, answer=answer, truth=truth)
 

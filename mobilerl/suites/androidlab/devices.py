@@ -1,6 +1,6 @@
-"""From `--serial` words to phones that are known to be fit for AndroidLab, before anything runs on them.
+"""Opens the phones of `--serial` and checks that AndroidLab can run on them, before anything does.
 
-Every check raises ConfigError with one line that says what to do.
+All checks raise ConfigError with one line that says what to do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SNAPSHOT = re.compile(r"[A-Za-z0-9_.-]+")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`SERIAL[@ADB_HOST:ADB_PORT]`: a device of this machine's adb server, or of another one."""
+    """`SERIAL[@ADB_HOST:ADB_PORT]`, a device of this machine's adb server or of another one."""
 
     serial: str
     host: str | None = None
@@ -39,7 +39,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class OpenedPhone:
-    """`screen` is its size as WIDTHxHEIGHT; `located` says whether it can be given a location."""
+    """A phone that passed the checks. `screen` is WIDTHxHEIGHT; `located` says whether its location can be set."""
 
     device_id: str
     phone: LabPhone
@@ -59,8 +59,8 @@ def parse_addresses(texts: Sequence[str]) -> list[Address]:
 def open_phones(
     addresses: Sequence[Address], apps: Mapping[str, str], packages: Sequence[str], snapshot: str = ""
 ) -> list[OpenedPhone]:
-    """`apps` can be launched by their names. `packages` are those of the chosen tasks: a device that lacks one is
-    refused."""
+    """Opens and checks the phones. `apps` can be launched by name. `packages` are those that the tasks need. Raises
+    ConfigError, also for a device that lacks one of them."""
     try:
         import envs.androidlab.adb  # noqa: F401
     except ImportError as error:
@@ -83,7 +83,7 @@ def _open(address: Address, apps: Mapping[str, str], packages: Sequence[str], sn
     with _refusing("use a device that can be root, such as AndroidLab's AVD"):
         phone.become_root()
     with _refusing("the emulator's console must be reachable, with its token in ~/.emulator_console_auth_token"):
-        # Every episode sets the location through it, with a snapshot or without.
+        # Every episode sets the location through the console, with or without a snapshot.
         listed = console.command("avd snapshot list" if snapshot else "avd name") if console else ""
     if snapshot and snapshot not in _names(listed):
         raise ConfigError(f"--snapshot: {address} has no snapshot {snapshot!r}; see `adb emu avd snapshot list`")
@@ -104,5 +104,5 @@ def _refusing(fix: str) -> Iterator[None]:
 
 
 def _names(listed: str) -> list[str]:
-    """Of snapshots, from the console's table: number or dashes, name, size, date."""
+    """Names of snapshots in the console's table of number (or dashes), name, size and date."""
     return [line.split()[1] for line in listed.splitlines() if len(line.split()) > 2]

@@ -1,7 +1,7 @@
-"""Evaluation on AndroidLab, from a checkout and devices to results.json.
+"""Evaluation on AndroidLab: runs and judges the tasks of a checkout on devices and writes results.json.
 
-It can be stopped and resumed: tasks that had errors run again, and a task whose judge failed is judged again without
-running again. The episodes are in `<out>/episodes.jsonl`, their traces in `<out>/tasks/<task id>`.
+It can be stopped and resumed: tasks that had errors run again, and tasks whose judge failed are judged again without
+running again. Episodes are written to `<out>/episodes.jsonl`, their traces to `<out>/tasks/<task id>`.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from mobilerl.suites.androidlab.metrics import count_unchanged
 from mobilerl.suites.androidlab.results import Record, androidlab_results
 
 STEP_S, SETUP_S, JUDGING_S = 60.0, 240.0, 600.0
-"""Parts of an episode's deadline: every step beside its pause, the set-up, and the judge."""
+"""Parts of an episode's deadline in seconds: a step (without its pause), the set-up, and the judge."""
 NO_JUDGE = "a model judges its answer; give --judge-url and --judge-model"
 RETRIES = 3
-"""Retries of an episode whose device failed, on another device if there is one."""
+"""Maximum retries of an episode whose device failed, on another device if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is run and how."""
+    """The tasks to run, and how to run them."""
 
     tasks: tuple[LabTask, ...]
     mode: str
-    """`xml`: the model reads the screen's text; `screenshot`: it sees pictures as well."""
+    """`xml` if the model reads only the screen text, `screenshot` if it also sees screenshots."""
     rounds: int = 25
     settings: LabSettings = LabSettings()
     snapshot: str = ""
     max_invalid: int = 3
     skipped: tuple[Skipped, ...] = ()
-    """Tasks that were asked for and cannot be judged."""
+    """Selected tasks that cannot be judged."""
 
     @property
     def episode(self) -> EpisodeSettings:
@@ -63,7 +63,7 @@ class Plan:
 def protocol_of(
     checkout: Checkout, plan: Plan, policy: EvalPolicy, phones: Sequence[OpenedPhone], answers: AnswerJudge | None
 ) -> dict[str, Any]:
-    """Everything that affects the score, in plain JSON values."""
+    """Settings that affect the score, as JSON values."""
     located = all(opened.located for opened in phones)
     return {
         "mobilerl": __version__,
@@ -100,9 +100,9 @@ async def evaluate(
     out: Path,
     say: Say = print,
 ) -> dict[str, Any]:
-    """Runs and judges what `out` does not hold yet, and writes `out/results.json`; returns its content.
+    """Runs and judges the tasks that `out` lacks, writes `out/results.json` and returns its content.
 
-    Raises ConfigError and CheckoutError (both ValueError), before anything runs, for what cannot be used.
+    Raises ConfigError or CheckoutError (both ValueError) before anything runs if something cannot be used.
     """
     faults: dict[Key, InfraError] = {}
     try:
@@ -136,7 +136,7 @@ async def evaluate(
 
 
 async def _usable(plan: Plan, judges: Judges, answers: AnswerJudge | None) -> Plan:
-    """The plan, without an endpoint without the operations whose judges ask a model."""
+    """The plan with tasks that can be judged: without an endpoint, operations whose judges ask a model are skipped."""
     asking = await judges.check(plan.tasks)
     if answers is not None:
         await answers.check()
@@ -154,7 +154,7 @@ async def _usable(plan: Plan, judges: Judges, answers: AnswerJudge | None) -> Pl
 
 
 class _Run:
-    """One start of an evaluation. `records` holds what was run, by task id."""
+    """One start of an evaluation. `records` holds finished tasks by id."""
 
     def __init__(self, plan: Plan, judges: Judges, ask: Ask, folder: Path, journal: Journal, say: Say) -> None:
         self.plan, self.judges, self.ask, self.folder, self.journal, self.say = plan, judges, ask, folder, journal, say
@@ -163,7 +163,7 @@ class _Run:
         self._grades: dict[str, dict[str, Any]] = {}
 
     async def resume(self, past: Past) -> None:
-        """Takes over what an earlier start has run. Where the judge failed then, it judges again."""
+        """Loads the records of earlier starts, and judges tasks again whose judge failed."""
         for task_id in self._tasks:
             if (found := past.episodes.get((task_id, 0))) is not None:
                 try:
@@ -180,12 +180,12 @@ class _Run:
         return AndroidLabEnv(opened.device_id, opened.phone, apps, self.folder, self.score, self.plan.settings)
 
     async def score(self, task: Task, folder: Path) -> float:
-        """0.0 also without an outcome: a judge that fails is no reason to run an episode again."""
+        """Judges an episode. Returns 0.0 if the judge fails, as the episode need not run again for that."""
         self._grades[task.id] = await self.grade(task.id, folder)
         return float(self._grades[task.id].get("complete", False))
 
     async def grade(self, task_id: str, folder: Path) -> dict[str, Any]:
-        """The fields of a record that the judge decides."""
+        """Fields of a record that the judge determines."""
         try:
             lines = read_trace(folder)
             outcome = await self.judges.judge(self._tasks[task_id], folder, lines, self.ask)

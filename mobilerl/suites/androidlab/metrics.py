@@ -1,6 +1,6 @@
-"""AndroidLab's four metrics, as pure functions. Rates are in percent, as published.
+"""AndroidLab's four metrics as pure functions. Rates are in percent, as published.
 
-A rate is taken over `total` tasks: those that gave an outcome, or all that were chosen, so that errors count as zero.
+A rate is over `total` tasks: either those with an outcome, or all selected ones, so that errors count as zero.
 
     SR      100 * completed / total
     Sub-SR  100 * sum(sub-goals met / sub-goals; 1 if completed) / total
@@ -20,13 +20,13 @@ import numpy as np
 from PIL import Image
 
 SAME = 0.999
-"""Two screens are the same when a larger share than this of what is not white in them is."""
+"""Two screens are equal if more than this fraction of their non-white values is."""
 WHITE = 255
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The outcome of one task. `steps` counts the judged steps; see `count_unchanged` for `unchanged`."""
+    """Outcome of one task. `steps` is the number of judged steps, `unchanged` that of `count_unchanged`."""
 
     complete: bool
     sub_goals: Mapping[str, bool]
@@ -36,7 +36,7 @@ class Score:
 
 
 def metrics(scores: Sequence[Score], total: int) -> dict[str, float | None]:
-    """All four over `total` tasks; None where there is nothing to divide by."""
+    """All four metrics over `total` tasks; None where the denominator is 0."""
     if not total:
         return {"SR": None, "Sub-SR": None, "RRR": None, "ROR": None}
     lengths = [s.human_steps / s.steps for s in scores if s.complete and s.human_steps is not None]
@@ -49,7 +49,7 @@ def metrics(scores: Sequence[Score], total: int) -> dict[str, float | None]:
 
 
 def sub_goal_share(score: Score) -> float:
-    """Share of the sub-goals that were met: 1 for a completed task, 0 for one whose page was never judged."""
+    """Fraction of sub-goals that were met: 1 for a completed task, 0 for one whose page was never judged."""
     if score.complete:
         return 1.0
     return fmean(score.sub_goals.values()) if score.sub_goals else 0.0
@@ -61,8 +61,8 @@ def reasonable_share(score: Score) -> float:
 
 
 def count_unchanged(screens: Iterable[bytes]) -> int:
-    """How many screens (PNG, in order) are the same as the one before. The last screen is left out, as AndroidLab does:
-    it is the one on which the agent finishes.
+    """Number of screens (PNGs, in order) that equal the previous one. As in AndroidLab, the last screen is left out,
+    since the agent finishes on it.
     """
     before: np.ndarray | None = None
     unchanged = 0
@@ -74,7 +74,7 @@ def count_unchanged(screens: Iterable[bytes]) -> int:
 
 
 def similarity(a: np.ndarray, b: np.ndarray) -> float:
-    """Share of equal values among those that are not white in both pictures (height, width, channel); 0 for pictures of
+    """Fraction of equal values among those that are not white in both images (height, width, channel); 0 for images of
     different sizes and for two white ones.
     """
     if a.shape != b.shape:

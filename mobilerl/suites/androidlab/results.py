@@ -1,4 +1,4 @@
-"""results.json of an AndroidLab evaluation: docs/androidlab.md describes its fields."""
+"""results.json of an AndroidLab evaluation, whose fields are described in docs/androidlab.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOST = "every try failed on a device"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One task's episode. With a `fault` there is no outcome: it says why, and the fields after it say nothing."""
+    """Episode of one task. If there is no outcome, `fault` says why, and the fields after it are meaningless."""
 
     task_id: str
     status: str
@@ -24,15 +24,15 @@ class Record:
     wall_s: float
     device: str
     replies: list[str]
-    """The model's output, by step."""
+    """The model's output in each step."""
     fault: str = ""
     complete: bool = False
     sub_goals: Mapping[str, bool] = field(default_factory=dict)
     judged_steps: int = 0
     unchanged: int = 0
-    """Judged steps whose screen equals the one before (`metrics.count_unchanged`)."""
+    """Number of judged steps whose screen equals the previous one (`metrics.count_unchanged`)."""
     judge_errors: list[str] = field(default_factory=list)
-    """Steps at which the judge failed, which AndroidLab leaves out."""
+    """Errors of the judge in steps that AndroidLab therefore leaves out."""
     trial: int = 0
 
 
@@ -44,7 +44,7 @@ def androidlab_results(
     lost: Mapping[str, str],
     skipped: Sequence[Skipped] = (),
 ) -> dict[str, Any]:
-    """`records` holds the episodes by task id; `lost` says why other tasks have no record."""
+    """Content of results.json. `records` holds episodes by task id; `lost` says why other tasks have no record."""
     episodes = [_episode(task, records.get(task.id), lost.get(task.id, "")) for task in tasks]
     results = build_results(SUITE, protocol, episodes)
     scores = {
@@ -97,7 +97,7 @@ def _per_app(episodes: Sequence[EpisodeResult]) -> dict[str, dict[str, int]]:
 
 
 def summary(results: Mapping[str, Any]) -> list[str]:
-    """Lines that only AndroidLab's results have."""
+    """Lines of the summary that are specific to AndroidLab."""
 
     def shown(values: Mapping[str, float | None]) -> str:
         return "  ".join(f"{name} {'--' if value is None else f'{value:.2f}'}" for name, value in values.items())

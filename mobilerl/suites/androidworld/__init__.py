@@ -1,1 +1,1 @@
-"""AndroidWorld: docs/androidworld.md."""
+"""AndroidWorld; see docs/androidworld.md."""

@@ -1,4 +1,4 @@
-"""Evaluation on AndroidWorld, from servers and settings to results.json. It can be stopped and resumed."""
+"""Evaluation on AndroidWorld: runs its tasks on servers and writes results.json. It can be stopped and resumed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HTTP_COST = (
 
 
 class Plan(Section):
-    """What is run. `runs` is how often the whole suite is repeated; `templates` is empty for all 116 tasks."""
+    """The episodes to run. The whole suite is repeated `runs` times; empty `templates` select all 116 tasks."""
 
     seed: Count = EVAL_SEED
     instances: Positive = 1
@@ -47,9 +47,9 @@ class Plan(Section):
     retries: Count = 3
     boot_wait_s: Weight = BOOT_WAIT_S
     commit: str | None = None
-    """Commit of the servers' AndroidWorld, which they do not tell."""
+    """Commit of the AndroidWorld on the servers, which they do not report."""
     keep: bool = False
-    """Whether every episode goes to `out/trajectories`, and its screens to `out/screens`."""
+    """Whether to save episodes to `out/trajectories` and their screens to `out/screens`."""
 
     @field_validator("templates")
     @classmethod
@@ -62,7 +62,7 @@ class Plan(Section):
         return sorted(set(self.templates)) or sorted(FACTS)
 
     def tasks(self, goal: Callable[[str, int], str] = lambda name, index: "") -> list[Task]:
-        """Every episode, run by run."""
+        """Tasks of all episodes, run by run."""
         return [
             make_task(name, index, goal(name, index), self.seed, self.instances, self.step_cap, run)
             for run in range(self.runs)
@@ -71,7 +71,7 @@ class Plan(Section):
         ]
 
     def protocol(self, over_adb: bool) -> dict[str, Any]:
-        """Everything that affects the score and is known before a server was asked."""
+        """Settings that affect the score, as far as they are known without a server."""
         return {
             "mobilerl": __version__,
             "tasks": "all 116" if self.names == sorted(FACTS) else self.names,
@@ -91,9 +91,9 @@ class Plan(Section):
 
 
 def evaluate(servers: Servers, plan: Plan, policy: EvalPolicy, out: Path, say: Say = print) -> dict[str, Any]:
-    """Runs the episodes that `out` does not hold yet, and writes `out/results.json`; returns its content.
+    """Runs the episodes that `out` lacks, writes `out/results.json` and returns its content.
 
-    Raises ConfigError or ValueError, in one line, for servers that cannot be used and for an `out` of other settings.
+    Raises ConfigError or ValueError if servers cannot be used or `out` belongs to other settings.
     """
     past = read_journal(out)
     protocol = plan.protocol(servers.over_adb) | policy.protocol
@@ -119,21 +119,21 @@ def evaluate(servers: Servers, plan: Plan, policy: EvalPolicy, out: Path, say: S
 
 
 class _Run:
-    """One start of an evaluation: writes what happens into the journal."""
+    """One start of an evaluation, which records its progress in the journal."""
 
     journal: Journal
 
     def __init__(self, servers: Servers, plan: Plan, policy: EvalPolicy, say: Say) -> None:
         self.servers, self.plan, self.policy, self.say = servers, plan, policy, say
         self.episodes: dict[Key, Episode] = {}
-        """What AndroidWorld says of each episode."""
+        """Data of AndroidWorld on each episode."""
         self.faults: dict[Key, InfraError] = {}
-        """The last fault of each episode."""
+        """Last fault of each episode."""
         self._alive = set(servers.names)
         self._left = 0
 
     async def missing(self, past: Past, protocol: dict[str, Any]) -> None:
-        """Runs the episodes that the journal does not hold."""
+        """Runs the episodes that are not in the journal."""
         plan, servers = self.plan, self.servers
         suite = Suite(plan.seed, plan.instances, plan.names)
         with Journal(past) as self.journal:
@@ -179,13 +179,13 @@ class _Run:
         self.say(f"server {server} is given up ({fault}); {self._left} episodes are left, {others}")
 
     def lost(self, task: Task) -> dict[str, Any]:
-        """The record of an episode that never ended."""
+        """Record of an episode that never ended."""
         key = key_of(task)
         return record_of(task, None, self.episodes.get(key), self.faults.get(key))
 
 
 class _WatchedEnv(WatchedEnv):
-    """Tells a run when a task is about to be set up, what AndroidWorld says of it, and when its server is given up."""
+    """Tells the run when a task is being set up, AndroidWorld's data on it, and when its server is given up."""
 
     def __init__(self, env: AndroidWorldEnv, run: _Run) -> None:
         super().__init__(env, run.faults)

@@ -1,6 +1,6 @@
-"""results.json of an AndroidWorld evaluation: docs/androidworld.md describes its fields.
+"""results.json of an AndroidWorld evaluation, whose fields are described in docs/androidworld.md.
 
-An instance succeeds with the full score: half of a composite task is in `mean_score` only.
+Only the full score is a success; partial scores of composite tasks count only in `mean_score`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from mobilerl.records import Trajectory
 
 _T_VALUES = "12.706 4.303 3.182 2.776 2.571 2.447 2.365 2.306 2.262 2.228 2.201 2.179 2.160 2.145 2.131 2.120"
 T_975 = tuple(map(float, _T_VALUES.split()))
-"""Student's t at 97.5 % for 1, 2, ... degrees of freedom; the last one serves for more."""
+"""Student's t at 97.5 % for 1, 2, ... degrees of freedom; the last one is used for more."""
 _FIELDS = tuple(f.name for f in fields(EpisodeResult))
 
 Record = Mapping[str, Any]
-"""The fields of `EpisodeResult`, and those that `record_of` adds."""
+"""Fields of `EpisodeResult` and those that `record_of` adds."""
 
 
 def record_of(
     task: Task, trajectory: Trajectory | None, said: Episode | None, fault: InfraError | None = None
 ) -> dict[str, Any]:
-    """One episode for the journal and the results. `trajectory` is None for one that was lost to `fault`."""
+    """Record of an episode for the journal and the results. `trajectory` is None if it was lost to `fault`."""
     lost = trajectory is None
     kind = fault.kind if isinstance(fault, ServerFault) else ServerFault.kind
     error = str(fault or "the episode missed its deadline")
@@ -86,7 +86,7 @@ def _runs(records: Sequence[Record]) -> dict[str, Any]:
 
 
 def t_interval(values: Sequence[float]) -> list[float] | None:
-    """95 % interval of the mean of a few values by Student's t; None for fewer than two."""
+    """95 % confidence interval of the mean of a few values by Student's t; None for fewer than two."""
     n = len(values)
     if n < 2:
         return None
@@ -103,7 +103,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def summary(results: Mapping[str, Any]) -> list[str]:
-    """Lines that only AndroidWorld's results have."""
+    """Lines of the summary that are specific to AndroidWorld."""
     lines = [f"AndroidWorld's own number (mean score): {_both(results, 'mean_score')}"]
     runs, free, count = results["runs"], results["free_reward"], results["errors_by_kind"]
     if runs["ci95"]:

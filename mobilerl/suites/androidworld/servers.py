@@ -1,4 +1,4 @@
-"""Where an AndroidWorld evaluation runs: on running servers, or on containers that it starts."""
+"""Servers of an AndroidWorld evaluation: running ones, or containers that it starts."""
 
 from __future__ import annotations
 
@@ -17,35 +17,36 @@ from mobilerl.suites.androidworld.training import container_pool
 DEADLINE_S = 3600.0
 """Time limit of an episode, in seconds."""
 Watch = Callable[[AndroidWorldEnv], MobileEnv]
-"""Puts what an evaluation notes of an episode around an environment."""
+"""Wraps an environment so that the evaluation can observe its episodes."""
 
 
 class RunningServers:
-    """Servers that are already running; all are checked before anything runs on them. Used from one event loop."""
+    """Servers that are already running. All are checked before anything runs on them. Use it from one event loop."""
 
     def __init__(self, addresses: Sequence[Address]) -> None:
         self._addresses = tuple(addresses)
         self.count, self.over_adb = len(self._addresses), bool(self._addresses[0].serial)
         self.names = tuple(address.device_id for address in self._addresses)
-        """Names of servers that stay dead when they die; () where another one replaces them."""
+        """Names of servers that are not replaced when they die; () if they are."""
         self._servers: list[Server] = []
 
     async def open(
         self, suite: Suite, boot_wait_s: float, say: Say, leftovers: Mapping[str, tuple[str, int]], watch: Watch
     ) -> tuple[Server, Devices | Sequence[MobileEnv]]:
-        """A server that passed all checks, and the devices. Raises StartupError. `leftovers`: see `open_servers`."""
+        """Returns a server that passed all checks, and the devices. For `leftovers` see `open_servers`. Raises
+        StartupError if a server fails its checks."""
         self._servers = await open_servers(self._addresses, suite, boot_wait_s, say, leftovers)
         return self._servers[0], [watch(server.env(boot_wait_s)) for server in self._servers]
 
     async def close(self) -> None:
-        """Called after `open`, also when the devices were closed already."""
+        """Closes the connections. Call it after `open`, even if the devices are closed already."""
         await asyncio.gather(*(server.client.close() for server in self._servers))
 
 
 class StartedContainers:
-    """The same, on `count` containers of a recipe's fleet, without spares, which exist as long as the evaluation.
+    """Servers in `count` containers of a recipe's fleet, without spares, that live as long as the evaluation.
 
-    Raises ConfigError or ValueError for a fleet that cannot run AndroidWorld.
+    Raises ConfigError or ValueError if the fleet cannot run AndroidWorld.
     """
 
     over_adb = True

@@ -54,7 +54,7 @@ class AndroidWorldSuite:
         ], devices
 
     def held_out(self, per_template: int) -> dict[str, list[Task]]:
-        """None: an evaluation takes hours (`mobilerl eval androidworld`)."""
+        """Returns {}, since an evaluation takes hours (use `mobilerl eval androidworld`)."""
         return {}
 
     def env_factory(self) -> Callable[..., MobileEnv]:
@@ -76,8 +76,8 @@ def container_pool(
     run_dir: Path | None = None,
     wrap: Callable[[AndroidWorldEnv], MobileEnv] = lambda env: env,
 ) -> tuple[DevicePool, AndroidWorldContainers]:
-    """(pool of `phone.count` containers with AndroidWorld, its provider). Nothing is started yet. `wrap` is put around
-    every environment."""
+    """Makes a pool of `phone.count` containers with AndroidWorld, and its provider, without starting anything. `wrap`
+    wraps each environment."""
     from envs.androidworld.containers import AndroidWorldContainers
     from mobilerl.suites.fleet import check_packages, docker_provider, pool_settings
 

@@ -1,1 +1,1 @@
-"""Apps and tasks made from a seed, on embedded phones."""
+"""Apps and tasks generated from a seed, on embedded phones."""

@@ -1,4 +1,4 @@
-"""Evaluation on generated tasks: every held-out part of the development or the test split."""
+"""Evaluation on generated tasks, on all held-out parts of the development or test split."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from mobilerl.suites.generated.training import DEMONSTRATION_SEEDS
 from mobilerl.suites.phone.evaluation import PhonePlan
 
 HEADLINE = "instances"
-"""The part whose figures are those of results.json; the others stand beside it, in `parts`."""
+"""The part whose figures are the headline of results.json; the others are in `parts`."""
 CHECKED = 2
-"""Training tasks per template that the leak guard compares with the held-out ones."""
+"""Number of training tasks per template that the leak guard compares with the held-out ones."""
 
 
 class GeneratedPlan(PhonePlan):
-    """Tasks in apps made from a seed."""
+    """Tasks in apps generated from a seed."""
 
     suite = "generated"
     split: Literal["train", "dev", "test"] = "test"
-    """`dev` for choosing settings, `test` for results, `train` for what was trained on."""
+    """`dev` to choose settings, `test` for results, `train` for the training tasks."""
     parts: tuple[Literal["instances", "phrasings", "pairs", "apps"], ...] = tasks.HELD_OUT
-    """What is held out: only these parts. No part of `train`."""
+    """Held-out parts to evaluate on; not used with the split `train`."""
 
     def tasks(self, recipe: Recipe) -> list[Task]:
         for name in self.templates:
@@ -61,6 +61,6 @@ class GeneratedPlan(PhonePlan):
 
 
 def _apps(recipe: Recipe) -> int:
-    """Training apps of the recipe; of the default recipe where it trains on another suite."""
+    """Number of training apps in the recipe, or the default if it trains on another suite."""
     suite = recipe.suite
     return suite.apps if isinstance(suite, GeneratedSuiteSection) else GeneratedSuiteSection().apps

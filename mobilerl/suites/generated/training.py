@@ -12,7 +12,7 @@ from mobilerl.suites.phone.training import PhoneSuite
 
 
 class GeneratedSuite(PhoneSuite):
-    """Implements `mobilerl.suites.base.Suite`: the phones are the embedded phone's."""
+    """Implements `mobilerl.suites.base.Suite` on embedded phones."""
 
     def __init__(self, recipe: Recipe) -> None:
         super().__init__(recipe)
@@ -26,14 +26,14 @@ class GeneratedSuite(PhoneSuite):
         return tasks.train_tasks(self._tasks.per_template, self._apps, self._templates()), None
 
     def held_out(self, per_template: int) -> dict[str, list[Task]]:
-        """Tasks of the development split, by what is held out: test instances are for results alone."""
+        """Tasks of the development split by held-out part; the test split is only for final results."""
         return {
             part: tasks.held_out_tasks(per_template, self._apps, "dev", (part,), self._templates())
             for part in tasks.HELD_OUT
         }
 
     def demonstrated(self, instances: range) -> list[Task]:
-        """Others than those of `open`, of the same apps."""
+        """Tasks to demonstrate, in the same apps as those of `open` but different from them."""
         return tasks.train_tasks(len(instances), self._apps, first_seed=DEMONSTRATION_SEEDS + instances.start)
 
     def _templates(self) -> Sequence[str]:

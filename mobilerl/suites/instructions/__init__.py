@@ -1,1 +1,1 @@
-"""Instructions of your own: docs/instructions.md."""
+"""Tasks from your own instructions; see docs/instructions.md."""

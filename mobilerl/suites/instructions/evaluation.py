@@ -1,4 +1,4 @@
-"""Evaluation on a file of instructions, on devices that adb reaches, containers or embedded phones."""
+"""Evaluation on a file of instructions, on adb devices, containers or embedded phones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mobilerl.suites.instructions.training import InstructionsSuite
 
 
 class InstructionsPlan(Plan):
-    """The tasks of the recipe's `suite.file`. The reward is that of training: its checks, a judge, or a scorer."""
+    """Tasks of the recipe's `suite.file`, with the reward of training: checks, a judge, or a scorer."""
 
     suite = SUITE
     max_wait_s = LATE_WAIT_S

@@ -1,4 +1,4 @@
-"""A file of instructions as a training suite, on any device of a fleet."""
+"""A file of instructions as a training suite, on any fleet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from envs.phone.transport import InProcessTransport
 from mobilerl.config import ConfigError, InstructionsSuiteSection, Recipe
 
 STILL = Settle(limit_s=0.0)
-"""Embedded phones do not move by themselves."""
+"""Embedded phones need no time to settle, as their screens change only by actions."""
 
 
 class InstructionsSuite:
@@ -29,7 +29,7 @@ class InstructionsSuite:
         assert isinstance(recipe.suite, InstructionsSuiteSection)
         self._recipe, self._settings = recipe, recipe.suite
         self._judged = recipe.judge.reward or bool(recipe.collect.scorer)
-        """Whether the reward comes from elsewhere than the tasks' checks."""
+        """Whether a judge or scorer replaces the tasks' own checks."""
 
     def check(self) -> None:
         self._training_tasks()
@@ -38,7 +38,7 @@ class InstructionsSuite:
         return self._training_tasks(), self.phones()
 
     def held_out(self, per_template: int) -> dict[str, list[Task]]:
-        """The tasks of the split `test`, each once."""
+        """Tasks of the split `test`, each once."""
         tasks = self._chosen(("test",), self._recipe.tasks.templates)
         return {"success_rate": tasks} if tasks else {}
 
@@ -47,7 +47,7 @@ class InstructionsSuite:
         return self._recipe.fleet.type == "embedded"
 
     def phones(self) -> Sequence[MobileEnv] | None:
-        """Embedded phones; None when the devices are a fleet's."""
+        """Embedded phones; None if the devices come from a fleet."""
         if not self.embedded:
             return None
         phone, apps = self._recipe.phone, {**APP_NAMES, **self._read().apps}
@@ -72,7 +72,7 @@ class InstructionsSuite:
 
     @property
     def free_reward(self) -> bool:
-        """Whether tasks run whose check succeeds at once, as all do that are rewarded otherwise."""
+        """Whether to run tasks whose check succeeds from the start, as with a judge or scorer."""
         return self._settings.free_reward or self._judged
 
     @property
@@ -80,7 +80,7 @@ class InstructionsSuite:
         return Path(self._settings.file)
 
     def _read(self) -> InstructionFile:
-        """Raises ConfigError."""
+        """Reads the file. Raises ConfigError if it is not valid."""
         try:
             return read(self.file)
         except ValueError as error:
@@ -90,7 +90,7 @@ class InstructionsSuite:
         return self.tasks(("train",), self._recipe.tasks.templates)
 
     def tasks(self, splits: Collection[str], names: Collection[str]) -> list[Task]:
-        """The tasks of these splits, or only those with these names. Raises ConfigError when there are none."""
+        """Tasks of these splits, or only those with these names. Raises ConfigError if there are none."""
         if tasks := self._chosen(splits, names):
             return tasks
         raise ConfigError(f"suite.file: {self.file} has no such tasks of the split {' or '.join(splits)}")

@@ -1,7 +1,7 @@
 """Evaluation on the embedded phone's tasks (`sim`).
 
-The split `test` has held-out instances, whose parameters and seeds are never trained on: of the training templates,
-which give the headline `success_rate`, and of templates never trained on, reported beside it as `unseen_templates`.
+The split `test` has held-out instances, whose parameters and seeds are never trained on. Those of training templates
+give the headline `success_rate`; those of templates never trained on are reported as `unseen_templates`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ STEP_BUDGET = "2 x steps of the expert + 2"
 
 
 class PhonePlan(Plan):
-    """Tasks of embedded phones, made from templates and seeds."""
+    """Tasks on embedded phones, generated from templates and seeds."""
 
     instances: Positive = 1
-    """Instances of every template."""
+    """Number of instances per template."""
 
     def guard(self, recipe: Recipe) -> dict[str, Any]:
-        """The part of the protocol about the suite. Raises ValueError when its splits leak."""
+        """Part of the protocol about the suite. Raises ValueError if its train and test splits overlap."""
         raise NotImplementedError
 
     def protocol(self, recipe: Recipe) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class SimPlan(PhonePlan):
 
     suite = "sim"
     split: Literal["train", "test", "all"] = "test"
-    """`train`: training instances; `test`: held-out ones of every template; `all`: both."""
+    """`train` for training instances, `test` for held-out instances of every template, `all` for both."""
 
     def tasks(self, recipe: Recipe) -> list[Task]:
         for name in self.templates:

@@ -1,4 +1,4 @@
-"""The embedded phone's tasks and phones, for training."""
+"""Tasks of the embedded phone and phones to train on."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class PhoneSuite:
         return training_tasks(self._tasks), None
 
     def held_out(self, per_template: int) -> dict[str, list[Task]]:
-        """Tasks to evaluate on while training, by their part of the suite."""
+        """Tasks to evaluate on during training: held-out instances of the training templates."""
         names = self._tasks.templates or [t.__name__ for t in suite.templates("train")]
         seeds = range(DEVELOPMENT_SEEDS, DEVELOPMENT_SEEDS + per_template)
         return {"success_rate": [suite.make_task(name, seed) for name in names for seed in seeds]}
 
     def demonstrated(self, instances: range) -> list[Task]:
-        """The tasks that SFT shows: these instances of each template."""
+        """Tasks that are demonstrated for SFT: `instances` of each template."""
         tasks = suite.train_tasks(len(instances), demo=True, first_seed=instances.start)
         suite.check_no_leak(tasks, suite.test_tasks(1))
         return tasks
@@ -48,13 +48,13 @@ class PhoneSuite:
 
 make = PhoneSuite
 DEVELOPMENT_SEEDS = suite.HELD_OUT_SEEDS + 500_000
-"""Held-out seeds of the evaluation while training, which the tables are not made of."""
+"""First of the held-out seeds for evaluation during training, which are not used for published results."""
 
 
 def make_phones(
     phone: PhoneSection, count: int | None = None, screenshots: bool = True, first: int = 0
 ) -> list[PhoneEnv]:
-    """`count` embedded phones (by default the section's), named by consecutive numbers from `first`."""
+    """Makes `count` embedded phones (by default `phone.count`), numbered from `first`."""
     return [
         PhoneEnv(f"sim-{first + i}", phone.width, phone.height, phone.popup_rate, screenshots)
         for i in range(count or phone.count)
@@ -62,7 +62,7 @@ def make_phones(
 
 
 def training_tasks(settings: TasksSection) -> list[Task]:
-    """The training tasks, checked against the held-out ones. Raises ConfigError."""
+    """Training tasks, checked against the held-out ones. Raises ConfigError for an unknown template."""
     known = {t.__name__ for t in suite.templates("train")}
     for name in settings.templates:
         if name not in known:
