@@ -1,5 +1,5 @@
-"""Every setting, as pydantic models, one module a theme. A recipe is a TOML file; `--section.field value` on the
-command line wins over it. A name that does not exist here is an error. Nothing here imports torch.
+"""All settings as pydantic models, one module per topic. A recipe is a TOML file; `--section.field value` on the
+command line overrides it. Unknown names are errors. Nothing here imports torch.
 """
 
 from mobilerl.config.algorithms import AlgorithmSection, ClippedLossSection, CurriculumSection

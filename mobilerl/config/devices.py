@@ -1,4 +1,4 @@
-"""Phones and the fleet they come from."""
+"""Settings of phones and of the fleet that provides them."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ class PhoneSection(Section):
     """The phones that episodes run on."""
 
     count: Positive = 64
-    """Phones used at once, which is also the largest batch of one generation call. Unit: devices."""
+    """Number of phones used at once, which is also the largest batch of one generation call."""
     width: Annotated[int, Field(ge=180, le=2160)] = 360
-    """Screen width of an embedded phone. Unit: pixels."""
+    """Screen width of an embedded phone, in pixels."""
     height: Annotated[int, Field(ge=360, le=4320)] = 720
-    """Screen height of an embedded phone. Unit: pixels."""
+    """Screen height of an embedded phone, in pixels."""
     popup_rate: Share = 0.5
     """Probability that a pop-up interrupts an episode."""
 
 
 class FleetSection(Section):
-    """Where devices come from, and what happens when they fail. Times in seconds."""
+    """Where devices come from, and what happens when they fail. Times are in seconds."""
 
     type: Literal["embedded", "docker", "adb"] = "embedded"
-    """Kind of device. `embedded`: phones in this process. `docker`: containers that the run starts and removes. `adb`:
-    the devices named in `serials`."""
+    """Type of devices: `embedded` phones in this process, `docker` containers that the run starts and removes, or the
+    `adb` devices named in `serials`."""
     name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")] = "mobilerl"
-    """Name of the fleet, kept as a label of its containers."""
+    """Name of the fleet, stored as a label of its containers."""
     image: str = "mobilerl-phone"
     """Docker image of a device."""
     adb_port: Positive = 5555
     """adb port of the container (5556 for the image of docker/androidworld)."""
     hosts: tuple[Url, ...] = ("",)
-    """Docker engines, as `docker -H` takes them; "" is DOCKER_HOST's, or this machine's."""
+    """Docker engines, in the form of `docker -H`; "" for $DOCKER_HOST or this machine's engine."""
     publish: str = "127.0.0.1"
     """Address of a Docker host on which device ports are published."""
     kvm: bool = False
-    """Pass /dev/kvm to the containers, as Android emulators need it."""
+    """Pass /dev/kvm to the containers, which Android emulators need."""
     memory_mb: Count = 512
-    """Memory limit of a container in MB; 0: no limit. An emulator needs 3072, and 4096 is better."""
+    """Memory limit of a container in MB; 0 for none. An emulator needs 3072, and 4096 is better."""
     cpus: Annotated[float, Field(ge=0.0)] = 1.0
-    """CPU limit of a container; 0: no limit. Unit: cores."""
+    """CPU limit of a container, in cores; 0 for none."""
     environment: tuple[Variable, ...] = ()
-    """Environment variables of a container: `NAME=VALUE`, or `NAME` to take this process's value. Values are written to
-    no file of the run."""
+    """Environment variables of a container: `NAME=VALUE`, or `NAME` to take this process's value. Values are not
+    written to any file of the run."""
     serials: tuple[str, ...] = ()
-    """Serials of the devices of `adb`, as `adb devices` prints them, or HOST:PORT."""
+    """Serials of `adb` devices as printed by `adb devices`, or HOST:PORT."""
     reset: Literal["keep", "app_data", "snapshot", "fresh"] = "keep"
-    """Reset between episodes. `keep`: only the suite's own set-up; `app_data`: clear every app; `snapshot`: load the
-    snapshot `default_boot` through the emulator console, port 5554 of the container; `fresh`: start a new container.
+    """Reset between episodes: `keep` only runs the suite's own set-up, `app_data` clears all apps, `snapshot` loads the
+    snapshot `default_boot` through the emulator console (port 5554 of the container), `fresh` starts a new container.
     The last two need type = "docker"."""
     spares: Count = 2
-    """Devices beyond `phone.count` that stand in while others are reset. Unit: devices."""
+    """Number of devices beyond `phone.count` that are used while others are reset."""
     boot_s: Rate = 120.0
-    """Longest time from starting a device to its first use."""
+    """Maximum time from starting a device to its first use."""
     refresh_s: ClassVar[float] = 60.0
-    """Longest time for resetting a device, and for a health check. Not a setting."""
+    """Maximum time of a device reset and of a health check; not a setting."""
     give_up_s: ClassVar[float] = 900.0
-    """Time without a single working device after which the run ends. Not a setting."""
+    """Time without any working device after which the run ends; not a setting."""
 
     @model_validator(mode="after")
     def _complete(self) -> FleetSection:

@@ -1,4 +1,4 @@
-"""The settings by their dotted names, as flags of a command line."""
+"""Command-line flags of the settings, by dotted name."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from pydantic.fields import FieldInfo
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
 
 MOST_CHOICES = 8
-"""Choices that the name of a flag's value lists; more are listed in its help."""
+"""Maximum number of choices shown as a flag's placeholder; longer lists are shown in its help."""
 NULL = "null"
-"""Stands for no value, on the command line and, as TOML has no word for it, as a string in a recipe."""
+"""Word for no value on the command line and, since TOML has none, as a string in a recipe."""
 LIST = "LIST"
 LONGEST_QUOTE = 200
 MISSING = object()
-"""In place of the value of a flag that has none."""
+"""Marks a flag that was given without a value."""
 
 
 class ConfigError(ValueError):
-    """A recipe or a command line that cannot be used. Each argument is one mistake, with its fix."""
+    """An invalid recipe or command line. Each argument of the exception is one mistake with its fix."""
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.args))
 
 
 Owners = list[tuple[type[BaseModel], FieldInfo]]
-"""The sections of a union that have a setting, with what each says about it; most settings have one owner."""
+"""Sections of a union that have a setting, each with its field info; most settings have one owner."""
 
 
 def settings_of(sections: Sequence[type[BaseModel]], prefix: str = "") -> dict[str, Owners]:
-    """Every section and setting by its dotted name. `sections`: one, or the members of a union."""
+    """All sections and settings by dotted name. `sections` is one section or the members of a union."""
     found: dict[str, Owners] = {}
     for section in sections:
         for name, info in section.model_fields.items():
@@ -47,12 +47,12 @@ def settings_of(sections: Sequence[type[BaseModel]], prefix: str = "") -> dict[s
 
 
 def _inner(owners: Owners) -> list[type[BaseModel]]:
-    """The sections that a section stands for; none for a setting."""
+    """Section classes behind a field; none for a setting."""
     return list(dict.fromkeys(member for _, info in owners for member in _members(info.annotation)))
 
 
 def _members(annotation: Any) -> list[type[BaseModel]]:
-    """The sections that a type is made of: itself, or a union's members. A list of sections is one setting."""
+    """Section classes in a type: itself or the members of a union. A list of sections counts as one setting."""
     if get_origin(annotation) is tuple:
         return []
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -61,7 +61,7 @@ def _members(annotation: Any) -> list[type[BaseModel]]:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds a flag for every setting to the parser, in a group for each section, with the docstrings as help."""
+    """Adds a flag for every setting to the parser, in one group per section, with the docstrings as help."""
     known = settings_of([recipe_with_plugins()])
     groups = {"": parser.add_argument_group("", inspect.getdoc(Recipe))}
     for name, owners in known.items():
@@ -84,7 +84,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _kinds(annotation: Any) -> list[str]:
-    """The values or types that a setting takes, in words."""
+    """Names of the values or types that a setting accepts."""
     if annotation is bool:
         return ["true", "false"]
     if annotation is type(None):
@@ -110,7 +110,7 @@ def _scalar(word: str) -> str | None:
 
 
 def _list(word: str) -> list[Any] | str:
-    """A JSON list, or words with commas between them. What is neither is left to the recipe to refuse."""
+    """Parses a JSON list or comma-separated words. Invalid JSON is returned as is, for the recipe to reject."""
     if not word.startswith("["):
         return word.split(",")
     try:
@@ -120,7 +120,7 @@ def _list(word: str) -> list[Any] | str:
 
 
 def read_flags(overrides: Sequence[str]) -> dict[str, Any]:
-    """The values of dotted flags, nested by section and not yet validated. Raises ConfigError for an unknown name."""
+    """Values of dotted flags, nested by section and not yet validated. Raises ConfigError for an unknown name."""
     data, mistakes = parse_flags(overrides)
     if mistakes:
         raise ConfigError(*mistakes)
@@ -128,7 +128,7 @@ def read_flags(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_flags(overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """As `read_flags`, with the mistakes, a line each, instead of an error."""
+    """Like `read_flags`, but returns the mistakes, one line each, instead of raising."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add_flags(parser)
     for action in parser._actions:  # argparse would end at the first flag without a value
@@ -169,6 +169,6 @@ def suggestion(name: str, known: Sequence[str]) -> str:
 
 
 def quote(text: str) -> str:
-    """Shortened, and on one line: a file may name its fields in any way."""
+    """Shortens a text and puts it on one line, since a file may contain any field names."""
     text = text if text.isprintable() else ascii(text)
     return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "..."

@@ -1,4 +1,4 @@
-"""The judge: which model is asked, what it is shown, and what it may cost."""
+"""Settings of the judge: its model, its prompt and its limits."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ class JudgeSection(Section):
     model: str = ""
     """Name of the model at the endpoint."""
     api_key_env: str = "OPENAI_API_KEY"
-    """Environment variable with the API key. The key itself belongs in no recipe."""
+    """Environment variable with the API key. Do not put the key itself into a recipe."""
     reward: bool = False
-    """Use the judge's verdicts as rewards, in place of the tasks' own checks."""
+    """Use the judge's verdicts as rewards instead of the tasks' own checks."""
     actions: Count = 2
     """Number of last actions described in the prompt (DistRL: 2, DigiRL: 0)."""
     examples: Literal["images", "words", "none"] = "images"
-    """Worked examples in the prompt: with screenshots as images, with screenshots described in words, or none."""
+    """Worked examples in the prompt: with screenshots as `images`, with screenshots described in `words`, or `none`."""
     unfinished: Literal["failure", "judge"] = "failure"
-    """Verdict on an episode that the agent did not finish: a failure, or judged by its last screen."""
+    """Verdict on an episode that the agent did not finish: always `failure`, or `judge` by its last screen."""
     votes: Positive = 1
     """Number of independent verdicts, of which more than half decide."""
     temperature: Annotated[float, Field(ge=0.0)] | None = 0.0
-    """Sampling temperature; null for the server's default, for models that accept none."""
+    """Sampling temperature; null for the server's default, for models that do not accept one."""
     max_tokens: Positive = 512
     """Maximum length of a reply, in tokens. Reasoning models need more."""
     timeout_s: Rate = 120.0
-    """Time limit of a request, in seconds; with its retries it may take three times as long."""
+    """Time limit of a request, in seconds; with retries it may take three times as long."""
     concurrency: Positive = 8
     """Maximum number of requests in flight."""
     cache: str = ""
-    """Folder that caches replies; empty for no cache."""
+    """Folder for cached replies; empty for no cache."""
 
     @model_validator(mode="after")
     def _can_be_asked(self) -> JudgeSection:
@@ -62,9 +62,9 @@ class JudgeSection(Section):
 
     @property
     def longest_s(self) -> float:
-        """Longest time of a verdict: a question and two repeats of it, each with its retries."""
+        """Maximum seconds for a verdict: a question asked up to three times, each with its retries."""
         return 9 * self.timeout_s
 
     def shared_by(self, processes: int) -> JudgeSection:
-        """The settings of each of `processes` that use the judge at the same time and share its limits."""
+        """Settings for each of `processes` processes that use the judge at the same time and share its limits."""
         return self.model_copy(update={"concurrency": max(1, self.concurrency // processes)})

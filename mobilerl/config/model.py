@@ -1,4 +1,4 @@
-"""The model: its prompts and replies, the engine that trains it, and where it runs."""
+"""Settings of the model: prompts and replies, the engine that trains it, and the hardware it runs on."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ FormatName = Literal[
     "ui-venus",
     "ui-venus-1.5",
 ]
-"""Prompts, coordinates and replies: mobilerl's own, or those of a published model (docs/models.md)."""
+"""Formats of prompts, coordinates and replies: mobilerl's own and those of published models (docs/models.md)."""
 
 
 class AgentSection(Section):
-    """What the model reads and writes. Saved with every checkpoint, so that evaluation uses the training settings."""
+    """Prompts and replies of the model. Saved with every checkpoint, so that evaluation uses the training settings."""
 
     format: FormatName | None = None
-    """Prompt and reply format: `mobilerl`, or that of a published model (docs/models.md); null for the model's own if
-    its name is known and no setting that `mobilerl` alone has is set (`grounding`, `layout`, `screen_style`,
-    `history_thoughts`, `random_marks`), and else `mobilerl`."""
+    """Prompt and reply format: `mobilerl`, or that of a published model (docs/models.md). null selects the model's own
+    if its name is known and none of the settings specific to `mobilerl` is set (`grounding`, `layout`, `screen_style`,
+    `history_thoughts`, `random_marks`), else `mobilerl`."""
     grounding: Literal["box", "point", "mark"] = "mark"
-    """How an action refers to an element: by a `box` or `point` in thousandths of the screen, or by the number of a
-    `mark` (MobileRL: box)."""
+    """How an action refers to an element: by its `box` or a `point` in thousandths of the screen, or by the number of
+    its `mark` (MobileRL: box)."""
     layout: Literal["chat", "compact"] = "compact"
-    """`chat`: earlier turns as messages (MobileRL). `compact`: one message, for small models."""
+    """Prompt layout: `chat` has earlier turns as messages (MobileRL), `compact` is one message, for small models."""
     screen_style: Literal["mobilerl", "marks", "none"] = "marks"
-    """Screen text: `mobilerl` as MobileRL compresses it, `marks` as numbered elements, `none` for no text."""
+    """Screen text: compressed as in MobileRL (`mobilerl`), as numbered elements (`marks`), or `none`."""
     screenshots: Count = 1
     """Number of newest screenshots in the prompt, the current one included (MobileRL: 2)."""
     history_thoughts: bool = False
@@ -54,7 +54,7 @@ class AgentSection(Section):
     max_invalid: Positive = 3
     """Number of consecutive invalid actions that end an episode."""
     deadline_s: Rate = 300.0
-    """Time limit of an episode, in seconds; beyond it the device counts as failed."""
+    """Time limit of an episode, in seconds, after which the device counts as failed."""
 
     @model_validator(mode="after")
     def _marks_need_marks(self) -> AgentSection:
@@ -71,12 +71,13 @@ class TinySection(Section):
 
 
 class EngineSection(Section):
-    """The engine: it holds the weights, trains them, and samples from them."""
+    """The engine, which holds the weights, trains them, and samples from them."""
 
     type: Literal["local", "verl"] = "local"
-    """`local`: one process, CPU or one GPU. `verl`: Ray, FSDP and vLLM on the GPUs of [cluster]."""
+    """Type of engine: `local` runs in one process on a CPU or one GPU, `verl` uses Ray, FSDP and vLLM on the GPUs of
+    [cluster]."""
     inference: Literal["local", "vllm"] = "local"
-    """Sampling with engine.type = "local": in the training process, or by vLLM, which gets the weights after every
+    """Sampling with engine.type = "local": in the training process, or by vLLM, which receives the weights after every
     update."""
     learning_rate: Rate = 3e-4
     """Peak learning rate of AdamW."""
@@ -87,11 +88,11 @@ class EngineSection(Section):
     warmup_steps: Count = 10
     """Number of optimizer steps over which the learning rate rises from 0 to its peak."""
     micro_batch_tokens: Positive = 16384
-    """Maximum number of tokens of a micro-batch, counted as if its samples were padded to the longest."""
+    """Maximum number of tokens in a micro-batch, counted as if its samples were padded to the longest."""
     max_pixels: Positive | None = None
     """Maximum number of pixels of a screenshot; null for the checkpoint's own limit."""
     gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass: much less memory, slower updates."""
+    """Recompute activations in the backward pass, for much less memory but slower updates."""
     lora_rank: Count = 0
     """Rank of LoRA adapters on the language model's linear layers; 0 trains all weights."""
     threads: Count = 0
@@ -101,25 +102,25 @@ class EngineSection(Section):
 
     @property
     def name(self) -> str:
-        """The engine's name in `mobilerl.engines.registry`."""
+        """Name of the engine in `mobilerl.engines.registry`."""
         return self.inference if self.type == "local" else self.type
 
 
 class VllmSection(Section):
-    """vLLM, where it does the sampling: engine.type = "verl" or engine.inference = "vllm"."""
+    """vLLM, if it does the sampling: engine.type = "verl" or engine.inference = "vllm"."""
 
     tensor_parallel: Positive = 1
     """Number of GPUs that each copy of the model is sharded over."""
     gpu_memory: Share = 0.6
-    """Fraction of GPU memory for vLLM's weights and KV cache; training gets the rest where both share a GPU."""
+    """Fraction of GPU memory for vLLM's weights and KV cache; training gets the rest if both share a GPU."""
     sleep: bool = False
-    """Free vLLM's GPU memory during updates, for engine.inference = "vllm"; with verl it always is."""
+    """Free vLLM's GPU memory during updates, for engine.inference = "vllm"; verl always does."""
     max_prompt: Positive = 8192
-    """Maximum prompt length in tokens, image tokens included; a longer prompt is an error."""
+    """Maximum prompt length in tokens, including image tokens; a longer prompt is an error."""
     max_sequences: Positive = 256
     """Maximum number of sequences that each copy of the model generates at once."""
     timeout_s: Rate = 600.0
-    """Time limit of a start, a weight update or a request, in seconds; beyond it the run ends."""
+    """Time limit of a start, a weight update or a request, in seconds, after which the run ends."""
 
 
 class ClusterSection(Section):
@@ -130,6 +131,6 @@ class ClusterSection(Section):
     gpus_per_node: Positive = 8
     """Number of GPUs per node. They train and, without `rollout_nodes`, also sample."""
     rollout_nodes: Count = 0
-    """Number of additional nodes that only sample; 0: every GPU alternates between training and sampling."""
+    """Number of additional nodes that only sample; with 0, all GPUs alternate between training and sampling."""
     overrides: tuple[str, ...] = ()
     """Further settings of verl as name=value; they take precedence over all others."""

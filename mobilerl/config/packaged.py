@@ -7,19 +7,19 @@ from pathlib import Path
 from mobilerl.config.flags import ConfigError
 
 RECIPES = (Path(__file__).parents[1] / "recipes").resolve()
-"""In a checkout `mobilerl/recipes` is a link to `recipes/`; an installed package has the files themselves."""
+"""Folder of the recipes: in a checkout a link to `recipes/`, in an installed package the files themselves."""
 PLANS = ("compare",)
-"""Files there that are no recipes."""
+"""TOML files in the folder that are not recipes."""
 
 
 def recipe_names() -> list[str]:
-    """Returns what the packaged recipes are called: `adagrpo`, `generated/adagrpo` and so on."""
+    """Returns the names of the packaged recipes: `adagrpo`, `generated/adagrpo` and so on."""
     names = (path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.rglob("*.toml"))
     return sorted(name for name in names if name not in PLANS)
 
 
 def find_recipe(given: Path | str) -> Path:
-    """Returns the file of a recipe, given by its path or by the name of a packaged one. Raises ConfigError."""
+    """Returns the file of a recipe, given as a path or the name of a packaged one. Raises ConfigError without one."""
     path, name, names = Path(given), str(given), recipe_names()
     if name in names and not path.is_file():
         return RECIPES / f"{name}.toml"

@@ -15,19 +15,19 @@ class PagesSection(Section):
     """The page graph, its tasks, and stage 1, which imitates their shortest flows (docs/pages.md)."""
 
     graph: str = ""
-    """Folder of a stored page graph; empty: explore an embedded phone."""
+    """Folder of a stored page graph; empty to explore an embedded phone."""
     apps: tuple[str, ...] = ()
-    """Apps to explore; empty: all."""
+    """Apps to explore; empty for all."""
     walks: Positive = 1000
-    """Random walks per app that navigation tasks are made from, in addition to the shortest path to every page."""
+    """Number of random walks per app for navigation tasks, in addition to the shortest path to every page."""
     reaching: bool = True
     """Train on page-reaching tasks (false: ReachAgent without reach)."""
     operation: bool = True
     """Train on page-operation tasks (false: ReachAgent without operate)."""
     alignment: bool = True
-    """Touch elements at their centres (ReachAgent 4.2); false: anywhere inside, as in recorded walks."""
+    """Touch elements at their centers (ReachAgent 4.2); false for anywhere inside, as in recorded walks."""
     demo_share: Fraction = 0.6
-    """Fraction of ordinary demonstrations among the samples of stage 1, so that other tasks are not forgotten."""
+    """Fraction of ordinary demonstrations in the samples of stage 1, so that other tasks are not forgotten."""
     epochs: Rate = 4.0
     """Epochs of stage 1. ReachAgent: 2."""
     learning_rate: Rate = 5e-4
@@ -38,7 +38,7 @@ class DpoSection(Section):
     """Stage 2: DPO on preference pairs of single steps, sampled from the stage-1 policy."""
 
     enabled: bool = True
-    """Run DPO (false: ReachAgent without DPO, ends after stage 1)."""
+    """Run DPO (false: ReachAgent without DPO, which ends after stage 1)."""
     beta: Rate = 0.1
     """Strength of the penalty for deviating from stage 1 (DPO eq. 7). recipes/reachagent.toml: 0.5."""
     epochs: Positive = 2

@@ -1,4 +1,4 @@
-"""From a TOML file and a command line to a `Recipe`. A ConfigError has an argument for every mistake."""
+"""Reads recipes from TOML files and the command line. A ConfigError has one argument per mistake."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from mobilerl.redaction import without_users
 
 M = TypeVar("M", bound=BaseModel)
 CONFIG_FILE = "config.json"
-"""A run's resolved recipe, in its directory."""
+"""File in a run's directory with its resolved recipe."""
 LOCK_FILE = ".lock"
-"""In a run's directory, held by the process that writes there."""
+"""File in a run's directory that is locked by the process that writes there."""
 OF_A_RUN = ("metrics.jsonl", "checkpoints", "trajectories")
-"""What only a run that has a config.json leaves."""
+"""Files that only a run with a config.json leaves behind."""
 MOST_NAMED = 4
-"""Differing settings that a message names."""
+"""Maximum number of differing settings that a message names."""
 
 
 def load_recipe(path: Path | str | None = None, overrides: Sequence[str] = ()) -> Recipe:
-    """Returns the recipe at `path`, or of that name, with the dotted command-line `overrides` on top.
+    """Returns a recipe with the dotted command-line `overrides` applied.
 
-    `path`: a file, or a packaged recipe such as `generated/adagrpo`. Raises ConfigError.
+    `path` is a file or the name of a packaged recipe such as `generated/adagrpo`. Raises ConfigError with all mistakes.
     """
     data = _read_toml(find_recipe(path)) if path else {}
     flags, mistakes = parse_flags(overrides)
@@ -50,7 +50,7 @@ def load_recipe(path: Path | str | None = None, overrides: Sequence[str] = ()) -
 
 
 def validate(kind: type[M], data: dict[str, Any], where: str, flags: Mapping[str, Any] | None = None) -> M:
-    """`kind(**data)`. Raises ConfigError with every mistake. `flags`: the values that are flags of the same name."""
+    """Makes `kind(**data)`. Raises ConfigError with all mistakes. `flags` are values given by flags of that name."""
     try:
         return kind(**data)
     except ValidationError as error:
@@ -58,17 +58,17 @@ def validate(kind: type[M], data: dict[str, Any], where: str, flags: Mapping[str
 
 
 def save_recipe(recipe: Recipe, path: Path) -> None:
-    """The resolved recipe, every default spelled out."""
+    """Writes the resolved recipe, including all defaults."""
     write_atomic(path, (recipe.model_dump_json(indent=2) + "\n").encode())
 
 
 def to_toml(recipe: Recipe) -> str:
-    """The resolved recipe as a TOML file that `load_recipe` reads back as the same recipe."""
+    """The resolved recipe as TOML, which `load_recipe` reads back as the same recipe."""
     return tomli_w.dumps(_replace(recipe.model_dump(mode="json"), None, NULL))
 
 
 def read_saved(path: Path) -> Recipe:
-    """A resolved recipe as `save_recipe` wrote it. ConfigError for a damaged one and one of another version."""
+    """Reads a recipe written by `save_recipe`. Raises ConfigError if it is damaged or of another version."""
     try:
         return recipe_with_plugins()(**json.loads(path.read_text()))
     except ValidationError as error:
@@ -84,9 +84,9 @@ def read_saved(path: Path) -> Recipe:
 
 @contextmanager
 def held(run_dir: Path) -> Iterator[None]:
-    """Keeps other processes, also on other nodes, from writing into a run directory; a kill releases it.
+    """Locks a run directory against other processes, also on other nodes; a kill releases the lock.
 
-    Raises ConfigError if one does. A directory that this made and in which nothing was written is removed again.
+    Raises ConfigError if another process holds it. A directory that was made for the lock and stayed empty is removed.
     """
     is_new = not run_dir.exists()
     run_dir.mkdir(parents=True, exist_ok=True)
@@ -115,8 +115,8 @@ def held(run_dir: Path) -> Iterator[None]:
 def claim(recipe: Recipe, run_dir: Path, may_change: Collection[str] = ()) -> None:
     """Writes the recipe into its run directory as `config.json`.
 
-    Raises ConfigError, naming the differences, if the directory already has one with other settings, and if it has none
-    but files of a run. `may_change`: dotted names of settings that may differ.
+    Raises ConfigError if the directory has one with other settings, naming the differences, or none but files of a run.
+    `may_change` are dotted names of settings that may differ.
     """
     saved = run_dir / CONFIG_FILE
     if saved.is_file():
@@ -149,7 +149,7 @@ def _flat(section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    """Returns the file's content; a `model` that is a folder beside the file becomes that folder's path."""
+    """Returns the content of the file; a `model` that is a folder next to the file becomes the path of that folder."""
     try:
         data = _replace(tomllib.loads(path.read_text()), NULL, None)
     except OSError as error:
@@ -171,7 +171,7 @@ def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def _replace(value: Any, old: Any, new: Any) -> Any:
-    """`value` with `new` in place of every `old` in its tables and lists."""
+    """Replaces every `old` in the tables and lists of `value` by `new`."""
     if isinstance(value, dict):
         return {key: _replace(item, old, new) for key, item in value.items()}
     if isinstance(value, list):
@@ -185,21 +185,21 @@ def _replace(value: Any, old: Any, new: Any) -> Any:
 def _explain(
     error: ValidationError, kind: type[BaseModel], where: str, flags: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """A line for every mistake: where it was made, which field, what is wrong, the value.
+    """One line per mistake, with its origin, the field, what is wrong, and the value.
 
-    `where` names the file, and `flags` are the values that did not come from it.
+    `where` names the file; `flags` are the values that did not come from it.
     """
     known = settings_of([kind])
     said: dict[str, str] = {}
     for mistake in error.errors():
         name = _name(mistake, known)
-        # A value that fits no type of a union is one mistake, not one for each type.
+        # A value that fits no member of a union is one mistake, not one per member.
         said.setdefault(name, f"{_origin(name, flags or {}, where)}: {_what(mistake, name, known)}")
     return list(said.values())
 
 
 def _name(mistake: ErrorDetails, known: Mapping[str, Owners]) -> str:
-    """The dotted name of a field, without the tags of unions on the way to it."""
+    """Dotted name of a field, without the tags of unions on the way to it."""
     types = {tag for owners in known.values() for section, _ in owners if (tag := _tag(section))}
     name = ""
     for number, part in enumerate(map(str, mistake["loc"]), 1):
@@ -211,7 +211,7 @@ def _name(mistake: ErrorDetails, known: Mapping[str, Owners]) -> str:
 
 
 def _origin(name: str, flags: Mapping[str, Any], where: str) -> str:
-    """Who gave a field: its flag, or the file; or both, for a section of which both gave a part."""
+    """Origin of a field: its flag or the file, or both for a section that both set in part."""
     value: Any = flags
     for part in filter(None, name.split(".")):
         if not isinstance(value, Mapping) or part not in value:
@@ -226,7 +226,7 @@ def _origin(name: str, flags: Mapping[str, Any], where: str) -> str:
 
 
 def _what(mistake: ErrorDetails, name: str, known: Mapping[str, Owners]) -> str:
-    """What is wrong, and how it would be right."""
+    """Describes what is wrong and how to fix it."""
     if mistake["type"] == "extra_forbidden":
         if choices := _types_with(name, known):
             return f"only with {choices}; set it as well, or leave this out"
@@ -245,7 +245,7 @@ def _what(mistake: ErrorDetails, name: str, known: Mapping[str, Owners]) -> str:
 
 
 def _types_with(name: str, known: Mapping[str, Owners]) -> str:
-    """With which `type` of a section around it, as in `algorithm.type = adagrpo or gigpo`, a setting exists."""
+    """The enclosing section's types with which a setting exists, as in `algorithm.type = adagrpo or gigpo`."""
     parts = name.split(".")
     for end in range(1, len(parts)):
         section, rest = ".".join(parts[:end]), ".".join(parts[end:])
@@ -256,6 +256,6 @@ def _types_with(name: str, known: Mapping[str, Owners]) -> str:
 
 
 def _tag(section: type[BaseModel]) -> str:
-    """The `type` by which a member of a union is chosen; empty for other sections."""
+    """The `type` that selects a member of a union; empty for other sections."""
     default = section.model_fields["type"].default if "type" in section.model_fields else ""
     return default if isinstance(default, str) else ""

@@ -1,4 +1,4 @@
-"""A recipe: all sections together, and what must fit between them."""
+"""The recipe: all sections, and the checks between them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from mobilerl.config.types import Section
 
 
 class Recipe(Section):
-    """What every command that loads a recipe knows."""
+    """All settings of a run, by section."""
 
     model: str = ""
     """Checkpoint folder or ORG/NAME on the Hugging Face Hub to start from; empty to make a tiny model. In a recipe,
-    a folder beside it comes first."""
+    a folder next to its file takes precedence."""
     tiny: TinySection = TinySection()
     suite: SuiteSection = PhoneSuiteSection()
     phone: PhoneSection = PhoneSection()
@@ -54,13 +54,13 @@ class Recipe(Section):
 
     @property
     def plays_in_workers(self) -> bool:
-        """Whether worker processes with copies of the model collect; vLLM serves many episodes without them."""
+        """Whether worker processes with copies of the model collect; vLLM serves many episodes without workers."""
         return self.collect.workers > 0 and self.engine.name == "local"
 
     @model_validator(mode="before")
     @classmethod
     def _serials_set_the_count(cls, given: Any) -> Any:
-        """Devices that adb already reaches are all used, unless `phone.count` says how many."""
+        """Sets `phone.count` to the number of `fleet.serials` unless it is given."""
         if not isinstance(given, Mapping):
             return given
         fleet, phone = given.get("fleet"), given.get("phone", {})
@@ -90,7 +90,7 @@ class Recipe(Section):
 
 @cache
 def recipe_with_plugins() -> type[Recipe]:
-    """Recipe, from now on with the suites of installed packages. Raises PluginError."""
+    """Returns Recipe after adding the suites of installed packages. Raises PluginError if one cannot be used."""
     if len(sections := suite_sections()) > len(OWN):
         Recipe.model_fields["suite"] = FieldInfo.from_annotated_attribute(union_of(sections), PhoneSuiteSection())
         Recipe.model_rebuild(force=True)

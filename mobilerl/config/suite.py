@@ -1,4 +1,4 @@
-"""Where training tasks come from. The suite is chosen by `suite.type`; each has its own settings."""
+"""Settings of suites, the sources of training tasks. `suite.type` selects the suite; each has its own settings."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mobilerl.config.devices import FleetSection
 from mobilerl.config.types import Count, Positive, Section, chosen_by_type
 
 EMULATOR_MB = 3072
-"""Least memory of a container with an emulator: the phone's own 2 GB and what runs beside it."""
+"""Minimum memory of a container with an emulator, in MB: the phone's 2 GB and everything else in the container."""
 ANDROIDWORLD_DEADLINE_S = 1800.0
-"""Below it, whole episodes of healthy servers would count as failures of the server."""
+"""Minimum episode deadline; with a shorter one, long episodes would count as failures of healthy servers."""
 
 
 class SuiteBase(Section):
-    """Base of the sections of suites."""
+    """Base class of the sections of suites."""
 
     type: str
     module: ClassVar[str]
@@ -30,7 +30,7 @@ class SuiteBase(Section):
 
 
 class PhoneSuiteSection(SuiteBase):
-    """The tasks of the embedded phone."""
+    """Tasks of the embedded phone."""
 
     module = "mobilerl.suites.phone.training"
     type: Literal["phone"] = "phone"
@@ -39,7 +39,7 @@ class PhoneSuiteSection(SuiteBase):
 
 
 class GeneratedSuiteSection(SuiteBase):
-    """Apps and tasks made from a seed, on embedded phones: docs/generated.md."""
+    """Apps and tasks generated from a seed, on embedded phones (docs/generated.md)."""
 
     module = "mobilerl.suites.generated.training"
     type: Literal["generated"] = "generated"
@@ -50,7 +50,7 @@ class GeneratedSuiteSection(SuiteBase):
 
 
 class AndroidWorldSuiteSection(SuiteBase):
-    """AndroidWorld's tasks: docs/androidworld.md."""
+    """AndroidWorld's tasks (docs/androidworld.md)."""
 
     module = "mobilerl.suites.androidworld.training"
     type: Literal["androidworld"] = "androidworld"
@@ -62,10 +62,9 @@ class AndroidWorldSuiteSection(SuiteBase):
     seed: Count = 1000
     """Seed of the task instances. 30 and 42 are reserved for testing."""
     step_cap: Positive | None = None
-    """Upper limit on the step budget of every task (AndroidWorld's own is ten times the task's complexity); null for
-    none. Unit: steps."""
+    """Upper limit of each task's step budget, which is ten times its complexity in AndroidWorld; null for none."""
     free_reward: bool = False
-    """Train also on instances that give their reward before the agent has done anything."""
+    """Also train on instances that give their reward before the agent has done anything."""
 
     @field_validator("seed")
     @classmethod
@@ -96,19 +95,19 @@ class AndroidWorldSuiteSection(SuiteBase):
 
 
 class InstructionsSuiteSection(SuiteBase):
-    """Instructions of your own, on your own app: docs/instructions.md."""
+    """Your own instructions, on your own app (docs/instructions.md)."""
 
     module = "mobilerl.suites.instructions.training"
     type: Literal["instructions"] = "instructions"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
     for AndroidWorld's, `instructions` for those of a file."""
     file: str = ""
-    """File of the instructions, *.toml or *.jsonl."""
+    """File with the instructions, *.toml or *.jsonl."""
     free_reward: bool = False
-    """Train also on tasks whose check succeeds before the agent has done anything."""
+    """Also train on tasks whose check succeeds before the agent has done anything."""
 
     def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
-        """Raises ValueError unless there is a file, and one process."""
+        """Raises ValueError unless a file is given and collection runs in one process."""
         if not self.file:
             raise ValueError('suite.type = "instructions" needs suite.file, a *.toml or *.jsonl of instructions')
         if workers:
@@ -125,12 +124,12 @@ OWN = {
 
 @cache
 def suite_sections() -> dict[str, type[SuiteBase]]:
-    """Section of every `suite.type`: ours, and those of installed packages (group `mobilerl.suites`)."""
+    """Sections by `suite.type`: our own and those of installed packages (entry points `mobilerl.suites`)."""
     return with_plugins(OWN, "mobilerl.suites", SuiteBase, lambda section: section.model_fields["type"].default)
 
 
 def union_of(sections: Mapping[str, type[SuiteBase]]) -> Any:
-    """The type of `recipe.suite`."""
+    """Annotated union of suite sections, the type of `recipe.suite`."""
     tagged = tuple(Annotated[section, Tag(name)] for name, section in sections.items())
     return Annotated[Union[tagged], chosen_by_type("phone")]  # noqa: UP007 - of a tuple
 

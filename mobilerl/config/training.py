@@ -14,41 +14,41 @@ class TasksSection(Section):
     """Training tasks: `per_template` instances of every training template."""
 
     per_template: Positive = 20
-    """Instances of every template, each with parameters of its own."""
+    """Number of instances per template, each with its own parameters."""
     templates: tuple[str, ...] = ()
-    """Only these templates; empty for all of the training split."""
+    """Templates to train on; empty for all of the training split."""
 
 
 class CollectSection(Section):
-    """Collection of episodes, in groups of one task."""
+    """Collection of episodes in groups of the same task."""
 
     tasks_per_iteration: Positive = 32
-    """Tasks per iteration; each gives a group of `algorithm.group_size` episodes."""
+    """Number of tasks per iteration, each with a group of `algorithm.group_size` episodes."""
     temperature: Rate = 1.0
-    """Sampling temperature; the trainer computes log-probabilities at the same one."""
+    """Sampling temperature; the trainer computes log-probabilities at the same temperature."""
     max_staleness: Count = 0
-    """Maximum policy versions a trajectory may lag behind; 0 alternates collection and learning. With `workers`, one
-    iteration is collected while the previous one is learned from."""
+    """Maximum number of policy versions that a trajectory may lag behind; 0 alternates collection and learning. With
+    `workers`, one iteration is collected while the previous one is learned from."""
     workers: Count = 0
-    """Worker processes that collect, each on one CPU core with its share of the phones; 0 collects in the trainer."""
+    """Number of rollout workers, each on one CPU core with its share of the phones; 0 collects in the trainer."""
     max_retries: Count = 3
-    """Retries of an episode after a device failed."""
+    """Maximum number of retries of an episode after device failures."""
     scorer: Annotated[str, Field(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] = ""
-    """`module:name` of your own code that gives the rewards in place of the tasks' checks: a function of the trajectory
-    and the last observation, or a class as `mobilerl.judge.scorer.Scorer` (docs/guides/reward.md)."""
+    """`module:name` of your own code that computes rewards instead of the tasks' checks: a function of the trajectory
+    and the last observation, or a class like `mobilerl.judge.scorer.Scorer` (docs/guides/reward.md)."""
 
 
 class TrainSection(Section):
-    """Length of a run, its mini-batches and its files."""
+    """Length of a run, mini-batches, checkpoints and trajectories."""
 
     iterations: Positive = 100
-    """Maximum iterations: collect, learn, publish."""
+    """Maximum number of iterations."""
     max_minutes: Rate | None = None
-    """Time limit in minutes; null for none."""
+    """Time limit in minutes; null for no limit."""
     max_env_steps: Positive | None = None
-    """Budget of environment steps; null for none."""
+    """Maximum number of environment steps; null for no limit."""
     mini_batch: Positive = 256
-    """Mini-batch size: samples per optimiser step."""
+    """Mini-batch size: samples per optimizer step."""
     seed: int = 0
     """Random seed of tasks, sampling and mini-batches."""
     checkpoint_every: Positive = 10
@@ -60,20 +60,20 @@ class TrainSection(Section):
 
 
 class EvalSection(Section):
-    """Evaluation while training, on held-out tasks, one greedy episode each and the same ones every time."""
+    """Evaluation during training on held-out tasks, with one greedy episode each, always the same tasks."""
 
     every: Count = 0
-    """Interval in iterations, the start and the end included; 0 for never."""
+    """Interval in iterations; also evaluates at the start and the end. 0 for never."""
     instances: Positive = 2
-    """Instances of every template (of every held-out part, for generated tasks)."""
+    """Number of instances per template (for generated tasks, in every held-out part)."""
 
 
 class TrackingSection(Section):
-    """Where metrics are shown besides metrics.jsonl, and a few of the recorded episodes as pictures."""
+    """Mirrors of metrics.jsonl, which also show a few of the saved episodes as pictures."""
 
     wandb: Literal["off", "offline", "online"] = "off"
-    """Mirror metrics.jsonl to Weights & Biases; `offline` keeps it in the run directory. The environment variables
-    WANDB_PROJECT and WANDB_NAME override the project `mobilerl` and the run directory's name."""
+    """Mirror metrics.jsonl to Weights & Biases; `offline` logs to the run directory. The environment variables
+    WANDB_PROJECT and WANDB_NAME override the project `mobilerl` and the name of the run directory."""
     tensorboard: bool = False
     """Mirror metrics.jsonl to TensorBoard event files."""
     trackio: bool = False
@@ -86,7 +86,7 @@ class SourceSection(Section):
     format: Literal["androidcontrol", "aitw", "mobile3m", "trajectories"]
     """Data format."""
     path: str
-    """Folder or file of the recordings."""
+    """Folder or file with the recordings."""
     weight: Rate = 1.0
     """Sampling weight relative to the other sources."""
 
@@ -95,43 +95,43 @@ class SftSection(Section):
     """Two-stage supervised fine-tuning: stage 1 without reasoning, stage 2 with reasoning before each action."""
 
     demos_per_template: Positive = 40
-    """Demonstrated instances per training template."""
+    """Number of demonstrated instances per training template."""
     reading_samples: Count = 12000
-    """Samples of reading pre-training, after 0.4 times as many of copying; 0: none. A given checkpoint skips both. In
-    the stages of a tiny model a tenth of the samples are of this kind."""
+    """Number of samples of reading pre-training, which follows 0.4 times as many samples of copying; 0 for none. Both
+    are skipped if a checkpoint is given. In the stages of a tiny model, a tenth of the samples are of this kind."""
     goal_samples: Count = 0
-    """Samples of goals without screens after them, of generated apps and for a tiny model only; 0: none."""
+    """Number of goal samples, which have no screens, for a tiny model on generated apps; 0 for none."""
     sources: tuple[SourceSection, ...] = ()
     """Recorded demonstrations for stage 1, in addition to the phone's own."""
     stage1_epochs: Rate = 1.0
     """Epochs of stage 1."""
     stage2_rounds: Positive = 2
-    """Rounds of stage 2: propose reasoning, keep what leads to the expert's action, train."""
+    """Rounds of stage 2: propose reasoning, keep what leads to the expert's action, and train on it."""
     stage2_epochs: Rate = 2.0
     """Epochs of each round of stage 2."""
     candidates: Positive = 1
-    """Proposals per expert step."""
+    """Number of proposals per expert step."""
     proposer_url: Url = ""
-    """OpenAI-compatible endpoint of the first round's proposer; empty: built-in templates."""
+    """OpenAI-compatible endpoint of the first round's proposer; empty for built-in templates."""
     proposer_model: str = ""
     """Name of the model at `proposer_url`."""
     batch_size: Positive = 32
-    """Samples (DPO: pairs) per optimiser step, over all processes."""
+    """Samples (DPO: pairs) per optimizer step, over all processes."""
     learning_rate: Rate = 1e-3
     """Peak learning rate of both stages; it decays to 0 at the end."""
     micro_batch_size: Count = 0
-    """Samples per forward pass of a process; 0: its whole share of a batch."""
+    """Samples per forward pass of a process; 0 for its whole share of a batch."""
     processes: Count = 0
-    """Processes on this node, one per GPU (torchrun's --nproc-per-node), that train and make demonstrations. 0: the
-    main process does both."""
+    """Number of processes on this node, one per GPU (torchrun's --nproc-per-node), that train and make demonstrations;
+    with 0 the main process does both."""
     deepspeed: str = ""
-    """zero2, zero3, zero2-offload, zero3-offload, or a DeepSpeed configuration (*.json); empty: plain DDP."""
+    """zero2, zero3, zero2-offload, zero3-offload, or a DeepSpeed configuration (*.json); empty for plain DDP."""
     nodes: Positive = 1
     """Number of nodes (torchrun's --nnodes); the command is started on each with its `node_rank`."""
     node_rank: Count = 0
     """Rank of this node (torchrun's --node-rank), from 0."""
     rendezvous: str = ""
-    """HOST:PORT of node 0 if there are several nodes; the next port is used as well."""
+    """HOST:PORT of node 0 if there are several nodes; the next port is used too."""
 
     @model_validator(mode="after")
     def _check_nodes(self) -> SftSection:

@@ -1,4 +1,4 @@
-"""What the sections are made of: a strict base class and the ranges of numbers that recur."""
+"""Building blocks of sections: a strict base class and common ranges of numbers."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Weight = Annotated[float, Field(ge=0.0)]
 Rate = Annotated[float, Field(gt=0.0)]
 Url = Annotated[str, PlainSerializer(without_users)]
-"""Saved without user and password."""
+"""URL that is saved without user and password."""
 Variable = Annotated[str, PlainSerializer(without_value)]
-"""`NAME=VALUE`, saved without the value, or `NAME`."""
+"""`NAME`, or `NAME=VALUE`, which is saved without the value."""
 
 
 class Section(BaseModel):
-    """A strict section. Numbers are finite: what means "none" is null, which a saved recipe can hold."""
+    """A strict section. Numbers must be finite; "none" is null rather than infinity, so that JSON can hold it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 def chosen_by_type(default: str) -> Discriminator:
-    """For a union of tagged sections: its member is chosen by `type`, without which it is `default`."""
+    """Discriminator of a union of tagged sections by `type`, which defaults to `default`."""
 
     def type(value: Any) -> str:
         return value.get("type", default) if isinstance(value, Mapping) else getattr(value, "type", default)

@@ -1,4 +1,4 @@
-"""The registry of algorithms: one section class each, discriminated by `type`."""
+"""The registry of algorithms: one section class per algorithm, discriminated by `type`."""
 
 from __future__ import annotations
 

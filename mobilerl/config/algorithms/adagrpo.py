@@ -11,19 +11,20 @@ from mobilerl.config.types import Positive, Section, Weight
 
 
 class AdaptiveReplaySection(Section):
-    """Adaptive positive replay (AdaPR): hard-won successes are learned from again."""
+    """Adaptive positive replay (AdaPR) of rare successes."""
 
     capacity: Positive = 512
     """Capacity in trajectories."""
     kappa: Positive = 32
-    """Hardest-won successes of an iteration that enter the buffer."""
+    """Maximum number of successes, the rarest ones, that enter the buffer per iteration."""
     gamma: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.25
-    """Maximum share of replayed samples in a mini-batch, and of their weight; 0 turns replay off."""
+    """Maximum fraction of replayed samples in a mini-batch, and of their weight; 0 turns replay off."""
     order: Literal["rarity", "uniform"] = "rarity"
-    """`rarity` prefers successes of tasks that rarely succeed; `uniform` draws alike, and evicts the oldest."""
+    """Order of replay: `rarity` prefers successes of tasks that rarely succeed; `uniform` samples all with equal
+    probability and evicts the oldest."""
     ratio: Literal["behaviour", "current", "unclipped"] = "current"
-    """What the clip of a replayed sample compares with: the weights that sampled it (`behaviour`), the current ones, or
-    those that sampled it without an upper limit (`unclipped`)."""
+    """Policy that the ratio of a replayed sample is taken against: that of the weights that sampled it (`behaviour`),
+    the `current` one, or the former without an upper limit of the ratio (`unclipped`)."""
     max_age: Positive | None = 20
     """Iterations after which a trajectory leaves the buffer; null keeps it until it is evicted."""
 
@@ -43,11 +44,11 @@ class AdaGRPOSection(GroupSection):
     type: Literal["adagrpo"] = "adagrpo"
     """Algorithm; each has settings of its own."""
     normalize_std: bool = False
-    """Divide advantages by the standard deviation of their group (GRPO). After shortest-path adjustment this would
+    """Divide advantages by the standard deviation of their group (GRPO). After shortest-path adjustment, this would
     turn one extra step among successes into a large negative advantage."""
     spa: bool = True
-    """Shortest-path adjustment of the reward."""
+    """Adjust rewards by the shortest path of the group."""
     step_weight: Weight = 0.0
-    """Weight of GiGPO's step advantage beside the trajectory's; 0 for none."""
+    """Weight of GiGPO's step advantage, which is added to that of the trajectory; 0 for none."""
     replay: AdaptiveReplaySection = AdaptiveReplaySection()
     curriculum: FailureCurriculumSection = FailureCurriculumSection()

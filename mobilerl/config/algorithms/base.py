@@ -1,4 +1,4 @@
-"""Sections that algorithms are put together from."""
+"""Sections that the settings of algorithms are composed of."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class CurriculumSection(Section):
     epoch_groups: Positive | None = None
     """Groups per curriculum epoch; null for twice the number of templates."""
     patience: Positive = 2
-    """Consecutive failed epochs before a task cools down (MobileRL: 2)."""
+    """Number of consecutive failed epochs before a task enters cooldown (MobileRL: 2)."""
     cooldown: Count = 3
-    """Epochs a task is sampled with weight exp(-failed epochs) before it is removed (MobileRL: 3)."""
+    """Number of epochs with sampling weight exp(-failed epochs) before a task is removed (MobileRL: 3)."""
     revisit_every: Positive | None = None
     """Epochs between probes of a removed task; null removes it for good (MobileRL)."""
 
@@ -33,22 +33,22 @@ class ClippedLossSection(Section):
     clip_high: Weight = 0.28
     """Clip range above a ratio of 1; wider than `clip_low` is clip-higher (DAPO: 0.28)."""
     dual_clip: Annotated[float, Field(gt=1.0)] | None = 3.0
-    """Largest ratio that counts where an advantage is negative (dual-clip PPO: 3); null for none."""
+    """Cap of the ratio for negative advantages (dual-clip PPO: 3); null for none."""
     kl_coef: Weight = 0.0
-    """Coefficient of the k3 KL divergence from the initial policy."""
+    """Coefficient of the KL divergence (k3 estimate) from the initial policy."""
     is_cap: Rate | None = 2.0
     """Cap of the truncated importance weight between trainer and rollout; null turns the correction off."""
     recompute_old: bool = False
     """Clip against log-probabilities recomputed by the trainer instead of those of the rollout."""
     agg: Literal["token-mean", "sample-mean", "trajectory-mean"] = "trajectory-mean"
-    """Loss aggregation: what has equal weight in a mini-batch."""
+    """Loss aggregation: whether tokens, samples or trajectories have equal weight in a mini-batch."""
 
 
 class ValueSection(Section):
     """Value functions on frozen features of the initial policy."""
 
     updates: Positive = 20
-    """Optimiser steps of each value function per iteration."""
+    """Optimizer steps of each value function per iteration."""
 
 
 class OfflineSection(Section):
@@ -66,7 +66,7 @@ class BufferSection(Section):
 
 
 class AlgorithmSection(Section):
-    """Base of every algorithm's section; `type` names the algorithm."""
+    """Base class of the sections of algorithms; `type` names the algorithm."""
 
     implementation: ClassVar[str]
     """`module:class` of the algorithm."""
@@ -85,7 +85,7 @@ class AlgorithmSection(Section):
 
 
 class GroupSection(AlgorithmSection):
-    """What algorithms have in common that compare the episodes of a task with each other."""
+    """Common settings of algorithms that compare the episodes of a task with each other."""
 
     group_size: Annotated[int, Field(ge=2)] = 8
     """Episodes per task and iteration."""
@@ -94,10 +94,10 @@ class GroupSection(AlgorithmSection):
     normalize_std: bool = True
     """Divide advantages by the standard deviation of their group (GRPO)."""
     dynamic_sampling: bool = True
-    """Drop groups without any advantage, and collect others in their place (DAPO). false: only a KL term uses them."""
+    """Dynamic sampling: drop zero-variance groups and collect others instead (DAPO). If false, only a KL term uses
+    them."""
     skip_above: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """Steps whose response had a higher probability are not learned from, since their gradient is next to nothing;
-    1 keeps all."""
+    """Skip steps whose response had a probability above this value, since their gradient is negligible; 1 keeps all."""
     loss: ClippedLossSection = ClippedLossSection()
 
     @property
@@ -106,12 +106,12 @@ class GroupSection(AlgorithmSection):
 
 
 class BufferedSection(AlgorithmSection):
-    """What algorithms have in common whose mini-batches are drawn from a buffer alone."""
+    """Common settings of algorithms that draw all mini-batches from a buffer."""
 
     group_size: Positive = 1
     """Episodes per task and iteration."""
     updates: Positive = 20
-    """Optimiser steps per iteration."""
+    """Optimizer steps per iteration."""
     replay: BufferSection = BufferSection()
     curriculum: CurriculumSection = CurriculumSection()
     offline: OfflineSection = OfflineSection()

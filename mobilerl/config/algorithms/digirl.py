@@ -11,13 +11,13 @@ from mobilerl.config.types import Share
 
 
 class DigiRLSection(BufferedSection):
-    """DigiRL (arXiv 2406.11896): steps that two value functions find better than expected are imitated."""
+    """DigiRL (arXiv 2406.11896): imitation of steps that two value functions rate better than expected."""
 
     implementation: ClassVar[str] = "mobilerl.algorithms.digirl:DigiRL"
     type: Literal["digirl"] = "digirl"
     """Algorithm; each has settings of its own."""
     lam: Share = 0.5
-    """lambda of the step advantage (eq. 4.3): on successes 1 gives the Monte-Carlo part alone, 0 the one-step part."""
+    """lambda of the step advantage (eq. 4.3): on successes, 1 gives only the Monte-Carlo part, 0 the one-step part."""
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
-    """Share of the trajectories that pass the instruction filter, successes only; 1 for every success."""
+    """Fraction of trajectories that pass the instruction filter, successes only; 1 keeps every success."""
     critic: ValueSection = ValueSection()

@@ -11,12 +11,12 @@ from mobilerl.config.types import Positive, Section, Share, Weight
 
 
 class PrioritizedReplaySection(Section):
-    """Distributed prioritised experience replay (DPER)."""
+    """Distributed prioritized experience replay (DPER)."""
 
     capacity: Positive = 600
     """Capacity in trajectories."""
     alpha: Weight = 0.5
-    """Exponent of the priorities: 0 draws uniformly, 1 in proportion to them."""
+    """Exponent of the priorities: 0 samples uniformly, 1 in proportion to them."""
     priority_weights: tuple[Weight, Weight, Weight] = (1.0, 0.5, 0.5)
     """Weights of mean |delta|, mean ratio and mean entropy in a trajectory's priority."""
 
@@ -29,20 +29,20 @@ class PrioritizedReplaySection(Section):
 
 
 class DistRLSection(BufferedSection):
-    """DistRL (arXiv 2410.14803): off-policy A-RIDE with Retrace and prioritised replay."""
+    """DistRL (arXiv 2410.14803): off-policy A-RIDE with Retrace and prioritized replay."""
 
     implementation: ClassVar[str] = "mobilerl.algorithms.distrl:DistRL"
     type: Literal["distrl"] = "distrl"
     """Algorithm; each has settings of its own."""
     updates: Positive = 10
-    """Optimiser steps per iteration."""
+    """Optimizer steps per iteration."""
     replay: PrioritizedReplaySection = PrioritizedReplaySection()
     gamma: Share = 0.9
     """Discount per step."""
     retrace: bool = True
-    """Correct the targets of the state value for the age of the data with Retrace; false: the label 1[G > 0]."""
+    """Correct the targets of the state value for off-policy data with Retrace; false uses the label 1[G > 0]."""
     lam: Share = 0.95
     """lambda of Retrace."""
     trajectory_top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 0.8
-    """Share of the trajectories, those of the highest trajectory value, that are learned from."""
+    """Fraction of trajectories to learn from, those with the highest trajectory values."""
     critic: ValueSection = ValueSection()

@@ -8,7 +8,7 @@ from mobilerl.config.algorithms.base import BufferedSection
 
 
 class FilteredBCSection(BufferedSection):
-    """Filtered behaviour cloning: the successes among the newest trajectories are imitated."""
+    """Filtered behavior cloning: imitation of the successes among the most recent trajectories."""
 
     implementation: ClassVar[str] = "mobilerl.algorithms.filtered_bc:FilteredBC"
     type: Literal["filtered_bc"] = "filtered_bc"
