@@ -15,7 +15,7 @@ __all__ = ["Agent", "PhoneEnv", "evaluate", "load_recipe", "make_task", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when they are used: commands that need no model start without torch."""
+    """Imports public names when they are first used, so that commands without a model start without torch."""
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_PUBLIC[name]), name)

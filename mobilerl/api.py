@@ -1,6 +1,6 @@
-"""For notebooks and programs: `from mobilerl import Agent, PhoneEnv, evaluate, load_recipe, make_task, train`.
+"""API for notebooks and programs: `from mobilerl import Agent, PhoneEnv, evaluate, load_recipe, make_task, train`.
 
-All functions block, also where an event loop is running, as in a notebook. Environments are asynchronous:
+All functions block, even if an event loop is running, as in a notebook. Environments are asynchronous:
 `await phone.reset(task)`.
 """
 
@@ -32,9 +32,9 @@ PLANS = {"phone": SimPlan, "generated": GeneratedPlan}
 
 
 class Agent:
-    """A checkpoint, or the newest one of a run, with the agent settings that it was trained with.
+    """The agent of a checkpoint, or of a run's newest one, with the agent settings that it was trained with.
 
-    `temperature` 0 is greedy. Raises ConfigError for a folder that holds no model.
+    `temperature` 0 is greedy. Raises ConfigError if there is no model in the folder.
     """
 
     def __init__(self, model: str | Path, temperature: float = 0.0) -> None:
@@ -46,7 +46,7 @@ class Agent:
         self.actor = ModelActor(EnginePolicy(engine), context, sampling)
 
     def play(self, env: MobileEnv, task: Task) -> Trajectory:
-        """One episode. A device's failure is its `status` and `error`, never an exception."""
+        """Plays one episode. A device failure sets its `status` and `error` and never raises."""
         return run(run_episode(env, self.actor, task, task.id, episode_settings(self.settings)))
 
 
@@ -58,9 +58,10 @@ def evaluate(
     out: str | Path | None = None,
     **plan: Any,
 ) -> dict[str, Any]:
-    """The content of results.json: `model` on held-out tasks of the recipe's suite, `phone` or `generated`.
+    """Evaluates `model` on held-out tasks of the recipe's suite (`phone` or `generated`) and returns results.json.
 
-    `plan`: further fields of `SimPlan` or `GeneratedPlan`, such as `split="train"`. `out`: where the files go.
+    `plan` are further fields of `SimPlan` or `GeneratedPlan`, such as `split="train"`. Files are written to `out`, if
+    given. Raises ConfigError for another suite or settings that cannot be used.
     """
     if recipe.suite.type not in PLANS:
         raise ConfigError(f"evaluate() knows the suites {', '.join(PLANS)}, not {recipe.suite.type!r}")

@@ -1,4 +1,4 @@
-"""Files that appear complete or not at all, even if the process that writes them is killed."""
+"""Atomic writing of files: they are complete or absent even if the process that writes them is killed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.tmp", re.DOTALL)
 
 
 def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:
-    """Writes a file such that a crash leaves the old file or the new one, never a mixture.
+    """Writes a file so that a crash leaves either the old or the new content, never a mixture.
 
-    Without `sync` this holds for a crash of the process but not for a power failure, for files in a folder that is
-    synced as a whole (`sync_folder`) later.
+    Without `sync` this holds for a crash of the process but not for a power failure; use that for files in a folder
+    that is synced as a whole later (`sync_folder`).
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")

@@ -1,4 +1,4 @@
-"""An episode as one picture: its screens side by side, with the touches on them and the actions below."""
+"""Draws an episode as one picture: its screens side by side, with touches marked and the actions below."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _draw_step(step: Step) -> Image.Image:
 
 
 def _fitting(text: str, width: int) -> str:
-    """Returns the first line of the text, cut to a width in pixels."""
+    """Returns the first line of the text, truncated to a width in pixels."""
     line = text.partition("\n")[0]
     while FONT.getlength(line) > width - MARGIN:
         line = line[:-2].rstrip("…") + "…"

@@ -1,4 +1,4 @@
-"""Returning freed memory to the system."""
+"""Returns freed memory to the system."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sys
 def give_back_free_memory() -> None:
     """Returns the freed memory that glibc's malloc keeps; does nothing with another malloc.
 
-    Prompts and images of varying size fragment the arenas of the threads: within an hour a process would hold twice
-    what it uses. Takes some ten milliseconds.
+    Prompts and images of varying size fragment the malloc arenas of threads: within an hour a process would hold twice
+    the memory that it uses. The call takes some ten milliseconds.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -1,9 +1,9 @@
 """Initial weights with induction heads for a small model.
 
-To tap "Save" a model must find the word on the screen and copy the mark that follows it. Attention does that in two
-layers: a head of the first writes the previous token into every token, a head of the second finds the token whose
-predecessor is the current word and copies it. Each half is useless without the other, so a random model spends most of
-its training before the two meet. Here they meet at the start; all else is random, and training may change any of it.
+To tap "Save", a model must find the word on the screen and copy the mark that follows it. Attention does that in two
+layers: a head in the first writes the previous token into every token, and a head in the second finds the token whose
+predecessor is the current word and copies it. Either head is useless without the other, so a random model takes most of
+its training to form both. Here both exist from the start; all other weights are random, and all can be trained.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 PREVIOUS = (1, 1, 2)
 """Distances to which the heads of the first layer attend; one more head stays random."""
 INDUCTION_HEADS = 2
-"""Induction heads of the second layer; each relies on the first-layer head with its number."""
+"""Number of induction heads in the second layer; each relies on the head of the same number in the first layer."""
 POSITION = 6.0
-"""Size of the biases that encode distance: some units of attention logit between neighbours."""
+"""Size of the biases that encode distance, which gives some units of attention logit between neighbors."""
 MATCH = 3.0
-"""Gain of the comparison of tokens."""
+"""Gain with which induction heads compare tokens."""
 BRANCH = 0.05
-"""Factor on attention and MLP outputs, which would otherwise drown the embeddings."""
+"""Factor on attention and MLP outputs, which would otherwise dominate the embeddings."""
 QUIET = 0.1
-"""Factor on the random weights of the heads that are set."""
+"""Factor on the random weights of the heads that are initialized here."""
 FAST, SLOW = 0.05, 0.02
-"""Rotary frequencies in radians per token: above FAST they separate neighbours, below SLOW they hardly turn."""
+"""Rotary frequencies in radians per token: those above FAST separate neighbors, those below SLOW hardly rotate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class _Shape:
 
 @torch.no_grad()
 def init_induction_heads(model: Qwen2_5_VLForConditionalGeneration) -> None:
-    """Initializes the first two layers in place. A model with one layer or with fewer heads is left unchanged."""
+    """Initializes the first two layers in place. A model with one layer or too few heads is left unchanged."""
     text = model.config.text_config
     layers = model.model.language_model.layers
     heads = text.num_attention_heads
@@ -63,7 +63,8 @@ def init_induction_heads(model: Qwen2_5_VLForConditionalGeneration) -> None:
 
 
 def _init_previous_token_heads(attention: nn.Module, shape: _Shape, written: Tensor) -> None:
-    """Rotary positions turn a phase shift between the biases of query and key into one preferred distance."""
+    """Sets heads that attend to a distance: rotary positions turn a phase shift between the biases of query and key
+    into one preferred distance."""
     query, key = attention.q_proj, attention.k_proj
     for number, distance in enumerate(PREVIOUS):
         head = shape.heads(number)
@@ -79,7 +80,8 @@ def _init_previous_token_heads(attention: nn.Module, shape: _Shape, written: Ten
 
 
 def _init_induction_heads(attention: nn.Module, seen: Tensor, shape: _Shape, written: Tensor) -> None:
-    """Queries project a token as the first layer's values (`seen`) do; keys read back what that layer wrote."""
+    """Sets induction heads: queries project tokens like the first layer's values (`seen`), and keys read what that
+    layer wrote."""
     slow = [pair for pair, frequency in enumerate(shape.frequencies()) if frequency < SLOW]
     rows = torch.tensor([*slow, *(pair + shape.head // 2 for pair in slow)])
     for number in range(INDUCTION_HEADS):

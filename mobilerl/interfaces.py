@@ -1,7 +1,7 @@
-"""The interface of an engine: it samples, scores, updates, publishes and saves. It knows no algorithm.
+"""The interface of an engine, which samples, scores, updates, publishes and saves. It does not know the algorithm.
 
-An algorithm reaches an engine as an `Objective`, a function of the tensors of a micro-batch. Engines contain no
-formula; they give every objective the same tensors.
+An algorithm is passed to an engine as an `Objective`, a function of the tensors of a micro-batch. Engines contain no
+formulas; they pass the same tensors to all objectives.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ ADAM_BETAS = (0.9, 0.98)
 
 
 ANSWER_END = "</answer>"
-"""Ends a reply in mobilerl's own format."""
+"""Tag that ends a reply in mobilerl's own format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """`temperature` 0 is greedy. There is no top-p or penalty, so that training and rollout agree."""
+    """Sampling settings. `temperature` 0 is greedy. There is no top-p or penalty, so that training matches rollout."""
 
     temperature: float = 1.0
     max_new_tokens: int = 64
     stop: tuple[str, ...] = (ANSWER_END,)
-    """Texts at which a model server ends a reply; an engine samples up to the end token."""
+    """Stop strings for a model server; an engine samples up to the end token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One model call: token-exact prompt, PNGs in the order of their placeholders."""
+    """One model call: the token-exact prompt and PNGs in the order of their placeholders."""
 
     prompt_ids: tuple[int, ...]
     images: tuple[bytes, ...]
@@ -46,7 +46,7 @@ class Request:
 
 
 class EngineError(RuntimeError):
-    """An engine's processes failed or stopped answering. The run ends; its last checkpoint is intact."""
+    """The processes of an engine failed or stopped responding. The run ends; its last checkpoint is intact."""
 
 
 class Engine(Protocol):
@@ -58,32 +58,34 @@ class Engine(Protocol):
     """Turns messages and screenshots into prompts; thread-safe."""
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Samples every request. Image placeholders are never sampled."""
+        """Samples a completion for each request. Image placeholders are never sampled."""
 
     def logprobs(self, rows: Sequence[TrainingSample], reference: bool = False) -> list[tuple[float, ...]]:
-        """Per response token, under the current weights or the frozen reference."""
+        """Log-probabilities of the response tokens under the current weights or the frozen reference model."""
 
     def update(self, samples: Sequence[TrainingSample], objective: Objective, aggregation: str) -> dict[str, float]:
-        """One optimizer step on all rows. `agg` is the mode of `losses.aggregation_weights`."""
+        """Takes one optimizer step on all samples and returns metrics. `aggregation` is a mode of
+        `losses.aggregation_weights`."""
 
     def publish(self) -> int:
-        """Makes `generate` sample from the current weights; returns their version."""
+        """Makes `generate` sample from the current weights and returns their version."""
 
     def save(self, path: Path) -> None:
-        """Writes a Hugging Face model folder with optimizer and RNG state."""
+        """Writes a Hugging Face model folder, including optimizer and RNG state."""
 
     def load(self, path: Path) -> None:
-        """Restores a saved state exactly. OSError or ValueError name the file that cannot be used."""
+        """Restores a saved state exactly. Raises OSError or ValueError naming a file that cannot be used."""
 
     def close(self) -> None:
-        """Ends the processes the engine started. It cannot be used afterwards."""
+        """Ends the processes that the engine started. It cannot be used afterwards."""
 
 
 @runtime_checkable
 class StreamingEngine(Engine, Protocol):
-    """An engine whose sampler forms batches itself from requests as they arrive."""
+    """An engine whose sampler batches requests by itself as they arrive."""
 
     def submit(self, request: Request) -> Future[Completion]:
-        """Starts sampling. Thread-safe, but may block (images are prepared, weights sent first), so not for an event
-        loop's thread. A lost sampler raises EngineError here or in the future. A future may be cancelled.
+        """Starts sampling a request. Thread-safe, but it may block (to prepare images or send weights), so do not call
+        it in an event loop's thread. A lost sampler raises EngineError, here or through the future. Futures may be
+        cancelled.
         """

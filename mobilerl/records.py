@@ -1,8 +1,8 @@
 """Records of rollouts and training: Step, Trajectory, Group and TrainingSample.
 
-Screenshots are PNG bytes shared by reference: the same `bytes` object is the observation of one step and an image of
-the prompts that show it, so a trajectory holds each screen once. On disk they become `screens/<sha256>.png`.
-`mobilerl.trajectory_files` reads and writes them.
+Screenshots are PNG bytes shared by reference: one `bytes` object is both the observation of a step and an image in the
+prompts that show it, so a trajectory holds each screen once. On disk they become `screens/<sha256>.png`.
+`mobilerl.trajectory_files` reads and writes trajectories.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """How an episode ended. Only `INFRA_ERROR` says nothing about the policy."""
+    """How an episode ended. All but `INFRA_ERROR` are results of the policy."""
 
     FINISHED = "finished"
-    """The agent said finish."""
+    """The agent finished."""
     TRUNCATED = "truncated"
     """The step budget ran out."""
     INVALID = "invalid"
-    """Too many unreadable actions in a row."""
+    """Too many invalid actions in a row."""
     INFRA_ERROR = "infra_error"
-    """A device failed: retried elsewhere, never given to an advantage."""
+    """A device failed. The episode is retried on another device and never used for an advantage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One model call, token-exact. `logprobs` are of the sampled tokens under the distribution they were drawn from."""
+    """Token-exact result of one model call. `logprobs` are under the distribution that the tokens were sampled from."""
 
     prompt_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
@@ -48,17 +48,17 @@ class Step:
     observation: Observation
     completion: Completion
     images: tuple[bytes, ...] = field(repr=False)
-    """PNGs in the order of their placeholders in the prompt."""
+    """PNGs of the prompt, in the order of their placeholders."""
     thought: str
     action: Action
     timings: Mapping[str, float] = field(default_factory=dict)
     """Seconds by phase: `policy`, `act`, `settle`, `observe`."""
     note: str = ""
-    """Why the device did not carry the action out; "" when it did. The prompts of later steps say it."""
+    """Why the device did not carry out the action; "" if it did. It is shown in the prompts of later steps."""
 
     @property
     def failed(self) -> bool:
-        """Whether the action was not understood, or not carried out."""
+        """Whether the action could not be parsed or was not carried out."""
         return isinstance(self.action, Invalid) or bool(self.note)
 
 
@@ -68,7 +68,7 @@ class Trajectory:
     task: Task
     steps: tuple[Step, ...]
     reward: float
-    """What the task's own check returned, in [0, 1], before any shaping."""
+    """Unshaped reward in [0, 1], from the task's own check unless a judge or scorer replaces it."""
     status: Status
     device_id: str
     error: str = ""
@@ -79,7 +79,7 @@ class Trajectory:
         return self.reward > 0.5
 
     def samples(self, advantage: float | Sequence[float] = 0.0, replayed: bool = False) -> list[TrainingSample]:
-        """One training sample per model call, in step order. `advantage`: one for all of them, or one each."""
+        """Makes one training sample per step, in order. `advantage` is a value for all of them or one per step."""
         advantages = advantage if isinstance(advantage, Sequence) else [advantage] * len(self.steps)
         return [
             TrainingSample(
@@ -99,8 +99,8 @@ class Trajectory:
     def samples_to_learn(
         self, advantage: float | Sequence[float], replayed: bool = False, skip_above: float = 1.0
     ) -> list[TrainingSample]:
-        """`samples`, without the steps that failed where their advantage would reinforce them, those in which the model
-        was not asked, and those whose response had a probability above `skip_above`."""
+        """Like `samples`, but without failed steps with a positive advantage, steps without a response, and steps whose
+        response had a probability above `skip_above`."""
         made = zip(self.samples(advantage, replayed), self.steps, strict=True)
         return [
             s
@@ -113,7 +113,7 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The G trajectories of one task, all collected for one iteration."""
+    """The G trajectories of one task, collected for the same iteration."""
 
     task: Task
     trajectories: tuple[Trajectory, ...]
@@ -125,14 +125,14 @@ class Cause(StrEnum):
     DEVICE = "device"
     """Devices, servers or a judge failed."""
     TASK = "task"
-    """The task's own set-up or check failed, on devices that are well."""
+    """The task's own set-up or check failed on healthy devices."""
     FREE_REWARD = "free_reward"
-    """The task gives its reward for nothing."""
+    """The task gives its reward before the agent has done anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostGroup:
-    """A group of which too few episodes were played. `reason`: the last fault of one that was given up."""
+    """A group with too few complete episodes. `reason` is the last failure of one that was given up."""
 
     task: Task
     cause: Cause
@@ -141,7 +141,7 @@ class LostGroup:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSample:
-    """One model call to learn from. Pixels are made from `images` only when a micro-batch is built."""
+    """One model call to train on. `images` are converted to pixels only when a micro-batch is built."""
 
     trajectory_id: str
     step: int
@@ -150,42 +150,42 @@ class TrainingSample:
     rollout_logprobs: tuple[float, ...]
     images: tuple[bytes, ...] = field(repr=False)
     version: int
-    """Version of the weights that sampled it."""
+    """Version of the weights that sampled the response."""
     advantage: float = 0.0
-    """Shared by all its tokens; for imitation losses, its weight."""
+    """Advantage of all response tokens; for imitation losses, the weight of the sample."""
     replayed: bool = False
-    """Drawn from a buffer of earlier iterations."""
+    """Whether the sample was drawn from a replay buffer."""
     old_logprobs: tuple[float, ...] | None = None
-    """Under the weights that the clipping compares with; None: `rollout_logprobs`."""
+    """Log-probabilities that the clipped ratio is taken against; None for `rollout_logprobs`."""
     ref_logprobs: tuple[float, ...] | None = None
-    """Under the frozen reference, when the objective has a KL term."""
+    """Log-probabilities under the frozen reference, if the objective has a KL term."""
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """What an objective sees of R rows whose responses are at most L tokens long.
+    """Tensors that an objective gets of R samples with responses of at most L tokens.
 
     `mask` is 1.0 on response tokens; log-probabilities are 0 elsewhere. `weights` is this micro-batch's part of the
-    aggregation weights, which sum to 1 over the whole optimiser step: a loss is `sum(weights * per_token)`.
+    aggregation weights, which sum to 1 over the whole optimizer step, so that a loss is `sum(weights * per_token)`.
     """
 
     logp: Tensor
-    """(R, L) under the current weights, with gradient."""
+    """(R, L) log-probabilities under the current weights, with gradient."""
     old_logp: Tensor
-    """(R, L) under the weights the clipping compares with."""
+    """(R, L) log-probabilities that the clipped ratio is taken against."""
     rollout_logp: Tensor
-    """(R, L) as the sampler reported them."""
+    """(R, L) log-probabilities as reported by the sampler."""
     ref_logp: Tensor | None
-    """(R, L) under the frozen reference, when the objective asked for one."""
+    """(R, L) log-probabilities under the frozen reference; None without a KL term."""
     advantage: Tensor
     """(R,)"""
     older: Tensor
-    """(R,) bool: not drawn by the weights that this iteration began with: replayed, or collected ahead of learning."""
+    """(R,) bool: replayed, or sampled by an earlier version of the weights because collection ran ahead."""
     replayed: Tensor
-    """(R,) bool: drawn from a buffer."""
+    """(R,) bool: drawn from a replay buffer."""
     mask: Tensor
     weights: Tensor
 
 
 Objective = Callable[[MicroBatch], tuple["Tensor", Mapping[str, "Tensor"]]]
-"""(loss, metrics). Metrics add up over micro-batches, except those ending in `_max`, of which the largest is kept."""
+"""Returns (loss, metrics). Metrics are summed over micro-batches, except that those ending in `_max` are maxima."""

@@ -1,4 +1,4 @@
-"""Secrets are cut out of what is written, shown or sent elsewhere."""
+"""Removal of secrets from text that is written, shown or sent elsewhere."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _USER = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 def without_users(text: str) -> str:
-    """`text` with the user and password of every URL in it hidden."""
+    """Hides the user and password of every URL in a text."""
     return _USER.sub(HIDDEN, text)
 
 
 def without_value(variable: str) -> str:
-    """An environment variable `NAME=VALUE` as `NAME=***`; a bare NAME stays."""
+    """Hides the value of an environment variable, as in `NAME=***`; a bare NAME is unchanged."""
     name, sign, _ = variable.partition("=")
     return f"{name}={HIDDEN}" if sign else name

@@ -13,7 +13,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class ScreenStore(Protocol):
-    """Holds the PNGs of trajectories in dict form: `get(put(png)) == png`, and equal PNGs have the same name."""
+    """Stores the PNGs of trajectories in dict form: `get(put(png)) == png`, and equal PNGs have the same name."""
 
     def put(self, png: bytes) -> str: ...
     def get(self, digest: str) -> bytes: ...
@@ -55,7 +55,7 @@ class ScreenFolder:
 
     def get(self, digest: str) -> bytes:
         if digest not in self._read:
-            if not _DIGEST.fullmatch(digest):  # the name becomes a path: it must not leave the folder
+            if not _DIGEST.fullmatch(digest):  # the name becomes a path, which must not leave the folder
                 raise ValueError(f"{digest!r} is not the name of a screen (64 hex digits)")
             path = self.folder / f"{digest}.png"
             if not path.exists():

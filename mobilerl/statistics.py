@@ -1,4 +1,4 @@
-"""Intervals for one success rate and for the difference of two, and pass@k. All intervals are two-sided 95 %."""
+"""Confidence intervals (two-sided, 95 %) of a success rate and of the difference of two, and pass@k."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """Mean of `b - a` over the instances both were measured on, and the interval of a bootstrap."""
+    """Mean of `b - a` over the instances that both were measured on, with a bootstrap interval."""
 
     mean_a: float
     mean_b: float
@@ -31,7 +31,7 @@ class PairedDifference:
 
 
 def wilson_interval(successes: int, trials: int) -> Interval:
-    """Wilson's score interval for a proportion (Wilson 1927). No trials give [0, 1]: nothing is known.
+    """Wilson score interval of a proportion (Wilson 1927); [0, 1] without trials.
 
     With p = successes / trials and n = trials:
         (p + z^2/2n +- z sqrt(p (1-p) / n + z^2 / 4n^2)) / (1 + z^2/n)
@@ -49,11 +49,11 @@ def wilson_interval(successes: int, trials: int) -> Interval:
 
 
 def cluster_bootstrap_interval(outcomes: Mapping[str, Sequence[float]], seed: int = 0) -> Interval:
-    """Percentile interval of the pooled mean when whole clusters are resampled.
+    """Percentile bootstrap interval of the pooled mean, resampling whole clusters.
 
-    `outcomes` maps a cluster (a task template) to its outcomes. Attempts at one task succeed and fail together, so an
-    interval over single attempts is too narrow; this one treats the tasks as the sample. Raises ValueError for fewer
-    than two clusters, whose spread cannot be seen.
+    `outcomes` maps a cluster (a task template) to its outcomes. Attempts at one task are correlated, so an interval
+    over single attempts is too narrow; this one treats the tasks as the sample. Raises ValueError for fewer than two
+    clusters.
     """
     clusters = [values for values in outcomes.values() if len(values)]
     if len(clusters) < 2:
@@ -65,10 +65,10 @@ def cluster_bootstrap_interval(outcomes: Mapping[str, Sequence[float]], seed: in
 
 
 def paired_difference(a: Mapping[str, float | None], b: Mapping[str, float | None], seed: int = 0) -> PairedDifference:
-    """`b - a` on the same instances: each maps an instance to its success rate in one evaluation, None if unknown.
+    """Difference `b - a` on the same instances. Both map instances to success rates, None if unknown.
 
     Pairing removes the difficulty of the instances from the comparison. The interval resamples instances. Raises
-    ValueError when the instances differ, or fewer than 2 have a rate on both sides.
+    ValueError if the instances differ or fewer than 2 have a rate in both.
     """
     if a.keys() != b.keys():
         raise ValueError(_mismatch(a, b))
@@ -82,7 +82,7 @@ def paired_difference(a: Mapping[str, float | None], b: Mapping[str, float | Non
 
 
 def _mismatch(a: Mapping[str, object], b: Mapping[str, object]) -> str:
-    """How two sets of instances differ, with an example of each side."""
+    """Describes how two sets of instances differ, with an example from each side."""
     parts = []
     for side, extra in (("first", sorted(a.keys() - b.keys())), ("second", sorted(b.keys() - a.keys()))):
         if extra:
@@ -91,14 +91,14 @@ def _mismatch(a: Mapping[str, object], b: Mapping[str, object]) -> str:
 
 
 def pass_at_k(trials: int, successes: int, k: int) -> float:
-    """Unbiased chance that at least one of k attempts succeeds: 1 - C(n-c, k) / C(n, k) (Chen et al. 2021, eq. 1)."""
+    """Unbiased estimate of pass@k: 1 - C(n-c, k) / C(n, k) (Chen et al. 2021, eq. 1)."""
     if not 0 <= successes <= trials or not 1 <= k <= trials:
         raise ValueError(f"pass@{k} of {successes} successes in {trials} trials is not possible")
     return 1.0 - math.comb(trials - successes, k) / math.comb(trials, k)
 
 
 def _resampled(n: int, seed: int) -> np.ndarray:
-    """(RESAMPLES, n) indices below n."""
+    """Draws (RESAMPLES, n) indices below n."""
     return np.random.default_rng(seed).integers(n, size=(RESAMPLES, n))
 
 

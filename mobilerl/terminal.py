@@ -1,4 +1,4 @@
-"""Terminal output: what other programs said is made harmless, and tables truncate nothing that one wants to copy."""
+"""Terminal output: text of other programs is made safe to print, and tables do not truncate text to be copied."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from rich.table import Column, Table
 from mobilerl.redaction import without_users
 
 FILE_WIDTH = 100
-"""Columns of output to a file or another program, unless COLUMNS says otherwise; a terminal has its own width."""
+"""Columns of output to a file or another program, unless $COLUMNS is set; a terminal has its own width."""
 LINE_GAP_S = 5.0
-"""Shortest time between two lines about progress in a file."""
+"""Minimum seconds between two progress lines in a file."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters but tab and newline, and those that turn the direction of writing."""
+"""Control characters except tab and newline, and those that change the direction of writing."""
 
 
 def printable(text: str) -> str:
-    """For a terminal: without escape sequences, which could clear it or write the clipboard, and without passwords."""
+    """Removes passwords, and escape sequences, which could clear a terminal or write to the clipboard."""
     return _CONTROL.sub("?", without_users(text))
 
 
 class SafeConsole(Console):
-    """Prints everything `printable`, except rich's own styles and cursor movements."""
+    """Makes all output `printable`, except rich's own styles and cursor movements."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
@@ -46,13 +46,13 @@ class _SafeFormatter(logging.Formatter):
 
 
 def make_logging_safe() -> None:
-    """Warnings that nobody else handles are printed `printable`."""
+    """Makes warnings that no other handler prints `printable`."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_SafeFormatter())
 
 
 def make_table(*names: str, whole: str = "", box: Box = HEAVY_HEAD) -> Table:
-    """A table with these columns. Long entries are wrapped, except in the column `whole`."""
+    """Makes a table with these columns. Long entries are wrapped, except in the column `whole`."""
     return Table(*(Column(name, overflow="fold", no_wrap=name == whole) for name in names), box=box)
 
 
@@ -64,7 +64,7 @@ def make_console(stderr: bool = False) -> Console:
 
 
 def fit(text: str, width: int) -> str:
-    """The text with lines of at most `width` columns where its words allow it: paths and addresses stay whole."""
+    """Wraps text to `width` columns without breaking words, so that paths and addresses stay whole."""
     return "\n".join(
         textwrap.fill(
             line,
@@ -78,13 +78,13 @@ def fit(text: str, width: int) -> str:
 
 
 def say(text: str, stderr: bool = False) -> None:
-    """Prints lines that fit the output, without rich's markup."""
+    """Prints text wrapped to the width of the output, without rich's markup."""
     console = make_console(stderr)
     console.print(fit(text, console.width), markup=False, soft_wrap=True)
 
 
 def duration(seconds: float) -> str:
-    """`40 s`, `12 min`, `3 h 20 min`, `2 d 5 h`."""
+    """Formats a duration, as in `40 s`, `12 min`, `3 h 20 min` and `2 d 5 h`."""
     minutes = round(seconds / 60)
     if seconds < 90:
         return f"{seconds:.0f} s"
@@ -96,10 +96,10 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def progress_bar(what: str, before: int = 0) -> Iterator[Callable[..., None]]:
-    """Yields `show(done, total, note="")`: a bar with the time left on standard error.
+    """Yields `show(done, total, note="")`, which updates a bar with the time left on standard error.
 
-    Where that is no terminal, such as a log file, a line at every tenth instead, at least `LINE_GAP_S` apart.
-    `before`: how much an earlier process has done.
+    If that is not a terminal but, say, a log file, it prints a line at every tenth instead, at least `LINE_GAP_S`
+    apart. `before` is what an earlier process has done.
     """
     console = make_console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -107,7 +107,7 @@ def progress_bar(what: str, before: int = 0) -> Iterator[Callable[..., None]]:
     settings = {"console": console, "transient": True, "disable": not console.is_terminal}
     began = printed = time.monotonic()
     tenths = 0
-    # What goes to a file stays there.
+    # Output to a file must not be redirected to the bar's console.
     with Progress(*columns, more, **settings, redirect_stdout=sys.stdout.isatty()) as progress:
         task = progress.add_task(what, total=None, more="")
 

@@ -1,7 +1,7 @@
-"""A tiny vision-language model: the real Qwen2.5-VL classes at about a million parameters, trained from scratch.
+"""A tiny vision-language model: the Qwen2.5-VL classes at about a million parameters, trained from scratch.
 
-Its tokenizer has whole words, so that prompts are short and copying a word takes one token. `priority` and `Priority`
-are two tokens with related weights at the start, so that what is learned of one holds for the other. Text round-trips
+Its tokenizer has whole words, so that prompts are short and copying a word takes one token. Forms of a word, such as
+`priority` and `Priority`, start with related embeddings, so that learning transfers between them. Text round-trips
 exactly if it is in the vocabulary or can be spelled with printable ASCII characters.
 """
 
@@ -50,7 +50,7 @@ GRAMMAR = (
     'finish(message="',
     '")',
 )
-"""Parts of the reply format that are one token each."""
+"""Parts of the reply format that are single tokens."""
 MARKS = 40
 ROPE_THETA = 1e6
 WORD_MARK = "▁"
@@ -68,15 +68,15 @@ CHAT_TEMPLATE = (
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, as the tokenizer sees them."""
+    """Words of a text as the tokenizer splits them."""
     return re.findall(r"\w+", text)
 
 
 def build_word_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
-    """A whole-word tokenizer for the words of `corpus`, each also in small letters and with a capital.
+    """Builds a whole-word tokenizer for the words of `corpus`, each also in lower case and capitalized.
 
-    Other words are spelled, numbers split into pairs of digits. A space between two words is implied, every other space
-    is a token of its own.
+    Other words are spelled, and numbers are split into pairs of digits. A space between two words is implicit; other
+    spaces are tokens of their own.
     """
     found = {w for text in corpus for w in words_of(text) if not re.search(r"\d", w)}
     words = sorted(form for w in found for form in {w, w.lower(), w.capitalize()})
@@ -109,12 +109,12 @@ def build_word_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
 
 
 def is_tiny(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether it is one of `build_word_tokenizer`."""
+    """Whether the tokenizer was made by `build_word_tokenizer`."""
     return set(GRAMMAR) <= tokenizer.get_added_vocab().keys()
 
 
 def _fast(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
-    """With the special tokens, those of replies and marks, and the chat template."""
+    """Adds the special tokens, the tokens of replies and marks, and the chat template."""
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="<|pad|>",
@@ -131,11 +131,12 @@ def _fast(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
 def build_model(
     tokenizer: PreTrainedTokenizerFast, hidden: int, layers: int, heads: int, vision_hidden: int
 ) -> Qwen2_5_VLForConditionalGeneration:
-    """Random weights scaled by 1 / sqrt(hidden): Hugging Face's 0.02 suits wide models, and trains narrow ones slowly.
+    """Builds an untrained model. Its random weights are scaled by 1 / sqrt(hidden), since narrow models train slowly
+    with Hugging Face's default of 0.02.
 
-    The first two layers start with induction heads: see `mobilerl.induction`.
+    The first two layers start with induction heads (see `mobilerl.induction`).
 
-    Head size `hidden / heads` must be a multiple of 8 (three rotary sections).
+    The head size `hidden / heads` must be a multiple of 8 (for three rotary sections).
     """
     pairs = hidden // heads // 2
     sections = [pairs - 2 * (pairs // 4 + pairs // 8), pairs // 4 + pairs // 8, pairs // 4 + pairs // 8]
@@ -178,8 +179,8 @@ def build_model(
 
 @torch.no_grad()
 def _relate_forms(model: Qwen2_5_VLForConditionalGeneration, tokenizer: PreTrainedTokenizerFast) -> None:
-    """A plural, and then a word with a capital, starts as the mean of the plain word and a vector that all such forms
-    share: what is learned of one form holds for the others."""
+    """Initializes plurals, and then capitalized words, as the mean of the plain word and a vector shared by all such
+    forms, so that learning transfers between the forms of a word."""
     vocab, weight = tokenizer.get_vocab(), model.get_input_embeddings().weight
     small = {t: i for t, i in vocab.items() if t.startswith(WORD_MARK) and t.lower() == t}
     plurals = [
@@ -204,7 +205,7 @@ def create(
     """Writes an untrained checkpoint folder that Hugging Face can load."""
     tokenizer = build_word_tokenizer(corpus)
     model = build_model(tokenizer, hidden, layers, heads, vision_hidden)
-    # Given as `size`: with min_pixels and max_pixels the class would change its own defaults for the whole process.
+    # Passed as `size`, since with min_pixels and max_pixels the class would change its defaults for the whole process.
     processor = Qwen2VLImageProcessorPil(size={"shortest_edge": 4 * 28 * 28, "longest_edge": max_pixels})
     model.save_pretrained(path)
     Codec(tokenizer, processor, model.config).save(path)

@@ -1,11 +1,11 @@
-"""Trajectories on disk: `trajectories/iter-000010.jsonl` next to `screens/<sha256>.png` in a run directory.
+"""Reads and writes trajectories: `trajectories/iter-000010.jsonl` and `screens/<sha256>.png` in a run directory.
 
 One line per trajectory, a JSON object in ASCII, with the fields of `Trajectory`, `Task`, `Step` and the actions;
 docs/files.md shows one in full.
 
-A screen is the SHA-256 of its PNG in lower-case hex, or "" if there was no screenshot. Reading gives back exactly what
-was written. Files are written atomically, and a PNG that already exists is not written again. Only an evaluation on
-real phones appends to its file as episodes end (`append_trajectory`).
+A screen is the SHA-256 of its PNG in lower-case hex, or "" if there was no screenshot. Reading returns exactly what was
+written. Files are written atomically, and existing PNGs are not written again. Only evaluations append to their file as
+episodes end (`append_trajectory`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _JSON_TYPES: dict[str, Any] = {
     "Mapping[str, Any]": Mapping,
     "Mapping[str, float]": Mapping,
 }
-"""Accepted types of a dataclass field, by its annotation."""
+"""Accepted types of dataclass fields, by annotation."""
 _T = TypeVar("_T")
 
 
@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 
 def trajectory_to_dict(trajectory: Trajectory, screens: ScreenStore) -> dict[str, Any]:
-    """The trajectory as JSON values, its screens put into `screens`."""
+    """Converts a trajectory to JSON values and puts its screens into `screens`."""
     return {
         "schema": SCHEMA,
         "id": trajectory.id,
@@ -54,7 +54,7 @@ def trajectory_to_dict(trajectory: Trajectory, screens: ScreenStore) -> dict[str
 
 
 def trajectory_from_dict(record: Mapping[str, Any], screens: ScreenStore) -> Trajectory:
-    """The inverse of `trajectory_to_dict`. Raises ValueError naming the field that is missing or wrong."""
+    """Inverse of `trajectory_to_dict`. Raises ValueError naming a field that is missing or wrong."""
     try:
         if record["schema"] != SCHEMA:
             raise ValueError(f"schema {record['schema']!r}; this version of mobilerl reads schema {SCHEMA}")
@@ -144,7 +144,7 @@ def save_trajectories(run_dir: Path | str, iteration: int, trajectories: Iterabl
 
 
 def append_trajectory(out: Path, trajectory: Trajectory) -> None:
-    """Appends to the single file of an evaluation, screens first. An incomplete last line is removed."""
+    """Appends a trajectory to the file of an evaluation, screens first. An incomplete last line is removed."""
     path = _file_of(out, 0)
     line = _line(trajectory_to_dict(trajectory, ScreenFolder(out / "screens")))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -158,7 +158,7 @@ def _file_of(folder: Path, iteration: int) -> Path:
 
 
 def _end_of_last_line(f: BinaryIO) -> int:
-    """The offset after the last newline, in bytes."""
+    """Offset after the last newline, in bytes."""
     end = f.seek(0, os.SEEK_END)
     f.seek(max(end - 1, 0))
     if f.read(1) in (b"", b"\n"):
@@ -168,7 +168,7 @@ def _end_of_last_line(f: BinaryIO) -> int:
 
 
 def load_trajectories(path: Path | str) -> list[Trajectory]:
-    """Reads a file of `save_trajectories`. Raises ValueError naming file and line if it is damaged."""
+    """Reads the trajectories of a file. Raises ValueError naming file and line if it is damaged."""
     screens = ScreenFolder(Path(path).parent.parent / "screens")
     trajectories = []
     for number, record in read_records(path):
@@ -180,7 +180,7 @@ def load_trajectories(path: Path | str) -> list[Trajectory]:
 
 
 def read_records(path: Path | str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, object) of each line, without its screens. Raises ValueError naming file and line."""
+    """Yields line number and object of each line, without screens. Raises ValueError naming a damaged file and line."""
     with open(path, "rb") as f:
         for number, line in enumerate(f, start=1):
             try:
@@ -200,7 +200,7 @@ def _reject_constant(constant: str) -> None:
 
 
 def _line(record: dict[str, Any]) -> str:
-    """One line of JSON. Raises ValueError for values that JSON would change: tuples, keys other than text, NaN."""
+    """One line of JSON. Raises ValueError for values that JSON would change: tuples, keys other than strings, NaN."""
     try:
         params = record["task"]["params"]
         if json.loads(json.dumps(params)) != params:
