@@ -1,7 +1,7 @@
-"""The command `mobilerl`: runs a subcommand, and turns every expected error into a message and an exit code.
+"""The command `mobilerl`, which runs a subcommand and turns expected errors into a message and an exit code.
 
-Exit codes: 0 done; 1 `doctor` found something missing, `fleet up` a device that does not start, or `eval androidworld`
-lost all its servers; 2 bad input; 130 stopped by Ctrl-C; 143 by SIGTERM; 141 the reader of the output has closed it.
+Exit codes: 0 done; 1 if `doctor` found something missing, a device of `fleet up` did not start, or `eval androidworld`
+lost all its servers; 2 bad input; 130 stopped by Ctrl-C; 143 by SIGTERM; 141 if the reader closed the output.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BAD_INPUT, INTERRUPTED, OUTPUT_CLOSED = 2, 130, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit code."""
+    """Runs one command and returns its exit code."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     make_logging_safe()
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"{args.command} does not know {rest[0]!r}")
     try:
         code = args.run(args, rest)
-        print(end="", flush=True)  # a closed pipe is noticed here rather than at exit
+        print(end="", flush=True)  # so that a closed pipe is noticed here rather than at exit
         return code
     except Stopped as stop:
         print(f"\n{printable(str(stop))}", file=sys.stderr)
@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run() -> None:
-    """The console script."""
+    """Entry point of the console script."""
     sys.exit(main())
 
 
@@ -96,7 +96,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports a usage error with the most similar choice."""
+    """An argument parser that suggests the most similar choice in a usage error."""
 
     def error(self, message: str) -> NoReturn:
         hint = ""
@@ -113,7 +113,7 @@ def _fail(message: str) -> int:
 
 
 def _message(error: BaseException) -> str:
-    """One line, or one for every mistake of a recipe."""
+    """Message of an error on one line, or one line per mistake of a recipe."""
     if isinstance(error, ConfigError) and len(error.args) > 1:
         return "\n  ".join([f"{len(error.args)} mistakes:", *(" ".join(line.split()) for line in error.args)])
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
@@ -122,5 +122,5 @@ def _message(error: BaseException) -> str:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     if isinstance(error, WorkerError):
-        text = text.partition("\n")[0]  # a traceback follows
+        text = text.partition("\n")[0]  # without the traceback that follows
     return " ".join(text.split()) or type(error).__name__

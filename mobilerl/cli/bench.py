@@ -1,4 +1,4 @@
-"""`mobilerl bench`: measures the speed and memory of a part."""
+"""`mobilerl bench`: measures the speed and memory of a component."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PARTS: dict[str, tuple[str, dict[str, tuple[Any, str]]]] = {
         },
     ),
 }
-"""Help and options of each part; the options are the arguments of `measure` in the module of that name."""
+"""Help and options of each part. The options are the arguments of `measure` in the module of the same name."""
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`mobilerl completion SHELL`: a script with which a shell completes commands, flags, settings and values."""
+"""`mobilerl completion SHELL`: prints a script for shell completion of commands, flags, settings and values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mobilerl.config.flags import add_flags
 
 FOLDER_SETTINGS = ("--model", "--algorithm.offline.trajectories")
 NUMBERS = ("{int", "{float", "{str")
-"""How the placeholders of optional settings that are no choices begin."""
+"""Prefixes of the placeholders of optional settings that are not choices."""
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> int:
 
 
 def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """The parser and those of all subcommands."""
+    """Yields the parser and those of all subcommands."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -1,4 +1,4 @@
-"""`mobilerl demo`: the checkpoint that comes with the package plays on embedded phones."""
+"""`mobilerl demo`: lets the checkpoint that comes with the package play on embedded phones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mobilerl.records import Step, Trajectory
 
 RECIPE = "generated/adagrpo"
-"""Names the checkpoint and the suite whose tasks are played."""
+"""Recipe with the checkpoint and the suite whose tasks are played."""
 EVALUATION = Path("eval/demo")
 
 
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
 
 
 def print_episode(episode: Trajectory) -> None:
-    """Prints the instruction, and of each step the thought, the action and what came of it."""
+    """Prints the instruction, and the thought, action and result of each step."""
     say(f"\ntask: {episode.task.instruction}")
     results = [_change(step.observation, after.observation) for step, after in pairwise(episode.steps)]
     results.append(f"{episode.status}, reward {episode.reward:g}")

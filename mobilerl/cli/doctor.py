@@ -1,4 +1,4 @@
-"""`mobilerl doctor`: checks this machine for a recipe, and prints the command that fixes each problem."""
+"""`mobilerl doctor`: checks whether a recipe can run on this machine, and prints a command that fixes each problem."""
 
 from __future__ import annotations
 

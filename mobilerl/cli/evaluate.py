@@ -1,4 +1,4 @@
-"""`mobilerl eval`: a policy or a scripted agent on a suite of tasks."""
+"""`mobilerl eval`: evaluates a policy or a scripted agent on a suite of tasks."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from mobilerl.suites.phone.evaluation import AGENTS, SimPlan
 from mobilerl.terminal import make_console, make_table
 
 INSTANCES, PASS_K_INSTANCES = 6, 2
-"""Held-out instances per template: played once, and sampled K times."""
+"""Default number of held-out instances per template, if each is played once and if it is sampled K times."""
 SLOW = "--agent.deadline_s=3600"
-"""Large models think for seconds at every step; that is no device that hangs."""
+"""Deadline for large models, which think for seconds at every step without a device hanging."""
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
         load_recipe(args.config, settings)
         _list(args.plan)
         return 0
-    # A server brings no settings: without a recipe they are MobileRL's, which large models can follow.
+    # A server has no settings; without a recipe use MobileRL's, which large models can follow.
     return _evaluate(
         args, evaluation_recipe(args, settings, (*MOBILERL_SETTINGS, SLOW) if is_server(args.model) else ())
     )

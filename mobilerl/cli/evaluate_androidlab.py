@@ -1,4 +1,4 @@
-"""`mobilerl eval androidlab`: a policy or a scripted agent on AndroidLab's tasks, over adb."""
+"""`mobilerl eval androidlab`: evaluates a policy or a scripted agent on AndroidLab's tasks, over adb."""
 
 from __future__ import annotations
 

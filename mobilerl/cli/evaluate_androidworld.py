@@ -1,4 +1,4 @@
-"""`mobilerl eval androidworld`: a policy or a scripted agent on AndroidWorld's servers."""
+"""`mobilerl eval androidworld`: evaluates a policy or a scripted agent on AndroidWorld's servers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mobilerl.suites.androidworld.servers import Servers
 
 NO_SERVER_LEFT = 1
-"""Exit code."""
+"""Exit code if all servers died before the end."""
 
 
 def add(suites: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
 
 
 def _servers(args: argparse.Namespace, recipe: Recipe) -> Servers:
-    """Running servers, else containers: `--fleet` of them, or as the recipe has it."""
+    """Running servers if any are given, else as many containers as `--fleet` or the recipe says."""
     from envs.androidworld.startup import parse_addresses
     from mobilerl.suites.androidworld.servers import RunningServers, StartedContainers
     from mobilerl.suites.fleet import fleet_type

@@ -1,4 +1,4 @@
-"""What the evaluations of all suites share on the command line."""
+"""Command-line options and recipes that the evaluations of all suites share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add_suite(
     example: str,
     **texts: Any,
 ) -> argparse.ArgumentParser:
-    """A parser with the options of every suite. `example`: a setting that can be given as well."""
+    """Adds a parser with the options of every suite. `example` is a setting to mention in the help."""
     parser = suites.add_parser(
         name,
         parents=[common],
@@ -49,7 +49,7 @@ def add_suite(
 
 @contextmanager
 def resumable(args: argparse.Namespace) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end an evaluation with what is done and the command that goes on."""
+    """On Ctrl-C or SIGTERM, raises Stopped with the number of finished episodes and the command to resume."""
     from mobilerl.eval.journal import read_journal
 
     try:
@@ -65,7 +65,7 @@ def resumable(args: argparse.Namespace) -> Iterator[None]:
 
 
 def finish(results: Mapping[str, Any], lines: Sequence[str], out: Path) -> None:
-    """Prints results, and `lines` that only this suite has."""
+    """Prints results, followed by the suite's own `lines`."""
     from mobilerl.eval.policies import REFUSED
     from mobilerl.eval.report import RESULTS, print_results
 
@@ -78,22 +78,22 @@ def finish(results: Mapping[str, Any], lines: Sequence[str], out: Path) -> None:
 
 
 def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], defaults: Sequence[str]) -> Recipe:
-    """The recipe `args.config`, with the agent settings and picture size of the checkpoint `args.model`.
+    """Loads the recipe `args.config` with the agent settings and image size of the checkpoint `args.model`.
 
-    A model without saved settings (a server, a folder without agent.json) gets the recipe's, or without a recipe
-    `defaults`, words of a command line; a published model its own format and that format's settings. `settings`, from
-    the command line, win over all.
+    A model without saved settings (a server, a folder without agent.json) gets those of the recipe or, without one,
+    the command-line words `defaults`; a published model gets its own format and settings. `settings`, from the command
+    line, take precedence. Raises ConfigError for settings that cannot be used.
     """
     from mobilerl.eval.policies import find_model, is_server
     from mobilerl.models.checkpoint_folder import MAX_PIXELS, image_settings, read_agent
 
     if args.out is None:
         raise ConfigError("--out DIR is missing: it says where results.json and the episodes go")
-    flags, _ = parse_flags(settings)  # `load_recipe` below refuses mistakes, together with those of the file
+    flags, _ = parse_flags(settings)  # `load_recipe` below reports mistakes, together with those of the file
     given = sorted(f"--{name}.{key}" for name, section in flags.items() if isinstance(section, dict) for key in section)
     saved = None
     if args.agent == "policy" and args.model and not is_server(args.model):
-        args.model = str(find_model(args.model))  # once: the run may save a newer checkpoint at any time
+        args.model = str(find_model(args.model))  # only once, since the run may save a newer checkpoint at any time
         saved = read_agent(args.model)
     if saved is None:
         base = [] if args.config else [word for word in defaults if word.split("=")[0] not in given]
@@ -108,7 +108,7 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], default
 
 
 def _published(args: argparse.Namespace, settings: Sequence[str], base: Sequence[str]) -> Recipe | None:
-    """The recipe for a published model in its own format; None for any other. MobileRL's settings are not for it."""
+    """The recipe for a published model in its own format, without MobileRL's settings; None for other models."""
     from mobilerl.eval.policies import MOBILERL_SETTINGS
     from mobilerl.policy.formats.choice import published_name, with_format
 
@@ -116,7 +116,7 @@ def _published(args: argparse.Namespace, settings: Sequence[str], base: Sequence
         return None
     try:
         recipe = load_recipe(args.config, [*(word for word in base if word not in MOBILERL_SETTINGS), *settings])
-    except ConfigError:  # settings of mobilerl's format that need MobileRL's beside them
+    except ConfigError:  # settings of mobilerl's format that need MobileRL's other settings
         return None
     agent = with_format(recipe.agent, getattr(args, "model_name", None) or published_name(args.model))
     if agent.format in (None, "mobilerl"):
@@ -126,6 +126,6 @@ def _published(args: argparse.Namespace, settings: Sequence[str], base: Sequence
 
 
 def _saved_flags(agent: AgentSection, given: Collection[str]) -> list[str]:
-    """A checkpoint's agent settings as command-line words, without those that are `given` there anyway."""
+    """A checkpoint's agent settings as command-line words, except those that are `given` there."""
     values = {f"--agent.{name}": value for name, value in agent.model_dump().items()}
     return [f"{flag}={'null' if value is None else value}" for flag, value in values.items() if flag not in given]

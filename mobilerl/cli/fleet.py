@@ -1,4 +1,4 @@
-"""`mobilerl fleet`: devices in containers that stay up between runs, and a list of all fleets' devices."""
+"""`mobilerl fleet`: starts, lists and removes devices in containers that stay up between runs."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
 
 
 def up(recipe: Recipe, console: Console) -> int:
-    """Starts the devices of the fleet that are missing; returns 1 when one did not start."""
+    """Starts the missing devices of the fleet. Returns 1 if one did not start."""
     running, started, failed = asyncio.run(_start_missing(recipe))
     try:
         status(recipe, console)
-    except InfraError as error:  # an engine that has gone: the devices of the others are there
+    except InfraError as error:  # an engine has gone, but the devices of the others are there
         failed.append(str(error))
     for line in failed:
         console.print(fit(line, console.width), style="red", markup=False, soft_wrap=True)
@@ -64,9 +64,9 @@ def up(recipe: Recipe, console: Console) -> int:
 
 
 async def _start_missing(recipe: Recipe) -> tuple[list[str], list[str], list[str]]:
-    """Serials of the running devices, those of the started ones, and a line for each that did not start.
+    """Starts missing devices; returns serials of running and of started ones, and a line per device that did not start.
 
-    Raises ConfigError when a run uses the fleet's name: its devices end with it and have the same numbers, and
+    Raises ConfigError if a run uses the same fleet name: its devices end with it and have the same numbers, and
     `fleet down` would remove them as well.
     """
     from envs.docker_avd import DETACHED
@@ -83,10 +83,10 @@ async def _start_missing(recipe: Recipe) -> tuple[list[str], list[str], list[str
         running = [c for c in listed if c.running]
         missing = sorted(set(range(recipe.phone.count)) - {c.place for c in running})
         starting = (_start(provider, place, recipe.fleet.boot_s) for place in missing)
-        # All are waited for: none may still be starting when this ends.
+        # Wait for all of them, since none may still be starting when this ends.
         ends = await asyncio.gather(*starting, return_exceptions=True)
     finally:
-        await provider.close()  # the connections: the containers stay
+        await provider.close()  # closes the connections; the containers stay
     if unexpected := [end for end in ends if not isinstance(end, str | InfraError)]:
         raise unexpected[0]
     started = [end for end in ends if isinstance(end, str)]
@@ -94,7 +94,7 @@ async def _start_missing(recipe: Recipe) -> tuple[list[str], list[str], list[str
 
 
 async def _start(provider: DockerProvider, place: int, boot_s: float) -> str:
-    """The device's serial. Raises InfraError."""
+    """Starts a device and returns its serial. Raises InfraError if it does not boot."""
     try:
         async with asyncio.timeout(boot_s):
             await provider.discard(place)  # a container that has stopped
@@ -109,7 +109,7 @@ async def _start(provider: DockerProvider, place: int, boot_s: float) -> str:
 
 
 def status(recipe: Recipe, console: Console) -> int:
-    """Every container with our label, of every fleet, on the recipe's engines."""
+    """Prints the containers of all fleets on the recipe's engines."""
     table = make_table("fleet", "device", "state", "owner", "adb", "engine", "image", whole="adb")
     with engines(recipe) as found:
         containers = [c for engine in found for c in engine.listed(everything=True)]

@@ -1,4 +1,4 @@
-"""The model card of a trained model: README.md in its folder, as the Hugging Face Hub shows it."""
+"""Model card of a trained model: the README.md in its folder that the Hugging Face Hub shows."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from mobilerl.viewer.evaluations import evaluations_of
 
 CARD = "README.md"
 _OF_RESULTS = ("prompt_hash", "model", "weights_sha256")
-"""Parts of a protocol that the card says elsewhere, or that only this machine can read."""
+"""Parts of a protocol that the card gives elsewhere or that are meaningful only on this machine."""
 
 
 def write_card(run_dir: Path, name: str, license_id: str | None) -> Path:
-    """Writes the card into the folder of the run's model, which it returns. Raises ConfigError without a model."""
+    """Writes the card into the folder of the run's model and returns the folder. Raises ConfigError without a model."""
     if not is_hub_id(name):
         raise ConfigError(f"--to {name}: a name on the Hub is ORG/NAME, of letters, digits, '-', '_' and '.'")
     folder = find_model(run_dir)
@@ -38,12 +38,12 @@ def write_card(run_dir: Path, name: str, license_id: str | None) -> Path:
 
 
 def _base(recipe: Recipe | None) -> str:
-    """Name of the model that the run began with; "" for a tiny one or where it is not known."""
+    """Name of the model that the run started from; "" for a tiny one or if unknown."""
     return published_name(recipe.model).strip() if recipe is not None and recipe.model else ""
 
 
 def _header(recipe: Recipe | None, license_id: str | None) -> Iterator[str]:
-    """The card's metadata. A base model is named only where the Hub knows it."""
+    """Metadata of the card. It names a base model only if that is on the Hub."""
     yield "---"
     if license_id:
         yield f"license: {json.dumps(license_id)}"
@@ -97,7 +97,7 @@ def _settings(recipe: Recipe) -> Iterator[str]:
 
 
 def _shown(value: Any) -> str:
-    """A value as JSON, with absolute paths reduced to their last part and without users in addresses."""
+    """A value as JSON, with absolute paths reduced to their last part and addresses without credentials."""
     if isinstance(value, str):
         return without_users(Path(value).name if value.startswith("/") else value)
     if isinstance(value, Mapping):

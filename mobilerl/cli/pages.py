@@ -1,4 +1,4 @@
-"""`mobilerl pages`: ReachAgent, from an SFT checkpoint to a policy that navigates between pages."""
+"""`mobilerl pages`: ReachAgent, which trains an SFT checkpoint to navigate between pages."""
 
 from __future__ import annotations
 

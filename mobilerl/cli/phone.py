@@ -1,4 +1,4 @@
-"""`mobilerl phone serve`: embedded phones that the real `adb` connects to."""
+"""`mobilerl phone serve`: serves embedded phones that the real `adb` can connect to."""
 
 from __future__ import annotations
 

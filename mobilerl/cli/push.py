@@ -1,4 +1,4 @@
-"""`mobilerl push`: a trained model with its model card to the Hugging Face Hub."""
+"""`mobilerl push`: uploads a trained model with its model card to the Hugging Face Hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mobilerl settings`: find what a recipe can set."""
+"""`mobilerl settings`: searches the settings of a recipe."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> int:
 
 
 def find(parser: argparse.ArgumentParser, wanted: str) -> list[argparse.Action]:
-    """The section or settings of that name, else the settings whose name and help have all words of `wanted`."""
+    """The section or settings named `wanted`, else the settings whose name and help contain all its words."""
     actions = parser._actions
     named = [a for a in actions if a.dest == wanted or a.dest.startswith(f"{wanted}.")]
     if not named:

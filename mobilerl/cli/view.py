@@ -1,4 +1,4 @@
-"""`mobilerl view`: writes or serves the page of a run."""
+"""`mobilerl view`: writes or serves the viewer page of a run."""
 
 from __future__ import annotations
 
