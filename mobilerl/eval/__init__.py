@@ -1,1 +1,1 @@
-"""Evaluation: runner, journal, statistics and results.json. The suites are in `mobilerl.suites`."""
+"""Evaluation: runner, journal, and results.json. The suites are in `mobilerl.suites`."""

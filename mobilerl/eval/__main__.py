@@ -1,4 +1,4 @@
-"""`python -m mobilerl.eval sim ...` is `mobilerl eval sim ...`."""
+"""`python -m mobilerl.eval sim ...` is the same as `mobilerl eval sim ...`."""
 
 import sys
 

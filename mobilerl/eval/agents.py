@@ -1,4 +1,4 @@
-"""Agents without a model, for checking a suite: expert, noop, finish, random."""
+"""Agents without a model, to check a suite: expert, noop, finish and random."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mobilerl.policy.screen import Screen
 
 SCRIPTED = ("expert", "noop", "finish", "random")
 CONSTANT: dict[str, Action] = {"noop": Wait(), "finish": Finish()}
-"""Agents that take one action: noop waits until the step budget is used up, finish says at once that it is done."""
+"""Agents that always take the same action: noop waits until the step budget is used up, finish ends immediately."""
 
 
 class ExpertActor:
-    """The scripted expert of every task of the embedded phone.
+    """The scripted experts of the embedded phone's tasks.
 
-    Some scripts need what a task's set-up drew on the phone, so the expert is given its phones.
+    Some scripts depend on what a task's set-up drew on the phone, so the actor needs access to the phones.
     """
 
     def __init__(self, envs: Sequence[PhoneEnv]) -> None:
@@ -32,16 +32,16 @@ class ExpertActor:
         self, task: Task, turns: Sequence[Turn], observation: Observation, screen: Screen, key: str
     ) -> Decision:
         if not turns:
-            # Equal tasks are set up equally, so any phone that runs this one will do.
+            # Equal tasks are set up equally, so any phone that runs this task will do.
             self._experts[key] = ExpertAgent(next(e.template for e in self._envs if e.task == task))
         try:
             return scripted(self._experts[key].act(observation))
-        except LookupError as lost:  # the phone may have rebooted: the score tells
+        except LookupError as lost:  # the phone may have rebooted, which scoring detects
             return scripted(Finish(), str(lost))
 
 
 class ScriptedActor:
-    """Takes the action that `choose` returns for an episode's key, its number of steps and its screen."""
+    """Takes the action that `choose` returns for the episode's key, number of steps and screen."""
 
     def __init__(self, choose: Callable[[str, int, Screen], Action]) -> None:
         self._choose = choose
@@ -53,7 +53,7 @@ class ScriptedActor:
 
 
 def scripted_actor(name: str, seed: int, envs: Sequence[PhoneEnv]) -> Actor:
-    """Raises ValueError for a name that is not in `SCRIPTED`. `random` is repeatable by seed and episode."""
+    """Makes the agent `name`; `random` depends only on seed and episode. Raises ValueError for an unknown name."""
 
     def at_random(key: str, step: int, screen: Screen) -> Action:
         return random.Random(f"{seed}/{key}/{step}").choice([*candidates(screen), Finish()])

@@ -1,12 +1,12 @@
-"""`episodes.jsonl`: the episodes of an evaluation, each on disk as soon as it ends, so that it can be resumed.
+"""`episodes.jsonl`: the episodes of an evaluation, each written as soon as it ends, so that it can be resumed.
 
     {"schema": 1, "suite": ..., "protocol": {...}, "episodes": N}   first, once
     {"event": "start", "server": "HOST:PORT", "template": ..., "index": ...}
     {"event": "end", "task_id": ..., "trial": ..., ...}             the last one of a task and trial counts
     {"event": "dead", "server": ..., "fault": ..., "at": ...}       the server was given up
 
-Starts are written by suites whose servers must be told to tear a task down: a start without its end is what a killed
-evaluation left set up.
+Starts are written by suites whose servers must be told to tear tasks down: a start without an end is a task that a
+killed evaluation left set up.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ SCHEMA = 1
 FILE = "episodes.jsonl"
 LONGEST_QUOTE = 60
 NOT_COMPARED = frozenset({"servers", "model_server", "retries"})
-"""Parts of the protocol that may differ when an evaluation is resumed: where it runs, not what."""
+"""Parts of the protocol that may differ when an evaluation is resumed: where it runs, but not what."""
 
 Key = tuple[str, int]
 """Task id and trial."""
 
 
 def key_of(task: Task) -> Key:
-    """The journal's key of an episode of this task: tasks that run several times say which run this is."""
+    """Key of an episode of this task in the journal, including the run of a task that runs several times."""
     return task.id, task.params.get("run", 0)
 
 
 @dataclass(slots=True)
 class Past:
-    """What a journal holds."""
+    """Content of a journal."""
 
     path: Path
     protocol: dict[str, Any] | None = None
     total: int | None = None
-    """Episodes of the whole evaluation."""
+    """Number of episodes of the whole evaluation."""
     episodes: dict[Key, dict[str, Any]] = field(default_factory=dict)
     leftovers: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """By server: the task and index that is still set up."""
+    """Task and index that are still set up on each server."""
     dead: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By name, servers that were given up and have run no episode since: server, fault, at."""
+    """Servers, by name, that were given up and have run no episode since: server, fault, at."""
     size: int = 0
-    """Where the last whole line ends, in bytes."""
+    """Offset of the end of the last complete line, in bytes."""
     read: int = 0
-    """Bytes that were read."""
+    """Number of bytes that were read."""
 
     def check(self, protocol: Mapping[str, Any]) -> None:
-        """Raises ConfigError for the first entry of (this part of) a protocol with which the episodes were not run."""
+        """Raises ConfigError if an entry of `protocol`, which may be partial, differs from that of the episodes."""
         for name, value in (protocol if self.protocol is not None else {}).items():
             before = self.protocol.get(name)
             if name not in NOT_COMPARED and before != value:
@@ -89,7 +89,7 @@ def _short(value: object) -> str:
 
 
 def read_journal(out: Path) -> Past:
-    """The journal in the folder `out`, empty when there is none. A line that a crash cut short is left out."""
+    """Reads the journal in the folder `out`; empty if there is none. A line truncated by a crash is left out."""
     past = Past(out / FILE)
     if not past.path.is_file():
         return past
@@ -105,9 +105,9 @@ def read_journal(out: Path) -> Past:
 
 
 class Journal:
-    """Appends to a journal, which no other process may do at the same time. Use as a context manager.
+    """Appends to a journal, which is locked against other processes. Use it as a context manager.
 
-    It is taken before any server is touched: what is set up there may belong to another evaluation.
+    Open it before touching any server, since what is set up there may belong to another evaluation.
     """
 
     def __init__(self, past: Past) -> None:
@@ -131,9 +131,9 @@ class Journal:
         self._file.close()
 
     def begin(self, suite: str, protocol: Mapping[str, Any], episodes: int) -> None:
-        """Checks the protocol against the one in the journal, or writes it when there is none. Raises ConfigError.
+        """Checks the protocol against that of the journal, or writes it if there is none. Raises ConfigError.
 
-        `episodes`: how many the whole evaluation has.
+        `episodes` is the number of episodes of the whole evaluation.
         """
         self._past.check(protocol)
         if self._past.protocol is None:

@@ -1,4 +1,4 @@
-"""The agent of an evaluation: a script, a checkpoint, or a model behind a server's address."""
+"""Agents of an evaluation: a script, a checkpoint, or a model on a server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOBILERL_SETTINGS = (
     "--agent.max_new_tokens=4096",
     "--engine.max_pixels=500000",
 )
-"""MobileRL's published set-up, for models without settings of their own: no recipe and no agent.json."""
+"""MobileRL's published settings, for models without a recipe or agent.json."""
 SEED = 0
 """Random seed of sampled replies and of the random agent."""
 POLICY = "policy"
@@ -42,22 +42,22 @@ REFUSED = "refused_prompts"
 
 
 def _nothing(*_: object) -> None:
-    """A scripted actor and a server need no batches."""
+    """Does nothing: scripted actors and servers need no batches."""
 
 
 @dataclass(slots=True)
 class EvalPolicy:
-    """A policy to evaluate. Call `connect` with the collector, and `check_batch` whenever an episode ended."""
+    """A policy to evaluate. Call `connect` with the collector, and `check_batch` whenever an episode ends."""
 
     actor: Actor
     protocol: dict[str, Any]
-    """The part of the protocol that says which model it is, in plain JSON values."""
+    """Part of the protocol that identifies the model, as JSON values."""
     connect: Callable[[Collector], None] = _nothing
     check_batch: Callable[[], None] = _nothing
     server: ServerPolicy | None = None
 
     def extras(self) -> dict[str, Any]:
-        """Fields of results.json about the model: prompts that a server refused."""
+        """Fields of results.json about prompts that a server refused, if any."""
         if self.server is None or not self.server.refused:
             return {}
         return {REFUSED: {"count": self.server.refused, "first": self.server.refusal}}
@@ -68,7 +68,7 @@ def is_server(model: str | Path | None) -> bool:
 
 
 def check_model(agent: str, model: str | Path | None, model_name: str | None) -> None:
-    """Raises ConfigError unless agent and model fit together, and a checkpoint is there. Asks no server."""
+    """Raises ConfigError unless agent and model fit together and a checkpoint exists. Does not contact a server."""
     if agent == POLICY and model is None:
         raise ConfigError(
             "--model is missing: a checkpoint folder, a run directory, ORG/NAME on the Hub, or http://HOST:PORT/v1"
@@ -89,9 +89,9 @@ def model_policy(
     seed: int = SEED,
     max_wait_s: float | None = None,
 ) -> EvalPolicy:
-    """The recipe's agent with this model. `temperature` 0 is greedy; see `EnginePolicy` for `max_wait_s`.
+    """Makes the recipe's agent with this model. `temperature` 0 is greedy; see `EnginePolicy` for `max_wait_s`.
 
-    Raises ConfigError for a model that cannot be used; a server is tried out.
+    Raises ConfigError if the model cannot be used; a server gets a test request.
     """
     context = make_context(recipe.agent)
     sampling = Sampling(temperature, recipe.agent.max_new_tokens, context.stop)
@@ -103,7 +103,7 @@ def model_policy(
         context = replace(context, size_seen=server.size_seen)
         return EvalPolicy(ModelActor(server, context, sampling), protocol, server=server)
     folder = find_model(model)
-    # Log-probabilities of greedy replies are taken at temperature 1.
+    # Log-probabilities of greedy replies are computed at temperature 1.
     engine = make_engine(folder, recipe.engine, temperature or 1.0, seed=seed)
     context = replace(context, size_seen=engine.codec.pictures.size_seen)
     policy = EnginePolicy(engine, max_wait_s)
@@ -118,21 +118,21 @@ def model_policy(
 def real_phone_policy(
     recipe: Recipe, agent: str, model: str | None, model_name: str | None, temperature: float, seed: int = SEED
 ) -> EvalPolicy:
-    """The agent of an evaluation on real phones. Raises ConfigError for a model that cannot be used."""
+    """Makes the agent of an evaluation on real phones. Raises ConfigError if the model cannot be used."""
     if temperature < 0:
         raise ConfigError(f"--temperature is {temperature:g}; it must be 0 (greedy) or more")
     check_model(agent, model, model_name)
     if model is None:
         return EvalPolicy(scripted_actor(agent, seed, ()), {"agent": agent})
-    # Real phones are never in step: batches do not wait for all of them.
+    # Real phones do not run in lockstep, so batches do not wait for all of them.
     policy = model_policy(recipe, model, model_name, temperature, seed, LATE_WAIT_S)
-    # The suite has deadlines and limits of its own.
+    # The suite has its own deadlines and limits.
     settings = agent_protocol(recipe, temperature, leave_out={"deadline_s", "max_invalid"})
     return replace(policy, protocol={"agent": POLICY, **policy.protocol, **settings})
 
 
 def agent_protocol(recipe: Recipe, temperature: float, leave_out: Collection[str]) -> dict[str, Any]:
-    """How a model is prompted and sampled, without some settings of [agent]."""
+    """Protocol of how a model is prompted and sampled, without the settings `leave_out` of [agent]."""
     context = make_context(recipe.agent)
     unused = set(leave_out) if context.format == "mobilerl" else {*leave_out, *OURS}
     agent = {f"agent.{name}": value for name, value in recipe.agent.model_dump(exclude=unused).items()}
@@ -145,9 +145,9 @@ def checkpoint_protocol(folder: Path) -> dict[str, Any]:
 
 
 def find_model(model: str | Path) -> Path:
-    """The checkpoint folder itself, the newest one of a run directory, or one downloaded from the Hugging Face Hub.
+    """Returns a checkpoint folder: `model` itself, the newest one of a run, or one downloaded from the Hub.
 
-    Raises ConfigError when there is none.
+    Raises ConfigError if there is none.
     """
     run = Path(local_model(str(model)))
     is_run = (run / "final").is_dir() or (run / "checkpoints").is_dir()

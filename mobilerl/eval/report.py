@@ -1,4 +1,4 @@
-"""results.json: the results of one evaluation, and the comparison of two. docs/files.md describes the fields."""
+"""results.json with the results of an evaluation (fields: docs/files.md), and comparison of two evaluations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mobilerl.terminal import make_console, make_table
 SCHEMA = 1
 RESULTS = "results.json"
 UNSEEN = "unseen_templates"
-"""Field of the embedded phone's results: templates never trained on."""
+"""Field of the embedded phone's results for templates that were never trained on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class EpisodeResult:
 
     @classmethod
     def of(cls, task: Task, split: str, trial: int, trajectory: Trajectory | None, error: str = "") -> EpisodeResult:
-        """The result of one trajectory; None for an episode that was lost to the infrastructure `error`."""
+        """Makes the result of a trajectory, or of an episode lost to the infrastructure `error` if that is None."""
         t = trajectory
         return cls(
             *(task.id, task.template, task.app, task.feasible, split, trial),
@@ -62,12 +62,12 @@ class EpisodeResult:
 
     @property
     def is_error(self) -> bool:
-        """The device failed, so the episode says nothing about the agent."""
+        """Whether the device failed, so that the episode does not count."""
         return self.status == Status.INFRA_ERROR
 
 
 def build_results(suite: str, protocol: Mapping[str, Any], episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
-    """The content of results.json. Raises ValueError for no episodes or one that is there twice."""
+    """Builds the content of results.json. Raises ValueError without episodes or if one occurs twice."""
     if not episodes:
         raise ValueError(f"suite {suite}: there are no episodes to report")
     (task_id, trial), count = Counter((e.task_id, e.trial) for e in episodes).most_common(1)[0]
@@ -129,7 +129,7 @@ def write_results(path: Path | str, results: Mapping[str, Any]) -> None:
 
 
 def read_results(path: Path | str) -> dict[str, Any]:
-    """Reads a results.json. Raises ValueError naming the file when it is not one."""
+    """Reads a results.json. Raises ValueError naming the file if it is not one."""
     if not Path(path).is_file():
         raise ValueError(f"{path}: there is no such results.json")
     try:
@@ -146,7 +146,7 @@ def percent(value: float | None) -> str:
 
 
 def print_results(results: Mapping[str, Any], console: Console | None = None) -> None:
-    """The protocol, a table by task template, and the rate with its intervals."""
+    """Prints the protocol, a table of task templates, and the success rate with its intervals."""
     console = console or make_console()
     console.print(f"[bold]{escape(results['suite'])}[/bold]")
     for key, value in results["protocol"].items():
@@ -173,9 +173,9 @@ def print_results(results: Mapping[str, Any], console: Console | None = None) ->
 
 
 def difference(a: Mapping[str, Any], b: Mapping[str, Any]) -> PairedDifference:
-    """`b - a` over the instances of two results. Raises ValueError when the two are not of the same instances.
+    """Paired difference `b - a` of two results. Raises ValueError if they do not have the same instances.
 
-    An instance whose every trial was an infra error on either side cannot be compared and is left out on both.
+    An instance is left out if all its trials in one of the results were infra errors.
     """
     if a["suite"] != b["suite"]:
         raise ValueError(f"the evaluations are of different suites: {a['suite']!r} and {b['suite']!r}")
@@ -183,7 +183,7 @@ def difference(a: Mapping[str, Any], b: Mapping[str, Any]) -> PairedDifference:
 
 
 def _instance_rates(results: Mapping[str, Any]) -> dict[str, float | None]:
-    """Success rate of each instance over its valid trials; None where there is none."""
+    """Success rate of each instance over its valid trials; None without any."""
     outcomes: dict[str, list[float]] = {}
     for episode in results["instances"]:
         values = outcomes.setdefault(episode["task_id"], [])

@@ -30,14 +30,14 @@ async def run_tasks(
     scorer: Scorer | None = None,
     done: Callable[[Task], bool] = lambda task: False,
 ) -> list[LostGroup]:
-    """`trials` episodes of every task that is not `done`, one group each; ids of groups begin with `prefix`.
+    """Plays `trials` episodes of each task that is not `done`, one group per task with an id that begins with `prefix`.
 
-    `ended` is called with each group as soon as it ends; an episode whose every try failed on a device is left out.
-    Returns the groups of which nothing is left. Shows how many tasks are done.
+    `ended` is called with each group as soon as it ends, without episodes that failed in all attempts. Returns the
+    groups without any episode. Shows the progress.
     """
     settings = CollectorSettings(group_size=trials, max_retries=retries, min_group=0.0, episode=episode)
     collector = Collector(devices, policy.actor, settings, policy.check_batch, scorer)
-    # A task has the same number however often the evaluation is resumed.
+    # A task keeps its number when the evaluation is resumed.
     left = {f"{prefix}-{number:03d}": task for number, task in enumerate(tasks) if not done(task)}
     count = len(tasks) - len(left)
     with progress_bar("tasks evaluated", count) as show:
@@ -54,14 +54,14 @@ async def run_tasks(
 
 
 class WatchedEnv:
-    """A `MobileEnv` that notes the last fault of each episode: the collector keeps only that an episode was lost."""
+    """A `MobileEnv` that records the last fault of each episode, which the collector does not keep."""
 
     def __init__(self, env: MobileEnv, faults: dict[Key, InfraError]) -> None:
         self._env, self._faults = env, faults
         self._key: Key = ("", 0)
 
     def __getattr__(self, name: str) -> Any:
-        """Everything that is not an episode's: the device's id, its health, and so on."""
+        """Delegates everything else, such as the device's id and health."""
         return getattr(self._env, name)
 
     async def reset(self, task: Task) -> Observation:

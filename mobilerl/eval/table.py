@@ -1,8 +1,8 @@
-"""`python -m mobilerl.eval.table NAME=RESULTS ...`: evaluations side by side, as a Markdown table.
+"""`python -m mobilerl.eval.table NAME=RESULTS ...`: prints a Markdown table of evaluations.
 
-A name that is given several times is one row: the same set-up with several seeds. Differences are against the first
-row of the same instances, paired by instance after averaging over the seeds; their interval resamples instances, so it
-does not hold the spread between seeds, which the column `by seed` shows.
+Results with the same name are one row: the same set-up with several seeds. Differences are to the first row with the
+same instances, paired by instance after averaging over seeds. Their interval resamples instances, so it does not
+include the spread between seeds, which the column `by seed` shows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mobilerl.statistics import wilson_interval
 from mobilerl.terminal import printable
 
 PARTS = ("phrasings", "pairs", "apps")
-"""Held-out parts of generated tasks that stand beside their headline."""
+"""Held-out parts of generated tasks that are shown in addition to the headline."""
 HEADER = (
     "policy",
     "success",
@@ -36,13 +36,13 @@ HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One row: a name and the results of its seeds."""
+    """One row of the table: a name and the results of its seeds."""
 
     name: str
     results: tuple[Mapping[str, Any], ...]
 
     def pooled(self, part: str = "") -> dict[str, Any]:
-        """All seeds as if they were trials of one evaluation (of a part), with what `report.difference` needs."""
+        """Pools all seeds (of a part) as if they were trials of one evaluation, for `report.difference`."""
         results = [r["parts"][part] if part else r for r in self.results]
         return {"suite": self.results[0]["suite"], "instances": [e for r in results for e in r["instances"]]}
 
@@ -52,7 +52,7 @@ class Entry:
 
 
 def read_entries(words: Sequence[str]) -> list[Entry]:
-    """NAME=PATH words in order, equal names together. Raises ValueError for a word or a file that is not one."""
+    """Reads NAME=PATH words in order, merging equal names. Raises ValueError for an invalid word or file."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for word in words:
         name, _, path = word.partition("=")
@@ -63,7 +63,7 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
 
 
 def markdown(entries: Sequence[Entry]) -> str:
-    """The table; columns no row has anything in are left out."""
+    """Formats the table, leaving out empty columns."""
     rows = []
     for i, entry in enumerate(entries):
         base = next((e for e in entries[:i] if e.instances == entry.instances), None)
@@ -93,7 +93,7 @@ def _rates(entry: Entry, base: Entry | None) -> list[str]:
 
 
 def _part(entry: Entry, base: Entry | None, part: str) -> str:
-    """The success rate, and in brackets its difference."""
+    """Success rate of a part and, in parentheses, its difference to the base."""
     rates = [r["parts"][part]["success_rate"] for r in entry.results if part in r.get("parts", {})]
     if not rates or None in rates:
         return ""
@@ -103,7 +103,7 @@ def _part(entry: Entry, base: Entry | None, part: str) -> str:
 
 
 def _pass_k(entry: Entry) -> str:
-    """The largest k every seed has, when there is one above 1."""
+    """pass@k for the largest k that all seeds have, if that is above 1."""
     common = set.intersection(*(set(map(int, r["pass_at_k"])) for r in entry.results))
     k = max(common, default=1)
     return f"pass@{k} {percent(fmean(r['pass_at_k'][str(k)] for r in entry.results))}" if k > 1 else ""
