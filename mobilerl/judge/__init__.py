@@ -1,1 +1,1 @@
-"""The judge: a vision-language model that decides from an episode's end whether the task was completed."""
+"""The judge: a vision-language model that decides from the end of an episode whether the task was completed."""

@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from mobilerl.judge.judge import Judge, Verdict
 
 CONCURRENCY = 64
-"""Verdicts in progress: each holds a screenshot in its prompt."""
+"""Maximum number of verdicts in progress, since each holds a screenshot in its prompt."""
 
 
 def agreement(pairs: Iterable[tuple[bool, bool | None]]) -> dict[str, Any]:
-    """Counts and rates of (check's success, judge's verdict) pairs, in plain JSON values for results.json.
+    """Counts and rates of (success by the check, verdict of the judge) pairs, as JSON values for results.json.
 
-    A verdict of None is no verdict and counts in no rate. A rate is None where its denominator is 0. A false positive
-    is what a policy trained on the judge can exploit. `kappa` is Cohen's (p_o - p_e) / (1 - p_e), None where p_e = 1.
+    A verdict of None is no verdict and counts in no rate. A rate is None if its denominator is 0. False positives are
+    what a policy trained on the judge can exploit. `kappa` is Cohen's (p_o - p_e) / (1 - p_e), None if p_e = 1.
     """
     pairs = list(pairs)
     tp, fp = pairs.count((True, True)), pairs.count((False, True))
     fn, tn = pairs.count((True, False)), pairs.count((False, False))
     judged = tp + fp + fn + tn
     interval = wilson_interval(tp + tn, judged)
-    # Kappa in integers, so that p_e = 1 is seen exactly: all terms are multiplied by n^2.
+    # Kappa in integers (all terms multiplied by n^2), so that p_e = 1 is detected exactly.
     by_chance = (tp + fp) * (tp + fn) + (tn + fn) * (tn + fp)
     return {
         "judged": judged,
@@ -46,9 +46,9 @@ def agreement(pairs: Iterable[tuple[bool, bool | None]]) -> dict[str, Any]:
 
 
 def audit_pairs(trajectories: Sequence[Trajectory], verdicts: Sequence[Verdict]) -> list[tuple[bool, bool | None]]:
-    """Pairs for `agreement`, from episodes whose reward is the check's.
+    """Pairs for `agreement`, from episodes with the reward of the check.
 
-    Infrastructure errors are left out, as are verdicts given by a rule without asking the model.
+    Infrastructure errors are left out, as are verdicts by a rule without asking the model.
     """
     return [
         (t.success, v.success)
@@ -58,7 +58,7 @@ def audit_pairs(trajectories: Sequence[Trajectory], verdicts: Sequence[Verdict])
 
 
 async def judge_all(judge: Judge, trajectories: Sequence[Trajectory]) -> list[Verdict]:
-    """A verdict for each, in their order."""
+    """Judges all trajectories and returns the verdicts in the same order."""
     slots = asyncio.Semaphore(CONCURRENCY)
 
     async def one(trajectory: Trajectory) -> Verdict:
@@ -69,7 +69,7 @@ async def judge_all(judge: Judge, trajectories: Sequence[Trajectory]) -> list[Ve
 
 
 def audit(settings: JudgeSection, trajectories: Sequence[Trajectory]) -> dict[str, Any]:
-    """Judges a suite's episodes: the agreement with their checks, and the cost, for results.json."""
+    """Judges the episodes of a suite; returns the agreement with their checks and the cost, for results.json."""
     from mobilerl.judge.judge import Judge
 
     async def work() -> dict[str, Any]:

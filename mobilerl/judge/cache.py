@@ -1,4 +1,4 @@
-"""The judge's replies on disk, one small JSON file per question. Processes may share a folder."""
+"""Cache of the judge's replies, one small JSON file per question. Processes may share a folder."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ SCHEMA = 1
 
 
 def reply_key(model: str, messages: Sequence[Any], sampling: Mapping[str, Any], vote: int) -> str:
-    """SHA-256 of everything a reply depends on: the messages hold the prompt and its images."""
+    """SHA-256 of everything that a reply depends on; the messages contain the prompt and its images."""
     return hashlib.sha256(json.dumps([SCHEMA, model, messages, sampling, vote], sort_keys=True).encode()).hexdigest()
 
 
 class ReplyCache:
-    """A damaged entry counts as missing, and is overwritten."""
+    """Replies on disk by key. A damaged entry counts as missing and is overwritten."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
 
     def check(self) -> None:
-        """Raises ConfigError when the folder cannot be written to."""
+        """Raises ConfigError if the folder cannot be written to."""
         probe = self.folder / f".probe-{uuid.uuid4().hex}"
         try:
             write_atomic(probe, b"")

@@ -1,7 +1,7 @@
-"""The worked examples of the prompt, and the question a judge must answer correctly before it is used.
+"""Worked examples in the prompt, and the question that a judge must answer correctly before it is used.
 
-The images in screens/ were taken from the embedded phone and reduced to 64 colours. They are files, so that a prompt
-keeps its hash when the phone's appearance changes.
+The images in screens/ were taken from the embedded phone and reduced to 64 colors. They are files, so that a prompt
+keeps its hash if the phone's appearance changes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class Case:
 
     instruction: str
     screenshot: bytes
-    """PNG."""
+    """PNG of the final screen."""
     actions: tuple[str, ...] = ()
-    """Oldest first."""
+    """Last actions in words, oldest first."""
     answer: str | None = None
-    """None when the agent did not say that it was done, "" when it said only that."""
+    """None if the agent did not say that it was done, "" if it said only that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Example:
     """One question and its correct reply."""
 
     screen: str
-    """File in screens/, without its suffix."""
+    """Name of a file in screens/, without suffix."""
     words: str
     """What the screen shows, in words."""
     instruction: str

@@ -1,4 +1,4 @@
-"""`Judge`: from an episode to a verdict, by the votes of a model."""
+"""`Judge`, which decides on an episode by the votes of a model."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from mobilerl.judge.verdict import Verdict, Vote, read_verdict, tally
 from mobilerl.records import Status, Trajectory
 
 REASKS = 2
-"""How often a vote that cannot be parsed is asked for again."""
+"""Maximum number of times that a vote is requested again if it cannot be parsed."""
 RETRIES = 4
 
 
 def chat_client(settings: JudgeSection) -> ChatClient:
-    """The client of the judge's endpoint, with the sampling settings in its `fields`."""
+    """Makes the client of the judge's endpoint, with the sampling settings in its `fields`."""
     fields: dict[str, Any] = {"max_tokens": settings.max_tokens}
     if settings.temperature is not None:
         fields["temperature"] = settings.temperature
@@ -38,9 +38,9 @@ def chat_client(settings: JudgeSection) -> ChatClient:
 
 
 class Judge:
-    """Judges episodes by the settings' model and rule. Use as an async context manager, or call `close`.
+    """Judges episodes by the model and rule of the settings. Use it as an async context manager, or call `close`.
 
-    Many verdicts may be asked for at once.
+    Many verdicts may be requested at once.
     """
 
     def __init__(self, settings: JudgeSection) -> None:
@@ -49,7 +49,7 @@ class Judge:
         self.settings = settings
         self.client = chat_client(settings)
         self.counts: Counter[str] = Counter()
-        """verdicts, no_verdicts (those that are None), reasked, cache_hits, cache_misses."""
+        """Counts of verdicts, no_verdicts (verdicts that are None), reasked, cache_hits and cache_misses."""
         self._cache = ReplyCache(settings.cache) if settings.cache else None
 
     async def close(self) -> None:
@@ -62,9 +62,9 @@ class Judge:
         await self.close()
 
     async def verdict(self, trajectory: Trajectory, final: Observation | None = None) -> Verdict:
-        """Whether the episode completed its task. `final` is the observation after its last step.
+        """Judges whether an episode completed its task. `final` is the observation after its last step.
 
-        Raises ConfigError only: a failing server or an unreadable reply gives a verdict of None.
+        Raises only ConfigError; a failing server or an unreadable reply gives a verdict of None.
         """
         steps = trajectory.steps if trajectory.status is not Status.INFRA_ERROR else ()
         if self.settings.unfinished == "failure" and steps and not isinstance(steps[-1].action, Finish):
@@ -76,7 +76,7 @@ class Judge:
         return await self.judge(case)
 
     async def judge(self, case: Case) -> Verdict:
-        """As `verdict`, for a case built by the caller, such as the screen after any step (DigiRL)."""
+        """Like `verdict`, for a case built by the caller, such as the screen after any step (DigiRL)."""
         votes: list[Vote] = []
         success = await self._poll(case, votes)
         reason = "" if success is not None else "; ".join(dict.fromkeys(v.reason for v in votes if v.reason))
@@ -85,7 +85,7 @@ class Judge:
     async def check(self) -> None:
         """Asks one question with an obvious answer, without the cache.
 
-        Raises ConfigError for a wrong address, key or model, and for a model whose replies cannot be used.
+        Raises ConfigError for a wrong address, key or model, and if the model's replies cannot be used.
         """
         s = self.settings
         if self._cache:
@@ -107,7 +107,7 @@ class Judge:
             )
 
     async def _poll(self, case: Case, votes: list[Vote]) -> bool | None:
-        """Asks for the fewest votes that can decide, then for more while they can still change the result."""
+        """Requests the fewest votes that can decide, then more as long as they can still change the result."""
         messages = build_messages(case, self.settings.examples)
         while True:
             success, missing = tally(votes, self.settings.votes)
@@ -129,7 +129,7 @@ class Judge:
             return Vote(None, reason=f"the judge {fault}")
 
     async def _ask(self, messages: list[Message], index: int | None) -> Vote:
-        """One vote, asked for again while it cannot be parsed. Index None is a check: no cache, one retry."""
+        """Requests one vote, again if it cannot be parsed. Index None is a check, without cache and with one retry."""
         vote = Vote(None)
         for attempt in range(REASKS + 1):
             if attempt:
@@ -145,7 +145,7 @@ class Judge:
         return vote
 
     async def _reply(self, messages: list[Message], index: int | None) -> Reply:
-        """Only replies with a verdict are cached: another attempt may give a better one."""
+        """Requests a reply. Only replies with a verdict are cached, since another attempt may give a better one."""
         if self._cache is None or index is None:
             return await self.client.ask(messages, retries=1 if index is None else None)
         key = reply_key(self.settings.model, messages, self.client.fields, index)
@@ -164,7 +164,7 @@ class Judge:
         return verdict
 
     def protocol(self) -> dict[str, Any]:
-        """Everything that affects a verdict, in plain JSON values."""
+        """Settings that affect a verdict, as JSON values."""
         s = self.settings
         return {
             "judge.model": s.model,
@@ -182,7 +182,7 @@ class Judge:
 
 
 def check_judge(settings: JudgeSection) -> None:
-    """`Judge.check` for a caller without an event loop."""
+    """Runs `Judge.check` for callers without an event loop."""
 
     async def check() -> None:
         async with Judge(settings) as judge:

@@ -1,8 +1,8 @@
-"""An episode's end -> the question to the judge, as chat messages of an OpenAI-compatible endpoint.
+"""Builds the question to the judge from the end of an episode, as messages for an OpenAI-compatible endpoint.
 
-The judge sees a `Case`: the task, the last actions in words, the answer, and one screen (judges that see several
-report success too often, DistRL), the one after the last action. `Finish` and `Invalid` do not change the screen, so
-there it is the last step's observation; after any other action no step holds it, and the rollout passes it in.
+The judge sees a `Case`: the task, the last actions in words, the answer, and only the screen after the last action
+(judges that see several screens report success too often, DistRL). `Finish` and `Invalid` do not change the screen, so
+it is the observation of the last step; after other actions no step has it, and the rollout passes it in.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ REMINDER = (
 
 MAX_ACTION = 300
 MAX_ANSWER = 1000
-"""Characters of an action and of an answer in the prompt."""
+"""Maximum characters of an action and of an answer in the prompt."""
 
 
 class NotJudgeable(ValueError):
@@ -58,9 +58,9 @@ class NotJudgeable(ValueError):
 
 
 def case_of(trajectory: Trajectory, actions: int, final: Observation | None = None) -> Case:
-    """The end of an episode, with its last `actions` actions. `final` is the observation after the last step.
+    """Makes the case of an episode, with its last `actions` actions. `final` is the observation after the last step.
 
-    Raises NotJudgeable without a final screen, and ConfigError when screenshots were switched off.
+    Raises NotJudgeable without a final screen, and ConfigError if screenshots were turned off.
     """
     if trajectory.status is Status.INFRA_ERROR or not trajectory.steps:
         raise NotJudgeable(f"the episode did not end: {trajectory.error or 'it has no steps'}")
@@ -83,7 +83,7 @@ def case_of(trajectory: Trajectory, actions: int, final: Observation | None = No
 
 
 def in_words(step: Step) -> str:
-    """A step's action, with the name of the element it touched."""
+    """Describes the action of a step, with the name of the element that it touched."""
     if isinstance(step.action, Invalid):
         return "wrote something that is not an action; nothing happened"
     seen = step.observation
@@ -91,18 +91,18 @@ def in_words(step: Step) -> str:
 
 
 def build_messages(case: Case, examples: ExampleStyle) -> list[Message]:
-    """The rules, the worked examples as earlier turns, and the case."""
+    """Builds messages with the rules, the worked examples as earlier turns, and the case."""
     return [{"role": "system", "content": SYSTEM}, *_example_messages(examples), _question(case)]
 
 
 def asked_again(messages: Sequence[Message], reply: str) -> list[Message]:
-    """The same question after a reply that could not be parsed."""
+    """Repeats the question after a reply that could not be parsed."""
     said = sanitized(shortened(reply, MAX_ANSWER)) or "(nothing)"
     return [*messages, {"role": "assistant", "content": said}, {"role": "user", "content": REMINDER}]
 
 
 def prompt_hash(actions: int, examples: ExampleStyle) -> str:
-    """Identifies everything in the prompt that does not depend on the case."""
+    """Hash of everything in the prompt that does not depend on the case."""
     blank = Case("", b"", tuple("?" * actions), "")
     text = json.dumps([build_messages(blank, examples), REMINDER, actions], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -119,7 +119,7 @@ def _example_messages(style: ExampleStyle) -> tuple[Message, ...]:
 
 
 def _question(case: Case, description: str = "") -> Message:
-    """`description` replaces the screenshot."""
+    """Message with the question on a case; `description`, if given, replaces the screenshot."""
     text = {"type": "text", "text": description + _text(case)}
     return {"role": "user", "content": [text] if description else [image_part(case.screenshot), text]}
 

@@ -1,4 +1,4 @@
-"""Verdicts as rewards, in place of an environment's own check."""
+"""Scorers, which give rewards instead of the environment's own check: the judge, or your own code."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ class NoVerdict(InfraError):
 
 
 class Scorer(Protocol):
-    """Rewards a finished episode, in [0, 1]."""
+    """Gives the reward of an episode, in [0, 1]."""
 
     async def score(self, trajectory: Trajectory, final: Observation | None) -> float:
-        """`trajectory.reward` is not set yet; `final` is the observation after the last step. May raise InfraError."""
+        """Returns the reward; that in `trajectory` is not set yet. `final` is the observation after the last step. May
+        raise InfraError."""
 
     def metrics(self) -> Mapping[str, float]:
-        """Counters for metrics.jsonl by full name."""
+        """Counters for metrics.jsonl, by full name."""
 
     async def close(self) -> None: ...
 
 
 class FunctionScorer:
-    """The reward is what a function says of the trajectory and the last observation; it may be a coroutine function."""
+    """Takes the reward from a function, or coroutine function, of the trajectory and the last observation."""
 
     def __init__(self, function: Callable[[Trajectory, Observation | None], Any]) -> None:
         self.function = function
 
     async def score(self, trajectory: Trajectory, final: Observation | None) -> float:
-        """Raises ValueError for what is no reward: a mistake in the code must not become a failure of the agent."""
+        """Raises ValueError for an invalid reward, since a bug must not count as a failure of the agent."""
         said = self.function(trajectory, final)
         reward = await said if inspect.isawaitable(said) else said
         if not isinstance(reward, (int, float)) or not 0.0 <= reward <= 1.0:
@@ -49,11 +50,11 @@ class FunctionScorer:
         return {}
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Does nothing."""
 
 
 def own_scorer(name: str) -> Scorer:
-    """The scorer `module:name`: a function, or a class that is made without arguments. Raises ConfigError."""
+    """Loads the scorer `module:name`, a function or a class without arguments. Raises ConfigError if it is missing."""
     module, _, attribute = name.partition(":")
     try:
         found = getattr(import_module(module), attribute)
@@ -66,7 +67,7 @@ def own_scorer(name: str) -> Scorer:
 
 
 def make_scorer(recipe: Recipe, processes: int = 1) -> Scorer | None:
-    """What gives the reward in place of the tasks' own checks, if anything does; `processes` share the judge."""
+    """Makes the scorer that replaces the tasks' own checks; None if there is none. `processes` share the judge."""
     if recipe.collect.scorer:
         return own_scorer(recipe.collect.scorer)
     if not recipe.judge.reward:
@@ -77,7 +78,7 @@ def make_scorer(recipe: Recipe, processes: int = 1) -> Scorer | None:
 
 
 class JudgeScorer:
-    """1.0 for a success, 0.0 for a failure; raises NoVerdict for neither."""
+    """Rewards successes with 1.0 and failures with 0.0. Raises NoVerdict if the judge gives no verdict."""
 
     def __init__(self, judge: Judge) -> None:
         self.judge = judge

@@ -1,4 +1,4 @@
-"""From a judge's replies to a verdict: success, failure, or none. Nothing is guessed."""
+"""Parses a judge's replies into a verdict: success, failure, or none. Nothing is guessed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 MAX_QUOTE = 80
 
 _DECORATION = re.compile(r"[*_#`\"']|</?answer>|<\|(?:begin|end)_of_box\|>")
-"""Markdown, and the tags in which GLM and others wrap an answer."""
+"""Markdown, and the tags that GLM and others put around an answer."""
 _STATUS = re.compile(r"status\s*:\s*(.*)")
 _WORDS = {"success": True, "failure": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """One reply. `success` is None when it holds no verdict; `reason` then says why."""
+    """One reply. If it has no verdict, `success` is None and `reason` says why."""
 
     success: bool | None
     text: str = ""
@@ -25,7 +25,7 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`success` None is no verdict, which is not a failure. Without votes, a rule alone decided."""
+    """Verdict on an episode. `success` None is no verdict, which is not a failure. Without votes, a rule decided."""
 
     success: bool | None
     votes: tuple[Vote, ...] = ()
@@ -36,8 +36,8 @@ class Verdict:
 def read_verdict(text: str) -> Vote:
     """Parses a reply that must end in a line `Status: success` or `Status: failure`.
 
-    Letter case, Markdown and a final full stop do not matter. The word is compared whole ("unsuccessful" is no
-    success), reasoning in <think> tags does not count, and two different statuses cancel out.
+    Letter case, Markdown and a final period do not matter. Whole words are compared ("unsuccessful" is no success),
+    reasoning in <think> tags does not count, and two different statuses give no verdict.
     """
     answer = without_reasoning(text)
     if answer is None:
@@ -56,7 +56,7 @@ def read_verdict(text: str) -> Vote:
 
 
 def without_reasoning(text: str) -> str | None:
-    """The reply after its <think> tags; None when it ends inside them."""
+    """The reply after its <think> tags; None if it ends inside them."""
     _, closed, answer = text.rpartition("</think>")
     return None if not closed and "<think>" in text else answer
 
@@ -70,10 +70,10 @@ def _quoted(text: str) -> str:
 
 
 def tally(votes: Sequence[Vote], wanted: int) -> tuple[bool | None, int]:
-    """(verdict so far, number of further votes needed), when at most `wanted` votes are asked for.
+    """Returns the verdict so far and the number of further votes needed, of at most `wanted` votes.
 
-    A majority is one of all `wanted` votes; a vote without a verdict counts for neither side. No more votes are needed
-    once the verdict is certain or impossible.
+    A verdict needs a majority of all `wanted` votes; votes without a verdict count for neither side. No more votes are
+    needed once the verdict is certain or impossible.
     """
     yes = sum(vote.success is True for vote in votes)
     no = sum(vote.success is False for vote in votes)
