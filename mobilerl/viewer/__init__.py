@@ -1,4 +1,4 @@
-"""A run as a static page that opens from disk: `build(run_dir)` writes `view/index.html`."""
+"""Viewer of a run: `build(run_dir)` writes `view/index.html`, a static page that opens from disk."""
 
 from mobilerl.viewer.build import build
 

@@ -1,8 +1,8 @@
-"""Writes `view/index.html` of a run, and the scripts in `view/data/` that the page loads on demand.
+"""Writes `view/index.html` of a run and the scripts in `view/data/` that the page loads on demand.
 
-The page needs no network and no server. Text from models and apps reaches it as JSON and is inserted as text, never as
-HTML; a content security policy forbids all scripts but the page's own and those in its folder. Screens are loaded from
-`screens/`.
+The page needs no network and no server. Text from models and apps is passed as JSON and inserted as text, never as
+HTML; a content security policy forbids all scripts except the page's own and those in its folder. Screens are loaded
+from `screens/`.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ INPUTS = (
     *("config.json", "*.jsonl", "trajectories/*", "advantages/*", "shaped_rewards/*", "checkpoints/*/state.json"),
     *(*RESULTS, "*/trajectories/*", "eval/**/trajectories/*"),
 )
-"""What a page is made of."""
+"""Files that a page is built from."""
 MOST_RUNS = 4
-"""Runs side by side; each has a colour of its own."""
+"""Maximum number of runs side by side, each with its own color."""
 STYLES = ("base", "overview", "tables", "player")
 
 
 def build(run_dir: Path | str, against: Sequence[Path | str] = (), cache: Cache | None = None) -> Path:
-    """Writes `run_dir/view/index.html` and returns its path. Views without data say so.
+    """Writes `run_dir/view/index.html` and returns its path. Views say if they have no data.
 
     With `against`, up to three other runs, the page also shows how they differ; their folders are only read. `cache`,
-    empty at first, saves rewriting what is unchanged. Raises ValueError if one is no run or has a file it cannot read.
+    empty at first, avoids rewriting unchanged files. Raises ValueError for a folder that is not a run and for a file
+    that cannot be read.
     """
     folders = [_folder(path) for path in (run_dir, *against)]
     if len({folder.resolve() for folder in folders}) < len(folders):
@@ -60,7 +61,7 @@ def build(run_dir: Path | str, against: Sequence[Path | str] = (), cache: Cache 
     view = folders[0] / "view"
     if view.is_symlink():
         raise ValueError(f"{view} is a link, through which nothing is written: remove it")
-    if not cache:  # a run that was copied from elsewhere may come with scripts of its own
+    if not cache:  # a run copied from elsewhere may contain foreign scripts
         shutil.rmtree(view, ignore_errors=True)
     cache = {} if cache is None else cache
     version = _version(folders)
@@ -82,7 +83,7 @@ def build(run_dir: Path | str, against: Sequence[Path | str] = (), cache: Cache 
 
 
 def _version(folders: Sequence[Path]) -> str:
-    """Changes whenever a file that the page is made of does."""
+    """Hash that changes whenever a file changes that the page is built from."""
     digest = hashlib.sha256()
     for path in sorted({path for folder in folders for pattern in INPUTS for path in folder.glob(pattern)}):
         with suppress(FileNotFoundError):  # a checkpoint that has just been replaced
@@ -104,7 +105,7 @@ def _folder(path: Path | str) -> Path:
 
 
 def _write_run(run: Path, view: Path, number: int, cache: Cache) -> dict[str, Any]:
-    """Writes the scripts of one run to a folder in `view/` and returns the data that goes into the page itself.
+    """Writes the scripts of one run to a folder in `view/` and returns the data for the page itself.
 
     `root` is the path from the page to the run's folder.
     """

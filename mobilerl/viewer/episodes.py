@@ -1,6 +1,6 @@
 """Trajectories for the page: an index of all of them, and scripts with the steps of `PART` trajectories each.
 
-What the model was given at each step, which is several times as much, has scripts of its own.
+The model's inputs at each step, which are several times as large, have their own scripts.
 
 A file that has not changed since this process built the page is not read again.
 """
@@ -23,9 +23,9 @@ from mobilerl.viewer.scripts import write_script
 from mobilerl.viewer.steps import Decode, step_for_page
 
 PART = 24
-"""Trajectories per script; opening one of them loads the whole script."""
+"""Number of trajectories per script; opening one of them loads the whole script."""
 Cache = dict[Path, dict[str, Any]]
-"""What was built of each file, in the memory of the process that did: `stamp`, `tasks` and `rows`."""
+"""In-memory cache of what was built from each file: `stamp`, `tasks` and `rows`."""
 FILES = "iter-*.jsonl"
 TASK_FIELDS = ("id", "template", "instruction", "app", "max_steps")
 
@@ -44,13 +44,13 @@ class Source:
     screens: str
 
     def about(self, total: int) -> dict[str, Any]:
-        """What the page knows of it; `total` is its number of trajectories."""
+        """Data on the file for the page; `total` is its number of trajectories."""
         about = {"name": self.name, "label": self.label, "number": self.number, "screens": self.screens}
         return about | {"part": PART, "total": total}
 
 
 def sources_of(run: Path) -> list[Source]:
-    """The iterations of a run, newest first, then the evaluations that kept their trajectories."""
+    """Trajectory files of a run's iterations, newest first, and of evaluations that kept their trajectories."""
     found = []
     evaluations = evaluation_folders(run)
     files = {} if run in evaluations else {iteration_of(p.stem): p for p in (run / "trajectories").glob(FILES)}
@@ -129,7 +129,7 @@ def build_source(
 
 @dataclass(slots=True)
 class _Parts:
-    """Writes what was added in scripts of `PART` trajectories: `NAME-part0` and, with the inputs, `NAME-input0`."""
+    """Writes trajectories in scripts of `PART` each: `NAME-part0` and, with the model's inputs, `NAME-input0`."""
 
     view: Path
     name: str
@@ -151,9 +151,9 @@ class _Parts:
 
 
 def _row(record: Mapping[str, Any], tasks: _Numbering, groups: _Numbering) -> list[Any]:
-    """[task, outcome, reward, steps, group, device]."""
+    """Row of a trajectory: [task, outcome, reward, steps, group, device]."""
     task = {k: record["task"][k] for k in TASK_FIELDS}
-    group = f"{task['id']} {record['id'].rpartition('-')[0]}"  # an id is that of the group, "-" and a number
+    group = f"{task['id']} {record['id'].rpartition('-')[0]}"  # an id is the group's id, "-" and a number
     number = tasks.number(task["id"], task)
     outcome, steps = _outcome(record), len(record["steps"])
     return [number, outcome, record["reward"], steps, groups.number(group, None), record["device_id"]]
@@ -167,7 +167,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _read_by_id(path: Path, kind: Any) -> Mapping[str, Any]:
-    """An object with values of one kind by trajectory id; {} without a file."""
+    """Reads values of one type by trajectory id; {} without a file. Raises ValueError for a damaged file."""
     if not path.is_file():
         return {}
     try:
@@ -180,7 +180,7 @@ def _read_by_id(path: Path, kind: Any) -> Mapping[str, Any]:
 
 
 def _outcome(record: Mapping[str, Any]) -> str:
-    """`success`, or the status of an episode without success."""
+    """Outcome of an episode: `success`, or its status."""
     status = record["status"]
     return "success" if record["reward"] > 0.5 and status != Status.INFRA_ERROR else status
 
@@ -188,7 +188,7 @@ def _outcome(record: Mapping[str, Any]) -> str:
 def _body(
     record: Mapping[str, Any], advantages: list[float], shaped_reward: float | None, decode: Decode | None
 ) -> tuple[dict[str, Any], list[Any]]:
-    """A trajectory, and what the model was given at each of its steps."""
+    """Data of a trajectory for the page, and the model's inputs at each step."""
     padded = [*advantages, *[None] * len(record["steps"])]
     steps = [step_for_page(step, a, decode) for step, a in zip(record["steps"], padded, strict=False)]
     about = {k: record[k] for k in ("id", "status", "device_id", "error", "wall_s")}

@@ -11,21 +11,21 @@ from mobilerl.eval.report import difference, read_results
 from mobilerl.records import Status
 
 RESULTS = ("results.json", "*/results.json", "eval/**/results.json")
-"""Where evaluations are: `--out` of `mobilerl eval`, or the folder around it, can be viewed like a run."""
+"""Locations of results: the `--out` of `mobilerl eval`, or the folder that contains it, can be viewed like a run."""
 
 
 def evaluation_folders(run: Path) -> list[Path]:
-    """The folders with a results.json: the given one, the ones directly in it, and those under eval/."""
+    """Folders with a results.json: the given one, those directly in it, and those under eval/."""
     return sorted({path.parent for pattern in RESULTS for path in run.glob(pattern)})
 
 
 def evaluation_name(folder: Path, run: Path) -> str:
-    """The path of an evaluation's folder in its run, without "eval/"; the name of a run that is one itself."""
+    """Path of an evaluation's folder in its run without "eval/", or the name of the folder if it is the run itself."""
     return folder.relative_to(run).as_posix().removeprefix("eval/") if folder != run else run.resolve().name
 
 
 def evaluations_of(run: Path) -> list[dict[str, Any]]:
-    """The results of every evaluation with its `name`, by suite and age; "before" comes first, "after" last."""
+    """Results of all evaluations with their `name`, by suite and age; "before" comes first, "after" last."""
 
     def age(folder: Path) -> tuple[int, float]:
         place = 0 if "before" in folder.name else 2 if "after" in folder.name else 1
@@ -37,18 +37,18 @@ def evaluations_of(run: Path) -> list[dict[str, Any]]:
 
 
 def pairs_within(evaluations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The first and the last evaluation of each suite."""
+    """Pairs of the first and the last evaluation of each suite."""
     suites = [[e for e in evaluations if e["suite"] == suite] for suite in sorted({e["suite"] for e in evaluations})]
     return [pair(same[0], same[-1]) for same in suites if len(same) > 1]
 
 
 def pairs_with_others(runs: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """The evaluations of the first run with those of each other one, whose position is `other`."""
+    """Pairs of evaluations of the first run with those of each other run, whose position is `other`."""
     return [{**p, "other": i} for i, other in enumerate(runs[1:], start=1) for p in pairs_between(runs[0], other)]
 
 
 def pairs_between(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Evaluations of two runs with the same suite and name; if there are none, the last of each suite."""
+    """Pairs of evaluations of two runs with the same suite and name or, if there are none, the last of each suite."""
     named = {(e["suite"], e["name"]): e for e in b}
     same = [pair(named[e["suite"], e["name"]], e) for e in a if (e["suite"], e["name"]) in named]
     if same:
@@ -58,10 +58,10 @@ def pairs_between(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]
 
 
 def pair(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """{suite, before, after, rates, difference, interval, instances, counts, rows}.
+    """Compares two evaluations: {suite, before, after, rates, difference, interval, instances, counts, rows}.
 
     A row is [task id, template, before [successes, trials], after, kind], where `kind` compares the success rates: won,
-    lost, both or neither. If the two cannot be compared, `reason` says why in place of the last five keys.
+    lost, both or neither. If the two cannot be compared, `reason` says why and replaces the last five keys.
     """
     found = {
         "suite": before["suite"],
@@ -97,7 +97,7 @@ def _rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[list[Any]
 
 
 def _counts(results: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """{task id: [template, successes, trials]} without infra errors."""
+    """Counts by task id, [template, successes, trials], without infra errors."""
     counts: dict[str, list[Any]] = {}
     for episode in results["instances"]:
         count = counts.setdefault(episode["task_id"], [episode["template"], 0, 0])

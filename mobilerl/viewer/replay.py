@@ -1,4 +1,4 @@
-"""What the replay buffer held at the newest checkpoint of a run."""
+"""Content of the replay buffer at the newest checkpoint of a run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mobilerl.viewer.steps import Decode
 
 REPLAY_FILE = "replay.jsonl"
 FIELDS = ("iteration", "advantage", "rarity")
-"""Fields of an entry that the page shows: its iteration, and what the algorithm orders it by (null for none)."""
+"""Fields of an entry that the page shows: its iteration, and values that the algorithm orders it by (null if none)."""
 
 
 def write_replay(run: Path, view: Path, folder: str, cache: Cache, decode: Decode | None) -> dict[str, Any]:
-    """Writes the steps of its trajectories, and returns the buffer: `iteration`, `source`, `tasks`, `rows`, `entries`.
+    """Writes the steps of the buffer's trajectories and returns its `iteration`, `source`, `tasks`, `rows`, `entries`.
 
-    A row is that of `episodes.build_source`, and the entry at the same position has the FIELDS. {} without a checkpoint
-    or a buffer. Raises ValueError naming a file that cannot be read.
+    Rows are those of `episodes.build_source`, and the entry at the same position has the FIELDS. Returns {} without a
+    checkpoint or buffer. Raises ValueError naming a file that cannot be read.
     """
     saved = {iteration_of(path.name): path for path in (run / "checkpoints").glob("iter-*")}
     newest = max((number for number in saved if number is not None), default=None)

@@ -1,4 +1,4 @@
-"""Data as scripts, which a page loads on demand."""
+"""Data scripts, which a page loads on demand."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 
 def to_json(value: Any) -> str:
-    """JSON for use inside a script element: nothing in it can end the element or start a comment."""
+    """JSON that is safe inside a script element: it cannot end the element or start a comment."""
     text = json.dumps(value, separators=(",", ":"))  # ASCII only, so U+2028 and the like are escaped too
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def write_script(view: Path, name: str, value: Any) -> None:
-    """Writes `view/<name>.js`, which calls `receive(name, value)`: a page opened from disk may not fetch files, but it
-    may load scripts."""
+    """Writes `view/<name>.js`, which calls `receive(name, value)`, since a page opened from disk may load scripts but
+    not fetch files."""
     write_file(view / f"{name}.js", f"receive({to_json(name)},{to_json(value)});\n")
 
 

@@ -1,4 +1,4 @@
-"""Serves the page of a run over HTTP: the files of `view/` and the screens they show, nothing else."""
+"""Serves the page of a run over HTTP: only the files of `view/` and the screens that they show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mobilerl.viewer.episodes import Cache
 
 TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".png": "image/png"}
 CONNECTIONS, IDLE_S = 64, 15.0
-"""Connections at a time, and seconds after which one that sends nothing is closed."""
+"""Maximum number of connections, and seconds after which an idle one is closed."""
 _PAGE = re.compile(r"/(index\.html)?")
 _DATA = re.compile(r"/(data|against-[1-9])/[A-Za-z0-9-]+\.js")
 _HOST = re.compile(r"([a-z0-9._-]+)(:[0-9]{1,5})?")
@@ -51,20 +51,19 @@ class _Server(ThreadingHTTPServer):
 def make_server(
     run: Path, against: Sequence[Path], host: str, port: int, cache: Cache | None = None
 ) -> ThreadingHTTPServer:
-    """A server that is bound but not serving yet. It rebuilds what has changed on each request for the page or for its
-    version, which an open page asks for again and again. `cache` is that of an earlier `build`. Raises OSError if it
-    cannot bind."""
+    """Makes a server that is bound but not serving yet. Each request for the page or its version, which an open page
+    polls, rebuilds what has changed. `cache` is that of an earlier `build`. Raises OSError if it cannot bind."""
     return _Server(
         (host, port), partial(_Handler, run, against, host, threading.Lock(), {} if cache is None else cache)
     )
 
 
 def is_allowed_host(header: str, host: str, bound: str) -> bool:
-    """Whether a request's Host header names this server, which was told to listen on `host` and is bound to `bound`.
+    """Whether a request's Host header names this server, which listens on `host` and is bound to `bound`.
 
-    This stops DNS rebinding: a page of another origin could point its own name to 127.0.0.1 and read the run. Any port
-    is accepted, as an SSH tunnel has its own. A server that listens everywhere accepts any IPv4 address, which such a
-    page cannot redirect.
+    This prevents DNS rebinding: a page of another origin could point its own name to 127.0.0.1 and read the run. Any
+    port is accepted, since an SSH tunnel has its own. A server that listens on all addresses accepts any IPv4 address,
+    which such a page cannot redirect.
     """
     named = _HOST.fullmatch(header.lower())
     if named is None:
@@ -75,7 +74,7 @@ def is_allowed_host(header: str, host: str, bound: str) -> bool:
 
 
 def file_for(path: str, run: Path, against: Sequence[Path]) -> Path | None:
-    """The file for the path of a request; None for a path that is not part of the page."""
+    """File for the path of a request; None if the path is not part of the page."""
     if _PAGE.fullmatch(path):
         return run / "view" / "index.html"
     if _DATA.fullmatch(path):
@@ -108,10 +107,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         path = unquote(urlsplit(self.path).path)
         if self.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none") and not _PAGE.fullmatch(path):
-            # Another page may link to this one, but its scripts and pictures are not for others to include.
+            # Other pages may link to this one, but not include its scripts and images.
             self.send_error(HTTPStatus.FORBIDDEN, explain="Requests from other sites are refused")
             return
-        if path == "/favicon.ico":  # browsers always ask for one
+        if path == "/favicon.ico":  # browsers always request one
             self.send_response(HTTPStatus.NO_CONTENT)
             self.end_headers()
             return
@@ -139,4 +138,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *arguments: object) -> None:
-        """Requests are not logged."""
+        """Does nothing, so that requests are not logged."""

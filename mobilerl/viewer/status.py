@@ -11,17 +11,17 @@ from mobilerl.train.run_log import FLEET_FILE, TASKS_FILE
 from mobilerl.train.tracking import read_metrics
 
 SOLVED_STREAK = 16
-"""Number of trajectories in a row without a failure that make a task solved."""
+"""Number of consecutive successful trajectories after which a task counts as solved."""
 MAX_COLUMNS = 240
-"""A column of the device table stands for several iterations if the run has more."""
+"""Maximum number of columns of the device table; if a run has more iterations, a column covers several."""
 LETTERS = {"leased": "l", "ready": "i", "refreshing": "f", "starting": "s", "quarantined": "q"}
 
 
 def task_table(run: Path) -> list[dict[str, Any]]:
-    """One {key, state, since, changes, played} per task; [] without tasks.jsonl.
+    """Table of tasks, {key, state, since, changes, played} each; [] without tasks.jsonl.
 
-    state: active, solved, cooling, removed or set_aside. since: the iteration in which it began. changes: [iteration,
-    state] of the curriculum. played: [iteration, trajectories, successes]. Both oldest first.
+    state: active, solved, cooling, removed or set_aside. since: the iteration in which the state began. changes:
+    [iteration, state] of the curriculum. played: [iteration, trajectories, successes]. Both are oldest first.
     """
     changes: dict[str, list[list[Any]]] = {}
     played: dict[str, list[list[int]]] = {}
@@ -47,7 +47,7 @@ def _task(key: str, changes: list[list[Any]], played: list[list[int]]) -> dict[s
 
 
 def _solved_since(played: Sequence[Sequence[int]]) -> int | None:
-    """The iteration in which the current streak of successes began; None if it is shorter than SOLVED_STREAK."""
+    """Iteration in which the current streak of successes began; None if it is shorter than SOLVED_STREAK."""
     streak, since = 0, None
     for iteration, trajectories, successes in reversed(played):
         if successes < trajectories:
@@ -57,7 +57,7 @@ def _solved_since(played: Sequence[Sequence[int]]) -> int | None:
 
 
 def app_columns(run: Path) -> dict[str, list[Any]]:
-    """`iteration`, and the success rate in it by app, null where no episode was in that app; {} without tasks.jsonl."""
+    """`iteration` and the success rates by app, null where an app had no episode; {} without tasks.jsonl."""
     path = run / TASKS_FILE
     try:
         counted = [(row["iteration"], row["apps"]) for row in read_metrics(path) if "apps" in row]
@@ -68,20 +68,20 @@ def app_columns(run: Path) -> dict[str, list[Any]]:
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Values by key, null where a row lacks the key. Numbers are rounded to six digits."""
+    """Columns of values by key, null where a row lacks the key. Numbers are rounded to six digits."""
     keys = dict.fromkeys(key for row in rows for key in row)
     values = {key: [row.get(key) for row in rows] for key in keys}
     return {k: [float(f"{v:.6g}") if isinstance(v, float) else v for v in column] for k, column in values.items()}
 
 
 def device_table(run: Path, index: Mapping[str, Any]) -> dict[str, Any]:
-    """{columns, devices}, both empty without fleet.jsonl. `columns` are [first, last] iterations. A device is
+    """Table of devices: {columns, devices}, empty without fleet.jsonl. `columns` are [first, last] iterations. Device:
 
         {place, device, state, busy, faults, reason, episodes, busy_columns, states, fault_columns}
 
-    episodes: its trajectories in `index`. states: one letter per column, the state that took most of its time (l
-    leased, i idle, f being refreshed, s starting, q quarantined, "-" absent). busy_columns: per cent per column.
-    fault_columns: [column, faults] of the columns with faults.
+    episodes: number of its trajectories in `index`. states: one letter per column, for the state that took most of the
+    time (l leased, i idle, f refreshing, s starting, q quarantined, "-" absent). busy_columns: percentage per column.
+    fault_columns: [column, faults] of columns with faults.
     """
     rows = read_metrics(run / FLEET_FILE)
     width = -(-len(rows) // MAX_COLUMNS) or 1

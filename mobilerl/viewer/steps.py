@@ -1,4 +1,4 @@
-"""One step of a trajectory for the page: what was done, the UI element it touched, and what the model was given."""
+"""One step of a trajectory for the page: the action, the UI element that it touched, and the model's input."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from envs.base import COORD_MAX
 from mobilerl.policy.screen import Element, Screen, parse_screen, shortened
 
 MAX_BARS = 160
-"""Bars for the log-probabilities of a reply. A bar shows the minimum of its tokens, so unlikely ones stay visible."""
+"""Maximum number of bars for the log-probabilities of a reply, each the minimum of its tokens."""
 MAX_TEXT = 300
-"""Characters of an element's text that are shown."""
+"""Maximum characters shown of an element's text."""
 Decode = Callable[[Sequence[int]], str]
-"""The text of token ids."""
+"""Decodes token ids to text."""
 _SCREEN = re.compile(r"[0-9a-f]{64}")
 _REPEATED = re.compile(r"(<[^<>\s]{1,40}>)\1{3,}")
 
@@ -22,9 +22,9 @@ _REPEATED = re.compile(r"(<[^<>\s]{1,40}>)\1{3,}")
 def step_for_page(
     step: Mapping[str, Any], advantage: float | None, decode: Decode | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The step, and what the model was given: `prompt`, null without `decode`, and the `elements` of the screen.
+    """The step, and the model's input: `prompt`, null without `decode`, and the `elements` of the screen.
 
-    Raises KeyError or TypeError for a step that is not as docs/files.md says.
+    Raises KeyError or TypeError for a step that is not in the format of docs/files.md.
     """
     observation, completion = step["observation"], step["completion"]
     logprobs, picture = completion["logprobs"], observation["screenshot"]
@@ -56,7 +56,7 @@ def step_for_page(
 
 
 def _with_counts(prompt: str) -> str:
-    """The prompt with `<token>×N` for the many placeholders of an image."""
+    """Abbreviates the many placeholders of an image in a prompt to `<token>×N`."""
     return _REPEATED.sub(lambda found: f"{found[1]}×{len(found[0]) // len(found[1])}", prompt)
 
 
@@ -66,10 +66,10 @@ def _bars(values: Sequence[float]) -> list[float]:
 
 
 def touched_element(screen: Screen, action: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The element that `action` (a dict with its `kind`) touches.
+    """Element that `action` (a dict with its `kind`) touches.
 
-    For a tap, long press or swipe the one at its start, for typing the focused one. `box` is in px. None for other
-    actions, where there is no element, and for a dump that could not be parsed.
+    For a tap, long press or swipe it is the one at the start, for typing the focused one. `box` is in px. None for
+    other actions, if there is no element, and for a dump that could not be parsed.
     """
     element = None
     if action["kind"] in ("tap", "long_press", "swipe"):

@@ -1,4 +1,4 @@
-"""The text of the prompts of a run, which are saved as token ids."""
+"""Decoding of a run's prompts, which are saved as token ids."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mobilerl.viewer.steps import Decode
 
 
 def decoder_of(run: Path) -> Decode | None:
-    """Reads the tokenizer of the run's newest checkpoint, or of the model it started from.
+    """Loads the tokenizer of the run's newest checkpoint, or of the model that it started from.
 
-    None if neither is a folder with a tokenizer.json: a model from the hub is in the first checkpoint.
+    Returns None if neither has a tokenizer.json; a model from the Hub has one from the first checkpoint on.
     """
     path = next((path for folder in _models(run) if (path := folder / "tokenizer.json").is_file()), None)
     if path is None:
@@ -35,6 +35,6 @@ def _models(run: Path) -> Iterator[Path]:
             content = json.loads(path.read_bytes())
             name = content.get("protocol", content).get("model")
         except (OSError, ValueError, AttributeError):
-            continue  # what reads these files for their own sake reports it
+            continue  # reported by the code that needs these files
         if name and isinstance(name, str):
             yield Path(name)
