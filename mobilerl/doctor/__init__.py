@@ -1,1 +1,1 @@
-"""Checks whether this machine has what a recipe needs. Every check ends within seconds."""
+"""Checks whether this machine has what a recipe needs. Each check ends within seconds."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`fix` is a command, or what to change; "" if nothing is wrong."""
+    """Result of a check. `fix` is a command or what to change; "" if nothing is wrong."""
 
     name: str
     state: Literal["ok", "warning", "failed", "not needed"]
@@ -17,10 +17,10 @@ class Check:
 
 
 def missing(name: str, needed: bool, detail: str, fix: str) -> Check:
-    """Something is absent: a failure if the recipe needs it."""
+    """Result for something that is absent, which is a failure if the recipe needs it."""
     return Check(name, "failed" if needed else "not needed", detail, fix)
 
 
 def broken(name: str, needed: bool, detail: str, fix: str) -> Check:
-    """Something is present but does not work: worth a warning even if the recipe does not need it."""
+    """Result for something that does not work, which gets a warning even if the recipe does not need it."""
     return Check(name, "failed" if needed else "warning", detail, fix)

@@ -15,7 +15,7 @@ from mobilerl.suites.fleet import fleet_type
 
 
 def examine(recipe: Recipe) -> Iterator[Check]:
-    """All checks for a recipe, in the order in which to fix them."""
+    """Runs all checks for a recipe, in the order in which to fix problems."""
     fleet, extras, kind = recipe.fleet, extras_of(recipe), fleet_type(recipe.fleet)
     on_this_machine = not os.environ.get("RAY_ADDRESS")
     yield machine.python()
@@ -33,9 +33,9 @@ def examine(recipe: Recipe) -> Iterator[Check]:
 
 
 def extras_of(recipe: Recipe) -> tuple[str, ...]:
-    """The extras of the mobilerl package that the recipe needs, but for `trackio`.
+    """Extras of the mobilerl package that the recipe needs, except `trackio`.
 
-    That one needs an older Pillow than constraints.txt has, so that the recipes' scripts cannot install it.
+    `trackio` needs an older Pillow than constraints.txt has, so the recipes' scripts cannot install it.
     """
     needed = {
         "local": True,

@@ -20,11 +20,11 @@ from mobilerl.suites.fleet import fleet_type
 
 MB = 2**20
 DISK_MB = 2000.0
-"""Enough for a run of the default recipes."""
+"""Free disk space that suffices for a run of the default recipes."""
 KVM = Path("/dev/kvm")
 NVIDIA_SMI_S = 5.0
 TIMEOUT_S = 3
-"""Timeout of each request to a container engine or adb server."""
+"""Timeout of each request to a container engine or adb server, in seconds."""
 DOCKER_SOCKET = Path("/var/run/docker.sock")
 
 
@@ -37,7 +37,7 @@ def python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Check:
 
 
 def disk(folder: Path, needed_mb: float = DISK_MB) -> Check:
-    """`folder` need not exist yet."""
+    """Checks the free space at `folder`, which need not exist yet."""
     place = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.is_dir())
     if not os.access(place, os.W_OK):
         return broken("disk", True, f"no permission to write in {place}", "run in a folder of your own")
@@ -58,7 +58,7 @@ def kvm(needed: bool, device: Path = KVM) -> Check:
 
 
 def gpus(needed: int, timeout_s: float = NVIDIA_SMI_S) -> Check:
-    """The GPUs that nvidia-smi lists, with their memory. `needed`: how many the recipe uses on this machine."""
+    """Checks the GPUs that nvidia-smi lists. `needed` is the number that the recipe uses on this machine."""
     driver = "apt-get install -y nvidia-driver, then reboot; nvidia-smi must list the GPUs"
     command = ["nvidia-smi", "--query-gpu=name,memory.free,memory.total", "--format=csv,noheader"]
     try:
@@ -78,7 +78,7 @@ def gpus(needed: int, timeout_s: float = NVIDIA_SMI_S) -> Check:
 
 
 def gpu_bytes(timeout_s: float = NVIDIA_SMI_S) -> float | None:
-    """Memory of the first GPU; None without one that nvidia-smi lists."""
+    """Memory of the first GPU that nvidia-smi lists; None without one."""
     command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
@@ -88,7 +88,7 @@ def gpu_bytes(timeout_s: float = NVIDIA_SMI_S) -> float | None:
 
 
 def gpu_memory(recipe: Recipe) -> Check | None:
-    """Whether the first GPU has enough; None where this cannot be said."""
+    """Checks whether the first GPU has enough memory; None if that cannot be calculated."""
     card = gpu_bytes()
     found = fit(recipe, card) if card and find_spec("transformers") else None
     if found is None or found.ok:
@@ -100,7 +100,7 @@ def gpu_memory(recipe: Recipe) -> Check | None:
 
 
 def docker(fleet: FleetSection) -> Iterator[Check]:
-    """The container engines of the fleet, and whether they have the image of its devices."""
+    """Checks the container engines of the fleet and whether they have the image of its devices."""
     needed = fleet_type(fleet).starts_containers
     for host in fleet.hosts:
         if needed or host or os.environ.get("DOCKER_HOST") or DOCKER_SOCKET.exists():
@@ -139,7 +139,7 @@ def _engine(host: str, image: str, needed: bool) -> Iterator[Check]:
 
 
 def adb(fleet: FleetSection) -> Check:
-    """The adb server, and whether it reaches the phones of the recipe."""
+    """Checks the adb server and whether it can reach the phones of the recipe."""
     needed = not fleet_type(fleet).in_process
     try:
         from adbutils import AdbClient
@@ -166,7 +166,7 @@ def adb(fleet: FleetSection) -> Check:
 
 
 def fonts() -> Check:
-    """The fonts of the embedded phone. Without one for a script it draws boxes; English needs none of the machine's."""
+    """Checks the fonts of the embedded phone, which draws boxes for scripts without a font. English needs no fonts."""
     found = phone_fonts.stack()
     lacking = [kind for kind in phone_fonts.SYSTEM if kind not in found]
     install = f"apt-get install -y {phone_fonts.PACKAGES}"

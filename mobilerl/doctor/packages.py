@@ -15,14 +15,14 @@ from mobilerl.engines.registry import EngineKind
 
 CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
 CHECKED_ELSEWHERE = {"verl", "vllm"}
-"""Packages that the engines check themselves."""
+"""Packages that engines check themselves."""
 PACKAGE_OF = {"yaml": "pyyaml", "PIL": "pillow"}
-"""Packages whose module has another name."""
+"""Names of packages whose module is named differently."""
 TORCH_FIRST = "torch==2.13.0"
 
 
 def requirements() -> dict[str, list[Requirement]]:
-    """Requirements by extra; those of every installation are under ""."""
+    """Requirements by extra; those of all installations are under ""."""
     found = [Requirement(line) for line in metadata.requires("mobilerl") or []]
     extras = metadata.metadata("mobilerl").get_all("Provides-Extra") or []
     by_extra = {extra: [r for r in found if r.marker and r.marker.evaluate({"extra": extra})] for extra in extras}
@@ -30,7 +30,7 @@ def requirements() -> dict[str, list[Requirement]]:
 
 
 def tested_versions(path: Path = CONSTRAINTS) -> dict[str, str]:
-    """The versions in constraints.txt; {} without the sources."""
+    """Versions in constraints.txt; {} if the sources are not there."""
     lines = path.read_text().splitlines() if path.is_file() else []
     pins = (Requirement(line) for line in lines if line and not line.startswith("#"))
     return {
@@ -39,7 +39,7 @@ def tested_versions(path: Path = CONSTRAINTS) -> dict[str, str]:
 
 
 def installed(extras: tuple[str, ...], by_extra: Mapping[str, list[Requirement]] | None = None) -> Iterator[Check]:
-    """One check per package of the extras."""
+    """Checks each package that the extras need."""
     by_extra, tested = by_extra or requirements(), tested_versions()
     seen = set(CHECKED_ELSEWHERE)
     pending = [(extra, requirement) for extra in ("", *extras) for requirement in by_extra.get(extra, ())]
@@ -69,7 +69,7 @@ def package(requirement: Requirement, tested: str | None, extra: str) -> Check:
 
 
 def engine(kind: EngineKind) -> Iterator[Check]:
-    """The packages of the recipe's engine."""
+    """Checks the packages of the recipe's engine."""
     try:
         kind.check()
     except ConfigError as error:
@@ -80,7 +80,7 @@ def engine(kind: EngineKind) -> Iterator[Check]:
 
 
 def installs(module: str | None) -> str:
-    """The command that installs the extra with a module's package; "" if mobilerl does not require it."""
+    """Command that installs the extra with a module's package; "" if mobilerl does not require it."""
     top = (module or "").partition(".")[0]
     package = canonicalize_name(PACKAGE_OF.get(top, top))
     for extra, required in requirements().items():
