@@ -1,1 +1,1 @@
-"""ReachAgent's page graph: apps explored into pages and actions, tasks and rewards on them, preference pairs."""
+"""ReachAgent: page graphs of explored apps, with tasks, rewards and preference pairs on them."""

@@ -25,8 +25,8 @@ BOXED = frozenset({"click", "long_click", "input", "scroll"})
 class PageAction:
     """One action on a page. `box` is x1, y1, x2, y2 in 0-999; None for back and complete.
 
-    `direction` is where the finger moves, `text` what is typed ("" in an action space stands for any text), and `name`
-    the element's text, which may be "".
+    `direction` is that of the finger, `text` the text to type ("" in an action space stands for any text), and `name`
+    the text of the element, which may be "".
     """
 
     kind: Kind
@@ -45,25 +45,25 @@ class PageAction:
 
     @property
     def slot(self) -> PageAction:
-        """The action as it appears in an action space: an input without its text."""
+        """The action as in an action space, where inputs have no text."""
         return replace(self, text="") if self.text else self
 
     @property
     def centre(self) -> tuple[int, int]:
-        """Middle of the box, floored."""
+        """Center of the box, rounded down."""
         assert self.box is not None
         x1, y1, x2, y2 = self.box
         return (x1 + x2) // 2, (y1 + y2) // 2
 
     def to_json(self) -> dict[str, Any]:
-        """Without empty fields."""
+        """The action as JSON values, without empty fields."""
         values = {"kind": self.kind, "name": self.name, "box": self.box and list(self.box)}
         values |= {"direction": self.direction, "text": self.text}
         return {key: value for key, value in values.items() if value}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> PageAction:
-        """Raises ValueError or TypeError for anything else than what `to_json` returns."""
+        """Inverse of `to_json`. Raises ValueError or TypeError for anything else."""
         box = values.get("box")
         if box is not None and (len(box) != 4 or not all(isinstance(v, int) for v in box)):
             raise ValueError(f"{box!r} is not a box")
@@ -75,9 +75,9 @@ COMPLETE = PageAction("complete")
 
 
 def action_space(screen: Screen, hints: Mapping[Box, str]) -> tuple[PageAction, ...]:
-    """A(P): the actions of all elements in screen order, then back and complete.
+    """Action space A(P): the actions of all elements in screen order, then back and complete.
 
-    A field has input and click, a list four scrolls. `hints` are the names of fields, whose texts change.
+    A field has input and click, a list four scrolls. `hints` are names for fields, whose texts change.
     """
     actions = [action for element in screen.elements for action in _of_element(element, hints.get(element.box, ""))]
     return tuple(dict.fromkeys([*actions, BACK, COMPLETE]))
@@ -98,9 +98,9 @@ def _of_element(element: Element, hint: str) -> list[PageAction]:
 
 
 def device_actions(action: PageAction) -> tuple[Action, ...]:
-    """The device actions of a page action. An input is a tap on the field and typing.
+    """Converts a page action to device actions. An input is a tap on the field followed by typing.
 
-    A scroll starts at the centre and covers a quarter of the box (ReachAgent 4.2).
+    A scroll starts at the center and covers a quarter of the box (ReachAgent 4.2).
     """
     if action.box is None:
         return (Back(),) if action.kind == "back" else (Finish(),)
@@ -119,11 +119,11 @@ def device_actions(action: PageAction) -> tuple[Action, ...]:
 
 
 SAME_TEXT = 0.8
-"""Token F1 above which two typed texts count as the same (ReachAgent 4.4)."""
+"""Token F1 above which two typed texts count as equal (ReachAgent 4.4)."""
 
 
 def token_f1(predicted: str, golden: str) -> float:
-    """F1 of the words of two texts as multisets, ignoring case; two empty texts are equal."""
+    """F1 of the words of two texts as multisets, ignoring case; 1 for two empty texts."""
     ours, theirs = predicted.casefold().split(), golden.casefold().split()
     if not ours or not theirs:
         return float(ours == theirs)
@@ -132,17 +132,17 @@ def token_f1(predicted: str, golden: str) -> float:
 
 
 def same_action(predicted: PageAction, golden: PageAction) -> bool:
-    """Whether the same element is used in the same way; typed texts may differ slightly."""
+    """Whether both use the same element in the same way; typed texts may differ slightly."""
     return predicted.slot == golden.slot and (
         predicted.kind != "input" or token_f1(predicted.text, golden.text) > SAME_TEXT
     )
 
 
 def from_device(action: Action, space: Sequence[PageAction], focused: Box | None = None) -> PageAction | None:
-    """The action of an action space that an agent's action stands for; None if there is none.
+    """Maps an agent's action to an action of an action space; None if there is none.
 
-    A touch means the smallest element around it that accepts it, a swipe the smallest list, and typing the field with
-    the focus: `focused`, or the only field of the page.
+    A touch maps to the smallest element around it that accepts it, a swipe to the smallest list, and typing to the
+    field with the focus: `focused`, or the only field of the page.
     """
     match action:
         case Tap():

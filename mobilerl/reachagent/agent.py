@@ -1,8 +1,8 @@
-"""Our agent on a page graph: how it is queried, and which page action its replies stand for.
+"""Our agent on a page graph: queries, and the mapping of its replies to page actions.
 
-Each action of ReachAgent is one reply of our agent, except `input`, which is two: a tap on the field, and typing. So a
-tap on a field is followed by a second query, on the same page with the field focused. If the agent types, both replies
-are one input; otherwise the tap was a click, and the second reply is discarded.
+Each action of ReachAgent is one reply of our agent, except `input`, which takes two: a tap on the field and typing. So
+a tap on a field is followed by a second query, on the same page with the field focused. If the agent types, the two
+replies form an input; otherwise the tap was a click, and the second reply is discarded.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Scene:
 
 
 class Scenes:
-    """The scenes of a graph's pages, each parsed once."""
+    """Scenes of the pages of a graph, each parsed once."""
 
     def __init__(self, graph: PageGraph) -> None:
         self.graph = graph
         self._made: dict[tuple[str, Box | None], Scene] = {}
 
     def see(self, page: str, focus: Box | None = None) -> Scene:
-        """The page; with `focus`, after a tap on the field with that box."""
+        """Scene of a page or, with `focus`, of the page after a tap on the field with that box."""
         if (page, focus) not in self._made:
             self._made[page, focus] = self._focused(page, focus) if focus else self._plain(page)
         return self._made[page, focus]
@@ -61,7 +61,7 @@ class Scenes:
         return Scene(observation, parse_screen(page.xml, *size), page.actions)
 
     def _focused(self, page_id: str, box: Box) -> Scene:
-        """The screenshot is that of the page with this exact state if the graph has it, else the one before the tap."""
+        """Scene after a tap on a field, with the screenshot of that state if the graph has it, else the plain one."""
         plain, size = self.see(page_id), (self.graph.width, self.graph.height)
         xml = with_focus(plain.observation.xml, box, *size)
         screen, png = parse_screen(xml, *size), plain.observation.screenshot
@@ -73,7 +73,7 @@ class Scenes:
 
 
 def with_focus(xml: str, box: Box, width: int, height: int) -> str:
-    """A dump in which only the node with this box (0-999) has the focus."""
+    """Changes a dump so that only the node with this box (0-999) has the focus."""
     root = ET.fromstring(xml)
     for node in root.iter("node"):
         node.set("focused", str(node_box(node, width, height) == box).lower())
@@ -81,7 +81,7 @@ def with_focus(xml: str, box: Box, width: int, height: int) -> str:
 
 
 def episode_task(task: PageTask) -> Task:
-    """The task in the form that prompts and results use."""
+    """Converts a page task to the form used in prompts and results."""
     return Task(f"{SUITE}/{task.id}", task.kind, task.instruction, {}, 0, MAX_STEPS, SUITE, task.app)
 
 
@@ -95,7 +95,7 @@ class Query:
     focus: Box | None = None
 
     def turns_after(self, scene: Scene, action: Action, response: str, thought: str) -> tuple[Turn, ...]:
-        """The turns including `action` in `scene`, which is this query's."""
+        """The turns followed by that of `action` in `scene`, which must be this query's."""
         seen = replace(scene.observation, step=len(self.turns))
         return (*self.turns, Turn(seen, response, thought, action, describe(action, scene.screen)))
 
@@ -110,16 +110,17 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`action` is None for a reply that is not an action of the page. `replies` are two after a tap on a field."""
+    """Decision of the agent. `action` is None for a reply that is not an action of the page. After a tap on a field
+    there are two `replies`."""
 
     action: PageAction | None
     replies: tuple[Reply, ...]
     turns: tuple[Turn, ...]
-    """Including the action's."""
+    """Turns so far, including that of the action."""
 
 
 class PageAgent:
-    """Queries a policy about many pages at once. Batches depend on the queries alone, never on timing."""
+    """Queries a policy about many pages at once. Batches depend only on the queries, never on timing."""
 
     def __init__(self, policy: EnginePolicy, scenes: Scenes, context: ContextPolicy, sampling: Sampling) -> None:
         self.policy, self.scenes, self.context, self.sampling = policy, scenes, context, sampling

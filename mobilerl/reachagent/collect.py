@@ -1,4 +1,4 @@
-"""The page graph and the tasks of a run: explored once on an embedded phone, or read from a folder."""
+"""Page graph and tasks of a run: explored once on an embedded phone, or read from a folder."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ TASKS_FILE = "tasks.json"
 PHONE_SEED = 1
 """Seed of the explored phone's contents; the surveyed phones have this seed and the following ones."""
 SURVEY_PHONES = 5
-"""Phones with different contents that are surveyed first, to distinguish pages from their contents."""
+"""Number of phones with different contents that are surveyed first, to distinguish pages from their contents."""
 SURVEY_STEPS = 150
-"""Random actions in every app of a surveyed phone."""
+"""Number of random actions in each app of a surveyed phone."""
 Say = Callable[[str], None]
 
 
 def page_graph(settings: PagesSection, phone: PhoneSection, folder: Path, say: Say) -> PageGraph:
-    """The graph at `settings.graph`, or the one in `folder`, which is explored if it does not exist yet.
+    """Loads the graph at `settings.graph`, or the one in `folder` after exploring it if it does not exist yet.
 
-    Raises GraphError for invalid files, ConfigError for an empty graph.
+    Raises GraphError for invalid files and ConfigError for an empty graph.
     """
     stored = Path(settings.graph) if settings.graph else folder
     if not settings.graph and not (folder / GRAPH_FILE).is_file():
@@ -75,7 +75,8 @@ def _apps(wanted: Sequence[str]) -> list[str]:
 
 
 def page_tasks(graph: PageGraph, walks: int, seed: int, folder: Path, say: Say) -> TaskSet:
-    """The tasks of a graph, listed in `folder/tasks.json`. Raises ConfigError if a split has no navigation task."""
+    """Makes the tasks of a graph and lists them in `folder/tasks.json`. Raises ConfigError if a split has no navigation
+    task."""
     try:
         made = make_tasks(graph, walks, seed=seed)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Direct preference optimisation on pairs of replies, on any engine; checkpointed and resumable.
+"""Direct preference optimization on pairs of replies, on any engine; checkpointed and resumable.
 
 The loss compares the two replies of a pair, which an engine may put into different micro-batches or processes. So a
 step has two parts. First all replies are scored without a gradient; `algorithms.losses.dpo_loss` gives the loss and, by
@@ -47,7 +47,7 @@ from mobilerl.trajectory_files import read_records
 
 STAGE = "dpo"
 KEEP = 2
-"""Checkpoints to keep."""
+"""Number of checkpoints to keep."""
 
 
 SCHEMA = 1
@@ -66,7 +66,7 @@ class PreferencePair:
     note: Mapping[str, Any] = field(default_factory=dict)
 
     def samples(self) -> tuple[TrainingSample, TrainingSample]:
-        """The chosen and the rejected reply in the form an engine scores; rollout log-probabilities are zeros."""
+        """The chosen and the rejected reply as samples for an engine; their rollout log-probabilities are zeros."""
         return self._sample("chosen", 0, self.chosen_ids), self._sample("rejected", 1, self.rejected_ids)
 
     def _sample(self, which: str, step: int, ids: tuple[int, ...]) -> TrainingSample:
@@ -74,7 +74,7 @@ class PreferencePair:
 
 
 def write_pairs(pairs: Sequence[PreferencePair], run_dir: Path) -> None:
-    """Writes the screens, then the file."""
+    """Writes the screens and then pairs.jsonl."""
     screens = ScreenFolder(run_dir / SCREENS)
     lines = []
     for pair in pairs:
@@ -86,7 +86,7 @@ def write_pairs(pairs: Sequence[PreferencePair], run_dir: Path) -> None:
 
 
 def read_pairs(run_dir: Path) -> list[PreferencePair]:
-    """Reads the file of `write_pairs`."""
+    """Reads the pairs of `write_pairs`."""
     screens, found = ScreenFolder(run_dir / SCREENS), []
     for _, record in read_records(run_dir / PAIRS_FILE):
         prompt, chosen, rejected = (tuple(record[name]) for name in ("prompt_ids", "chosen_ids", "rejected_ids"))
@@ -96,19 +96,19 @@ def read_pairs(run_dir: Path) -> list[PreferencePair]:
 
 
 def score(engine: Engine, pairs: Sequence[PreferencePair]) -> Tensor:
-    """(P, 2) float64: log pi(reply | prompt) of the chosen and the rejected replies, under the current weights."""
+    """Computes (P, 2) float64: log pi(reply | prompt) of the chosen and rejected replies under the current weights."""
     samples = [sample for pair in pairs for sample in pair.samples()]
     sums = [math.fsum(logp) for logp in engine.logprobs(samples)]
     return torch.tensor(sums, dtype=torch.float64).view(-1, 2)
 
 
 def weighted_likelihood(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
-    """An engine's objective: log-probabilities of replies, weighted by their advantages."""
+    """Objective of an engine: sum of the replies' log-probabilities weighted by their advantages."""
     return (micro.advantage * action_logp(micro.logp, micro.mask)).sum(), {}
 
 
 def dpo_step(engine: Engine, pairs: Sequence[PreferencePair], reference: Tensor, beta: float) -> dict[str, float]:
-    """One optimiser step. `reference`: (P, 2) scores. The metrics are those before the update."""
+    """Takes one optimizer step; `reference` are (P, 2) scores. Returns the metrics before the update."""
     now = score(engine, pairs).requires_grad_()
     loss, metrics = dpo_loss(*now.T, *reference.T, beta)
     loss.backward()
@@ -125,14 +125,14 @@ def dpo_step(engine: Engine, pairs: Sequence[PreferencePair], reference: Tensor,
 
 
 def step_count(pairs: int, recipe: Recipe) -> int:
-    """Optimiser steps of a complete training."""
+    """Number of optimizer steps of a complete training."""
     return recipe.dpo.epochs * -(-pairs // recipe.sft.batch_size)
 
 
 class DpoTrainer:
-    """Trains `engine`, which holds the reference's weights, on `pairs`, from the newest checkpoint of `run_dir` if any.
+    """Trains `engine`, which has the reference's weights, on `pairs`; resumes from the newest checkpoint of `run_dir`.
 
-    `first`: number of the last iteration of earlier stages.
+    `first` is the number of the last iteration of earlier stages.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class DpoTrainer:
         self._restore()
 
     def run(self) -> dict[str, float]:
-        """Trains to the end; returns the last step's metrics ({} if there was nothing left to do)."""
+        """Trains to the end and returns the metrics of the last step ({} if nothing was left to do)."""
         began, metrics = time.monotonic() - self.elapsed_s, {}
         while self.done < self.steps:
             started = time.monotonic()
@@ -170,7 +170,7 @@ class DpoTrainer:
         return metrics
 
     def _batch(self, step: int) -> list[int]:
-        """The pairs of a step. The order within an epoch depends on the seed and the epoch alone."""
+        """Indices of the pairs of a step. The order within an epoch depends only on the seed and the epoch."""
         size = self.recipe.sft.batch_size
         epoch, position = divmod(step, -(-len(self.pairs) // size))
         order = list(range(len(self.pairs)))

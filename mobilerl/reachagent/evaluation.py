@@ -1,6 +1,6 @@
 """Evaluates a policy on held-out page tasks: accuracy of steps and of flows, and success on the graph.
 
-`results.json` has the same form as that of other suites (its episodes are the walks on the graph) and additionally:
+`results.json` has the same form as for other suites (its episodes are the walks on the graph), and additionally:
 
     accuracy    as `metrics.accuracy` returns it
     flows       {task id: {"iou": [whether each step is correct], "text": [...]}}
@@ -28,7 +28,7 @@ from mobilerl.statistics import Interval, cluster_bootstrap_interval, paired_dif
 def evaluate(
     graph: PageGraph, tasks: Sequence[PageTask], agent: PageAgent, writer: ReplyWriter, protocol: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The content of results.json for the policy behind `agent`."""
+    """Evaluates the policy behind `agent` and returns the content of results.json."""
     answers = query_flows(agent, writer, tasks)
     flows = {}
     for task in tasks:
@@ -42,9 +42,10 @@ def evaluate(
 
 
 def walk(graph: PageGraph, tasks: Sequence[PageTask], agent: PageAgent) -> dict[str, tuple[list[PageAction], bool]]:
-    """The agent's own actions from each task's first page, and whether they complete all subtasks and then `complete`.
+    """Lets the agent act from each task's first page; returns its actions and whether it finished all subtasks.
 
-    A walk ends with `complete`, after an action with unknown outcome, or after MAX_STEPS.
+    A walk succeeds if it ends with `complete` after all subtasks. It also ends after an action with an unknown outcome
+    and after MAX_STEPS.
     """
     succeeded: set[str] = set()
     done: dict[str, list[PageAction]] = {task.id: [] for task in tasks}
@@ -76,7 +77,7 @@ def _episode(task: PageTask, actions: Sequence[PageAction], success: bool) -> Ep
 
 
 def table(entries: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
-    """Markdown: a row per measure and policy, with n, 95 % intervals, and the differences to the earlier policies.
+    """Markdown table with a row per measure and policy: rate, 95 % interval, n, and differences to earlier policies.
 
     Step-level intervals resample tasks, whose steps are correlated; differences are paired by task.
     """
@@ -103,7 +104,7 @@ def _rate(results: Mapping[str, Any], key: str) -> tuple[float, Interval, str]:
 
 
 def outcomes(results: Mapping[str, Any], key: str) -> dict[str, list[float]]:
-    """Task id -> one value per step, or a single value for the task."""
+    """Outcomes by task id: one value per step, or a single value for the task."""
     if key == "success":
         return {e["task_id"]: [float(e["success"])] for e in results["instances"]}
     level, kind = key.split("_")

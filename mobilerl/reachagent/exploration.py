@@ -1,7 +1,7 @@
-"""Explores apps of an embedded phone into a page graph, breadth first or by a random walk.
+"""Explores apps of an embedded phone into a page graph, breadth-first or by random walks.
 
 Every action starts from a snapshot of its page, so that each edge can be repeated. A screen with the identity of a
-known page joins that page. But when an action changes a page without leaving it (a text was typed, a product put in the
+known page is that page. But if an action changes a page without leaving it (a text was typed, a product put in the
 cart), the changed page becomes another variant and is explored too, because its buttons may now lead elsewhere.
 """
 
@@ -31,18 +31,18 @@ SYSTEM = frozenset({"android", "com.android.systemui", "com.android.permissionco
 RESTART = 0.05
 """Probability with which a random walk returns to the app's home after an action."""
 PROBE = "a"
-"""A query that matches something in most search fields."""
+"""Text to type that matches something in most search fields."""
 SCROLLED = 1
-"""Variants of one page that come from scrolling."""
+"""Maximum number of variants of a page due to scrolling."""
 ALIKE, ALIKE_CHANGED = 12, 4
-"""Elements of one kind and size (rows of a list, keys) tried on a page and on its variants."""
+"""Maximum number of elements of one kind and size (list rows, keys) that are tried on a page and on its variants."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds of an exploration: `pages` and `actions` per app, `depth` in actions from the app's home.
 
-    `changes`: variants of one page that come from changes.
+    `changes` is the maximum number of variants of a page due to changes.
     """
 
     pages: int = 300
@@ -53,7 +53,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A screen as it was seen."""
+    """An observed screen."""
 
     xml: str
     shape: Shape
@@ -62,19 +62,19 @@ class Sight:
 
 @dataclass(slots=True)
 class ExploredPage:
-    """What the explorer knows about a page of its graph."""
+    """The explorer's data on a page of its graph."""
 
     page: Page
     depth: int
-    """Actions from the app's home."""
+    """Number of actions from the app's home."""
     saved: State
     changed: bool
-    """Whether it is a variant, made by an action that did not leave its page."""
+    """Whether the page is a variant made by an action that did not leave its page."""
     tried: set[PageAction] = field(default_factory=set)
 
 
 class Explorer:
-    """Explores one phone, whose contents `seed` determines; `fill` changes them after every reset."""
+    """Explores one phone with contents determined by `seed`; `fill` changes them after every reset."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Explorer:
         self._abstraction, self._limits = abstraction or Abstraction(), limits or Limits()
         self.graph = PageGraph(*self._device.size(), abstraction=self._abstraction)
         self.dropped: Counter[str] = Counter()
-        """Reason why screens are missing from the graph -> count."""
+        """Number of screens missing from the graph, by reason."""
         self.shapes: set[Shape] = set()
         self._explored: dict[str, ExploredPage] = {}
         self._changes: Counter[tuple[str, bool]] = Counter()
@@ -101,7 +101,7 @@ class Explorer:
     # --- strategies ------------------------------------------------------------------------------------------
 
     def breadth_first(self, app: str) -> None:
-        """Tries all actions of a page before those of the next, so that paths to new pages are shortest."""
+        """Explores an app breadth-first, so that paths to new pages are shortest."""
         queue = deque([self._enter(app)])
         queued = {queue[0]}
         while queue:
@@ -118,7 +118,7 @@ class Explorer:
                     queue.append(target)
 
     def random_walk(self, app: str, steps: int) -> None:
-        """`steps` actions, untried ones first; returns to the app's home now and then."""
+        """Takes `steps` random actions, untried ones first, returning to the app's home now and then."""
         home = here = self._enter(app)
         for _ in range(min(steps, self._limits.actions)):
             explored = self._explored[here]
@@ -128,7 +128,7 @@ class Explorer:
             here = home if lost or self._rng.random() < RESTART else target
 
     def finish(self) -> PageGraph:
-        """The graph, including the edges between explored apps."""
+        """Returns the graph, including edges between explored apps."""
         for source, action, sight, png in self._to_other_apps:
             target = self._known(sight, png)
             if target is None:
@@ -141,7 +141,7 @@ class Explorer:
     # --- one action ------------------------------------------------------------------------------------------
 
     def _enter(self, app: str) -> str:
-        """Starts an app, once, on a reset phone; its first screen is its home. Raises InfraError for an unknown app."""
+        """Starts an app on a reset phone and makes its first screen its home. Raises InfraError for an unknown app."""
         self._app, self._actions, self._added, self._words = app, 0, 0, []
         self._phone.reset(self._seed)
         if self._fill is not None:
@@ -152,7 +152,7 @@ class Explorer:
         return self.graph.homes[app]
 
     def _try(self, explored: ExploredPage, action: PageAction) -> str | None:
-        """Performs an action from a page's state; returns where it led, None if not to a page of this app."""
+        """Performs an action from a page's state; returns the page that it led to, None if not of this app."""
         self._actions += 1
         explored.tried.add(action)
         restore_snapshot(self._phone, explored.saved)
@@ -172,7 +172,7 @@ class Explorer:
     # --- pages -----------------------------------------------------------------------------------------------
 
     def _arrive(self, source: ExploredPage, action: PageAction, sight: Sight) -> str | None:
-        """Adds the edge, and the page if it is new."""
+        """Adds the edge to an observed screen, and its page if that is new."""
         if sight.shape.package not in (APP_NAMES[self._app], *SYSTEM):
             self._to_other_apps.append((source.page.id, action, sight, self._screenshot()))
             return None
@@ -216,11 +216,11 @@ class Explorer:
         return [explored.page for explored in self._explored.values() if explored.page.identity == identity]
 
     def _exactly(self, sight: Sight) -> str | None:
-        """The page whose dump is equal to the last character."""
+        """Page with exactly the same dump; None without one."""
         return next((page.id for page in self._variants(sight.identity) if page.xml == sight.xml), None)
 
     def _known(self, sight: Sight, png: bytes) -> str | None:
-        """The variant equal to a screen, else the one most similar to `png` (b"": the first); None if there is none."""
+        """Variant equal to a screen, else the one most similar to `png` (b"": the first); None if there is none."""
         exact, variants = self._exactly(sight), self._variants(sight.identity)
         if exact is not None or not variants:
             return exact
@@ -238,9 +238,9 @@ class Explorer:
 
 
 def worth_trying(space: Sequence[PageAction], most: int, words: Iterable[str]) -> list[PageAction]:
-    """Inputs first, scrolls last, `complete` never; `most` elements of one kind and size; two texts for each input.
+    """Actions to try: inputs first, scrolls last, never `complete`, for at most `most` elements of one kind and size.
 
-    The texts are one of `words`, which the app shows and a search may find, and `PROBE`.
+    Each input is tried with two texts: one of `words`, which the app shows and a search may find, and `PROBE`.
     """
     alike: dict[tuple[object, ...], list[PageAction]] = {}
     for action in space:
@@ -255,30 +255,30 @@ def worth_trying(space: Sequence[PageAction], most: int, words: Iterable[str]) -
 
 
 def _texts(action: PageAction, words: Iterable[str]) -> tuple[str, ...]:
-    """The field determines the word, so that it is always the same."""
+    """Texts to try in a field; the word is determined by the field, so that it is always the same."""
     known = sorted({w for w in words if w and w != action.name})
     digest = hashlib.sha256(f"{action.name}/{action.box}".encode()).digest()
     return (known[digest[0] % len(known)], PROBE) if known else (PROBE,)
 
 
 def spread(actions: list[PageAction], most: int) -> list[PageAction]:
-    """At most `most` (> 1) of them at even distances, including the first and the last."""
+    """Selects at most `most` (> 1) actions at even distances, including the first and the last."""
     if len(actions) <= most:
         return actions
     return [actions[i * (len(actions) - 1) // (most - 1)] for i in range(most)]
 
 
 def explore(explorer: Explorer, apps: Iterable[str]) -> PageGraph:
-    """The graph of several apps, each explored breadth first."""
+    """Explores several apps breadth-first into one graph."""
     for app in apps:
         explorer.breadth_first(app)
     return explorer.finish()
 
 
 def survey(explorers: Iterable[Explorer], apps: Iterable[str], steps: int) -> Abstraction:
-    """What the screens of random walks over differently filled phones have in common; the one to explore comes first.
+    """Learns from random walks what screens of phones with different contents have in common.
 
-    Each walk takes `steps` actions in every app. Discard the explorers' graphs.
+    The phone to explore comes first. Each walk takes `steps` actions in every app. Discard the explorers' graphs.
     """
     seen = []
     for explorer in explorers:

@@ -1,4 +1,4 @@
-"""Goals of navigation tasks, from random walks and from the shortest path to every page."""
+"""Goals of navigation tasks, from random walks and from the shortest path to each page."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mobilerl.reachagent.identity import difference
 from mobilerl.reachagent.rewards import Goal, Operate, Reach, golden_flow
 
 ELEMENT_DIFFERENCE, PIXEL_DIFFERENCE = 0.5, 0.3
-"""Maximum differences of similar pages: an action between them operates the page instead of leaving it."""
+"""Maximum differences of similar pages, between which an action operates the page instead of leaving it."""
 
 FLOW_LENGTH = (3, 10)
 """Minimum and maximum number of actions of a navigation flow, `complete` included."""
 MAX_OPERATIONS = 2
-"""Operations in a navigation task."""
+"""Maximum number of operations in a navigation task."""
 
 
 def find_goals(graph: PageGraph, walks: int, rng: random.Random, dropped: Counter[str]) -> list[Goal]:
-    """Goals from `walks` random walks per app and from the shortest path to every page.
+    """Finds goals from `walks` random walks per app and from the shortest path to each page.
 
     Their golden flows have the right length; paths and action sequences are unique.
     """
@@ -30,7 +30,7 @@ def find_goals(graph: PageGraph, walks: int, rng: random.Random, dropped: Counte
     for app in graph.homes:
         for goal in dict.fromkeys(_goals(graph, app, walks, rng)):
             if Reach(graph.pages[goal.start].identity) in goal.subtasks:
-                # Already met at the start, so an instruction to visit that page would ask for more than the goal.
+                # Already reached at the start, so an instruction to visit that page would ask for more than the goal.
                 dropped["flow: begins on the page to visit"] += 1
             elif (flow := golden_flow(graph, goal)) is None or not FLOW_LENGTH[0] <= len(flow) <= FLOW_LENGTH[1]:
                 dropped["flow: too short or too long"] += 1
@@ -47,7 +47,7 @@ def find_goals(graph: PageGraph, walks: int, rng: random.Random, dropped: Counte
 
 
 def pages_of(graph: PageGraph, start: str, flow: Sequence[PageAction]) -> tuple[str, ...]:
-    """The page of each action of a flow."""
+    """Pages on which the actions of a flow are taken."""
     pages = [start]
     for action in flow[:-1]:
         target = graph.target(pages[-1], action)
@@ -57,7 +57,7 @@ def pages_of(graph: PageGraph, start: str, flow: Sequence[PageAction]) -> tuple[
 
 
 def _leaves(graph: PageGraph, goal: Goal, flow: Sequence[PageAction]) -> bool:
-    """Whether the back key leaves an app: back at an app's home closes it."""
+    """Whether the back key leaves an app in the flow, since back at an app's home closes it."""
     apps = [graph.pages[page].app for page in pages_of(graph, goal.start, flow)]
     return any(a == BACK and now != then for a, now, then in zip(flow, apps, apps[1:], strict=False))
 

@@ -1,4 +1,4 @@
-"""The page graph: pages, edges labelled with actions, shortest paths from the apps' homes, and its files."""
+"""The page graph: pages, edges labeled with actions, shortest paths from the apps' homes, and its files."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ GRAPH_FILE, SCREENS = "graph.json", "screens"
 
 
 class GraphError(ValueError):
-    """A graph that cannot be used. The message names the file or the page."""
+    """Error of a graph that cannot be used. The message names the file or the page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
     """A page as it was first seen.
 
-    Pages with the same `identity` are variants: one page in different states (a form before and after typing).
+    Pages with the same `identity` are variants, that is, one page in different states (a form before and after typing).
     """
 
     id: str
@@ -42,7 +42,7 @@ class Page:
 
 @dataclass
 class PageGraph:
-    """`edges[page][action]` is the page an action leads to; an input's edge includes its text.
+    """Pages and edges. `edges[page][action]` is the page that an action leads to; an input's edge includes its text.
 
     `homes` maps each app to its first page.
     """
@@ -61,7 +61,7 @@ class PageGraph:
         self.edges[page.id] = {}
 
     def add_edge(self, source: str, action: PageAction, target: str) -> None:
-        """Raises GraphError for unknown pages, and for an action that the page does not offer."""
+        """Adds an edge. Raises GraphError for an unknown page or an action that the page does not offer."""
         for page in (source, target):
             if page not in self.pages:
                 raise GraphError(f"an edge names the page {page!r}, which is not in the graph")
@@ -70,10 +70,10 @@ class PageGraph:
         self.edges[source][action] = target
 
     def target(self, page: str, action: PageAction) -> str | None:
-        """Where an action leads, None if it was never tried.
+        """Page that an action leads to; None if it was never tried.
 
-        A text that was not typed during exploration leads to the same page as an equivalent text, else as any other
-        text in the same field.
+        A text that was not typed during exploration leads to the same page as an equivalent text or, without one, as
+        any other text in the same field.
         """
         known = self.edges[page]
         if action in known or action.kind != "input":
@@ -83,9 +83,9 @@ class PageGraph:
         return None if nearest is None else known[nearest]
 
     def paths(self, app: str) -> dict[str, tuple[PageAction, ...]]:
-        """Page -> a shortest action sequence from an app's home, for all reachable pages.
+        """Shortest action sequences from an app's home to all reachable pages, by page.
 
-        Ties are broken in favour of the action explored first.
+        Ties are broken in favor of the action explored first.
         """
         home = self.homes[app]
         found: dict[str, tuple[PageAction, ...]] = {home: ()}
@@ -107,7 +107,7 @@ class PageGraph:
         return [(source, a, target) for source, known in self.edges.items() for a, target in known.items()]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything except dumps and screenshots."""
+        """The graph as JSON values, without dumps and screenshots."""
         numbers = {page: i for i, page in enumerate(self.pages)}
         edges: dict[str, list[Any]] = defaultdict(list)
         for source, action, target in self.triples():
@@ -145,7 +145,7 @@ class PageGraph:
 
     @classmethod
     def load(cls, folder: Path) -> PageGraph:
-        """Raises GraphError when a file is missing or damaged."""
+        """Loads a graph. Raises GraphError if a file is missing or damaged."""
         file = folder / GRAPH_FILE
         try:
             stored = json.loads(file.read_text(encoding="utf-8"))

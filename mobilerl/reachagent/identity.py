@@ -25,18 +25,18 @@ from envs.base import COORD_MAX
 from mobilerl.policy.screen import Box
 
 ANY = "*"
-"""Replaces a label or title that is contents."""
+"""Placeholder of a label or title that is contents."""
 NUMBER = "#"
-"""Replaces a text with a digit in it: times, dates, amounts, keys of a keypad."""
+"""Placeholder of a text with a digit in it: times, dates, amounts, keys of a keypad."""
 MAX_NAMES = 8
-"""More titles than this over the same controls, or more labels on one kind of control in a list, are contents
-(products, people), not names of pages."""
+"""Maximum number of titles over the same controls, or of labels on one kind of control in a list; more than that are
+contents (products, people) rather than names of pages."""
 IN_LIST = " listed"
 TIE_SIZE = (45, 90)
 """Size at which screenshots are compared."""
 
 Control = tuple[str, str]
-"""Use (class, id, actions) and label."""
+"""Use (class, id, actions) and label of a control."""
 Texts = tuple[str, ...]
 
 _LISTS = ("ScrollView", "ListView", "RecyclerView", "GridView", "ViewPager")
@@ -71,7 +71,7 @@ def shape_of(xml: str) -> Shape:
 
 
 def field_hints(xml: str, width: int, height: int) -> dict[Box, str]:
-    """The hints of text fields by box (0-999), of a dump that `shape_of` can read."""
+    """Hints of the text fields in a dump that `shape_of` can read, by box (0-999)."""
     hints = {}
     for node in ET.fromstring(xml).iter("node"):
         if (hint := " ".join(node.get("hint", "").split())) and (box := node_box(node, width, height)):
@@ -80,7 +80,7 @@ def field_hints(xml: str, width: int, height: int) -> dict[Box, str]:
 
 
 def node_box(node: ET.Element, width: int, height: int) -> Box | None:
-    """A node's bounds in 0-999, clipped to the screen like those of elements; None if it has none."""
+    """Bounds of a node in 0-999, clipped to the screen like those of elements; None if it has none."""
     corners = [int(v) for v in re.findall(r"-?\d+", node.get("bounds", ""))]
     if len(corners) != 4:
         return None
@@ -115,16 +115,17 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class Abstraction:
-    """Maps a shape to its page. `labels`: the (package, use, label) that belong to pages; None: all without a digit.
+    """Maps a shape to its page. `labels` are the (package, use, label) that belong to pages; None for all without a
+    digit.
 
-    `titles`: the (package, title) that belong to pages.
+    `titles` are the (package, title) that belong to pages.
     """
 
     labels: frozenset[Texts] | None = None
     titles: frozenset[Texts] = frozenset()
 
     def identity(self, shape: Shape) -> str:
-        """Twelve hexadecimal digits, equal for screens of the same page."""
+        """Hash (twelve hex digits) that is equal for screens of the same page."""
         return _digest([self.controls_key(shape), self.title(shape) if shape.title else ""])
 
     def title(self, shape: Shape) -> str:
@@ -140,7 +141,7 @@ class Abstraction:
         return label if self.labels is None or (package, use, label) in self.labels else ANY
 
     def controls_key(self, shape: Shape) -> str:
-        """Equal for screens of one app with the same controls."""
+        """Hash that is equal for screens of one app with the same controls."""
         package = shape.package
         return _digest([package, *sorted({(use, self.label(package, use, text)) for use, text in shape.controls})])
 
@@ -154,11 +155,11 @@ class Abstraction:
 
 
 def learn(phones: Sequence[Iterable[Shape]]) -> Abstraction:
-    """What phones with different contents have in common; each item holds the shapes seen on one phone.
+    """Learns what phones with different contents have in common; each item holds the shapes seen on one phone.
 
     A text belongs to a page if the first phone, the one to explore, and at least half of all phones show it. Contents
-    differ between phones and are excluded. Contents that all phones share (a shop's products) are recognised by their
-    number, see `MAX_NAMES`; with one phone only this rule applies.
+    differ between phones and are excluded. Contents that all phones share (a shop's products) are recognized by their
+    number (see `MAX_NAMES`), which is the only rule that applies with one phone.
     """
     seen = [set(shapes) for shapes in phones]
     labels = [{(s.package, use, text) for s in shapes for use, text in s.controls} for shapes in seen]
@@ -177,7 +178,7 @@ def _common(phones: Sequence[set[Texts]]) -> frozenset[Texts]:
 
 
 def _few(texts: Iterable[tuple[Hashable, str]]) -> set[Hashable]:
-    """The places (first items) with at most `MAX_NAMES` texts."""
+    """Places (first items) with at most `MAX_NAMES` texts."""
     seen: dict[Hashable, set[str]] = defaultdict(set)
     for place, text in texts:
         seen[place].add(text)
@@ -185,7 +186,7 @@ def _few(texts: Iterable[tuple[Hashable, str]]) -> set[Hashable]:
 
 
 def difference(first: bytes, second: bytes) -> float:
-    """Mean absolute difference of two screenshots' grey values, 0 (equal) to 1."""
+    """Mean absolute difference of the gray values of two screenshots, from 0 (equal) to 1."""
     small = [Image.open(io.BytesIO(png)).convert("L").resize(TIE_SIZE) for png in (first, second)]
     return ImageStat.Stat(ImageChops.difference(*small)).mean[0] / 255
 

@@ -8,7 +8,7 @@ from envs.base import COORD_MAX
 from mobilerl.reachagent.actions import PageAction, same_action
 
 MARGIN = 0.14
-"""Fraction of the screen's width (height) by which the golden box is enlarged on either side."""
+"""Fraction of the screen's width (height) by which the golden box is enlarged on each side."""
 MAX_STEPS = 15
 """Step budget of a task in the published test."""
 MEASURES = {
@@ -18,14 +18,14 @@ MEASURES = {
     "task text": "task_text",
     "task success": "success",
 }
-"""Name in tables -> name in results.json: keys of `accuracy`, and success."""
+"""Measures by their name in tables, with their name in results.json: keys of `accuracy`, and success."""
 
 
 def iou_correct(predicted: PageAction | None, golden: PageAction) -> bool:
-    """Whether the predicted box overlaps the enlarged golden one; actions without a box are compared by kind.
+    """Whether the predicted box overlaps the enlarged golden box; actions without a box are compared by kind.
 
-    `predicted` is None for a reply that is not an action of the page. As published, only boxes count: another action on
-    the right element is correct.
+    `predicted` is None for a reply that is not an action of the page. As published, only boxes count, so that another
+    action on the right element is correct.
     """
     if predicted is None or golden.box is None:
         return predicted is not None and predicted.kind == golden.kind
@@ -37,19 +37,19 @@ def iou_correct(predicted: PageAction | None, golden: PageAction) -> bool:
 
 
 def text_correct(predicted: PageAction | None, golden: PageAction) -> bool:
-    """Compares kind, and name (click, long click, input) or direction (scroll); an input's text by `SAME_TEXT`."""
+    """Whether kind and name (click, long click, input) or direction (scroll) agree, and texts up to `SAME_TEXT`."""
     if predicted is None or predicted.kind != golden.kind:
         return False
     if golden.kind == "scroll":
         return predicted.direction == golden.direction
-    # Boxes are left to iou_correct.
+    # Boxes are compared by iou_correct.
     return same_action(PageAction(golden.kind, predicted.name, golden.box, text=predicted.text), golden)
 
 
 def accuracy(flows: Sequence[Mapping[str, Sequence[bool]]]) -> dict[str, float]:
-    """`step_*`: mean over all steps; `task_*`: fraction of flows in which every step is correct; and the counts.
+    """Computes `step_*`, the mean over all steps, `task_*`, the fraction of flows with all steps correct, and counts.
 
-    A flow has its steps' correctness, "iou" and "text".
+    A flow has the correctness of its steps, "iou" and "text".
     """
     steps, tasks = sum(len(flow["iou"]) for flow in flows), len(flows)
     rates: dict[str, float] = {"steps": steps, "tasks": tasks}

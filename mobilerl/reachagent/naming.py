@@ -14,7 +14,7 @@ from mobilerl.reachagent.identity import shape_of
 LONGEST_NAME = 40
 """Maximum length of a name in characters."""
 COMMON = 4
-"""Number of pages from which a shared name is too unspecific."""
+"""Number of pages sharing a name from which it is too unspecific."""
 
 PHRASES = {
     "click": ("tap {name}", "press {name}", "choose {name}", "select {name}"),
@@ -24,7 +24,7 @@ PHRASES = {
     "back": ("go back", "return with the back key"),
     "complete": ("say that the task is done", "finish"),
 }
-"""Phrases for an action, by its kind."""
+"""Phrases for actions, by kind."""
 REACH = (
     "Bring up {name} in {app}",
     "Where is {name} in {app}? Go there",
@@ -40,7 +40,7 @@ REACH = (
     "Switch to {name} within {app}",
 )
 OPEN = ("Open {app}", "Start the app {app}", "Bring up {app}")
-"""For an app's first page if it has the app's name."""
+"""Instructions for an app's first page if it has the name of the app."""
 OPERATE = ("In {app}, {step} on {name}", "On {name} of {app}, {step}", "Use {app}: at {name}, {step}")
 NAVIGATE = (
     "In {app}, {steps}, and visit {name}",
@@ -50,7 +50,7 @@ NAVIGATE = (
 
 
 class Names:
-    """Names of a graph's pages from their titles and elements."""
+    """Names of the pages of a graph, from their titles and elements."""
 
     def __init__(self, graph: PageGraph) -> None:
         self._shapes = {page.id: shape_of(page.xml) for page in graph.pages.values()}
@@ -67,7 +67,7 @@ class Names:
             self._pages[self._summary(page)].add(page.identity)
 
     def usable(self, name: str) -> bool:
-        """Whether it reads like a name and few pages share it."""
+        """Whether a text is like a name and shared by few pages."""
         return is_name(name) and len(self._pages[name]) < COMMON
 
     def unique(self, name: str) -> bool:
@@ -75,7 +75,7 @@ class Names:
         return len(self._pages[name]) == 1
 
     def general(self, page: Page) -> bool:
-        """Whether the title is not contents: a page for any contact must not be named after one of them."""
+        """Whether the title is not contents, since a page for any contact must not be named after one of them."""
         shape = replace(self._shapes[page.id], title=page.title)
         return not page.title or self._abstraction.title(shape) == page.title
 
@@ -84,12 +84,12 @@ class Names:
         return page.title if self.general(page) and self.usable(page.title) else ""
 
     def page(self, page: Page, leading: PageAction | None) -> str:
-        """The title, else the text or name of the action that led here, else a summary of the page."""
+        """Name of a page: its title, else the text or name of the action that led here, else a summary."""
         led = (leading.text or leading.name) if leading else ""
         return self.title(page) or (led if self.general(page) and self.usable(led) else "") or self._summary(page)
 
     def _summary(self, page: Page) -> str:
-        """The app with the title, else with the page's two controls that are rarest elsewhere."""
+        """Summary of a page: the app with the title, else with the two controls that are rarest elsewhere."""
         if self.general(page) and is_name(page.title):
             return f"the page {page.title} of {page.app}"
         rarest = sorted(self._controls(page), key=lambda label: (len(self._labels[label]), label))[:2]
@@ -108,7 +108,7 @@ def is_name(name: str) -> bool:
 
 
 def phrase(action: PageAction, rng: random.Random) -> str | None:
-    """A phrase that describes an action, None if the element has no name."""
+    """Phrase that describes an action; None if the element has no name."""
     name = action.name
     if action.kind == "scroll":
         name = name or "the list"

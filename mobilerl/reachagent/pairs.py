@@ -1,9 +1,9 @@
-"""Preference pairs for DPO: at each step of a golden flow, the golden action and one of a lower level (ReachAgent 4.3).
+"""Preference pairs for DPO: the golden action at a step of a golden flow, and one of a lower level (ReachAgent 4.3).
 
-The rejected action is the agent's own if it is worse than golden, else a random worse action of A(P). Actions become
-replies to one prompt: the first replies of the two actions that differ make the pair. For a click and an input on
-another field these are the taps; for two texts in one field the typing, after the tap. The agent's own reply is
-rejected token by token; a random action is written like a golden one.
+The rejected action is the agent's own if it is worse than the golden one, else a random worse action of A(P). A pair
+consists of the first replies of the two actions that differ, which share a prompt: for a click and an input on another
+field these are the taps, for two texts in one field the typing after the tap. The agent's own reply is used token by
+token; a random action is written like a golden one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ IDENTICAL = "the replies are identical"
 
 @dataclass(frozen=True, slots=True)
 class ActionPair:
-    """At step number `step` of a golden flow, `chosen` has a higher level than `rejected`.
+    """Pair of actions at step `step` of a golden flow, where `chosen` has a higher level than `rejected`.
 
     `rejected` is None for a reply of the agent that is not an action of the page.
     """
@@ -48,7 +48,7 @@ class ActionPair:
 def action_pairs(
     graph: PageGraph, task: PageTask, agent_actions: Sequence[PageAction | None], seed: int = 0
 ) -> list[ActionPair]:
-    """At most one pair per step; `agent_actions` has one item per step. Draws depend on the seed and the task alone."""
+    """Makes at most one pair per step; `agent_actions` has one item per step. Depends only on the seed and the task."""
     rng = random.Random(f"{seed}/{task.id}")
     remaining, state = distances(graph, task.goal), first_state(graph, task.goal)
 
@@ -70,7 +70,7 @@ def action_pairs(
 
 
 def _with_texts(space: Sequence[PageAction], golden_text: str, rng: random.Random) -> list[PageAction]:
-    """An action space whose inputs type the name of a random element."""
+    """Gives the inputs of an action space the name of a random element as text."""
     words = [a.name for a in space if a.name and a.name != golden_text]
     return [replace(a, text=rng.choice(words)) if a.kind == "input" and words else a for a in space]
 
@@ -78,7 +78,7 @@ def _with_texts(space: Sequence[PageAction], golden_text: str, rng: random.Rando
 def preference_pairs(
     graph: PageGraph, tasks: Sequence[PageTask], agent: PageAgent, writer: ReplyWriter, codec: Codec, seed: int
 ) -> tuple[list[PreferencePair], Counter[str]]:
-    """Pairs of replies, and counts: pairs by source, steps without a pair by reason."""
+    """Makes pairs of replies; returns them with counts of pairs by source and of steps without a pair by reason."""
     answers, counts = query_flows(agent, writer, tasks), Counter()
     made: list[PreferencePair] = []
     for task in tasks:
@@ -104,7 +104,7 @@ def _reply_pair(
     codec: Codec,
     counts: Counter[str],
 ) -> PreferencePair | None:
-    """None, counted by reason, when the actions cannot be told apart or cannot be written."""
+    """Makes a pair of replies; None, counted by reason, if the actions cannot be distinguished or written."""
     better = writer.write(query, pair.chosen)
     if pair.source == "agent":
         worse = [(reply.action, reply.completion.token_ids) for reply in decision.replies]
@@ -139,7 +139,7 @@ def _reply_pair(
 def first_difference(
     ours: Sequence[Action], theirs: Sequence[Action], space: Sequence[PageAction], focus: Box | None = None
 ) -> int | None:
-    """Index of the first actions with different effects on a page; None if one sequence is a prefix of the other."""
+    """Index of the first actions with different effects on a page; None if there are none in the common length."""
     for k, (a, b) in enumerate(zip(ours, theirs, strict=False)):
         first, second = (from_device(action, space, focus if k else None) for action in (a, b))
         if a != b and (first is None or second is None or not same_action(second, first)):

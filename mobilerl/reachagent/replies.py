@@ -1,6 +1,6 @@
-"""Page actions written as replies of our agent: the samples of golden flows, which stage 1 imitates.
+"""Writes page actions as replies of our agent: the samples of golden flows that stage 1 imitates.
 
-An `input` is two samples, a tap on the field and the typing; every other action is one.
+An `input` gives two samples, a tap on the field and the typing; every other action gives one.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ class WrittenReply:
 
 
 class ReplyWriter:
-    """Writes actions as replies in the style of `context`, with the thoughts that stage 2 of SFT teaches."""
+    """Writes actions as replies in the format of `context`, with the thoughts that stage 2 of SFT teaches."""
 
     def __init__(self, scenes: Scenes, context: ContextPolicy) -> None:
         self.scenes, self.context = scenes, context
 
     def write(self, query: Query, action: PageAction, rng: random.Random | None = None) -> list[WrittenReply]:
-        """One reply, or two for an input; [] if no reply expresses the action. With `rng` touches are off-centre."""
+        """Writes one reply, or two for an input; [] if no reply expresses the action. With `rng`, touches are not
+        centered."""
         made: list[WrittenReply] = []
         for command in touches(action, rng):
             turns = self.turns_after(made[-1]) if made else query.turns
@@ -61,7 +62,7 @@ class ReplyWriter:
         return written.query.turns_after(scene, written.step.action, written.reply(self.context), written.thought)
 
     def flow(self, task: PageTask, rng: random.Random | None = None) -> list[tuple[Query, list[WrittenReply]]]:
-        """The query and the replies of every step of a golden flow."""
+        """Queries and replies of the steps of a golden flow."""
         episode, turns, steps = episode_task(task), (), []
         for page, action in zip(task.pages, task.actions, strict=True):
             query = Query(episode, page, turns)
@@ -82,7 +83,7 @@ class ReplyWriter:
         return WrittenReply(query, step, thought)
 
     def _expresses(self, made: list[WrittenReply], action: PageAction) -> bool:
-        """Whether the replies, parsed like an agent's, are the action; the first one of an input taps the field."""
+        """Whether the replies, parsed like an agent's, give the action; the first one of an input taps the field."""
         *taps, last = [self._read(written) for written in made]
         return last == action and all(tap is not None and tap.box == action.box for tap in taps)
 
@@ -93,7 +94,7 @@ class ReplyWriter:
 
 
 def touches(action: PageAction, rng: random.Random | None) -> tuple[Action, ...]:
-    """`device_actions`; with `rng` like a recorded walk: anywhere within the box, scrolls of any length."""
+    """Device actions of a page action; with `rng` as in recorded walks, anywhere in the box, scrolls of any length."""
     commands = device_actions(action)
     if rng is None or action.box is None:
         return commands
@@ -111,7 +112,7 @@ def touches(action: PageAction, rng: random.Random | None) -> tuple[Action, ...]
 def flow_samples(
     writer: ReplyWriter, tasks: Iterable[PageTask], codec: Codec, aligned: bool, seed: int, counts: Counter[str]
 ) -> Iterator[Sample]:
-    """The samples of golden flows. Steps that no reply expresses, or with unknown tokens, are skipped and counted."""
+    """Yields the samples of golden flows. Steps without a reply or with unknown tokens are skipped and counted."""
     for task in tasks:
         rng = None if aligned else random.Random(f"{seed}/{task.id}")
         for _, written in writer.flow(task, rng):
@@ -133,7 +134,7 @@ def has_unknown_tokens(codec: Codec, sample: Sample) -> bool:
 def query_flows(
     agent: PageAgent, writer: ReplyWriter, tasks: Sequence[PageTask]
 ) -> dict[str, list[tuple[Query, Decision]]]:
-    """The agent's decisions at the steps of the golden flows, by task id; earlier steps are golden."""
+    """Decisions of the agent at the steps of golden flows, by task id; all earlier steps are golden."""
     queries = {task.id: [query for query, _ in writer.flow(task)] for task in tasks}
     decisions = iter(agent.decide([query for flow in queries.values() for query in flow]))
     return {name: [(query, next(decisions)) for query in flow] for name, flow in queries.items()}

@@ -1,7 +1,7 @@
-"""ReachAgent's four-level reward on the page graph (section 3 of the paper, in the form of shortest remaining steps).
+"""ReachAgent's four-level reward on the page graph (section 3 of the paper, in terms of shortest remaining steps).
 
-A state is a page and the completed subtasks. With d(s) the least number of steps from a state s to the end of the task,
-`complete` included, L = d(start), and an action a in state s after t steps that leads to s':
+A state is a page and the completed subtasks. With d(s) the minimum number of steps from a state s to the end of the
+task, including `complete`, L = d(start), and an action a in state s after t steps that leads to s':
 
     Invalid     a is not in A(P)
     Incomplete  a is `complete` before all subtasks are done, or d(s') is infinite
@@ -22,11 +22,11 @@ from mobilerl.reachagent.actions import COMPLETE, PageAction, same_action
 from mobilerl.reachagent.graph import PageGraph
 
 OTHER_TEXT = "\0"
-"""Represents any text that no goal asks for."""
+"""Stands for any text that no goal asks for."""
 
 
 class Level(IntEnum):
-    """R(Golden) > R(Longer) > R(Incomplete) > R(Invalid)."""
+    """Reward levels: R(Golden) > R(Longer) > R(Incomplete) > R(Invalid)."""
 
     INVALID = 0
     INCOMPLETE = 1
@@ -36,14 +36,14 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Be on a page, in any of its variants."""
+    """Subtask to be on a page, in any of its variants."""
 
     identity: str
 
 
 @dataclass(frozen=True, slots=True)
 class Operate:
-    """Carry out an action on a page."""
+    """Subtask to carry out an action on a page."""
 
     identity: str
     action: PageAction
@@ -54,7 +54,7 @@ Subtask = Reach | Operate
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """All `subtasks`, in any order and on any path, beginning at the page `start`."""
+    """Goal of completing all `subtasks`, in any order and on any path, from the page `start`."""
 
     start: str
     subtasks: tuple[Subtask, ...]
@@ -68,7 +68,7 @@ class State:
 
 
 def first_state(graph: PageGraph, goal: Goal) -> State:
-    """The app's home; a subtask to be there is already done."""
+    """State at the goal's start page, where a subtask to be there is already done."""
     return _at(graph, goal, State(goal.start))
 
 
@@ -77,7 +77,7 @@ def finished(goal: Goal, state: State) -> bool:
 
 
 def advance(graph: PageGraph, goal: Goal, state: State, action: PageAction) -> State | None:
-    """The state after an action other than `complete`; None if it is unknown where the action leads."""
+    """State after an action other than `complete`; None if it is unknown where the action leads."""
     target = graph.target(state.page, action)
     if target is None:
         return None
@@ -97,7 +97,7 @@ def _at(graph: PageGraph, goal: Goal, state: State) -> State:
 
 
 def moves(graph: PageGraph, goal: Goal, state: State) -> Iterator[tuple[PageAction, State]]:
-    """All actions with a known outcome except `complete`; inputs also with the texts that the goal asks for."""
+    """Yields all actions with a known outcome except `complete`, including inputs with texts that the goal asks for."""
     page = graph.pages[state.page]
     wanted = [s.action for s in goal.subtasks if isinstance(s, Operate) and s.identity == page.identity]
     known = [*graph.edges[state.page], *(a for a in wanted if a.slot in page.actions)]
@@ -108,7 +108,7 @@ def moves(graph: PageGraph, goal: Goal, state: State) -> Iterator[tuple[PageActi
 
 
 def _outcomes(graph: PageGraph, goal: Goal, state: State) -> Iterator[State]:
-    """The states that any action may lead to, including typing an arbitrary text."""
+    """Yields the states that actions may lead to, including typing an arbitrary text."""
     for action, after in moves(graph, goal, state):
         yield after
         if action.kind == "input":
@@ -118,7 +118,7 @@ def _outcomes(graph: PageGraph, goal: Goal, state: State) -> Iterator[State]:
 
 
 def golden_flow(graph: PageGraph, goal: Goal) -> tuple[PageAction, ...] | None:
-    """A shortest flow that ends with `complete`; None if the goal cannot be met."""
+    """A shortest flow, which ends with `complete`; None if the goal cannot be reached."""
     begin = first_state(graph, goal)
     ways: dict[State, tuple[PageAction, ...]] = {begin: ()}
     queue = deque([begin])
@@ -134,7 +134,7 @@ def golden_flow(graph: PageGraph, goal: Goal) -> tuple[PageAction, ...] | None:
 
 
 def distances(graph: PageGraph, goal: Goal) -> dict[State, int]:
-    """d of every state that is reachable and from which the goal can be met, `complete` included."""
+    """d of all reachable states from which the goal can be reached, including `complete`."""
     begin = first_state(graph, goal)
     before: dict[State, list[State]] = defaultdict(list)
     seen, queue = {begin}, deque([begin])
@@ -159,7 +159,7 @@ def distances(graph: PageGraph, goal: Goal) -> dict[State, int]:
 def level(
     graph: PageGraph, goal: Goal, remaining: Mapping[State, int], state: State, taken: int, action: PageAction
 ) -> Level:
-    """The reward of an action in a state reached after `taken` steps; `remaining` is `distances(graph, goal)`."""
+    """Reward of an action in a state reached after `taken` steps; `remaining` is `distances(graph, goal)`."""
     longest = remaining[first_state(graph, goal)]
     if action.slot not in graph.pages[state.page].actions:
         return Level.INVALID

@@ -1,4 +1,4 @@
-"""ReachAgent from an SFT checkpoint to `final/`: page graph, tasks, stage 1, preference pairs, DPO, page metrics."""
+"""Runs ReachAgent from an SFT checkpoint: page graph, tasks, stage 1, preference pairs, DPO, and page metrics."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ STAGE1 = "stage1"
 RESULTS, COUNTS, TABLE = "results.json", "pages/counts.json", "pages.md"
 TRAINER_FILES = ("trainer.pt", checkpoint.STATE_FILE)
 WARMUP_RATIO = 0.02
-"""Fraction of a stage's steps over which the learning rate rises (ReachAgent)."""
+"""Fraction of a stage's steps for warmup of the learning rate (ReachAgent)."""
 
 
 class ReachAgentRun(SftRun):
-    """One run. When it is resumed, finished parts are kept: graph, stage 1, pairs, DPO checkpoints, results."""
+    """One run. Resuming keeps finished parts: graph, stage 1, pairs, DPO checkpoints, results."""
 
     warmup_ratio = WARMUP_RATIO
 
@@ -77,7 +77,7 @@ class ReachAgentRun(SftRun):
     # --- stage 1 ---------------------------------------------------------------------------------------------
 
     def train_stage1(self) -> Path:
-        """Supervised training on the golden flows of the training tasks, mixed with ordinary demonstrations."""
+        """Trains on the golden flows of the training tasks, mixed with ordinary demonstrations."""
         if out := self.finished(STAGE1):
             return out
         settings, counts = self.recipe.pages, Counter()
@@ -93,7 +93,7 @@ class ReachAgentRun(SftRun):
         return self.train(STAGE1, self.base_path, self.codec, samples + others, settings.epochs, learning_rate=rate)
 
     def _demonstrations(self, number: int) -> list[Sample]:
-        """`number` steps of ordinary demonstrations, in the form of the last SFT stage."""
+        """Makes `number` samples of ordinary demonstrations, in the form of the last SFT stage."""
         rng = random.Random(f"{self.seed}/demonstrations")
         tasks = demonstrated_tasks(self.recipe)
         rng.shuffle(tasks)
@@ -109,7 +109,7 @@ class ReachAgentRun(SftRun):
     # --- stage 2 ---------------------------------------------------------------------------------------------
 
     def preferences(self, stage1: Path) -> list[PreferencePair]:
-        """Pairs of replies, from the stage-1 policy on the navigation tasks of the training set."""
+        """Pairs of replies from the stage-1 policy on the navigation tasks of the training set."""
         if (self.run_dir / PAIRS_FILE).is_file():
             say("preference pairs: already there")
             return read_pairs(self.run_dir)
@@ -123,7 +123,7 @@ class ReachAgentRun(SftRun):
         return pairs
 
     def train_dpo(self, stage1: Path) -> Path:
-        """DPO with stage 1 as the reference; returns the last checkpoint."""
+        """Runs DPO with stage 1 as the reference and returns the last checkpoint."""
         pairs = self.preferences(stage1)
         steps, first = step_count(len(pairs), self.recipe), self.steps_done()
         newest = checkpoint.latest(self.run_dir)
@@ -178,7 +178,7 @@ class ReachAgentRun(SftRun):
 
 
 def dpo_recipe(recipe: Recipe, stage1: Path, steps: int) -> Recipe:
-    """The recipe of DPO's engine: stage 1's weights, [dpo]'s learning rate, temperature 1, and no KL reference."""
+    """Recipe of DPO's engine: stage 1's weights, [dpo]'s learning rate, temperature 1, and no KL reference."""
     rate = {"learning_rate": recipe.dpo.learning_rate, "warmup_steps": int(WARMUP_RATIO * steps)}
     return recipe.model_copy(
         update={
@@ -197,8 +197,8 @@ def _summary(counts: Counter[str]) -> str:
 def run(recipe: Recipe, run_dir: Path) -> Path:
     """Runs or resumes ReachAgent; returns the copy of the last checkpoint in `final/`.
 
-    On every node except the first it only joins the training of stage 1. Raises ConfigError, GraphError or
-    CheckpointError for errors that the user can fix.
+    On all nodes but the first it only joins the training of stage 1. Raises ConfigError, GraphError or CheckpointError
+    for problems that the user can fix.
     """
     if not recipe.model:
         raise ConfigError("stage 1 starts from an SFT checkpoint: give --model DIR")

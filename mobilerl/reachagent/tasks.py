@@ -1,4 +1,4 @@
-"""Tasks made from a page graph: page navigation, and the subtasks page reaching and page operation.
+"""Tasks from a page graph: page navigation, and the subtasks page reaching and page operation.
 
 A flow is a shortest action sequence from an app's home to the end of a task; its last action is `complete`. Goals come
 from random walks, as in Mobile3M, and from the shortest path to every page. A walk's operations (typing, scrolling) and
@@ -21,7 +21,7 @@ from mobilerl.reachagent.rewards import Goal, Operate, Reach, golden_flow
 
 TaskKind = Literal["navigation", "reaching", "operation"]
 MAX_WORDS = 40
-"""Maximum length of an instruction."""
+"""Maximum length of an instruction, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class PageTask:
     actions: tuple[PageAction, ...]
 
     def keys(self) -> tuple[object, ...]:
-        """Path, action sequence, goal and instruction, none of which a training and a test task may share."""
+        """Path, action sequence, goal and instruction, none of which training and test tasks may share."""
         return self.pages, (self.app, self.actions), self.goal, self.instruction.casefold()
 
 
@@ -46,13 +46,13 @@ class TaskSet:
     train: list[PageTask] = field(default_factory=list)
     test: list[PageTask] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
-    """Reason why a flow or a task was dropped -> count."""
+    """Number of dropped flows and tasks, by reason."""
 
 
 def make_tasks(graph: PageGraph, walks: int = 1000, test_share: float = 0.2, seed: int = 0) -> TaskSet:
-    """Splits the flows first, then makes each side's subtasks; duplicates stay in the test set.
+    """Splits the flows and then makes the tasks of each side; duplicates stay in the test set.
 
-    `test_share`: fraction of the flows that are held out; ReachAgent: 0.05, of many more.
+    `test_share` is the fraction of flows that are held out (ReachAgent: 0.05, of many more flows).
     Raises ValueError if the graph has fewer than two flows.
     """
     made, rng = TaskSet(), random.Random(seed)
@@ -92,7 +92,7 @@ class _Writer:
         self._number = 0
 
     def tasks(self, goal: Goal) -> list[PageTask]:
-        """The navigation task of a goal and the subtasks along its flow."""
+        """Makes the navigation task of a goal and the subtasks along its flow."""
         graph = self._graph
         flow = golden_flow(graph, goal)
         assert flow is not None, "find_goals returns only goals that can be met"
@@ -114,7 +114,7 @@ class _Writer:
         return [task for task in made if task is not None]
 
     def _fresh(self, action: PageAction, target: Page) -> bool:
-        """Whether a click's name is new to the data set and may name the page that it opens."""
+        """Whether the name of a click is new to the data set and can name the page that it opens."""
         new = action.kind == "click" and action.name not in self._elements
         return new and self._names.general(target) and self._names.usable(action.name)
 
@@ -139,7 +139,7 @@ class _Writer:
         return self._rng.choice(NAVIGATE).format(app=app, steps=", ".join(steps), name=name)
 
     def _visit(self, goal: Goal, pages: Sequence[str], flow: Sequence[PageAction]) -> tuple[Page, PageAction]:
-        """The page to visit and the action that first leads there; the flow may end on another page."""
+        """Page to visit and the action that first leads there; the flow may end on another page."""
         wanted = {s.identity for s in goal.subtasks if isinstance(s, Reach)}
         ways = ((self._graph.pages[page], action) for page, action in zip(pages[1:], flow, strict=False))
         return next((page, action) for page, action in ways if page.identity in wanted)
