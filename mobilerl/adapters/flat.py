@@ -11,7 +11,7 @@ COORDINATES = ("x", "y", "x2", "y2")
 
 
 def flat_action(kind: str, x: int = 0, y: int = 0, x2: int = 0, y2: int = 0, text: str = "") -> Action:
-    """The action of `kind`, from the arguments that it has. `text` is the text to type, the app to open or the answer.
+    """Makes the action of `kind` from the arguments that it uses. `text` is the text to type, app to open or answer.
 
     Raises ValueError for an unknown kind or a coordinate outside 0-999.
     """

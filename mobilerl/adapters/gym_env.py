@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 
 class PhoneGym(gymnasium.Env[np.ndarray, dict]):
-    """`env` must have screens of `width` x `height` px. `reset` takes the task from `options["task"]`, else from the
-    seed."""
+    """Gymnasium environment of a phone. `env` must have screens of `width` x `height` px. `reset` takes the task from
+    `options["task"]` or draws it by the seed."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 1}
 
@@ -60,7 +60,7 @@ class PhoneGym(gymnasium.Env[np.ndarray, dict]):
         return self._pixels if self.render_mode == "rgb_array" else None
 
     def close(self) -> None:
-        if not self._loop.is_closed():  # gymnasium allows a second call
+        if not self._loop.is_closed():  # gymnasium allows repeated calls
             self._run(self.env.close())
             self._loop.close()
 

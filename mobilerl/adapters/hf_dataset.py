@@ -1,4 +1,4 @@
-"""A run's trajectories as a Hugging Face dataset, one row per step in file order, and back.
+"""Converts a run's trajectories to a Hugging Face dataset, one row per step in file order, and back.
 
 `load_run` streams. To save or upload: `Dataset.from_generator(rows, FEATURES, gen_kwargs={"files": [...]})`.
 """
@@ -28,7 +28,7 @@ of the images in the prompt, each the screenshot of this or an earlier row of th
 
 
 def load_run(run_dir: Path | str) -> IterableDataset:
-    """Each iteration's file is a shard. Raises ValueError if there is none, or for a damaged file."""
+    """Loads the trajectories of a run, one shard per iteration. Raises ValueError without any or for a damaged file."""
     if not (files := sorted(str(f) for f in Path(run_dir).glob("trajectories/iter-*.jsonl"))):
         raise ValueError(f"{run_dir} holds no trajectories/iter-*.jsonl: name a run that saved trajectories")
     return IterableDataset.from_generator(rows, features=FEATURES, gen_kwargs={"files": files})
@@ -50,7 +50,7 @@ def rows(files: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 def to_trajectories(dataset: Dataset | IterableDataset) -> Iterator[Trajectory]:
-    """The inverse of `rows`, in file order. Episodes that ended before their first step are lost."""
+    """Inverse of `rows`, in file order. Episodes that ended before their first step are lost."""
     for _, group in groupby(dataset.cast_column("screenshot", Image(decode=False)), lambda row: row["id"]):
         screens, steps, row = MemoryScreens(), [], {}
         for row in group:

@@ -1,4 +1,4 @@
-"""Phones behind an OpenEnv server: `uvicorn mobilerl.adapters.openenv_env:app --factory --host 127.0.0.1`.
+"""Phones on an OpenEnv server: `uvicorn mobilerl.adapters.openenv_env:app --factory --host 127.0.0.1`.
 
 Every session has its own phone. `reset(split="train" | "test", index=N)` or `reset(seed=N)` selects the task.
 `screenshot` is a PNG in base64; `metadata` holds task_id and note, the reason why an action was not carried out. A
