@@ -1,7 +1,7 @@
-"""Speed and memory of an optimiser step, compared with TRL's on the same samples.
+"""Speed and memory of an optimizer step, compared with TRL's on the same samples.
 
-Each side (sides.py) runs in a process of its own and is idle while another is measured. They take turns for some
-rounds, so that other work on the machine affects them alike.
+Each side (sides.py) runs in its own process and is idle while another is measured. They take turns for several rounds,
+so that other work on the machine affects them equally.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ PAIRS = (
     ("mobilerl-recompute", "trl"),
     ("mobilerl-recompute", "trl-recompute"),
 )
-"""Whose ratios are reported."""
+"""Pairs of sides whose ratios are reported."""
 
 
 def measure(hidden: int, layers: int, rows: int, micro_batch_tokens: int, rounds: int, threads: int) -> dict[str, Any]:
-    """One result per side whose package is installed, and the ratios of PAIRS. ValueError for an impossible width."""
+    """Returns one result per side whose package is installed, and the ratios of PAIRS. Raises ValueError for a width
+    that is not a multiple of 32."""
     if hidden % 32:
         raise ValueError(f"--hidden is {hidden}; it must be a multiple of 32")
     with tempfile.TemporaryDirectory() as folder:
@@ -58,7 +59,7 @@ def measure(hidden: int, layers: int, rows: int, micro_batch_tokens: int, rounds
 
 
 def _run(sides: Sequence[str], update: Update, rounds: int, threads: int) -> dict[str, dict[str, Any]]:
-    """For each side the seconds of every round and the memory of one more."""
+    """Measures the seconds of every round, and the memory of one more, for each side."""
     spawn = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
         workers = {}
@@ -69,7 +70,7 @@ def _run(sides: Sequence[str], update: Update, rounds: int, threads: int) -> dic
         def call(function: Callable[[], Any]) -> dict[str, Any]:
             return {side: worker.submit(function).result() for side, worker in workers.items()}
 
-        call(_update)  # creates the optimiser state and warms caches
+        call(_update)  # creates the optimizer state and warms caches
         timed = [call(_update) for _ in range(rounds)]
         memory = call(_memory)
     return {side: {"rounds": [r[side] for r in timed], **memory[side]} for side in sides}
@@ -88,7 +89,7 @@ def _speed(measured: Mapping[str, Any], rows: int, tokens: int) -> dict[str, Any
 
 
 def _ratio(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, float]:
-    """Times as fast, round by round (median and range), and the share of the memory."""
+    """Speedup by round (median and range), and the ratio of memory."""
     ratios: dict[str, float] = {}
     for clock in ("wall", "cpu"):
         values = [b[clock] / a[clock] for a, b in zip(ours["rounds"], theirs["rounds"], strict=True)]
@@ -114,7 +115,7 @@ def _start(name: str, update: Update, threads: int) -> None:
 def _update() -> dict[str, float]:
     _side.prepare()
     wall, cpu = time.perf_counter(), time.process_time()
-    norm = _side.update()  # a float, so a GPU has finished
+    norm = _side.update()  # a float, so the GPU has finished
     return {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "grad_norm": norm}
 
 

@@ -1,7 +1,7 @@
-"""Tiny random checkpoints of the model families, in the shape in which they are published.
+"""Tiny random checkpoints of the model families, in the format in which they are published.
 
-Real classes and image processors, the families' special tokens, placeholder layout and end tokens; few weights, and a
-small byte-level tokenizer of our own.
+They have the real classes and image processors, special tokens, placeholder layout and end tokens of the families, but
+few weights and a small byte-level tokenizer of our own.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ GLM_TEMPLATE = (
     + _PARTS.replace("IMAGE", "<|begin_of_image|><|image|><|end_of_image|>")
     + "{% else %}{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
 )
-"""As GLM publishes it, only a user's message is looked into: other roles are printed as they are."""
+"""Like GLM's published template, it handles parts only in user messages and prints the content of others as is."""
 _QWEN_PREPROCESSOR = {"temporal_patch_size": 2, "merge_size": 2}
 
 
 @dataclass(frozen=True)
 class Family:
-    """What is published of a family beside its weights."""
+    """Published data of a model family besides its weights."""
 
     name: str
     special: list[str]
@@ -82,7 +82,7 @@ class Family:
 
     @property
     def factor(self) -> int:
-        """Side of what becomes one token, in pixels."""
+        """Side of the square that becomes one token, in pixels."""
         return self.preprocessor["patch_size"] * self.preprocessor["merge_size"]
 
 
@@ -110,7 +110,7 @@ def create(family: Family, path: Path, corpus: Iterable[str], seed: int = 0) -> 
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
-                parameter.mul_(5.0)  # Hugging Face's scale suits wide models: here every token would be as likely
+                parameter.mul_(5.0)  # with Hugging Face's scale, all tokens of a narrow model would be equally likely
     ids = tokenizer.convert_tokens_to_ids
     model.generation_config = GenerationConfig(
         eos_token_id=[ids(t) for t in family.ends], pad_token_id=ids(family.pad), **family.generation
@@ -123,7 +123,7 @@ def create(family: Family, path: Path, corpus: Iterable[str], seed: int = 0) -> 
 
 
 def png(width: int, height: int, shade: int = 0) -> bytes:
-    """A picture of coloured blocks."""
+    """A PNG of colored blocks."""
     blocks = np.random.default_rng(shade).integers(0, 256, (12, 8, 3), dtype=np.uint8)
     out = io.BytesIO()
     Image.fromarray(blocks).resize((width, height), Image.Resampling.NEAREST).save(out, "PNG")
@@ -131,7 +131,7 @@ def png(width: int, height: int, shade: int = 0) -> bytes:
 
 
 def as_of_transformers_4(path: Path) -> None:
-    """Rewrites config.json the way the published folders have it: rotary settings apart, Qwen2.5-VL's text flat."""
+    """Rewrites config.json as in published folders: separate rotary settings, and a flat text config of Qwen2.5-VL."""
     config = json.loads((path / "config.json").read_text())
     text = config["text_config"]
     rope = text.pop("rope_parameters")
@@ -147,7 +147,7 @@ def as_of_transformers_4(path: Path) -> None:
 
 
 def as_vllm_wants_it(path: Path) -> None:
-    """GLM's config.json as it is published: vLLM asks for what transformers takes for granted and does not write."""
+    """Adds a setting of GLM's published config.json that vLLM requires and transformers does not write."""
     config = json.loads((path / "config.json").read_text())
     if config["model_type"] == "glm4v":
         config["text_config"]["attention_bias"] = True

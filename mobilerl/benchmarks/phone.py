@@ -14,9 +14,9 @@ from envs.phone.tasks.suite import make_task
 
 
 def measure(steps: int, width: int, height: int) -> dict[str, float]:
-    """Steps per second, and per second of CPU time, of experts playing all templates in turn.
+    """Measures steps per second, and per second of CPU time, of experts that play all templates in turn.
 
-    `*_uncached`: without the cache of drawn screens.
+    `*_uncached` is without the cache of drawn screens.
     """
     kinds = {"png_uncached": (True, False), "png": (True, True), "xml_only": (False, True)}
     rates: dict[str, float] = {}
@@ -34,7 +34,7 @@ def _rate(steps: int, width: int, height: int, screenshots: bool, cached: bool) 
 
 
 async def _play(env: PhoneEnv, tasks: list[Task], steps: int, cached: bool) -> tuple[float, float]:
-    """Only the steps are timed: resets cost once per episode."""
+    """Plays tasks and times only the steps, since a reset is needed only once per episode."""
     played, spent, computed = 0, 0.0, 0.0
     render.clear_cache()
     for task in tasks:

@@ -1,8 +1,8 @@
 """Memory of replayed samples with full-size screenshots, and the speed of drawing and collating them.
 
-The buffer holds PNGs, each once; pixels are made when a sample is used. The trajectories are made up: ten steps whose
-prompts show the last two screens, as MobileRL's do, at 1080x2400. Only some screens are drawn; the others are copies of
-them.
+The buffer holds PNGs, each once; pixels are computed when a sample is used. The trajectories are synthetic: ten steps
+whose prompts show the last two screens, as in MobileRL, at 1080x2400. Only some screens are drawn; the others are
+copies of them.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from mobilerl.records import Completion, Status, Step, TrainingSample, Trajector
 from sft.samples import ExpertStep
 
 CONTEXT = ContextPolicy()
-"""MobileRL's: two screenshots, and the screen as text."""
+"""MobileRL's context: two screenshots, and the screen as text."""
 STEPS = 10
 REPLY = 60
-"""Tokens of a made-up reply, about as many as a thought and a box take."""
+"""Tokens of a synthetic reply, about as many as a thought and a box take."""
 MINI_BATCH = 256
 GIB = 2**30
 
 
 def measure(rows: int, screens: int, max_pixels: int, collate: int) -> dict[str, Any]:
-    """Bytes held, and samples drawn and collated per second. ValueError if `rows` are too few to collate."""
+    """Measures memory, and samples drawn and collated per second. Raises ValueError if `rows` is too small."""
     with TemporaryDirectory() as folder:
         model = Path(folder) / "model"
         make_checkpoint(model, hidden=64, layers=1)
@@ -70,7 +70,7 @@ def measure(rows: int, screens: int, max_pixels: int, collate: int) -> dict[str,
 
 
 def _prompts(codec: Codec) -> Iterator[tuple[ExpertStep, tuple[int, ...]]]:
-    """Steps whose screens are all different, with the ids of their prompts of two screens."""
+    """Yields steps with distinct screens, and the token ids of their prompts with two screens."""
     seen = set()
     for steps in episodes(PhoneEnv("bench", 1080, 2400)):
         for step in steps[1:]:
@@ -83,7 +83,7 @@ def _prompts(codec: Codec) -> Iterator[tuple[ExpertStep, tuple[int, ...]]]:
 
 
 def fill(drawn: Sequence[tuple[ExpertStep, tuple[int, ...]]], rows: int) -> AdaptivePositiveReplay:
-    """A buffer of at least `rows` samples, in trajectories of STEPS."""
+    """Makes a buffer with at least `rows` samples, in trajectories of STEPS steps."""
     count = -(-rows // STEPS)
     replay = AdaptivePositiveReplay(capacity=count, kappa=count, gamma=0.25)
     trajectories = [_trajectory(drawn, number) for number in range(count)]
@@ -98,7 +98,7 @@ def _trajectory(drawn: Sequence[tuple[ExpertStep, tuple[int, ...]]], number: int
         step, ids = drawn[turn % len(drawn)]
         seen = step.observation
         screens.append(_copy(seen.screenshot, turn))
-        # As after a checkpoint is loaded, each text and each number is in memory of its own.
+        # Each text and number has its own memory, as after loading a checkpoint.
         xml, ids = seen.xml.encode().decode(), tuple(array("q", ids))
         observation = Observation(screens[-1], seen.width, seen.height, xml, seen.app, len(made))
         completion = Completion(ids, tuple(range(300, 300 + REPLY)), tuple(-k / 7 for k in range(REPLY)), 0, "x" * 200)
@@ -107,7 +107,7 @@ def _trajectory(drawn: Sequence[tuple[ExpertStep, tuple[int, ...]]], number: int
 
 
 def _copy(png: bytes, number: int) -> bytes:
-    """The same picture as another file: decoders ignore what follows a PNG's end."""
+    """The same image with different bytes; decoders ignore what follows the end of a PNG."""
     return png + str(number).encode()
 
 
@@ -115,7 +115,7 @@ def _copy(png: bytes, number: int) -> bytes:
 
 
 def deep_bytes(value: Any, seen: set[int] | None = None) -> int:
-    """Bytes of memory of `value` and everything it refers to, each object once, but every number of a tuple."""
+    """Bytes of memory of `value` and everything it refers to, each object once, but all numbers of a tuple."""
     seen = set() if seen is None else seen
     if id(value) in seen:
         return 0
@@ -144,7 +144,7 @@ def _drawing(replay: AdaptivePositiveReplay) -> float:
 
 
 def _sending(codec: Codec, screens: Sequence[bytes]) -> float:
-    """Steps per CPU second that get a prompt's ids and the picture for an inference server: the driver's work."""
+    """Steps per CPU second for which a driver can prepare the prompt ids and the image for an inference server."""
     content = [{"type": "image"}, {"type": "text", "text": "Open the Settings app"}]
     began = time.process_time()
     for png in screens:
@@ -154,7 +154,7 @@ def _sending(codec: Codec, screens: Sequence[bytes]) -> float:
 
 
 def _collating(codec: Codec, rows: Sequence[TrainingSample]) -> tuple[float, float]:
-    """CPU seconds and seconds, in micro-batches of two, with no picture decoded yet."""
+    """CPU seconds and wall seconds to collate in micro-batches of two, with no image decoded yet."""
     began = time.process_time(), time.perf_counter()
     for i in range(0, len(rows), 2):
         part = rows[i : i + 2]

@@ -1,13 +1,13 @@
-"""Utilisation of devices whose steps take very different times, by three collectors.
+"""Utilization by three collectors of devices whose step times vary widely.
 
 Devices are simulated: a step sleeps for a log-normal time with p99/p1 = 100, and the policy takes a fixed time for any
-number of prompts. The collectors:
+number of prompts. The collectors are:
 
 - `trajectory`: mobilerl's own, which starts the next episode on a device as soon as it is free;
 - `episode barrier`: batches of one episode per device; the next batch starts when the last episode has ended;
-- `step barrier`: as DigiRL collects: all devices step together, and each step lasts as long as the slowest device's.
+- `step barrier`: as in DigiRL, all devices step together, and each step takes as long as that of the slowest device.
 
-All times are real times multiplied by `scale`, so that a number of devices is measured in seconds.
+All times are real times multiplied by `scale`, so that each number of devices is measured within seconds.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings, run_episode
 
 SIGMA = math.log(100) / (2 * 2.3263479)
-"""Of the logarithm of a step's time: p99/p1 = 100."""
+"""Standard deviation of the logarithm of a step's time, which gives p99/p1 = 100."""
 SCREEN = '<hierarchy><node class="Button" text="OK" clickable="true" enabled="true" bounds="[0,0][50,50]"/></hierarchy>'
 GROUP = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Real seconds: the median of a device's step and the time of the policy. Steps per episode are uniform in `steps`.
+    """Median time of a device's step and time of the policy, in real seconds. Episode lengths are uniform in `steps`.
 
-    Measured for `seconds` after `warm_s`, both by this machine's clock.
+    The measurement takes `seconds` after `warm_s`, both by this machine's clock.
     """
 
     step_s: float = 1.5
@@ -46,12 +46,12 @@ class Load:
 
 
 class SimulatedDevice:
-    """Sleeps instead of acting, and adds up the time its episodes needed."""
+    """A device that sleeps instead of acting and adds up the time that its episodes needed."""
 
     def __init__(self, number: int, load: Load) -> None:
         self.device_id = f"device-{number}"
         self.needed_s = 0.0
-        """Seconds of its steps and of the policy's answers; the collector lost the rest."""
+        """Seconds spent on steps and on answers of the policy; the rest is lost by the collector."""
         self.steps = self.episodes = 0
         self.observation = Observation(b"", 100, 200, SCREEN, "App", 0)
         self._load, self._rng = load, random.Random(number)
@@ -75,14 +75,14 @@ class SimulatedDevice:
         return 1.0
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """Does nothing."""
 
     async def health(self) -> Health:
         return Health(True)
 
 
 class FixedLatency:
-    """A policy that answers any number of prompts at once."""
+    """A policy that answers any number of prompts in the same time."""
 
     def __init__(self, load: Load) -> None:
         self._seconds = load.scale * load.policy_s
@@ -101,7 +101,7 @@ Devices = Sequence[SimulatedDevice]
 
 
 async def trajectory(devices: Devices, actor: FixedLatency) -> None:
-    """With enough groups queued that no device ever lacks one."""
+    """Keeps enough groups queued that no device is ever idle."""
     async with Collector(devices, actor, CollectorSettings(GROUP, episode=EPISODE)) as collector:
         number = 0
         while True:
@@ -141,10 +141,10 @@ COLLECTORS: dict[str, Callable[[Devices, FixedLatency], Awaitable[None]]] = {
 
 
 def measure(devices: Sequence[int], seconds: float, scale: float) -> list[dict[str, float | str]]:
-    """One result per number of devices and collector.
+    """Returns one result per number of devices and collector.
 
-    `*_per_min` are at real times. `utilisation`: the share of device time that steps and the policy's answers needed;
-    `lost_ms_per_step`: the rest of it, by this machine's clock.
+    `*_per_min` are in real time. `utilisation` is the fraction of device time spent on steps and on answers of the
+    policy; `lost_ms_per_step` is the rest, by this machine's clock.
     """
     load = Load(scale=scale, seconds=seconds)
     return [asyncio.run(_measure(name, size, load)) for size in devices for name in COLLECTORS]

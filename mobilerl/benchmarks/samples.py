@@ -1,7 +1,7 @@
-"""What the benchmarks run on: an untrained tiny model, and expert episodes on the embedded phone.
+"""Models and samples for the benchmarks: an untrained tiny model, and expert episodes on the embedded phone.
 
-The samples of an expert are like those of rollouts: screens, prompts of many lengths, short replies. Every episode is
-another task instance and half of them have a pop-up, so that few prompts are equal.
+Expert samples are like those of rollouts: screens, prompts of varying length, short replies. Every episode is a
+different task instance, and half of them have a pop-up, so that few prompts are equal.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from sft.samples import ExpertStep, encode
 
 
 def make_checkpoint(path: Path, hidden: int, layers: int) -> None:
-    """An untrained checkpoint whose tokenizer knows the words of the embedded phone; heads are 32 wide."""
+    """Makes an untrained checkpoint with the words of the embedded phone as vocabulary and a head size of 32."""
     torch.manual_seed(0)
     tiny.create(path, corpus(PhoneEnv("bench")), hidden=hidden, layers=layers, heads=max(1, hidden // 32))
 
 
 def expert_rows(model: Path, count: int) -> list[TrainingSample]:
-    """`count` samples with written thoughts, encoded for `model`, with its own log-probabilities as the rollout's."""
+    """Makes `count` samples with written thoughts, encoded for `model`, whose log-probabilities are the rollout's."""
     rows = list(islice(rows_of(PhoneEnv("bench", 360, 720, popup_rate=0.5), Codec.load(model)), count))
     logprobs = LocalEngine(model, LocalSettings(micro_batch_tokens=4096)).logprobs(rows)
     return [replace(row, rollout_logprobs=found) for row, found in zip(rows, logprobs, strict=True)]
 
 
 def rows_of(env: PhoneEnv, codec: Codec) -> Iterator[TrainingSample]:
-    """Samples of experts on `env`, without end and without the sampler's log-probabilities."""
+    """Yields samples of experts on `env` endlessly, without rollout log-probabilities."""
     context = make_context(AgentSection())
     for number, steps in enumerate(episodes(env)):
         made = tuple(_step(step, context, codec) for step in steps)
@@ -49,7 +49,7 @@ def rows_of(env: PhoneEnv, codec: Codec) -> Iterator[TrainingSample]:
 
 
 def episodes(env: PhoneEnv) -> Iterator[list[ExpertStep]]:
-    """Demonstrations of all training templates in turn, without end, each with another seed."""
+    """Yields demonstrations of all training templates in turn, endlessly, with a new seed each round."""
     seed = 0
     while True:
         for template in suite.templates("train"):

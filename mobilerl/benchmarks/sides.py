@@ -1,16 +1,16 @@
-"""The sides that learner.py compares: one optimiser step on the same samples, by this project and by TRL.
+"""The sides that learner.py compares: one optimizer step on the same samples, by this project and by TRL.
 
-Every side has the same checkpoint and samples, the same limit on the padded tokens of a micro-batch, AdamW with the
-same settings, the same clipped token-mean loss and gradient clipping. Each makes pixels from PNGs in every step.
+All sides have the same checkpoint and samples, the same limit on the padded tokens of a micro-batch, AdamW with the
+same settings, the same clipped token-mean loss and gradient clipping. All compute pixels from PNGs in every step.
 
 - `mobilerl`: `LocalEngine.update`; `mobilerl-recompute`: with gradient checkpointing; `mobilerl-padded`: with padded
-  rows and transformers' own attention in the place of packed ones.
-- `trl`: `GRPOTrainer.training_step` until the optimiser steps, with recorded samples in place of generation. The rest
+  rows and the attention of transformers instead of packed rows.
+- `trl`: `GRPOTrainer.training_step` until the optimizer steps, with recorded samples instead of generation. The rest
   is the trainer's: padding to the longest prompt and reply, shuffling, splitting, its loss and metrics.
 - `trl-recompute`: the same with gradient checkpointing, which is TRL's default.
 
-Memory is what torch allocated: `torch.cuda.max_memory_allocated` on a GPU, else by its profiler in a step that is not
-timed. It includes weights, gradients and optimiser state.
+Memory is what torch allocated: `torch.cuda.max_memory_allocated` on a GPU, else as reported by its profiler in a step
+that is not timed. It includes weights, gradients and optimizer state.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RATE = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """An optimiser step to be done, as whole micro-batches of `per_micro` samples."""
+    """Inputs of an optimizer step, in full micro-batches of `per_micro` samples."""
 
     model: Path
     rows: Sequence[TrainingSample]
@@ -52,7 +52,7 @@ class Update:
 
     @classmethod
     def of(cls, model: Path, rows: Sequence[TrainingSample], micro_batch_tokens: int) -> Update:
-        """Advantages have both signs, equal within a trajectory."""
+        """Makes an update whose advantages have both signs and are equal within a trajectory."""
         width = max(len(r.prompt_ids) for r in rows) + max(len(r.response_ids) for r in rows)
         per_micro = min(len(rows), max(1, micro_batch_tokens // width))
         rows = rows[: len(rows) // per_micro * per_micro]
@@ -65,10 +65,10 @@ class Side(Protocol):
     optimizer: Any
 
     def prepare(self) -> None:
-        """Drops the pixels of earlier steps; not timed."""
+        """Drops the pixels of earlier steps; it is not timed."""
 
     def update(self) -> float:
-        """One optimiser step; returns the gradient norm before clipping."""
+        """Takes one optimizer step and returns the gradient norm before clipping."""
 
 
 class Mobilerl:
@@ -103,7 +103,7 @@ class Padded(Mobilerl):
 def padded_logprobs(
     model: torch.nn.Module, codec: Codec, rows: Sequence[TrainingSample], temperature: float, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """What `sample_logprobs` computes, from rows padded on the left, with the model's own masks and positions."""
+    """Computes the same as `sample_logprobs` from left-padded rows, with the model's own masks and positions."""
     ids = [r.prompt_ids + r.response_ids for r in rows]
     inputs = codec.collate(ids, [r.images for r in rows], pad_left=True, device=device)
     longest = max(len(r.response_ids) for r in rows)
@@ -116,7 +116,7 @@ def padded_logprobs(
 
 
 class Trl:
-    """TRL's trainer. `recompute`: with gradient checkpointing."""
+    """TRL's trainer, with gradient checkpointing if `recompute`."""
 
     def __init__(self, step: Update, recompute: bool = False) -> None:
         from datasets import Dataset
@@ -181,7 +181,7 @@ class Trl:
         return float(norm)
 
     def inputs(self, device: torch.device) -> dict[str, Any]:
-        """As the trainer's own generation returns it: prompts padded on the left, replies on the right."""
+        """Inputs as returned by the trainer's own generation: prompts padded on the left, replies on the right."""
         rows = self.step.rows
         prompts = self.codec.collate([r.prompt_ids for r in rows], [r.images for r in rows], pad_left=True)
         replies = self.codec.collate([r.response_ids for r in rows], [()] * len(rows), pad_left=False)
@@ -206,7 +206,7 @@ class Trl:
 
 
 def _no_reward(prompts: list[str], completions: list[str], **kwargs: object) -> list[float]:
-    """Required by the trainer; the advantages are given."""
+    """Reward function, required by the trainer although the advantages are given."""
     return [0.0] * len(completions)
 
 
@@ -218,7 +218,7 @@ def make(name: str, step: Update) -> Side:
 
 
 def peak_memory(side: Side) -> dict[str, float]:
-    """Megabytes in one more step: `held_mb` of weights and optimiser state, `peak_mb` at most, including those."""
+    """Megabytes in one more step: `held_mb` for weights and optimizer state, and `peak_mb` including those."""
     side.optimizer.zero_grad()
     state = [v for entry in side.optimizer.state.values() for v in entry.values() if torch.is_tensor(v)]
     held = _bytes(side.model.parameters()) + _bytes(state)
@@ -236,7 +236,7 @@ def _bytes(tensors: Iterable[Tensor]) -> int:
 
 
 def _peak_on_cpu(side: Side) -> int:
-    """Largest number of bytes that torch had allocated at any moment of an update."""
+    """Maximum number of bytes that torch had allocated at any time during an update."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
         side.update()
     events = recorded.profiler.kineto_results.events()

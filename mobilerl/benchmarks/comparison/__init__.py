@@ -1,1 +1,1 @@
-"""Every algorithm and ablation on one budget: what `recipes/compare.sh` runs and reports."""
+"""Comparison of all algorithms and ablations on the same budget, as run by `recipes/compare.sh`."""

@@ -1,4 +1,4 @@
-"""Trains, evaluates and reports; recipes/compare.sh installs and calls it."""
+"""Trains, evaluates and reports all variants; called by recipes/compare.sh after its installation."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _command(args: argparse.Namespace) -> str:
-    """The command that gives the same table."""
+    """Command that gives the same table."""
     names = {"STEPS": str(args.steps), "SEEDS": args.seeds, "JOBS": str(args.jobs)}
     names |= {name: text for name, text in (("VARIANTS", args.variants), ("EVAL_FLAGS", args.eval_flags)) if text}
     assigned = [f"{name}={shlex.quote(value)}" for name, value in names.items()]
@@ -61,5 +61,5 @@ def _command(args: argparse.Namespace) -> str:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("PYTHONUNBUFFERED", "1")  # print-outs of runs can be watched
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")  # so that print-outs of runs can be watched
     sys.exit(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
-"""The figures of a comparison, in the form in which they are saved as JSON: shares, seconds and environment steps.
+"""Figures of a comparison in the form in which they are saved as JSON: fractions, seconds and environment steps.
 
-An estimate is {"mean", "interval": {"low", "high"} or None, "seeds"}, with a 95 % interval.
+An estimate is {"mean", "interval": {"low", "high"} or None, "seeds"} with a 95 % interval.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from mobilerl.train.tracking import read_metrics
 SFT = "sft"
 RESULTS = Path("eval", "sim", "results.json")
 PAGES_BEFORE, PAGES_AFTER = "pages-before", ("pages-after", "pages-stage1")
-"""Evaluations of ReachAgent on page tasks: of the SFT policy, and of the trained one; stage1 if no DPO followed."""
+"""Evaluations of ReachAgent on page tasks: of the SFT policy, and of the trained policy (stage1 without DPO)."""
 PROTOCOL = tuple("split instances_per_template trials templates temperature popup_rate screen step_budget seed".split())
 LAST = 0.25
-"""Share of the budget at its end over which success in training is reported."""
+"""Final fraction of the budget over which success in training is reported."""
 BINS = 20
-"""Most points of a learning curve."""
+"""Maximum number of points of a learning curve."""
 Results = Mapping[str, Any]
 """Content of a results.json."""
 Estimate = dict[str, Any]
@@ -52,7 +52,7 @@ class Run:
     results: Results
     wall_s: float
     pages: tuple[Results, Results] | None
-    """On this seed's page tasks, before and after training."""
+    """Results on the page tasks of the seed, before and after training."""
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def run_folder(run_dir: Path, variant: str, seed: int) -> Path:
 
 
 def read_points(folder: Path) -> list[Point]:
-    """One for each iteration of a run that collected episodes."""
+    """Reads one point per iteration of a run that collected episodes."""
     points: list[Point] = []
     episodes = successes = 0.0
     for row in read_metrics(folder / "metrics.jsonl"):
@@ -93,7 +93,7 @@ def gather(
     budget: int,
     faults: Mapping[tuple[str, int], str],
 ) -> dict[str, Any]:
-    """The figures of all runs but those with a fault. Raises ValueError if page tasks of a seed differ."""
+    """Figures of all runs except those with a fault. Raises ValueError if the page tasks of a seed differ."""
     sft = read_results(run_dir / SFT / RESULTS)
     runs: dict[str, list[Run]] = {}
     for name in chosen:
@@ -128,7 +128,7 @@ def gather(
 
 
 def summarise(runs: Sequence[Run], sft: Results, budget: int) -> dict[str, Any]:
-    """A variant over its seeds; None for what none of its runs has."""
+    """Figures of a variant over its seeds; None for figures that none of its runs has."""
     online = [run for run in runs if run.points]
     successes = sum(run.points[-1].successes for run in online)
     return {
@@ -152,9 +152,9 @@ def summarise(runs: Sequence[Run], sft: Results, budget: int) -> dict[str, Any]:
 
 
 def success_of(evaluations: Sequence[Results]) -> Estimate | None:
-    """The mean over seeds of the mean over templates.
+    """Mean over seeds of the mean success rate over templates.
 
-    If all rates are equal, no spread can be seen: the interval is Wilson's for the episodes of a single seed.
+    If all rates are equal, there is no spread, and the interval is Wilson's for the episodes of a single seed.
     """
     if not evaluations:
         return None
@@ -167,7 +167,7 @@ def success_of(evaluations: Sequence[Results]) -> Estimate | None:
 
 
 def difference(before: Sequence[Results], after: Sequence[Results]) -> Estimate | None:
-    """`after - before`, each the evaluations of its seeds, paired by template. None if one of them is empty."""
+    """Difference `after - before` between evaluations over seeds, paired by template. None if either is empty."""
     if not before or not after:
         return None
     table = _rates_table([*after, *before])
@@ -180,7 +180,7 @@ def _estimate(mean: float, interval: Interval | None, seeds: int) -> Estimate:
 
 
 def _rates_table(evaluations: Sequence[Results]) -> np.ndarray:
-    """Success rates: a row for each evaluation, a column for each template that all of them have episodes of."""
+    """Table of success rates with a row per evaluation and a column per template that all of them have episodes of."""
     rates = []
     for results in evaluations:
         outcomes: dict[str, list[bool]] = {}
@@ -208,10 +208,10 @@ def _late_success(run: Run, budget: int) -> float:
 
 
 def learning_curve(runs: Sequence[Sequence[Point]], budget: int) -> dict[str, Any]:
-    """Success rates in equal parts of the budget: mean, minimum and maximum of the seeds; `steps`: the parts' middles.
+    """Success rates in equal parts of the budget: mean, minimum and maximum over seeds; `steps` are the midpoints.
 
     Episodes and successes are interpolated within iterations, so that algorithms with short and long iterations are
-    averaged over the same parts: at most `BINS`, and no more than the shortest run has iterations.
+    averaged over the same parts. There are at most `BINS` parts, and no more than the shortest run has iterations.
     """
     edges = np.linspace(0, budget, 1 + min(BINS, *map(len, runs)))
     rates = []
@@ -258,7 +258,7 @@ def _page_rate(results: Results, measure: str) -> float:
 
 
 def paired(changes: Sequence[float]) -> Estimate | None:
-    """Interval of differences, one for each seed."""
+    """Estimate of the mean of differences, one per seed."""
     if not changes:
         return None
     return _estimate(fmean(changes), crossed_interval(np.array([[c] for c in changes])), len(changes))

@@ -5,7 +5,7 @@ V_S = sum_s (r_s - m)^2 / (S (S-1)), V_T the same over templates and V_ST = sum 
 ((S-1) (T-1) S T), the unbiased estimate of Var(m) in the crossed random-effects model is V_S + V_T - V_ST. For a
 difference of two tables with the same templates, V_T is that of the differences c_t - c'_t, which pairs the templates;
 the seeds of the two are independent, so their V_S and V_ST add up. If the estimate is below V_T or the sum of the V_S,
-the larger of these is used. Degrees of freedom after Satterthwaite (1946). A table of one row adds no V_S.
+the larger of these is used. Degrees of freedom follow Satterthwaite (1946). A table of one row adds no V_S.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import numpy as np
 from mobilerl.statistics import Interval
 
 NORMAL_FROM = 10_000
-"""Degrees of freedom from which Student's distribution counts as normal."""
+"""Degrees of freedom from which Student's distribution is treated as normal."""
 Part = tuple[float, float]
 """A variance and its degrees of freedom."""
 
 
 def crossed_interval(table: np.ndarray, minus: np.ndarray | None = None) -> Interval | None:
-    """95 % interval of the mean of `table` (seeds x templates), less that of `minus` if given.
+    """95 % interval of the mean of `table` (seeds x templates), minus that of `minus` if given.
 
-    Both have the same templates. None for a single template and seed, which show no spread.
+    Both have the same templates. Returns None for a single template and seed, which have no spread.
     """
     tables = [table] if minus is None else [table, minus]
     columns = tables[0].mean(axis=0) - sum(t.mean(axis=0) for t in tables[1:])
@@ -61,7 +61,7 @@ def _sum(added: Sequence[Part], subtracted: Sequence[Part] = ()) -> Part:
 
 
 def student_quantile(freedom: float, level: float = 0.95) -> float:
-    """t with P(|T| <= t) = level, T of Student's distribution with `freedom` >= 1 degrees, not necessarily whole.
+    """Quantile t with P(|T| <= t) = level of Student's distribution with `freedom` >= 1 degrees, possibly fractional.
 
     With t = sqrt(v) tan(a) the density becomes proportional to cos(a)^(v-1), which is integrated on a grid.
     """

@@ -1,4 +1,4 @@
-"""recipes/compare.toml: what is trained, by which script and flags, and in which groups it is compared."""
+"""recipes/compare.toml: the variants to train, with their scripts and flags, and the groups to compare them in."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Flags = tuple[str, ...]
 
 
 class Variant(Section):
-    """One set-up that is trained, by a script that lies beside the plan."""
+    """A variant to train, with a script that is next to the plan."""
 
     title: str
     script: str
     flags: Flags = ()
     offline: bool = False
-    """It collects no episodes: neither the budget nor the flags of online runs apply."""
+    """Whether it collects no episodes, so that the budget and the flags of online runs do not apply."""
 
 
 class Group(Section):
-    """Variants that are shown in one table. The first one is the reference of the others."""
+    """Variants that are shown in one table. The first one is the reference for the others."""
 
     title: str
     members: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -39,10 +39,11 @@ class Evaluation(Section):
 
 
 class Plan(Section):
-    """`online`: flags of all online runs; `scripts`: of all variants of a script; both before a variant's own."""
+    """Plan of a comparison. `online` are flags of all online runs, `scripts` those of all variants of a script; both
+    precede a variant's own."""
 
     templates: tuple[str, ...] = ()
-    """Trained on and evaluated; empty: all."""
+    """Templates to train and evaluate on; empty for all."""
     online: Flags
     evaluation: Evaluation
     scripts: dict[str, Flags] = {}
@@ -57,7 +58,7 @@ class Plan(Section):
         return self
 
     def flags(self, name: str, seed: int, steps: int, extra: Sequence[str] = ()) -> list[str]:
-        """The arguments of a variant's script, with {seed} and {steps} filled in; `extra` is for online variants."""
+        """Arguments of a variant's script, with {seed} and {steps} filled in; `extra` is for online variants."""
         variant = self.variants[name]
         own = (*self.scripts.get(variant.script, ()), *variant.flags)
         if not variant.offline:
@@ -66,12 +67,13 @@ class Plan(Section):
         return [word.replace("{seed}", str(seed)).replace("{steps}", str(steps)) for word in own]
 
     def evaluation_flags(self, extra: Sequence[str]) -> list[str]:
-        """Templates among `extra` replace the plan's."""
+        """Flags of the evaluation; templates among `extra` replace those of the plan."""
         templates = () if "--template" in extra else self.templates
         return [*self.evaluation.flags, *(word for t in templates for word in ("--template", t)), *extra]
 
     def choose(self, names: Sequence[str]) -> list[str]:
-        """The variants of these names or groups, in the plan's order; all if there are no names. ValueError."""
+        """Variants with these names or in these groups, in the plan's order; all without names. Raises ValueError for
+        an unknown name."""
         members = {name: (name,) for name in self.variants} | {name: g.members for name, g in self.groups.items()}
         if unknown := [name for name in names if name not in members]:
             raise ValueError(f"there is no variant or group {unknown[0]!r}; choose from {', '.join(members)}")
@@ -79,7 +81,7 @@ class Plan(Section):
         return [name for name in self.variants if name in wanted]
 
     def tables(self, chosen: Sequence[str]) -> list[tuple[Group, list[str]]]:
-        """The groups with their chosen members: those with two or more, and the first of each variant left over."""
+        """Groups with their chosen members: those with two or more, and the first group of each remaining variant."""
         cut = [(group, [m for m in group.members if m in chosen]) for group in self.groups.values()]
         shown = {member for _, members in cut if len(members) > 1 for member in members}
         tables = []
@@ -91,5 +93,5 @@ class Plan(Section):
 
 
 def read_plan(path: Path) -> Plan:
-    """Raises ValueError naming the file and the field."""
+    """Reads a plan. Raises ValueError naming the file and the field."""
     return validate(Plan, tomllib.loads(path.read_text()), str(path))

@@ -1,4 +1,4 @@
-"""A comparison as Markdown and as a picture of learning curves, both from what `figures.gather` returns."""
+"""Writes a comparison as Markdown and as a picture of learning curves, from the result of `figures.gather`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mobilerl.reachagent.metrics import MEASURES
 
 PICTURE = "learning-curves.png"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's palette, safe for colour blindness."""
+"""Okabe and Ito's palette, which is safe for color blindness."""
 DASHES = ("-", "--", "-.", ":")
 METHOD = """\
 Success is greedy, on the same held-out instances for all, with 95 % intervals over seeds and task templates (crossed
@@ -32,7 +32,7 @@ policy reaches its goal on the graph. Differences of task success, in points, ar
 
 
 def write(found: Mapping[str, Any], run_dir: Path) -> str:
-    """Writes comparison.json, comparison.md and the picture; returns the Markdown."""
+    """Writes comparison.json, comparison.md and the picture, and returns the Markdown."""
     write_atomic(run_dir / "comparison.json", (json.dumps(found, indent=1, allow_nan=False) + "\n").encode())
     draw(run_dir / PICTURE, found)
     text = markdown(found)
@@ -91,7 +91,7 @@ def _group_table(found: Mapping[str, Any], group: Mapping[str, Any]) -> str:
 
 
 def _page_table(found: Mapping[str, Any], group: Mapping[str, Any]) -> str:
-    """The SFT policy and the members of the group with page tasks; task success is paired with the first of them."""
+    """Table of the SFT policy and the group's members with page tasks; task success is paired with the first member."""
     pages, first = found["page_tasks"], group["members"][0]
     reference = {run["seed"]: run["policy"]["success"] for run in pages[first]["runs"]}
     header = ["policy", *MEASURES, "task success by seed", "vs SFT", f"vs {found['variants'][first]['title']}"]
@@ -124,7 +124,7 @@ def _rate(estimate: Estimate | None) -> str:
 
 
 def _points(estimate: Estimate | None) -> str:
-    """A difference in points, with its interval."""
+    """A difference in percentage points, with its interval."""
     if estimate is None:
         return ""
     interval = estimate["interval"]
@@ -144,7 +144,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def draw(path: Path, found: Mapping[str, Any]) -> None:
-    """A panel for each group: success in training against environment steps."""
+    """Draws a panel per group: success in training against environment steps."""
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

@@ -1,8 +1,8 @@
-"""Trains and evaluates every variant with every seed, some runs side by side. Called again, it continues.
+"""Trains and evaluates all variants with all seeds, possibly several runs at a time; resumes when called again.
 
 RUN_DIR/sft/eval/sim/results.json     evaluation of the policy that all runs start from
-RUN_DIR/VARIANT/seed-N/               an ordinary run directory, its evaluation in eval/sim, and job.json:
-                                      flags, digest of the initial weights, seconds over all calls, whether it finished
+RUN_DIR/VARIANT/seed-N/               a run directory with its evaluation in eval/sim, and job.json:
+                                      flags, digest of the initial weights, total seconds, whether it finished
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from mobilerl.eval.policies import weights_digest
 
 PRINT_OUT = "print-out.txt"
 PATIENCE_S = 60.0
-"""For runs to save when they are stopped."""
+"""Seconds that runs have to save when they are stopped."""
 KILL_PATIENCE_S = 10.0
-"""For killed processes to release their memory."""
+"""Seconds that killed processes have to release their memory."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Runner:
     """Digest of the SFT weights."""
 
     def run(self, chosen: Sequence[str], seeds: Sequence[int], jobs: int) -> dict[tuple[str, int], str]:
-        """All variants of a seed before the next seed; returns why runs failed, by variant and seed.
+        """Runs all variants of a seed before the next seed; returns why runs failed, by variant and seed.
 
         Raises RuntimeError if the SFT checkpoint cannot be evaluated. Its processes end with this method.
         """
@@ -75,7 +75,7 @@ class Runner:
         return ""
 
     def _train(self, name: str, seed: int, folder: Path) -> None:
-        """Skips a run that has finished with the same flags."""
+        """Trains a variant, unless it has finished with the same flags."""
         variant, path = self.plan.variants[name], folder / "job.json"
         job: dict[str, Any] = {"flags": self.plan.flags(name, seed, self.steps, self.flags), "sft": self._digest}
         before = json.loads(path.read_bytes()) if path.is_file() else {**job, "wall_s": 0.0, "finished": False}
@@ -85,7 +85,7 @@ class Runner:
             )
         if not (before["finished"] and before["flags"] == job["flags"]):
             folder.mkdir(parents=True, exist_ok=True)
-            # In one write, since runs start at the same moment.
+            # In one write, since several runs start at the same time.
             print(f"== {variant.title}, seed {seed}: {folder / PRINT_OUT}\n", end="", flush=True)
             job |= {"wall_s": before["wall_s"], "finished": False}
             write_atomic(path, json.dumps(job).encode())
@@ -103,12 +103,12 @@ class Runner:
             self._check_budget([point.steps for point in read_points(folder)])
 
     def _check_budget(self, steps: Sequence[int]) -> None:
-        """A run ends with the iteration in which it reaches its budget."""
+        """Raises RuntimeError unless the run ended with the iteration in which it reached its budget."""
         if not steps or steps[-1] < self.steps or any(n >= self.steps for n in steps[:-1]):
             raise RuntimeError(f"has {steps[-1] if steps else 0:,} environment steps, with a budget of {self.steps:,}")
 
     def evaluate(self, model: Path, folder: Path) -> None:
-        """Greedy evaluation on the held-out instances; results of the same weights and settings are kept."""
+        """Evaluates greedily on the held-out instances; results of the same weights and settings are kept."""
         out = (folder / RESULTS).parent
         out.mkdir(parents=True, exist_ok=True)
         config = self.folder / self.plan.evaluation.config
@@ -117,7 +117,7 @@ class Runner:
         self._call([sys.executable, "-m", "mobilerl", "eval", "sim", *words], out / PRINT_OUT)
 
     def _call(self, command: Sequence[str], print_out: Path, **env: str) -> None:
-        """Raises RuntimeError naming the print-out if the command fails."""
+        """Runs a command. Raises RuntimeError naming the print-out if it fails."""
         with open(print_out, "ab") as out:
             with self._lock:
                 if self._stopped:
@@ -135,7 +135,7 @@ class Runner:
             raise RuntimeError(f"ended with status {status}, see {print_out}")
 
     def _end_children(self) -> None:
-        """Terminates them, waits while they save, and kills those that take too long."""
+        """Terminates the child processes, waits while they save, and kills those that take too long."""
         with self._lock:
             self._stopped = True
             left = list(self._children)
@@ -148,8 +148,8 @@ class Runner:
 
 
 def _signal_group(child: subprocess.Popen[bytes], number: int) -> bool:
-    """Whether any process of the child's group was left to get the signal; 0 only asks."""
-    child.poll()  # reaps it, which releases its number
+    """Sends a signal (0 for none) to the child's process group. Returns whether it had any process left."""
+    child.poll()  # reaps the child, which releases its process id
     try:
         os.killpg(child.pid, number)
     except ProcessLookupError:

@@ -1,8 +1,8 @@
-"""`mobilerl bench gpu`: is this GPU computing what the CPU does, and how fast, in ten minutes on one machine.
+"""`mobilerl bench gpu`: checks in ten minutes whether a GPU computes the same as the CPU, and how fast.
 
-Each phase runs in a process of its own with a deadline, and its lines are printed as they come: a crash, a hang or too
-little memory costs one phase. Without a GPU all phases run at a tiny size. A machine without internet needs
-torch, transformers, accelerate and peft; `wheels.sh` beside this file packs the rest.
+Each phase runs in its own process with a deadline, and its lines are printed as they come, so that a crash, a hang or
+too little memory costs only one phase. Without a GPU all phases run at a tiny size. A machine without internet needs
+torch, transformers, accelerate and peft; `wheels.sh` next to this file packs the rest.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ PHASES = {
     "training": 160,
     "collate": 40,
 }
-"""Deadlines in seconds, of ten minutes; each is a module of this package."""
+"""Deadlines of the phases in seconds, out of ten minutes; each phase is a module of this package."""
 TOTAL = sum(PHASES.values())
 
 
 def measure(minutes: float, phases: Sequence[str] = tuple(PHASES)) -> dict[str, Any]:
-    """The lines of all phases. `failed`: how many checks did not hold, or phases ended before their end."""
+    """Runs the phases and returns their lines. `failed` counts failed checks and phases that did not complete."""
     lines: list[Line] = []
     console = make_console(stderr=True)
     for phase in phases:
@@ -46,7 +46,7 @@ def measure(minutes: float, phases: Sequence[str] = tuple(PHASES)) -> dict[str, 
 
 
 def _lines(phase: str, seconds: float) -> Any:
-    """Yields a phase's lines as its process sends them; the last one says why if it did not get to its end."""
+    """Yields a phase's lines as its process sends them; if it did not complete, the last one says why."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe(duplex=False)
     process = spawn.Process(target=_run, args=(phase, theirs))

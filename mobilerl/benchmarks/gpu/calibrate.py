@@ -1,4 +1,4 @@
-"""Versions, and the speed of one large matrix product and one large copy: what the other figures are compared with."""
+"""Versions, and the speed of one large matrix product and one large copy, with which other figures are compared."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(report: Report) -> None:
 
 
 def matmul_flops() -> float:
-    """Operations per second of a bfloat16 product, 8192 x 8192 x 8192 on a GPU."""
+    """Operations per second of a bfloat16 matrix product, 8192 x 8192 x 8192 on a GPU."""
     size = 8192 if torch.cuda.is_available() else 512
     a, b = (torch.randn(size, size, device=device(), dtype=torch.bfloat16) for _ in range(2))
     return 2 * size**3 / _seconds(lambda: a @ b)

@@ -1,4 +1,4 @@
-"""Samples collated per second from pictures of 1080x2400, for different numbers of threads."""
+"""Samples collated per second from screenshots of 1080x2400, for different numbers of threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One rank of FSDP2 beside the plain model, and a tensor handed to another process without a copy."""
+"""Compares one rank of FSDP2 with the plain model, and passes a tensor to another process without a copy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(report: Report) -> None:
 
 
 def _one_rank(report: Report, folder: Path) -> None:
-    """Log-probabilities and every gradient, with a forward pass that only FSDP's hooks can have prepared."""
+    """Compares log-probabilities and all gradients, with a forward pass that needs FSDP's hooks."""
     path = folder / "model"
     create(FAMILIES["Qwen2.5-VL"], path, TEXTS)
     codec = Codec.load(path, max_pixels=40_000)
@@ -60,7 +60,7 @@ def _one_rank(report: Report, folder: Path) -> None:
 
 
 def _handed_over(report: Report) -> None:
-    """As weights are to vLLM: over 2 GiB on a GPU, where lengths no longer fit 31 bits."""
+    """Passes a tensor like weights to vLLM; on a GPU it has over 2 GiB, a length that does not fit 31 bits."""
     gpu = torch.cuda.is_available()
     count = 2**31 // 2 + 2**20 if gpu else 2**20
     tensor = torch.ones(count, dtype=torch.bfloat16, device=device())

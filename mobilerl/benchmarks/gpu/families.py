@@ -1,5 +1,5 @@
-"""Tiny Qwen2.5-VL, Qwen3-VL and GLM-4.1V: this device beside the CPU, the sampler beside the learner, and settings that
-must change nothing. Without a GPU the device is the CPU, and what is left is a test of this phase."""
+"""Compares this device with the CPU, the sampler with the learner, and settings that must change nothing, for tiny
+Qwen2.5-VL, Qwen3-VL and GLM-4.1V. Without a GPU the device is the CPU, which only tests this phase."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from mobilerl.records import MicroBatch, TrainingSample
 
 TEXTS = ("tap the button", "compare the two screens and open the settings", "no picture", "type hello world")
 FLOAT32, BFLOAT16, K3, ROUNDING = 1e-4, 0.02, 1e-3, 0.02
-"""Limits: of float32 anywhere, the mean difference and k3 of bfloat16 from float32, and of gradients, relatively."""
+"""Limits on differences in float32, on the mean difference and k3 of bfloat16 from float32, and on the relative
+difference of gradients."""
 
 
 def run(report: Report) -> None:
@@ -65,7 +66,7 @@ def _family(report: Report, name: str, path: Path) -> None:
 
 
 def _gradients(report: Report, name: str, path: Path, rows: Sequence[TrainingSample]) -> None:
-    """Gradient checkpointing, and micro-batches of one row and of all."""
+    """Compares gradients with gradient checkpointing and with micro-batches of one sample."""
     base = _gradient(path, rows)
     for what, settings in (
         ("gradient checkpointing", {"gradient_checkpointing": True}),
@@ -76,7 +77,7 @@ def _gradients(report: Report, name: str, path: Path, rows: Sequence[TrainingSam
 
 
 def _adapter(report: Report, name: str, path: Path, rows: Sequence[TrainingSample]) -> None:
-    """A trained adapter saved and loaded, and merged."""
+    """Compares a trained adapter with itself after saving and loading, and after merging."""
     engine = _engine(path, lora_rank=4, learning_rate=0.01)
     engine.update(rows, objective, "token-mean")
     trained = engine.logprobs(rows)
@@ -100,7 +101,7 @@ def _engine(path: Path, **settings: object) -> LocalEngine:
 
 
 def _gradient(path: Path, rows: Sequence[TrainingSample], **settings: object) -> Tensor:
-    """The gradient of all weights, as one vector."""
+    """Gradient of all weights as one vector."""
     engine = _engine(path, learning_rate=0.0, **settings)
     engine.update(rows, objective, "token-mean")
     return torch.cat([p.grad.flatten() for p in engine.model.parameters() if p.grad is not None])
@@ -111,7 +112,7 @@ def objective(micro: MicroBatch) -> tuple[Tensor, dict[str, Tensor]]:
 
 
 def requests(codec: Codec) -> list[Request]:
-    """Eight prompts of different lengths with 0 to 2 pictures of different sizes."""
+    """Makes eight prompts of different lengths with 0 to 2 images of different sizes."""
     made = []
     for i in range(8):
         images = tuple(png(140 + 28 * i, 280 - 14 * j, i + j) for j in range(i % 3))

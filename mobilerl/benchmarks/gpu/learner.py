@@ -1,5 +1,5 @@
-"""An update at 3B with all weights and at 7B with LoRA: where its time goes, its memory, and what one kernel for all
-windows and samples gains over one call each."""
+"""Time per part and memory of an update at 3B with all weights and at 7B with LoRA, and the gain of one kernel for all
+windows and samples over one call each."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from mobilerl.models.memory import needed
 from mobilerl.records import TrainingSample
 
 CARDS = (24, 48, 80, 141)
-"""GiB of memory of the GPUs that the table of memory is for."""
+"""Memory of common GPUs, in GiB."""
 REPLY = 64
-"""Tokens of an expert's reply, about."""
+"""Approximate number of tokens of an expert's reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def run(report: Report) -> None:
                 _measure(report, case, Path(folder), engine, rows[: case.rows], peak)
         except torch.OutOfMemoryError as error:
             report.figure(f"{case}: out of memory", said=str(error).partition(".")[0])
-        engine = None  # and with it the memory of its weights
+        engine = None  # frees the memory of its weights
         gc.collect()
         torch.cuda.empty_cache()
 
@@ -76,7 +76,7 @@ def _measure(
     report: Report, case: Case, folder: Path, engine: LocalEngine, rows: Sequence[TrainingSample], peak: float
 ) -> None:
     rows = [replace(r, advantage=1.0 if i % 2 else -1.0) for i, r in enumerate(rows)]
-    timed_update(engine, rows[:2])  # creates the optimiser's state
+    timed_update(engine, rows[:2])  # creates the optimizer state
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     parts = timed_update(engine, rows)
@@ -110,7 +110,7 @@ def _engine(case: Case, folder: Path) -> LocalEngine:
 
 
 def timed_update(engine: LocalEngine, rows: Sequence[TrainingSample]) -> dict[str, float]:
-    """Seconds of each part of an update. The GPU is waited for between parts, which costs a little of the speed."""
+    """Seconds of each part of an update. Synchronizes with the GPU between parts, which costs a little speed."""
     seconds: dict[str, float] = defaultdict(float)
     last = time.perf_counter()
 
@@ -146,8 +146,9 @@ def timed_update(engine: LocalEngine, rows: Sequence[TrainingSample]) -> dict[st
 
 
 def useful_flops(shape: Shape, engine: LocalEngine, rows: Sequence[TrainingSample], lora: bool) -> float:
-    """Without recomputation. 2 per weight and token forward, and as many for each of the two gradients; with LoRA the
-    weights have none, and the vision tower is only run forward. The head counts for replies only."""
+    """Operations without recomputation: 2 per weight and token in the forward pass, and as many for each of the two
+    gradients. With LoRA the weights have no gradient, and the vision tower only runs forward. The head counts only for
+    replies."""
     model: Any = engine.accelerator.unwrap_model(engine.model)
     text = model.config.get_text_config()
     width = text.hidden_size // text.num_attention_heads * (text.num_attention_heads + 2 * text.num_key_value_heads)

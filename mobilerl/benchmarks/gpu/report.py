@@ -1,4 +1,4 @@
-"""What a phase reports: figures, and checks of correctness."""
+"""Report of a phase: figures, and checks of correctness."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the report. `ok` is None for a figure, which cannot be wrong."""
+    """One line of the report. `ok` is None for a figure, which cannot fail."""
 
     phase: str
     name: str
@@ -34,7 +34,7 @@ class Report:
         self._send(Line(self.phase, name, values))
 
     def check(self, name: str, value: float, limit: float) -> None:
-        """Holds if `value` is at most `limit`."""
+        """Reports a check, which passes if `value` is at most `limit`."""
         self._send(Line(self.phase, name, {"found": value, "limit": limit}, ok=value <= limit))
 
     def failure(self, text: str) -> None:
@@ -46,6 +46,6 @@ def device() -> torch.device:
 
 
 def wait() -> None:
-    """Waits for the GPU, before a clock is read."""
+    """Waits for the GPU, so that a clock can be read."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""Tokens per second of the engine's own sampler, for different numbers of rows."""
+"""Tokens per second of the local engine's sampler, for different batch sizes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(report: Report) -> None:
             chosen = [made[i % len(made)] for i in range(count)]
             asked = [Request(r.prompt_ids, r.images, Sampling(1.0, tokens)) for r in chosen]
             with patch.multiple(local, GENERATE_ROWS=count, GENERATE_TOKENS=2**20):
-                engine.generate(asked[:1])  # pictures of all but the first call are cached, as in a group
+                engine.generate(asked[:1])  # images of all but the first call are cached, as in a group
                 wait()
                 began = time.perf_counter()
                 done = engine.generate(asked)

@@ -1,4 +1,4 @@
-"""Models of published sizes with random weights, and samples like those of rollouts at a phone's full size."""
+"""Models of published sizes with random weights, and samples like those of rollouts on a full-size phone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDTH, HEIGHT, MAX_PIXELS = 1080, 2400, 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Qwen2.5-VL's dimensions. `vision` is depth, width and inner width of the vision tower."""
+    """Dimensions of a Qwen2.5-VL. `vision` is depth, width and inner width of the vision tower."""
 
     hidden: int
     layers: int
@@ -44,7 +44,7 @@ SHAPES = {
 
 
 def make_folder(shape: Shape, path: Path) -> tuple[Codec, Qwen2_5_VLConfig]:
-    """A checkpoint folder without weights; its words are those of the embedded phone."""
+    """Makes a checkpoint folder without weights, with the words of the embedded phone as vocabulary."""
     tokenizer = tiny.build_word_tokenizer(corpus(PhoneEnv("bench")))
     config = _config(shape, tokenizer)
     processor = Qwen2VLImageProcessorPil(size={"shortest_edge": 4 * 28 * 28, "longest_edge": MAX_PIXELS})
@@ -55,7 +55,7 @@ def make_folder(shape: Shape, path: Path) -> tuple[Codec, Qwen2_5_VLConfig]:
 
 
 def make_model(config: Qwen2_5_VLConfig, dtype: torch.dtype) -> torch.nn.Module:
-    """Random weights, made on the GPU."""
+    """Makes a model with random weights, on the GPU."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -68,7 +68,7 @@ def make_model(config: Qwen2_5_VLConfig, dtype: torch.dtype) -> torch.nn.Module:
 
 
 def full_size_rows(codec: Codec, count: int) -> list[TrainingSample]:
-    """Expert samples of screens of 1080x2400, seen at a megapixel; without the sampler's log-probabilities."""
+    """Expert samples with screens of 1080x2400, seen at one megapixel, without rollout log-probabilities."""
     size = (WIDTH, HEIGHT) if torch.cuda.is_available() else (180, 360)
     return list(islice(rows_of(PhoneEnv("bench", *size, popup_rate=0.5), codec), count))
 

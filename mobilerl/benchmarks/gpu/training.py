@@ -1,7 +1,7 @@
-"""Two iterations of AdaGRPO on 16 embedded phones, killed after the first and resumed.
+"""Runs two iterations of AdaGRPO on 16 embedded phones, killed after the first and resumed.
 
-A policy with random weights never succeeds. So that there is something to learn from, every other episode counts as a
-success: as a program, this module is the command `mobilerl` with such a phone.
+A policy with random weights never succeeds, so every other episode counts as a success to give it something to learn
+from: run as a program, this module is the command `mobilerl` with such a phone.
 """
 
 from __future__ import annotations
