@@ -63,8 +63,7 @@ def init_induction_heads(model: Qwen2_5_VLForConditionalGeneration) -> None:
 
 
 def _init_previous_token_heads(attention: nn.Module, shape: _Shape, written: Tensor) -> None:
-    """Sets heads that attend to a distance: rotary positions turn a phase shift between the biases of query and key
-    into one preferred distance."""
+    """Sets heads that attend to one distance each, by a phase shift between the rotated biases of query and key."""
     query, key = attention.q_proj, attention.k_proj
     for number, distance in enumerate(PREVIOUS):
         head = shape.heads(number)
@@ -80,8 +79,7 @@ def _init_previous_token_heads(attention: nn.Module, shape: _Shape, written: Ten
 
 
 def _init_induction_heads(attention: nn.Module, seen: Tensor, shape: _Shape, written: Tensor) -> None:
-    """Sets induction heads: queries project tokens like the first layer's values (`seen`), and keys read what that
-    layer wrote."""
+    """Sets heads whose queries project tokens like the first layer's values (`seen`) and whose keys read its output."""
     slow = [pair for pair, frequency in enumerate(shape.frequencies()) if frequency < SLOW]
     rows = torch.tensor([*slow, *(pair + shape.head // 2 for pair in slow)])
     for number in range(INDUCTION_HEADS):

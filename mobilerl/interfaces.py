@@ -64,8 +64,7 @@ class Engine(Protocol):
         """Log-probabilities of the response tokens under the current weights or the frozen reference model."""
 
     def update(self, samples: Sequence[TrainingSample], objective: Objective, aggregation: str) -> dict[str, float]:
-        """Takes one optimizer step on all samples and returns metrics. `aggregation` is a mode of
-        `losses.aggregation_weights`."""
+        """Takes one optimizer step; returns metrics. `aggregation` is a mode of `losses.aggregation_weights`."""
 
     def publish(self) -> int:
         """Makes `generate` sample from the current weights and returns their version."""
@@ -85,7 +84,6 @@ class StreamingEngine(Engine, Protocol):
     """An engine whose sampler batches requests by itself as they arrive."""
 
     def submit(self, request: Request) -> Future[Completion]:
-        """Starts sampling a request. Thread-safe, but it may block (to prepare images or send weights), so do not call
-        it in an event loop's thread. A lost sampler raises EngineError, here or through the future. Futures may be
-        cancelled.
+        """Starts sampling. Thread-safe, but it may block (to prepare images or send weights), so do not call it in an
+        event loop's thread. Raises EngineError, here or through the future, which may be cancelled.
         """

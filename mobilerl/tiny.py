@@ -131,8 +131,7 @@ def _fast(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
 def build_model(
     tokenizer: PreTrainedTokenizerFast, hidden: int, layers: int, heads: int, vision_hidden: int
 ) -> Qwen2_5_VLForConditionalGeneration:
-    """Builds an untrained model. Its random weights are scaled by 1 / sqrt(hidden), since narrow models train slowly
-    with Hugging Face's default of 0.02.
+    """Random weights scaled by 1 / sqrt(hidden), since narrow models train slowly with Hugging Face's default of 0.02.
 
     The first two layers start with induction heads (see `mobilerl.induction`).
 

@@ -51,10 +51,7 @@ def finite(state: Mapping[str, Any]) -> None:
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any], stepped: bool) -> None:
-    """Loads the state of an Adam optimizer, keeping its settings. Raises ValueError for a state that does not fit.
-
-    With `stepped`, the state must be of an optimizer that has taken steps.
-    """
+    """Loads the state of an Adam optimizer, which has taken steps if `stepped`, and keeps the optimizer's settings."""
     own = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
     optimizer.load_state_dict(dict(saved))
     if stepped and not optimizer.state:

@@ -119,8 +119,7 @@ class DistRL(BufferedAlgorithm):
     def _trajectory_filter(
         self, trajectories: Sequence[Trajectory], seen: Encoded, rng: random.Random, offline: bool
     ) -> tuple[list[bool], dict[str, float]]:
-        """Trains the trajectory value; returns which trajectories have a high one (all before the first success) and
-        metrics."""
+        """Trains the trajectory value; returns which trajectories have a high one (at first all) and metrics."""
         final = torch.tensor([t.reward for t in trajectories])
         ends = [seen.states[seen.last_rows], seen.instructions]
         learned = self._trajectory.fit(ends, final, rng, offline)

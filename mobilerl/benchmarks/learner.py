@@ -35,8 +35,7 @@ PAIRS = (
 
 
 def measure(hidden: int, layers: int, rows: int, micro_batch_tokens: int, rounds: int, threads: int) -> dict[str, Any]:
-    """Returns one result per side whose package is installed, and the ratios of PAIRS. Raises ValueError for a width
-    that is not a multiple of 32."""
+    """Results of the sides whose packages are installed, and the ratios of PAIRS. Raises ValueError for a bad width."""
     if hidden % 32:
         raise ValueError(f"--hidden is {hidden}; it must be a multiple of 32")
     with tempfile.TemporaryDirectory() as folder:

@@ -74,8 +74,7 @@ class EngineSection(Section):
     """The engine, which holds the weights, trains them, and samples from them."""
 
     type: Literal["local", "verl"] = "local"
-    """Type of engine: `local` runs in one process on a CPU or one GPU, `verl` uses Ray, FSDP and vLLM on the GPUs of
-    [cluster]."""
+    """Engine: `local` is one process on a CPU or one GPU, `verl` uses Ray, FSDP and vLLM on the GPUs of [cluster]."""
     inference: Literal["local", "vllm"] = "local"
     """Sampling with engine.type = "local": in the training process, or by vLLM, which receives the weights after every
     update."""

@@ -46,8 +46,7 @@ GENERATE_TOKENS = 16384
 
 
 LossGradient = Callable[[list[int], Tensor, Tensor], Tensor]
-"""Maps indices of samples and their (R, L) log-probabilities and mask to the gradient of the loss with respect to the
-log-probabilities."""
+"""Maps indices of samples and their (R, L) log-probabilities and mask to the gradient of the loss by the former."""
 
 
 class Helpers(Protocol):

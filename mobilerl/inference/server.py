@@ -96,8 +96,7 @@ class ServerPolicy:
 
 
 def completion_of(reply: Any, max_new_tokens: int | None = None) -> Completion:
-    """Converts a reply. Keeps token ids and log-probabilities only if both are present and consistent with each other
-    and with `max_new_tokens`."""
+    """Converts a reply. Token ids and log-probabilities are dropped unless both are there and match each other."""
     choice = reply.choices[0]
     ids = _ids(getattr(choice, "token_ids", None))
     content = getattr(getattr(choice, "logprobs", None), "content", None)

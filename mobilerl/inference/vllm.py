@@ -41,8 +41,7 @@ SHARD_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class VllmSettings:
-    """Settings of the sampler. `max_new_tokens` is per request; `threads` are the CPU threads of a worker without a GPU
-    (0 for vLLM's default)."""
+    """`max_new_tokens` is per request; `threads` are CPU threads of a worker without a GPU (0 for vLLM's default)."""
 
     vllm: VllmSection
     max_new_tokens: int = 64
@@ -69,8 +68,7 @@ class VllmSampler:
         return [future.result() for future in [self.submit(r) for r in requests]]
 
     def submit(self, request: Request) -> Future[Completion]:
-        """Starts sampling one request. Raises ConfigError immediately, or ValueError or EngineError through the future,
-        if vLLM rejects it."""
+        """Starts sampling. A rejected request raises ConfigError, or ValueError or EngineError through the future."""
         if 0 < request.sampling.temperature < MIN_TEMPERATURE:
             raise ConfigError(f"vLLM has no temperature between 0 and {MIN_TEMPERATURE}: use 0, or a higher one")
         check_prompt_length(request, self.settings.vllm)

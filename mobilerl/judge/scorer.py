@@ -23,8 +23,7 @@ class Scorer(Protocol):
     """Gives the reward of an episode, in [0, 1]."""
 
     async def score(self, trajectory: Trajectory, final: Observation | None) -> float:
-        """Returns the reward; that in `trajectory` is not set yet. `final` is the observation after the last step. May
-        raise InfraError."""
+        """Returns the reward; `final` is the observation after the last step. May raise InfraError."""
 
     def metrics(self) -> Mapping[str, float]:
         """Counters for metrics.jsonl, by full name."""

@@ -110,8 +110,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Decision of the agent. `action` is None for a reply that is not an action of the page. After a tap on a field
-    there are two `replies`."""
+    """`action` is None for a reply that is not an action of the page. After a tap on a field there are two replies."""
 
     action: PageAction | None
     replies: tuple[Reply, ...]

@@ -75,8 +75,7 @@ def _apps(wanted: Sequence[str]) -> list[str]:
 
 
 def page_tasks(graph: PageGraph, walks: int, seed: int, folder: Path, say: Say) -> TaskSet:
-    """Makes the tasks of a graph and lists them in `folder/tasks.json`. Raises ConfigError if a split has no navigation
-    task."""
+    """Makes a graph's tasks, listed in `folder/tasks.json`. Raises ConfigError if a split has no navigation task."""
     try:
         made = make_tasks(graph, walks, seed=seed)
     except ValueError as error:

@@ -42,10 +42,9 @@ def evaluate(
 
 
 def walk(graph: PageGraph, tasks: Sequence[PageTask], agent: PageAgent) -> dict[str, tuple[list[PageAction], bool]]:
-    """Lets the agent act from each task's first page; returns its actions and whether it finished all subtasks.
+    """Lets the agent act from each task's first page; returns its actions and whether it succeeded.
 
-    A walk succeeds if it ends with `complete` after all subtasks. It also ends after an action with an unknown outcome
-    and after MAX_STEPS.
+    Success is `complete` after all subtasks. A walk also ends after an action with an unknown outcome and MAX_STEPS.
     """
     succeeded: set[str] = set()
     done: dict[str, list[PageAction]] = {task.id: [] for task in tasks}

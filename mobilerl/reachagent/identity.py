@@ -115,10 +115,9 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class Abstraction:
-    """Maps a shape to its page. `labels` are the (package, use, label) that belong to pages; None for all without a
-    digit.
+    """Maps a shape to its page. `labels` are the (package, use, label) of pages; None for all without a digit.
 
-    `titles` are the (package, title) that belong to pages.
+    `titles` are the (package, title) of pages.
     """
 
     labels: frozenset[Texts] | None = None

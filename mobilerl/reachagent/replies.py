@@ -45,8 +45,7 @@ class ReplyWriter:
         self.scenes, self.context = scenes, context
 
     def write(self, query: Query, action: PageAction, rng: random.Random | None = None) -> list[WrittenReply]:
-        """Writes one reply, or two for an input; [] if no reply expresses the action. With `rng`, touches are not
-        centered."""
+        """Writes one reply, or two for an input; [] if none expresses the action. With `rng` touches are off-center."""
         made: list[WrittenReply] = []
         for command in touches(action, rng):
             turns = self.turns_after(made[-1]) if made else query.turns

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class _Package(ModuleType):
-    """Makes the package callable, since `from mobilerl import train` may find it instead of the function."""
+    """Makes the package callable, since `from mobilerl import train` always finds the package."""
 
     def __call__(self, recipe: "Recipe", run_dir: str | Path, resume: bool = False) -> list[dict[str, Any]]:
         """Starts or resumes a run and returns the rows of its metrics.jsonl, one per iteration.

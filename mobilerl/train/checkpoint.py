@@ -167,7 +167,7 @@ def clean(run_dir: Path) -> None:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """Reads state.json and checks all files. Raises CheckpointError if one is missing or damaged."""
+    """Reads state.json and checks all files. Raises CheckpointError unless they are complete and of this version."""
     try:
         state = json.loads((folder / STATE_FILE).read_text())
     except (OSError, ValueError, RecursionError) as error:
@@ -224,10 +224,7 @@ def _write_algorithm(folder: Path, algorithm: Algorithm) -> dict[str, Any] | Non
 
 
 def load_algorithm(folder: Path, state: Mapping[str, Any], algorithm: Algorithm) -> None:
-    """Loads the algorithm's state from a checkpoint whose state.json is `state`.
-
-    Raises CheckpointError if the files are damaged or were written by another algorithm.
-    """
+    """Loads the state from a checkpoint with state.json `state`. Raises CheckpointError if it is damaged or foreign."""
     from mobilerl.algorithms.base import AlgorithmState
 
     tensors = _read_tensors(folder / CRITIC_FILE) if CRITIC_FILE in state["files"] else {}

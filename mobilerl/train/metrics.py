@@ -72,10 +72,7 @@ class IterationWatch:
 def rollout_metrics(
     groups: Sequence[Group], version: int, seconds: float, busy_s: float, devices: int
 ) -> dict[str, float | None]:
-    """Metrics of the episodes in `groups`, which were used by learner `version` after `seconds` of collection.
-
-    `rollout/env_utilization` is `busy_s`, the device-seconds spent in episodes, over all device-seconds.
-    """
+    """Metrics of episodes used by learner `version`. Utilization is device-seconds in episodes over all of them."""
     trajectories = [t for g in groups for t in g.trajectories]
     steps = [s for t in trajectories for s in t.steps]
     ages = [version - s.completion.version for s in steps]

@@ -194,10 +194,7 @@ class OnlineTrainer:
         return {**rates, "time/eval_s": time.monotonic() - began}
 
     async def _collect(self, collector: Collectors, source: GroupSource) -> list[Group]:
-        """Collects the groups of this iteration.
-
-        Dynamic sampling collects more to replace zero-variance groups, for at most `max_resample_rounds` rounds.
-        """
+        """Collects this iteration's groups; dynamic sampling replaces zero-variance ones while rounds are left."""
         wanted = self.recipe.collect.tasks_per_iteration
         label, give_up_s = f"{self.state.iteration:06d}-0", self.recipe.fleet.give_up_s
         groups = await take_some(source, wanted, label, give_up_s, collector)

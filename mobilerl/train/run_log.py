@@ -102,10 +102,7 @@ class RunLog:
 def write_advantages(
     run_dir: Path, iteration: int, trajectories: Sequence[Trajectory], advantages: Sequence[float | Sequence[float]]
 ) -> Path:
-    """Writes the advantages of `trajectories`, given as one value per trajectory or one per step.
-
-    Raises ValueError if a trajectory has another number of advantages than steps.
-    """
+    """Writes advantages, one per trajectory or one per step. Raises ValueError unless there are as many as steps."""
     content: dict[str, list[float]] = {}
     for trajectory, advantage in zip(trajectories, advantages, strict=True):
         steps = len(trajectory.steps)

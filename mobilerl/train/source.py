@@ -37,10 +37,8 @@ class GroupSource(Protocol):
 
 
 async def take_some(source: GroupSource, n: int, label: str, give_up_s: float, collectors: Collectors) -> list[Group]:
-    """Repeats `source.take` until it returns a group, since an empty iteration would age the replay buffer.
-
-    Raises InfraError with the last failure if no episode was completed for `give_up_s` seconds.
-    """
+    """Repeats `source.take` until it returns a group, since an empty iteration would age the replay buffer and the
+    curriculum. Raises InfraError with the last failure if no episode was completed for `give_up_s` seconds."""
     tried, until, finished = 0, math.inf, collectors.counts["finished"]
     while True:
         groups = await source.take(n, f"{label}-again{tried}" if tried else label)
@@ -161,10 +159,7 @@ def make_group_source(
     rng: random.Random,
     devices: Devices | Sequence[MobileEnv] | None,
 ) -> tuple[Collectors, GroupSource]:
-    """Makes the recipe's collector or rollout workers and the group source on top of them.
-
-    `devices` are those of the suite, if it brings its own.
-    """
+    """Makes the collector or rollout workers and a group source on top. `devices` are the suite's own, if any."""
     staleness = recipe.collect.max_staleness
     if recipe.plays_in_workers:
         workers = RolloutWorkers(recipe, engine, run_dir)

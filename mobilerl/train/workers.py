@@ -44,7 +44,7 @@ CLOSE_S = 60.0
 START_S = 1800.0
 """Time limit for a worker to load the model and start its first device, in seconds."""
 MAX_DEATHS = 4
-"""Number of times a worker may die on one assignment before the run fails."""
+"""Number of deaths of a worker on one assignment after which the run fails."""
 
 
 class WorkerError(RuntimeError):

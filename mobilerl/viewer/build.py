@@ -50,8 +50,7 @@ def build(run_dir: Path | str, against: Sequence[Path | str] = (), cache: Cache 
     """Writes `run_dir/view/index.html` and returns its path. Views say if they have no data.
 
     With `against`, up to three other runs, the page also shows how they differ; their folders are only read. `cache`,
-    empty at first, avoids rewriting unchanged files. Raises ValueError for a folder that is not a run and for a file
-    that cannot be read.
+    empty at first, avoids rewriting unchanged files. Raises ValueError for a folder without a run or a damaged file.
     """
     folders = [_folder(path) for path in (run_dir, *against)]
     if len({folder.resolve() for folder in folders}) < len(folders):

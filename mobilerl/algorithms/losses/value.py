@@ -14,10 +14,9 @@ def value_bce(value_logit: Tensor, target: Tensor) -> Tensor:
 
         loss = -mean [ y log V + (1 - y) log(1 - V) ]
 
-    Both are (R,); no gradient flows into the target. It is the final reward r_H for DigiRL's values and DistRL's
-    trajectory value, and 1[G_t > 0] or a clamped `advantages.retrace_target` for DistRL's state value. Returns a 0-d
-    tensor in nats. DigiRL's released code trains four outputs of two networks and takes the smaller value; the papers
-    have one.
+    Both are (R,); no gradient flows into the target: the final reward r_H for DigiRL's values and DistRL's trajectory
+    value, 1[G_t > 0] or a clamped `advantages.retrace_target` for DistRL's state value. Returns a 0-d tensor in nats.
+    DigiRL's released code trains four outputs of two networks and takes the smaller value; the papers have one.
     """
     same_length(value_logit=value_logit, target=target)
     if not len(target):

@@ -39,8 +39,7 @@ class Evaluation(Section):
 
 
 class Plan(Section):
-    """Plan of a comparison. `online` are flags of all online runs, `scripts` those of all variants of a script; both
-    precede a variant's own."""
+    """`online` are flags of all online runs, `scripts` of all variants of a script; both precede a variant's own."""
 
     templates: tuple[str, ...] = ()
     """Templates to train and evaluate on; empty for all."""
@@ -72,8 +71,7 @@ class Plan(Section):
         return [*self.evaluation.flags, *(word for t in templates for word in ("--template", t)), *extra]
 
     def choose(self, names: Sequence[str]) -> list[str]:
-        """Variants with these names or in these groups, in the plan's order; all without names. Raises ValueError for
-        an unknown name."""
+        """Variants of these names or groups, in the plan's order; all without names. Raises ValueError if unknown."""
         members = {name: (name,) for name in self.variants} | {name: g.members for name, g in self.groups.items()}
         if unknown := [name for name in names if name not in members]:
             raise ValueError(f"there is no variant or group {unknown[0]!r}; choose from {', '.join(members)}")

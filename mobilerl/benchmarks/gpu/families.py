@@ -24,8 +24,7 @@ from mobilerl.records import MicroBatch, TrainingSample
 
 TEXTS = ("tap the button", "compare the two screens and open the settings", "no picture", "type hello world")
 FLOAT32, BFLOAT16, K3, ROUNDING = 1e-4, 0.02, 1e-3, 0.02
-"""Limits on differences in float32, on the mean difference and k3 of bfloat16 from float32, and on the relative
-difference of gradients."""
+"""Limits on differences in float32, mean difference and k3 of bfloat16 from float32, and relative ones of gradients."""
 
 
 def run(report: Report) -> None:

@@ -146,9 +146,8 @@ def timed_update(engine: LocalEngine, rows: Sequence[TrainingSample]) -> dict[st
 
 
 def useful_flops(shape: Shape, engine: LocalEngine, rows: Sequence[TrainingSample], lora: bool) -> float:
-    """Operations without recomputation: 2 per weight and token in the forward pass, and as many for each of the two
-    gradients. With LoRA the weights have no gradient, and the vision tower only runs forward. The head counts only for
-    replies."""
+    """Operations without recomputation: 2 per weight and token forward, and as many for each of the two gradients. With
+    LoRA the weights have none, and the vision tower only runs forward. The head counts only for replies."""
     model: Any = engine.accelerator.unwrap_model(engine.model)
     text = model.config.get_text_config()
     width = text.hidden_size // text.num_attention_heads * (text.num_attention_heads + 2 * text.num_key_value_heads)

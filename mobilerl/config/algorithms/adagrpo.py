@@ -20,8 +20,7 @@ class AdaptiveReplaySection(Section):
     gamma: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.25
     """Maximum fraction of replayed samples in a mini-batch, and of their weight; 0 turns replay off."""
     order: Literal["rarity", "uniform"] = "rarity"
-    """Order of replay: `rarity` prefers successes of tasks that rarely succeed; `uniform` samples all with equal
-    probability and evicts the oldest."""
+    """`rarity` prefers successes of tasks that rarely succeed; `uniform` samples uniformly and evicts the oldest."""
     ratio: Literal["behaviour", "current", "unclipped"] = "current"
     """Policy that the ratio of a replayed sample is taken against: that of the weights that sampled it (`behaviour`),
     the `current` one, or the former without an upper limit of the ratio (`unclipped`)."""

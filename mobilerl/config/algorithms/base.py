@@ -94,8 +94,7 @@ class GroupSection(AlgorithmSection):
     normalize_std: bool = True
     """Divide advantages by the standard deviation of their group (GRPO)."""
     dynamic_sampling: bool = True
-    """Dynamic sampling: drop zero-variance groups and collect others instead (DAPO). If false, only a KL term uses
-    them."""
+    """Replace zero-variance groups by others (DAPO's dynamic sampling). If false, only a KL term learns from them."""
     skip_above: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """Skip steps whose response had a probability above this value, since their gradient is negligible; 1 keeps all."""
     loss: ClippedLossSection = ClippedLossSection()

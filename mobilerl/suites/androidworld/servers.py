@@ -33,8 +33,7 @@ class RunningServers:
     async def open(
         self, suite: Suite, boot_wait_s: float, say: Say, leftovers: Mapping[str, tuple[str, int]], watch: Watch
     ) -> tuple[Server, Devices | Sequence[MobileEnv]]:
-        """Returns a server that passed all checks, and the devices. For `leftovers` see `open_servers`. Raises
-        StartupError if a server fails its checks."""
+        """Returns a checked server, and the devices. Raises StartupError. For `leftovers` see `open_servers`."""
         self._servers = await open_servers(self._addresses, suite, boot_wait_s, say, leftovers)
         return self._servers[0], [watch(server.env(boot_wait_s)) for server in self._servers]
 

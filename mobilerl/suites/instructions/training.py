@@ -15,7 +15,7 @@ from envs.phone.transport import InProcessTransport
 from mobilerl.config import ConfigError, InstructionsSuiteSection, Recipe
 
 STILL = Settle(limit_s=0.0)
-"""Embedded phones need no time to settle, as their screens change only by actions."""
+"""Embedded phones need no time to settle, as their screens do not move by themselves."""
 
 
 class InstructionsSuite:
