@@ -83,7 +83,7 @@ class DistRL(BufferedAlgorithm):
 
     def _measure(self, trajectories: Sequence[Trajectory]) -> list[_Measured]:
         samples = [sample for t in trajectories for sample in t.samples()]
-        scores = iter(self._scorer.logprobs([s for s in samples if s.response_ids]))  # others are not the model's
+        scores = iter(self._scorer.logprobs([s for s in samples if s.response_ids]))  # others were not sampled
         now = torch.tensor([math.fsum(next(scores)) if s.response_ids else 0.0 for s in samples])
         then = torch.tensor([math.fsum(sample.rollout_logprobs) for sample in samples])
         ratio = safe_exp(now - then)

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> int:
     results = importlib.import_module(f"mobilerl.benchmarks.{args.part}").measure(**options)
     if args.json:
         print(json.dumps(results))
-    elif isinstance(results, Mapping):  # a table of its single values, and one for each list of rows that are alike
+    elif isinstance(results, Mapping):  # one table of single values, and one per list of rows with the same columns
         _print_table([{"figure": k, "value": v} for k, v in results.items() if not isinstance(v, list)])
         for value in results.values():
             if isinstance(value, list) and all(row.keys() == value[0].keys() for row in value):

@@ -97,7 +97,7 @@ async def _start(provider: DockerProvider, place: int, boot_s: float) -> str:
     """Starts a device and returns its serial. Raises InfraError if it does not boot."""
     try:
         async with asyncio.timeout(boot_s):
-            await provider.discard(place)  # a container that has stopped
+            await provider.discard(place)  # removes a container that has stopped
             return (await provider.create(place, 0)).transport.serial
     except (InfraError, TimeoutError) as error:
         fault = f"device {place}: {str(error) or f'it did not boot within {boot_s:g} s'}"

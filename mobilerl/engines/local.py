@@ -98,12 +98,12 @@ class LocalEngine:
             lr=settings.learning_rate,
             betas=ADAM_BETAS,
             weight_decay=settings.weight_decay,
-            fused=torch.cuda.is_available(),  # without the temporary copies of all weights
+            fused=torch.cuda.is_available(),  # avoids temporary copies of all weights
         )
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
         self.device = self.accelerator.device
         self.model.eval()
-        # Another thread may sample during an update: weights must not change under a generation.
+        # Another thread may sample during an update, and weights must not change during a generation.
         self._weights = threading.Lock()
         self.helpers: Helpers | None = None
         """Processes that compute the gradients of an update instead of this one."""

@@ -106,7 +106,7 @@ class VllmSampler:
         except EngineDeadError:
             self._requests.fail(EngineError(f"vLLM died (its messages are above); {RESUME}"))
             self._requests.check()
-        except Exception as error:  # vLLM raises many kinds
+        except Exception as error:  # vLLM raises many types
             raise ValueError(f"vLLM refused: {one_line(error)}") from error
         check_same_prompt(len(last.prompt_token_ids), request)
         ids = tuple(last.outputs[0].token_ids)
@@ -121,7 +121,7 @@ class VllmSampler:
             self._requests.pause()
             try:
                 self._requests.run(self._engine.sleep(level=2))  # level 2 drops the weights, since new ones will come
-            except Exception as error:  # vLLM raises many kinds
+            except Exception as error:  # vLLM raises many types
                 raise self._failure(f"vLLM did not free its memory ({one_line(error)})") from error
             self._asleep = True
 
@@ -180,7 +180,7 @@ def _start(folder: Path, codec: Codec, settings: VllmSettings) -> Any:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments(folder, codec, settings)))
-    except Exception as error:  # vLLM raises many kinds
+    except Exception as error:  # vLLM raises many types
         fix = 'adapt vllm.* to this machine, or set engine.inference = "local"'
         raise EngineError(f"vLLM does not start ({one_line(error)}); {fix}") from error
     finally:

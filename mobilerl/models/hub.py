@@ -43,7 +43,7 @@ def download(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=FILES, ignore_patterns=OTHERS))
     except HfHubHTTPError as error:
         raise ConfigError(f"--model {name}: {_refused(error, name)}") from None
-    except OSError as error:  # no network, or told to stay offline
+    except OSError as error:  # no network, or offline mode
         raise ConfigError(
             f"--model {name}: there is no such folder, and the Hub cannot be reached to download it "
             f"({type(error.__cause__ or error).__name__}); correct the path, or give a folder made elsewhere with "

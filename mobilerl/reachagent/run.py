@@ -225,7 +225,7 @@ def _run(recipe: Recipe, run_dir: Path) -> Path:
     put_final(final, run_dir, TRAINER_FILES)
     shown = table(entries)
     write_atomic(run_dir / "eval" / TABLE, f"{shown}\n".encode())
-    print(printable(shown))  # as it is in the file
+    print(printable(shown))  # the same as in the file
     say(f"checkpoint: {run_dir / 'final'}")
     made.cluster.close()
     return run_dir / "final"

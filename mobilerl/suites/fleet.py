@@ -152,7 +152,7 @@ def check_devices(recipe: Recipe) -> None:
             )
     if len(set(fleet.serials)) < len(fleet.serials):
         raise ConfigError("fleet.serials names a device twice: each runs one episode at a time")
-    fleet_type(fleet).spares(fleet, recipe.phone.count)  # raises for too few serials
+    fleet_type(fleet).spares(fleet, recipe.phone.count)  # raises ConfigError for too few serials
     for given in fleet.environment:
         _variable(given)
 

@@ -89,7 +89,7 @@ def _not_measured(recipe: Recipe) -> str:
 
 def measure(recipe: Recipe) -> Measured | None:
     """Plays and learns for a few seconds in this process. Returns None if no episode ended in that time."""
-    if recipe.plays_in_workers:  # each has one thread
+    if recipe.plays_in_workers:  # each worker has one thread
         recipe = recipe.model_copy(update={"engine": recipe.engine.model_copy(update={"threads": 1})})
     with closing(make_trainer_engine(recipe)) as engine:
         return asyncio.run(_measure(recipe, engine))

@@ -123,7 +123,7 @@ class OnlineTrainer:
                     try:
                         with view.watching(lambda: describe_status(state.iteration, collector.status())):
                             metrics = await self._iterate(collector, source, watch, guard)
-                    except Stopped:  # during collection: nothing has been learned from it
+                    except Stopped:  # during collection, so nothing has been learned from it
                         given_up = before
                         break
                     view.update(metrics)

@@ -103,7 +103,7 @@ class AsyncSource:
         while missing:
             await self._fill(missing + n * self.max_staleness, f"{label}-{rounds}")
             self._in_flight -= missing
-            # Lost groups are not replaced here: that would hide that devices are failing.
+            # Lost groups are not replaced here, since that would hide failing devices.
             ended = [group async for group in self.collector.ready(missing)]
             _tell(self.sampler, ended, self.collector)
             fresh = [group for group in ended if not self._too_old(group)]

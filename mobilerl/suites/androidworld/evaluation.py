@@ -102,7 +102,7 @@ def evaluate(servers: Servers, plan: Plan, policy: EvalPolicy, out: Path, say: S
     total = len(plan.tasks())
     missing = sum(key_of(task) not in past.episodes for task in plan.tasks())
     if missing:
-        out.mkdir(parents=True, exist_ok=True)  # first: a folder that cannot be written to costs nothing yet
+        out.mkdir(parents=True, exist_ok=True)  # first, so that an unwritable folder fails before anything runs
         if past.episodes:
             say(f"{total - missing} episodes are done; {missing} are left")
         if not servers.over_adb:
@@ -153,7 +153,7 @@ class _Run:
 
                 def ended(group: Group) -> None:
                     [trajectory] = group.trajectories
-                    if plan.keep:  # before the journal: a crash in between writes it twice, but never loses it
+                    if plan.keep:  # before the journal, as a crash in between may repeat it but not lose it
                         append_trajectory(past.path.parent, trajectory)
                     self.journal.end(record_of(group.task, trajectory, self.episodes.get(key_of(group.task))))
                     self._alive |= {trajectory.device_id} & set(servers.names)

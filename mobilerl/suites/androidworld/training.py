@@ -30,7 +30,7 @@ class AndroidWorldSuite:
     def __init__(self, recipe: Recipe) -> None:
         assert isinstance(recipe.suite, AndroidWorldSuiteSection)
         self._recipe, self._settings, self._tasks = recipe, recipe.suite, recipe.tasks
-        self._free_reward = recipe.suite.free_reward or recipe.judge.reward  # a judge gives another reward
+        self._free_reward = recipe.suite.free_reward or recipe.judge.reward  # a judge replaces the reward
 
     def check(self) -> None:
         trainable(self._tasks.templates, self._free_reward)
