@@ -167,7 +167,8 @@ class Phone:
 
     @property
     def size_dp(self) -> tuple[int, int]:
-        return round(self.width / self.scale), round(self.height / self.scale)
+        (width, height), scale = self.display.size(self.rotation), self.scale
+        return round(width / scale), round(height / scale)
 
     @property
     def now(self) -> datetime:
@@ -260,7 +261,7 @@ class Phone:
         return [page] if beside is None or beside is page else [beside, page]
 
     def _assembled(self, screen: Screen, package: str, page: Page, keyboard: bool = False, snack: str = "") -> Tree:
-        (width, height), pages = self.size_dp, self.pages
+        (width, height), pages = self.size_dp, self.pages if self.wide else [page]
         rest = (keyboard, snack, width, self.font_scale, page.dialog_scroll)
         if self.wide and (screen.side or screen.hint or screen.bottom):
             tree = assemble_panes(screen, package, height, [p.scroll for p in pages], *rest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from envs.phone.ui import Bounds, Node, Tree
 
@@ -48,8 +49,9 @@ def _node(node: Node, index: int, package: str, scale: float, clip: Bounds, out:
     out.append("</node>")
 
 
+@lru_cache(maxsize=1024)
 def _escape(text: str) -> str:
-    return _SPECIAL.sub(_entity, text) if text and _SPECIAL.search(text) else text
+    return _SPECIAL.sub(_entity, text)
 
 
 def _entity(match: re.Match[str]) -> str:
