@@ -42,6 +42,23 @@ test_alone() {
     "$venv/bin/python" -m pytest -q "tests/integration/$3"
 }
 
+# run_tests [PYTEST-ARGUMENT...]: what fails beside other tests is run once more, alone, since the machine may have been too
+# busy for it. Not where arguments are given (-x would leave tests out), nor for a crash or a fault of collection.
+run_tests() {
+    local cache status=0
+    cache=$(mktemp -d)
+    "$VENV/bin/python" -m pytest -q -o cache_dir="$cache" "${tests[@]}" "$@" || status=$?
+    if [[ $status == 1 && $# == 0 ]]; then
+        say "running the failed tests once more, alone"
+        status=0
+        "$VENV/bin/python" -m pytest -v --no-header -o cache_dir="$cache" \
+            --last-failed --last-failed-no-failures none tests || status=$?
+        [[ $status != 0 ]] || say "NOTE: the tests above failed beside others and passed alone"
+    fi
+    rm -rf "$cache"
+    return "$status"
+}
+
 ensure_installed dev
 # Three at a time, on two cores: tests are slow because they wait for one thread, an emulated device or a server.
 side_by_side=(-n 3 --dist loadfile --no-loadscope-reorder)
@@ -68,7 +85,7 @@ lint=0
 "$VENV/bin/ruff" format --quiet --check . || lint=1
 "$VENV/bin/shellcheck" -x recipes/*.sh recipes/cluster/{ray-node.sh,slurm.sbatch} docker/*/*.sh mobilerl/benchmarks/*/*.sh tests/*.sh .ci/run || lint=1
 [[ $lint == 0 ]] || say "ruff or shellcheck found faults: see above"
-"$VENV/bin/python" -m pytest -q "${tests[@]}" "$@"
+run_tests "$@"
 if [[ ${tests[0]} == tests && $# == 0 ]]; then
     test_alone openenv openenv==0.10.0 test_adapter_openenv.py
     test_alone verifiers verifiers==0.4.0 test_adapter_verifiers.py

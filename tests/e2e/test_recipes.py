@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 SCREEN = f"--phone.width {WIDTH} --phone.height {HEIGHT} --phone.count 8".split()
-SFT = """--tiny.hidden 32 --sft.reading_samples 64
+SFT = """--tiny.hidden 32 --sft.reading_samples 64 --sft.processes 1
     --sft.demos_per_template 1
     --sft.stage1_epochs 1 --sft.stage2_rounds 2 --sft.stage2_epochs 1 --sft.batch_size 8 --agent.max_new_tokens 12"""
 TRAIN = """--tasks.per_template 1 --collect.tasks_per_iteration 4 --algorithm.group_size 2 --train.iterations 2
@@ -40,14 +40,14 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-def recipe(folder: Path, name: str, *flags: str, run: str = "run") -> str:
+def recipe(folder: Path, name: str, *flags: str, run: str = "run", evaluate: str = "no") -> str:
     env = {
         **os.environ,
         "VENV": str(folder / "venv"),
         "SFT_DIR": str(folder / "sft"),
         "RUN_DIR": str(folder / run),
         "EVAL_FLAGS": " ".join(EVAL),
-        "EVALUATE": "pass-k",
+        "EVALUATE": evaluate,
         "PYTHONPATH": str(ROOT),
     }
     done = subprocess.run(
@@ -64,7 +64,7 @@ def sft_run(folder) -> str:
 
 @pytest.fixture(scope="module")
 def trained(folder, sft_run) -> str:
-    return recipe(folder, "adagrpo.sh", *TRAIN)
+    return recipe(folder, "adagrpo.sh", *TRAIN, evaluate="pass-k")
 
 
 def check_results(path: Path, trials: int, temperature: float) -> None:
@@ -134,7 +134,7 @@ def test_called_again_it_continues(folder, trained):
     made = results.stat().st_mtime_ns
     more = list(TRAIN)
     more[more.index("--train.iterations") + 1] = "3"
-    recipe(folder, "adagrpo.sh", *more)
+    recipe(folder, "adagrpo.sh", *more, evaluate="yes")
     assert (folder / "run" / "metrics.jsonl").read_bytes().startswith(metrics)
     assert [row["iteration"] for row in read_metrics(folder / "run" / "metrics.jsonl")] == [1, 2, 3]
     assert results.stat().st_mtime_ns == made
@@ -164,8 +164,7 @@ VALUES = """--collect.tasks_per_iteration 8 --algorithm.updates 2 --algorithm.cr
     --train.checkpoint_every 1""".split()
 
 
-def test_digirl_resumes_bit_for_bit_with_its_critic(folder, trained, monkeypatch):
-    monkeypatch.setenv("EVALUATE", "no")
+def test_digirl_resumes_bit_for_bit_with_its_critic(folder, trained):
     offline = ["--algorithm.offline.trajectories", str(folder / "run")]
     for iterations in ("1", "2"):
         recipe(folder, "digirl.sh", *TRAIN, *VALUES, *offline, "--train.iterations", iterations, run="digirl")
@@ -184,8 +183,7 @@ def test_digirl_resumes_bit_for_bit_with_its_critic(folder, trained, monkeypatch
     assert first == second
 
 
-def test_distrl_collects_while_it_learns_and_resumes(folder, sft_run, monkeypatch):
-    monkeypatch.setenv("EVALUATE", "no")
+def test_distrl_collects_while_it_learns_and_resumes(folder, sft_run):
     for iterations in ("2", "3"):
         recipe(folder, "distrl.sh", *TRAIN, *VALUES, "--train.iterations", iterations, run="distrl")
     rows = list(read_metrics(folder / "distrl" / "metrics.jsonl"))
