@@ -16,7 +16,7 @@ from mobilerl.engines.registry import EngineKind
 CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
 CHECKED_ELSEWHERE = {"verl", "vllm"}
 """Packages that engines check themselves."""
-PACKAGE_OF = {"yaml": "pyyaml", "PIL": "pillow"}
+PACKAGE_OF = {"yaml": "pyyaml", "PIL": "pillow", "google": "protobuf"}
 """Names of packages whose module is named differently."""
 TORCH_FIRST = "torch==2.13.0"
 

@@ -29,7 +29,7 @@ from envs.base import DeviceReport, Task
 from mobilerl.config import Recipe
 from mobilerl.records import Group, LostGroup, TrainingSample
 from mobilerl.suites.fleet import Part, fleet_type, remove_orphans
-from mobilerl.train import worker_process
+from mobilerl.train import UNGUARDED, worker_process
 from mobilerl.train.worker_process import Assignment, GradientOrder, LogProbabilities, WorkerResult
 
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ START_S = 1800.0
 """Time limit for a worker to load the model and start its first device, in seconds."""
 MAX_DEATHS = 4
 """Number of deaths of a worker on one assignment after which the run fails."""
+NO_GUARD = (
+    "this script would run again in every rollout worker: put what it does, the call of mobilerl.train included, below "
+    'a line `if __name__ == "__main__":`, or set collect.workers = 0'
+)
 
 
 class WorkerError(RuntimeError):
@@ -216,7 +220,8 @@ class _Worker:
                 if time.monotonic() >= until:
                     late += 1
                     log.warning("rollout worker %d: no answer in %g s; another takes over", self._part.index, limit_s)
-                self._discard_process()
+                if self._discard_process() == UNGUARDED:
+                    raise WorkerError(NO_GUARD) from None
                 continue
             if isinstance(answer, str):
                 raise WorkerError(f"rollout worker {self._part.index}: {answer.splitlines()[-1]}\n{answer}")
@@ -252,13 +257,14 @@ class _Worker:
             self._process, self._pipe = process, ours
         return ours
 
-    def _discard_process(self) -> None:
+    def _discard_process(self) -> int | None:
+        """Returns its exit code, which is that of a signal if it was killed only now."""
         with self._changing:
-            if self._process is not None:
-                self._end(self._process)
+            code = self._end(self._process) if self._process is not None else None
             if self._pipe is not None:
                 self._pipe.close()
             self._process = self._pipe = self.version = None
+            return code
 
     def close(self) -> None:
         """Lets an idle worker release its devices; kills a busy one, whose groups are no longer needed."""
@@ -273,9 +279,10 @@ class _Worker:
             self._end(self._process)
 
     @staticmethod
-    def _end(process: BaseProcess) -> None:
+    def _end(process: BaseProcess) -> int | None:
         process.kill()
         process.join(CLOSE_S)  # only a process that waits for a disk or a driver takes time to end
+        return process.exitcode
 
 
 def longest_s(recipe: Recipe, part: Part, groups: int) -> float:

@@ -160,9 +160,9 @@ def test_help_tables_and_messages_fit_100_columns(monkeypatch, capsys, tmp_path)
 
 def test_a_missing_package_is_named_with_what_installs_it(monkeypatch, capsys, tmp_path):
     words = ["train", "--run-dir", str(tmp_path)]
-    monkeypatch.setattr(cli.train, "run", _fail(ModuleNotFoundError("No module named 'httpx'", name="httpx")))
+    monkeypatch.setattr(cli.train, "run", _fail(ModuleNotFoundError("No module named 'adbutils'", name="adbutils")))
     assert main(words) == 2
-    said = "mobilerl: error: train needs httpx, which is not installed: pip install 'mobilerl[androidworld]'\n"
+    said = "mobilerl: error: train needs adbutils, which is not installed: pip install 'mobilerl[adb]'\n"
     assert capsys.readouterr().err == said
     monkeypatch.setattr(cli.train, "run", _fail(ModuleNotFoundError("No module named 'envs.gone'", name="envs.gone")))
     with pytest.raises(ModuleNotFoundError):  # a bug

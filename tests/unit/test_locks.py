@@ -1,7 +1,9 @@
-"""The lock files beside what pyproject.toml asks for."""
+"""What pyproject.toml asks for, beside the lock files and what is imported."""
 
 from __future__ import annotations
 
+import ast
+import sys
 import tomllib
 from pathlib import Path
 
@@ -9,7 +11,12 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from mobilerl.doctor.packages import PACKAGE_OF
+
 ROOT = Path(__file__).parents[2]
+OWN = ("mobilerl", "envs", "sft")
+ASIDE = {"pydantic-core", "markupsafe", "ray", "hydra", "omegaconf", "fastapi", "verifiers"}
+"""Half of what pydantic, Jinja2, verl and OpenEnv are; and verifiers, which has an environment of its own."""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -51,3 +58,19 @@ def test_a_lock_has_one_version_of_every_requirement(lock, extras, apart, python
             (version,) = versions[canonicalize_name(requirement.name)]
             assert requirement.specifier.contains(version), f"{requirement}, but {lock} has {version}"
     assert all(len(found) == 1 for found in versions.values())
+
+
+def imported() -> set[str]:
+    """The first names of all modules that are imported anywhere."""
+    nodes = [n for top in OWN for path in (ROOT / top).rglob("*.py") for n in ast.walk(ast.parse(path.read_text()))]
+    names = [alias.name for n in nodes if isinstance(n, ast.Import) for alias in n.names]
+    names += [n.module for n in nodes if isinstance(n, ast.ImportFrom) and n.module and not n.level]
+    return {name.partition(".")[0] for name in names}
+
+
+def test_whatever_is_imported_is_asked_for():
+    """Not left to come along with something else, which another version of it may end."""
+    extras = (asked(extra) for extra in PROJECT["optional-dependencies"])
+    wanted = {canonicalize_name(r.name) for found in (map(Requirement, PROJECT["dependencies"]), *extras) for r in found}
+    modules = imported() - set(OWN) - sys.stdlib_module_names
+    assert {canonicalize_name(PACKAGE_OF.get(name, name)) for name in modules} - wanted == ASIDE
