@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from ports import free_port
 
 from mobilerl.config import ConfigError, Recipe, SftSection
 from mobilerl.train.tracking import read_metrics
@@ -103,9 +103,7 @@ def test_stage_2_of_nothing_is_refused(tmp_path):
 
 def test_a_node_that_stays_away_does_not_spoil_what_was_trained(monkeypatch, caplog):
     monkeypatch.setattr("sft.distributed.LEAVE", timedelta(seconds=0.2))
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    cluster = Cluster(SftSection(processes=1, nodes=3, rendezvous=f"127.0.0.1:{port}"))
+    cluster = Cluster(SftSection(processes=1, nodes=3, rendezvous=f"127.0.0.1:{free_port()}"))
     cluster.store.set("left-1", b"")
     cluster.close()
     assert "node 2 did not respond" in caplog.text
