@@ -39,7 +39,7 @@ class AdbServer:
         """The private one; the public one lies beside it."""
         return self.home / ".android/adbkey"
 
-    def adb(self, *words: str, data: bytes | None = None, timeout: float = 30) -> subprocess.CompletedProcess[bytes]:
+    def adb(self, *words: str, data: bytes | None = None, timeout: float = 120) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
             [adbutils.adb_path(), "-P", str(self.port), *words],
             input=data,
@@ -62,7 +62,7 @@ class AdbServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until = time.monotonic() + 20
+        until = time.monotonic() + 120
         while not listens(self.port):
             assert time.monotonic() < until and self.process.poll() is None, "the adb server does not start"
             time.sleep(0.05)
@@ -103,7 +103,7 @@ class Phones:
 
     def run(self, call: Callable[[], object]) -> object:
         future: Future[object] = asyncio.run_coroutine_threadsafe(call(), self.loop)  # type: ignore[arg-type]
-        return future.result(30)
+        return future.result(120)
 
     def close(self) -> None:
         for phone in self.served:

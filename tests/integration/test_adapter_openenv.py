@@ -30,7 +30,7 @@ def url() -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(app(), host="127.0.0.1", port=port, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not server.started:
         assert time.monotonic() < until and thread.is_alive(), "the OpenEnv server does not start"
         time.sleep(0.05)

@@ -62,7 +62,7 @@ def test_a_phone_that_reboots_comes_back(adb, phones):
     transport.push(b"kept", "/sdcard/kept")
     transport.shell(("monkey", "-p", "com.android.settings", "-c", "android.intent.category.LAUNCHER", "1"))
     adb.adb("-s", phone.serial, "reboot")
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while phone.reboots == 0 or transport_is_down(transport):
         assert time.monotonic() < until
         time.sleep(0.1)

@@ -37,7 +37,7 @@ DOING, ANSWERING, FREELY = "ContactsAddContact", "NotesIsTodo", "SystemWifiTurnO
 
 
 def docker(*words: object, check: bool = True) -> str:
-    done = subprocess.run(["docker", *map(str, words)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["docker", *map(str, words)], capture_output=True, text=True, timeout=300)
     assert not check or done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -26,7 +26,7 @@ SCREEN = ("--width", "360", "--height", "720")
 
 
 def docker(*words: str) -> str:
-    return subprocess.run(["docker", *words], capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    return subprocess.run(["docker", *words], capture_output=True, text=True, check=True, timeout=300).stdout.strip()
 
 
 def containers(fleet: str = "", everything: bool = True) -> list[str]:
@@ -121,7 +121,7 @@ def test_limits_and_isolation(foreign):
         assert host["CapDrop"] == ["ALL"] and host["SecurityOpt"] == ["no-new-privileges:true"]
         assert host["PidsLimit"] == PHONE_PIDS
         [address] = [n["IPAddress"] for n in other.attrs["NetworkSettings"]["Networks"].values()]
-        assert reaches(container, "127.0.0.1", seconds=30) and not reaches(container, address, seconds=3)
+        assert reaches(container, "127.0.0.1", seconds=120) and not reaches(container, address, seconds=3)
         published = [p["HostIp"] for bound in host["PortBindings"].values() for p in bound]
         assert published == ["127.0.0.1"]
         with pytest.raises(ValueError, match="is not ours"):

@@ -22,7 +22,8 @@ from mobilerl.eval.agents import ExpertActor
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings
 
-COMMAND_S = 1.5
+COMMAND_S = 4.0
+"""Far more than a phone that answers takes, also on a busy machine."""
 
 
 def plan(rate: float, *kinds: Fault, seed: int = 0) -> FaultPlan:
@@ -40,15 +41,23 @@ def test_each_fault_reaches_the_driver_as_an_infrastructure_error(adb, phones, k
     began = time.monotonic()
     with pytest.raises(InfraError):
         device.dump_xml() if kind is Fault.TRUNCATED else device.screenshot()
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
     phone.faults = None
     if kind is Fault.CRASH:
         assert phone.crashed.is_set()
         with pytest.raises(InfraError):
             device.foreground_package()
     else:
-        time.sleep(1.5)
-        assert device.foreground_package()  # connected again without being asked to
+        until = time.monotonic() + 60
+        while not answers(device):  # connected again without being asked to
+            assert time.monotonic() < until
+
+
+def answers(device: Device) -> bool:
+    try:
+        return bool(device.foreground_package())
+    except InfraError:
+        return False
 
 
 def pool_of(adb, serials) -> tuple[DevicePool, list[PhoneEnv]]:
@@ -60,14 +69,14 @@ def pool_of(adb, serials) -> tuple[DevicePool, list[PhoneEnv]]:
 
     provider = AdbProvider(serials, make, Where("127.0.0.1", adb.port))
     settings = PoolSettings(
-        len(serials), 0, boot_s=20.0, refresh_s=20.0, quarantine_s=0.2, quarantine_max_s=1.0, give_up_s=60.0
+        len(serials), 0, boot_s=60.0, refresh_s=60.0, quarantine_s=0.2, quarantine_max_s=1.0, give_up_s=300.0
     )
     return DevicePool(provider, settings), envs
 
 
 def play(pool, envs, tasks, meanwhile=None):
     async def main():
-        settings = CollectorSettings(2, 100, episode=EpisodeSettings(deadline_s=60.0))
+        settings = CollectorSettings(2, 100, episode=EpisodeSettings(deadline_s=300.0))
         async with Collector(pool, ExpertActor(envs), settings) as collector:
             if meanwhile is not None:
                 asyncio.get_running_loop().run_in_executor(None, meanwhile)
@@ -113,7 +122,7 @@ def test_the_console(phones):
         return await console.start(0)
 
     port = phones.run(start)
-    ours = Console("127.0.0.1", port, "s3cret", timeout_s=5)
+    ours = Console("127.0.0.1", port, "s3cret", timeout_s=30)
     assert ours.command("avd name") == "mobilerl_phone"
     assert re.search(r"^--\s+default_boot\s+75M", ours.command("avd snapshot list"), re.MULTILINE)
 
@@ -131,7 +140,7 @@ def test_the_console(phones):
         with pytest.raises(InfraError, match=f"KO: .*{says}"):
             ours.command(wrong)
     with pytest.raises(InfraError, match="authentication token mismatch"):
-        Console("127.0.0.1", port, "wrong", timeout_s=5).command("ping")
+        Console("127.0.0.1", port, "wrong", timeout_s=30).command("ping")
     ours.command("kill")
     phones.run(phone.crashed.wait)
     phones.loop.call_soon_threadsafe(console.stop)

@@ -36,7 +36,7 @@ def ask(server, **wanted):
     """(verdict, the judge that gave it)"""
 
     async def main():
-        async with asyncio.timeout(20), Judge(section(server, **wanted)) as judge:
+        async with asyncio.timeout(120), Judge(section(server, **wanted)) as judge:
             return await judge.judge(CASE), judge
 
     return asyncio.run(main())

@@ -24,7 +24,7 @@ FLAGS = (
     "--remote-debugging-pipe",
 )
 KEYS = {"ArrowRight": 39, "ArrowLeft": 37, "ArrowUp": 38, "ArrowDown": 40, "Enter": 13, "Escape": 27}
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 
 
 class Browser:

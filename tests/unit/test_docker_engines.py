@@ -83,7 +83,7 @@ def test_a_container_whose_start_was_abandoned_is_removed(ending):
         provider = provider_of(engine.host)
         await provider.open()
         starting = asyncio.create_task(provider.create(0, 0))
-        await asyncio.to_thread(engine.asked.wait, 10)
+        await asyncio.to_thread(engine.asked.wait, 60)
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
         removing = asyncio.create_task(provider.discard(0) if ending == "discard" else provider.close())

@@ -35,7 +35,7 @@ class FakeEngine:
 
 
 def run(coroutine):
-    return asyncio.run(asyncio.wait_for(coroutine, 10))
+    return asyncio.run(asyncio.wait_for(coroutine, 60))
 
 
 async def ask(policy: EnginePolicy, number: int, key: str = "") -> int:

