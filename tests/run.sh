@@ -26,20 +26,40 @@ install_program() {
     fi
 }
 
-# test_alone NAME PACKAGE TEST: in an environment of its own, since the needs of these libraries contradict vLLM's or
-# constraints.txt.
-test_alone() {
-    local venv=$VENV-$1
-    if [[ ! -e $venv/.installed-$2 ]]; then
-        say "installing $2 in $venv"
-        if ! { "$VENV/bin/python" -m venv "$venv" && "$venv/bin/pip" install -qq --disable-pip-version-check \
-            -e . "$2" adbutils docker pytest pytest-asyncio hypothesis; }; then
-            say "the tests of $1 are skipped"
-            return
+# NAME PACKAGE TEST: in environments of their own, since the needs of these libraries contradict vLLM's or constraints.txt.
+alone=(
+    "openenv openenv==0.10.0 test_adapter_openenv.py"
+    "verifiers verifiers==0.4.0 test_adapter_verifiers.py"
+    "trackio trackio==0.43.0 test_mirrors.py"
+)
+
+# make_alone: these environments. Not with `-e .`, which writes into the checkout; tests run there and find it.
+make_alone() {
+    local name package venv requires
+    requires='print(*(r for r in importlib.metadata.requires("mobilerl") if "extra ==" not in r), sep="\n")'
+    for line in "${alone[@]}"; do
+        read -r name package _ <<<"$line"
+        venv=$VENV-$name
+        if [[ ! -e $venv/.installed-$package ]] && "$VENV/bin/python" -m venv "$venv" &&
+            "$VENV/bin/python" -c "import importlib.metadata; $requires" >"$venv/own.txt" &&
+            "$venv/bin/pip" install -qq --disable-pip-version-check -r "$venv/own.txt" "$package" adbutils docker \
+                pytest pytest-asyncio hypothesis; then
+            touch "$venv/.installed-$package"
         fi
-        touch "$venv/.installed-$2"
-    fi
-    "$venv/bin/python" -m pytest -q "tests/integration/$3"
+    done
+}
+
+test_alone() {
+    local name package file
+    for line in "${alone[@]}"; do
+        read -r name package file <<<"$line"
+        if [[ -e $VENV-$name/.installed-$package ]]; then
+            say "testing with $package"
+            "$VENV-$name/bin/python" -m pytest -q "tests/integration/$file"
+        else
+            say "$package cannot be installed here: its tests are skipped"
+        fi
+    done
 }
 
 # run_tests [PYTEST-ARGUMENT...]: what fails beside other tests is run once more, alone, since the machine may have been too
@@ -85,10 +105,14 @@ lint=0
 "$VENV/bin/ruff" format --quiet --check . || lint=1
 "$VENV/bin/shellcheck" -x recipes/*.sh recipes/cluster/{ray-node.sh,slurm.sbatch} docker/*/*.sh mobilerl/benchmarks/*/*.sh tests/*.sh .ci/run || lint=1
 [[ $lint == 0 ]] || say "ruff or shellcheck found faults: see above"
-run_tests "$@"
+status=0
 if [[ ${tests[0]} == tests && $# == 0 ]]; then
-    test_alone openenv openenv==0.10.0 test_adapter_openenv.py
-    test_alone verifiers verifiers==0.4.0 test_adapter_verifiers.py
-    test_alone trackio trackio==0.43.0 test_mirrors.py
+    make_alone &
+    run_tests || status=$?
+    wait
+    if [[ $status == 0 ]]; then test_alone; fi
+else
+    run_tests "$@" || status=$?
 fi
-exit "$lint"
+[[ $status != 0 ]] || status=$lint
+exit "$status"
