@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from mobilerl.trajectory_files import load_trajectories
+
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "mobilerl", "envs", "sft", "recipes")
@@ -78,4 +80,7 @@ def test_the_commands_run_without_the_checkout(command, tmp_path):
     said = run("demo")
     assert re.search(r"^task: .+", said, re.M) and re.search(r"^  action   .+", said, re.M)
     assert re.search(r"^[1-9]\d* of 11 tasks were solved", said, re.M)
+    [path] = (tmp_path / "runs" / "demo").glob("eval/demo/trajectories/*.jsonl")
+    longest = max(len(episode.steps) for episode in load_trajectories(path) if episode.success)
+    assert len(re.findall(r"^step \d+", said, re.M)) == longest
     assert (tmp_path / "runs" / "demo" / "view" / "index.html").is_file()

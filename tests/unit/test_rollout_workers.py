@@ -6,6 +6,8 @@ import asyncio
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +19,7 @@ from made_groups import make_task
 
 from mobilerl.config import Recipe
 from mobilerl.records import Group
+from mobilerl.train import UNGUARDED
 from mobilerl.train import workers as module
 from mobilerl.train.worker_process import WorkerResult
 from mobilerl.train.workers import MAX_DEATHS, RolloutWorkers, WorkerError
@@ -112,3 +115,27 @@ async def test_workers_that_always_hang_end_the_run(stand_ins, monkeypatch):
         with pytest.raises(WorkerError, match=f"died {MAX_DEATHS} times.*0.2 s"):
             await workers.collect(TASKS[:1], "1")
     assert not multiprocessing.active_children()
+
+
+async def test_a_script_without_a_guard_is_told_what_to_write(stand_ins, monkeypatch):
+    monkeypatch.setattr(module.worker_process, "main", worker_stand_in.run_again)
+    async with stand_ins as workers:
+        with pytest.raises(WorkerError, match="below a line `if __name__ == .__main__.:`"):
+            await workers.collect(TASKS[:1], "1")
+
+
+SCRIPT = """
+import multiprocessing, sys, mobilerl
+if multiprocessing.parent_process() is None:  # as `mobilerl.train` starts a worker
+    worker = multiprocessing.get_context("spawn").Process(target=print, args=("played",))
+    worker.start()
+    worker.join()
+    sys.exit(worker.exitcode)
+mobilerl.train(None, "run")
+"""
+
+
+def test_a_worker_notices_that_it_runs_the_script_again(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (UNGUARDED, "", "")
