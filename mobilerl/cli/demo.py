@@ -64,7 +64,8 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     solved = [number for number, episode in enumerate(episodes) if episode.success]
     shown = max(solved, key=lambda number: len(episodes[number].steps), default=0)
     print_episode(episodes[shown])
-    say(f"\n{len(solved)} of {len(episodes)} tasks were solved; above is the {'longest success' if solved else 'first one'}")
+    above = "longest success" if solved else "first one"
+    say(f"\n{len(solved)} of {len(episodes)} tasks were solved; above is the {above}")
     page = f"{build(args.out).resolve().as_uri()}#eval-000/{shown}"
     say(f"all episodes with their screens: {page}")
     has_display = sys.stdout.isatty() and bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

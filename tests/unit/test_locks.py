@@ -70,7 +70,8 @@ def imported() -> set[str]:
 
 def test_whatever_is_imported_is_asked_for():
     """Not left to come along with something else, which another version of it may end."""
-    extras = (asked(extra) for extra in PROJECT["optional-dependencies"])
-    wanted = {canonicalize_name(r.name) for found in (map(Requirement, PROJECT["dependencies"]), *extras) for r in found}
+    wanted = [*map(Requirement, PROJECT["dependencies"])]
+    wanted += [requirement for extra in PROJECT["optional-dependencies"] for requirement in asked(extra)]
     modules = imported() - set(OWN) - sys.stdlib_module_names
-    assert {canonicalize_name(PACKAGE_OF.get(name, name)) for name in modules} - wanted == ASIDE
+    packages = {canonicalize_name(PACKAGE_OF.get(name, name)) for name in modules}
+    assert packages - {canonicalize_name(requirement.name) for requirement in wanted} == ASIDE

@@ -126,7 +126,7 @@ async def test_a_script_without_a_guard_is_told_what_to_write(stand_ins, monkeyp
 
 SCRIPT = """
 import multiprocessing, sys, mobilerl
-if multiprocessing.parent_process() is None:  # as `mobilerl.train` starts a worker
+if multiprocessing.current_process().name == "MainProcess":  # as `mobilerl.train` starts a worker
     worker = multiprocessing.get_context("spawn").Process(target=print, args=("played",))
     worker.start()
     worker.join()
