@@ -55,7 +55,7 @@ def recipe(folder: Path, *flags: str, run: str = "run", code: int = 0, evaluated
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,
     )
     assert done.returncode == code, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout + done.stderr

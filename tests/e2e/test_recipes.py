@@ -50,9 +50,8 @@ def recipe(folder: Path, name: str, *flags: str, run: str = "run", evaluate: str
         "EVALUATE": evaluate,
         "PYTHONPATH": str(ROOT),
     }
-    done = subprocess.run(
-        ["bash", str(ROOT / "recipes" / name), *flags], env=env, cwd=folder, capture_output=True, text=True, timeout=900
-    )
+    command = ["bash", str(ROOT / "recipes" / name), *flags]
+    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 

@@ -17,7 +17,7 @@ def test_the_notebook_runs_and_shows_what_it_says(tmp_path):
     notebook = nbformat.read(FILE, as_version=4)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs for cell in cells)
-    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": tmp_path}}).execute()
+    nbclient.NotebookClient(notebook, timeout=1200, resources={"metadata": {"path": tmp_path}}).execute()
     shown = [[output.get("data", {}) for output in cell.outputs] for cell in cells]
     pictures = [any("image/png" in data for data in outputs) for outputs in shown]
     assert pictures == [False, True, True, False, True]

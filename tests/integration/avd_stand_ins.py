@@ -158,7 +158,7 @@ class Container:
 
     def module(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
         command, env = [sys.executable, "-m", name, *words], self.environment()
-        return subprocess.run(command, env=env, text=True, capture_output=True, timeout=60, cwd=self.folder)
+        return subprocess.run(command, env=env, text=True, capture_output=True, timeout=300, cwd=self.folder)
 
     def wait_until(self, true: Callable[[], object]) -> None:
         until = time.monotonic() + 60

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def answers() -> bool:
-    return subprocess.run(["docker", "version"], capture_output=True, timeout=60).returncode == 0
+    return subprocess.run(["docker", "version"], capture_output=True, timeout=300).returncode == 0
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def _engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         subprocess.run(
             ["bash", ROOT / "docker/phone/build-local.sh", IMAGE],
             check=True,
-            timeout=300,
+            timeout=1200,
             env={**os.environ, "PYTHON": sys.executable},
         )
         yield os.environ.get("DOCKER_HOST", "")

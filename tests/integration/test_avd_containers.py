@@ -42,7 +42,7 @@ BASE, BAKED = "mobilerl-avd-test-base", "mobilerl-avd-test"
 
 
 def run(*words: object, **wanted: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(w) for w in words], text=True, capture_output=True, timeout=120, **wanted)
+    return subprocess.run([str(w) for w in words], text=True, capture_output=True, timeout=600, **wanted)
 
 
 def engine(*words: object, check: bool = True) -> str:

@@ -150,5 +150,5 @@ def test_the_real_task_server_accepts_its_arguments(monkeypatch):
     monkeypatch.syspath_prepend(str(PACKAGE))
     settings, tasks = importlib.import_module("avd.settings"), importlib.import_module("avd.tasks")
     wanted = settings.read({"TASK_SERVER": str(ROOT / "docker/androidworld/server.py"), "TASK_PORT": str(free_port())})
-    done = subprocess.run(tasks.command(wanted), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(tasks.command(wanted), capture_output=True, text=True, timeout=300)
     assert "ModuleNotFoundError: No module named 'android_server'" in done.stderr

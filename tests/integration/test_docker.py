@@ -86,7 +86,7 @@ def test_only_orphaned_containers_are_removed(adb, foreign):
         alive.kill()
         alive.wait()
         Engine("", settings("other")).open()
-    assert not containers()
+    assert not containers("orphaned") and not containers("alive")
 
 
 CONNECT = """

@@ -25,7 +25,7 @@ def site(tmp_path_factory) -> Path:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
     )
     assert done.returncode == 0, done.stderr[-4000:]

@@ -71,7 +71,7 @@ def train(adb, phones, model, tmp_path):
             --algorithm.group_size 2 --algorithm.dynamic_sampling false --collect.workers 0""".split()
         command = [sys.executable, "-m", "mobilerl", *words, "--fleet.serials", json.dumps(serials), *flags]
         own = {"ANDROID_ADB_SERVER_PORT": str(adb.port), "HOME": str(adb.home), **env}
-        done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=1800)
         assert done.returncode == 0, done.stderr[-3000:]
         metrics = [m for m in read_metrics(tmp_path / "run" / "metrics.jsonl") if m["iteration"]]
         assert [m["iteration"] for m in metrics] == [1, 2, 3]

@@ -89,7 +89,7 @@ def site(tmp_path):
 def mobilerl(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "mobilerl", *words]
-    return subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=1200)
 
 
 @pytest.mark.slow

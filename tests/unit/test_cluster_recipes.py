@@ -103,7 +103,7 @@ class Place:
 
     def run(self, script: Path, *words: str, **env: str) -> None:
         process = self.start(script, *words, **env)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
         assert process.returncode == 0, out + err
 
     def adagrpo(self, *words: str, **env: str) -> None:
@@ -239,6 +239,6 @@ def test_when_the_jobs_time_is_over_the_run_is_interrupted_and_tidies_up(place):
     wait_for(place, "begun")
     wait_for(place, "ray start", 2)
     job.send_signal(signal.SIGTERM)
-    job.communicate(timeout=120)
+    job.communicate(timeout=300)
     assert job.returncode != 0
     assert place.calls("interrupted") and len(place.stopped()) == 2

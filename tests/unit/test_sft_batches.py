@@ -157,7 +157,7 @@ def test_the_scripts_take_the_nodes_from_slurm(tmp_path, name, command, words):
         ["bash", str(ROOT / "recipes" / name), *words, "--sft.processes", "8"],
         env=node_1_of_2(tmp_path),
         check=True,
-        timeout=60,
+        timeout=600,
     )
     said = (tmp_path / "said").read_text().split()
     assert said[-8:] == NODES and Counter(said)[command] == 1 and "eval" not in said, "evaluation is node 0's"
