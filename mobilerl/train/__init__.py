@@ -1,17 +1,12 @@
 """Training: the online loop, checkpoints, tracking. The package can be called: `mobilerl.train(recipe, run_dir)`."""
 
 import sys
-from multiprocessing.process import current_process
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mobilerl.config import Recipe
-
-
-UNGUARDED = 79
-"""Exit code of a rollout worker whose script calls `mobilerl.train` when it is imported."""
 
 
 class _Package(ModuleType):
@@ -22,13 +17,14 @@ class _Package(ModuleType):
 
         Raises ConfigError for settings that cannot be used, before anything is written.
         """
+        from mobilerl.train.unguarded import exit_if_imported_by_worker
+
+        exit_if_imported_by_worker()
         from envs.blocking import outside
         from mobilerl.config import ConfigError
         from mobilerl.models.hub import with_local_model
         from mobilerl.train import dry_run, online, tracking
 
-        if getattr(current_process(), "_inheriting", False):  # as multiprocessing itself finds out
-            sys.exit(UNGUARDED)
         run_dir = Path(run_dir)
         if not recipe.model:
             raise ConfigError("the recipe has no model: load_recipe(FILE, ['--model', 'DIR'])")

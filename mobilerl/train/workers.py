@@ -29,7 +29,7 @@ from envs.base import DeviceReport, Task
 from mobilerl.config import Recipe
 from mobilerl.records import Group, LostGroup, TrainingSample
 from mobilerl.suites.fleet import Part, fleet_type, remove_orphans
-from mobilerl.train import UNGUARDED, worker_process
+from mobilerl.train import unguarded, worker_process
 from mobilerl.train.worker_process import Assignment, GradientOrder, LogProbabilities, WorkerResult
 
 if TYPE_CHECKING:
@@ -45,10 +45,6 @@ START_S = 1800.0
 """Time limit for a worker to load the model and start its first device, in seconds."""
 MAX_DEATHS = 4
 """Number of deaths of a worker on one assignment after which the run fails."""
-NO_GUARD = (
-    "this script would run again in every rollout worker: put what it does, the call of mobilerl.train included, below "
-    'a line `if __name__ == "__main__":`, or set collect.workers = 0'
-)
 
 
 class WorkerError(RuntimeError):
@@ -220,8 +216,8 @@ class _Worker:
                 if time.monotonic() >= until:
                     late += 1
                     log.warning("rollout worker %d: no answer in %g s; another takes over", self._part.index, limit_s)
-                if self._discard_process() == UNGUARDED:
-                    raise WorkerError(NO_GUARD) from None
+                if self._discard_process() == unguarded.UNGUARDED:
+                    raise WorkerError(unguarded.MESSAGE) from None
                 continue
             if isinstance(answer, str):
                 raise WorkerError(f"rollout worker {self._part.index}: {answer.splitlines()[-1]}\n{answer}")

@@ -19,8 +19,8 @@ from made_groups import make_task
 
 from mobilerl.config import Recipe
 from mobilerl.records import Group
-from mobilerl.train import UNGUARDED
 from mobilerl.train import workers as module
+from mobilerl.train.unguarded import UNGUARDED
 from mobilerl.train.worker_process import WorkerResult
 from mobilerl.train.workers import MAX_DEATHS, RolloutWorkers, WorkerError
 

@@ -13,7 +13,7 @@ from made_groups import make_trajectory
 
 from mobilerl.records import Group
 from mobilerl.suites.fleet import Part
-from mobilerl.train import UNGUARDED
+from mobilerl.train.unguarded import UNGUARDED
 from mobilerl.train.worker_process import Assignment, WorkerResult
 
 
