@@ -33,7 +33,7 @@ alone=(
     "trackio trackio==0.43.0 test_mirrors.py"
 )
 
-# make_alone: these environments. Not with `-e .`, which writes into the checkout; tests run there and find it.
+# make_alone: these environments. Not with `-e .`, which would write into the checkout while tests run there.
 make_alone() {
     local name package venv requires
     requires='print(*(r for r in importlib.metadata.requires("mobilerl") if "extra ==" not in r), sep="\n")'
@@ -44,6 +44,7 @@ make_alone() {
             "$VENV/bin/python" -c "import importlib.metadata; $requires" >"$venv/own.txt" &&
             "$venv/bin/pip" install -qq --disable-pip-version-check -r "$venv/own.txt" "$package" adbutils docker \
                 pytest pytest-asyncio hypothesis; then
+            printf '%s\n' "$ROOT" >"$(echo "$venv"/lib/python3.*/site-packages)/mobilerl.pth"
             touch "$venv/.installed-$package"
         fi
     done
