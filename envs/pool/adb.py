@@ -1,4 +1,4 @@
-"""A pool's devices over adb, be it an emulator, a phone on a cable or a container's port."""
+"""A pool's devices over adb: emulators, phones on a cable, or ports of containers."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from envs.console import Console
 from envs.device import Device
 
 Reset = Literal["keep", "app_data", "snapshot", "fresh"]
-"""How a device is made clean between episodes. `keep`: the suite's own set-up starts every episode from a known state;
-`app_data`: the data of every app that was installed later is cleared; `snapshot`: the emulator goes back to a snapshot;
-`fresh`: another device takes its place."""
+"""How a device is reset between episodes. `keep`: not at all, because the suite's own set-up starts from a known state;
+`app_data`: clears the data of every app installed later; `snapshot`: the emulator loads a snapshot; `fresh`: another
+device takes its place."""
 MakeEnv = Callable[[str, AdbTransport], MobileEnv]
-"""(device id, transport) -> its environment."""
+"""(device id, transport) -> environment of the device."""
 BOOT_POLL_S = 0.5
 SNAPSHOT = "default_boot"
 COMMAND_S = 10.0
 MIN_FREE_KB = 64 << 10
 EARLIEST = 1_577_836_800
-"""2020-01-01: a clock before it was never set."""
+"""2020-01-01 as a Unix time. An earlier clock was never set."""
 _FOCUS = re.compile(r"mCurrentFocus=(.*)")
 
 
 @dataclass(frozen=True, slots=True)
 class AdbServer:
-    """Where the adb server listens; None for this machine's own, which is started when there is none."""
+    """Address of the adb server. None means this machine's own, which is started if it does not run."""
 
     host: str | None = None
     port: int | None = None
 
     def start(self) -> None:
-        """Starts it where there is none, which else every device would do at once. Raises InfraError."""
+        """Starts the server if it does not run; otherwise all devices would try at once. Raises InfraError."""
         self.transport("adb server").state()
 
     def transport(self, serial: str) -> AdbTransport:
@@ -44,7 +44,7 @@ class AdbServer:
 
 
 class AdbDevice:
-    """Implements `envs.pool.PooledDevice`. `console` is needed for the reset `snapshot`."""
+    """Implements `envs.pool.PooledDevice`. The reset `snapshot` needs `console`."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class AdbDevice:
         self._device = Device(transport, timeout_s=COMMAND_S)
 
     async def booted(self) -> None:
-        """Waits until adb reaches the device and its boot has completed. The caller sets the deadline."""
+        """Waits until adb reaches the device and it has booted. The caller sets the deadline."""
         while not await asyncio.to_thread(self._has_booted):
             await asyncio.sleep(BOOT_POLL_S)
 
@@ -102,13 +102,13 @@ class AdbDevice:
 
 
 class AdbProvider:
-    """Devices that are not started here. They cannot be replaced, only reconnected."""
+    """Devices that were started elsewhere. They cannot be replaced, only reconnected."""
 
     def __init__(self, serials: Sequence[str], make_env: MakeEnv, server: AdbServer, reset: Reset = "keep") -> None:
         self.serials, self.make_env, self.server, self.reset = tuple(serials), make_env, server, reset
 
     async def open(self) -> None:
-        """InfraError when there is no adb server and none can be started."""
+        """Raises InfraError when there is no adb server and none can be started."""
         await asyncio.to_thread(self.server.start)
 
     async def create(self, number: int, generation: int) -> AdbDevice:
@@ -120,17 +120,17 @@ class AdbProvider:
         return device
 
     async def discard(self, number: int, failed: bool = True) -> None:
-        """The device stays."""
+        """Does nothing: the device keeps running."""
 
     async def close(self) -> None:
-        """The devices stay."""
+        """Does nothing: the devices keep running."""
 
 
 def _complaint(device: Device) -> str:
     """The first requirement that the device does not meet, or "".
 
-    Boot completed, clock set, room on the disk, a screen that shows something, and a home screen that comes up. Takes
-    about six commands; leaves the phone at its home screen.
+    Checks the boot, the clock, the free disk space, that the screen is not black, and that the home screen comes up.
+    Takes about six commands and leaves the phone at its home screen.
     """
 
     def says(*words: str) -> str:
@@ -152,6 +152,6 @@ def _complaint(device: Device) -> str:
 
 
 def _free_kb(df: str) -> int | None:
-    """The column "Available" of the last line; None when `df` says something else."""
+    """The column "Available" of the last line; None when `df` prints something else."""
     words = df.splitlines()[-1].split() if df else []
     return int(words[3]) if len(words) >= 6 and words[3].isdecimal() else None

@@ -1,4 +1,4 @@
-"""A fixed set of devices: embedded phones of this process. None is repaired or replaced."""
+"""A fixed set of devices: embedded phones in this process. None is repaired or replaced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLOSE_TIMEOUT_S = 30.0
 
 
 class FixedDevices:
-    """Implements `envs.base.Devices`. A device that failed is used again at once, only not for the same episode."""
+    """Implements `envs.base.Devices`. A device that failed is reused at once, but not for the same episode."""
 
     failure: Exception | None = None
 
@@ -37,13 +37,13 @@ class FixedDevices:
         await asyncio.gather(*(self._close(env) for env in self.envs))
 
     async def _close(self, env: MobileEnv) -> None:
-        """A device that fails or hangs now is not needed any more, and must not keep the others open."""
+        """Ignores devices that fail or hang: they are no longer needed, and the others must be closed too."""
         with contextlib.suppress(InfraError, TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await env.close()
 
     def take(self, avoid: Collection[str] = ()) -> MobileEnv | None:
-        """The device that has been free for longest. One to be avoided only when there are no others at all."""
+        """The device that has been free for longest. Devices to avoid are used only when there are no others at all."""
         everywhere = all(env.device_id in avoid for env in self.envs)
         for device_id in self._free:
             if everywhere or device_id not in avoid:

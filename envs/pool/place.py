@@ -1,4 +1,4 @@
-"""Parts of a pool: devices, their provider, and the places that hold them."""
+"""The parts of a pool: devices, their provider, and the places that hold them."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ class PooledDevice(Protocol):
     """One device and its environment. Every method may raise InfraError, or never return."""
 
     env: MobileEnv
-    """Its `device_id` is unique: a replacement has another one."""
+    """Its `device_id` is unique: a replacement has a new one."""
 
     async def refresh(self) -> bool:
-        """Makes the device as clean as its next episode needs it. False: another one has to take its place."""
+        """Makes the device clean for its next episode. Returns False if another device has to take its place."""
 
     async def check(self) -> Health:
-        """Whether it is fit for an episode."""
+        """Whether the device is fit for an episode."""
 
     async def destroy(self, failed: bool = False) -> None:
-        """Gives back all it holds: container, ports, connection. What it says of a failure is kept when it `failed`."""
+        """Releases what the device holds: container, ports, connection. Its log is kept when it `failed`."""
 
 
 class Provider(Protocol):
-    """Makes devices. `create` may raise or be abandoned at any moment: what it began must be gone after `discard`."""
+    """Creates devices. `create` may raise or be cancelled at any time; `discard` removes what it began."""
 
     async def open(self) -> None:
-        """Checks what all devices need. Raises InfraError with the fix, at start rather than after an hour, and
-        leaves nothing open then."""
+        """Checks what all devices need, so that mistakes show at start. Raises InfraError with the fix, and leaves
+        nothing open in that case."""
 
     async def create(self, number: int, generation: int) -> PooledDevice:
-        """A device that has booted, for place `number` of the pool; `generation` counts those it had before."""
+        """A booted device for place `number` of the pool. `generation` counts the devices that the place had before."""
 
     async def discard(self, number: int, failed: bool = True) -> None:
-        """Removes what an unfinished `create` for this place has left; as `destroy` when it `failed`."""
+        """Removes what an unfinished `create` for this place left behind. `failed` as in `destroy`."""
 
     async def close(self) -> None:
-        """Removes what is left of all places. Does nothing when it was not opened, or is closed already."""
+        """Removes what is left of all places. Does nothing when the provider is not open."""
 
 
 class State(StrEnum):
@@ -67,20 +67,20 @@ class Watch:
         self.state, self._since = state, now
 
     def seconds(self) -> dict[str, float]:
-        """By state, the present one up to now."""
+        """Seconds by state, including the current one up to now."""
         self.enter(self.state)
         return dict(self._seconds)
 
 
 @dataclass(slots=True)
 class Place:
-    """One place of a pool: the state of the device in it, and what happened to those before."""
+    """One place of a pool: the state of its device, and the history of earlier ones."""
 
     number: int
     watch: Watch = field(default_factory=lambda: Watch(State.STARTING))
     device: PooledDevice | None = None
     generation: int = 0
-    """Devices that it had before."""
+    """Number of devices that the place had before."""
     failures: int = 0
     """Consecutive failures."""
     reason: str = ""
@@ -88,10 +88,10 @@ class Place:
     faults: int = 0
     """Failures in total."""
     since: float = 0.0
-    """When the device became ready, by the event loop's clock in seconds."""
+    """When the device became ready, in seconds of the event loop's clock."""
     taken: asyncio.Event = field(default_factory=asyncio.Event)
     returned: asyncio.Future[str] | None = None
-    """The end of the lease: what failed in it, or ""."""
+    """Resolved at the end of the lease with what failed in it, or ""."""
 
     @property
     def state(self) -> State:
@@ -108,7 +108,7 @@ class Place:
 
     @property
     def expected(self) -> bool:
-        """Whether its device is worth waiting for: a place that fails again and again may never have one."""
+        """Whether the device is worth waiting for: a place that keeps failing may never have one."""
         if self.state is State.STARTING:
             return not self.failures
         return self.state is not State.QUARANTINED

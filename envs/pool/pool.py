@@ -1,13 +1,13 @@
 """`DevicePool`: keeps working devices available although single devices fail.
 
-One task maintains each place of the pool and takes its device through this cycle:
+One asyncio task per place of the pool takes its device through this cycle:
 
     STARTING -> READY -> LEASED -> REFRESHING -> READY ...
                   \\________ a failure ________/  -> (QUARANTINED ->) STARTING, with a new device
 
-Refreshing happens off the critical path: with `spares` more devices than leases, one that is ready is waiting.
-Invariants: a device is leased to one episode at a time; each lease ends, by `give_back` or by its deadline; every
-created device is destroyed.
+Refreshing is off the critical path: with `spares` more devices than leases, a ready one is waiting. Invariants: a
+device is leased to one episode at a time; each lease ends, by `give_back` or by its deadline; every created device is
+destroyed.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ class PoolSettings:
     boot_s: float = 300.0
     refresh_s: float = 120.0
     lease_s: float = 900.0
-    """A lease that is not given back by then is taken back, and its device replaced."""
+    """Deadline of a lease: if the device is not given back by then, the lease ends and the device is replaced."""
     check_every_s: float = 60.0
     """Interval between health checks of an idle device."""
     max_failures: int = 3
-    """Failures in a row after which a device is replaced, and its place quarantined."""
+    """Failures in a row after which a device is replaced and its place is quarantined."""
     quarantine_s: float = 10.0
-    """First quarantine of a place; it doubles with each further failure."""
+    """First quarantine of a place. It doubles with each further failure."""
     quarantine_max_s: float = 600.0
     give_up_s: float = 900.0
-    """Without a single working device for so long, the pool gives up."""
+    """Time without any working device after which the pool gives up."""
 
 
 MOST_DOUBLINGS = 30
-"""Limit of a quarantine's exponent: 2.0**1024 overflows, and a place may fail for weeks."""
+"""Limit of the exponent of a quarantine: 2.0**1024 overflows, and a place may fail for weeks."""
 COUNTS = ("created", "renewed", "replaced", "failures", "quarantines", "lease_timeouts")
-"""`renewed`: devices that were used up, as their reset wants it; `replaced`: devices that failed."""
+"""`renewed`: devices replaced because their reset asks for it; `replaced`: devices that failed."""
 
 
 class DevicePool:
-    """Implements `envs.base.Devices`. `counts` only grow: those of `COUNTS`."""
+    """Implements `envs.base.Devices`. `counts` holds the counters of `COUNTS`, which only grow."""
 
     def __init__(self, provider: Provider, settings: PoolSettings) -> None:
         self.provider, self.settings = provider, settings
@@ -66,10 +66,10 @@ class DevicePool:
         self._worked = 0.0
         """When a device was last known to work."""
         self._settled = asyncio.Event()
-        """The first device is ready, or all have failed."""
+        """Set when the first device is ready, or all have failed."""
 
     async def start(self) -> None:
-        """Returns when the first device is ready; the others follow. What it began is gone when it raises."""
+        """Returns when the first device is ready; the others follow. Cleans up before it raises."""
         await self.provider.open()
         try:
             self._worked = _now()
@@ -86,7 +86,7 @@ class DevicePool:
             raise
 
     async def close(self) -> None:
-        """May be called again, and without a start: the provider may hold what was begun before."""
+        """May be called repeatedly, and without `start`: the provider may hold something from before."""
         for tending in self._tending:
             tending.cancel()
         await asyncio.gather(*self._tending, return_exceptions=True)
@@ -102,7 +102,7 @@ class DevicePool:
             raise mistakes[0]
 
     def take(self, avoid: Collection[str] = ()) -> MobileEnv | None:
-        """The device that has been ready for longest."""
+        """The device that has been ready for longest, or None."""
         if self._in(State.LEASED) >= self.capacity:
             return None
         others = any(p.device_id not in avoid for p in self._places if p.expected)
@@ -116,7 +116,7 @@ class DevicePool:
         return place.device.env
 
     def give_back(self, env: MobileEnv, error: str = "") -> None:
-        """Ends the lease. One that has missed its deadline has ended before, and nothing happens."""
+        """Ends the lease. Does nothing if the lease has already ended at its deadline."""
         for place in self._places:
             if place.state is State.LEASED and place.device is not None and place.device.env is env:
                 assert place.returned is not None
@@ -138,18 +138,18 @@ class DevicePool:
             place.state = State.STARTING
             self.counts[ending] += place.device is not None
             if not place.expected:
-                self.changed()  # whoever waited for this place may take a device that is to be avoided
+                self.changed()  # a caller that waited for this place may now take a device that it wanted to avoid
             await self._destroy(place, failed=ending == "replaced")
             place.generation += 1
             if all(p.generation for p in self._places):
-                self._settled.set()  # not before the log is kept: a failed start cleans up at once
+                self._settled.set()  # only after the log is saved: a failed start cleans up at once
             if place.failures >= self.settings.max_failures:
                 await self._quarantine(place)
                 place.state = State.STARTING
 
     async def _serve(self, place: Place, device: PooledDevice) -> str:
-        """Leases out a device until it has to go: "renewed" when it is used up, "replaced" when it failed too often,
-        or in the episode that used it up. Raises what it fails of between episodes."""
+        """Leases the device out until it has to go. Returns "renewed" when it is used up, and "replaced" when it failed
+        too often or in the episode that used it up. Raises InfraError when it fails between episodes."""
         settings = self.settings
         while True:
             self._ready(place)
@@ -233,7 +233,7 @@ class DevicePool:
             log.warning("%s: %s", what, error)
 
     def _tender_died(self, tending: asyncio.Task[None]) -> None:
-        """A mistake in the code, not a fault of a device."""
+        """Handles an exception that is a bug in the code, not a fault of a device."""
         if not tending.cancelled() and (error := tending.exception()) is not None:
             self.failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
             self._settled.set()
@@ -243,7 +243,7 @@ class DevicePool:
         return sum(place.state is state for place in self._places)
 
     def status(self) -> Mapping[str, float]:
-        """How many devices are in each state, and the counts."""
+        """The number of devices in each state, and the counters."""
         return {str(s): self._in(s) for s in State} | {name: self.counts[name] for name in COUNTS}
 
     def report(self) -> list[DeviceReport]:
@@ -252,7 +252,7 @@ class DevicePool:
 
 @asynccontextmanager
 async def _deadline(seconds: float, what: str) -> AsyncIterator[None]:
-    """`asyncio.timeout` whose expiry is the device's fault."""
+    """`asyncio.timeout` that raises InfraError when it expires."""
     try:
         async with asyncio.timeout(seconds):
             yield
