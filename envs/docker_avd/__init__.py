@@ -1,7 +1,7 @@
 """Devices as Docker containers, on one engine or several: embedded phones, or Android emulators.
 
-Every container carries `LABEL` with its fleet's name, and the process that owns it. Nothing without the label is ever
-touched. What an owner that was killed has left is removed by the next one that opens a fleet where that one ran.
+Every container is labelled with the name of its fleet (`LABEL`) and the process that owns it. Containers without the
+label are never touched. What a killed owner left behind is removed when another process on its machine opens a fleet.
 """
 
 from envs.docker_avd.engine import LABEL, ContainerSettings, Engine, Listed

@@ -1,4 +1,4 @@
-"""One Docker engine, through its SDK. Everything here blocks."""
+"""One Docker engine, through its SDK. All calls block."""
 
 from __future__ import annotations
 
@@ -24,47 +24,47 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 LABEL = "mobilerl.fleet"
-"""On every container of ours; its value is the fleet's name."""
+"""Label of every container that we start. Its value is the name of the fleet."""
 OWNER, PLACE = "mobilerl.owner", "mobilerl.place"
 STARTING_AT_ONCE = 4
-"""Containers that start at the same time on one engine: more make each other slower."""
+"""Containers that start at the same time on one engine: more would slow each other down."""
 LOG_LINES = 200
 PHONE_PIDS, EMULATOR_PIDS = 512, 4096
-"""Processes and threads of a container."""
+"""Limit of processes and threads in a container."""
 NETWORK = "mobilerl-devices"
-"""Network of all containers, on which none of them reaches another: only the host's published ports lead to one."""
+"""Network of all containers. They cannot reach each other on it, and are reached only through published ports."""
 SEPARATE = "com.docker.network.bridge.enable_icc"
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerSettings:
-    """What each container runs. Ports are the container's own; the engine chooses the host's, so they never collide."""
+    """What each container runs. Ports are the container's; the engine chooses those of the host, without clashes."""
 
     image: str
     fleet: str = "mobilerl"
     hosts: tuple[str, ...] = ("",)
-    """Engines, as `docker -H` takes them; "" is what DOCKER_HOST says, or this machine's."""
+    """Engines, as `docker -H` takes them. "" means DOCKER_HOST, or this machine's engine."""
     adb_port: int = 5555
     console_port: int = 0
-    """0: it has none."""
+    """0 if there is no console."""
     http_port: int = 0
-    """Port of the task server in the container; 0: none."""
+    """Port of the task server in the container; 0 if there is none."""
     publish: str = "127.0.0.1"
-    """Address of the host at which ports are published; on remote engines one that this machine reaches."""
+    """Address of the host on which ports are published; for remote engines, one that this machine can reach."""
     kvm: bool = False
     memory_mb: int = 0
     cpus: float = 0.0
-    """Limits; 0: none."""
+    """Limits of memory and CPUs; 0 means no limit."""
     environment: tuple[tuple[str, str], ...] = ()
     command: tuple[str, ...] = ()
     log_dir: Path | None = None
-    """Where the last lines of a container that failed go."""
+    """Folder for the last log lines of containers that failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A container as `mobilerl fleet status` shows it. `serial` is where adb reaches it, "" while it is nowhere;
-    `owner` is cut short."""
+    """A container in the output of `mobilerl fleet status`. `serial` is its address for adb, or "" if it has none;
+    `owner` is shortened."""
 
     fleet: str
     place: int
@@ -89,20 +89,20 @@ class Engine:
 
     @property
     def address(self) -> str:
-        """Where its published ports are reached."""
+        """Host name under which its published ports are reached."""
         url = urlsplit(self.host or os.environ.get("DOCKER_HOST", ""))
         return url.hostname if url.scheme in ("tcp", "ssh", "http", "https") and url.hostname else "127.0.0.1"
 
     def connect(self) -> None:
-        """InfraError with the fix when no engine answers."""
+        """Raises InfraError with the fix when no engine answers."""
         self.client = connect(self.host)
 
     def close(self) -> None:
         self.client.close()
 
     def open(self) -> None:
-        """Connects, checks what every container will need, and removes what dead owners have left. Nothing stays open
-        when it raises."""
+        """Connects, checks what every container will need, and removes what dead owners left behind. Closes the
+        connection again when it raises."""
         self.connect()
         try:
             self._check_needs()
@@ -123,7 +123,7 @@ class Engine:
             raise InfraError(f"fleet.kvm is on, but this machine has no /dev/kvm; {fix}")
 
     def _check_ports(self, image: Mapping[str, Any]) -> None:
-        """A wrong port would only be noticed by a boot that never ends. Images need not declare any."""
+        """Checks the ports that the image declares, if any: with a wrong port the boot would never end."""
         declared = {int(name.partition("/")[0]) for name in image["Config"].get("ExposedPorts") or {}}
         s = self.settings
         for what, port in (("fleet.adb_port", s.adb_port), ("the port of AndroidWorld's server", s.http_port)):
@@ -133,7 +133,7 @@ class Engine:
                 )
 
     def _network(self) -> str:
-        """The id of `NETWORK`, which is made when there is none."""
+        """The id of `NETWORK`, which is created if it does not exist."""
 
         def made() -> str:
             known = [n for n in self.client.networks.list(names=[NETWORK]) if n.name == NETWORK]
@@ -144,7 +144,8 @@ class Engine:
         return self._asked(made)
 
     def run(self, owner: str, place: int) -> Container:
-        """Without rights that a device does not need; an emulator with KVM keeps the engine's default capabilities."""
+        """Starts a container with the privileges a device needs; an emulator with KVM keeps the default
+        capabilities."""
         s = self.settings
         exposed = [p for p in (s.adb_port, s.console_port, s.http_port) if p]
         labels = {LABEL: s.fleet, OWNER: owner, PLACE: str(place)}
@@ -168,7 +169,7 @@ class Engine:
         )
 
     def ports(self, container: Container) -> dict[int, int]:
-        """Published port of the container -> the host's."""
+        """Maps the published ports of a container to those of the host."""
         self._asked(container.reload)
         found = (container.attrs["NetworkSettings"]["Ports"] or {}).items()
         bound = {int(name.partition("/")[0]): int(hosts[0]["HostPort"]) for name, hosts in found if hosts}
@@ -177,7 +178,7 @@ class Engine:
         return bound
 
     def check_running(self, container: Container) -> None:
-        """Raises InfraError, with the end of its log, when it has stopped."""
+        """Raises InfraError, with the end of its log, if the container has stopped."""
         self._asked(container.reload)
         if container.status != "running":
             raise self._stopped(container)
@@ -187,7 +188,7 @@ class Engine:
         return InfraError(f"container {container.name} stopped as soon as it started: {said}")
 
     def end(self, container: Container, name: str, failed: bool) -> None:
-        """Removes a container; keeps its log when it failed."""
+        """Removes a container. Saves its log first if it failed."""
         try:
             with suppress(InfraError):  # it may be gone already
                 self._keep_log(container, name, failed)
@@ -206,24 +207,24 @@ class Engine:
             log.warning("the log of a container that failed is lost: %s", error)
 
     def remove(self, labels: dict[str, str]) -> int:
-        """Removes every container of this fleet with these labels, running or not. Returns how many."""
+        """Removes every container of this fleet with these labels, running or not. Returns their number."""
         fleet = self.settings.fleet
         found = [c for c in self.containers({LABEL: fleet} | labels) if c.labels[LABEL] == fleet]
         self._removed(found)
         return len(found)
 
     def remove_orphans(self) -> None:
-        """Containers whose owner was a process that this one could see, and is no more."""
+        """Removes containers whose owner was a process that this one can see and that has ended."""
         self._removed([c for c in self.containers({LABEL: ""}) if is_dead(c.labels.get(OWNER, DETACHED))])
 
     def containers(self, labels: dict[str, str]) -> list[Container]:
-        """Those that have all `labels`; an empty value stands for any."""
+        """Containers that have all `labels`; an empty value matches any value."""
         wanted = [f"{k}={v}" if v else k for k, v in labels.items()]
         listed = self.client.containers.list
         return self._asked(lambda: listed(all=True, filters={"label": wanted}, ignore_removed=True))
 
     def listed(self, everything: bool = False) -> list[Listed]:
-        """The containers of this fleet, or of every fleet, by fleet and place."""
+        """The containers of this fleet, or of every fleet, sorted by fleet and place."""
         found = self.containers({LABEL: "" if everything else self.settings.fleet})
         return sorted(map(self._listed, found), key=lambda c: (c.fleet, c.place))
 
@@ -244,7 +245,7 @@ class Engine:
         )
 
     def _removed(self, containers: Sequence[Container]) -> None:
-        """Goes on to the others when one cannot be removed; raises the first failure then."""
+        """Removes the containers. If some cannot be removed, the first error is raised after trying all."""
         failures = []
         for container in containers:
             if LABEL not in container.labels:
@@ -278,8 +279,8 @@ def _remove(container: Container) -> None:
 
 
 def _faults() -> tuple[type[Exception], ...]:
-    """Exceptions of the SDK when the engine or its connection fails; over ssh paramiko's as well, which the SDK
-    imports when it is installed."""
+    """Exceptions of the SDK when the engine or its connection fails; over ssh also paramiko's, which the SDK imports if
+    it is installed."""
     from docker.errors import DockerException
     from requests.exceptions import RequestException
 
@@ -294,7 +295,7 @@ def _reason(error: Exception) -> str:
 
 
 def connect(host: str, timeout_s: float = 60.0) -> DockerClient:
-    """A client whose requests take at most `timeout_s`. Raises InfraError, with the fix, when nothing answers."""
+    """A client whose requests take at most `timeout_s`. Raises InfraError, with the fix, when no engine answers."""
     try:
         import docker
     except ImportError:
@@ -303,7 +304,7 @@ def connect(host: str, timeout_s: float = 60.0) -> DockerClient:
     try:
         client = docker.DockerClient(base_url=host, timeout=timeout_s) if host else docker.from_env(timeout=timeout_s)
         client.ping()
-    except (*_faults(), ValueError) as error:  # a ValueError: an address with brackets that do not close, say
+    except (*_faults(), ValueError) as error:  # ValueError: for example an address with an unclosed bracket
         if client is not None:
             client.close()
         where, fix = host or os.environ.get("DOCKER_HOST") or "this machine", "start it (`systemctl start docker`)"

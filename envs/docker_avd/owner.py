@@ -1,7 +1,7 @@
-"""Who a container belongs to: a process, which may have been killed, or nobody.
+"""The owner of a container: a process, which may have been killed, or nobody.
 
-An engine may serve several machines, and containers of one machine: their host names and process numbers repeat. So an
-owner names the boot of its machine and its pid namespace as well, and is judged only by processes that share both.
+An engine may serve several machines, or containers of one machine, whose host names and process ids repeat. So an owner
+also names the boot of its machine and its pid namespace, and only processes that share both decide whether it is dead.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import socket
 from pathlib import Path
 
 DETACHED = "detached"
-"""Owner of containers that `mobilerl fleet up` left running."""
+"""Owner of containers that `mobilerl fleet up` leaves running."""
 
 
 def this_process() -> str:
-    """host:pid:start time:boot:pid namespace, which no other process has."""
+    """A unique name of this process: host:pid:start time:boot:pid namespace."""
     return ":".join((socket.gethostname(), str(os.getpid()), _started(os.getpid()), *_here()))
 
 
 def is_dead(owner: str) -> bool:
-    """Whether an owner is a process that has ended. One that this process could not see counts as alive: of another
-    machine, pid namespace or boot, or with a label of another form."""
+    """Whether the owner is a process that has ended. Owners that this process cannot see count as alive: those of
+    another machine, boot or pid namespace, and labels in another format."""
     match owner.split(":"):
         case [host, pid, started, *place] if host == socket.gethostname() and pid.isdecimal() and all(place):
             return place == _here() and _ended(int(pid), started)
@@ -29,15 +29,15 @@ def is_dead(owner: str) -> bool:
 
 
 def shown(owner: str) -> str:
-    """For people: host:pid, or what it says instead."""
+    """Short form for display: host:pid, or another label such as "detached"."""
     return ":".join(owner.split(":")[:2])
 
 
 def _here() -> list[str]:
-    """The machine's boot and the pid namespace; empty where /proc does not tell them."""
+    """The boot id of the machine and the pid namespace; empty strings if /proc does not show them."""
     try:
         if os.readlink("/proc/self") != str(os.getpid()):
-            return ["", ""]  # /proc is another namespace's
+            return ["", ""]  # /proc belongs to another namespace
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return [boot, str(os.stat("/proc/self/ns/pid").st_ino)]
     except OSError:
@@ -49,7 +49,7 @@ def _ended(pid: int, started: str) -> bool:
     if now:
         return now != started
     try:
-        os.kill(pid, 0)  # asks whether it exists: /proc may hide other users' processes
+        os.kill(pid, 0)  # checks for existence: /proc may hide other users' processes
     except ProcessLookupError:
         return True
     except (PermissionError, OverflowError):
@@ -58,7 +58,7 @@ def _ended(pid: int, started: str) -> bool:
 
 
 def _started(pid: int) -> str:
-    """Clock ticks between the machine's boot and the start of a process; "" when there is none to be seen."""
+    """Start of a process in clock ticks since boot; "" if there is no such process or it is hidden."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""A pool's devices as containers."""
+"""Containers as the devices of a pool."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class DockerProvider:
     """Implements `envs.pool.Provider`: one container for each place, on the engines in turn.
 
-    `numbers` gives the places of a pool that has only a part of the fleet their numbers in the whole. `make_env` is
-    given a device's id and its transport, and, with `settings.http_port`, its server's address as `url`.
+    For a pool with only a part of the fleet, `numbers` gives its places their numbers in the whole fleet. `make_env`
+    gets the device id, the transport and, with `settings.http_port`, the address of the server as `url`.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class DockerProvider:
         self.owner = owner or this_process()
         self._engines: list[Engine] = []
         self._runs: dict[int, asyncio.Future[Container]] = {}
-        """By number, while they go on: a call to the engine outlives a `create` that is abandoned, and has to be waited
-        for. What was begun in one event loop may be ended in another, so none that is over stays here."""
+        """Running calls to the engine by number: such a call outlives a cancelled `create` and has to be awaited.
+        Finished calls are removed, since another event loop may do the cleanup."""
         self._undo: dict[int, Callable[[bool], Awaitable[None]]] = {}
-        """By number: ends what an unfinished `create` has made so far; given whether that failed."""
+        """By number: removes what an unfinished `create` has made so far. The argument says whether it failed."""
 
     async def open(self) -> None:
-        """Connects to every engine, checks image, KVM and adb server, and removes what dead owners have left."""
+        """Connects to every engine, checks image, KVM and adb server, and removes what dead owners left behind."""
         engines: list[Engine] = []
         try:
             for host in self.settings.hosts:
@@ -62,7 +62,7 @@ class DockerProvider:
     async def create(
         self, number: int, generation: int, check: Callable[[ContainerDevice], Awaitable[None]] | None = None
     ) -> ContainerDevice:
-        """`check` is what has to pass, beyond the boot, before the device is one."""
+        """As in `Provider`. `check` must pass, after the boot, before the device is returned."""
         number = self._in_the_fleet(number)
         engine = self._engines[number % len(self._engines)]
         name = f"{self.settings.fleet}-{number}" + (f".{generation}" if generation else "")
@@ -84,7 +84,7 @@ class DockerProvider:
         return self.numbers[number] if self.numbers else number
 
     def listed(self) -> list[Listed]:
-        """The fleet's containers. Blocks."""
+        """The fleet's containers. Blocking."""
         return [container for engine in self._engines for container in engine.listed()]
 
     async def discard(self, number: int, failed: bool = True) -> None:
@@ -104,8 +104,8 @@ class DockerProvider:
             await undo(failed)
 
     async def close(self) -> None:
-        """Tidies up every engine, at the same time: one that fails or hangs keeps no other from it. Raises the first
-        failure."""
+        """Cleans up all engines concurrently, so that one that fails or hangs does not affect the others. Raises the
+        first failure."""
         engines, self._engines = self._engines, []
         begun = self._runs.keys() | self._undo.keys()
         numbers = [[number for number in begun if number % len(engines) == i] for i in range(len(engines))]
@@ -114,13 +114,13 @@ class DockerProvider:
             raise failures[0]
 
     async def _close(self, engine: Engine, numbers: Sequence[int]) -> None:
-        """`numbers`: where a `create` has not finished."""
+        """`numbers` are the places whose `create` has not finished."""
         try:
             for number in numbers:
                 await self._run_over(number)
             if self.owner != DETACHED:
                 for number in numbers:
-                    with suppress(InfraError):  # what cannot be removed is said below
+                    with suppress(InfraError):  # `remove` below reports what cannot be removed
                         await self._undone(number, failed=True)
                 await asyncio.to_thread(engine.remove, {OWNER: self.owner})
         finally:
@@ -128,7 +128,7 @@ class DockerProvider:
 
 
 class ContainerDevice(AdbDevice):
-    """A container, and the device in it. `http` is the address of its server; "" when it has none."""
+    """A container, and the device in it. `http` is the address of its server, or "" if it has none."""
 
     def __init__(
         self, device_id: str, engine: Engine, container: Container, ports: dict[int, int], provider: DockerProvider
@@ -142,24 +142,24 @@ class ContainerDevice(AdbDevice):
         self.engine, self.container = engine, container
 
     async def booted(self) -> None:
-        """Raises InfraError when the container ends instead."""
+        """Raises InfraError when the container stops during the boot."""
         while not await asyncio.to_thread(self._has_booted):
             await asyncio.to_thread(self.engine.check_running, self.container)
             await asyncio.sleep(BOOT_POLL_S)
 
     async def check(self) -> Health:
-        """With a server, both it and the device must answer."""
+        """If there is a server, both it and the device must answer."""
         health = await super().check()
         if health.ok and self.http:
             health = await self.env.health()
         return health
 
     async def destroy(self, failed: bool = False) -> None:
-        """The log of a container that failed is kept."""
+        """Saves the log of a container that failed."""
         try:
             await asyncio.to_thread(self.engine.end, self.container, self.env.device_id, failed)
         finally:
-            # After the container: what hangs in it can hang no longer.
+            # After the container is removed, so that nothing in it can hang any more.
             await super().destroy(failed)
             with suppress(InfraError):
                 await asyncio.to_thread(self.transport.disconnect)
