@@ -1,1 +1,1 @@
-"""Phones an agent can use: the embedded one, and (through adb) real ones. Knows nothing of `mobilerl`."""
+"""Phones for agents: the embedded one, and real ones over adb. Does not import `mobilerl`."""

@@ -1,7 +1,7 @@
 """A `Transport` over a real adb server, for emulators, real phones and served embedded phones.
 
-adbutils speaks to the server; only the shell's answers are read here, because its own reader has no deadline for a
-device that goes on sending, and takes quadratic time for screenshots.
+adbutils talks to the server. Only the output of the shell is read here, because adbutils' own reader has no deadline
+for a device that keeps sending, and takes quadratic time for screenshots.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from envs.base import InfraError, ShellResult
 
 CONNECT_TIMEOUT_S = 10.0
 FILE_TIMEOUT_S = 60.0
-"""Longest silence of a device during a push, and longest time of a pull."""
+"""Longest silence of a device during a push, and longest duration of a pull."""
 _STDOUT, _STDERR, _EXIT = 1, 2, 3
 _PACKET = struct.Struct("<BI")
 _SYNC = struct.Struct("<4sI")
 MAX_ANSWER = 256 << 20
-"""Most bytes of one answer: a device that never stops sending must not fill this machine's memory."""
+"""Maximum bytes of one answer, so that a device that never stops sending cannot fill this machine's memory."""
 MAX_LINE = 60_000
-"""A request's length is sent in four hexadecimal digits."""
+"""Maximum bytes of a command: adb sends the length of a request as four hexadecimal digits."""
 _FAULTS = (AdbError, OSError, EOFError, AssertionError, RuntimeError, ValueError, struct.error, SubprocessError)
-"""Exceptions of adbutils when a server or a device is gone or stops in mid-reply."""
+"""Exceptions that adbutils raises when a server or a device is gone or stops in the middle of a reply."""
 
 
 class AdbTransport:
-    """One device of an adb server. `serial` is as `adb devices` prints it; `HOST:PORT` ones are connected on demand.
+    """One device of an adb server. `serial` is its name in `adb devices`; `HOST:PORT` devices are connected on demand.
 
-    Without a server on this machine adbutils starts one, at the port of ANDROID_ADB_SERVER_PORT or adb's own. Nothing
-    here ever kills a server: it may serve other people's devices.
+    If there is no server on this machine, adbutils starts one at the port of ANDROID_ADB_SERVER_PORT or adb's default.
+    Servers are never killed, because they may serve other people's devices.
     """
 
     def __init__(self, serial: str, host: str | None = None, port: int | None = None) -> None:
@@ -46,7 +46,7 @@ class AdbTransport:
         self._device = self._client.device(serial)
 
     def connect(self) -> None:
-        """Makes sure that the device is online. A stale connection is replaced: adb itself notices those late."""
+        """Makes sure that the device is online. Stale connections, which adb itself notices late, are replaced."""
         if self.state() == "device":
             return
         if ":" not in self.serial:
@@ -58,13 +58,13 @@ class AdbTransport:
             raise InfraError(f"{self.serial}: cannot connect: {said.strip()}")
 
     def disconnect(self) -> None:
-        """Makes the server forget a HOST:PORT device, which it would otherwise try to reach for ever."""
+        """Makes the server forget a HOST:PORT device, which it would otherwise try to reach forever."""
         if ":" in self.serial:
             with self._faults("disconnect"):
                 self._client.disconnect(self.serial)
 
     def state(self) -> str:
-        """`device`, `offline`, `unauthorized`, or "" when the server does not know it."""
+        """`device`, `offline`, `unauthorized`, or "" when the server does not know the device."""
         with self._faults("devices"):
             found = {d.serial: d.state for d in self._client.list(extended=False)}
         return found.get(self.serial, "")
@@ -90,7 +90,7 @@ class AdbTransport:
             self._device.sync.push(io.BytesIO(data), path, check=True)
 
     def pull(self, path: str) -> bytes:
-        # Not adbutils' own: a device that goes on sending would fill this machine's memory.
+        # Not adbutils' own pull: a device that keeps sending would fill this machine's memory.
         name, parts = path.encode(errors="replace"), []
         with self._service("sync:", FILE_TIMEOUT_S, f"pull {path}") as answer:
             answer.send(_SYNC.pack(b"RECV", len(name)) + name)
@@ -114,7 +114,7 @@ class AdbTransport:
                 answer.close()
 
     def _open(self, timeout: float) -> _Answer:
-        """A conversation with the device. One that is not connected is connected first: nothing was sent to it yet."""
+        """Opens a connection to the device, which is connected first if needed (nothing was sent yet then)."""
         try:
             return self._switch(timeout)
         except (EOFError, OSError) as fault:
@@ -144,7 +144,7 @@ class AdbTransport:
 
 
 class _Answer:
-    """One conversation with the server, until a deadline."""
+    """One connection to the server, with a deadline."""
 
     def __init__(self, connection: AdbConnection, timeout: float) -> None:
         self._connection = connection
@@ -162,7 +162,7 @@ class _Answer:
         self._socket.sendall(data)
 
     def close(self) -> None:
-        """Not AdbConnection.close: it sleeps 10 ms."""
+        """Closes the socket itself, because AdbConnection.close sleeps 10 ms."""
         self._socket.close()
 
     def exactly(self, size: int) -> bytes:
@@ -194,7 +194,7 @@ class _Answer:
 
 
 def _line(cmd: Sequence[str] | str) -> str:
-    """Word lists are quoted word by word: text from a model can never become a command."""
+    """The command line to send. Sequences are quoted word by word: text from a model can never become a command."""
     if not isinstance(cmd, str):
         cmd = shlex.join(cmd)
     if "\0" in cmd or len(cmd.encode(errors="replace")) > MAX_LINE:

@@ -51,7 +51,7 @@ class LongPress:
 
 @dataclass(frozen=True, slots=True)
 class Swipe:
-    """The finger goes down at (x, y) and up at (x2, y2): swiping up scrolls a list towards its end."""
+    """The finger goes down at (x, y) and up at (x2, y2). Swiping up scrolls a list towards its end."""
 
     x: int
     y: int
@@ -62,7 +62,7 @@ class Swipe:
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """Replaces the text of the focused field. No Enter is pressed."""
+    """Replaces the text of the focused field. Does not press Enter."""
 
     text: str
     kind: Literal["type"] = "type"
@@ -124,7 +124,7 @@ ACTION_TYPES: dict[str, type] = {
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The agent's view before a step. `screenshot` is PNG bytes (b"" when screenshots are switched off)."""
+    """What the agent sees before a step. `screenshot` is PNG bytes (b"" when screenshots are switched off)."""
 
     screenshot: bytes = field(repr=False)
     width: int
@@ -136,7 +136,7 @@ class Observation:
 
     @property
     def image(self) -> Image.Image:
-        """The screenshot, as a notebook shows it. ValueError without one."""
+        """The screenshot as a Pillow image, which notebooks display. Raises ValueError when there is none."""
         if not self.screenshot:
             raise ValueError("this observation has no screenshot: its environment was told to take none")
         return Image.open(io.BytesIO(self.screenshot))
@@ -151,7 +151,7 @@ class StepResult:
     timings: Mapping[str, float] = field(default_factory=dict)
     """Seconds by phase: `act`, `settle`, `observe`."""
     note: str = ""
-    """Why the action was not carried out, for the model to read; "" when it was."""
+    """Why the action was not carried out, as a message to the model; "" when it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,28 +161,28 @@ class Health:
 
 
 class InfraError(RuntimeError):
-    """The device, the network or the task's own set-up failed: never the agent's fault, never a reward of zero."""
+    """The device, the network or the task's own set-up failed. Never the agent's fault, and never a reward of zero."""
 
 
 class TaskFault(InfraError):
-    """The task itself cannot run here: its own set-up or check raised. The device is not to blame."""
+    """The task itself cannot run here: its own set-up or check raised an error. The device is not to blame."""
 
 
 class NoScore(TaskFault):
-    """The task has no check of its own, or one that could not be carried out. Raised by `MobileEnv.score`: a judge
-    may give the reward."""
+    """The task has no check of its own, or its check could not be carried out. Raised by `MobileEnv.score`; a judge may
+    give the reward instead."""
 
 
 class FreeReward(TaskFault):
     """The task gives its reward before the agent has done anything, so nothing can be learned from it. Raised by
-    `MobileEnv.reset`: retrying the task, here or elsewhere, does not help."""
+    `MobileEnv.reset`. Retrying the task, on this device or another, does not help."""
 
 
 @runtime_checkable
 class MobileEnv(Protocol):
     """One device, which runs one task at a time. Every method may raise `InfraError`.
 
-    An environment that words the instruction while it sets a task up also has `instruction: str`, the text of the
+    An environment that chooses the wording of the instruction in `reset` also has `instruction: str`, the text of the
     current episode; `as_worded` reads it.
     """
 
@@ -196,17 +196,17 @@ class MobileEnv(Protocol):
 
 
 def as_worded(env: MobileEnv, task: Task) -> Task:
-    """`task` with the instruction that `env` gave it in `reset`, when it gave another."""
+    """`task` with the instruction that `env` gave it in `reset`, if that differs."""
     instruction = getattr(env, "instruction", "") or task.instruction
     return task if instruction == task.instruction else replace(task, instruction=instruction)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceReport:
-    """One place of a fleet, as it is now. `seconds` (by state) and `faults` grow while the process runs."""
+    """Current state of one place of a fleet. `seconds` (by state) and `faults` grow while the process runs."""
 
     place: str
-    """Stays when the device in it is replaced."""
+    """Name of the place; it stays the same when the device in it is replaced."""
     device_id: str
     state: str
     seconds: Mapping[str, float]
@@ -218,35 +218,35 @@ class DeviceReport:
 class Devices(Protocol):
     """Where a collector gets its devices: a fixed set, or a pool that repairs and replaces them.
 
-    Used from one event loop. Whoever takes devices sets `changed`, which is called when a device became ready by itself
-    (not by `give_back`) or is no longer to be expected, and when `failure` was set.
+    Must be used from one event loop. The user of the devices sets `changed`, which is called when a device became ready
+    by itself (not by `give_back`), when one is no longer expected, and when `failure` was set.
     """
 
     capacity: int
-    """Most concurrent episodes."""
+    """Maximum number of concurrent episodes."""
     failure: Exception | None
     """Why no device will ever be ready again; None while there is hope."""
     changed: Callable[[], None]
 
     async def start(self) -> None:
-        """Raises InfraError when not a single device can be made ready."""
+        """Raises InfraError when no device at all can be made ready."""
 
     async def close(self) -> None: ...
 
     def take(self, avoid: Collection[str] = ()) -> MobileEnv | None:
-        """A ready device, exclusive until it is given back; None while there is none.
+        """A ready device, reserved for the caller until it is given back; None when there is none.
 
-        `avoid` holds device ids that are not wanted while there are others, ready or not.
+        Devices whose ids are in `avoid` are not returned while there are others, ready or not.
         """
 
     def give_back(self, env: MobileEnv, error: str = "") -> None:
-        """The episode is over; `error` says what failed on the device."""
+        """Returns a device after an episode. `error` says what failed on it."""
 
     def status(self) -> Mapping[str, float]:
         """Counters and gauges by name, for the metrics."""
 
     def report(self) -> list[DeviceReport]:
-        """Every place, whether there is a device in it or not."""
+        """One report for every place, whether or not there is a device in it."""
 
 
 @dataclass(frozen=True, slots=True)

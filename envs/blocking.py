@@ -1,4 +1,4 @@
-"""Coroutines from code that is not asynchronous, also below a notebook's own event loop."""
+"""Runs coroutines from synchronous code, even inside a notebook's event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def outside(call: Callable[[], T]) -> T:
-    """The result of a call that starts an event loop. Where one is running already, the call is made in a thread."""
+    """The result of a call that starts an event loop. If a loop is running already, the call is made in a thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -21,5 +21,5 @@ def outside(call: Callable[[], T]) -> T:
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Its result, from an event loop of its own."""
+    """Runs a coroutine in an event loop of its own and returns its result."""
     return outside(lambda: asyncio.run(coroutine))

@@ -21,7 +21,7 @@ class Console:
         self._token = token
 
     def command(self, line: str) -> str:
-        """The command's answer without the final OK. InfraError for KO, no answer, or no connection."""
+        """The command's answer without the final OK. Raises InfraError for KO, no answer, or no connection."""
         where = f"console {self.address[0]}:{self.address[1]}"
         if "\n" in line or "\r" in line:
             raise ValueError(f"{where}: a command is one line")
@@ -39,7 +39,7 @@ class Console:
 
 
 def _answer(lines) -> str:  # noqa: ANN001 - a binary file
-    """Lines up to OK."""
+    """Reads the lines up to OK."""
     said: list[str] = []
     size = 0
     while True:

@@ -1,4 +1,4 @@
-"""The adb verbs an agent needs, over any `Transport`: the same code drives the embedded phone and a real one."""
+"""The adb commands that an agent needs, over any `Transport`. The embedded phone and real ones take the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONG_PRESS_MS = 1000
 SWIPE_MS = 400
 MAX_WAIT_S = 10.0
 MAX_TYPED = 10_000
-"""Bytes of text in one command. Quoted they may be five times as many, and `envs.adb` sends lines of 60,000."""
+"""Maximum bytes of text in one command. Quoting may make them five times as many; `envs.adb` sends at most 60,000."""
 TOO_LONG = f"the text is too long for a phone: at most {MAX_TYPED} bytes can be typed at once"
 
 _SIZE = re.compile(r"^(Physical|Override) size: (\d{1,9})x(\d{1,9})", re.MULTILINE)
@@ -29,24 +29,23 @@ _APP = re.compile(r"mFocusedApp=ActivityRecord\{\S+ u\d+ ([\w.]+)/")
 _WINDOW = re.compile(r"mCurrentFocus=Window\{\S+ u\d+ ([\w.]+)/")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 BLACK = 8
-"""Largest channel value of a picture that shows nothing."""
+"""Largest channel value in a picture that counts as black."""
 LONGEST_SIDE = 16_384
-"""Longest accepted side of a screen, in pixels."""
+"""Longest accepted side of a screen in pixels."""
 MOST_PIXELS = 32_000_000
-"""Most pixels of a screenshot: a few kB of PNG can claim any number, which would be allocated here."""
+"""Maximum pixels of a screenshot: a few kB of PNG can claim any number, which would be allocated here."""
 _BAD = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error, Image.DecompressionBombError)
-"""Exceptions of Pillow on damaged images."""
+"""Exceptions that Pillow raises on damaged images."""
 _PACKAGE = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+")
 
 
 class Device:
     """One phone behind a transport.
 
-    `apps` maps the names under the icons (any case) to packages. Every method raises `InfraError` when the device
-    does not answer as a working device does. Looking is tried again before that; acting never is, because a command
-    whose answer was lost may have been carried out. Command lines are word lists, so no text of a model meets a shell.
-
-    `timeout_s` is how long a command may take.
+    `apps` maps the names under the icons (any case) to packages, and `timeout_s` limits each command. Every method
+    raises `InfraError` when the device does not answer as a working device does. Observing is retried before that;
+    acting never is, because a command whose answer was lost may have been carried out. Commands are lists of words, so
+    that no text of a model reaches a shell unquoted.
     """
 
     def __init__(self, transport: Transport, apps: Mapping[str, str] | None = None, timeout_s: float = 10.0) -> None:
@@ -57,14 +56,14 @@ class Device:
         self._rotation = 0
 
     def name_apps(self, apps: Mapping[str, str]) -> None:
-        """Sets the names under the icons, with their packages."""
+        """Sets the names under the icons, and their packages."""
         self._packages = {label.casefold(): package for label, package in apps.items()}
         self._labels = {package: label for label, package in apps.items()}
 
     def size(self) -> tuple[int, int]:
-        """Width and height in pixels, as the screen was turned in the last tree that was read.
+        """Width and height in pixels, in the orientation of the last UI tree that was read.
 
-        The panel's size is asked for once: a phone that is driven does not change its resolution.
+        The panel's size is queried only once, because a phone does not change its resolution during a run.
         """
         if self._size is None:
             said = self.look("wm", "size")
@@ -76,7 +75,7 @@ class Device:
         return self._size[::-1] if self._rotation % 2 else self._size
 
     def screenshot(self) -> bytes:
-        """The screen as PNG bytes; warnings that some devices print before the picture are dropped."""
+        """The screen as PNG bytes. Warnings that some devices print before the image are dropped."""
         return retried(self._screenshot)
 
     def _screenshot(self) -> bytes:
@@ -96,7 +95,7 @@ class Device:
         return data[start:]
 
     def dump_xml(self) -> str:
-        """The UI tree. An old dump is never taken for the new one: the tool may fail with exit code 0."""
+        """The UI tree. Never an earlier dump, even though `uiautomator` may fail with exit code 0."""
         return retried(self._dump_xml)
 
     def _dump_xml(self) -> str:
@@ -109,13 +108,13 @@ class Device:
         return data[start : end + len("</hierarchy>")]
 
     def foreground_package(self) -> str:
-        """Package of the app in front, also while a system dialog covers it; "" while there is none."""
+        """Package of the app in front, even while a system dialog covers it; "" if there is none."""
         said = self.look("dumpsys", "window")
         match = _APP.search(said) or _WINDOW.search(said)
         return match[1] if match else ""
 
     def boot_id(self) -> str:
-        """Another one after every boot: how a device that rebooted unseen is told apart."""
+        """An identifier that changes at every boot, to detect a reboot."""
         return self.look("cat", BOOT_ID).strip()
 
     def foreground_app(self) -> str:
@@ -124,11 +123,11 @@ class Device:
         return self._labels.get(package, package)
 
     def look(self, *words: str) -> str:
-        """Output of a read-only command."""
+        """Output of a read-only command, which is retried when it fails."""
         return retried(lambda: self._run(*words)).stdout
 
     def act(self, action: Action) -> str:
-        """Carries an action out. Returns why it had no effect, or "". Finish and Invalid are not for devices."""
+        """Carries out an action. Returns why it had no effect, or "". Raises TypeError for Finish and Invalid."""
         match action.kind:
             case "tap":
                 self._input("tap", *self._pixels(action.x, action.y))
@@ -154,7 +153,7 @@ class Device:
         self._input("keyevent", "KEYCODE_HOME")
 
     def _type(self, text: str) -> str:
-        """Over the broadcasts of ADBKeyboard: `input text` knows ASCII only."""
+        """Types through ADBKeyboard's broadcasts, because `input text` supports only ASCII."""
         if too_long(text):
             return TOO_LONG
         message = base64.b64encode(text.encode(errors="replace")).decode()
@@ -175,7 +174,7 @@ class Device:
         raise InfraError(f"{self.transport.serial}: `monkey` failed: {(result.stderr or result.stdout).strip()[:80]}")
 
     def _pixels(self, x: int, y: int) -> tuple[int, int]:
-        """Relative coordinates (0-999) to pixels, kept on the screen."""
+        """Converts relative coordinates (0-999) to pixels, clipped to the screen."""
         width, height = self.size()
         return min(max(x * width // COORD_MAX, 0), width - 1), min(max(y * height // COORD_MAX, 0), height - 1)
 
@@ -191,17 +190,17 @@ class Device:
 
 
 def too_long(text: str) -> bool:
-    """Whether a command with this text could be longer than a device's shell takes, quoted or in base64."""
+    """Whether a command with this text, quoted or in base64, could be longer than the device's shell accepts."""
     return len(text.encode(errors="replace")) > MAX_TYPED
 
 
 def no_app(name: str) -> str:
-    """Cut short: it goes back to the model, which may have written anything."""
+    """The message for an unknown app. The name is truncated, because the model may have written anything."""
     return f"there is no app called {name[:60]!r}"
 
 
 def is_black(png: bytes) -> bool:
-    """Whether a PNG shows nothing. ValueError as `open_picture` does.
+    """Whether a PNG is all black. Raises ValueError like `open_picture`.
 
     Only pictures that compress as well as a single colour are decoded.
     """
@@ -212,9 +211,9 @@ def is_black(png: bytes) -> bool:
 
 
 def open_picture(png: bytes) -> Image.Image:
-    """The picture, all of it read: what is damaged must fail where the device is asked, and not in a model's batch.
+    """Opens and fully decodes a picture, so that damage is found here and not later in a model's batch.
 
-    Raises ValueError for what is no whole PNG, or has more than `MOST_PIXELS`.
+    Raises ValueError if it is not a complete PNG or has more than `MOST_PIXELS`.
     """
     try:
         picture = Image.open(io.BytesIO(png), formats=("PNG",))

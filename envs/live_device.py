@@ -1,4 +1,4 @@
-"""A live Android phone: `Device` for screens that move by themselves or are rotated, and for other keyboards."""
+"""A live Android phone: a `Device` whose screen may move by itself or be rotated, and which may lack ADBKeyboard."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ T = TypeVar("T")
 ADB_KEYBOARD = "com.android.adbkeyboard/.AdbIME"
 CTRL_LEFT, KEY_A = 113, 29
 TREE_PAUSES_S = (0.5, 1.0, 2.0)
-"""Before each further try to get the UI tree of a screen that stands still."""
+"""Pauses before each retry to get the UI tree of a screen that does not move."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """A screen has settled when two screenshots `gap_s` apart are equal; after `limit_s` it is taken as it is."""
+    """A screen has settled when two screenshots `gap_s` apart are equal. After `limit_s` it is used as it is."""
 
     gap_s: float = 0.3
     limit_s: float = 3.0
@@ -34,7 +34,7 @@ class Settle:
 class OneAtATime:
     """Runs blocking work in threads, one call after the other.
 
-    What an abandoned episode began ends before the next one touches the phone.
+    A call that an abandoned episode began finishes before the next episode touches the phone.
     """
 
     def __init__(self) -> None:
@@ -61,28 +61,28 @@ class LiveDevice(Device):
         self._boot = ""
 
     def connect(self) -> None:
-        """Raises InfraError unless the phone is reached and has booted."""
+        """Raises InfraError unless the phone can be reached and has booted."""
         connect = getattr(self.transport, "connect", None)
-        if connect is not None:  # a phone of this process has nothing to connect
+        if connect is not None:  # a phone in this process needs no connection
             connect()
         if (said := self.look("getprop", "sys.boot_completed").strip()) != "1":
             raise InfraError(f"{self.transport.serial}: still booting (sys.boot_completed is {said!r})")
 
     def check(self) -> None:
-        """Makes sure that the phone has booted and shows a screen, and keeps showing it."""
+        """Makes sure that the phone has booted and shows a screen, and keeps the screen on."""
         self.connect()
-        self._run("svc", "power", "stayon", "true")  # a screen that went dark while the model thought shows nothing
+        self._run("svc", "power", "stayon", "true")  # otherwise the screen may go dark while the model thinks
         self._input("keyevent", "KEYCODE_WAKEUP")
         self.look_at_screen()
 
     def look_at_screen(self) -> bytes:
-        """The screen as PNG. Taps are in its coordinates from now on, also when the phone has been turned."""
+        """The screen as PNG. From now on taps use its coordinates, even when the phone has been rotated."""
         png = self.screenshot()
         self._screen = png_size(png)
         return png
 
     def prepare(self) -> None:
-        """Hides the bar that AndroidWorld draws over the screen, picks the keyboard, and notes the boot."""
+        """Hides the pointer bar that AndroidWorld shows, selects the keyboard, and notes the boot."""
         self._run("settings", "put", "system", "pointer_location", "0")
         self._broadcasts = ADB_KEYBOARD in self._run("ime", "list", "-s", "-a").stdout.split()
         if self._broadcasts:
@@ -96,8 +96,8 @@ class LiveDevice(Device):
     def observe(self) -> tuple[bytes, str]:
         """The screen as PNG, once it has settled, and its UI tree as XML.
 
-        There is no tree while something moves, and so never one of a running stopwatch or a video: then it is "". A
-        screen that did not settle is asked for its tree only once, because the phone waits 10 s for it to stand still.
+        The tree is "" while something moves, and so always for a running stopwatch or a video. If the screen did not
+        settle, the tree is requested only once, because the phone waits 10 s for it to stand still.
         """
         until = time.monotonic() + self.settle.limit_s
         png, still = self.look_at_screen(), False
@@ -107,11 +107,11 @@ class LiveDevice(Device):
             still = png == before
         try:
             return png, retried(self._dump_xml, TREE_PAUSES_S if still else ())
-        except InfraError:  # also of a phone that is gone: the next command fails then
+        except InfraError:  # also when the phone is gone: then the next command fails
             return png, ""
 
     def boot_id(self) -> str:
-        """Another one after every boot; "" on a phone that does not let adb's user read it."""
+        """An identifier that changes at every boot; "" on a phone that does not let adb's user read it."""
         said = self.transport.shell(("cat", BOOT_ID), self.timeout_s)
         return said.stdout.strip() if said.exit_code == 0 else ""
 
@@ -119,7 +119,7 @@ class LiveDevice(Device):
         self._boot = self.boot_id()
 
     def check_boot(self) -> None:
-        """Raises InfraError when the phone rebooted since `remember_boot`."""
+        """Raises InfraError when the phone has rebooted since `remember_boot`."""
         if self.boot_id() != self._boot:
             raise InfraError(f"{self.transport.serial}: rebooted in the middle of an episode")
 
@@ -129,7 +129,7 @@ class LiveDevice(Device):
         return super().act(action)
 
     def _type_keys(self, text: str) -> str:
-        """Over `input text`, for phones without ADBKeyboard: ASCII only."""
+        """Types with `input text`, for phones without ADBKeyboard. ASCII only."""
         if not all(" " <= c <= "~" or c == "\n" for c in text):
             return "this phone can only be sent ASCII text: ADBKeyboard is not installed on it"
         if too_long(text):
@@ -139,7 +139,7 @@ class LiveDevice(Device):
         for i, line in enumerate(text.split("\n")):
             if i:
                 self._input("keyevent", "KEYCODE_ENTER")
-            # `input text` takes %s for a space, so a %s that is meant is sent in two parts.
+            # `input text` reads %s as a space, so a literal %s is sent in two parts.
             for part in line.replace("%s", "%\0s").split("\0"):
                 if part:
                     self._input("text", part.replace(" ", "%s"))
@@ -147,5 +147,5 @@ class LiveDevice(Device):
 
 
 def png_size(png: bytes) -> tuple[int, int]:
-    """Width and height in pixels, from the header."""
+    """Width and height in pixels, read from the header."""
     return struct.unpack(">II", png[16:24])

@@ -1,4 +1,4 @@
-"""What installed packages add to a registry, by their entry points."""
+"""Entries that installed packages add to a registry through entry points."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T", bound=type)
 
 
 class LazyDict(UserDict):
-    """A dictionary that `make` makes when it is first looked at."""
+    """A dictionary that `make` creates when it is first accessed."""
 
     def __init__(self, make: Callable[[], dict[str, Any]]) -> None:
         self._make = make
@@ -23,7 +23,7 @@ class LazyDict(UserDict):
 
 
 class LazyList(UserList):
-    """A list that `make` makes when it is first looked at."""
+    """A list that `make` creates when it is first accessed."""
 
     def __init__(self, make: Callable[[], list[Any]]) -> None:
         self._make = make
@@ -34,13 +34,13 @@ class LazyList(UserList):
 
 
 class PluginError(ValueError):
-    """An installed package registers something that cannot be used; the message names the package."""
+    """An installed package registers something that cannot be used. The message names the package."""
 
 
 def with_plugins(own: Mapping[str, T], group: str, kind: type, name_of: Callable[[T], str]) -> dict[str, T]:
-    """`own`, and the subclasses of `kind` that entry points of `group` name, each a class or a list of classes.
+    """`own` and the subclasses of `kind` that the entry points of `group` name, each a class or a list of classes.
 
-    Raises PluginError for one that cannot be loaded, is something else, or has a name that is there already.
+    Raises PluginError for one that cannot be loaded, is not such a class, or has a name that is taken.
     """
     found = dict(own)
     for point in entry_points(group=group):
@@ -48,7 +48,7 @@ def with_plugins(own: Mapping[str, T], group: str, kind: type, name_of: Callable
         where = f"the entry point {point.name} = {point.value} of {group}, of the installed package {package},"
         try:
             loaded = point.load()
-        except Exception as error:  # another package's module may fail in any way
+        except Exception as error:  # another package's module may raise anything
             raise PluginError(f"{where} cannot be loaded ({error!r}): repair or uninstall the package") from error
         for made in loaded if isinstance(loaded, list | tuple) else [loaded]:
             if not (isinstance(made, type) and issubclass(made, kind)):

@@ -1,4 +1,4 @@
-"""Retries of what may be repeated: reading from a device, and work that starts from a known state."""
+"""Retries for work that may be repeated: reading from a device, or anything that starts from a known state."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from envs.base import InfraError
 
 T = TypeVar("T")
 PAUSES_S = (0.1, 1.0)
-"""Before the second and the third try: a dropped connection is back at once, a rebooting phone after a while."""
+"""Pauses before the second and third try: a dropped connection is back at once, a rebooting phone after a while."""
 
 
 def retried(work: Callable[[], T], pauses_s: tuple[float, ...] = PAUSES_S) -> T:
-    """What `work` returns, at the latest on the last try; its last InfraError otherwise."""
+    """Returns what `work` returns. Retries on InfraError after each pause; the error of the last try is raised."""
     for pause in pauses_s:
         try:
             return work()
