@@ -1,1 +1,1 @@
-"""AndroidLab: its tasks and judges from a checkout of the public repository, run on devices over adb."""
+"""AndroidLab: tasks and judges from a checkout of the public repository, run on devices over adb."""

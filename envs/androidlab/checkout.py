@@ -1,6 +1,6 @@
 """A checkout of AndroidLab: the tasks of its YAML files and the lengths of its human demonstrations.
 
-Nothing of it is run here.
+No code of the checkout is run here.
 """
 
 from __future__ import annotations
@@ -14,34 +14,35 @@ from pathlib import Path
 from envs.androidlab.tasks import LabTask, read_file, read_packages
 
 TASKS = 138
-"""Tasks of the published benchmark."""
+"""Number of tasks of the published benchmark."""
 REPOSITORY = "https://github.com/THUDM/Android-Lab"
 CONFIG = Path("evaluation/config")
 LENGTHS = "ground_truth_length.json"
 
 
 class CheckoutError(ValueError):
-    """A checkout that cannot be used. The message is one line and says what to do."""
+    """The checkout cannot be used. The message is one line and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
     path: Path
     commit: str
-    """Of the checkout, with `+changes` where tracked files differ from it; `unknown` where git does not say."""
+    """Commit of the checkout, with `+changes` if tracked files differ from it; `unknown` if git does not tell."""
     tasks: tuple[LabTask, ...]
     human_lengths: dict[str, float]
-    """Steps of the human demonstration by task id."""
+    """Number of steps in the human demonstration, by task id."""
     packages: dict[str, str]
-    """AndroidLab's names of apps -> packages, those of other benchmarks among them."""
+    """AndroidLab's app names -> packages, including those of other benchmarks."""
 
     @property
     def apps(self) -> dict[str, str]:
-        """Name of each app of the tasks -> package."""
+        """Names of the tasks' apps -> packages."""
         return {task.app: task.package for task in self.tasks}
 
     def chosen(self, ids: Sequence[str] = (), apps: Sequence[str] = (), kind: str = "") -> list[LabTask]:
-        """The tasks with these ids, of these apps and of this kind; everything where nothing is named."""
+        """The tasks with these ids, apps and kind; an empty argument selects all. Raises CheckoutError if none
+        match."""
         _check_known("task", ids, [t.id for t in self.tasks])
         _check_known("app", apps, list(self.apps))
         tasks = [
@@ -55,7 +56,7 @@ class Checkout:
 
 
 def read_checkout(path: Path | str) -> Checkout:
-    """Raises CheckoutError for a folder that is no AndroidLab checkout, and for a task that is none of AndroidLab."""
+    """Raises CheckoutError if the folder is not an AndroidLab checkout, or one of its task files is malformed."""
     try:
         import yaml  # noqa: F401
     except ImportError:
@@ -91,7 +92,7 @@ def _commit(path: Path) -> str:
 
     try:
         if Path(git("rev-parse", "--show-toplevel")).resolve() != path:
-            return "unknown"  # a copy without a history, inside another repository
+            return "unknown"  # a copy without its history inside another repository
         commit = git("rev-parse", "HEAD")
         return commit + ("+changes" if git("status", "--porcelain", "--untracked-files=no", ".") else "")
     except (OSError, subprocess.SubprocessError):

@@ -1,4 +1,4 @@
-"""`AndroidLabEnv`: one device that runs AndroidLab's tasks, as a `MobileEnv`."""
+"""`AndroidLabEnv`: a `MobileEnv` that runs AndroidLab's tasks on one device."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from envs.base import Action, Finish, Health, InfraError, Invalid, Observation, 
 from envs.live_device import OneAtATime
 
 Grade = Callable[[Task, Path], Awaitable[float]]
-"""(task, folder of its trace) -> reward in [0, 1]. Raises InfraError when it cannot tell."""
+"""(task, folder of its trace) -> reward in [0, 1]. Raises InfraError if there is no verdict."""
 REAL_DATE = "map.me"
-"""Tasks whose instruction has this word keep the device's own date."""
+"""Tasks whose instruction contains this word keep the device's own date."""
 MOVING = ("map.me", "pimusic")
-"""Words of instructions that tell AndroidLab that screens never stand still, so that `uiautomator` gives no tree. Its
-music tasks say `Pi Music Player`, and are still read with `uiautomator`."""
+"""Words in instructions by which AndroidLab recognises screens that never stand still, so that `uiautomator` gives no
+tree. Its music tasks say `Pi Music Player`, and are still read with `uiautomator`."""
 REPEATS, REPEATS_AFTER = 5, 5
-"""An episode ends when its last `REPEATS` actions were the same one and it has more than `REPEATS_AFTER` steps."""
+"""An episode ends after more than `REPEATS_AFTER` steps if the last `REPEATS` actions were identical."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabSettings:
-    """Seconds. With `launch` an episode begins in the task's app (AndroidLab's `in_app`), else on the home screen."""
+    """Times in seconds. With `launch` an episode begins in the task's app (AndroidLab's `in_app`), not on the home
+    screen."""
 
     interval_s: float = 3.0
     """Pause after every action."""
@@ -35,10 +36,10 @@ class LabSettings:
 
 
 class AndroidLabEnv:
-    """Runs a `Task` of `LabTask.task`. Its trace is written under `folder`/<task id>, step by step.
+    """Runs tasks made by `LabTask.task`, and writes the trace step by step to `folder`/<task id>.
 
-    The task's query is asked whenever the screen is looked at, before the action that is decided on it: a line of the
-    trace holds screen, query and action, as AndroidLab's do. `apps` maps the names of apps to packages.
+    The task's query runs at every observation, before the action is chosen, so that a line of the trace holds screen,
+    query and action as in AndroidLab's traces. `apps` maps names of apps to packages.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class AndroidLabEnv:
         self._done = False
 
     async def reset(self, task: Task) -> Observation:
-        """Sets the device up, opens the app, and waits until it is there."""
+        """Sets up the device, opens the app, and waits for it."""
         self._task = self._trace = self._seen = None
         package, instruction = task.params["package"], task.instruction
         await self._call(lambda: self.phone.prepare(package, set_date=REAL_DATE not in instruction))
@@ -74,7 +75,7 @@ class AndroidLabEnv:
         return await self._look(task, 0)
 
     async def step(self, action: Action) -> StepResult:
-        """Takes one action. Finish ends the episode, and so do the last step of the task's budget and repetition."""
+        """Takes one action. The episode ends with Finish, with the last step of the budget, or after repetition."""
         task, trace, seen = self._task, self._trace, self._seen
         if task is None or trace is None or seen is None or self._done:
             raise RuntimeError(f"{self.device_id}: no episode is running; call reset(task)")
@@ -86,7 +87,7 @@ class AndroidLabEnv:
         steps = seen.step + 1
         stuck = steps > REPEATS_AFTER and trace.repeated >= REPEATS
         self._done = isinstance(action, Finish) or steps >= task.max_steps or stuck
-        if self._done:  # the screen after the last action is in no line of the trace
+        if self._done:  # the trace does not record the screen after the last action
             return StepResult(replace(seen, step=steps), True, {"act": acted - start}, note)
         await asyncio.sleep(self.settings.interval_s)
         settled = time.perf_counter()
@@ -102,7 +103,7 @@ class AndroidLabEnv:
         return await self._grade(self._task, self._trace.folder)
 
     async def close(self) -> None:
-        """The device stays."""
+        """Does nothing: the device keeps running."""
 
     async def health(self) -> Health:
         try:

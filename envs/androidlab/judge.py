@@ -1,4 +1,4 @@
-"""From a trace to an outcome: AndroidLab's judges, run in a separate process with a deadline."""
+"""Judges a trace: runs AndroidLab's judges in a separate process with a deadline."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ from envs.androidlab.trace import NO_TREE
 CHILD = Path(__file__).with_name("judge_child.py")
 TIMEOUT_S = 120.0
 MAX_REPEATS = 5
-"""A trace is read until the same action has been repeated more often than this in a row."""
+"""A trace is read until the same action is repeated more often than this in a row."""
 MAX_ROUNDS = 5
-"""A judge is run again with the answers to what it asked, at most so often."""
+"""Maximum number of runs of a judge, each with the answers to the questions of the previous one."""
 NEEDS = "give --judge-python an interpreter with the packages of docs/androidlab.md"
 Ask = Callable[[str, str, str], Awaitable[bool]]
-"""(question, the agent's answer, the right answer) -> whether it is right. Raises JudgeFault when it cannot tell."""
+"""(question, the agent's answer, the right answer) -> whether it is right. Raises JudgeFault if there is no verdict."""
 
 
 class JudgeFault(Exception):
-    """No outcome: the judge is broken, hangs or cannot be asked. Says nothing about the agent."""
+    """There is no outcome, because the judge is broken, hangs or cannot be asked. Says nothing about the agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A judge's verdict. `steps` are the indices of the trace's lines that it judged."""
+    """A judge's verdict. `steps` are the indices of the judged lines of the trace."""
 
     complete: bool
     sub_goals: Mapping[str, bool]
     steps: tuple[int, ...]
     errors: tuple[str, ...] = ()
-    """Steps at which the judge failed; AndroidLab leaves them out."""
+    """Steps at which the judge failed; AndroidLab skips them."""
 
 
 class Judges:
-    """The judges of a checkout. `python` is an interpreter that has what the checkout imports."""
+    """The judges of a checkout. `python` is an interpreter with the packages that the checkout imports."""
 
     def __init__(self, checkout: Checkout, python: str = sys.executable, timeout_s: float = TIMEOUT_S) -> None:
         self.checkout, self.python, self.timeout_s = checkout, python, timeout_s
 
     async def check(self, tasks: Sequence[LabTask]) -> frozenset[str]:
-        """Imports the judges of `tasks` and makes each of them. Raises CheckoutError where one cannot be used.
+        """Imports the judges of `tasks` and instantiates them. Raises CheckoutError if one cannot be used.
 
         Returns the ids of tasks whose judges ask a model whether an answer is right. AndroidLab's metric_type does not
         tell: setting_22 is an operation that asks, and setting_0 a query_detect that does not.
@@ -71,7 +71,7 @@ class Judges:
         return frozenset(found["asking"])
 
     async def judge(self, task: LabTask, folder: Path, lines: Sequence[Mapping[str, Any]], ask: Ask) -> Outcome:
-        """The outcome of a trace. Raises JudgeFault when there is none."""
+        """The outcome of a trace. Raises JudgeFault if there is none."""
         read = read_lines(lines)
         steps = [_step(line, folder) for line in read if line["xml"] != NO_TREE]
         if not steps:
@@ -85,7 +85,7 @@ class Judges:
         raise JudgeFault(f"the judge keeps asking about new answers, such as {answers[-1][:3]}")
 
     async def _run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One run of the child, with its answer."""
+        """Runs the child once and returns its answer."""
         request = {"checkout": str(self.checkout.path), **request}
         environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
         with tempfile.TemporaryFile() as stderr:
@@ -110,7 +110,7 @@ class Judges:
             finally:
                 if child.returncode is None:
                     with contextlib.suppress(ProcessLookupError):
-                        os.killpg(child.pid, signal.SIGKILL)  # with everything it started
+                        os.killpg(child.pid, signal.SIGKILL)  # together with everything it started
                     await child.wait()
             try:
                 return json.loads(out)
@@ -119,7 +119,7 @@ class Judges:
 
 
 def read_lines(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The lines up to where one action has been repeated more than `MAX_REPEATS` times in a row."""
+    """The lines before an action has been repeated more than `MAX_REPEATS` times in a row."""
     read: list[Mapping[str, Any]] = []
     repeats = 0
     for line in lines:
@@ -132,7 +132,7 @@ def read_lines(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _step(line: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A line with absolute paths."""
+    """A line of the trace with absolute paths."""
     return {**line, **{name: str((folder / line[name]).resolve()) for name in ("xml", "image")}}
 
 
@@ -146,7 +146,7 @@ def _outcome(found: Mapping[str, Any], indices: Sequence[int]) -> Outcome:
 
 
 def _last_line(stderr: Any) -> str:
-    """What the child said last, from the end of its standard error."""
+    """The last line of the child's standard error."""
     size = stderr.seek(0, os.SEEK_END)
     stderr.seek(max(0, size - 4096))
     lines = stderr.read().decode(errors="replace").strip().splitlines()

@@ -1,7 +1,7 @@
-"""Runs judges of an AndroidLab checkout, in a separate process, because they are the checkout's code.
+"""Runs judges of an AndroidLab checkout in a separate process, because they are code of the checkout.
 
-A program on the standard library alone, for any Python from 3.9 that has what the checkout imports. One JSON request on
-standard input, one JSON answer on standard output:
+Uses only the standard library, for any Python from 3.9 with the packages that the checkout imports. Reads one JSON
+request from standard input and writes one JSON answer to standard output:
 
     {"checkout": PATH, "check": {MODULE: [TASK_ID, ...]}}
         -> {"problem": TEXT, "asking": [TASK_ID, ...]}
@@ -9,7 +9,7 @@ standard input, one JSON answer on standard output:
      "answers": [[QUESTION, ANSWER, TRUTH, BOOL], ...]}
         -> {"final": {...} | null, "judged": [INDEX, ...], "errors": [[INDEX, TEXT], ...], "asked": [[...], ...]}
 
-A judge that asks whether an answer is right gets the verdict from `answers`; a question that is not there is listed in
+A judge that asks whether an answer is right gets the verdict from `answers`. A question without one is listed in
 `asked`, and answered with no for now.
 """
 
@@ -23,11 +23,11 @@ import types
 TASK_MODULE = "evaluation.task"
 ASK = "detect_answer"
 CHECK = "check_answer"
-"""The method that every judge inherits, and from which `detect_answer` is called."""
+"""The method inherited by every judge, which calls `detect_answer`."""
 
 
 def check(request):
-    """Why the first judge that cannot be used cannot; which judges ask whether an answer is right."""
+    """Finds the first judge that cannot be used, and otherwise the judges that ask whether an answer is right."""
     asking = []
     for module, task_ids in request["check"].items():
         try:
@@ -57,13 +57,13 @@ def _problem(cls):
 
 
 def _may_ask(cls):
-    """Whether a method names `check_answer`, which asks, or asks itself."""
+    """Whether a method refers to `check_answer`, which asks, or asks itself."""
     methods = [f.__code__ for c in cls.__mro__ for f in vars(c).values() if inspect.isfunction(f)]
     return any(CHECK in m.co_names or (ASK in m.co_names and m.co_name != CHECK) for m in methods)
 
 
 def run(request):
-    """One task's judge over all steps: the last step whose page is to be judged decides."""
+    """Runs a task's judge over all steps. The last step whose page is to be judged decides."""
     judge = _make(_judges(request["module"])[request["task_id"]])
     asked = _answer_from(request["answers"])
     takes_path = len(inspect.signature(judge.judge).parameters) > 2
@@ -73,7 +73,7 @@ def run(request):
             tree = sys.modules[TASK_MODULE].dump_xml(line["xml"])
             arguments = (tree, line, line["xml"]) if takes_path else (tree, line)
             result = judge.judge(*arguments)
-        except Exception as error:  # AndroidLab leaves such a step out, too
+        except Exception as error:  # AndroidLab skips such a step, too
             errors.append([i, _line(error)])
             continue
         judged.append(i)
@@ -91,7 +91,7 @@ def _judges(module):
 
 
 def _make(cls):
-    """Judges are made with a key or with the settings of the answer judge, which they are not to use."""
+    """Judges take a key or the settings of the answer judge; they get empty ones, which they must not use."""
     return cls(types.SimpleNamespace(judge_model="", api_key="", api_base=""))
 
 
@@ -117,9 +117,9 @@ def _line(error):
 
 def main():
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # output of the checkout is no answer
+    os.dup2(2, 1)  # keeps output of the checkout out of the answer
     request = json.load(sys.stdin)
-    sys.path[0] = request["checkout"]  # in place of this program's folder
+    sys.path[0] = request["checkout"]  # replaces this program's folder
     json.dump(check(request) if "check" in request else run(request), answer)
     answer.flush()
     os._exit(0)  # does not wait for threads and exit handlers of the checkout

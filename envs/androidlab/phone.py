@@ -1,4 +1,4 @@
-"""A device as AndroidLab sets it up and looks at it."""
+"""A device, set up and observed as AndroidLab does it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ DATE = "2024-05-10"
 _SET_DATE = "051012002024.00"
 """Noon of `DATE`, as `MMDDhhmmCCYY.SS`."""
 FAILED = "ERROR"
-"""What AndroidLab's judges find in place of the output of a query that failed."""
+"""Takes the place of the output when a query fails, as AndroidLab's judges expect."""
 UP_S = 60.0
 POLL_S = 0.5
 UI_FILE = "/sdcard/Android/data/com.example.android.xml_parser/files/ui.xml"
-"""Where the accessibility service of AndroidLab's AVD keeps the UI tree of screens that never stand still."""
+"""File to which the accessibility service of AndroidLab's AVD writes the UI tree of screens that never stand still."""
 UI_FILE_AGE_S = 10
 _EMULATOR = re.compile(r"emulator-(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A screen. `xml` is "" when there is no tree to be had."""
+    """A screen. `xml` is "" if there is no UI tree."""
 
     screenshot: bytes
     width: int
@@ -41,8 +41,8 @@ class Seen:
 class LabPhone:
     """One device. Every method raises `InfraError` when it does not answer as a working device does.
 
-    `root` runs `adb root` and returns its output; None for a transport without adb. `console` is the emulator's, None
-    for a device that is no emulator: it gets no location. With `snapshot` every episode starts from that one.
+    `root` runs `adb root` and returns its output; None for a transport without adb. `console` is the emulator's
+    console; None for a real device, whose location is not set. With `snapshot` every episode starts from that snapshot.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class LabPhone:
         self._service = False
 
     def prepare(self, package: str, set_date: bool) -> None:
-        """Brings the device into a task's first state, before its app is started."""
-        self.wait_until_up()  # a device that is away for a moment would fail every episode it is given
+        """Brings the device into the initial state of a task, before the app is started."""
+        self.wait_until_up()  # a device that is away for a moment must not fail its next episodes
         if self._snapshot:
             if self._console is None:
                 raise self._fault("has no console to load a snapshot through")
@@ -73,20 +73,20 @@ class LabPhone:
             if self.device.look("date", "+%Y-%m-%d").strip() != DATE:
                 reason = " ".join((said.stderr or said.stdout).split())[:80]
                 raise self._fault(f"the date cannot be set to {DATE} ({reason}): it takes root")
-        if not self._snapshot:  # an app that was left open would show the page it was left on
+        if not self._snapshot:  # an app that is still open would show its last page
             self.device.home()
             self._transport.shell(("am", "force-stop", package))
         self.device.remember_boot()
 
     def become_root(self) -> None:
-        """`adb root`, which the date needs; the device is gone for a moment after it."""
+        """Runs `adb root`, which setting the date needs. The device is gone for a moment afterwards."""
         if self._root is not None and "already" not in (said := self._root()):
             if "cannot" in said:
                 raise self._fault(f"`adb root` says {said.strip()!r}")
             self.wait_until_up(root=True)
 
     def wait_until_up(self, root: bool = False) -> None:
-        """`root`: until its shell is root's. Before adbd restarts, it answers as if nothing were to happen."""
+        """With `root`, waits until the shell runs as root: adbd still answers as before until it restarts."""
         until = time.monotonic() + UP_S
         while True:
             try:
@@ -104,7 +104,7 @@ class LabPhone:
             raise self._fault(f"{package} does not start: {reason}")
 
     def watch(self, moving: bool) -> None:
-        """`moving` apps are read through the accessibility service, where it is alive."""
+        """Screens of `moving` apps are read through the accessibility service, if it is running."""
         self._service = False
         if moving:
             written = self._transport.shell(("stat", "-c", "%Y", UI_FILE)).stdout.strip()
@@ -121,11 +121,11 @@ class LabPhone:
             return self._transport.pull(UI_FILE).decode(errors="replace")
         try:
             return self.device.dump_xml()
-        except InfraError:  # also of a device that is gone: the next command fails then
+        except InfraError:  # also when the device is gone: then the next command fails
             return ""
 
     def query(self, query: str) -> str:
-        """Output of an `adb shell ...` line, as AndroidLab's judges get it."""
+        """Output of an `adb shell ...` line, as AndroidLab's judges receive it."""
         result = self._transport.shell(device_line(query))
         return result.stdout.strip() if result.exit_code == 0 else FAILED
 
@@ -134,6 +134,7 @@ class LabPhone:
 
 
 def console_of(serial: str, host: str | None = None) -> Console | None:
-    """The console of an emulator's serial (`emulator-5554`) on the adb server's machine; None for other devices."""
+    """The console of an emulator by its serial (`emulator-5554`) on the adb server's machine; None for other
+    devices."""
     match = _EMULATOR.fullmatch(serial)
     return Console(host or "127.0.0.1", int(match[1])) if match else None

@@ -1,4 +1,4 @@
-"""Tasks of AndroidLab's YAML files."""
+"""The tasks in AndroidLab's YAML files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 @dataclass(frozen=True, slots=True)
 class LabTask:
-    """One task. `module` holds its judge; `query` is its `adb_query`, "" where it has none."""
+    """One task. `module` is the module of its judge, and `query` its `adb_query`, or "" if it has none."""
 
     id: str
     app: str
@@ -37,11 +37,11 @@ class LabTask:
 
     @property
     def instruction(self) -> str:
-        """As AndroidLab words it."""
+        """The instruction in AndroidLab's wording."""
         return f"You should use {self.app} to complete the following task: {self.goal}"
 
     def task(self, rounds: int) -> Task:
-        """The task of an episode, with a budget of `rounds` steps."""
+        """The task as an episode with a budget of `rounds` steps."""
         params = {"package": self.package, "kind": self.kind, "query": self.query}
         return Task(self.id, self.id, self.instruction, params, 0, rounds, SUITE, self.app)
 
@@ -59,7 +59,7 @@ class Skipped:
 
 
 def read_file(file: Path, packages: Mapping[str, str]) -> list[LabTask]:
-    """The tasks of one file. `packages` is the table of `read_packages`. Raises ValueError for a file that is wrong."""
+    """The tasks of one file. `packages` is the table of `read_packages`. Raises ValueError for a malformed file."""
     import yaml
 
     try:
@@ -69,13 +69,13 @@ def read_file(file: Path, packages: Mapping[str, str]) -> list[LabTask]:
     if not isinstance(data, dict) or not isinstance(data.get("tasks"), list):
         raise ValueError("there must be APP, package and a list of tasks at its top level")
     app = _text(data, "APP", _ANY)
-    # AndroidLab starts what its table names nearest to APP, and does not look at `package`.
+    # AndroidLab starts the app whose name in the table is nearest to APP, and ignores `package`.
     package = find_package(app, packages) if packages else _text(data, "package", _PACKAGE)
     return [_read_task(entry, app, package) for entry in data["tasks"]]
 
 
 def _read_task(entry: dict[Any, Any], app: str, package: str) -> LabTask:
-    # AndroidLab runs a task of any metric_type, and looks for the last name of the module under evaluation.tasks.
+    # AndroidLab runs tasks of any metric_type, and looks up the last part of the module's name under evaluation.tasks.
     task_id = _text(entry, "task_id", _ID)
     kind = QUERY if entry.get("metric_type") == QUERY else OPERATION
     module = "evaluation.tasks." + _text(entry, "metric_func", _DOTTED).rpartition(".")[2]
@@ -99,9 +99,9 @@ def _text(data: dict[Any, Any], field: str, form: re.Pattern[str]) -> str:
 
 
 def read_packages(checkout: Path) -> dict[str, str]:
-    """Names of apps -> packages, from a checkout's `templates/packages.py`, which is read and not run.
+    """App names -> packages, from a checkout's `templates/packages.py`, which is parsed but not run.
 
-    In the table's order; empty where there is none that can be read.
+    In the order of the table; empty if there is no readable table.
     """
     try:
         tree = ast.parse((checkout / PACKAGES).read_text(encoding="utf-8"))
@@ -112,7 +112,7 @@ def read_packages(checkout: Path) -> dict[str, str]:
 
 
 def find_package(name: str, packages: Mapping[str, str]) -> str:
-    """The package of the app whose name is nearest to `name` in edits: AndroidLab finds `bluecoins` as `bleucoins`."""
+    """The package of the app whose name is nearest to `name` in edit distance, as `bleucoins` is to `bluecoins`."""
     if name in packages:
         return packages[name]
     plain = _plain(name)
@@ -124,7 +124,7 @@ def _plain(name: str) -> str:
 
 
 def _edits(a: str, b: str) -> int:
-    """Levenshtein's distance."""
+    """Levenshtein distance."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, start=1):
         above, row = row, [i]
@@ -137,10 +137,10 @@ def _edits(a: str, b: str) -> int:
 
 
 def device_line(query: str) -> str:
-    """What reaches the device's shell when a host's shell runs an `adb shell ...` line.
+    """The command that reaches the device's shell when a host's shell runs an `adb shell ...` line.
 
-    `adb shell 'getprop a.b'` sends `getprop a.b`: the host takes the quotes off. What follows a `|` runs on the host
-    there; here the device runs it, which has the same `grep`. Raises ValueError for anything but a pipeline.
+    `adb shell 'getprop a.b'` sends `getprop a.b`: the host removes the quotes. What follows a `|` would run on the
+    host; here it runs on the device, which has the same `grep`. Raises ValueError for anything but a pipeline.
     """
     lexer = shlex.shlex(query, posix=True, punctuation_chars=_OPERATORS)
     lexer.whitespace_split = True

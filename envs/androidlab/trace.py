@@ -1,6 +1,6 @@
 """The trace of an episode on disk, in the format that AndroidLab's judges read.
 
-<folder>/trace.jsonl    one line per step, written when its action has been carried out
+<folder>/trace.jsonl    one line per step, written after its action
 <folder>/Screen/0.png   the screen before the action of step 0
 <folder>/xml/0.xml      its UI tree, if there was one
 """
@@ -17,12 +17,12 @@ from envs.base import COORD_MAX, Action, Back, Enter, Finish, Home, Invalid, Lau
 
 TRACE = "trace.jsonl"
 NO_TREE = "ERROR"
-"""In place of a tree's path where there is none: AndroidLab's evaluation skips such a step."""
+"""Replaces the path of a missing tree: AndroidLab's evaluation skips such a step."""
 _KEYS = (Back, Home, Enter)
 
 
 class TraceWriter:
-    """One episode's folder. The files of an earlier try are removed first."""
+    """Writes the folder of one episode. Files of an earlier attempt are removed first."""
 
     def __init__(self, folder: Path, task_id: str, instruction: str) -> None:
         self.folder, self._task_id, self._instruction = folder, task_id, instruction
@@ -36,7 +36,7 @@ class TraceWriter:
             (folder / part).mkdir(parents=True)
 
     def seen(self, index: int, screen: Seen, command: dict[str, str]) -> None:
-        """Notes a screen and the output of the task's query at it. Paths in the trace are relative to its folder."""
+        """Records a screen and the output of the task's query on it. Paths in the trace are relative to its folder."""
         (self.folder / "Screen" / f"{index}.png").write_bytes(screen.screenshot)
         if screen.xml:
             (self.folder / "xml" / f"{index}.xml").write_text(screen.xml, encoding="utf-8", errors="replace")
@@ -54,7 +54,7 @@ class TraceWriter:
             self._line["command"] = command
 
     def acted(self, action: Action, apps: dict[str, str]) -> None:
-        """The action taken on the screen seen last. `apps` maps names to packages."""
+        """Records the action taken on the last screen. `apps` maps names to packages."""
         width, height = self._line["window"]
         before, self._action = self._action, parsed_action(action, width, height, apps)
         self.repeated = self.repeated + 1 if self._action == before else 1
@@ -87,7 +87,7 @@ def parsed_action(action: Action, width: int, height: int, apps: dict[str, str])
 
 
 def read_trace(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a trace; none where there is no file. A last line that was cut short is left out."""
+    """The lines of a trace, or none if there is no file. A truncated last line is left out."""
     path = folder / TRACE
     if not path.is_file():
         return []
