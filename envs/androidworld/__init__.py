@@ -1,1 +1,1 @@
-"""AndroidWorld: its HTTP server for set-up and scoring, its phone over adb, as a `MobileEnv`."""
+"""AndroidWorld as a `MobileEnv`: its HTTP server for set-up and scoring, its phone over adb."""

@@ -1,4 +1,4 @@
-"""Two ways to see and touch AndroidWorld's phone: over adb, or over AndroidWorld's own HTTP routes."""
+"""Two ways to observe and control AndroidWorld's phone: over adb, or through AndroidWorld's own HTTP routes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from envs.live_device import LiveDevice, OneAtATime, Settle, png_size
 
 
 class AdbAccess:
-    """Over adb: screenshot, UI tree and foreground app in about a second, text typed as it is."""
+    """Access over adb: screenshot, UI tree and foreground app in about a second; text is typed unchanged."""
 
     settle: str
-    """When a screen counts as settled."""
+    """When a screen counts as settled, in words."""
 
     def __init__(self, transport: Transport, apps: Mapping[str, str], settle: Settle | None = None) -> None:
         self.device = LiveDevice(transport, apps, settle)
@@ -26,11 +26,11 @@ class AdbAccess:
         self._call = OneAtATime()
 
     async def connect(self) -> None:
-        """Raises InfraError unless the phone can be used now."""
+        """Raises InfraError unless the phone is ready for use."""
         await self._call(self.device.check)
 
     async def prepare(self) -> None:
-        """Called at the beginning of an episode."""
+        """Called at the start of an episode."""
         await self._call(self.device.prepare)
 
     async def observe(self, step: int) -> Observation:
@@ -45,18 +45,18 @@ class AdbAccess:
         await self._call(self.device.check_boot)
 
     async def act(self, action: Action) -> str:
-        """Why the action was not carried out (such as launching an unknown app), or ""."""
+        """Returns why the action was not carried out (such as launching an unknown app), or ""."""
         if isinstance(action, Launch) and (label := resolve(action.app, self._apps)):
             action = Launch(self._apps[label])
         return await self._call(lambda: self.device.act(action))
 
 
 class HttpAccess:
-    """Over `/screenshot` and `/execute_action`: no UI tree, no foreground app, 15 s and more for each screen.
+    """Access through `/screenshot` and `/execute_action`: no UI tree, no foreground app, 15 s and more for each screen.
 
     AndroidWorld's actions are coarser than ours. A swipe becomes a scroll of the whole screen in its direction. Typing
-    needs a place to tap, which is where the last tap went; it drops what is not ASCII, so such text is not sent, and it
-    always ends with Enter.
+    needs a position to tap, for which the last tap is used; it drops non-ASCII characters, so such text is refused, and
+    it always ends with Enter.
     """
 
     settle = "AndroidWorld's: 3 equal element lists 0.5 s apart, at most 6 s"
@@ -67,13 +67,13 @@ class HttpAccess:
         self._touched: tuple[int, int] | None = None
 
     async def connect(self) -> None:
-        """The server's health says all there is to know."""
+        """Does nothing: the server's health is all that can be checked."""
 
     async def prepare(self) -> None:
         self._touched = None
 
     async def check(self) -> None:
-        """A reboot cannot be seen from here."""
+        """Does nothing: a reboot cannot be detected over HTTP."""
 
     async def observe(self, step: int) -> Observation:
         png = await self._client.screenshot()
@@ -91,7 +91,7 @@ class HttpAccess:
         return ""
 
     def _fields(self, action: Action) -> dict[str, Any] | str:
-        """The action in AndroidWorld's form, or why it has none. An action that it refuses would break its adb."""
+        """The action in AndroidWorld's format, or why it has none. Refused actions would break the server's adb."""
         if isinstance(action, Tap | LongPress):
             width, height = self._size
             x = min(max(action.x * width // COORD_MAX, 0), width - 1)
@@ -118,7 +118,7 @@ Access = AdbAccess | HttpAccess
 
 
 def scroll_direction(swipe: Swipe) -> str:
-    """AndroidWorld names a scroll by what comes into view: the finger moves the other way."""
+    """Direction of a scroll by the content that comes into view, as AndroidWorld names it: opposite to the finger."""
     dx, dy = swipe.x2 - swipe.x, swipe.y2 - swipe.y
     if abs(dy) >= abs(dx):
         return "down" if dy < 0 else "up"

@@ -1,9 +1,9 @@
-"""The routes of AndroidWorld's server.
+"""Client of AndroidWorld's server.
 
-Three habits of that server shape this client. After each answer 500 it closes the connection without saying so, and a
-pooled client's next request dies: so every request has a connection of its own, and none is ever sent twice. It handles
-one request after the other, and continues one that was given up here: so every time limit exceeds the longest task
-set-up. All arguments are query parameters but those of an action.
+Three properties of that server shape the client. After every answer with status 500 it silently closes the connection,
+and the next request of a pooled client would fail; so every request has its own connection, and none is sent twice. It
+handles requests one after the other, and goes on with one that was given up here; so every time limit exceeds the
+longest task set-up. All arguments are query parameters, except those of an action.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import httpx
 from envs.androidworld.faults import CheckFault, EnvironmentFault, NanScore, ServerFault, Unreachable, WrongServer
 
 LONGEST_INIT_S = 600.0
-"""Longest set-up of a task that is waited for."""
+"""Maximum time to wait for the set-up of a task."""
 OWN_TIME_S = {
     "/reset": 60.0,
     "/screenshot": 120.0,
@@ -30,48 +30,48 @@ OWN_TIME_S = {
     "/task/tear_down": 120.0,
     "/task/score": 120.0,
 }
-"""Seconds a route may take beyond waiting for the longest set-up; `QUICK_S` where it is not listed."""
+"""Seconds that a route may take beyond the longest set-up; `QUICK_S` for routes not listed."""
 QUICK_S = 30.0
 CONNECT_S = 10.0
 MAX_SCREEN, MAX_ANSWER = 96 << 20, 1 << 20
-"""Bytes of a screenshot (all pixels of a screen of 1440x3120 as JSON are 70 MB), and of any other answer."""
+"""Maximum bytes of a screenshot (the pixels of a 1440x3120 screen as JSON are 70 MB), and of any other answer."""
 MAX_NAME, MAX_GOAL = 100, 20_000
-"""Characters of a task's name, and of a goal."""
+"""Maximum characters of a task's name, and of a goal."""
 FAMILY = "android_world"
 
 RAISED_BY = {"/task/initialize": EnvironmentFault, "/task/score": CheckFault}
-"""What an answer 500 means: AndroidWorld's own code raised."""
+"""Meaning of an answer with status 500: AndroidWorld's own code raised."""
 
 T = TypeVar("T")
 
 
 class AndroidWorldClient:
-    """One server. Every method raises a `ServerFault`; what it says names the server and the route."""
+    """Client of one server. Every method raises `ServerFault`, with a message that names the server and the route."""
 
     def __init__(self, url: str, longest_init_s: float = LONGEST_INIT_S) -> None:
         self.url = url.rstrip("/")
         self._longest_init_s = longest_init_s
-        # Straight to the server: a proxy of the environment is for the world outside, and cuts long requests.
+        # Directly to the server: a proxy set in the environment is for external hosts, and cuts long requests.
         self._http = httpx.AsyncClient(
             base_url=self.url,
             trust_env=False,
-            # Packed answers are not asked for: each layer of gzip could multiply what arrives by a thousand.
+            # No compressed answers: each layer of gzip could expand the data a thousandfold.
             headers={"Accept-Encoding": "identity"},
             verify=self.url.startswith("https:"),  # reading the certificates takes longer than many requests
             limits=httpx.Limits(max_keepalive_connections=0),
         )
 
     async def close(self) -> None:
-        """Closes this client, not the server's environment."""
+        """Closes this client, but not the environment on the server."""
         await self._http.aclose()
 
     async def health(self) -> None:
-        """Only says that HTTP answers: upstream reports success for a dead emulator too."""
+        """Checks only that HTTP answers: the server reports success for a dead emulator too."""
         if (await self._ask("GET", "/health")).get("status") != "success":
             raise WrongServer(f"{self.url}: GET /health does not say success")
 
     async def reset(self, go_home: bool = True) -> None:
-        """Also clears the answer: a score is read before this."""
+        """Also clears the answer, so a score must be read before."""
         await self._ask("POST", "/reset", go_home=go_home)
 
     async def screenshot(self) -> bytes:
@@ -83,7 +83,7 @@ class AndroidWorldClient:
             raise WrongServer(f"{self.url}: the screenshot has no usable pixels: {_reason(error)}") from None
 
     async def execute(self, **action: Any) -> None:
-        """One action, in AndroidWorld's fields and in pixels."""
+        """Executes one action, given by AndroidWorld's fields and in pixels."""
         await self._ask("POST", "/execute_action", body=action)
 
     async def task_list(self) -> list[str]:
@@ -93,19 +93,19 @@ class AndroidWorldClient:
         return names
 
     async def reinitialize(self, combinations: int, seed: int) -> None:
-        """Replaces all instances; what was set up and not torn down can never be torn down after this."""
+        """Replaces all task instances. What was set up before and not torn down cannot be torn down any more."""
         await self._ask("GET", "/suite/reinitialize", n_task_combinations=combinations, seed=seed, task_family=FAMILY)
 
     async def initialize(self, name: str, index: int) -> None:
-        """Sets the task up. Raises in the middle of it when it has been set up before: tear down first."""
+        """Sets up a task. If it is set up already, this fails halfway: tear it down first."""
         await self._ask("POST", "/task/initialize", task_type=name, task_idx=index)
 
     async def tear_down(self, name: str, index: int) -> None:
-        """May be repeated, and may come before any set-up."""
+        """Tears down a task. May be repeated, and called without a set-up."""
         await self._ask("POST", "/task/tear_down", task_type=name, task_idx=index)
 
     async def score(self, name: str, index: int) -> float:
-        """0 to 1, with fractions for composite tasks. Raises NanScore when it is no number."""
+        """Score from 0 to 1, fractional for composite tasks. Raises NanScore if it is not a number."""
         value = (await self._ask("GET", "/task/score", task_type=name, task_idx=index)).get("score", "")
         if value is None or (isinstance(value, float) and math.isnan(value)):
             raise NanScore(f"{self.url}: the score of {name} {index} is not a number")
@@ -129,7 +129,7 @@ class AndroidWorldClient:
     async def _ask(
         self, method: str, route: str, body: Mapping[str, Any] | None = None, **query: Any
     ) -> dict[str, Any]:
-        """The JSON object that answers one request, which is sent once."""
+        """Sends one request, only once, and returns the JSON object in the answer."""
         limit = self._longest_init_s + OWN_TIME_S.get(route, QUICK_S)
         most = MAX_SCREEN if route.startswith("/screenshot") else MAX_ANSWER
         where = f"{self.url}: {method} {route}"

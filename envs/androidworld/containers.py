@@ -1,4 +1,4 @@
-"""AndroidWorld in containers of a pool: each is an emulator and the server that sets it up and scores it."""
+"""AndroidWorld in the containers of a pool: each runs an emulator and the server that sets up and scores its tasks."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from envs.docker_avd.provider import ContainerDevice, DockerProvider
 
 _log = logging.getLogger(__name__)
 MARGIN_S = 1.0
-"""A server is given up this long before the pool gives up its container: then it is said what the server lacks."""
+"""How long before the pool's own deadline a check ends, so that its error says what the server lacks."""
 
 
 def make_env(device_id: str, transport: Transport, url: str, free_reward: bool = True) -> AndroidWorldEnv:
-    """For `DockerProvider`. A server that does not answer is not waited for: the pool puts another in its place."""
+    """For `DockerProvider`. Does not wait for a server that does not answer, because the pool replaces it."""
     client, access = AndroidWorldClient(url), AdbAccess(transport, APPS)
     return AndroidWorldEnv(device_id, client, access, boot_wait_s=0.0, free_reward=free_reward)
 
 
 class AndroidWorldContainers:
-    """Implements `envs.pool.Provider` on the containers of `containers`, whose `make_env` is the one above.
+    """Implements `envs.pool.Provider` on the containers of `containers`, whose `make_env` is the function above.
 
-    A container joins the pool when its server has the tasks, budgets and goals that the first one has: the checks of
-    `envs.androidworld.startup`. `boot_s` is how long that may take, and `suite` the instances that are compared. `wrap`
-    is put around every environment. Tasks are made of what a server says, so the first container is started before the
-    pool (`start_first`), which then gets it as its own; until then `close` removes it.
+    A container joins the pool if its server passes the checks of `envs.androidworld.startup` within `boot_s`, and has
+    the tasks, budgets and goals of the first one for the instances of `suite`. `wrap` is applied to every environment.
+    Tasks are made from what a server reports, so the first container is started before the pool (`start_first`) and
+    later handed to it; until then `close` removes it.
     """
 
     def __init__(
@@ -50,7 +50,8 @@ class AndroidWorldContainers:
         self._waiting: ContainerDevice | None = None
 
     async def start_first(self, say: Say = print) -> Server:
-        """The server of place 0, which passed the checks. Raises StartupError, and leaves nothing behind then."""
+        """Starts place 0 and returns its server, which passed the checks. Raises StartupError after removing
+        everything."""
         try:
             await self.open()
             async with asyncio.timeout(self.boot_s):

@@ -1,4 +1,4 @@
-"""`AndroidWorldEnv`: one AndroidWorld server and its phone as a `MobileEnv`."""
+"""`AndroidWorldEnv`: one AndroidWorld server and its phone, as a `MobileEnv`."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ POLL_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """The current or the last episode, as AndroidWorld reports it."""
+    """The current or last episode, as AndroidWorld reports it."""
 
     goal: str
     probe: float | None
-    """The score right after the set-up: above 0 the reward is free. None where the check raised that early."""
+    """The score right after the set-up; above 0 the reward is free. None if the check raised at that point."""
     said_done: bool = False
     raw_score: float | None = None
-    """The score at the end, whether or not the agent said that it was done."""
+    """The score at the end, whether or not the agent declared the task done."""
 
 
 class AndroidWorldEnv:
-    """The order is AndroidWorld's: a new suite, initialize, probe the score, home screen, episode, score, tear down.
+    """Follows AndroidWorld's order: a new suite, initialize, probe the score, home screen, episode, score, tear down.
 
-    Every episode has a new suite, because `initialize` changes a task's parameters (dates are reworded):
-    a second episode on the same object would be another test. The goal is read after `initialize`, as AndroidWorld's
-    own runner does, and is the episode's `instruction`.
+    Every episode has a new suite, because `initialize` changes the parameters of a task (dates are reworded), and a
+    second episode on the same object would be a different test. The goal is read after `initialize`, as in
+    AndroidWorld's own runner, and is the episode's `instruction`.
 
-    The score counts only if the agent said that it was done. Without `free_reward`, as in training, `reset` refuses an
-    instance that gives its reward for nothing (FreeReward).
+    The score counts only if the agent declared the task done. Without `free_reward`, as in training, `reset` refuses an
+    instance whose reward is free (FreeReward).
     """
 
     def __init__(
@@ -53,22 +53,22 @@ class AndroidWorldEnv:
         self.client, self.access = client, access
         self.episode: Episode | None = None
         self.given_up = False
-        """Whether the server has not answered for `boot_wait_s`. Each episode asks it again without waiting."""
+        """Whether the server has not answered for `boot_wait_s`. Later episodes try it once, without waiting."""
         self._boot_wait_s, self._free_reward = boot_wait_s, free_reward
         self._fingerprint: tuple[str, ...] = ()
         self._up: tuple[str, int] | None = None
-        """The instance that is set up."""
+        """Name and index of the task that is set up."""
         self._task: Task | None = None
         self._seen: Observation | None = None
         self._done = False
 
     @property
     def instruction(self) -> str:
-        """The goal of the current or the last episode, as AndroidWorld words it."""
+        """Goal of the current or last episode, in AndroidWorld's wording."""
         return self.episode.goal if self.episode else ""
 
     async def reset(self, task: Task) -> Observation:
-        """Sets the task up, from any state the server is in. Waits while the server is starting."""
+        """Sets up the task, whatever state the server is in. Waits while the server is starting."""
         self._task = self.episode = None
         name, index = task.template, task.params["index"]
         await self._wait_until_up()
@@ -86,7 +86,7 @@ class AndroidWorldEnv:
         return self._seen
 
     async def step(self, action: Action) -> StepResult:
-        """Takes one action. Finish ends the episode, and so does the last step of the task's budget."""
+        """Takes one action. The episode ends with Finish, or when the step budget is used up."""
         task, seen = self._task, self._seen
         if task is None or self.episode is None or seen is None or self._done:
             raise RuntimeError(f"{self.device_id}: no episode is running; call reset(task)")
@@ -105,7 +105,7 @@ class AndroidWorldEnv:
         return StepResult(self._seen, self._done, timings, note)
 
     async def score(self) -> float:
-        """AndroidWorld's score if the agent said that it was done, else 0. The episode is over after this."""
+        """AndroidWorld's score if the agent declared the task done, else 0. Ends the episode."""
         task, episode = self._task, self.episode
         if task is None or episode is None:
             raise RuntimeError(f"{self.device_id}: no episode to score; call reset(task)")
@@ -119,14 +119,14 @@ class AndroidWorldEnv:
         return raw if episode.said_done else 0.0
 
     async def close(self) -> None:
-        """Tears down what is set up, so that the next user of the server finds it clean."""
+        """Tears down the task, so that the next user of the server finds it clean."""
         try:
             await self._tear_down()
         finally:
             await self.client.close()
 
     async def health(self) -> Health:
-        """Whether the server answers and, over adb, the phone."""
+        """Checks that the server answers and, over adb, the phone too."""
         try:
             await self._check_up()
         except InfraError as error:
@@ -138,7 +138,7 @@ class AndroidWorldEnv:
         await self.access.connect()
 
     async def _wait_until_up(self) -> None:
-        """A server that has used up its waiting time once is only asked once afterwards, until it answers again."""
+        """Waits for the server. One that was given up is tried only once, until it answers again."""
         until = time.monotonic() + (0 if self.given_up else self._boot_wait_s)
         while True:
             try:
@@ -152,10 +152,10 @@ class AndroidWorldEnv:
             await asyncio.sleep(POLL_S)
 
     async def _make_suite(self, task: Task) -> None:
-        """Gives the server the task's suite and checks that the task is in it.
+        """Creates the task's suite on the server and checks that it contains the task.
 
-        No route tells an instance's parameters. In a new suite a goal is its template with the parameters filled in,
-        so equal goals mean equal parameters.
+        No route returns the parameters of an instance. In a new suite a goal is its template with the parameters filled
+        in, so equal goals mean equal parameters.
         """
         await self.client.reinitialize(task.params["combinations"], task.seed)
         self._fingerprint = await self._read_fingerprint()
@@ -166,11 +166,11 @@ class AndroidWorldEnv:
             )
 
     async def _read_fingerprint(self) -> tuple[str, ...]:
-        """Distinguishes suites of different seeds, since no route tells the seed."""
+        """Goals that identify the suite, since no route returns its seed."""
         return tuple([await self.client.goal(name, 0) for name in SENTINELS])
 
     async def _probe(self, name: str, index: int) -> float | None:
-        """Some checks raise until the agent has done something; that early it is no fault."""
+        """The score before the episode; None if the check raises, which some do until something was done."""
         try:
             score = await self.client.score(name, index)
         except (EnvironmentFault, NanScore):
@@ -180,7 +180,7 @@ class AndroidWorldEnv:
         return score
 
     async def _tear_down(self) -> None:
-        """Tears down what is set up. A fault does not concern the next episode, which has a suite of its own."""
+        """Tears down the task. Faults are ignored, because the next episode has its own suite."""
         up, self._up = self._up, None
         if up is not None:
             with contextlib.suppress(ServerFault):

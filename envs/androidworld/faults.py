@@ -1,4 +1,4 @@
-"""What can go wrong with an AndroidWorld server. `kind` is what an evaluation counts a lost episode under."""
+"""Faults of an AndroidWorld server. `kind` is the category under which an evaluation counts the lost episode."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from envs.base import InfraError, NoScore, TaskFault
 
 
 class ServerFault(InfraError):
-    """The server or its phone did not do what was asked."""
+    """The server or its phone did not do what was requested."""
 
     kind = "infrastructure"
 
 
 class Unreachable(ServerFault):
-    """Nothing answers: the server is still starting, has died, or lives elsewhere."""
+    """Nothing answers: the server is still starting, has died, or has another address."""
 
 
 class WrongServer(ServerFault):
-    """Something answers, but not as AndroidWorld does: waiting will not help."""
+    """Something answers, but not as AndroidWorld does. Waiting does not help."""
 
 
 class EnvironmentFault(ServerFault, TaskFault):
-    """AndroidWorld's own code raised while it set a task up or scored it."""
+    """AndroidWorld's own code raised while setting up or scoring a task."""
 
     kind = "environment"
 

@@ -1,7 +1,7 @@
-"""From addresses to AndroidWorld servers that are known to work, before anything runs on them.
+"""Opens AndroidWorld servers and checks them before anything runs on them.
 
-Every check raises with one line that says what to do. All servers are checked at the same time; the first failure is
-the one that is reported.
+Every check raises with one line that says what to do. All servers are checked concurrently; the first failure is
+reported.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ Say = Callable[[str], None]
 
 
 class StartupError(ValueError):
-    """A server that cannot be used; the message is one line and says what to do."""
+    """A server cannot be used. The message is one line and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`http://HOST:PORT[,SERIAL[@ADB_HOST:ADB_PORT]]`: a server, and its phone on an adb server (this machine's)."""
+    """`http://HOST:PORT[,SERIAL[@ADB_HOST:ADB_PORT]]`: a server and its phone (by default on this machine's adb
+    server)."""
 
     url: str
     serial: str = ""
@@ -57,7 +58,7 @@ class Address:
 
 
 def parse_addresses(texts: Sequence[str]) -> list[Address]:
-    """Raises StartupError for none, duplicates, and servers of which only some have a serial."""
+    """Raises StartupError if there are none, for duplicates, and if only some have a serial."""
     addresses = [Address.parse(text) for text in texts]
     if not addresses:
         raise StartupError("--server http://HOST:PORT[,ADB_SERIAL] is missing (or --fleet N: it starts N containers)")
@@ -74,7 +75,7 @@ def parse_addresses(texts: Sequence[str]) -> list[Address]:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """The instances to be set up: `combinations` of each of the tasks `names`, drawn from `seed`."""
+    """The instances to set up: `combinations` of each task in `names`, drawn with `seed`."""
 
     seed: int
     combinations: int
@@ -83,7 +84,7 @@ class Suite:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that passed all checks."""
+    """A server that has passed all checks."""
 
     address: Address
     client: AndroidWorldClient
@@ -102,9 +103,9 @@ async def open_servers(
     say: Say = print,
     leftovers: Mapping[str, tuple[str, int]] | None = None,
 ) -> list[Server]:
-    """Checks all servers and gives each the suite. Raises StartupError.
+    """Checks all servers and creates the suite on each. Raises StartupError.
 
-    `leftovers`: what an interrupted evaluation left set up, by device id; it is torn down first.
+    `leftovers` maps device ids to the task that an interrupted evaluation left set up; it is torn down first.
     """
 
     async def opened(address: Address) -> Server:
@@ -132,12 +133,12 @@ async def open_servers(
 async def open_server(
     address: Address, suite: Suite, boot_wait_s: float, say: Say, left: tuple[str, int] | None = None
 ) -> Server:
-    """Checks one server and gives it the suite. Raises InfraError. `left` is an instance that is still set up."""
+    """Checks one server and creates the suite on it. Raises InfraError. `left` is a task that is still set up."""
     client = AndroidWorldClient(address.url)
     try:
         access = make_access(address, client)
         await _wait_for_server(client, time.monotonic() + boot_wait_s, say)
-        await client.task_list()  # a server of something else is found out before anything is changed on it
+        await client.task_list()  # detects a server of something else before changing anything on it
         if left is not None:
             with contextlib.suppress(ServerFault):  # a server that was restarted may not have that instance
                 await client.tear_down(*left)
@@ -168,7 +169,7 @@ def make_access(address: Address, client: AndroidWorldClient) -> Access:
 
 
 async def _wait_for_server(client: AndroidWorldClient, until: float, say: Say) -> None:
-    """Waits for a server that is starting (it refuses or drops connections), and reports that from time to time."""
+    """Waits for a server that is starting (it refuses or drops connections), and reports progress."""
     report_at = 0.0
     while True:
         try:
@@ -185,14 +186,14 @@ async def _wait_for_server(client: AndroidWorldClient, until: float, say: Say) -
 
 
 def _check_version(client: AndroidWorldClient, names: Sequence[str]) -> None:
-    """Raises WrongServer when it has other tasks than ours."""
+    """Raises WrongServer if the server's tasks differ from ours."""
     differing = (("has", set(names) - FACTS.keys()), ("lacks", FACTS.keys() - set(names)))
     if said := "; ".join(f"{what} {', '.join(sorted(found)[:5])}" for what, found in differing if found):
         raise WrongServer(f"{client.url} runs another version of AndroidWorld than {COMMIT}: it {said}")
 
 
 async def _check_pair(client: AndroidWorldClient, access: AdbAccess) -> None:
-    """Whether the serial is this server's phone: mixed-up serials would look like a model that fails at everything."""
+    """Raises ServerFault if the serial is another phone: a mix-up would look like a model that always fails."""
     await client.execute(action_type="open_app", app_name="settings")
     until, package = time.monotonic() + PAIR_WAIT_S, ""
     while time.monotonic() < until:

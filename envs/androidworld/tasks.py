@@ -1,7 +1,7 @@
-"""AndroidWorld's tasks: what its server does not tell (budgets, apps), and which of them can be trained on.
+"""AndroidWorld's tasks: facts that its server does not report (budgets, apps), and which tasks can be trained on.
 
-An instance is (task name, suite seed, index): AndroidWorld draws its parameters from the three, so that equal seeds
-mean equal instances everywhere. As its authors advise, training and testing are kept apart by seed.
+An instance is (task name, suite seed, index). AndroidWorld draws its parameters from these three, so equal seeds give
+equal instances everywhere. As its authors advise, training and testing are separated by seed.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from envs.base import Task
 
 SUITE = "androidworld"
 EVAL_SEED = 30
-"""The seed of AndroidWorld's own runner and of MobileRL's."""
+"""The seed of AndroidWorld's own runner and of MobileRL's evaluation."""
 EVAL_SEEDS = frozenset({EVAL_SEED, 42})
-"""Reserved for testing: published numbers use 30, and a server's own default is 42."""
+"""Seeds reserved for testing: published numbers use 30, and the server's own default is 42."""
 WALL_CLOCK_GOALS = frozenset({"MarkorCreateFolder"})
-"""Tasks whose goal names the moment at which the suite was made: it differs between servers, and between restarts."""
+"""Tasks whose goal contains the time at which the suite was made, which differs between servers and restarts."""
 SENTINELS = ("ContactsAddContact", "MarkorCreateNote", "OsmAndMarker", "RetroCreatePlaylist", "SimpleSmsSend")
-"""Tasks whose goals differ from seed to seed: they show whether a server still has the suite it was given."""
+"""Tasks whose goals differ between seeds. They show whether a server still has the suite it was given."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFacts:
-    """`budget` is in steps: int(10 x complexity), as AndroidWorld allots them."""
+    """`budget` is the number of steps that AndroidWorld allows: int(10 x complexity)."""
 
     apps: tuple[str, ...]
     budget: int
@@ -38,26 +38,26 @@ class TaskFacts:
 
 _DATA = json.loads(resources.files(__package__).joinpath("tasks.json").read_text())
 COMMIT: str = _DATA["commit"]
-"""The commit of AndroidWorld that the facts are of."""
+"""The commit of AndroidWorld that the facts describe."""
 FACTS = {name: TaskFacts(**facts | {"apps": tuple(facts["apps"])}) for name, facts in _DATA["tasks"].items()}
-"""The facts of its 116 tasks by name."""
+"""The facts of the 116 tasks by name."""
 APPS: dict[str, str] = _DATA["apps"]
-"""Name under the icon -> package. The lower-case name is also the one that AndroidWorld's `open_app` knows."""
+"""Name under the icon -> package. AndroidWorld's `open_app` takes the same name in lower case."""
 ALIASES: dict[str, str] = _DATA["aliases"]
-"""Other names that people and models use -> name under the icon."""
+"""Other names used by people and models -> name under the icon."""
 ANSWER_TASKS = frozenset(name for name, facts in FACTS.items() if facts.needs_answer)
 FREE_BY_DESIGN = frozenset(name for name in FACTS if name.startswith("System") and name.endswith("Verify"))
-"""Tasks whose set-up brings the phone into the state that is asked for: an agent that does nothing is rewarded."""
+"""Tasks whose set-up creates the requested state, so that an agent that does nothing is rewarded."""
 
 
 def budgets_hash(names: Iterable[str] = FACTS) -> str:
-    """Identifies a table of step budgets."""
+    """A hash that identifies a table of step budgets."""
     table = {name: FACTS[name].budget for name in sorted(names)}
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raises ValueError for a name that is not one of the 116."""
+    """Raises ValueError for a name that is not one of the 116 tasks."""
     for name in names:
         if name not in FACTS:
             raise ValueError(f"no AndroidWorld task is called {name!r} (commit {COMMIT}); see docs/androidworld.md")
@@ -66,7 +66,7 @@ def check_names(names: Iterable[str]) -> None:
 def make_task(
     name: str, index: int, goal: str, seed: int, combinations: int, step_cap: int | None = None, run: int = 0
 ) -> Task:
-    """One instance. `run` numbers the episodes of an instance; it changes nothing on the phone."""
+    """Makes one instance. `run` numbers its episodes and changes nothing on the phone."""
     facts = FACTS[name]
     return Task(
         id=f"{SUITE}/{name}/{seed}/{index}",
@@ -87,10 +87,10 @@ def check_training_seed(seed: int) -> None:
 
 
 def trainable(names: Iterable[str] = (), free_reward: bool = False) -> list[str]:
-    """Those of `names` (by default all) that can be trained on, sorted. `free_reward`: also those free by design.
+    """The sorted names (default: all) that can be trained on. With `free_reward`, including those free by design.
 
-    Tasks whose goal is the server's wall clock are left out: the episodes of a group run on several servers. Raises
-    ValueError for an unknown name, and when none is left.
+    Tasks whose goal contains the server's clock are left out, because the episodes of a group run on several servers.
+    Raises ValueError for an unknown name, and if none is left.
     """
     chosen = set(names) or set(FACTS)
     check_names(chosen)
@@ -104,7 +104,7 @@ def trainable(names: Iterable[str] = (), free_reward: bool = False) -> list[str]
 
 
 def resolve(name: str, apps: Mapping[str, str] = APPS) -> str | None:
-    """The name in `apps` that is meant, ignoring case, spaces, hyphens and a final "app"; None if there is none."""
+    """The matching name in `apps`, ignoring case, spaces, hyphens and a final "app"; None if there is none."""
     known = {_plain(alias): label for alias, label in ALIASES.items() if label in apps}
     known |= {_plain(label): label for label in apps}
     return known.get(_plain(name))
