@@ -1,1 +1,1 @@
-"""Your own instructions on your own app: docs/instructions.md."""
+"""Your own instructions for your own app (docs/instructions.md)."""

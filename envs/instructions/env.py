@@ -1,4 +1,4 @@
-"""`InstructionEnv`: any device that takes adb's commands, with instructions from a file."""
+"""`InstructionEnv`: runs instructions from a file on any device that takes adb commands."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from envs.base import (
 from envs.live_device import LiveDevice, OneAtATime, Settle
 
 COMMAND_S = 60.0
-"""Longest time of a command of the file."""
+"""Maximum duration of a command from the file, in seconds."""
 
 
 class InstructionEnv:
-    """The commands of a task come from its author and are lines for the device's shell; nothing of a model is in them.
+    """The commands of a task are lines for the device's shell, written by its author; no text of a model is in them.
 
     `apps` maps names under the icons to packages. Without `free_reward`, `reset` refuses a task whose check succeeds
     before the agent has done anything (FreeReward).
@@ -87,7 +87,7 @@ class InstructionEnv:
         return Observation(screenshot, *self._device.size(), xml, self._device.foreground_app(), step)
 
     async def step(self, action: Action) -> StepResult:
-        """Takes one action. Finish ends the episode, and so does the last step of the task's budget."""
+        """Takes one action. The episode ends with Finish, or when the step budget is used up."""
         task, seen = self._task, self._seen
         if task is None or seen is None or self._done:
             raise RuntimeError(f"{self.device_id}: no episode is running; call reset(task)")
@@ -103,7 +103,7 @@ class InstructionEnv:
         return StepResult(self._seen, self._done, timings, note)
 
     async def score(self) -> float:
-        """1.0 if the agent said that it was done and the task's checks hold, else 0.0."""
+        """1.0 if the agent declared the task done and its checks pass, else 0.0."""
         task, answer = self._task, self._answer
         if task is None:
             raise RuntimeError(f"{self.device_id}: no episode to score; call reset(task)")
@@ -116,7 +116,7 @@ class InstructionEnv:
         return float(await self._call(lambda: self._passes(task)))
 
     async def close(self) -> None:
-        """The device stays."""
+        """Does nothing: the device keeps running."""
 
     async def health(self) -> Health:
         try:

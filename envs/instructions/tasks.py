@@ -1,4 +1,4 @@
-"""A file of instructions, as tasks."""
+"""Tasks from a file of instructions."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from envs.base import Task
 
 SUITE = "instructions"
 Line = Annotated[str, Field(min_length=1)]
-"""A line for the device's own shell."""
+"""A command line for the device's shell."""
 
 
 class Instruction(BaseModel):
-    """What the agent is to do, how the device is made ready for it, and how it is checked."""
+    """An instruction for the agent, how to prepare the device for it, and how to check the result."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     instruction: Annotated[str, Field(min_length=1)]
     id: Annotated[str, Field(pattern=r"^[\w.\-]+$")] = ""
-    """Names its group and metrics; by default its number in the file."""
+    """Name of its group and metrics; by default its number in the file."""
     split: Literal["train", "test"] = "train"
-    """`test`: only for evaluation (`eval.every`)."""
+    """`test` tasks are used only for evaluation (`eval.every`)."""
     reset: tuple[Line, ...] = ()
-    """Run before the episode, in this order; each must succeed."""
+    """Commands run before the episode, in this order. Each must succeed."""
     app: Annotated[str, Field(pattern=r"^$|^[A-Za-z]\w*(\.[A-Za-z]\w*)+$")] = ""
-    """Package of the app that is in front at the beginning; stopped first. Without one the home screen is."""
+    """Package of the app in front at the start (stopped first). Without one, the home screen is in front."""
     start: tuple[Line, ...] = ()
-    """How the app is opened, such as `am start -a android.intent.action.VIEW -d ...`; by default as by its icon."""
+    """Commands that open the app, such as `am start -a android.intent.action.VIEW -d ...`; by default its icon."""
     check: tuple[Line, ...] = ()
-    """The task is done if all of these succeed (exit code 0) when the agent has said that it is."""
+    """Commands that must all succeed (exit code 0) once the agent has declared the task done."""
     answer: str = ""
-    """Text that the agent's answer must contain, in any case."""
+    """Text that the agent's answer must contain, ignoring case."""
     max_steps: Annotated[int, Field(ge=1)] = 20
 
     @model_validator(mode="after")
@@ -51,7 +51,7 @@ class Instruction(BaseModel):
 
 
 class InstructionFile(BaseModel):
-    """`apps`: names under the icons -> packages, for the action that opens an app by its name."""
+    """`apps` maps names under the icons to packages, for the action that opens an app by name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -60,7 +60,7 @@ class InstructionFile(BaseModel):
 
 
 def read(path: str | Path) -> InstructionFile:
-    """A TOML file with `[[task]]` tables and `[apps]`, or a JSONL file of tasks. ValueError says what is wrong."""
+    """Reads a TOML file with `[[task]]` and `[apps]`, or a JSONL file of tasks. Raises ValueError for bad content."""
     path = Path(path)
     try:
         found = _jsonl(path) if path.suffix == ".jsonl" else _toml(path)
