@@ -10,13 +10,13 @@ import sysconfig
 from pathlib import Path
 
 APPLICATION = Path("/opt/mobilerl")
-"""The image's working directory, from which Python imports."""
+"""The image's working directory, on Python's import path."""
 LEFT_OUT = "test idlelib tkinter turtledemo ensurepip lib2to3 *-packages __pycache__ config-* pydoc_data"
-"""Patterns of what is left out of the standard library."""
+"""Patterns of files that are left out of the standard library."""
 
 
 def copy_root(root: Path) -> None:
-    """Everything keeps its absolute path; `python3` is a link in /usr/local/bin."""
+    """Files keep their absolute paths; `python3` is a link in /usr/local/bin."""
     import fontpkg_roboto
     import PIL
 
@@ -44,7 +44,7 @@ def copy_root(root: Path) -> None:
 
 
 def _libraries(objects: list[Path]) -> set[Path]:
-    """Shared libraries outside the packages, as the dynamic linker finds them, and the linker itself."""
+    """Shared libraries outside the packages, as the dynamic linker resolves them, including the linker itself."""
     found: set[Path] = set()
     for start in range(0, len(objects), 50):
         batch = [str(p) for p in objects[start : start + 50]]
@@ -55,7 +55,7 @@ def _libraries(objects: list[Path]) -> set[Path]:
 
 
 def _copy_file(source: Path, root: Path) -> None:
-    """Follows links: the file stands under the name by which it is asked for."""
+    """Follows links, and keeps the name under which the file is requested."""
     target = root / source.relative_to("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy2(source, target)

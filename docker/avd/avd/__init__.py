@@ -1,15 +1,15 @@
-"""The program of an emulator's container: `python3 -m avd` runs the emulator, and ends when it ends.
+"""The entry point of an emulator's container: `python3 -m avd` runs the emulator and exits when it exits.
 
-On the standard library alone. Settings are environment variables (settings.py); arguments after the image's name are
+Uses only the standard library. Settings are environment variables (settings.py); arguments after the image's name are
 passed to the emulator.
 """
 
 BAD_SETTINGS, BOOT_FAILED, CHILD_FAILED = 2, 3, 4
-"""Exit codes of the container, beside the emulator's own."""
+"""Exit codes of the container, in addition to the emulator's own."""
 
 
 class Failure(Exception):
-    """Ends the container: one line that names the fix, and the exit code."""
+    """Ends the container with an exit code and one line that names the fix."""
 
     def __init__(self, message: str, code: int = CHILD_FAILED) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""`python3 -m avd [EMULATOR-OPTION...]`: a container's entry point."""
+"""`python3 -m avd [EMULATOR-OPTION...]`: the entry point of a container."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WATCH_S = 0.25
 
 
 class Stopped(Exception):
-    """SIGTERM or SIGINT."""
+    """Raised on SIGTERM or SIGINT."""
 
 
 def main(options: Sequence[str]) -> int:
@@ -42,7 +42,7 @@ def main(options: Sequence[str]) -> int:
 
 
 def run(wanted: settings.Settings, options: Sequence[str], processes: Processes, phone: adb.Adb) -> None:
-    """Ends only by Stopped or Failure. The ports open last: whoever reaches the phone finds it ready."""
+    """Ends only by raising Stopped or Failure. The ports open last: whoever reaches the phone finds it ready."""
     began = time.monotonic()
     settings.check_kvm(wanted.kvm)
     settings.check_memory(wanted)

@@ -1,4 +1,4 @@
-"""The container's own adb, the keys it accepts, and the token of the emulator's console."""
+"""The container's own adb, the keys that it accepts, and the token of the emulator's console."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from avd import BAD_SETTINGS, Failure
 from avd.settings import Settings
 
 COMMAND_S = 10.0
-"""Longest time of one command."""
+"""Maximum duration of one command, in seconds."""
 TRIES, PAUSE_S = 5, 1.0
-"""adbd restarts when it becomes root, and a phone that has just booted still refuses a command now and then."""
+"""adbd restarts when it becomes root, and a phone that has just booted may still refuse commands."""
 PRIVATE_KEYS = ("PRIVATE KEY", "RSA PRIVATE KEY")
 GUEST_COPY = "/data/local/tmp/mobilerl.pub"
 GUEST_KEYS = "/data/misc/adb/adb_keys"
-"""Where adbd looks at every connection."""
+"""File that adbd reads at every connection."""
 _KEY_FIX = 'pass -e ADBKEY="$(cat ~/.android/adbkey)" with its line breaks, or mount the file at /run/secrets/adbkey'
 
 
 class Adb:
-    """Every command is a list of words: nothing here is read by a shell of the container."""
+    """Every command is a list of words, so that no shell of the container interprets it."""
 
     def __init__(self, serial: str) -> None:
         self.serial = serial
 
     def start_server(self) -> None:
-        """Before the emulator, which makes itself known to a server that runs. Raises Failure."""
+        """Must run before the emulator, which registers itself with a running server. Raises Failure."""
         try:
             done = _run("start-server", timeout=30.0)
         except subprocess.TimeoutExpired:
@@ -37,7 +37,7 @@ class Adb:
             raise Failure(f"adb's server does not start: {_last_line(done)}")
 
     def says(self, *words: str, timeout: float = COMMAND_S) -> str:
-        """Stripped output of a command; "" when it fails."""
+        """Stripped output of a command; "" if it fails."""
         try:
             done = _run("-s", self.serial, *words, timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -45,7 +45,7 @@ class Adb:
         return done.stdout.strip() if done.returncode == 0 else ""
 
     def ask(self, *words: str, timeout: float = COMMAND_S) -> str:
-        """Stripped output of a command that has to work. Retried when it fails; raises Failure in the end."""
+        """Stripped output of a command that must succeed. Retried if it fails; finally raises Failure."""
         why = ""
         for attempt in range(TRIES):
             time.sleep(PAUSE_S if attempt else 0.0)
@@ -60,7 +60,7 @@ class Adb:
         raise Failure(f"adb {' '.join(words)[:80]}: {why}")
 
     def emu(self, *words: str) -> str:
-        """A command of the emulator's console. adb exits 0 for every answer; raises Failure for KO."""
+        """Runs a command of the emulator's console. Raises Failure for KO, for which adb exits with 0."""
         said = self.ask("emu", *words, timeout=300.0)
         if refused := [line for line in said.splitlines() if line.startswith("KO")]:
             raise Failure(f"the emulator's console refused `{' '.join(words)}`: {refused[0]}")
@@ -68,7 +68,7 @@ class Adb:
 
 
 def place_keys(settings: Settings) -> Path | None:
-    """Writes the key and the token into the home folder. Returns the public key's file when a key was given."""
+    """Writes the key and the token into the home folder. Returns the file of the public key if a key was given."""
     if settings.token:
         _write(settings.home / ".emulator_console_auth_token", settings.token, 0o600)
     if not settings.adb_key:
@@ -85,7 +85,7 @@ def place_keys(settings: Settings) -> Path | None:
 
 
 def authorise(adb: Adb, public: Path) -> None:
-    """Lets a key's owner in. A phone that comes from a snapshot knows only the keys of the day it was baked."""
+    """Makes the phone accept a key. A phone from a snapshot knows only the keys of the day it was baked."""
     adb.ask("root")
     adb.ask("wait-for-device", timeout=30.0)
     try:
@@ -98,7 +98,7 @@ def authorise(adb: Adb, public: Path) -> None:
 
 
 def _checked(text: str) -> str:
-    """With plain line ends. Raises Failure for what is no private key."""
+    """The key with plain line ends. Raises Failure if it is not a private key."""
     lines = text.strip().splitlines()
     framed = any(lines[:1] == [f"-----BEGIN {k}-----"] and lines[-1] == f"-----END {k}-----" for k in PRIVATE_KEYS)
     if not framed or len(lines) < 3:
@@ -107,7 +107,7 @@ def _checked(text: str) -> str:
 
 
 def _write(file: Path, text: str, mode: int) -> None:
-    """Nobody else can read a secret in between: the mode is there before the text is."""
+    """Sets the mode before the text is written, so that nobody else can read a secret in between."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
     with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as out:

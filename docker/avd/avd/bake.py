@@ -1,7 +1,7 @@
-"""`python3 -m avd.bake [FOLDER]`: makes the snapshot that later containers start from. docker/avd/bake.sh runs it.
+"""`python3 -m avd.bake [FOLDER]`: makes the snapshot that containers start from. Run by docker/avd/bake.sh.
 
-In this order: the APKs of FOLDER/apks, AndroidWorld's own set-up of its apps where the package is installed, the public
-keys of FOLDER/keys, quiet settings, the snapshot. FOLDER is removed at the end.
+Installs the APKs of FOLDER/apks, runs AndroidWorld's set-up of its apps if the package is installed, adds the public
+keys of FOLDER/keys, applies quiet settings, and saves the snapshot. FOLDER is removed at the end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main(folder: Path) -> int:
 
 
 def bake(wanted: settings.Settings, adb: Adb, folder: Path) -> None:
-    """Raises Failure; no snapshot is made then."""
+    """Raises Failure before a snapshot is saved."""
     apks = sorted((folder / "apks").glob("*.apk"))
     for apk in apks:
         say(f"installing {apk.name}")
@@ -54,7 +54,7 @@ def bake(wanted: settings.Settings, adb: Adb, folder: Path) -> None:
 
 
 def set_up_androidworld(wanted: settings.Settings) -> None:
-    """The package's own set-up, as its `--perform_emulator_setup` runs it. It needs the internet."""
+    """Runs the package's own set-up, like its flag `--perform_emulator_setup`. Needs the internet."""
     from android_world.env import env_launcher
 
     try:

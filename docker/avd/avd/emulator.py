@@ -1,4 +1,4 @@
-"""The emulator: its command line, the wait until its phone can be used, and the forwarding of its ports."""
+"""The emulator: its command line, waiting for its boot, and forwarding of its ports."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from avd.adb import Adb
 from avd.settings import Settings
 
 FROM_SNAPSHOT_S, COLD_S = 120, 600
-"""Longest boots, unless BOOT_TIMEOUT says otherwise."""
+"""Maximum boot times in seconds, unless BOOT_TIMEOUT is set."""
 POLL_S = 0.5
 ALWAYS = "-no-snapshot-save -no-window -no-audio -no-boot-anim -accel on"
 QUIET = (
-    ("system", "pointer_location", "0"),  # the bar of coordinates that AndroidWorld's set-up leaves on the screen
+    ("system", "pointer_location", "0"),  # the pointer bar that AndroidWorld's set-up leaves on the screen
     ("global", "window_animation_scale", "0"),
     ("global", "transition_animation_scale", "0"),
     ("global", "animator_duration_scale", "0"),
@@ -26,7 +26,7 @@ QUIET = (
 
 
 def command(settings: Settings, options: Sequence[str]) -> list[str]:
-    """`options` come last, so that they win over what stands here."""
+    """`options` come last, so that they override the others."""
     start = f"-snapshot {settings.snapshot}" if settings.has_snapshot else "-no-snapshot-load"
     words = f"emulator -avd {settings.avd_name} {start} {ALWAYS} -gpu {settings.gpu} -memory {settings.memory_mb}"
     words += f" -cores {settings.cores} -ports {settings.console_port},{settings.adb_port}"
@@ -36,7 +36,7 @@ def command(settings: Settings, options: Sequence[str]) -> list[str]:
 
 
 def prepare(settings: Settings) -> None:
-    """Raises Failure when there is no such AVD; removes the locks of an emulator that was killed in this container."""
+    """Raises Failure if the AVD does not exist. Removes the locks of an emulator that was killed in this container."""
     if not settings.avd.is_dir():
         found = ", ".join(sorted(p.stem for p in settings.avd_home.glob("*.avd"))) or "none"
         raise Failure(f"AVD_NAME: there is no AVD {settings.avd_name!r} here, but: {found}", BAD_SETTINGS)
@@ -48,7 +48,7 @@ def prepare(settings: Settings) -> None:
 
 
 def wait_for_boot(settings: Settings, adb: Adb, watch: Callable[[], None]) -> None:
-    """`watch` raises when the emulator has ended. Raises Failure at the deadline."""
+    """Raises Failure at the deadline. `watch` raises if the emulator has exited."""
     allowed = settings.boot_timeout or (FROM_SNAPSHOT_S if settings.has_snapshot else COLD_S)
     until = time.monotonic() + allowed
     while True:
@@ -65,17 +65,17 @@ def wait_for_boot(settings: Settings, adb: Adb, watch: Callable[[], None]) -> No
 
 
 def quiet(adb: Adb) -> None:
-    """No animations, no sleep, nothing drawn over the screen."""
+    """Disables animations, sleep, and anything drawn over the screen."""
     for namespace, name, value in QUIET:
         adb.ask("shell", "settings", "put", namespace, name, value)
 
 
 def forward_address(settings: Settings) -> str:
-    """The container's address, on which the emulator's ports are bound once more; "" for none. Raises Failure.
+    """The container's address on which the emulator's ports are bound as well; "" for none. Raises Failure.
 
-    The emulator binds its console and adb to 127.0.0.1 only; Docker sends what arrives at a published port to the
-    container's own address. The numbers stay the same: adb's server looks for emulators on 127.0.0.1:5555 to 5585, and
-    would find the phone twice under another one.
+    The emulator binds its console and adb to 127.0.0.1 only; Docker sends traffic of a published port to the
+    container's own address. Port numbers stay the same: adb's server looks for emulators on 127.0.0.1:5555 to 5585, and
+    would find the phone twice if they differed.
     """
     if settings.forward != "auto":
         return "" if settings.forward == "none" else settings.forward

@@ -1,4 +1,4 @@
-"""The processes in the container, and how they are stopped."""
+"""Starts, watches and stops the processes in the container."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from avd import CHILD_FAILED, Failure
 from avd.adb import Adb
 
 ASKED_S, ENDING_S, TERMINATED_S, KILLED_S = 1.5, 1.5, 1.0, 0.5
-"""How long `adb emu kill` may take, the emulator's end after it, and every process's end after SIGTERM and after
-SIGKILL: less than 5 s in all."""
+"""Time limits for `adb emu kill`, for the emulator to exit after it, and for all processes to exit after SIGTERM and
+after SIGKILL: less than 5 s in total."""
 EMULATOR = "the emulator"
 
 
 class Processes:
-    """Each in a process group of its own, so that a signal from a terminal reaches only this program."""
+    """Each process has its own process group, so that a signal from a terminal reaches only this program."""
 
     def __init__(self) -> None:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, words: Sequence[str]) -> None:
-        """Its output is the container's. Raises Failure."""
+        """Starts a process whose output is the container's. Raises Failure."""
         try:
             self._running[name] = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
         except OSError as error:
             raise Failure(f"{name} cannot be started: {error}") from None
 
     def watch(self) -> None:
-        """Raises Failure as soon as one has ended: with the emulator's own exit code when it was the emulator."""
+        """Raises Failure once a process has exited, with the emulator's own exit code if it was the emulator."""
         for name, process in self._running.items():
             if (status := process.poll()) is not None:
                 code = 128 - status if status < 0 else status
                 raise Failure(f"{name} has ended with exit code {code}", code if name == EMULATOR else CHILD_FAILED)
 
     def cause(self, failure: Failure) -> Failure:
-        """If a process has ended, that is the reason: adb's complaint about the missing phone follows from it."""
+        """If a process has exited, that is the cause: adb's complaint about the missing phone follows from it."""
         try:
             self.watch()
         except Failure as ended:
@@ -48,7 +48,7 @@ class Processes:
         return failure
 
     def stop(self, adb: Adb) -> None:
-        """The emulator is asked first, so that it leaves its disks whole; then all are ended."""
+        """Asks the emulator to exit first, so that its disks stay intact, and then ends all processes."""
         emulator = self._running.get(EMULATOR)
         if emulator is not None and emulator.poll() is None:
             with contextlib.suppress(Failure):
@@ -62,7 +62,7 @@ class Processes:
 
 
 def _wait(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> list[subprocess.Popen[bytes]]:
-    """Those that have not ended by then."""
+    """The processes that have not exited by then."""
     until = time.monotonic() + seconds
     while left := [p for p in processes if p.poll() is None]:
         if time.monotonic() > until:

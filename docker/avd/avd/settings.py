@@ -12,15 +12,15 @@ from pathlib import Path
 from avd import BAD_SETTINGS, Failure
 
 OVERHEAD_MB = 1024
-"""Of memory, that the emulator takes beside the phone's own. An estimate."""
+"""Memory that the emulator needs in addition to the phone's own. An estimate."""
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Files with the memory limit in bytes: of control groups v2 (where it may be the word max) and v1."""
+"""Files with the memory limit in bytes, of control groups v2 (which may say "max") and v1."""
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Sizes in MB, times in seconds. Two ports belong together: the console's, and adb's, which is the next one."""
+    """Sizes in MB, times in seconds. The adb port is always the console port plus 1."""
 
     home: Path
     avd_home: Path
@@ -30,18 +30,18 @@ class Settings:
     cores: int
     gpu: str
     boot_timeout: int
-    """0: as long as the kind of boot needs (emulator.py)."""
+    """0 means the default for the kind of boot (emulator.py)."""
     console_port: int
     grpc_port: int
     forward: str
-    """Address on which the ports are forwarded: "auto" for the container's own, "none", or an IPv4 address."""
+    """Address to which the ports are bound: "auto" for the container's own, "none", or an IPv4 address."""
     task_server: str
-    """File of the server that sets tasks up and scores them; "" for none."""
+    """Program of the server that sets up and scores tasks; "" for none."""
     task_port: int
     adb_key: str
-    """Text of a private key, from ADBKEY or a mounted file; "" when neither is there."""
+    """Text of a private key, from ADBKEY or a mounted file; "" if there is neither."""
     token: str
-    """Console token; "" lets the emulator make one up."""
+    """Console token. If it is "", the emulator creates one."""
     kvm: Path
     ready_file: Path
 
@@ -87,7 +87,7 @@ def read(given: Mapping[str, str]) -> Settings:
 
 
 def check_kvm(device: Path) -> None:
-    """Opens the device as the emulator will. Raises Failure with the fix."""
+    """Opens the device like the emulator does. Raises Failure with the fix."""
     try:
         os.close(os.open(device, os.O_RDWR))
     except FileNotFoundError:
@@ -102,7 +102,7 @@ def check_kvm(device: Path) -> None:
 
 
 def check_memory(settings: Settings, limit_files: Sequence[Path] = CGROUP_LIMITS) -> None:
-    """Raises Failure when the container's limit is too low: the kernel would kill the emulator without a word."""
+    """Raises Failure if the container's limit is too low: the kernel would kill the emulator without a message."""
     needed = settings.memory_mb + OVERHEAD_MB
     words = [file.read_text().strip() for file in limit_files if file.is_file()]
     limits = [int(word) >> 20 for word in words if word.isdecimal()]
@@ -147,7 +147,7 @@ def _task_server(given: Mapping[str, str]) -> str:
 
 
 def _key(given: Mapping[str, str]) -> str:
-    """ADBKEY, else the file ADBKEY_FILE, else a Docker secret of the name adbkey."""
+    """ADBKEY, else the file ADBKEY_FILE, else the Docker secret adbkey."""
     if given.get("ADBKEY"):
         return given["ADBKEY"]
     named = given.get("ADBKEY_FILE", "")

@@ -1,4 +1,4 @@
-"""The server beside the emulator that sets AndroidWorld's tasks up and scores them."""
+"""The server beside the emulator that sets up and scores AndroidWorld's tasks."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from avd import BOOT_FAILED, Failure
 from avd.settings import Settings
 
 LOADING_S = 300.0
-"""AndroidWorld's environment sleeps for some 13 s while it is built, and its apps wake up."""
+"""Maximum loading time: building AndroidWorld's environment sleeps for some 13 s, and its apps start."""
 POLL_S = 1.0
 
 
 def command(settings: Settings) -> list[str]:
-    """It listens on 127.0.0.1: its port is forwarded like the emulator's."""
+    """The server listens on 127.0.0.1; its port is forwarded like the emulator's."""
     ports = f"--port {settings.task_port} --console-port {settings.console_port} --grpc-port {settings.grpc_port}"
     adb = shutil.which("adb") or "adb"
     return [sys.executable, settings.task_server, "--adb", adb, *ports.split()]
 
 
 def wait_until_ready(settings: Settings, watch: Callable[[], None]) -> None:
-    """Nobody answers while it loads, and it ends when that failed. Raises Failure."""
+    """Waits until the server answers. It exits if loading fails. Raises Failure."""
     until = time.monotonic() + LOADING_S
     while True:
         watch()
