@@ -50,8 +50,7 @@ class AndroidWorldContainers:
         self._waiting: ContainerDevice | None = None
 
     async def start_first(self, say: Say = print) -> Server:
-        """Starts place 0 and returns its server, which passed the checks. Raises StartupError after removing
-        everything."""
+        """Starts and checks place 0, and returns its server. Raises StartupError, leaving nothing behind."""
         try:
             await self.open()
             async with asyncio.timeout(self.boot_s):
