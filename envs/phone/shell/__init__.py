@@ -1,4 +1,4 @@
-"""The device's command line: the commands an Android test harness uses, with a real device's output."""
+"""The phone's shell: the commands that Android test harnesses use, with the output of a real device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command of Android: a function of the phone and its words that returns its output or raises `Failure`."""
+"""Commands of Android: functions of the phone and the arguments that return the output or raise `Failure`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Handler = Callable[[Phone, list[str]], str | bytes]
 
 
 class Failure(Exception):
-    """A command's error: the message goes to stderr; `stdout` is the output before it."""
+    """The error of a command. The message goes to stderr; `stdout` holds the output before it."""
 
     def __init__(self, message: str = "", exit_code: int = 1, stdout: str = "") -> None:
         super().__init__(message)
@@ -19,12 +19,12 @@ class Failure(Exception):
 
     @property
     def reason(self) -> str:
-        """The message without the names of the command and the file."""
+        """The message without the names of command and file."""
         return str(self).rpartition(": ")[2]
 
 
 def dispatch(**verbs: Handler) -> Handler:
-    """A command whose first word selects the handler of the others."""
+    """A command whose first argument selects the handler for the others."""
 
     def run(phone: Phone, words: list[str]) -> str | bytes:
         if not words or words[0] not in verbs:
@@ -35,7 +35,7 @@ def dispatch(**verbs: Handler) -> Handler:
 
 
 def number(word: str, command: str) -> float:
-    """A number among a command's words; `Failure` when it is none or not finite."""
+    """Parses an argument as a number. Raises `Failure` if it is not a finite number."""
     try:
         value = float(word)
     except ValueError:
@@ -46,7 +46,7 @@ def number(word: str, command: str) -> float:
 
 
 def option(words: list[str], name: str, default: str = "") -> str:
-    """The word after `name`; `default` when the option is not given."""
+    """The argument after `name`, or `default` if the option is not given."""
     if name not in words:
         return default
     at = words.index(name) + 1

@@ -1,4 +1,4 @@
-"""`Shell`: runs command lines on one phone, and returns what a real shell would."""
+"""`Shell`: runs command lines on one phone, with the results of a real shell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from envs.phone.shell.lang.state import Budget, Sink, Source, State
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Bytes, because `screencap -p` writes a PNG to its standard output."""
+    """Output is in bytes, because `screencap -p` writes a PNG to standard output."""
 
     stdout: bytes
     stderr: bytes
@@ -22,7 +22,7 @@ class Result:
 
 @dataclass
 class Session:
-    """A shell for several lines. `merged`: errors go to standard output, in order. `ended` is set by `exit`."""
+    """A shell for several lines. With `merged`, errors go to standard output, in order. `exit` sets `ended`."""
 
     state: State = field(default_factory=State)
     merged: bool = False
@@ -30,15 +30,15 @@ class Session:
 
 
 class Shell:
-    """The shell of one phone. Same phone and same commands, same bytes: nothing depends on the host."""
+    """The shell of one phone. It is deterministic: the same commands give the same bytes, whatever the host."""
 
     def __init__(self, phone: Phone) -> None:
         self.phone = phone
 
     def run(self, command: Sequence[str] | str, session: Session | None = None) -> Result:
-        """Runs a script, or one command given as an argument list. Never raises.
+        """Runs a script, or one command given as a list of arguments. Never raises.
 
-        Without a session the script has a shell of its own.
+        Without a session the script gets a shell of its own.
         """
         if isinstance(command, str):
             return self._run(lambda shell: shell.script(command), session or Session())

@@ -1,8 +1,8 @@
 """The phone's file system.
 
-A phone's files are `path -> bytes`. A folder exists while something is in it, or after `mkdir`, which leaves a
-marker: the path with a trailing slash. `/storage/emulated/0` is `/sdcard`. Modes and owners follow from the path: all
-commands are root's, so nobody needs others.
+Files are stored as `path -> bytes`. A folder exists while it is not empty, or after `mkdir`, which leaves a marker: the
+path with a trailing slash. `/storage/emulated/0` is `/sdcard`. Modes and owners follow from the path, which suffices
+because all commands run as root.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from envs.phone.shell.command import Failure
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 DISK_KB = 6 << 20
 MAX_STORAGE = 1 << 30
-"""Bytes of all files at which the phone is full: they are memory of the host."""
+"""Total bytes of files at which the phone is full, since they are kept in the host's memory."""
 FOLDER_SIZE = 4096
 READ_ONLY = ("/system", "/proc", "/vendor", "/dev")
 STANDARD = ("Alarms", "DCIM", "Documents", "Download", "Movies", "Music", "Pictures", "Ringtones")
@@ -57,7 +57,7 @@ def read_only(path: str) -> bool:
 
 
 def write(phone: Phone, path: str, data: bytes, append: bool = False) -> None:
-    """Writes a file; its folders come into being with it. `Failure` where nothing can be written."""
+    """Writes a file, and creates its folders. Raises `Failure` if the path cannot be written."""
     path = normal(path)
     if path not in phone.files:
         if is_folder(phone, path):
@@ -94,7 +94,7 @@ def remove(phone: Phone, path: str) -> None:
 
 
 def make_folder(phone: Phone, path: str) -> None:
-    """Also keeps a folder that is there from vanishing with its last file."""
+    """Creates a folder. One that exists is kept even when its last file is removed."""
     if path not in ROOTS:
         phone.files.setdefault(f"{path}/", b"")
 
@@ -105,7 +105,7 @@ def entries(phone: Phone, folder: str) -> list[str]:
 
 
 def folders(phone: Phone) -> dict[str, list[str]]:
-    """Every folder with the sorted names in it, collected in one pass."""
+    """All folders with the sorted names in them, collected in one pass."""
     found: dict[str, set[str]] = {root: set() for root in ROOTS}
     for path in [*phone.files, *(root for root in ROOTS if root != "/")]:
         if path.endswith("/"):
@@ -125,12 +125,12 @@ def folders(phone: Phone) -> dict[str, list[str]]:
 
 
 def seconds(moment: datetime) -> int:
-    """Unix time of a moment in the phone's clock."""
+    """Converts a time of the phone's clock to Unix time."""
     return round((moment - UNIX_EPOCH).total_seconds())
 
 
 def touch(phone: Phone, path: str) -> None:
-    """Sets the time of change to the phone's present time."""
+    """Sets the modification time to the phone's current time."""
     phone.mtimes[path] = seconds(phone.now)
 
 
@@ -152,7 +152,7 @@ def mode(phone: Phone, path: str) -> int:
 
 
 def is_shared(path: str) -> bool:
-    """Whether a path is in the shared storage, which has an owner of its own."""
+    """Whether a path is in the shared storage, which has its own owner."""
     return path == "/sdcard" or path.startswith("/sdcard/")
 
 

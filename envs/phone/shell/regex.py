@@ -10,7 +10,7 @@ from envs.phone.shell.command import Failure
 
 MAX_PATTERN = 4000
 MAX_LINE = 1 << 20
-"""Longest pattern and longest searched line in characters: `re` backtracks."""
+"""Maximum characters of a pattern and of a searched line, because `re` backtracks."""
 _CLASSES = {
     **{"alpha": "A-Za-z", "digit": "0-9", "alnum": "A-Za-z0-9", "upper": "A-Z", "lower": "a-z", "blank": " \\t"},
     **{"space": "\\s", "punct": "!-/:-@\\[-`{-~", "xdigit": "0-9A-Fa-f"},
@@ -24,7 +24,7 @@ Pattern = re.Pattern[str]
 def compiled(
     source: str, extended: bool = False, fold: bool = False, fixed: bool = False, word: bool = False
 ) -> Pattern:
-    """A basic or extended regular expression, case-blind with `fold`. `Failure` for a bad one."""
+    """Compiles a basic or extended regular expression (`fold`: ignoring case). Raises `Failure` if invalid."""
     if len(source) > MAX_PATTERN:
         raise Failure("Regular expression too big", 2)
     try:
@@ -35,7 +35,7 @@ def compiled(
 
 
 def _translated(source: str, extended: bool) -> str:
-    """Python writes extended expressions; in basic ones an operator has a backslash, and a plain character none."""
+    """Python uses the extended syntax. In the basic one, operators need a backslash and plain characters do not."""
 
     def swapped(found: re.Match[str]) -> str:
         return found[1] or (found[2] if found[0][0] == "\\" else f"\\{found[2]}")
@@ -46,9 +46,9 @@ def _translated(source: str, extended: bool) -> str:
 
 @lru_cache(maxsize=256)
 def glob(pattern: str) -> Pattern:
-    """A file name pattern, for `fullmatch`. A special character between brackets is an ordinary one.
+    """Compiles a file name pattern for `fullmatch`. Special characters in brackets are literal.
 
-    Only its last star backtracks, so matching takes linear time.
+    Only the last star backtracks, so matching takes linear time.
     """
     if len(pattern) > MAX_PATTERN:
         raise Failure("pattern too long")

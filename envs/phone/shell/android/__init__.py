@@ -1,4 +1,4 @@
-"""The commands of Android. They do not use standard input, the current folder or variables; `toybox` does."""
+"""Android's own commands. Unlike `toybox`, they do not use standard input, the current folder or variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`am` and `monkey`: starting and stopping apps, the running tasks, and broadcasts to the helpers of test tools."""
+"""`am` and `monkey`: starting and stopping apps, the running tasks, and broadcasts to helpers of test tools."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _force_stop(phone: Phone, words: list[str]) -> str:
 
 
 def task_id(phone: Phone, package: str) -> int:
-    """Every app has one task; its number is its place among the apps."""
+    """Number of an app's only task, by its position among the apps."""
     return 1 + packages.names(phone).index(package)
 
 
@@ -78,7 +78,7 @@ def _stack_remove(phone: Phone, words: list[str]) -> str:
 
 
 def _task(phone: Phone, words: list[str]) -> str:
-    """`am task lock ID` pins an app on a real phone; here it only answers."""
+    """On a real phone `am task lock ID` pins an app; here it only prints the answer."""
     return "Activity manager is in lockTaskMode\n" if words[:1] == ["lock"] and words[1:2] != ["stop"] else ""
 
 
@@ -100,7 +100,7 @@ def _broadcast(phone: Phone, words: list[str]) -> str:
 
 
 def _type(phone: Phone, action: str, words: list[str]) -> None:
-    """ADBKeyboard receives its broadcasts only while it is the default keyboard."""
+    """ADBKeyboard receives broadcasts only while it is the default keyboard."""
     if phone.settings["secure"].get("default_input_method") != ADB_IME:
         return
     if action == "ADB_INPUT_B64":

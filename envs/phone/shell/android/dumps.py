@@ -1,4 +1,4 @@
-"""`dumpsys`: the state of the system's services, as far as tools read it."""
+"""`dumpsys`: the state of the system services, as far as tools read it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ DISPLAY_ID = "4619827259835644672"
 
 
 def pid(phone: Phone, package: str) -> int:
-    """Process number of a package, the same as long as the phone lives."""
+    """Process id of a package; it never changes."""
     return FIRST_PID + task_id(phone, package)
 
 
 def _token(name: str) -> str:
-    """An invented address of an object, the same for the same name."""
+    """A made-up object address that depends only on the name."""
     return f"{sum(ord(c) * 31 ** (i % 5) for i, c in enumerate(name)) % 2**28:07x}"
 
 

@@ -22,7 +22,7 @@ KEYCODES = {
     **{digit: 7 + i for i, digit in enumerate("0123456789")},
     **{letter: 29 + i for i, letter in enumerate(_LETTERS)},
 }
-"""Android's key codes by name, without the `KEYCODE_`. Other keys do nothing on this phone."""
+"""Android's key codes by name, without the prefix `KEYCODE_`. Other keys have no effect on this phone."""
 NAMES = {code: name for name, code in KEYCODES.items()}
 
 
@@ -32,7 +32,7 @@ def run(phone: Phone, words: list[str]) -> str:
     verb = _VERBS.get(words[0]) if words else None
     if verb is None:
         raise Failure(f"Error: Unknown command: {''.join(words[:1])}", 255)
-    if phone.awake or verb is _keyevent:  # a dark screen takes no touches
+    if phone.awake or verb is _keyevent:  # a screen that is off ignores touches
         verb(phone, words[1:])
     return ""
 
@@ -62,7 +62,7 @@ def _numbers(words: list[str], command: str, counts: tuple[int, ...]) -> list[fl
 def _text(phone: Phone, words: list[str]) -> None:
     if not words:
         raise Failure("Error: Invalid arguments for command: text", 255)
-    if not words[0].isascii():  # the real command dies on a character that no key produces
+    if not words[0].isascii():  # the real command crashes on characters that no key produces
         raise Failure("Error: Attempt to get length of null array", 255)
     phone.text(words[0].replace("%s", " "))
 
@@ -103,7 +103,7 @@ def _volume(phone: Phone, change: int) -> None:
 
 
 def _recents(phone: Phone) -> None:
-    """The first press lists the recent apps, a second one goes to the previous app."""
+    """The first press lists the recent apps; the second switches to the previous app."""
     if phone.panel is None or phone.panel.name != panels.RECENTS:
         phone.show_panel(Page(panels.RECENTS))
         return
@@ -114,7 +114,7 @@ def _recents(phone: Phone) -> None:
 
 
 def _keycombination(phone: Phone, words: list[str]) -> None:
-    """CTRL+A is followed by a key that replaces the selection, so the field is emptied at once."""
+    """CTRL+A is always followed by a key that replaces the selection, so the field is cleared at once."""
     if [NAMES.get(_keycode(word)) for word in words] == ["CTRL_LEFT", "A"]:
         phone.clear_text()
 

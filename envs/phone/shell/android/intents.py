@@ -1,4 +1,4 @@
-"""Intents of `am start`: reading them, finding the app that handles one, and opening its page."""
+"""Intents of `am start`: parsing them, finding the app that handles one, and opening its page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS_ACTIONS = {
     "DATE_SETTINGS": "Date & time",
     "DEVICE_INFO_SETTINGS": "About phone",
 }
-"""`android.settings.<key>` and the section of Settings that it opens; "" is the first page."""
+"""`android.settings.<key>` -> the section of Settings that it opens; "" is the first page."""
 SCHEMES = {
     "sms": "Messages",
     "smsto": "Messages",
@@ -39,7 +39,7 @@ SCHEMES = {
     "content://contacts": "Contacts",
     "content://com.android.contacts": "Contacts",
 }
-"""Start of a VIEW intent's data, and the app. There is no browser, mail program or gallery."""
+"""Prefix of a VIEW intent's data -> the app. There is no browser, mail app or gallery."""
 _WITH_VALUE = {"-a", "-c", "-d", "-f", "-n", "-p", "-t"}
 _TEXT = {"-e", "--es", "--ez", "--ei", "--el", "--ef", "--esa", "--eia", "--ela", "--eu", "--ecn"}
 
@@ -55,7 +55,7 @@ class Intent:
 
     @property
     def shown(self) -> str:
-        """As `am` prints it, with long data shortened."""
+        """The intent as `am` prints it, with long data shortened."""
         scheme, colon, rest = self.data.partition(":")
         data = f"{scheme}:{'//' if rest.startswith('//') else ''}..." if colon and len(rest) > 2 else self.data
         package, slash, activity = self.component.partition("/")
@@ -68,7 +68,7 @@ class Intent:
 
 
 def parse(words: list[str]) -> Intent:
-    """The intent of an `am` command's words."""
+    """Parses the intent from the arguments of `am`."""
     extras = {words[i + 1]: words[i + 2] for i, w in enumerate(words[:-2]) if w in _TEXT}
     component = option(words, "-n") or _bare_component(words)
     if component and "/" not in component:
@@ -78,14 +78,14 @@ def parse(words: list[str]) -> Intent:
 
 
 def _bare_component(words: list[str]) -> str:
-    """`am start com.android.settings/.Settings`, without -n."""
+    """A component given without -n, as in `am start com.android.settings/.Settings`."""
     last, before = words[-1] if words else "", words[-2:-1] + words[-3:-2]
     is_value = set(before[:1]) & _WITH_VALUE or set(before[1:]) & _TEXT
     return last if "/" in last and ":" not in last and not is_value else ""
 
 
 def target(phone: Phone, intent: Intent) -> str | None:
-    """Package of the app that handles an intent without a component; None when there is none."""
+    """Package of the app that handles an intent without a component, or None."""
     if intent.action == MAIN and intent.category == HOME:
         return phone.launcher.package
     if intent.action.removeprefix("android.settings.") in SETTINGS_ACTIONS:
@@ -104,7 +104,7 @@ def target(phone: Phone, intent: Intent) -> str | None:
 
 
 def open_in(phone: Phone, package: str, intent: Intent) -> None:
-    """Starts `package` at the page that the intent asks for."""
+    """Starts `package` at the page that the intent requests."""
     if package == phone.launcher.package:
         phone.home()
         return

@@ -1,4 +1,4 @@
-"""`pm`: the installed packages, and clearing an app's data. The phone runs no APKs, so nothing can be installed."""
+"""`pm`: lists the installed packages and clears an app's data. Nothing can be installed, as the phone runs no APKs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ FEATURES = (
     "audio.output bluetooth faketouch location microphone nfc screen.landscape screen.portrait telephony touchscreen "
     "touchscreen.multitouch wifi"
 ).split()
-"""Names behind `android.hardware.`."""
+"""Names that follow `android.hardware.`."""
 NO_APKS = "INSTALL_FAILED_NO_MATCHING_ABIS: an embedded phone runs no APKs"
 
 
 def _named(phone: Phone, words: list[str]) -> packages.Package | None:
-    """The package that is named by one of the words."""
+    """The package named by one of the arguments, or None."""
     known = packages.all_packages(phone)
     return next((known[w] for w in words if w in known), None)
 
@@ -28,7 +28,7 @@ def _path(phone: Phone, words: list[str]) -> str:
 
 
 def _list_packages(phone: Phone, words: list[str]) -> str:
-    """`-3` lists those that the user installed, `-s` all others, `-f` their files as well."""
+    """`-3` lists packages installed by the user, `-s` all others, and `-f` adds their files."""
     wanted = next((w for w in words if not w.startswith("-")), "")
     lines = []
     for package in packages.all_packages(phone).values():
@@ -81,7 +81,7 @@ def _uninstall(phone: Phone, words: list[str]) -> str:
 
 
 def _grant(phone: Phone, words: list[str]) -> str:
-    """Apps of the phone have all permissions already."""
+    """The phone's apps already have all permissions."""
     if _named(phone, words) is None:
         raise Failure(f"java.lang.IllegalArgumentException: Unknown package: {' '.join(words[:1])}", 255)
     return ""

@@ -1,4 +1,4 @@
-"""`content`: the tables of the apps and of Android's own providers, by URI."""
+"""`content`: access by URI to the tables of the apps and of Android's own providers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def content(phone: Phone, words: list[str]) -> str:
 
 
 def _locate(phone: Phone, uri: str) -> tuple[Table, int | None]:
-    """The table and the row number of `content://authority/table[/id]`."""
+    """The table and row id of `content://authority/table[/id]`."""
     authority, _, path = uri.removeprefix("content://").partition("/")
     path = path.rstrip("/")
     failed = f"Error while accessing provider:{authority}\njava.lang."
@@ -69,7 +69,7 @@ def _selected(table: Table, row_id: int | None, words: list[str]) -> list[Row]:
 
 
 def _conditions(where: str) -> list[tuple[str, str]]:
-    """`col='text' AND other=3` as pairs."""
+    """Parses `col='text' AND other=3` into pairs."""
     if where and not _ALL.fullmatch(where):
         raise Failure(f'{_SQL}near "{where}": syntax error', 1)
     return [(column, text or bare) for column, text, bare in _WHERE.findall(where)]
@@ -98,7 +98,7 @@ def _query(table: Table, rows: list[Row], words: list[str]) -> str:
 
 
 def _bindings(table: Table, words: list[str]) -> Row:
-    """`--bind column:type:value`, once per column; types s(tring), i(nteger), l(ong), d(ouble), f(loat), b(oolean)."""
+    """Parses `--bind column:type:value` options. Types: s(tring), i(nteger), l(ong), d(ouble), f(loat), b(oolean)."""
     values: Row = {}
     for bind in (words[i + 1] for i, word in enumerate(words[:-1]) if word == "--bind"):
         column, kind, value = (bind.split(":", 2) + ["", ""])[:3]

@@ -1,4 +1,4 @@
-"""`settings`, `svc`, `wm`, `ime`, `cmd` and `service`: changing the state of system services."""
+"""`settings`, `svc`, `wm`, `ime`, `cmd` and `service`: commands that change the state of system services."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from envs.phone.shell.command import Failure, Handler, dispatch
 IMES = (ADB_IME, "com.android.inputmethod.latin/.LatinIME")
 ENABLED, DEFAULT = "enabled_input_methods", "default_input_method"
 SET_TIME_ZONE = "3"
-"""Transaction of the service `alarm`."""
+"""Transaction code of the service `alarm`."""
 SMALLEST, TIMES_LARGER = 200, 3
-"""Android keeps an override of the size between 200 pixels and three times the panel."""
+"""Android limits a size override to between 200 pixels and three times the panel."""
 MIN_DENSITY, MAX_DENSITY = 72, 1000
 
 
@@ -100,7 +100,7 @@ def _density(phone: Phone, words: list[str]) -> str:
 
 
 def _ime_list(phone: Phone, words: list[str]) -> str:
-    """`-a` lists all keyboards, else the enabled ones, by their names as with `-s`."""
+    """Lists the enabled keyboards, or with `-a` all, by name as with `-s`."""
     shown = IMES if "-a" in words else [i for i in IMES if i in phone.settings["secure"].get(ENABLED, "").split(":")]
     return "".join(f"{name}\n" for name in shown)
 
@@ -140,7 +140,7 @@ def _collapse(phone: Phone, words: list[str]) -> str:
 
 
 def _post(phone: Phone, words: list[str]) -> str:
-    """`cmd notification post [-t TITLE] TAG TEXT`: a posted tag again replaces the text."""
+    """`cmd notification post [-t TITLE] TAG TEXT`. Posting the same tag again replaces the text."""
     title, rest = (words[1], words[2:]) if len(words) > 1 and words[0] in ("-t", "--title") else ("", words)
     if len(rest) != 2:
         raise Failure("usage: cmd notification post [-t TITLE] TAG TEXT", 255)
@@ -152,7 +152,7 @@ def _post(phone: Phone, words: list[str]) -> str:
 
 
 def service(phone: Phone, words: list[str]) -> str:
-    """Sets the time zone, which is UTC."""
+    """Accepts only UTC as the time zone, which is already set."""
     if words == ["call", "alarm", SET_TIME_ZONE, "s16", "UTC"]:
         return "Result: Parcel(00000000    '....')\n"
     raise Failure(f"service: not implemented: {' '.join(words)}", 255)

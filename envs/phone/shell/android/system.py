@@ -1,4 +1,4 @@
-"""`date`, `getprop`, `ps`, `logcat`, `reboot`, `uiautomator`, `screencap`, `sim` and other commands about the phone."""
+"""Commands about the phone: `date`, `getprop`, `logcat`, `reboot`, `uiautomator`, `screencap`, `sim` and others."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _parsed(phone: Phone, word: str) -> datetime:
 
 
 def sleep(phone: Phone, words: list[str]) -> str:
-    """Device time passes, the host does not wait."""
+    """Advances the device's clock; the host does not wait."""
     if not words or not 0 <= number(words[0], "sleep"):
         raise Failure("sleep: Needs 1 argument", 1)
     phone.wait()
@@ -65,7 +65,7 @@ PROPERTIES = {
     **{"ro.product.cpu.abi": "x86_64", "ro.product.cpu.abilist": "x86_64,arm64-v8a"},
     **{"ro.product.device": _DEVICE, "ro.product.model": _NAME, "ro.product.name": _NAME},
 }
-"""Those of an emulator with API 33, under a name of our own."""
+"""Properties of an emulator with API 33, but with our own brand."""
 
 
 def getprop(phone: Phone, words: list[str]) -> str:
@@ -79,7 +79,7 @@ def getprop(phone: Phone, words: list[str]) -> str:
 
 
 def logcat(phone: Phone, words: list[str]) -> str:
-    """The log so far; it is not followed, so the command ends as with -d."""
+    """Prints the log so far and exits, as with -d."""
     if {"-c", "--clear"} & set(words):
         return ""
     shown = "/".join(packages.top_activity(phone))
@@ -116,9 +116,9 @@ def uiautomator(phone: Phone, words: list[str]) -> str:
 
 
 def screencap(phone: Phone, words: list[str]) -> bytes:
-    """`screencap [-p] [-d DISPLAY] [FILE]`; there is one display.
+    """`screencap [-p] [-d DISPLAY] [FILE]`; there is only one display.
 
-    Without `-p`: width, height, pixel format (1: RGBA), colour space (1: sRGB), then the pixels.
+    Without `-p`, writes width, height, pixel format (1: RGBA), colour space (1: sRGB), and the pixels.
     """
     at = words.index("-d") if "-d" in words else len(words)
     target = next((w for w in words[:at] + words[at + 2 :] if not w.startswith("-")), "")
@@ -134,7 +134,7 @@ def screencap(phone: Phone, words: list[str]) -> bytes:
 
 
 def sim(phone: Phone, words: list[str]) -> str:
-    """`sim reset --seed N --popups RATE` makes an embedded phone a fresh one at once, with `--apps` one with generated
+    """`sim reset --seed N --popups RATE` instantly resets an embedded phone; with `--apps`, to one with the generated
     apps of these numbers."""
     if words[:1] != ["reset"]:
         raise Failure("usage: sim reset [--seed N] [--popups RATE] [--apps NUMBER,...]", 2)

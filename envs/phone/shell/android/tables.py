@@ -1,4 +1,4 @@
-"""The tables of content providers: the apps' own, and Android's contacts, messages, calls, settings and media."""
+"""Tables of content providers: those of the apps, and Android's contacts, messages, calls, settings and media."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from envs.phone.phone import Phone
 
 
 class Refused(Exception):
-    """An operation that the provider does not have."""
+    """The provider does not support the operation."""
 
 
 def _refuse(*arguments: object) -> None:
@@ -22,7 +22,7 @@ def _refuse(*arguments: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table. `columns` are shown by a query without a projection; `rows` returns copies or the rows themselves."""
+    """A table. A query without a projection shows `columns`; `rows` returns the rows or copies of them."""
 
     columns: tuple[str, ...]
     rows: Callable[[], list[Row]]
@@ -32,7 +32,7 @@ class Table:
 
 
 def _app_table(app: App, name: str) -> Table:
-    """A table of an app, or `prefs`, the one row of its single values."""
+    """A table of an app, or `prefs`, a single row with its preferences."""
     if name == "prefs":
         return Table(tuple(app.prefs), lambda: [app.prefs], update=dict.update)
     return Table(
@@ -48,7 +48,7 @@ def _app_table(app: App, name: str) -> Table:
 
 
 def _phones(app: Contacts) -> Table:
-    """`contacts/phones`: the people with a number."""
+    """`contacts/phones`: people with a phone number."""
     columns = ("_id", "contact_id", "display_name", "number")
     people = [p for p in app.db["people"] if p["phone"]]
     return Table(
@@ -64,7 +64,7 @@ _SMS = tuple(
 
 
 def _sms(app: Messages, kind: int | None) -> Table:
-    """`content://sms` and its boxes, newest first."""
+    """`content://sms` and its mailboxes, newest first."""
 
     def rows() -> list[Row]:
         messages = app.db["messages"]
@@ -99,7 +99,7 @@ _MEDIA = {
 
 
 def _media(phone: Phone, path: str) -> Table:
-    """Files below folders of shared storage, as the media provider lists them."""
+    """Files in folders of the shared storage, as the media provider lists them."""
     folders = tuple(f"/sdcard/{folder}/" for folder in _MEDIA[path])
     shared = "/storage/emulated/0"
     columns = ("_id", "_data", "_display_name", "_size")
@@ -121,7 +121,7 @@ def authorities(phone: Phone) -> set[str]:
 
 
 def find_table(phone: Phone, authority: str, path: str) -> Table | None:
-    """The table at `content://AUTHORITY/PATH`; None where there is none."""
+    """The table at `content://AUTHORITY/PATH`, or None."""
     app = next((a for a in phone.apps.values() if a.authority == authority), None)
     if app is not None and (path == "prefs" or path in app.db):
         return _app_table(app, path)

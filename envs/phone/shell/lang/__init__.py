@@ -1,1 +1,1 @@
-"""The shell language: lexer, parser, expansions and interpreter. Nothing in here runs or reads anything of the host."""
+"""The shell language: lexer, parser, expansions and interpreter. Nothing is run on, or read from, the host."""

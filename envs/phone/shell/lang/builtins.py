@@ -1,5 +1,5 @@
-"""The shell's own commands. Each takes the interpreter and its arguments and returns its exit code; the message of a
-`Failure` is printed behind the command's name."""
+"""The shell's builtin commands. Each takes the interpreter and its arguments and returns its exit code. The message of
+a `Failure` is printed after the command's name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def say(shell: Interpreter, text: str) -> int:
 
 
 def echo(shell: Interpreter, words: list[str]) -> int:
-    """As in mksh, escapes are resolved unless `-E` is given."""
+    """Escapes are interpreted unless `-E` is given, as in mksh."""
     newline, escapes, at = True, True, 0
     while at < len(words) and re.fullmatch("-[neE]+", words[at]):
         newline = newline and "n" not in words[at]
@@ -60,7 +60,7 @@ def exit_(shell: Interpreter, words: list[str]) -> int:
 
 
 def export(shell: Interpreter, words: list[str]) -> int:
-    """Programs see all variables, so there is only the assignment to carry out."""
+    """Only assigns the variables, since programs see all variables anyway."""
     for word in words:
         name, is_assignment, value = word.partition("=")
         if not re.fullmatch(NAME, name):

@@ -9,7 +9,7 @@ _ESCAPE = re.compile(r"\\([abefnrtv\\])")
 
 
 def to_bytes(text: str) -> bytes:
-    """Encodes text. Bytes of a file that are not UTF-8 are lone surrogates in text and come out unchanged."""
+    """Encodes text. Bytes of a file that are not UTF-8 are lone surrogates in the text, and are restored unchanged."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Expansions: words of the script become arguments."""
+"""Expansion of the words of a script into arguments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Expander:
         self._shell, self._state, self._budget = shell, shell.state, shell.budget
 
     def arguments(self, words: Sequence[Word]) -> list[str]:
-        """All expansions: values are split at blanks, and patterns become file names."""
+        """All expansions: values are split at blanks, and patterns are replaced by file names."""
         found: list[str] = []
         for word in words:
             for field in self._fields(word):
@@ -39,7 +39,7 @@ class Expander:
         return found
 
     def text(self, word: Word) -> str:
-        """One string: no splitting, no file names."""
+        """Expands a word to one string, without splitting and file names."""
         return self._joined([(text, quoted) for text, quoted, _ in self._pieces(word)])
 
     def _joined(self, pieces: list[Piece]) -> str:
@@ -50,7 +50,7 @@ class Expander:
         return "".join([text for text, _ in pieces])
 
     def _fields(self, word: Word) -> list[list[Piece]]:
-        """The arguments that a word becomes, each in pieces."""
+        """The arguments that a word expands to, each as a list of pieces."""
         fields: list[list[Piece]] = []
         is_open = False
         for text, quoted, splits in self._pieces(word):
@@ -65,7 +65,7 @@ class Expander:
         return fields
 
     def _pieces(self, word: Word) -> Iterator[tuple[str, bool, bool]]:
-        """Texts, whether they were quoted, and whether they are split at blanks."""
+        """Yields text, whether it was quoted, and whether it is split at blanks."""
         for i, part in enumerate(word):
             if isinstance(part, Literal):
                 text = part.text
@@ -99,7 +99,7 @@ class Expander:
         return path in folders or not name.endswith("/") and exists(self._shell.phone, path)
 
     def _matching(self, folders: dict[str, list[str]], base: str, part: str) -> list[str]:
-        """The names in the folder `base` that match one part of a pattern. A leading dot must be matched by a dot."""
+        """The names in the folder `base` that match one part of a pattern. Only a dot matches a leading dot."""
         if not _GLOB.search(_QUOTED.sub("", part)):
             return [_QUOTED.sub(r"\1", part)]
         inside = folders.get(self._state.path(base), [])

@@ -1,4 +1,4 @@
-"""The interpreter: runs syntax trees on the phone."""
+"""The interpreter, which runs syntax trees on the phone."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from envs.phone.shell.toybox import PROGRAMS, Call
 BIN = "/system/bin/"
 SHELL = f"{BIN}sh"
 ANDROID_WORK, PROGRAM_WORK = 1000, 20
-"""Work that a call of a command of Android and of a program costs."""
+"""Work units charged for a call of an Android command, and of a program."""
 
 
 class Interpreter:
-    """One shell. Subshells are interpreters of their own, with a copy of the state and the same budget."""
+    """One shell. Subshells are separate interpreters with a copy of the state and the same budget."""
 
     def __init__(self, phone: Phone, state: State, streams: Streams, budget: Budget) -> None:
         self.phone, self.state, self.streams, self.budget = phone, state, streams, budget
         self.exited = False
         """Whether the script ended with `exit`."""
         self._substituted = 0
-        """Exit code of the last command substitution of the running command."""
+        """Exit code of the last command substitution in the current command."""
         self.expand = Expander(self)
 
     # --- scripts -----------------------------------------------------------------------------------------------
 
     def main(self, work: Callable[[], int]) -> int:
-        """Runs a whole script and returns its exit code, whichever way it ends."""
+        """Runs a whole script and returns its exit code, however it ends."""
         try:
             return self._guarded(work)
         except (LimitReached, RecursionError) as limit:
@@ -114,7 +114,7 @@ class Interpreter:
         return self.run(node.right) if (node.op == "&&") == (code == 0) else code
 
     def _pipeline(self, node: syntax.Pipeline) -> int:
-        """The commands run one after the other, each to its end."""
+        """Runs the commands one after the other, each to completion."""
         source, code = self.streams.get(0, Source()), 0
         for command in node.commands[:-1]:
             sink = Sink(self.budget)
@@ -142,7 +142,7 @@ class Interpreter:
         return self._under(node.redirects, lambda: self.run(node.body))
 
     def _under(self, redirects: tuple[syntax.Redirect, ...], work: Callable[[], int]) -> int:
-        """Runs `work` with redirected streams; 1 where they cannot be redirected."""
+        """Runs `work` with redirected streams. Returns 1 if a redirection fails."""
         before, self.streams = self.streams, dict(self.streams)
         try:
             try:
@@ -156,7 +156,7 @@ class Interpreter:
             self.streams = before
 
     def _redirect(self, redirect: syntax.Redirect) -> None:
-        """Changes one of the shell's streams. `Failure` where that is not possible."""
+        """Changes one of the shell's streams. Raises `Failure` if that is impossible."""
         streams, target = self.streams, self.expand.text(redirect.target)
         if redirect.op in (">&", "<&"):
             if not target.isdecimal() or int(target[:9]) not in streams:
@@ -183,14 +183,14 @@ class Interpreter:
             return self._substituted
         try:
             return self.command(words)
-        finally:  # assignments before a command are for this command only
+        finally:  # assignments before a command apply only to that command
             for name, old in before.items():
                 self.state.variables.pop(name, None)
                 if old is not None:
                     self.state.variables[name] = old
 
     def command(self, words: list[str]) -> int:
-        """Runs a builtin, a program or a command of Android."""
+        """Runs a builtin, a program or an Android command."""
         self.budget.spend(2)
         name = self.name(words[0])
         try:
@@ -215,13 +215,13 @@ class Interpreter:
         return code
 
     def find(self, word: str) -> str | None:
-        """The path of a command; None where there is none."""
+        """The path of a command, or None."""
         name = self.name(word)
         known = name in BUILTINS or name in PROGRAMS or name in COMMANDS
         return BIN + name if known else None
 
     def name(self, word: str) -> str:
-        """The name of a command that was called by its name or its path."""
+        """The name of a command that is given by name or path."""
         if "/" not in word:
             return word
         path = self.state.path(word)

@@ -1,4 +1,4 @@
-"""Recursive-descent parser: one pass over the text of a script, for words and grammar alike."""
+"""Recursive-descent parser that reads words and grammar in one pass over a script."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from envs.phone.shell.lang.syntax import Literal, Node, Part, Sequence, SyntaxFa
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _UNSUPPORTED = "for while until do done case esac function select".split()
-"""Words of compound commands that the phone's shell does not have."""
+"""Keywords of compound commands that the phone's shell does not support."""
 _RESERVED = "|".join(map(re.escape, [*_UNSUPPORTED, *"if then elif else fi { } !".split()]))
 _WORD_ENDS = " \t\r\n;&|<>()"
 _BLANK = re.compile(r"(?:[ \t\r]|\\\n)*(?:#[^\n]*)?")
@@ -25,7 +25,7 @@ _BACKTICKS = re.compile(r"`((?:\\.|[^`\\])*)`", re.DOTALL)
 
 
 def parse(text: str) -> Node:
-    """The script's tree. `SyntaxFault` where it has none; nothing of it runs then."""
+    """Parses a script. Raises `SyntaxFault` if it is invalid, in which case nothing of it runs."""
     try:
         parser = Parser(text)
         body = parser.commands()
@@ -37,7 +37,7 @@ def parse(text: str) -> Node:
 
 
 class Parser:
-    """A position in a script, and the methods that read the next part of it."""
+    """A position in a script, and methods that read what follows."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
@@ -45,7 +45,7 @@ class Parser:
     # --- tokens ------------------------------------------------------------------------------------------------
 
     def peek(self) -> str:
-        """The operator or reserved word that comes next; "" before any other word and at the end."""
+        """The next operator or reserved word; "" before any other word and at the end."""
         blank = _BLANK.match(self.text, self.at)
         assert blank is not None
         self.at = blank.end()
@@ -53,7 +53,7 @@ class Parser:
         return found[0] if found else ""
 
     def accept(self, *tokens: str) -> str:
-        """Consumes the next token if it is one of these; "" if not."""
+        """Consumes the next token if it is one of these; otherwise returns ""."""
         token = self.peek()
         if token not in tokens:
             return ""
@@ -78,7 +78,7 @@ class Parser:
     # --- commands ----------------------------------------------------------------------------------------------
 
     def commands(self, *ends: str) -> Sequence:
-        """Commands up to one of the tokens, which is not consumed, or up to the end."""
+        """Reads commands up to one of the tokens, which is not consumed, or up to the end."""
         found: list[Node] = []
         while True:
             self._skip_newlines()
@@ -91,7 +91,7 @@ class Parser:
                 return Sequence(tuple(found))
 
     def _block(self, *ends: str) -> Sequence:
-        """Commands before one of the tokens; there must be some."""
+        """Reads commands up to one of the tokens; there must be at least one."""
         body = self.commands(*ends)
         if not body.commands or self.peek() not in ends:
             raise self.unexpected()
@@ -167,7 +167,7 @@ class Parser:
         return syntax.Simple(tuple(assignments), tuple(words), tuple(redirects))
 
     def _redirect(self, redirects: list[syntax.Redirect]) -> bool:
-        """Reads a redirection if one comes next."""
+        """Reads a redirection, if there is one."""
         self.peek()
         found = _REDIRECTION.match(self.text, self.at)
         if found is None:
@@ -183,12 +183,12 @@ class Parser:
     # --- words -------------------------------------------------------------------------------------------------
 
     def _word(self) -> Word:
-        """The next word; () where an operator, a newline or the end comes."""
+        """The next word; () before an operator, a newline or the end."""
         self.peek()
         return self._parts(_WORD_ENDS, quoted=False)
 
     def _parts(self, ends: str, quoted: bool) -> Word:
-        """Parts up to a character of `ends`, which is not consumed. `quoted` is the inside of double quotes."""
+        """Reads parts up to a character of `ends`, which is not consumed. `quoted` means inside double quotes."""
         parts: list[Part] = []
         while self.at < len(self.text) and (char := self.text[self.at]) not in ends:
             parts += self._part(char, quoted)
@@ -197,7 +197,7 @@ class Parser:
         return tuple(parts)
 
     def _part(self, char: str, quoted: bool) -> Word:
-        """The next piece of a word, which starts with `char`."""
+        """Reads the next piece of a word, which starts with `char`."""
         if char == "\\":
             return self._escape(quoted)
         if char == "'" and not quoted:
@@ -245,7 +245,7 @@ class Parser:
         return Literal("$", quoted)
 
     def _braced(self, quoted: bool) -> Part:
-        """`${name}`."""
+        """Reads `${name}`."""
         found = _BRACED.match(self.text, self.at)
         if found is None:
             end = self.text.find("}", self.at) + 1

@@ -1,4 +1,4 @@
-"""What a shell session remembers, what a run may consume, how control leaves a command, and its streams."""
+"""The state of a shell session, the budget of a run, the exceptions that leave a command, and the streams."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from envs.phone.shell.lang.interpret import Interpreter
 
 MAX_WORK = 1_000_000
-"""Work that one line may do, in units of about 10 microseconds of a slow processor."""
+"""Work that one line may do, in units of about 10 microseconds on a slow processor."""
 MAX_BYTES = 128 << 20
-"""Bytes that one line may write to files, pipes and outputs together."""
+"""Total bytes that one line may write to files, pipes and outputs."""
 MAX_WORD = 1 << 20
-"""Characters of one expanded word."""
+"""Maximum characters of an expanded word."""
 MAX_VARIABLES = 16 << 20
-"""Characters of all variables of a session."""
+"""Maximum characters of all variables of a session."""
 KILLED = 137
 ENVIRONMENT = {
     "PATH": "/product/bin:/apex/com.android.runtime/bin:/system/bin:/system/xbin:/vendor/bin",
@@ -32,11 +32,11 @@ PID = 4242
 
 
 class LimitReached(Exception):
-    """The line exhausted its budget. All of it ends, with exit code 137."""
+    """The line exhausted its budget. The whole line ends with exit code 137."""
 
 
 class Exit(Exception):
-    """`exit`: ends the shell with an exit code."""
+    """Raised by `exit` to end the shell."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -44,7 +44,7 @@ class Exit(Exception):
 
 
 class Budget:
-    """The work and bytes that a line has left."""
+    """The remaining work and bytes of a line."""
 
     def __init__(self) -> None:
         self.work, self.bytes = MAX_WORK, MAX_BYTES
@@ -62,7 +62,7 @@ class Budget:
 
 @dataclass
 class State:
-    """Variables and folder of one shell. A subshell works on a copy."""
+    """Variables and current folder of one shell. A subshell works on a copy."""
 
     cwd: str = "/"
     variables: dict[str, str] = field(default_factory=lambda: dict(ENVIRONMENT))
@@ -82,7 +82,7 @@ class State:
             raise Failure("the variables need too much memory")
 
     def get(self, name: str) -> str | None:
-        """The value of `$name`; None where it is not set. There are no positional parameters."""
+        """The value of `$name`, or None if it is not set. There are no positional parameters."""
         return {"?": str(self.status), "$": str(PID), "!": str(PID), "#": "0"}.get(name) or self.variables.get(name)
 
 
@@ -90,7 +90,7 @@ class State:
 
 
 class Source:
-    """Input. The first command that reads it takes it all."""
+    """An input stream. The first command that reads it gets everything."""
 
     def __init__(self, data: bytes = b"") -> None:
         self._data = data
@@ -101,7 +101,7 @@ class Source:
 
 
 class Sink:
-    """Output kept in memory: a pipe, or the output that the host receives."""
+    """An output stream in memory: a pipe, or output for the host."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -132,7 +132,7 @@ Streams = dict[int, Source | Sink]
 
 
 def reading(shell: Interpreter, path: str) -> Source:
-    """A file opened for reading. `Failure` where that is not possible."""
+    """Opens a file for reading. Raises `Failure` if that is impossible."""
     try:
         return Source(files.read(shell.phone, shell.state.path(path)))
     except Failure as failure:
@@ -140,7 +140,7 @@ def reading(shell: Interpreter, path: str) -> Source:
 
 
 def writing(shell: Interpreter, path: str, append: bool) -> Sink:
-    """A file opened for writing. `Failure` where that is not possible."""
+    """Opens a file for writing. Raises `Failure` if that is impossible."""
     full = shell.state.path(path)
     if full in ("/dev/null", "/dev/tty"):
         return Sink(shell.budget)

@@ -80,13 +80,13 @@ class Sequence(NamedTuple):
 
 
 class Subshell(NamedTuple):
-    """`(body)` or `body &`, which does not run in the background either."""
+    """`(body)`, or `body &`, which does not run in the background either."""
 
     body: Node
 
 
 class If(NamedTuple):
-    """Conditions with their bodies; `else` has none."""
+    """Pairs of condition and body; the condition of `else` is None."""
 
     branches: tuple[tuple[Node | None, Node], ...]
 

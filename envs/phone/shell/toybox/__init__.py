@@ -1,4 +1,4 @@
-"""The programs of `/system/bin` that work on the phone's files and on text, as in toybox."""
+"""Programs in `/system/bin` that work on files and text, like toybox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a program is called, and how it reads its options."""
+"""How programs are called and parse their options."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 MISSING = "No such file or directory"
 Flags = dict[str, str]
-"""The options of a call by their letters, with their values; "" for an option without a value."""
+"""Option letters -> values; "" for an option without a value."""
 
 
 @dataclass(slots=True)
 class Call:
-    """One call of a program: its words, its exit code, and the shell with the phone, the folder and the streams."""
+    """One call of a program: its arguments, its exit code, and the shell with the phone, current folder and streams."""
 
     shell: Interpreter
     name: str
@@ -38,7 +38,7 @@ class Call:
         self.shell.write(1, to_bytes(data) if isinstance(data, str) else data)
 
     def fail(self, message: str) -> None:
-        """Prints an error and sets the exit code; the program continues."""
+        """Prints an error and sets the exit code; the program goes on."""
         self.shell.write(2, to_bytes(f"{self.name}: {message}\n"))
         self.code = 1
 
@@ -56,7 +56,7 @@ class Call:
         return self.shell.state.path(word)
 
     def existing(self, words: list[str]) -> Iterator[tuple[str, str]]:
-        """The names and paths of the files and folders that exist; the others are reported."""
+        """Names and paths of the arguments that exist. The others are reported as errors."""
         for word in words:
             path = self.path(word)
             if files.exists(self.phone, path):
@@ -65,7 +65,7 @@ class Call:
                 self.fail(f"{word}: {MISSING}")
 
     def read(self, word: str) -> bytes:
-        """A file's content, or standard input for `-`. `Failure` names the file as it was given."""
+        """Content of a file, or standard input for `-`. Raises `Failure` with the name as given."""
         if word == "-":
             return self.stdin()
         try:
@@ -76,7 +76,7 @@ class Call:
         return data
 
     def inputs(self, words: list[str]) -> Iterator[tuple[str, bytes]]:
-        """The files' names and contents, standard input without any. A file that cannot be read is reported."""
+        """Names and contents of the files, or of standard input if there are none. Unreadable files are reported."""
         for word in words or ["-"]:
             try:
                 yield word, self.read(word)
@@ -84,7 +84,7 @@ class Call:
                 self.fail(str(failure).removeprefix(f"{self.name}: "))
 
     def options(self, spec: str, least: int = 0) -> tuple[Flags, list[str]]:
-        """Options and operands. `spec` is that of `getopt`."""
+        """Parses options and operands. `spec` is in the format of `getopt`."""
         try:
             found, operands = getopt.gnu_getopt(self.words, spec)
         except getopt.GetoptError as error:

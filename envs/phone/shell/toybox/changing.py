@@ -45,7 +45,7 @@ def mkdir(call: Call) -> None:
 
 
 def _obstacle(call: Call, path: str, parents: bool = False) -> str:
-    """Why nothing can be made at a path; "" where it can."""
+    """Why nothing can be created at a path; "" if it can."""
     if files.read_only(path):
         return "Read-only file system"
     parent = posixpath.dirname(path)
@@ -93,7 +93,7 @@ def _transfer(call: Call, operands: list[str], keep: bool, folders: bool) -> Non
 
 
 def _carry(call: Call, source: str, to: str, keep: bool) -> None:
-    """Copies or moves a file or a folder to a path that is free for it."""
+    """Copies or moves a file or folder to a valid target path."""
     phone = call.phone
     moved = {n: to + n[len(source) :] for n in phone.files if n == source or n.startswith(f"{source}/")}
     contents = {new: phone.files[old] for old, new in moved.items()}
@@ -114,7 +114,7 @@ def _carry(call: Call, source: str, to: str, keep: bool) -> None:
 
 
 def touch(call: Call) -> None:
-    """The time is always the phone's present time."""
+    """The time is always the phone's current time."""
     flags, names = call.options("c", least=1)
     for name in names:
         path = call.path(name)
@@ -129,7 +129,7 @@ def touch(call: Call) -> None:
 
 
 def chmod(call: Call) -> None:
-    """`chmod [-R] MODE FILE ...` changes nothing: everybody may do everything."""
+    """`chmod [-R] MODE FILE ...` changes nothing, since everything is permitted."""
     call.words = [w for w in call.words if w != "-R"]
     if len(call.words) < 2:
         raise Failure("chmod: Needs 2 arguments")

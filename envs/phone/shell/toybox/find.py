@@ -1,6 +1,6 @@
 """`find FOLDER ... [-mindepth N] [-maxdepth N] [-name PATTERN] [-type KIND] [-delete]`.
 
-Between several `-name` or several `-type` stands `-o`: one of them must hold.
+Several `-name` or several `-type` are alternatives, joined by `-o`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from envs.phone.shell.regex import Pattern, glob
 from envs.phone.shell.toybox.call import Call, Program
 
 DEEPEST = 60
-"""How deep `find` goes into folders."""
+"""Maximum depth to which `find` descends."""
 _KINDS = {"f": stat.S_ISREG, "d": stat.S_ISDIR}
 
 
@@ -40,7 +40,7 @@ def find(call: Call) -> None:
         if kinds and not any(_KINDS[kind](files.mode(call.phone, path)) for kind in kinds):
             return
         if not deletes or _delete(call, name, path):
-            call.out(f"{name}\n")  # as in toybox, also that of a file that was deleted
+            call.out(f"{name}\n")  # like toybox, also prints deleted files
 
     def walk(name: str, path: str, depth: int) -> None:
         call.spend(2)

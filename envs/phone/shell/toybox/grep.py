@@ -8,7 +8,7 @@ from envs.phone.shell.toybox.call import Call, Flags, Program, lines_of
 
 
 def grep(call: Call) -> None:
-    """Exit code 0 when a line was selected, 1 when none was, 2 after an error."""
+    """Exit code 0 if a line was selected, 1 if none was, 2 after an error."""
     flags, operands = call.options("EFHce:hilnoqvw")
     if "e" not in flags:
         if not operands:
@@ -24,7 +24,7 @@ def grep(call: Call) -> None:
 
 
 def _search(call: Call, flags: Flags, pattern: Pattern, name: str, data: bytes, titled: bool) -> bool:
-    """Prints the selected lines of one file; whether there were any."""
+    """Prints the selected lines of one file. Returns whether there were any."""
     count, title = 0, f"{name}:" if titled else ""
     for number, line in enumerate(lines_of(data), 1):
         call.spend(1 + (len(line) >> 8))

@@ -1,4 +1,4 @@
-"""Programs that look at files: `ls`, `stat` and `df`."""
+"""Programs that show information about files: `ls`, `stat` and `df`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _moment(mtime: int, form: str) -> str:
 
 
 def _blocks(call: Call, path: str) -> int:
-    """Kilobytes on the disk."""
+    """Disk usage in kilobytes."""
     return -(-files.size(call.phone, path) // 4096) * 4
 
 
@@ -75,7 +75,7 @@ def _links(call: Call, path: str) -> int:
 
 
 def stat(call: Call) -> None:
-    """`stat -c FORMAT FILE ...`: name, size, permissions, kind and time of change."""
+    """`stat -c FORMAT FILE ...`: name, size, permissions, type and modification time."""
     flags, names = call.options("c:", least=1)
     for name, path in call.existing(names):
         mode, size, mtime = files.mode(call.phone, path), files.size(call.phone, path), files.mtime(call.phone, path)

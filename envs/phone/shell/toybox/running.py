@@ -1,4 +1,4 @@
-"""Programs that run other commands (`sh`, `su`), and small ones that say what the system and its names are."""
+"""Programs that run other commands (`sh`, `su`), and small ones about the user and the environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def sh(call: Call) -> None:
 
 
 def su(call: Call) -> None:
-    """`su [USER] [-c LINE | COMMAND ...]`: the shell is root's already, so only the command matters."""
+    """`su [USER] [-c LINE | COMMAND ...]`. The shell is already root, so this only runs the command."""
     words = call.words
     if words and not words[0].startswith("-"):
         words = words[1:]

@@ -1,7 +1,7 @@
-"""`sqlite3 DB SQL`: Python's own SQLite on database files of the phone.
+"""`sqlite3 DB SQL`: runs Python's SQLite on database files of the phone.
 
-A database is opened in memory from the file's bytes and written back after a change; SQLite never sees a path. Access
-to the host is denied: `ATTACH`, extensions, `VACUUM INTO` and all pragmas.
+A database is loaded into memory from the bytes of its file, and written back after changes; SQLite never sees a path.
+Access to the host is denied: `ATTACH`, extensions, `VACUUM INTO` and all pragmas.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_DATABASE = 64 << 20
 MAX_VALUE = 4 << 20
 MAX_SECONDS = 5.0
 MAX_GROWTH = 512 << 20
-"""Bytes by which the process may grow while a statement runs."""
+"""Bytes by which the process may grow while statements run."""
 STEPS = 1000
 _DENIED_FUNCTIONS = frozenset(("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"))
 
@@ -34,7 +34,7 @@ def sqlite3_program(call: Call) -> None:
             before = _bytes(database)
             try:
                 _run(call, database, sql)
-            finally:  # the statements before one that fails have been carried out
+            finally:  # the statements before a failed one have taken effect
                 database.set_authorizer(None)
                 database.set_progress_handler(None, 0)
                 database.rollback()
@@ -54,7 +54,7 @@ def _opened(call: Call, name: str) -> sqlite3.Connection:
         raise Failure("Error: database or disk is full")
     database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     if data:
-        # A file in WAL mode cannot be opened from memory; its two version bytes say so.
+        # A file in WAL mode, as its two version bytes say, cannot be opened from memory.
         database.deserialize(data[:18] + b"\x01\x01" + data[20:] if data[18:20] == b"\x02\x02" else data)
     database.text_factory = to_text
     database.execute("PRAGMA temp_store = MEMORY")
@@ -69,7 +69,7 @@ def _opened(call: Call, name: str) -> sqlite3.Connection:
 
 
 def _run(call: Call, database: sqlite3.Connection, sql: str) -> None:
-    """Runs statements one after the other, up to the first that fails, and prints their rows."""
+    """Runs statements in order until one fails, and prints their rows."""
     end, memory = time.monotonic() + MAX_SECONDS, _memory()
 
     def exhausted() -> int:
@@ -105,7 +105,7 @@ def _text(value: int | float | str | bytes) -> str:
 
 
 def _memory() -> int:
-    """Bytes of memory that this process holds; 0 where the system does not say."""
+    """Resident memory of this process in bytes; 0 if the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
     except OSError:
@@ -120,7 +120,7 @@ def _authorize(action: int, first: str | None, second: str | None, *_: str | Non
 
 
 def _bytes(database: sqlite3.Connection) -> bytes:
-    """The database file; a database that nothing was written to has no pages, and SQLite gives no bytes for it."""
+    """The database file. SQLite returns no bytes for a database without pages, to which nothing was written."""
     return database.serialize() if database.execute("PRAGMA page_count").fetchone()[0] else b""
 
 

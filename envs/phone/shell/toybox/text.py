@@ -1,4 +1,4 @@
-"""Programs that work on lines and bytes: `cat`, `head`, `tail`, `wc` and `sort`."""
+"""Programs for lines and bytes: `cat`, `head`, `tail`, `wc` and `sort`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tail(call: Call) -> None:
 
 
 def _end(call: Call, part: Callable[[Any, int], Any]) -> None:
-    """Prints a part of the bytes or the lines of every file."""
+    """Prints a part of the bytes or lines of every file."""
     call.words = [f"-n{w[1:]}" if re.fullmatch(r"-\d+", w) else w for w in call.words]
     flags, names = call.options("n:c:")
     count = abs(call.number(flags.get("c", flags.get("n", "10"))))
