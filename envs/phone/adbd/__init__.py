@@ -1,4 +1,4 @@
-"""adb's device side: what the real `adb` server talks to when it connects to an embedded phone."""
+"""The device side of adb, to which a real `adb` server connects."""
 
 from envs.phone.adbd.server import ServedPhone
 

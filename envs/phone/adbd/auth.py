@@ -1,7 +1,7 @@
-"""Which hosts may connect: adb's RSA handshake.
+"""adb's RSA handshake, which decides which hosts may connect.
 
-The device sends a random token, the host signs it with its key; a host whose keys are all unknown sends a public key,
-which on a real phone opens the "Allow USB debugging?" dialog. Nobody taps Allow here: such a host stays unauthorized.
+The device sends a random token, which the host signs. A host whose keys are all unknown sends a public key, which on a
+real phone opens the dialog "Allow USB debugging?". Nobody taps Allow here, so that host stays unauthorized.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PublicKey:
 
     @classmethod
     def parse(cls, line: str | bytes) -> PublicKey:
-        """A line of `adbkey.pub`: base64 of Android's key structure, then a comment. ValueError for anything else."""
+        """Parses a line of `adbkey.pub`: Android's key structure in base64, then a comment. Raises ValueError."""
         text = line.encode() if isinstance(line, str) else line
         words = text.rstrip(b"\0").split()
         try:
@@ -44,7 +44,7 @@ class PublicKey:
         return key
 
     def signed(self, token: bytes, signature: bytes) -> bool:
-        """Whether `signature` is this key's, of `token`."""
+        """Whether `signature` is a signature of `token` with this key."""
         if len(signature) != MODULUS_BYTES or len(token) != TOKEN_SIZE:
             return False
         opened = pow(int.from_bytes(signature, "big"), self.exponent, self.modulus).to_bytes(MODULUS_BYTES, "big")
@@ -57,5 +57,5 @@ def accepts(keys: Iterable[PublicKey], token: bytes, signature: bytes) -> bool:
 
 
 def read_keys(lines: Iterable[str]) -> tuple[PublicKey, ...]:
-    """The keys of a file with one `adbkey.pub` line each. ValueError for a line that is none."""
+    """Parses one `adbkey.pub` line per key. Raises ValueError for an invalid line."""
     return tuple(PublicKey.parse(line) for line in lines if line.strip())

@@ -1,4 +1,4 @@
-"""One host's connection to one phone: handshake, streams, and which service answers which request."""
+"""The connection of one host to one phone: handshake, streams, and dispatch of requests to services."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from envs.phone.adbd.server import ServedPhone
 
 FEATURES = "shell_v2,cmd,stat_v2,ls_v2,fixed_push_mkdir"
-"""Only what is implemented: the host then uses plain SEND/RECV, and one WRTE at a time."""
+"""Only implemented features, so that the host uses plain SEND/RECV and sends one WRTE at a time."""
 MAX_STREAMS = 256
 KINDS = frozenset(("shell", "exec", "sync", "reboot", "reverse", "framebuffer", *services.SAID))
 """Services that can be opened."""
 HELLO_TIMEOUT_S = 30.0
-"""Timeout of the first message."""
+"""Timeout for the first message."""
 
 
 class Connection:
-    """Serves a connected adb server until it leaves."""
+    """Serves a connected adb server until it disconnects."""
 
     def __init__(self, phone: ServedPhone, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._phone = phone
@@ -42,7 +42,7 @@ class Connection:
             while True:
                 await self._dispatch(await read_message(self._reader))
         except (asyncio.IncompleteReadError, OSError, ProtocolError):
-            pass  # the host left, or is no adb: the phone waits for the next one
+            pass  # the host left, or does not speak adb: the phone waits for the next one
         finally:
             for stream in self._streams.values():
                 stream.on_close()
@@ -64,7 +64,7 @@ class Connection:
         await self._send(Message(wire.CNXN, wire.VERSION, MAX_PAYLOAD, banner))
 
     async def _authorize(self, keys: tuple[PublicKey, ...]) -> None:
-        """Returns once the host may connect; an unknown host is left waiting, as before an unanswered dialog."""
+        """Returns once the host may connect. An unknown host is left waiting, as with an unanswered dialog."""
         while True:
             token = os.urandom(TOKEN_SIZE)
             await self._send(Message(wire.AUTH, wire.AUTH_TOKEN, 0, token))
@@ -82,7 +82,7 @@ class Connection:
             return
         stream = self._streams.get(message.arg1)
         if stream is None:
-            if message.command == wire.WRTE:  # a stream that this side has closed
+            if message.command == wire.WRTE:  # this side has closed the stream
                 await self._send(Message(wire.CLSE, 0, message.arg0))
         elif message.command == wire.WRTE:
             stream.on_data(message.data)
@@ -91,7 +91,7 @@ class Connection:
         elif message.command == wire.CLSE:
             stream.on_close()
             if service := self._services.get(stream.local):
-                service.cancel()  # as a real shell hangs up; what began on the phone is finished
+                service.cancel()  # like the hang-up of a real shell; work that began on the phone is finished
 
     async def _open(self, message: Message) -> None:
         service = message.data.rstrip(b"\0").decode(errors="replace")
@@ -146,5 +146,5 @@ class Connection:
 
 
 def _kind(service: str) -> str:
-    """`shell` of `shell,v2,raw:LINE`."""
+    """The service name: `shell` for `shell,v2,raw:LINE`."""
     return service.partition(":")[0].partition(",")[0]

@@ -1,4 +1,4 @@
-"""Phones on TCP ports of this machine, one port each, as emulators have them."""
+"""Serves phones on TCP ports of this machine, one port each, like emulators."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from envs.phone.shell.android.system import PROPERTIES
 
 T = TypeVar("T")
 REBOOT_S = 1.0
-"""How long a rebooting phone refuses connections."""
+"""Time for which a rebooting phone refuses connections."""
 _NAMES = "".join(f"ro.product.{n}={PROPERTIES[f'ro.product.{n}']};" for n in ("name", "model", "device"))
 
 
 class ServedPhone:
-    """One phone and its port. Commands run one after the other, as on the phone of one process.
+    """One phone on one port. Its commands run one after the other.
 
-    `keys`: the hosts that may connect (None: all). With `faults` some commands fail by plan. A phone that crashed stays
-    away, and `crashed` is set.
+    `keys` are those of the hosts that may connect (None: all hosts). With `faults` some commands fail as planned. A
+    phone that has crashed does not return, and sets `crashed`.
     """
 
     banner = f"device::{_NAMES}"
@@ -52,12 +52,12 @@ class ServedPhone:
         return f"{self.host}:{self.port}"
 
     async def start(self) -> None:
-        """Listens. OSError when the port is taken; port 0 takes any free one."""
+        """Starts to listen; port 0 selects a free one. Raises OSError if the port is taken."""
         self._server = await asyncio.start_server(self._connected, self.host, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Refuses new hosts and drops those that are connected. The phone's state stays."""
+        """Refuses new hosts and disconnects the others. The phone keeps its state."""
         if self._absence is not None and self._absence is not asyncio.current_task():
             self._absence.cancel()
         if self._server is not None:
@@ -68,16 +68,16 @@ class ServedPhone:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     def reboot(self) -> None:
-        """Off for `REBOOT_S`; then the home screen, with files and settings as they were."""
+        """Goes offline for `REBOOT_S`, and returns at the home screen with files and settings unchanged."""
         self.reboots += 1
         self._leave(REBOOT_S, boot=True)
 
     def die(self) -> None:
-        """The phone's process ends, as far as anybody can tell from outside."""
+        """Ends the phone's process, as seen from outside."""
         self._leave(None)
 
     def _leave(self, seconds: float | None, boot: bool = False) -> None:
-        """Drops everybody, and comes back after `seconds` (None: never)."""
+        """Disconnects all hosts, and returns after `seconds` (None: never)."""
         if self._absence is None or self._absence.done():
             self._absence = asyncio.create_task(self._be_away(seconds, boot))
 
@@ -105,10 +105,10 @@ class ServedPhone:
             self._connections.discard(task)
 
     async def run_line(self, line: str, session: Session | None = None) -> Result:
-        """A command line's result, if the fault plan has one."""
+        """Runs a command line and returns its result, unless the fault plan prevents it."""
         fault, boot = await self.before(line), self.phone.boot_id
         result = await self.exclusive(lambda: self.shell.run(line, session))
-        if self.phone.boot_id != boot:  # the line was `reboot`, or had it in it
+        if self.phone.boot_id != boot:  # the line contained `reboot`
             self.reboots += 1
             self._leave(REBOOT_S)
             await _never()
@@ -117,7 +117,7 @@ class ServedPhone:
         return Result(spoiled(fault, result.stdout), result.stderr, result.exit_code)
 
     async def before(self, what: str) -> Fault | None:
-        """Draws the fault of the next command and carries out what comes before it: it may never return."""
+        """Draws the fault of the next command and applies what precedes the command. May never return."""
         fault = self.faults.next(what) if self.faults is not None else None
         if self.faults is None or fault is None:
             return None
@@ -135,7 +135,7 @@ class ServedPhone:
         return fault
 
     async def exclusive(self, work: Callable[[], T]) -> T:
-        """Runs `work` when nothing else touches the phone. What began is finished, also when its host leaves."""
+        """Runs `work` while nothing else touches the phone, and finishes it even if its host disconnects."""
         return await asyncio.shield(asyncio.ensure_future(self._alone(work)))
 
     async def _alone(self, work: Callable[[], T]) -> T:
@@ -144,5 +144,5 @@ class ServedPhone:
 
 
 async def _never() -> None:
-    """Until the host hangs up or the phone drops it."""
+    """Waits until the host hangs up or the phone disconnects it."""
     await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""adb's smaller services: `reverse:`, `framebuffer:`, `root:` and those that the phone refuses."""
+"""adb's smaller services: `reverse:`, `framebuffer:`, `root:` and some that the phone refuses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from envs.phone import render
 from envs.phone.phone import Phone
 
 Reversed = dict[str, str]
-"""Address on the phone -> address on the host, of one connection."""
+"""Address on the phone -> address on the host, for one connection."""
 _HEADER = struct.Struct("<13I")
 FRAMEBUFFER_VERSION = 1
 MAX_REVERSED = 64
@@ -20,7 +20,7 @@ def _fail(text: str) -> bytes:
 
 
 def reverse(request: str, table: Reversed) -> bytes:
-    """The answer to `reverse:REQUEST`. A rule is only kept: no program on the phone connects to it."""
+    """Answers `reverse:REQUEST`. Rules are only stored, as no program on the phone connects to them."""
     verb, _, rest = request.partition(":")
     if request == "list-forward":
         listed = "".join(f"(reverse) {remote} {local}\n" for remote, local in table.items())
@@ -43,7 +43,7 @@ def reverse(request: str, table: Reversed) -> bytes:
 
 
 def framebuffer(phone: Phone) -> bytes:
-    """Header and pixels of `framebuffer:`, as version 1 has them: RGBA, 8 bits each."""
+    """Header and pixels for `framebuffer:` in the format of version 1: RGBA, 8 bits each."""
     picture = render.picture(phone).convert("RGBA")
     width, height = picture.size
     data = picture.tobytes()
@@ -56,4 +56,4 @@ SAID: dict[str, bytes] = {
     "unroot": b"adbd of an embedded phone always runs as root\n",
     "tcpip": b"an embedded phone always listens on its own TCP port\n",
 }
-"""Services that only say something."""
+"""Services that only return a message."""

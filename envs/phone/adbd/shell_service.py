@@ -1,8 +1,8 @@
 """`shell:` and `exec:`: scripts from the host, run on the phone's own shell.
 
-`shell:LINE` and `exec:LINE` give both outputs as they come, `shell,v2,raw:LINE` frames them and ends with the code.
-Without a line `shell,v2` is an interactive shell: it reads commands from the host and keeps variables and folder until
-`exit` or the end of the input.
+`shell:LINE` and `exec:LINE` merge both outputs; `shell,v2,raw:LINE` sends them in packets and ends with the exit code.
+Without a line, `shell,v2` is an interactive shell, which reads commands from the host and keeps its variables and
+folder until `exit` or the end of the input.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def packet(kind: int, data: bytes) -> bytes:
 
 
 async def plain(stream: Stream, line: str, run: Run) -> None:
-    """`shell:LINE` and `exec:LINE`: both outputs in one, and no exit code."""
+    """`shell:LINE` and `exec:LINE`: both outputs merged, without an exit code."""
     await stream.write((await run(line, Session(merged=True))).stdout)
 
 
@@ -40,7 +40,7 @@ async def framed(stream: Stream, line: str, run: Run) -> None:
 
 
 async def _session(stream: Stream, run: Run) -> int:
-    """Runs every line as it comes; a terminal's carriage return ends a line as well."""
+    """Runs each line as it arrives. A carriage return from a terminal also ends a line."""
     session, pending = Session(), b""
     while not session.ended:
         kind, length = _PACKET.unpack(await stream.read_exactly(_PACKET.size))

@@ -1,7 +1,7 @@
-"""One stream of an adb connection: a service's two-way byte channel, with adb's flow control.
+"""One stream of an adb connection: the two-way byte channel of a service, with adb's flow control.
 
-A side that has sent WRTE waits for OKAY before it sends the next; OKAY for received data goes out when the service has
-taken it.
+After sending WRTE, a side waits for OKAY before it sends more. OKAY for received data is sent when the service has read
+it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class StreamClosed(Exception):
 
 
 class Stream:
-    """`local` and `remote` are the device's and the host's numbers of the stream."""
+    """`local` and `remote` are the stream's numbers on the device and on the host."""
 
     def __init__(self, local: int, remote: int, send: Send, max_payload: int = MAX_PAYLOAD) -> None:
         self.local, self.remote = local, remote
@@ -32,7 +32,7 @@ class Stream:
         self.closed = False
 
     async def read_exactly(self, size: int) -> bytes:
-        """Exactly `size` bytes. Raises `StreamClosed` when there are fewer."""
+        """Reads exactly `size` bytes. Raises `StreamClosed` if there are fewer."""
         parts, missing = [], size
         while missing:
             if not self._rest:
@@ -43,7 +43,7 @@ class Stream:
         return b"".join(parts)
 
     async def _read(self) -> bytes:
-        """The next bytes from the host, any number of them."""
+        """Reads the next bytes from the host, however many there are."""
         data = None if self.closed and self._received.empty() else await self._received.get()
         if not data:
             raise StreamClosed
@@ -53,7 +53,7 @@ class Stream:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Sends all of `data`, in pieces the host has agreed to. Raises `StreamClosed`."""
+        """Sends all of `data`, in pieces of the agreed size. Raises `StreamClosed`."""
         for start in range(0, len(data), self._max):
             await self._may_write.wait()
             if self.closed:
@@ -62,7 +62,7 @@ class Stream:
             await self._send(Message(WRTE, self.local, self.remote, data[start : start + self._max]))
 
     async def close(self) -> None:
-        """Closes from this side, once the host has taken what was written."""
+        """Closes this side after the host has read everything."""
         if not self.closed:
             await self._may_write.wait()
         if not self.closed:
@@ -70,7 +70,7 @@ class Stream:
             await self._send(Message(CLSE, self.local, self.remote))
 
     def on_data(self, data: bytes) -> None:
-        """ProtocolError when the data before was not acknowledged yet: adb sends one piece at a time."""
+        """Raises ProtocolError if earlier data is not acknowledged yet: adb sends one piece at a time."""
         if not self._acknowledged:
             raise ProtocolError("the host sent WRTE without waiting for OKAY")
         self._acknowledged = False

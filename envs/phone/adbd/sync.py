@@ -1,4 +1,4 @@
-"""The file service (`sync:`): stat, list, push and pull, in the forms of protocol 1 and of stat_v2/ls_v2."""
+"""The file service (`sync:`): stat, list, push and pull, in the formats of protocol 1 and of stat_v2/ls_v2."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from envs.phone.shell import files
 from envs.phone.shell.command import Failure
 
 Exclusive = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs a function when nothing else touches the phone, and gives its result."""
+"""Runs a function while nothing else touches the phone, and returns its result."""
 CHUNK = 64 * 1024
 ENOENT = 2
 MAX_PATH = 1024
 MAX_FILE = 256 << 20
-"""Most bytes of a pushed file: a phone's files are memory of the host."""
+"""Maximum bytes of a pushed file, since files are kept in the host's memory."""
 _REQUEST = struct.Struct("<4sI")
 _STAT1 = struct.Struct("<4sIII")
 _STAT2 = struct.Struct("<4sIQQIIIIQqqq")
@@ -37,7 +37,7 @@ class FileStat(NamedTuple):
 
 
 def file_stat(phone: Phone, path: str) -> FileStat | None:
-    """None where there is nothing."""
+    """Attributes of a file or folder; None if the path does not exist."""
     path = files.normal(path)
     if path not in phone.files and not files.is_folder(phone, path):
         return None
@@ -45,7 +45,7 @@ def file_stat(phone: Phone, path: str) -> FileStat | None:
 
 
 class SyncService:
-    """Serves one `sync:` stream until the host says QUIT or closes it. `StreamClosed` at an end in mid-request."""
+    """Serves one `sync:` stream until QUIT or its end. Raises `StreamClosed` when it ends within a request."""
 
     def __init__(self, phone: Phone, stream: Stream, exclusive: Exclusive) -> None:
         self.phone, self.stream, self._exclusive = phone, stream, exclusive
@@ -96,7 +96,7 @@ class SyncService:
         return [(name.encode(), entry) for name, entry in found if entry]
 
     async def _receive(self, path: str) -> None:
-        """The host pulls a file."""
+        """Serves a pull."""
         try:
             data = await self._exclusive(lambda: files.read(self.phone, path))
         except Failure as failure:
@@ -108,7 +108,7 @@ class SyncService:
         await self.stream.write(_REQUEST.pack(b"DONE", 0))
 
     async def _send(self, target: str) -> None:
-        """The host pushes a file: `path,mode`, chunks, DONE. It appears whole, or not at all."""
+        """Serves a push: `path,mode`, chunks, DONE. The file is written completely or not at all."""
         path, _, _mode = target.rpartition(",")
         parts: list[bytes] = []
         size = 0

@@ -2,7 +2,7 @@
 
     command  arg0  arg1  length  checksum  magic = command ^ 0xffffffff
 
-The checksum is the sum of the payload's bytes; from version 0x01000001 on nobody reads it.
+The checksum is the sum of the payload's bytes; it is not checked from version 0x01000001 on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AUTH_TOKEN, AUTH_SIGNATURE, AUTH_PUBLIC_KEY = 1, 2, 3
 
 
 class ProtocolError(Exception):
-    """The peer sent what no adb sends. The connection is closed; the phone goes on."""
+    """The peer violates adb's protocol. The connection is closed, and the phone keeps running."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Message:
 
 
 async def read_message(reader: asyncio.StreamReader) -> Message:
-    """The next message. IncompleteReadError at the end of the connection, ProtocolError for what is no message."""
+    """Reads a message. Raises IncompleteReadError at the end of the connection, ProtocolError for invalid data."""
     command, arg0, arg1, length, _checksum, magic = HEADER.unpack(await reader.readexactly(HEADER.size))
     if magic != command ^ 0xFFFFFFFF:
         raise ProtocolError(f"a header's magic is {magic:#x}, not the complement of {command:#x}")
