@@ -1,1 +1,1 @@
-"""Apps and tasks made from a seed: as many as wanted, to train on a world that has to be read."""
+"""Apps and tasks generated from seeds, without limit, to train on screens that have to be read."""

@@ -1,4 +1,4 @@
-"""A generated app: list, detail, form, search, tab, menu, dialog and confirmation screens, as its `Spec` says."""
+"""A generated app: list, detail, form, search, tab, menu, dialog and confirmation screens, described by its `Spec`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from envs.phone.widgets import (
 
 
 class GeneratedApp(App):
-    """Base class; `app_class` makes one for a number. Pages know their table by `args["table"]`."""
+    """Base class of the classes that `app_class` makes. `args["table"]` of a page is the index of its table."""
 
     spec: ClassVar[Spec]
 
@@ -138,7 +138,7 @@ class GeneratedApp(App):
         return Screen(row["title"], body, actions, on_up=self.up)
 
     def _value(self, table: Table, row: Row, column: Column) -> Node:
-        """A value on a row's page."""
+        """One value on the page of a row."""
         if column.kind == "flag":
             return switch_item(column.name, bool(row[column.key]), flip(row, column.key))
         shown = column.shown(row[column.key])
@@ -186,7 +186,7 @@ class GeneratedApp(App):
         return Dialog("", rows, [self._cancel()])
 
     def dialog_pick(self, page: Page) -> Dialog:
-        """Chooses a value: of the row on a view, of the form's on a form."""
+        """Chooses a value of the row on a view, or of the form on a form."""
         table, key = self.table(page), page.dialog_args["column"]
         column = table.column(key)
         values = page.args if page.name == "edit" else self.get(table.name, page.args["id"]) or {}
@@ -221,7 +221,7 @@ class GeneratedApp(App):
             self.go("view", table=self.spec.tables.index(table), id=row_id)
 
     def begin(self, page: Page) -> None:
-        """Opens the form of a new row."""
+        """Opens the form for a new row."""
         table = self.table(page)
         empty = {c.key: self.tables[table.name][c.key] for c in table.columns if c.kind == "flag" or c.options}
         self.go("edit", focus="title", table=page.args.get("table", 0), **empty)
@@ -245,7 +245,7 @@ class GeneratedApp(App):
         self.save(page, table.name, values, table.noun.capitalize())
 
     def submit(self, page: Page, key: str) -> None:
-        """Enter, or the button of a dialog that asks for a value."""
+        """Handles Enter, and the button of a dialog that asks for a value."""
         if page.dialog != "value":
             return
         table, column = self.table(page), page.dialog_args["column"]
@@ -263,7 +263,7 @@ class GeneratedApp(App):
 
 
 def _parsed(table: Table, key: str, text: str) -> str | int:
-    """A typed text as the database keeps it: numbers as numbers."""
+    """Converts typed text to a database value: numbers become integers."""
     text = text.strip()
     if key != "title" and table.column(key).kind == "number" and text.isdecimal():
         return int(text)

@@ -1,7 +1,7 @@
-"""Things that most phones hold, with the names of their apps, their usual fields and how people speak of them.
+"""Common kinds of things on phones, with the names of their apps, their usual fields and everyday phrasings.
 
-A pretrained model knows that contacts have phone numbers and where alarms are set; a tiny one has to be told. What the
-apps look like, how their screens lead to each other and most of their fields are drawn at random all the same.
+A pretrained model knows that contacts have phone numbers and where alarms are set; a tiny one has to learn it. The look
+of the apps, the paths between their screens and most of their fields are still drawn at random.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ class Thing:
     noun: str
     plural: str
     apps: tuple[str, ...]
-    """Names of apps that hold it."""
+    """Names of apps that contain such things."""
     style: str
-    """Style of its titles: `lexicon.title`."""
+    """Style of titles for `lexicon.title`."""
     fields: tuple[str, ...]
     """Keys of `FIELDS`, and flags."""
 
@@ -56,7 +56,7 @@ THINGS = {
         ),
     )
 }
-"""By noun."""
+"""Things by noun."""
 FIELDS: dict[str, tuple[str, str]] = {
     "Phone": ("text", "phone"),
     "Email": ("text", "email"),
@@ -82,7 +82,7 @@ FIELDS: dict[str, tuple[str, str]] = {
     "Volume": ("number", ""),
     "Password": ("text", "word"),
 }
-"""Kind, and the style of its texts (`lexicon.text_value`) or what is chosen from."""
+"""Kind of each field, with the style of its texts (`lexicon.text_value`) or the options of a choice."""
 FLAGS = ("Favourite", "Pinned", "On", "Repeat", "Done", "Saved", "Paid", "Read")
 BUTTONS = {
     "Favourite": ("Favourite", "Unfavourite"),
@@ -90,7 +90,7 @@ BUTTONS = {
     "Saved": ("Save", "Remove"),
     "Done": ("Finish", "Reopen"),
 }
-"""What a button says that makes it so, and one that makes it not so."""
+"""Labels of the buttons that turn a flag on and off."""
 
 SAID: dict[str, tuple[str, ...]] = {
     kind: tuple(" ".join(text.split()).split(" | "))
@@ -151,15 +151,15 @@ SAID: dict[str, tuple[str, ...]] = {
         "read Age": "how old is {title} | how old is the {noun} {title}",
     }.items()
 }  # fmt: skip
-"""Ways to ask for a yes/no value, or for a field, that do not name it, beside those of `phrasing.FORMS`."""
+"""Ways to ask for a flag or a field without naming it, in addition to `phrasing.FORMS`."""
 ALL = (
     *THINGS, *(t.plural for t in THINGS.values()), *(app for t in THINGS.values() for app in t.apps), *FIELDS, *FLAGS,
     *(option for kind, options in FIELDS.values() if kind == "choice" for option in split(options)),
     *(text for pair in BUTTONS.values() for text in pair), *(form for forms in SAID.values() for form in forms),
 )  # fmt: skip
-"""Every text of this module, for a vocabulary."""
+"""All texts of this module, for building a vocabulary."""
 
 
 def holds(app: str, noun: str) -> bool:
-    """Whether an app of this name is where one looks for such a thing."""
+    """Whether one would look for such a thing in an app of this name."""
     return noun in app.casefold() or (noun in THINGS and app in THINGS[noun].apps)

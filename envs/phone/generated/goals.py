@@ -1,4 +1,4 @@
-"""What generated tasks ask for: changes of tables, and questions about them."""
+"""Operations that generated tasks ask for: changes to tables, and questions about them."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from envs.phone.tasks.base import INFEASIBLE
 from envs.phone.ui import Tree
 
 Op = dict[str, Any]
-"""One change or question, of plain values: `kind`, `app`, `table`, and what the kind needs."""
+"""One change or question as plain values: `kind`, `app`, `table`, and others that depend on the kind."""
 CHANGES = ("create", "edit", "toggle", "delete")
 QUESTIONS = ("read", "find", "count")
 KINDS = (*CHANGES, *QUESTIONS, "copy", "missing")
-"""`copy` reads a value in one app and enters it in another; `missing` asks for a row that is not there, or for what the
-app cannot do."""
+"""`copy` reads a value in one app and enters it in another. `missing` asks for a row that does not exist, or for
+something that the app cannot do."""
 MOST_COUNTED = 8
-"""Rows of the longest list in which something is counted."""
+"""Maximum number of rows in a list in which something is counted."""
 
 
 def fresh_app(number: int, phone_seed: int) -> GeneratedApp:
-    """The app as a phone of this seed holds it, without the phone."""
-    app = app_class(number)(None)  # type: ignore[arg-type]  # its pages never ask the phone
+    """The app with the content that it has on a phone of this seed, but without the phone."""
+    app = app_class(number)(None)  # type: ignore[arg-type]  # its pages never use the phone
     app.populate(random.Random(f"{phone_seed}/{app.package}"))
     return app
 
 
 def draw(kind: str, app: GeneratedApp, source: GeneratedApp | None, rng: random.Random) -> Op | None:
-    """A random change or question of a kind; None when the app does not allow it. `source` is copied from."""
+    """A random change or question of a kind, or None if the app does not allow it. `source` is the app to copy from."""
     table = rng.choice(app.spec.tables)
     row = rng.choice(app.db[table.name])
     op: Op = {"kind": kind, "app": app.spec.number, "table": table.name}
@@ -45,7 +45,7 @@ def draw(kind: str, app: GeneratedApp, source: GeneratedApp | None, rng: random.
 
 
 def wording(op: Op, app: GeneratedApp, source: GeneratedApp | None = None, small: bool = False) -> dict[str, str]:
-    """What the gaps of a phrasing are filled with. `small`: fields in small letters."""
+    """Values for the placeholders of a phrasing. With `small`, field names are in lower case."""
     table = table_of(op)
     row = next((r for r in app.db[op["table"]] if r["_id"] == op.get("row")), {})
     column = column_of(op)
@@ -72,7 +72,7 @@ def wording(op: Op, app: GeneratedApp, source: GeneratedApp | None = None, small
 
 
 def said(column: Column, small: bool) -> str:
-    """A field as a goal names it."""
+    """The name of a field in a goal."""
     return column.name.lower() if small else column.name
 
 
@@ -185,7 +185,7 @@ _DRAW: dict[str, Callable[[Op, GeneratedApp, Table, Row, GeneratedApp | None, ra
 
 
 def apply(op: Op, db: Database) -> Database:
-    """The tables of the op's app after it."""
+    """The tables of the op's app after the operation."""
     after = copy_rows(db)
     rows, values = after[op["table"]], op.get("values", {})
     if op["kind"] == "create":
@@ -201,7 +201,7 @@ def apply(op: Op, db: Database) -> Database:
 
 
 def answer(op: Op, db: Database) -> str:
-    """What has to be said in the end; "" for a change."""
+    """The expected final answer; "" for a change."""
     if op["kind"] == "missing":
         return INFEASIBLE
     if op["kind"] not in QUESTIONS:
@@ -215,22 +215,22 @@ def answer(op: Op, db: Database) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What the expert does in one app."""
+    """The expert's moves in one app."""
 
     label: str
     moves: tuple[Move, ...]
     carried: str = ""
-    """The value that was read there for another app."""
+    """The value that was read here for another app."""
 
 
 def visits(ops: list[Op], phone_seed: int) -> list[Visit]:
-    """The shortest plans, app by app. LookupError if there is none."""
+    """The shortest plans, one per app. Raises LookupError if there is none."""
     return list(_visits(json.dumps(ops), phone_seed))
 
 
 @lru_cache(maxsize=2**14)
 def _visits(told: str, phone_seed: int) -> tuple[Visit, ...]:
-    """A search takes some 10 ms, and who makes a task often has it demonstrated too."""
+    """Cached, because a search takes some 10 ms, and a task is often both created and demonstrated."""
     ops: list[Op] = json.loads(told)
     made = []
     target = fresh_app(ops[0]["app"], phone_seed)
@@ -250,7 +250,7 @@ def _visits(told: str, phone_seed: int) -> tuple[Visit, ...]:
 
 
 def _shows(app: GeneratedApp, op: Op, tree: Tree) -> bool:
-    """Whether the screen answers a question."""
+    """Whether the screen answers the question."""
     if op["kind"] == "read":
         return _reads(app, op, tree)
     listed = app.page.name in ("main", "list") and _table_name(app) == op["table"] and not _in_menu(app)
@@ -267,7 +267,7 @@ def _shows(app: GeneratedApp, op: Op, tree: Tree) -> bool:
 
 
 def _reads(app: GeneratedApp, op: Mapping[str, Any], tree: Tree) -> bool:
-    """Whether the value of a row's column can be seen."""
+    """Whether the value of the row's column is visible."""
     row = next(r for r in app.db[op["table"]] if r["_id"] == op["row"])
     if app.page.dialog or _table_name(app) != op["table"] or _in_menu(app):
         return False
@@ -293,6 +293,6 @@ def _visible_text(tree: Tree, text: str) -> bool:
 
 
 def column_of(op: Op) -> Column | None:
-    """The column that a goal names besides its row."""
+    """The column that a goal names, or None."""
     key = op.get("column") or next((k for k in op.get("values", {}) if k != "title"), None)
     return table_of(op).column(key) if key else None

@@ -1,4 +1,4 @@
-"""The words that generated apps and tasks are made of, and made-up ones that no list holds."""
+"""The words of generated apps and tasks, including made-up words."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ ALL = (
     *NEW, *SAVE, *DELETE, *EDIT, *SEARCH, *MORE, *CANCEL, *PAGES, *SUFFIXES, *FIRST_NAMES, *LAST_NAMES, *CITIES,
     *STREETS, *ERRANDS, *FILE_TYPES, *everyday.ALL,
 )  # fmt: skip
-"""Every text of the lists, for a vocabulary."""
+"""All texts of the lists, for building a vocabulary."""
 
 
 def _invented(count: int) -> tuple[str, ...]:
-    """Words that mean nothing, such as `brovatel`."""
+    """Meaningless words, such as `brovatel`."""
     rng, made = random.Random(0), set[str]()
     while len(made) < count:
         word = "".join(rng.choice(SYLLABLES) for _ in range(rng.choice((2, 2, 3))))
@@ -98,7 +98,7 @@ def _invented(count: int) -> tuple[str, ...]:
 
 
 MADE_UP = _invented(600)
-"""Words whose meaning cannot be known, only read."""
+"""Words without a meaning, which can only be read."""
 
 
 def made_up(rng: random.Random) -> str:
@@ -106,12 +106,12 @@ def made_up(rng: random.Random) -> str:
 
 
 def plural(noun: str) -> str:
-    """Of a made-up noun."""
+    """The plural of a made-up noun."""
     return noun + ("es" if noun[-1] in "sx" else "s")
 
 
 def title(rng: random.Random, style: str) -> str:
-    """The name of a thing, in one of the styles `person`, `phrase`, `made-up`, `mixed` (any of these), or one of
+    """A random title in one of the styles `person`, `phrase`, `made-up`, `mixed` (any of these), or a style of
     `text_value`."""
     if style == "mixed":
         style = rng.choice(("person", "phrase", "made-up"))
@@ -123,7 +123,7 @@ def title(rng: random.Random, style: str) -> str:
 
 
 def text_value(rng: random.Random, style: str = "") -> str:
-    """What a text field may hold, of a style of `everyday.FIELDS`."""
+    """Random content of a text field, in a style of `everyday.FIELDS`."""
     if style:
         return _STYLES[style](rng)
     kind = rng.random()

@@ -1,4 +1,4 @@
-"""Goals in words: at least twenty phrasings of every kind of change or question."""
+"""Goals in natural language, with at least twenty phrasings for every kind of change or question."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import product
 from envs.phone.generated import everyday
 
 Phrase = tuple[str, str]
-"""A form, and the verb that goes into it."""
+"""A form, and the verb for its placeholder."""
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -126,8 +126,8 @@ PURPOSES = {
     "copy": "carry {source} {source_field} to {row} {field}",
     "impossible": "infeasible {row}",
 }
-"""The same words for every phrasing: what a step is for, as an expert thinks of it. `row`: its title, after its noun if
-the goal says that."""
+"""What a step is for, in the words of the expert's thoughts, which are the same for every phrasing. `row` is the title,
+preceded by the noun if the goal has it."""
 _VALUES: tuple[Callable[[Sequence[tuple[str, str]]], str], ...] = (
     lambda pairs: " with " + " and ".join(f"{name} {value}" for name, value in pairs),
     lambda pairs: ", " + ", ".join(f"{name} {value}" for name, value in pairs),
@@ -135,7 +135,7 @@ _VALUES: tuple[Callable[[Sequence[tuple[str, str]]], str], ...] = (
     lambda pairs: " and set " + " and ".join(f"{name} to {value}" for name, value in pairs),
     lambda pairs: " with the " + " and the ".join(f"{name} {value}" for name, value in pairs),
 )
-"""How the values of a new row are listed."""
+"""Ways to list the values of a new row."""
 APP_FORMS = (
     "{goal} in {app}",
     "in {app} {goal}",
@@ -145,16 +145,16 @@ APP_FORMS = (
     "go to {app} and {goal}",
 )
 SEVERAL_FORMS = tuple(form for form in APP_FORMS if form.endswith("{goal}"))
-"""For more than one change: an app that comes last could be the last one's only."""
+"""Forms for more than one change: an app named last could refer to the last change only."""
 FROM_FORMS = ("{goal} from {app}", "{goal} from the {app} app")
-"""For `delete`, too."""
+"""Additional forms for `delete`."""
 QUESTIONS = ("what", "which", "how", "who", "whose", "when", "where", "on which", "at what", "in which")
 JOINTS = (" and then ", ", then ", " and ", ". Then ", "; after that ")
 
 
 @lru_cache
 def phrases(kind: str) -> tuple[Phrase, ...]:
-    """All phrasings of a kind. A form without the verb counts once."""
+    """All phrasings of a kind. Forms without a verb count once."""
     return tuple(
         dict.fromkeys((form, verb if "{v}" in form else "") for form, verb in product(FORMS[kind], VERBS[kind]))
     )
@@ -162,19 +162,19 @@ def phrases(kind: str) -> tuple[Phrase, ...]:
 
 @lru_cache
 def said(kind: str, field: str) -> tuple[Phrase, ...]:
-    """Phrasings that fit this field alone, and do not name it."""
+    """Phrasings that fit only this field and do not name it."""
     return tuple((form, "") for form in everyday.SAID.get(f"{kind} {field}", ()))
 
 
 def clause(phrase: Phrase, names: Mapping[str, str], values: Sequence[tuple[str, str]], rng: random.Random) -> str:
-    """One change or question in words, without a capital."""
+    """One change or question in words, starting in lower case."""
     form, verb = phrase
     listed = rng.choice(_VALUES)(values) if values else ""
     return form.format(v=verb, values=listed, **names)
 
 
 def sentence(clauses: Sequence[str], app: str, rng: random.Random, from_app: bool = False) -> str:
-    """The whole goal. `app` is named once, unless it is ""; `from_app`: something is taken out of it."""
+    """The whole goal. `app` is named once, unless it is "". `from_app` allows forms such as "from the {app} app"."""
     goal = rng.choice(JOINTS).join(clauses)
     asks = clauses[0].startswith(QUESTIONS)
     if app:

@@ -1,4 +1,4 @@
-"""The expert of generated tasks: a breadth-first search over an app's screens, so its plans are shortest ones."""
+"""The expert of generated tasks: a breadth-first search over an app's screens, which gives shortest plans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from envs.phone.ui import Node, Screen, Tree
 
 HEIGHT_DP = 720
 SWIPE_DP = 360
-"""How far a swipe from the middle of the screen to its top scrolls."""
+"""Distance that a swipe from the middle of the screen to its top scrolls."""
 MAX_STATES = 20_000
 Database = dict[str, list[Row]]
 
@@ -25,25 +25,25 @@ Database = dict[str, list[Row]]
 class Move:
     kind: Literal["tap", "type", "back", "swipe"]
     text: str = ""
-    """What is typed, or the text (or description) of what is tapped."""
+    """The text to type, or the text or description of the node to tap."""
     edit: bool = False
-    """Whether an edit field is tapped: `text` is what it holds, or its hint."""
+    """Whether an edit field is tapped; `text` is then its content or its hint."""
     nth: int = 0
-    """Which of several on the screen."""
+    """Index among equal nodes on the screen."""
     change: int = 0
-    """Which of the changes that are wanted it is made for."""
+    """Index of the change that the move is made for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What a plan has to reach in one app."""
+    """The goal of a plan in one app."""
 
     stages: tuple[Database, ...]
-    """The tables after each of the changes that are wanted, new rows last; the ids of these do not matter."""
+    """The tables after each requested change, with new rows last. The ids of new rows do not matter."""
     rows: frozenset[int] = frozenset()
-    """Ids of the rows it is about: no others need to be opened."""
+    """Ids of the rows that matter; no others need to be opened."""
     seen: Callable[[Tree], bool] = lambda tree: True
-    """Whether the last screen shows what has to be known."""
+    """Whether the final screen shows the requested information."""
 
 
 @dataclass(slots=True)
@@ -58,9 +58,9 @@ class _State:
 
 
 def plan(app: GeneratedApp, aim: Aim) -> list[Move]:
-    """A shortest list of moves from the app's main page to `aim`. LookupError if there is none.
+    """A shortest list of moves from the app's main page to `aim`. Raises LookupError if there is none.
 
-    The app is left in the state in which it was given.
+    The app's state is restored afterwards.
     """
     before = [_copy(page) for page in app.stack], copy_rows(app.db)
     app.start()
@@ -95,7 +95,7 @@ def _search(app: GeneratedApp, aim: Aim, first: Database) -> list[Move]:
 
 
 def _show(app: GeneratedApp, state: _State) -> Tree:
-    """Puts the app into a state and lays its screen out."""
+    """Sets the app's state and lays out its screen."""
     app.stack, app.db, app.snack = [_copy(page) for page in state.stack], copy_rows(state.db), ""
     screen = app.screen()
     keyboard = _fill(app.page, screen)
@@ -103,7 +103,7 @@ def _show(app: GeneratedApp, state: _State) -> Tree:
 
 
 class _Live:
-    """The pages and rows that the handlers of a screen are bound to, so that one screen serves for all its moves."""
+    """The pages and rows that a screen's handlers are bound to. Restoring them makes one screen do for all moves."""
 
     def __init__(self, app: GeneratedApp) -> None:
         self._pages = [(page, _copy(page)) for page in app.stack]
@@ -122,7 +122,7 @@ class _Live:
 
 
 def _fill(page: Page, screen: Screen) -> bool:
-    """Puts the page's texts into its fields; True when one has the focus (`Phone._fill_fields`)."""
+    """Puts the page's texts into its fields. Returns whether one has the focus (`Phone._fill_fields`)."""
     tops = screen.dialog.body if screen.dialog else screen.body
     focused = False
     for node in (n for top in tops for n in top.walk() if n.field_key):
@@ -156,14 +156,14 @@ def _moves(app: GeneratedApp, tree: Tree, stage: _Stage) -> Iterator[tuple[Move,
 
 
 def node_name(node: Node) -> str:
-    """What a node is known by: its own text, description or hint, or the first text inside it that is no button's."""
+    """The name of a node: its own text, description or hint, or else the first text in it outside of buttons."""
     if own := node.text or node.desc or node.hint:
         return own
     return next((n.text or n.desc for n in node.walk() if (n.text or n.desc) and (n is node or not n.clickable)), "")
 
 
 def _hidden(tree: Tree) -> set[int]:
-    """Ids of the nodes that have scrolled out of sight."""
+    """Ids of the nodes that are scrolled out of view."""
     if tree.dialog is not None:
         return set()
     _, top, _, bottom = tree.body
@@ -187,13 +187,13 @@ def _swipe(app: GeneratedApp, lowest: int) -> None:
 
 
 class _Stage:
-    """One change. Only what can lie on a shortest way is allowed: nothing else is ever changed, typed or opened, and
-    the values of a form are filled in from top to bottom."""
+    """One change. Only steps that can be part of a shortest path are allowed: nothing else is changed, typed or opened,
+    and the values of a form are filled in from top to bottom."""
 
     def __init__(self, first: Database, wanted: Database, rows: frozenset[int]) -> None:
         self.first, self.wanted, self.rows = first, wanted, rows
         self.new = {name: [r for r in now if r not in first[name]][-1:] for name, now in wanted.items()}
-        """The row to be added, if one is."""
+        """The row to be added to each table, if any."""
         for name, now in wanted.items():
             if len(now) <= len(first[name]):
                 self.new[name] = []
@@ -224,13 +224,13 @@ class _Stage:
         return kept and changed == sorted(changed, reverse=True)
 
     def _goal(self, table: str, row_id: int | None) -> Row | None:
-        """What the row of a form is to become; None when nothing."""
+        """The final values of the row in a form, or None."""
         if row_id is None:
             return next(iter(self.new[table]), None)
         return next((r for r in self.wanted[table] if r["_id"] == row_id), None)
 
     def touch(self, node: Node) -> bool:
-        """Whether a touch can be part of a shortest way."""
+        """Whether a tap on the node can be part of a shortest path."""
         handler = node.on_tap
         while isinstance(handler, partial) and getattr(handler.func, "__name__", "") == "_then":
             handler = handler.args[0]
@@ -243,7 +243,7 @@ class _Stage:
         return True
 
     def texts(self, app: GeneratedApp, page: Page) -> Iterator[str]:
-        """What may be typed into the field with the focus."""
+        """Texts that may be typed into the focused field."""
         table = app.table(page).name
         if page.name == "search":
             yield from (row["title"] for row in self.first[table] if row["_id"] in self.rows)
@@ -252,7 +252,7 @@ class _Stage:
 
 
 def _empty(key: str, page: Page) -> str:
-    """A new row's value before it is filled in: a switch that is off, or nothing."""
+    """The initial value of a new row: a switch that is off, or ""."""
     return "0" if page.args.get(key) in (0, 1) else ""
 
 

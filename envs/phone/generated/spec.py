@@ -1,4 +1,4 @@
-"""What a generated app is made of: its tables and the design of its screens, drawn from the app's number."""
+"""The specification of a generated app: its tables and the design of its screens, drawn from the app's number."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Column:
     """A field of a table's rows."""
 
     key: str
-    """Its column in the database."""
+    """Name of the database column."""
     name: str
-    """Its label on the screen."""
+    """Label on the screen."""
     kind: Kind
     options: tuple[str, ...] = ()
-    """What a choice or a date is chosen from."""
+    """Options of a choice or a date."""
     style: str = ""
-    """Of a text: `lexicon.text_value`."""
+    """Style of a text for `lexicon.text_value`."""
 
     def draw(self, rng: random.Random) -> str | int:
         if self.kind == "flag":
@@ -42,18 +42,18 @@ class Column:
 @dataclass(frozen=True, slots=True)
 class Table:
     name: str
-    """Its table in the database."""
+    """Name of the database table."""
     noun: str
     plural: str
     title: str
-    """Label of the column `title`, by which rows are known."""
+    """Label of the column `title`, which identifies rows on the screen."""
     style: str
-    """Style of the rows' titles: `lexicon.title`."""
+    """Style of the rows' titles for `lexicon.title`."""
     columns: tuple[Column, ...]
     rows: tuple[int, int]
-    """Least and most rows."""
+    """Minimum and maximum number of rows."""
     listed: tuple[str, ...]
-    """Keys of the columns whose values a list shows."""
+    """Keys of the columns that are shown in the list."""
 
     def column(self, key: str) -> Column:
         return next(c for c in self.columns if c.key == key)
@@ -64,27 +64,27 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """How an app's screens look and lead to each other."""
+    """The look of an app's screens and the paths between them."""
 
     main: Literal["list", "tabs", "menu"]
-    """Main page: the list of the first table, lists under tabs, or a menu of them."""
+    """Main page: the list of the first table, lists in tabs, or a menu of the lists."""
     add: Literal["fab", "bar", "row", "more"]
-    """Where a new row is begun: a floating button, the title bar, the list's first row, or the menu behind `More`."""
+    """Where a new row is started: a floating button, the title bar, the first row of the list, or the menu `More`."""
     opened: Literal["view", "form"]
-    """What a tapped row opens."""
+    """What tapping a row opens."""
     edit: Literal["form", "inline"]
-    """How a value is changed from a view: in the form, or by tapping it."""
+    """How a value on a view is changed: in the form, or by tapping it."""
     actions: Literal["icons", "buttons", "more"]
-    """Where edit and delete are: in the title bar, below the page, or in the menu behind `More`."""
+    """Where edit and delete are: in the title bar, at the end of the page, or in the menu `More`."""
     flags: Literal["list", "page", "bar"]
-    """Where the first yes/no value is changed: in the list as well, on the row's page only, or with a button in that
-    page's title bar."""
+    """Where the first flag is changed: also in the list, only on the row's page, or by a button in the title bar of
+    that page."""
     buttons: tuple[str, str]
-    """What that button says to turn a value on and off, of `{flag}`."""
+    """Labels of that button for turning `{flag}` on and off."""
     save: Literal["icon", "button"]
     search: bool
     confirm: Literal["", "this", "short", "long"]
-    """How deleting asks first, if it does."""
+    """Style of the confirmation before deleting; "" for none."""
     order: Literal["oldest", "newest", "title"]
     words: dict[str, str]
     """Labels of `new`, `save`, `delete`, `edit`, `search`, `more` and `cancel`."""
@@ -109,7 +109,7 @@ class Spec:
 
 @lru_cache(maxsize=4096)
 def make_spec(number: int) -> Spec:
-    """App `number`: the same at every call."""
+    """The specification of app `number`. Deterministic."""
     rng = random.Random(f"app/{number}")
     tables = [_table(rng, "t0", set())]
     if rng.random() < 0.4:
@@ -142,13 +142,13 @@ def make_spec(number: int) -> Spec:
 
 
 EVERYDAY = 0.45
-"""How many tables hold things of `everyday.THINGS`."""
+"""Fraction of tables with things of `everyday.THINGS`."""
 _BUTTONS = (("{flag}", "Not {flag}"), ("Add {flag}", "Remove {flag}"), ("Mark {flag}", "Unmark {flag}"))
 _WORDS = ("new", "save", "delete", "edit", "search", "more", "cancel")
 
 
 def _label(rng: random.Random, table: Table) -> str:
-    """The usual name, the plural of what it holds, with a second word, or a made-up name."""
+    """The usual name, the plural of what the app contains, its noun with a second word, or a made-up name."""
     kind = rng.random()
     if table.noun in everyday.THINGS and rng.random() < 0.7:
         return rng.choice(everyday.THINGS[table.noun].apps)
@@ -182,7 +182,7 @@ def _table(rng: random.Random, name: str, used: set[str]) -> Table:
 
 
 def _columns(rng: random.Random, usual: Sequence[str] = ()) -> tuple[Column, ...]:
-    """Two to four fields, among them some of the `usual` ones (of `everyday`)."""
+    """Two to four columns, some of them `usual` ones (of `everyday`)."""
     drawn = [_usual(rng, name) for name in usual if rng.random() < 0.7][:3]
     kinds: list[Kind] = [rng.choice(("text", "number")), rng.choice(("flag", "choice", "date"))]
     kinds += rng.choices(("text", "number", "flag", "choice", "date"), k=rng.randint(0, 2))
@@ -194,7 +194,7 @@ def _columns(rng: random.Random, usual: Sequence[str] = ()) -> tuple[Column, ...
 
 
 def _usual(rng: random.Random, name: str) -> Column:
-    """A field of `everyday`."""
+    """A column for a field of `everyday`."""
     if name in everyday.FLAGS:
         return Column("", name, "flag")
     kind, style = everyday.FIELDS[name]
@@ -206,7 +206,7 @@ def _usual(rng: random.Random, name: str) -> Column:
 
 
 def _field(rng: random.Random, kind: Kind, used: set[str]) -> tuple[str, tuple[str, ...]]:
-    """A label that is not `used`, and the options of a choice or a date."""
+    """A label that is not in `used`, and the options of a choice or a date."""
     while True:
         name, options = _any_field(rng, kind)
         if name not in used:

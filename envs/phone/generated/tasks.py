@@ -1,15 +1,15 @@
 """The suite `generated`: tasks in apps made from a seed, in splits that share nothing.
 
-Apps, pairs of a verb and an entity ("delete recipe"), phrasings and instances are each divided by a hash into
-training, development and test. A training task is of the training part in all four. A task of a held-out part is of it
-in one, and an instance that is held out in any case:
+Apps, pairs of a verb and an entity ("delete recipe"), phrasings and instances are each split by a hash into training,
+development and test. Training tasks use the training split of all four. The tasks of a held-out part use held-out
+instances, and additionally:
 
-    instances   nothing else is new
-    phrasings   the goal's wording was never trained on
-    pairs       this was never done to such a thing
-    apps        the app was never seen
+    instances   nothing else
+    phrasings   phrasings that were never trained on
+    pairs       pairs that were never trained on
+    apps        apps that were never trained on
 
-Development parts are for choosing settings, test parts for results.
+Use the development split to choose settings, and the test split for results.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ Split = Literal["train", "dev", "test"]
 Part = Literal["", "instances", "phrasings", "pairs", "apps"]
 TEMPLATES = (*goals.KINDS, "two-changes", "three-changes")
 BUCKETS = 8
-"""Of these, one is for testing, one for development, and the others for training."""
+"""Number of hash buckets: one for testing, one for development, the others for training."""
 FEWEST = 512
-"""Apps that held-out apps and pairs are drawn from when fewer are trained on."""
+"""Minimum number of apps from which held-out apps and pairs are drawn, even if fewer are trained on."""
 OTHER_APPS = (1, 2, 3, 5, 8, 11)
-"""How many apps a phone may have besides the one that is needed."""
+"""Possible numbers of apps on a phone in addition to the one that is needed."""
 SMALL, SPECIAL = 0.5, 0.6
-"""How often a goal writes a field in small letters, and says it in a way of its own, of `everyday.SAID`."""
+"""Probability that a goal writes fields in lower case, and that it uses a field's own phrasing of `everyday.SAID`."""
 DRAWS, OPS_DRAWS = 2000, 30
-"""Apps that are tried for a task, and goals in each."""
+"""Maximum number of apps tried for a task, and of goals in each."""
 STEPS_BEYOND = 2
-"""Steps of the budget beyond twice those of a shortest way."""
+"""Steps of the budget in addition to twice the shortest path."""
 
 
 def split_of(*what: Any) -> Split:
-    """The split that a thing belongs to, by its hash."""
+    """The split to which something belongs, by its hash."""
     digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).digest()
     return {0: "test", 1: "dev"}.get(digest[0] % BUCKETS, "train")
 
@@ -70,7 +70,7 @@ def pair_split(op: goals.Op) -> Split:
 
 @lru_cache
 def phrase_splits(kind: str) -> dict[phrasing.Phrase, Split]:
-    """The split of every phrasing of a kind, each with its share of them."""
+    """The split of every phrasing of a kind."""
     ranked = sorted(phrasing.phrases(kind), key=lambda p: hashlib.sha256(repr((kind, p)).encode()).digest())
     share = max(2, len(ranked) // BUCKETS)
     parts: list[Split] = ["test"] * share + ["dev"] * share + ["train"] * len(ranked)
@@ -78,7 +78,7 @@ def phrase_splits(kind: str) -> dict[phrasing.Phrase, Split]:
 
 
 def make_task(template: str, seed: int, apps: int, split: Split = "train", part: Part = "") -> Task:
-    """The instance of a template for a seed. `apps`: training apps; the parts that hold out no apps are of these."""
+    """The instance of a template for a seed. `apps`: number of training apps, used unless `part` holds out apps."""
     if split != "train" and part not in HELD_OUT:
         raise ValueError(f"part is {part!r}; choose {', '.join(HELD_OUT)}")
     rng = random.Random(f"{SUITE}/{split}/{part}/{template}/{seed}")
@@ -87,7 +87,7 @@ def make_task(template: str, seed: int, apps: int, split: Split = "train", part:
             continue
         try:
             visits = goals.visits(params["ops"], params["phone"])
-        except LookupError:  # this app does not let it be done
+        except LookupError:  # impossible in this app
             continue
         steps = sum(1 + len(v.moves) for v in visits) + len(visits)
         label = app_class(params["ops"][0]["app"]).label
@@ -106,7 +106,7 @@ def make_task(template: str, seed: int, apps: int, split: Split = "train", part:
 
 
 def _draw(template: str, rng: random.Random, apps: int, split: Split, part: Part) -> dict[str, Any] | None:
-    """Parameters and `goal`; None when what was drawn is of another split."""
+    """Parameters with the `goal`, or None if the draw belongs to another split."""
     if part == "apps":
         numbers = app_numbers(split, max(apps, FEWEST))
     else:  # among few apps some pairs do not occur at all
@@ -138,13 +138,13 @@ def _draw(template: str, rng: random.Random, apps: int, split: Split, part: Part
 
 
 def _field(op: goals.Op) -> str:
-    """The field that a goal may name, or ""."""
+    """The field that the goal may name, or ""."""
     column = goals.column_of(op)
     return column.name if column else ""
 
 
 def _others(number: int, candidates: Iterable[int]) -> list[int]:
-    """Those candidates that cannot be taken for app `number` or for each other, by their name or what they hold."""
+    """The candidates whose names and contents cannot be confused with app `number` or with each other."""
     chosen: list[int] = []
     known = _words(number)
     for n in candidates:
@@ -160,7 +160,7 @@ def _words(number: int) -> set[str]:
 
 
 def _ops(template: str, app: GeneratedApp, source: GeneratedApp | None, rng: random.Random) -> list[goals.Op] | None:
-    """What a task asks for; None when the app does not allow it."""
+    """The operations of a task, or None if the app does not allow them."""
     if template in goals.KINDS:
         op = goals.draw(template, app, source, rng)
         return None if op is None else [op]
@@ -174,7 +174,7 @@ def _ops(template: str, app: GeneratedApp, source: GeneratedApp | None, rng: ran
 
 
 def _same_place(a: goals.Op, b: goals.Op) -> bool:
-    """Whether two changes are of one row, so that one may undo the other."""
+    """Whether two changes concern the same row, so that one may undo the other."""
     return a["table"] == b["table"] and a.get("row") == b.get("row")
 
 
@@ -210,7 +210,7 @@ def _clause(op: goals.Op, names: Mapping[str, str], wording: Split, small: bool,
 
 
 def _values(op: goals.Op, small: bool) -> list[tuple[str, str]]:
-    """Names and values of a new row's fields besides its title."""
+    """Names and values of a new row's fields, without its title."""
     table = goals.table_of(op)
     listed = [(table.column(k), v) for k, v in op.get("values", {}).items() if op["kind"] == "create" and k != "title"]
     return [(goals.said(column, small), column.shown(value)) for column, value in listed]
@@ -225,8 +225,8 @@ def _wording_kind(op: goals.Op) -> str:
 
 
 class GeneratedTask(Template):
-    """One episode's task. `params`: `apps` on the phone, its seed `phone`, `ops`, and of each whether its goal
-    names the table (`nouns`) and writes fields in small letters (`small`)."""
+    """The task of one episode. `params` holds the `apps` on the phone, its seed `phone`, the `ops`, and for each of
+    these whether the goal names the noun (`nouns`) and writes fields in lower case (`small`)."""
 
     app: ClassVar[str] = ""
 
@@ -238,7 +238,7 @@ class GeneratedTask(Template):
         self.expected = goals.answer(self.ops[0], main.db)
 
     def check(self, phone: Admin, answer: str) -> bool:
-        """Whether every table of every app is as it should be, and the answer right."""
+        """Whether the tables of all apps are as expected and the answer is right."""
         if self.expected and not same_answer(answer, self.expected):
             return False
         return all(
@@ -248,7 +248,7 @@ class GeneratedTask(Template):
         )
 
     def wanted(self, app: GeneratedApp) -> dict[str, list[Row]]:
-        """An app's tables when the task is done."""
+        """The expected tables of an app after the task."""
         db = app.db
         for op in self.ops:
             if op["app"] == app.spec.number and op["kind"] not in (*goals.QUESTIONS, "missing"):
@@ -256,7 +256,7 @@ class GeneratedTask(Template):
         return db
 
     def expert(self, ui: UI) -> Iterator[Action]:
-        """A shortest way in every app, from the home screen to `finish`."""
+        """A shortest path in every app, from the home screen to `finish`."""
         visits, purposes = goals.visits(self.ops, self.p["phone"]), self.purposes()
         self.purpose = purposes[0]
         for visit in visits:
@@ -271,7 +271,7 @@ class GeneratedTask(Template):
         yield Finish(self.expected)
 
     def purposes(self) -> list[str]:
-        """What is asked for, one by one, in the same words for every wording of the goal."""
+        """The purpose of each operation, in words that do not depend on the goal's phrasing."""
         return [self._purpose(*of) for of in zip(self.ops, self.p["nouns"], self.p["small"], strict=True)]
 
     def _purpose(self, op: goals.Op, noun: bool, small: bool) -> str:
@@ -297,7 +297,7 @@ def _actions(move: Move, ui: UI) -> Iterator[Action]:
 
 
 def _comparable(rows: Iterable[Row]) -> list[dict[str, str]]:
-    """Rows without their ids and types: a text that looks like a number is printed as one."""
+    """Rows without ids and types, because texts that look like numbers are printed like them."""
     return sorted(({k: str(v) for k, v in row.items() if k != "_id"} for row in rows), key=lambda r: sorted(r.items()))
 
 
@@ -306,7 +306,7 @@ def open_task(task: Task) -> GeneratedTask:
 
 
 def reset_options(task: Task) -> tuple[str, ...]:
-    """Options of `sim reset` that bring a phone into the task's first state."""
+    """Options of `sim reset` that bring a phone into the initial state of the task."""
     return ("--seed", str(task.params["phone"]), "--apps", ",".join(map(str, task.params["apps"])))
 
 
@@ -326,7 +326,7 @@ def held_out_tasks(
 
 
 def wordings(count: int, apps: int, rng: random.Random) -> Iterator[tuple[str, list[str]]]:
-    """Goals of training tasks, and what each asks for, one by one in the same words for every wording."""
+    """Goals of training tasks, each with the purposes of its operations."""
     while count > 0:
         if params := _draw(rng.choice(TEMPLATES), rng, apps, "train", ""):
             count -= 1
@@ -334,14 +334,14 @@ def wordings(count: int, apps: int, rng: random.Random) -> Iterator[tuple[str, l
 
 
 def is_held_out(task: Task) -> bool:
-    """Whether an app, a pair or the instance is held out (of the wording, `check_no_leak` compares the goals)."""
+    """Whether an app, a pair or the instance is held out. For phrasings, `check_no_leak` compares the goals."""
     ops = task.params["ops"]
     held_out = {split_of("app", op["app"]) for op in ops} | {pair_split(op) for op in ops}
     return held_out != {"train"} or split_of("instance", ops) != "train"
 
 
 def check_no_leak(train: Iterable[Task], test: Iterable[Task]) -> None:
-    """Raises ValueError when an app, a pair, a goal or an instance that is held out occurs in training."""
+    """Raises ValueError if a held-out app, pair, goal or instance occurs in training."""
     for task in train:
         if is_held_out(task):
             raise ValueError(f"leak: {task.id} is held out")
