@@ -1,4 +1,4 @@
-"""Batches of an epoch, their distribution among ranks, and their conversion to tensors."""
+"""Forms the batches of an epoch, distributes them among ranks, and converts them to tensors."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def with_placeholder(make: Collator, samples: Sequence[Sample], images: Sequence
     """A collator that adds a sample without loss where a micro-batch is empty, or has no image but others may.
 
     Ranks that share weights or gradients wait for each other in every module, so all must run the same modules. The
-    placeholder is the shortest sample that has an image, if any has; `images` are the numbers of images.
+    placeholder is the shortest sample with an image, if any has one. `images` holds the number of images of each
+    sample.
     """
     lengths = lengths_of(samples)
     candidates = [i for i, count in enumerate(images) if count] or range(len(lengths))
@@ -88,17 +89,17 @@ def with_placeholder(make: Collator, samples: Sequence[Sample], images: Sequence
 
 
 def collate(samples: Sequence[Sample], model: torch.nn.Module, codec: Codec) -> dict[str, Any]:
-    """Inputs of one packed row; `labels` (1, K) belong to the logits of the K tokens `logits_to_keep`."""
+    """Inputs of one packed sequence. `labels` (1, K) belong to the logits of the K tokens in `logits_to_keep`."""
     ids = [s.prompt_ids + s.response_ids for s in samples]
     inputs = packed_inputs(model, codec, ids, [s.images for s in samples])
     labels = torch.cat([part for s in samples for part in (torch.full((len(s.prompt_ids),), IGNORE), targets(s))])
     keep = (labels != IGNORE).nonzero().flatten()
-    keep = keep if len(keep) else torch.ones(1, dtype=torch.long)  # a placeholder alone
+    keep = keep if len(keep) else torch.ones(1, dtype=torch.long)  # only a placeholder
     return {**inputs, "logits_to_keep": keep - 1, "labels": labels[keep].unsqueeze(0)}
 
 
 def targets(sample: Sample) -> Tensor:
-    """(response,) token ids, IGNORE for those that are not trained on."""
+    """Token ids of the response, shape (response,), with IGNORE for those that are not trained on."""
     reply = torch.tensor(sample.response_ids)
     if sample.trained is not None:
         reply[~torch.tensor(sample.trained)] = IGNORE

@@ -1,4 +1,4 @@
-"""Checks of SFT settings against this machine, before anything starts."""
+"""Checks of the SFT settings against this machine before anything starts."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ CONFIGS = RECIPES / "deepspeed"
 
 
 def check_stages(recipe: Recipe, run_dir: Path, stages: Collection[int]) -> None:
-    """Raises ConfigError for stage 2 without a stage 1 or another checkpoint."""
+    """Raises ConfigError for stage 2 without the checkpoint of stage 1 or another one."""
     if 1 not in stages and not (recipe.model or (run_dir / "stage1").is_dir()):
         raise ConfigError(f"stage 2 needs a stage 1 in {run_dir}: train it first (--stage 1), or give --model DIR")
 
 
 def fit_processes(recipe: Recipe) -> Recipe:
-    """With no more processes than this machine has GPUs, if it has any: recipes for CPUs ask for one per core."""
+    """Limits the processes to this machine's GPUs, if it has any: recipes for CPUs ask for one per core."""
     gpus, settings = torch.cuda.device_count(), recipe.sft
     if not gpus or settings.nodes > 1 or settings.processes <= gpus:
         return recipe
@@ -57,7 +57,7 @@ def check(recipe: Recipe) -> None:
 
 
 def deepspeed_file(name: str) -> Path:
-    """The file of a name, or the path itself. Raises ConfigError if it cannot be read."""
+    """The file of a named configuration, or the given path. Raises ConfigError if it cannot be read."""
     path = Path(name) if name.endswith(".json") else CONFIGS / f"{name}.json"
     if not path.is_file() and not name.endswith(".json"):
         raise ConfigError(f"sft.deepspeed = {name!r}: choose zero2, zero3, zero2-offload, zero3-offload, or a .json")
@@ -76,7 +76,7 @@ def _check_divisible(settings: SftSection, name: str, size: int) -> None:
 
 
 def dry_run_sft(recipe: Recipe, run_dir: Path, stages: Collection[int] = (1, 2)) -> int:
-    """`mobilerl sft --dry-run`, for both stages or one of them."""
+    """Implements `mobilerl sft --dry-run` for both stages or one of them."""
     check_writable(run_dir)
     if recipe.model:
         check_checkpoint(recipe.model)

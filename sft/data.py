@@ -31,22 +31,22 @@ from sft.sources.report import Report
 from sft.sources.stream import Source, open_sources, steps
 
 SOURCE_SAMPLES = 10_000
-"""Samples drawn from all recorded sources together."""
+"""Number of samples drawn from all recorded sources together."""
 INSTANCES_AT_A_TIME = 10
-"""Instances of every template that a process demonstrates before it sends what it made."""
+"""Instances of every template that a process demonstrates before it returns its steps."""
 SHUFFLE_BUFFER = 256
-"""Samples of each source in its shuffle buffer."""
+"""Size of the shuffle buffer of each source, in samples."""
 
 
 class SftData:
-    """Data of one SFT run. `context`: the prompt format, which determines what a source can provide."""
+    """Data of one SFT run. `context` is the prompt format, which determines what a source can provide."""
 
     def __init__(self, recipe: Recipe, run_dir: Path, context: ContextPolicy, say: Callable[[str], None]) -> None:
         self.recipe, self.run_dir, self.context, self.say = recipe, run_dir, context, say
         self.phone = phone_without_popups(recipe)
 
     def base(self) -> Path:
-        """The checkpoint to start from; a tiny untrained one if the recipe names none."""
+        """The checkpoint to start from, or a tiny untrained one if the recipe names none."""
         if self.recipe.model:
             check_checkpoint(self.recipe.model)
             return Path(self.recipe.model)
@@ -60,7 +60,7 @@ class SftData:
         return path
 
     def expert_steps(self) -> list[ExpertStep]:
-        """Raises ValueError if a held-out instance is among the demonstrated tasks."""
+        """Steps of the experts' demonstrations. Raises ValueError if a held-out instance is among them."""
         number, processes = self.recipe.sft.demos_per_template, self.recipe.sft.processes
         parts = [range(i, min(i + INSTANCES_AT_A_TIME, number)) for i in range(0, number, INSTANCES_AT_A_TIME)]
         made: list[ExpertStep] = []
@@ -78,14 +78,14 @@ class SftData:
 
     @cached_property
     def sources(self) -> list[Source]:
-        """Raises ConfigError for a source that cannot be read, or that has no sample for this agent's prompts."""
+        """The opened sources. Raises ConfigError if one cannot be read, or has no sample for this agent's prompts."""
         try:
             return open_sources(self.recipe.sft.sources, "train", self.context)
         except ValueError as fault:
             raise ConfigError(str(fault)) from None
 
     def recorded(self) -> Iterator[ExpertStep]:
-        """Steps of the sources' training episodes; afterwards `sources.json` has the statistics."""
+        """Steps of the sources' training episodes. Writes their statistics to `sources.json` at the end."""
         if not self.sources:
             return
         report = Report()
@@ -95,13 +95,13 @@ class SftData:
         self.say(str(report))
 
     def wordings(self, count: int) -> Iterator[tuple[str, list[str]]]:
-        """Goals of generated training tasks, and what each asks for."""
+        """Goals of generated training tasks, each with the list of what it asks for."""
         assert isinstance(self.recipe.suite, GeneratedSuiteSection)
         return generated.wordings(count, self.recipe.suite.apps, random.Random(f"{self.recipe.train.seed}/goals"))
 
     @cached_property
     def texts(self) -> list[str]:
-        """All that the embedded phone shows, and in generated apps what these are made of."""
+        """All texts that the embedded phone shows, and with generated apps the texts from which these are made."""
         return corpus(self.phone) + (generated_corpus() if self.recipe.suite.type == "generated" else [])
 
     @cached_property
@@ -111,7 +111,7 @@ class SftData:
 
 
 def _demonstrate(recipe: Recipe, instances: range) -> list[ExpertStep]:
-    """Without the XML of the screens, which nothing needs any more and which is most of what is to be sent."""
+    """Drops the XML of the screens, which is no longer needed and makes up most of the data to be sent."""
     tasks = demonstrated_tasks(recipe, instances)
     context = make_context(recipe.agent)
     made = demonstrations(phone_without_popups(recipe), tasks, context, recipe.agent.random_marks)

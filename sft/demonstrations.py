@@ -25,7 +25,7 @@ from mobilerl.policy.screen import Element, Screen, parse_screen
 from sft.samples import ExpertStep
 
 VOCABULARY_INSTANCES = 4
-"""Instances of every training template whose texts make up the tiny model's vocabulary."""
+"""Instances of every training template whose texts form the tiny model's vocabulary."""
 DEFAULT_CONTEXT = ContextPolicy()
 ACTION_WORDS = (
     "history app error tap hold type open swipe up down left right back home enter wait finish invalid nothing "
@@ -36,7 +36,7 @@ ACTION_WORDS = (
 async def demonstrate(
     env: PhoneEnv, task: Task, context: ContextPolicy = DEFAULT_CONTEXT, random_marks: bool = False
 ) -> list[ExpertStep]:
-    """The expert's episode; marks as `parse_screen` numbers them. Raises InfraError if it does not succeed.
+    """The expert's episode, with marks as numbered by `parse_screen`. Raises InfraError if it does not succeed.
 
     `context` is the format of the earlier replies; published formats write them when a prompt is built.
     """
@@ -64,7 +64,7 @@ async def demonstrate(
 def demonstrations(
     env: PhoneEnv, tasks: Iterable[Task], context: ContextPolicy = DEFAULT_CONTEXT, random_marks: bool = False
 ) -> list[ExpertStep]:
-    """All steps of the expert's episodes of `tasks`."""
+    """All steps of the expert's episodes for `tasks`."""
 
     async def collect() -> list[ExpertStep]:
         return [step for task in tasks for step in await demonstrate(env, task, context, random_marks)]
@@ -73,7 +73,7 @@ def demonstrations(
 
 
 def single_steps(steps: Sequence[ExpertStep], rng: random.Random) -> list[ExpertStep]:
-    """An instruction for every step that names one element of its screen, with the matching action."""
+    """For every step, an instruction that names one element of its screen, and the matching action."""
     made: list[ExpertStep] = []
     for step in steps:
         if choices := _unambiguous(step.screen):
@@ -84,7 +84,7 @@ def single_steps(steps: Sequence[ExpertStep], rng: random.Random) -> list[Expert
 
 
 def _unambiguous(screen: Screen) -> list[Element]:
-    """Tappable elements with a unique name on the screen."""
+    """Tappable elements whose name is unique on the screen."""
     names = Counter(map(_name, screen.elements))
     return [e for e in screen.elements if e.mark is not None and "click" in e.actions and names[_name(e)] == 1]
 
@@ -94,7 +94,7 @@ def _name(element: Element) -> str:
 
 
 def corpus(env: PhoneEnv) -> list[str]:
-    """Texts with every word the tiny model needs: the screens and tasks of the training templates. Deterministic."""
+    """Texts with every word that the tiny model needs: screens and tasks of the training templates. Deterministic."""
 
     async def crawl() -> list[str]:
         texts: list[str] = []

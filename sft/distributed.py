@@ -1,8 +1,8 @@
-"""Training in several processes, started by torchrun on this node and on the nodes that follow it.
+"""Training in several processes, which torchrun starts on this node and on those that follow it.
 
-`mobilerl sft` remains one process. For each training it writes a job into a folder of the run directory, runs torchrun,
-and collects the checkpoint. With several nodes the run directory must be on a shared disk: node 0 does everything, and
-the other nodes wait for its jobs, which it announces through a key-value store of torch.
+`mobilerl sft` itself is one process. For each training it writes a job into a folder of the run directory, runs
+torchrun, and collects the checkpoint. With several nodes the run directory must be on a shared disk: node 0 does
+everything else, and announces its jobs to the other nodes through a key-value store of torch.
 
 `python -m sft.distributed FOLDER PID` is one rank.
 """
@@ -37,13 +37,13 @@ from sft.trainer import LogCallback, SftTrainer, TrainingJob, save_model, train
 
 log = logging.getLogger(__name__)
 JOB, LOG, OUT = "job.json", "log.jsonl", "out"
-"""In a job's folder, beside the samples: the job, rank 0's log entries, and the trained checkpoint."""
+"""Files in a job's folder besides the samples: the job, rank 0's log entries, and the trained checkpoint."""
 POLL_S = 0.2
 STOP_S = 30.0
-"""Time for torchrun to stop its ranks before it is killed; the ranks notice that and exit."""
+"""Time in seconds for torchrun to stop its ranks before it is killed; the ranks notice that and exit."""
 END = b"end"
 CONNECT, WAIT, LEAVE = timedelta(minutes=30), timedelta(days=7), timedelta(minutes=1)
-"""Timeouts: a node connecting to node 0; a node waiting for its next job; node 0 waiting for the others at the end."""
+"""Timeouts: a node connecting to node 0, a node waiting for its next job, node 0 waiting for the others at the end."""
 
 
 def fit(
@@ -53,10 +53,10 @@ def fit(
     cluster: Cluster,
     on_log: Callable[[int, int, float, float], None],
 ) -> Path:
-    """Trains in the cluster's processes; returns the folder of the checkpoint.
+    """Trains in the cluster's processes and returns the folder of the checkpoint.
 
-    `on_log` gets rank 0's log entries: step, max_steps, loss, learning_rate. Raises ChildProcessError with the error of
-    the first rank that failed; all ranks are stopped on any exception.
+    `on_log` receives rank 0's log entries: step, max_steps, loss, learning_rate. Raises ChildProcessError with the
+    error of the first rank that failed; all ranks are stopped on any exception.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -83,7 +83,7 @@ def fit(
 
 @contextmanager
 def _torchrun(settings: SftSection, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs torchrun for this node's ranks; stops it at the end."""
+    """Runs torchrun for this node's ranks, and stops it at the end."""
     where = ["--standalone"]
     if settings.nodes > 1:
         host, port = _address(settings)
@@ -123,7 +123,7 @@ def _logs(folder: Path, node_rank: int) -> Path:
 
 
 def _check_success(launcher: subprocess.Popen[bytes], folder: Path, node_rank: int) -> None:
-    """Raises ChildProcessError with the error of the rank that failed first, as torchrun's report has it."""
+    """Raises ChildProcessError with the error of the rank that failed first, according to torchrun's report."""
     if launcher.returncode == 0:
         return
     logs = _logs(folder, node_rank)
@@ -155,13 +155,13 @@ class Cluster:
                 raise ConfigError(f"sft.rendezvous: cannot serve {settings.rendezvous} ({error})") from None
 
     def announce(self, folder: Path | None) -> None:
-        """A job's folder; None: there are no more jobs."""
+        """Announces the folder of a job; None means that there are no more jobs."""
         if self.store is not None:
             self.store.set(f"job-{self.jobs}", END if folder is None else str(folder.resolve()).encode())
             self.jobs += 1
 
     def close(self) -> None:
-        """Lets the other nodes exit. Waits until they have read it, as the store ends with this process."""
+        """Lets the other nodes exit, and waits until they have read that, since the store ends with this process."""
         if self.store is not None:
             self.announce(None)
             others = range(1, self.settings.nodes)
@@ -173,9 +173,9 @@ class Cluster:
 
 
 def follow(settings: SftSection) -> None:
-    """Runs on every node except the first: joins node 0's trainings until it is done.
+    """Runs on every node except the first: joins node 0's training jobs until there are no more.
 
-    Raises ConfigError if node 0 cannot be reached, ChildProcessError if a rank of this node fails.
+    Raises ConfigError if node 0 cannot be reached, and ChildProcessError if a rank of this node fails.
     """
     number = 0
     try:
@@ -198,7 +198,7 @@ def follow(settings: SftSection) -> None:
 
 
 def _exit_with(pids: Sequence[int]) -> None:
-    """Ends this process as soon as one of `pids` has ended, since nobody would collect the result."""
+    """Exits as soon as one of `pids` has ended, since nobody would collect the result."""
     watched = select.poll()
     for pid in pids:
         try:
@@ -214,7 +214,7 @@ def _exit_with(pids: Sequence[int]) -> None:
 
 
 def _gathered_weights(trainer: SftTrainer) -> dict[str, torch.Tensor] | None:
-    """The trained weights on rank 0, gathered from all ranks; None on the others. Every rank must call this."""
+    """The trained weights, gathered from all ranks on rank 0; None on the others. Every rank must call this."""
     zero3 = trainer.is_deepspeed_enabled and trainer.accelerator.state.deepspeed_plugin.zero_stage == 3
     if not (zero3 and hasattr(trainer.model, "peft_config")):
         state = trainer.accelerator.get_state_dict(trainer.model_wrapped)

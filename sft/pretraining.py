@@ -1,9 +1,9 @@
 """Reading pre-training on synthetic screens of random words, for a tiny model trained from scratch.
 
-A pretrained model can find a word on a screen and copy it; a tiny randomly initialised one cannot, and the few phrases
-that repeat in demonstrations let it memorise instead. These samples teach only that skill: a synthetic screen is
+A pretrained model can find a word on a screen and copy it. A tiny randomly initialised one cannot, and would memorise
+the few phrases that repeat in demonstrations instead. These samples teach only that skill: a synthetic screen is
 followed by several single-step instructions, and every reply is trained on. Words are drawn uniformly from the whole
-vocabulary, so that only reading helps, and instructions leave out some capitals.
+vocabulary, so that only reading helps, and instructions drop some capitals.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Line:
     details: tuple[str, ...]
     state: str
     mark: int
-    """Random: with consecutive marks a model would count lines instead of reading."""
+    """Random, because with consecutive marks a model would count lines instead of reading."""
 
     def text(self) -> str:
         states = (self.state,) if self.state else ()
@@ -44,7 +44,7 @@ def _phrase(words: Sequence[str], rng: random.Random, most: int = 3) -> str:
 
 
 def _named(name: str, rng: random.Random) -> str:
-    """A name as an instruction writes it: sometimes without its capital."""
+    """A name as written in an instruction: sometimes without its capital."""
     return name[:1].lower() + name[1:] if rng.random() < 0.3 else name
 
 
@@ -70,7 +70,8 @@ def _screen(words: Sequence[str], rng: random.Random) -> list[_Line]:
 
 
 def _exchange(lines: Sequence[_Line], words: Sequence[str], rng: random.Random) -> tuple[str, str]:
-    """An instruction and its reply: type a text, read a value, find or count what has it, or touch a named line."""
+    """An instruction and its reply: type a text, read a value, find or count lines with a value, or tap a named
+    line."""
     line = rng.choice(lines)
     kind = rng.random()
     if kind < 0.2:
@@ -88,7 +89,7 @@ def _exchange(lines: Sequence[_Line], words: Sequence[str], rng: random.Random) 
 
 
 def _holders(lines: Sequence[_Line], value: str) -> tuple[str, str]:
-    """Which line has a value, or how many have it."""
+    """Which line has a value, or how many lines have it."""
     having = [line for line in lines if value in line.details]
     if len(having) == 1:
         return f"which has {value}\n", _finish(f"{value}<{having[0].mark}>{having[0].name}", having[0].name)
@@ -119,12 +120,12 @@ def _history(words: Sequence[str], rng: random.Random) -> str:
 
 
 def _speakers(codec: Codec) -> tuple[int, int]:
-    """The tokens before a user's and an assistant's message."""
+    """The tokens that precede a user's and an assistant's message."""
     return codec.tokenizer.convert_tokens_to_ids("<|user|>"), codec.tokenizer.convert_tokens_to_ids("<|assistant|>")
 
 
 def copying_samples(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> list[Sample]:
-    """`count` screens, each followed by its own lines in random order, twice.
+    """`count` screens, each followed by two copies of its lines in random order.
 
     A line can only be continued by finding its beginning on the screen; distances and counts do not help. This is the
     fastest way to teach copying from the context.
@@ -142,7 +143,7 @@ def copying_samples(words: Sequence[str], codec: Codec, count: int, rng: random.
 
 
 def reading_samples(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> list[Sample]:
-    """`count` samples of one screen and `QUESTIONS` exchanges each; only the replies have a loss."""
+    """`count` samples with one screen and `QUESTIONS` exchanges each. Only the replies have a loss."""
     tokenizer = codec.tokenizer
     user, assistant = _speakers(codec)
 
@@ -170,10 +171,10 @@ def reading_samples(words: Sequence[str], codec: Codec, count: int, rng: random.
 def goal_samples(
     wordings: Iterable[tuple[str, Sequence[str]]], words: Sequence[str], codec: Codec, rng: random.Random
 ) -> Iterator[Sample]:
-    """Goals without screens: what each asks for, after what was done already, is the beginning of a reply.
+    """Goals without screens: the reply begins with what the goal asks for, after what was done already.
 
-    `wordings`: each a goal, and what it asks for one by one, in the same words for every wording. These samples are a
-    quarter as long as those of demonstrations and made in a fraction of the time.
+    `wordings` yields a goal and the list of what it asks for, in the same words for every phrasing. These samples are a
+    quarter as long as those of demonstrations, and are made in a fraction of the time.
     """
     tokenizer = codec.tokenizer
     user, assistant = _speakers(codec)

@@ -1,7 +1,7 @@
 """Stage 2 of SFT: bootstraps reasoning that leads to the expert's action (MobileRL, reasoning SFT).
 
-A proposer gives candidates (thought, action) for every expert step. Those with the expert's action are kept, the model
-is trained on them, and the new model is the next round's proposer.
+A proposer generates candidates (thought, action) for every expert step. Those with the expert's action are kept, the
+model is trained on them, and the new model is the proposer of the next round.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mobilerl.terminal import progress_bar
 from sft.samples import ExpertStep
 
 IN_FLIGHT = 64
-"""Proposals requested at the same time."""
+"""Maximum number of concurrent proposal requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,16 @@ class Proposal:
 
 
 def template_proposals(steps: Sequence[ExpertStep]) -> list[list[Proposal]]:
-    """One proposal per step, a template thought and the expert's action, in place of an instruct model's proposals.
+    """One proposal per step, with a template thought and the expert's action, instead of an instruct model's proposals.
 
-    They teach a policy to name its next action, and with mark grounding the mark it will touch.
+    They teach a policy to name its next action, and with mark grounding the mark that it will touch.
     """
     return [[Proposal(written_thought(step), step.action)] for step in steps]
 
 
 def written_thought(step: ExpertStep) -> str:
-    """The purpose, and what the expert had to remember or the action in words with the element it depends on: "delete
-    old lamp; tap Remove<2>", "read Films.jpg<4> finish 27 kB"."""
+    """The purpose, and either what the expert had to remember, or the action in words with the element it depends on:
+    "delete old lamp; tap Remove<2>", "read Films.jpg<4> finish 27 kB"."""
     return f"{step.purpose}; {_next(step)}" if step.purpose else _next(step)
 
 
@@ -59,10 +59,10 @@ def _next(step: ExpertStep) -> str:
 
 
 def _found(message: str, step: ExpertStep) -> str:
-    """Where the answer is on the screen; "" if it is in no element that the instruction asks for.
+    """Where the answer is on the screen; "" if it is not in an element that the instruction refers to.
 
-    It is a detail of an element that is named ("read Films.jpg<4>"), the name of the only element that has a detail
-    ("7:30<1>Plazutrux"), or the number of those that have it ("count 7:30<1> 7:30<5>").
+    It is a detail of a named element ("read Films.jpg<4>"), the name of the only element with a detail
+    ("7:30<1>Plazutrux"), or the number of elements with it ("count 7:30<1> 7:30<5>").
     """
     asked = step.task.instruction.casefold()
     having: dict[str, list[Element]] = {}
@@ -84,7 +84,7 @@ def _found(message: str, step: ExpertStep) -> str:
 
 
 def _within(part: str, text: str) -> bool:
-    """Whether `text` has `part` as whole words."""
+    """Whether `text` contains `part` as whole words."""
     return re.search(rf"(?<!\w){re.escape(part)}(?!\w)", text) is not None
 
 
@@ -125,7 +125,7 @@ def same_action(a: Action, b: Action, screen: Screen) -> bool:
 def bootstrap(
     steps: Sequence[ExpertStep], proposals: Sequence[Sequence[Proposal]], rng: random.Random
 ) -> tuple[list[tuple[ExpertStep, str]], float]:
-    """A random matching proposal's thought for each step that has any, and the fraction of such steps."""
+    """The thought of a random matching proposal for each step that has one, and the fraction of such steps."""
     kept: list[tuple[ExpertStep, str]] = []
     for step, candidates in zip(steps, proposals, strict=True):
         thoughts = [

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning from scratch (or from a checkpoint) to `final/`: demonstrations, stage 1, stage 2."""
+"""Supervised fine-tuning, from scratch or from a checkpoint, into `final/`: demonstrations, stage 1, stage 2."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ FOLDERS = ("init", "copying", "reading", "goals", "stage1", "stage2-round*", "fi
 PRETRAINING_RATE = 2e-3
 """Peak learning rate of reading pre-training."""
 COPYING_SHARE = 0.4
-"""Copying samples of reading pre-training, as a fraction of its reading samples."""
+"""Number of copying samples in reading pre-training, as a fraction of the reading samples."""
 REFRESH_SHARE = 0.1
-"""New reading samples in the stages, as a fraction of their samples, so that reading is not forgotten."""
+"""Number of new reading samples in the stages, as a fraction of their samples, so that reading is not forgotten."""
 
 
 class SftRun:
-    """One SFT run. Each training ends in a checkpoint folder, which is not repeated when the run is resumed."""
+    """One SFT run. Each training ends in a checkpoint folder, and is not repeated when the run is resumed."""
 
     warmup_ratio = 0.05
     """Fraction of a training's steps over which the learning rate rises from 0."""
@@ -59,13 +59,13 @@ class SftRun:
         self.context = make_context(recipe.agent)
         self.seed = recipe.train.seed
         self.reading = 0 if recipe.model else recipe.sft.reading_samples
-        """Samples of reading pre-training."""
+        """Number of samples for reading pre-training."""
         self.data = SftData(recipe, run_dir, self.context, say)
 
     # --- stages ----------------------------------------------------------------------------------------------
 
     def finished(self, name: str) -> Path | None:
-        """A checkpoint folder if it exists; checked before preparing its samples, which may take hours and money."""
+        """The checkpoint folder if it exists. Checked before preparing its samples, which may take hours and money."""
         out = self.run_dir / name
         if not out.is_dir():
             return None
@@ -73,7 +73,7 @@ class SftRun:
         return out
 
     def pretrain(self, base: Path) -> Path:
-        """Reading pre-training of a model that starts from scratch, then goals without screens."""
+        """Reading pre-training of a model trained from scratch, followed by goals without screens."""
         if not self.reading and not self.recipe.sft.goal_samples:
             return base
         codec = Codec.load(base)
@@ -104,16 +104,16 @@ class SftRun:
         return base
 
     def _refreshed(self, name: str, codec: Codec, samples: list[Sample]) -> list[Sample]:
-        """The samples plus some new reading samples, for a tiny model: it forgets words that it does not meet."""
+        """For a tiny model, adds some new reading samples, since it forgets words that do not occur."""
         if not self.recipe.sft.reading_samples or not tiny.is_tiny(codec.tokenizer):
             return samples
         rng = random.Random(f"{self.seed}/{name}")
         return samples + reading_samples(self.data.words, codec, int(REFRESH_SHARE * len(samples)), rng)
 
     def stage1(self, steps: Sequence[ExpertStep], base: Path) -> Path:
-        """Reasoning-free: the expert's actions without thoughts, and single-step instructions.
+        """Reasoning-free SFT on the expert's actions without thoughts, and on single-step instructions.
 
-        Reading pre-training already covers single steps.
+        After reading pre-training, which covers single steps, the latter are left out.
         """
         if made := self.finished("stage1"):
             return made
@@ -125,7 +125,7 @@ class SftRun:
         )
 
     def stage2(self, steps: Sequence[ExpertStep], base: Path) -> Path:
-        """Reasoning: rounds of proposals; those that lead to the expert's action are trained on."""
+        """Reasoning SFT: in each round, trains on the proposals that lead to the expert's action."""
         settings = self.recipe.sft
         for number in range(1, settings.stage2_rounds + 1):
             name = f"stage2-round{number}"
@@ -136,7 +136,7 @@ class SftRun:
             kept, share = bootstrap(steps, self._proposals(number, base, steps), rng)
             say(f"round {number}: thoughts kept for {share:.0%} of {len(steps)} steps")
             if not settings.proposer_url:
-                # Without a model to ask, the steps that no proposal solved, which are the hard ones, are written.
+                # Without a model to ask, thoughts for the unsolved steps, which are the hard ones, come from templates.
                 solved = {id(step) for step, _ in kept}
                 kept += [(step, written_thought(step)) for step in steps if id(step) not in solved]
             if not kept:
@@ -147,7 +147,7 @@ class SftRun:
         return base
 
     def _proposals(self, number: int, base: Path, steps: Sequence[ExpertStep]) -> list[list[Proposal]]:
-        """In the first round from a server or from templates, later from the previous round's policy."""
+        """Proposals from a server or from templates in the first round, and from the previous round's policy later."""
         settings, agent = self.recipe.sft, self.recipe.agent
         if number == 1 and not settings.proposer_url:
             return template_proposals(steps)
@@ -219,7 +219,7 @@ class SftRun:
         return out
 
     def steps_done(self) -> int:
-        """The last iteration of a finished stage in metrics.jsonl; later rows come from a killed one."""
+        """The last iteration of a finished stage in metrics.jsonl; later entries belong to a stage that was killed."""
         rows = read_metrics(self.run_dir / "metrics.jsonl")
         return max((row["iteration"] for row in rows if (self.run_dir / str(row.get("stage"))).is_dir()), default=0)
 
@@ -234,7 +234,7 @@ def remove_unfinished(run_dir: Path, *folders: Path) -> None:
 
 
 def put_final(checkpoint: Path, run_dir: Path, exclude: Sequence[str] = ()) -> Path:
-    """Copies a checkpoint, without the files named in `exclude`, to `final/`; returns that folder."""
+    """Copies a checkpoint, without the files named in `exclude`, to `final/` and returns that folder."""
     final, temporary = run_dir / "final", run_dir / ".final.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
     shutil.copytree(checkpoint, temporary, ignore=shutil.ignore_patterns(*exclude))
@@ -245,9 +245,9 @@ def put_final(checkpoint: Path, run_dir: Path, exclude: Sequence[str] = ()) -> P
 
 
 def run(recipe: Recipe, run_dir: Path, stages: Sequence[int] = STAGES) -> Path:
-    """Runs the stages; returns the copy of the last checkpoint in `final/`. Raises ConfigError.
+    """Runs the stages and returns `final/`, a copy of the last checkpoint. Raises ConfigError.
 
-    On every node except the first it only joins node 0's trainings.
+    On all nodes except the first it only joins node 0's training jobs.
     """
     recipe = fit_processes(recipe)
     check(recipe)

@@ -1,4 +1,4 @@
-"""SFT samples: one (prompt, images, reply) each, encoded once."""
+"""SFT samples: pairs of a prompt with images and a reply, encoded once."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class ExpertStep:
     screen: Screen
     action: Action
     thought: str = field(default="", kw_only=True)
-    """What the expert had to remember; "" for nothing beyond the action."""
+    """What the expert had to remember; "" if nothing beyond the action."""
     purpose: str = field(default="", kw_only=True)
-    """What this and the next actions are for; "" where the expert does not begin something new."""
+    """The purpose of this and the following actions; "" if the expert does not begin something new."""
 
     def messages(self, context: ContextPolicy) -> tuple[list[dict[str, Any]], list[bytes]]:
         return build_messages(self.task, self.turns, self.observation, self.screen, context)
@@ -36,7 +36,8 @@ class ExpertStep:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A token-exact training sample; only `response_ids` have a loss, and only the `trained` ones if that is given."""
+    """A token-exact training sample. Only `response_ids` have a loss; if `trained` is given, only those marked in
+    it."""
 
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
@@ -48,7 +49,7 @@ class Sample:
 
 
 def encode(step: ExpertStep, context: ContextPolicy, codec: Codec, thought: str | None = None) -> Sample:
-    """A step as a sample; without a thought it is reasoning-free."""
+    """Encodes a step. Without a thought the sample is reasoning-free."""
     context = replace(context, size_seen=codec.pictures.size_seen)
     messages, images = step.messages(context)
     return Sample(codec.encode(messages, images), codec.encode_reply(step.reply(context, thought)), tuple(images))
@@ -65,7 +66,7 @@ def encode_all(steps: Iterable[ExpertStep], context: ContextPolicy, codec: Codec
 
 
 def write_samples(samples: Sequence[Sample], folder: Path) -> None:
-    """Writes samples as two Arrow files; an image shared by several samples is stored once."""
+    """Writes samples to two Arrow files. An image shared by several samples is stored once."""
     import pyarrow as pa
     from pyarrow.feather import write_feather
 
@@ -84,7 +85,7 @@ def write_samples(samples: Sequence[Sample], folder: Path) -> None:
 
 
 class SampleFile(Sequence[Sample]):
-    """The samples of `write_samples`, memory-mapped, so that several processes share them."""
+    """The samples of `write_samples`, memory-mapped so that several processes share them."""
 
     def __init__(self, folder: Path) -> None:
         from pyarrow.feather import read_table

@@ -1,4 +1,4 @@
-"""Supervised training with the Hugging Face Trainer on token-exact samples, in one process or as one of many ranks."""
+"""Supervised training on token-exact samples with the Hugging Face Trainer, in one process or as one of many ranks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TrainingJob:
     base: str
     epochs: float
     batch_size: int
-    """Samples of one optimiser step, over all ranks."""
+    """Samples per optimizer step, over all ranks."""
     learning_rate: float
     """Peak learning rate."""
     warmup_ratio: float = 0.05
@@ -39,16 +39,16 @@ class TrainingJob:
     max_pixels: int | None = None
     lora_rank: int = 0
     micro_batch_size: int = 0
-    """Samples of one forward pass on a rank; 0: the rank's whole share of a batch."""
+    """Samples per forward pass on a rank; 0 means the rank's whole share of a batch."""
     gradient_checkpointing: bool = False
     deepspeed: str = ""
-    """Path of a DeepSpeed configuration; empty: plain DDP."""
+    """Path of a DeepSpeed configuration; "" for plain DDP."""
     log_every: int = 5
-    """Steps between two log entries."""
+    """Interval between log entries, in steps."""
 
 
 def trainable_model(job: TrainingJob) -> torch.nn.Module:
-    """The checkpoint, with new adapters if it has none and `lora_rank` is above 0.
+    """Loads the checkpoint, and adds a new adapter if it has none and `lora_rank` is above 0.
 
     With DeepSpeed, which keeps its own float32 weights, all weights have the device's precision.
     """
@@ -82,7 +82,7 @@ class LogCallback(TrainerCallback):
 
 
 class SftTrainer(Trainer):
-    """Mean cross-entropy over the response tokens of a whole batch; logits are computed only where there are labels."""
+    """Mean cross-entropy over the response tokens of a whole batch. Logits are computed only where there are labels."""
 
     def __init__(
         self, *args: Any, batches: RankBatches, collator: Callable[[Sequence[Sample]], dict[str, Any]], **kwargs: Any
@@ -116,7 +116,7 @@ class SftTrainer(Trainer):
 
 
 def arguments(job: TrainingJob, out: Path, batches: RankBatches, ranks: int) -> TrainingArguments:
-    """The Trainer's arguments. Under ZeRO-3 they must exist before the model, whose weights are then loaded sharded."""
+    """The Trainer's arguments. With ZeRO-3 they must exist before the model, whose weights are then loaded sharded."""
     steps = int(job.epochs * len(batches.batches))
     gpu = torch.cuda.is_available()
     cpu_deepspeed = bool(job.deepspeed) and not gpu
@@ -149,7 +149,7 @@ def arguments(job: TrainingJob, out: Path, batches: RankBatches, ranks: int) -> 
     )
     if args.world_size != ranks:
         raise RuntimeError(f"the Trainer sees {args.world_size} ranks, not {ranks}; unset ACCELERATE_* variables")
-    if args.n_gpu > 1:  # the Trainer would split rows, but not their images, among the GPUs of a single process
+    if args.n_gpu > 1:  # the Trainer would split sequences, but not their images, among the GPUs of one process
         args._n_gpu = 1
     return args
 
@@ -172,10 +172,10 @@ def train(
     rank: int = 0,
     ranks: int = 1,
 ) -> SftTrainer:
-    """Trains the job's checkpoint; the trained model is `trainer.model`. `out`: the Trainer's own folder.
+    """Trains the job's checkpoint; `model` of the returned trainer is the result. `out` is the Trainer's own folder.
 
-    The learning rate rises linearly, stays constant, and decays over the last fifth: a model trained from scratch
-    learns to read abruptly, which an early decay would delay.
+    The learning rate rises linearly, stays constant, and decays over the last fifth of the steps: a model trained from
+    scratch learns to read abruptly, which an earlier decay would delay.
     """
     batches = RankBatches(
         LengthBatches(lengths_of(samples), job.batch_size, job.seed), rank, ranks, job.micro_batch_size

@@ -27,7 +27,7 @@ TYPE, DUAL_POINT = 3, 4
 INFEASIBLE = Finish("infeasible")
 ACTIONS: dict[int, Action] = {5: Back(), 6: Home(), 7: Enter(), 10: Finish(), 11: INFEASIBLE}
 MAX_STEPS = 500
-"""Steps of an episode; the data set's longest has far fewer."""
+"""Maximum steps of an episode; the longest one in the data set has far fewer."""
 
 
 def files(path: Path) -> list[Path]:
@@ -79,7 +79,7 @@ def _or_raise(step: RecordedStep | Reject) -> RecordedStep:
 
 
 def convert_step(fields: Features, counts: Counts) -> RecordedStep:
-    """`counts` receive notes on the step. Raises Reject."""
+    """Converts one record. Notes on the step are added to `counts`. Raises Reject."""
     width, height = column(fields, "image/width", int, 1)[0], column(fields, "image/height", int, 1)[0]
     channels = column(fields, "image/channels", int, 1)[0]
     png = png_of_pixels(column(fields, "image/encoded", bytes, 1)[0], width, height, channels)
@@ -89,7 +89,7 @@ def convert_step(fields: Features, counts: Counts) -> RecordedStep:
 
 
 def convert_action(fields: Features) -> Action:
-    """Raises Reject."""
+    """Converts the action of a record. Raises Reject."""
     kind = column(fields, "results/action_type", int, 1)[0]
     if kind in ACTIONS:
         return ACTIONS[kind]
@@ -103,13 +103,13 @@ def convert_action(fields: Features) -> Action:
 
 
 def _first(fields: Features, name: str) -> bytes:
-    """The text of an optional feature."""
+    """The first value of an optional feature, if it is bytes; otherwise b""."""
     value = next(iter(fields.get(name, [])), b"")
     return value if isinstance(value, bytes) else b""
 
 
 def _elements(fields: Features, width: int, height: int, counts: Counts) -> str:
-    """The annotations as XML; "" if there are none or they are inconsistent, which is noted."""
+    """The annotations as XML; "" if there are none, or if they are inconsistent, which is counted as a note."""
     texts, kinds = (_texts(fields.get(f"image/ui_annotations_{name}", [])) for name in ("text", "ui_types"))
     boxes = fields.get("image/ui_annotations_positions", [])
     try:

@@ -23,7 +23,7 @@ from sft.sources.tfrecord import Features, features, records, tfrecord_files
 
 NAME = "androidcontrol"
 FINGER: dict[str, Direction] = {"up": "down", "down": "up", "left": "right", "right": "left"}
-"""Direction of the finger by scroll direction."""
+"""Scroll direction -> direction of the finger."""
 
 
 def files(path: Path) -> list[Path]:
@@ -44,7 +44,7 @@ def _episode(record: bytes, wanted: Wanted, counts: Counts) -> Demonstration | N
 
 
 def demonstration(fields: Features, episode: str, counts: Counts) -> Demonstration:
-    """The episode of a record; `counts` receive notes on its steps. Raises Reject."""
+    """The episode of a record. Notes on its steps are added to `counts`. Raises Reject."""
     goal = text_of(column(fields, "goal", bytes, 1)[0], "goal")
     screens = column(fields, "screenshots", bytes)
     actions = fields.get("actions", [])
@@ -71,7 +71,7 @@ def demonstration(fields: Features, episode: str, counts: Counts) -> Demonstrati
 
 
 def _elements(tree: bytes, counts: Counts) -> tuple[str, str]:
-    """XML and app; empty, which is noted, if the tree cannot be read."""
+    """XML and app, both "" if the tree cannot be read, which is counted as a note."""
     try:
         return forest_xml(tree)
     except ValueError:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 FORMATS = ("PNG", "JPEG", "WEBP")
 """Accepted image formats; Pillow's other decoders are less robust against damaged files."""
 MAX_ASPECT = 200
-"""Aspect ratio from which the models' image processors refuse an image."""
+"""Aspect ratio from which the models' image processors reject an image."""
 _PILLOW_ERRORS = (
     OSError,
     SyntaxError,
@@ -37,21 +37,21 @@ _PILLOW_ERRORS = (
 
 class Wanted(Protocol):
     def __call__(self, key: str, split: str = "") -> bool:
-        """Whether the episode with this key is in the requested split; `split`: as stated by the source itself."""
+        """Whether the episode with this key is in the requested split. `split`: as stated by the source itself."""
 
 
 class Reader(Protocol):
     """One data format."""
 
     def files(self, path: Path) -> list[Path]:
-        """The arguments for `read`, in a fixed order. Raises ValueError if there are none."""
+        """Arguments for `read`, in a fixed order. Raises ValueError if there are none."""
 
     def read(self, file: Path, wanted: Wanted, counts: Counts) -> Iterable[Demonstration]:
-        """The wanted episodes. Faults are counted, never raised."""
+        """Yields the wanted episodes. Faults are counted, never raised."""
 
 
 def attempt(counts: Counts, convert: Callable[..., T], *args: Any) -> T | None:
-    """The converted episode; None, counted, if it is rejected."""
+    """Returns the converted episode, or None if it is rejected, which is counted."""
     try:
         return convert(*args)
     except Reject as reason:
@@ -60,7 +60,7 @@ def attempt(counts: Counts, convert: Callable[..., T], *args: Any) -> T | None:
 
 
 def up_to_fault(makers: Iterable[Callable[[], RecordedStep]]) -> tuple[tuple[RecordedStep, ...], str, int]:
-    """The steps before the first rejected one, its reason, and the number of steps after it."""
+    """The steps before the first rejected one, the reason of the rejection, and the number of steps after it."""
     makers, steps = list(makers), []
     for made, make in enumerate(makers, start=1):
         try:
@@ -71,7 +71,7 @@ def up_to_fault(makers: Iterable[Callable[[], RecordedStep]]) -> tuple[tuple[Rec
 
 
 def relative(value: Any, size: float) -> int:
-    """A coordinate in 0-999 on a screen of this width or height. Raises Reject for one off the screen."""
+    """Converts a coordinate to 0-999 on a screen of this width or height. Raises Reject for one off the screen."""
     finite = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
     if isinstance(value, bool) or not finite:
         raise Reject("coordinate is not a number")
@@ -81,7 +81,7 @@ def relative(value: Any, size: float) -> int:
 
 
 def text_of(value: Any, name: str) -> str:
-    """A non-empty text. Raises Reject for anything else."""
+    """A non-empty text without surrounding whitespace. Raises Reject for anything else."""
     if isinstance(value, bytes):
         try:
             value = value.decode("utf-8")
@@ -95,7 +95,7 @@ def text_of(value: Any, name: str) -> str:
 
 
 def column(features: dict[str, list[Any]], name: str, kind: type, length: int | None = None) -> list[Any]:
-    """The values of a feature. Raises Reject if it is missing, or of another type or length."""
+    """The values of a feature. Raises Reject if they are missing, or of another type or number."""
     values = features.get(name, [])
     if not values or not all(isinstance(v, kind) for v in values):
         raise Reject(f"feature {name} is missing or of another type")
@@ -105,7 +105,7 @@ def column(features: dict[str, list[Any]], name: str, kind: type, length: int | 
 
 
 def checked_png(data: bytes, width: int, height: int) -> bytes:
-    """An image file of this size as a PNG, decoded completely to detect truncation. Raises Reject."""
+    """Converts an image file of this size to PNG, decoding it completely to detect truncation. Raises Reject."""
     check_size(width, height)
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
@@ -118,7 +118,7 @@ def checked_png(data: bytes, width: int, height: int) -> bytes:
 
 
 def png_of_pixels(data: bytes, width: int, height: int, channels: int) -> bytes:
-    """A PNG of raw pixels (height x width x channels bytes) or of an image file. Raises Reject."""
+    """Converts raw pixels (height x width x channels bytes) or an image file to PNG. Raises Reject."""
     check_size(width, height)
     if channels not in (3, 4) or len(data) != width * height * channels:
         return checked_png(data, width, height)
@@ -126,7 +126,7 @@ def png_of_pixels(data: bytes, width: int, height: int, channels: int) -> bytes:
 
 
 def size_of(data: bytes) -> tuple[int, int]:
-    """Width and height in an image file's header. Raises Reject."""
+    """Width and height from the header of an image file. Raises Reject."""
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             return image.size
@@ -135,7 +135,7 @@ def size_of(data: bytes) -> tuple[int, int]:
 
 
 def check_size(width: int, height: int) -> None:
-    """Raises Reject for a size that image processors refuse."""
+    """Raises Reject for sizes that image processors reject."""
     if min(width, height) <= 0 or width * height > MOST_PIXELS or max(width, height) >= MAX_ASPECT * min(width, height):
         raise Reject("screenshot has an impossible size")
 

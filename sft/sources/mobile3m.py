@@ -31,7 +31,7 @@ _CALL = re.compile(r"\s*(click|press|scroll|swipe|input)\((.*)\)\s*", re.DOTALL)
 _ELEMENT = re.compile(r"<[^<>]*>[^<>]*</[^<>]*>")
 _BOUNDS = re.compile(r"\[(\d{1,6}),(\d{1,6})\]\[(\d{1,6}),(\d{1,6})\]")
 _ATTRIBUTES = {"id": "resource-id", "class": "class", "description": "content-desc"}
-"""HTML attribute in actions -> XML attribute of the page."""
+"""HTML attributes in actions -> XML attributes of the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Graph:
     folder: Path
     home: str
     edges: dict[str, list[tuple[str, str]]]
-    """Actions and target pages of each page, in the order of the file."""
+    """Pairs of action and target page for each page, in the order of the file."""
 
     @property
     def app(self) -> str:
@@ -72,7 +72,7 @@ def read(file: Path, wanted: Wanted, counts: Counts) -> Iterator[Demonstration]:
 
 
 def read_graph(folder: Path) -> Graph:
-    """Raises ValueError naming the missing or malformed file."""
+    """Raises ValueError that names a missing or malformed file."""
     triples = _json(folder / "all_triple.json")
     listed = triples.get("data") if isinstance(triples, dict) else None
     if not isinstance(listed, list) or not all(isinstance(t, list) and len(t) == 3 for t in listed):
@@ -92,7 +92,7 @@ def read_graph(folder: Path) -> Graph:
 
 
 def shortest_paths(graph: Graph) -> dict[str, list[str]]:
-    """The pages of a shortest path from home to each reachable page; the first one listed wins ties."""
+    """Pages of a shortest path from home to each reachable page. Ties go to the edge listed first."""
     paths, waiting = {graph.home: [graph.home]}, deque([graph.home])
     while waiting:
         page = waiting.popleft()
@@ -104,7 +104,7 @@ def shortest_paths(graph: Graph) -> dict[str, list[str]]:
 
 
 def demonstration(graph: Graph, path: list[str]) -> Demonstration:
-    """The episode along a path. Raises Reject for any unusable step, as the instruction describes all of them."""
+    """The episode along a path. Raises Reject if any step is unusable, since the instruction describes all of them."""
     steps: list[RecordedStep] = []
     instructions: list[str] = []
     for start, end in zip(path, path[1:], strict=False):
@@ -124,7 +124,7 @@ def demonstration(graph: Graph, path: list[str]) -> Demonstration:
 
 
 def _page(graph: Graph, name: str) -> RecordedStep:
-    """A page as a step at which the agent finishes."""
+    """A page as a step in which the agent finishes."""
     if not re.fullmatch(r"[\w-]+", name):  # used as a path
         raise Reject("page with an impossible name")
     folder = graph.folder / name
@@ -190,7 +190,7 @@ def _centre(element: str, xml: str) -> tuple[int, int]:
 
 
 def _json(path: Path) -> Any:
-    """The content of a file, which may be JSON encoded as a JSON string, as in the published files."""
+    """Content of a file, which may be JSON inside a JSON string as in the published files."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         return json.loads(found) if isinstance(found, str) else found
@@ -199,7 +199,7 @@ def _json(path: Path) -> Any:
 
 
 def _ids(path: Path) -> dict[str, Any]:
-    """A file of ids."""
+    """Reads a file of ids."""
     found = _json(path)
     if not isinstance(found, dict):
         raise ValueError(f"{NAME}: {path} must hold an object of names and ids")

@@ -1,7 +1,7 @@
 """Protocol buffers of the data sets: `tf.train.Example` and android_env's accessibility forest.
 
-The messages are declared at run time in a separate descriptor pool: generated code depends on the library's version,
-and the default pool would conflict with TensorFlow's or TensorBoard's messages. Unused fields are not declared.
+The messages are declared at run time in a separate descriptor pool: generated code would depend on the version of the
+library, and the default pool would conflict with TensorFlow's or TensorBoard's messages. Unused fields are left out.
 """
 
 from __future__ import annotations

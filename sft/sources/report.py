@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 
 class Reject(Exception):
-    """An unusable episode or step. The message is the reason it is counted under, without ids or numbers."""
+    """An unusable episode or step. The message is the reason for the statistics, without ids or numbers."""
 
 
 @dataclass(slots=True)
@@ -23,13 +23,13 @@ class Counts:
     steps: int = 0
     rejected_steps: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
-    """Information missing from steps that are used nevertheless."""
+    """Information that is missing from steps that are used nevertheless."""
     faults: list[str] = field(default_factory=list)
-    """Where reading a file ended before its end."""
+    """Faults at which reading a file stopped early."""
 
 
 class Report:
-    """Counts by source, of the first pass over each; repeated passes are not counted."""
+    """Counts by source for the first pass over each. Repeated passes are not counted."""
 
     def __init__(self) -> None:
         self.sources: dict[str, Counts] = {}

@@ -1,4 +1,4 @@
-"""The common form of all sources: episodes of recorded steps, and the training samples made from them."""
+"""The common format of all sources: episodes of recorded steps, and the training samples made from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_MARK = "no mark stands for the touched element"
 INEXPRESSIBLE = "action cannot be written as a reply"
 CONTROL_TOKEN = "text with a control token of the model or a lone surrogate"
 _USES = {"tap": {"click", "check", "edit"}, "long_press": {"long-click"}}
-"""Element actions, one of which is needed for a touch to refer to the element as a whole."""
+"""Element actions, one of which is needed for a touch to refer to the whole element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +38,25 @@ class RecordedStep:
     target of a tap."""
     app: str = ""
     instruction: str = ""
-    """An instruction for this step alone, if the source has one."""
+    """An instruction for this step only, if the source has one."""
     thought: str = ""
     response: str = ""
     """A policy's reply; "" for a human step."""
     note: str = ""
     """Why the phone did not carry out the action; "" if it did."""
     reject: str = ""
-    """Why the step must not be imitated; "" if it may. It remains in the history of later steps."""
+    """Why the step must not be imitated; "" if it may be. It stays in the history of later steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """A recorded episode; `steps` ends before the first step that could not be converted."""
+    """A recorded episode. `steps` ends before the first step that could not be converted."""
 
     task: Task
     """`id` is unique within the source."""
     steps: tuple[RecordedStep, ...]
     fault: str = ""
-    """Why the step after the last could not be converted."""
+    """Why the next step could not be converted; "" if all were."""
     lost: int = 0
     """Number of steps after that one, whose history would have a gap."""
 
@@ -68,7 +68,7 @@ class SourceStep(ExpertStep):
     listed: bool
 
     def messages(self, context: ContextPolicy) -> tuple[list[dict[str, Any]], list[bytes]]:
-        """Without a list of elements the prompt has no screen text, regardless of the style."""
+        """If there is no list of elements, the prompt has no screen text, whatever the style."""
         shown = context if self.listed else replace(context, screen_style="none")
         return ExpertStep.messages(self, shown)
 
@@ -81,7 +81,7 @@ def recorded_task(source: str, episode: str, goal: str, steps: int, app: str = "
 
 
 def expand(demo: Demonstration, context: ContextPolicy, counts: Counts) -> Iterator[SourceStep]:
-    """The samples of an episode for prompts of `context`; rejected steps are counted.
+    """The samples of an episode for prompts of `context`. Rejected steps are counted.
 
     Only as many earlier screenshots are kept as `context` shows.
     """
@@ -120,10 +120,10 @@ def _screen(xml: str, width: int, height: int) -> Screen:
 
 
 def reply_of(action: Action, screen: Screen, context: ContextPolicy, thought: str | None = None) -> str:
-    """The reply for a recorded action; a touch reaches the element that was touched.
+    """The reply for a recorded action, which must touch the same element.
 
-    A reply that names an element touches its centre. If another element is there, the exact point is written instead.
-    Raises ValueError for an inexpressible action, such as a touch for which no mark stands.
+    A reply that names an element touches its centre; if another element is there, the reply gives the exact point
+    instead. Raises ValueError if the action cannot be expressed, such as a touch for which no mark stands.
     """
     written = context.reply(action, screen, thought)
     touch = isinstance(action, Tap | LongPress) and context.format == "mobilerl"  # the other formats write points
@@ -147,7 +147,7 @@ def _written(step: RecordedStep, screen: Screen, context: ContextPolicy) -> tupl
     """The reason for rejecting the step ("" for none), and its reply in the history of later steps.
 
     The history uses the context's format, even if a policy replied in another one. Published formats write it when the
-    prompt is built, at the size at which the model sees the screenshot: the reply is then "".
+    prompt is built, in the size at which the model sees the screenshot; the reply is then "".
     """
     if isinstance(step.action, Invalid):
         return step.reject or INEXPRESSIBLE, step.response

@@ -11,7 +11,7 @@ from sft.sources.protos import parse
 
 MAX_DEPTH = 200
 UNREADABLE = "UI tree cannot be read"
-"""Note of steps whose description cannot be converted."""
+"""Note on steps whose screen description cannot be converted."""
 APPLICATION = 1
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -70,9 +70,9 @@ def _attributes(node: Any) -> dict[str, str]:
 
 
 def annotations_xml(boxes: Sequence[float], texts: Sequence[str], kinds: Sequence[str], width: int, height: int) -> str:
-    """Android in the Wild's annotations as a flat hierarchy; `boxes` has y, x, height, width (0 to 1) of each.
+    """Annotations of Android in the Wild as a flat hierarchy. `boxes` holds y, x, height and width (0 to 1) of each.
 
-    Raises ValueError for inconsistent lengths.
+    Raises ValueError if the lengths do not match.
     """
     if len(boxes) != 4 * len(texts) or len(kinds) != len(texts):
         raise ValueError("annotations of different lengths")

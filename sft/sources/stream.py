@@ -22,22 +22,22 @@ READERS: dict[str, Reader] = {module.NAME: module for module in (androidcontrol,
 
 UNLISTED = "not in the split file"
 SPLIT_FILE = "splits.json"
-"""Split file of a data set, in the folder of its data."""
+"""Name of a data set's split file, in the folder of its data."""
 SPLITS = ("train", "validation", "test")
 TEST_SHARE = 0.05
-"""Fraction of the episodes that a hash reserves for testing."""
+"""Fraction of the episodes that are reserved for testing by hash."""
 
 
 def hashed_split(format: str, key: str) -> str:
-    """The split of an episode without a split file: "train" or "test", the same on every machine."""
+    """The split of an episode if there is no split file: "train" or "test", the same on every machine."""
     digest = hashlib.sha256(f"{format}/{key}".encode()).digest()
     return "test" if int.from_bytes(digest[:8]) % 1000 < 1000 * TEST_SHARE else "train"
 
 
 def read_splits(path: Path) -> dict[str, str]:
-    """Episode id -> split from {"train": [ids], "validation": [ids], "test": [ids]}, as published with data sets.
+    """Reads {"train": [ids], "validation": [ids], "test": [ids]}, as published with data sets, as episode id -> split.
 
-    Raises ValueError for another form, or for an episode in two splits.
+    Raises ValueError for another format, or if an episode is in two splits.
     """
     try:
         listed = json.loads(path.read_text(encoding="utf-8"))
@@ -68,10 +68,10 @@ class Source:
         self.files = self.reader.files(path)
         split_file = (path if path.is_dir() else path.parent) / SPLIT_FILE
         self.splits = read_splits(split_file) if split_file.is_file() else None
-        """Episode id -> split; None: by a hash."""
+        """Episode id -> split; None if splits are hashed."""
 
     def steps(self, file: Path, split: str, context: ContextPolicy, counts: Counts) -> Iterator[SourceStep]:
-        """The samples of one file that are in `split`."""
+        """The samples of one file that belong to `split`."""
 
         def wanted(key: str, fixed: str = "") -> bool:
             hashed = self.splits is None
@@ -86,7 +86,7 @@ class Source:
             yield from expand(demo, context, counts)
 
     def check_usable(self, split: str, context: ContextPolicy) -> None:
-        """Raises ValueError, with the reasons, if no sample of a split can be read."""
+        """Raises ValueError, with the reasons, if no sample of the split can be read."""
         counts = Counts()
         if any(True for file in self.files for _ in self.steps(file, split, context, counts)):
             return
@@ -98,7 +98,7 @@ class Source:
 
 
 def open_sources(sections: Sequence[SourceSection], split: str, context: ContextPolicy) -> list[Source]:
-    """Opens all sources. Raises ValueError for one without samples of `split`, and for a leak of test episodes."""
+    """Opens all sources. Raises ValueError if one has no sample of `split`, or if test episodes could leak."""
     sources = [Source(section) for section in sections]
     first: dict[str, dict[str, str] | None] = {}
     for source in sources:
@@ -116,7 +116,7 @@ def open_sources(sections: Sequence[SourceSection], split: str, context: Context
 def steps(
     sources: Sequence[Source], split: str, context: ContextPolicy, report: Report, seed: int = 0, buffer: int = 0
 ) -> Iterator[SourceStep]:
-    """A stream of samples, drawn from the sources by weight; the order depends on the seed and the files alone.
+    """A stream of samples, drawn from the sources by weight. Its order depends only on the seed and the files.
 
     Each source is shuffled with a buffer of `buffer` samples (0: not shuffled). The stream ends when every source has
     been read completely; smaller ones are repeated until then.

@@ -1,7 +1,7 @@
-"""TFRecord files of `tf.train.Example` records, without TensorFlow.
+"""Reads TFRecord files of `tf.train.Example` records without TensorFlow.
 
 A file is a sequence of records, each `length (uint64) | crc of length (uint32) | data | crc of data (uint32)`,
-little-endian; the CRCs are masked CRC-32C. The file as a whole may be compressed with GZIP.
+little-endian; the CRCs are masked CRC-32C. The whole file may be compressed with GZIP.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sft.sources.protos import parse
 from sft.sources.report import Counts, Reject
 
 MAX_RECORD = 1 << 30
-"""Bytes of a record; a longer one is treated as damaged."""
+"""Maximum bytes of a record; a longer one is treated as damaged."""
 _GZIP = b"\x1f\x8b"
 _OTHER_FILES = {".json", ".md", ".txt", ".csv", ".part", ".log"}
 """Suffixes of files beside the shards: split files, notes, incomplete downloads."""
@@ -32,9 +32,9 @@ class RecordFault(ValueError):
 
 
 def read_records(path: Path | str) -> Iterator[bytes]:
-    """The records of a file, each verified before it is returned. Raises RecordFault at the first fault.
+    """Yields the records of a file, each verified. Raises RecordFault at the first fault.
 
-    Truncation exactly between two records is only detected in a compressed file.
+    Truncation exactly between two records is detected only in compressed files.
     """
     path, number = Path(path), 0
     try:
@@ -75,7 +75,7 @@ def masked_crc(data: bytes) -> int:
 
 
 def features(data: bytes) -> Features:
-    """The features of a serialized `tf.train.Example`. Raises Reject for other data, or without features."""
+    """The features of a serialized `tf.train.Example`. Raises Reject if there are none, or for other data."""
     found: Features = {}
     try:
         entries = parse("Example", data).features.feature
@@ -105,7 +105,7 @@ def tfrecord_files(path: Path, format: str) -> list[Path]:
 
 
 def records(file: Path, counts: Counts) -> Iterator[bytes]:
-    """The records of a file up to its end or its first fault, which is counted."""
+    """Yields the records of a file up to its end or its first fault, which is counted."""
     try:
         yield from read_records(file)
     except RecordFault as fault:

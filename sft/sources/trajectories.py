@@ -1,4 +1,4 @@
-"""Our own runs: the successful trajectories of a run directory (docs/files.md)."""
+"""Our own runs: the successful trajectories in a run directory (docs/files.md)."""
 
 from __future__ import annotations
 
