@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Boots an image of docker/avd/Dockerfile once, installs the apps, and keeps the snapshot that its containers start from.
+# Boots an image of docker/avd/Dockerfile once, installs the apps, and saves the snapshot that its containers start from.
 #
 #   bash docker/avd/bake.sh [--apks FOLDER] [--adb-key FILE.pub]... BASE-IMAGE IMAGE
 #
-# --apks      installs every *.apk of a folder. Where the image has AndroidWorld (build argument ANDROIDWORLD_COMMIT), its
-#             own set-up runs as well: it downloads the apps and needs the internet.
-# --adb-key   lets the owner of this key in, without the container being told. Default: ~/.android/adbkey.pub, if it is
-#             there. None: --adb-key ''.
+# --apks      installs every *.apk in a folder. If the image has AndroidWorld (build argument ANDROIDWORLD_COMMIT), its
+#             own set-up runs as well, which downloads the apps and needs the internet.
+# --adb-key   authorizes a public key in the image. Default: ~/.android/adbkey.pub, if it exists. For none, pass
+#             --adb-key ''.
 #
-# MEMORY_MB, CORES and GPU of the environment hold for the image: another value later means a cold boot. The engine is
-# DOCKER_HOST's, or this machine's; it needs /dev/kvm and the kind of CPU that the containers will run on.
+# MEMORY_MB, CORES and GPU from the environment apply to the image: other values later cause a cold boot. The engine is
+# DOCKER_HOST's, or this machine's; it needs /dev/kvm and the same kind of CPU as the containers' hosts.
 set -euo pipefail
 
 fail() {

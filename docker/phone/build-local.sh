@@ -3,8 +3,8 @@
 #
 #   bash docker/phone/build-local.sh [TAG]        (default: mobilerl-phone)
 #
-# PYTHON (default: python3) must have Pillow and fontpkg-roboto. What it takes along: the interpreter, its standard
-# library, both packages, the shared libraries they link to, and envs/.
+# PYTHON (default: python3) must have Pillow and fontpkg-roboto. The image contains the interpreter, its standard
+# library, both packages, the shared libraries that they link to, and envs/.
 set -euo pipefail
 TAG=${1:-mobilerl-phone}
 PYTHON=${PYTHON:-python3}
