@@ -225,7 +225,7 @@ class Devices(Protocol):
     capacity: int
     """Maximum number of concurrent episodes."""
     failure: Exception | None
-    """Why no device will ever be ready again; None while there is hope."""
+    """Why no device will ever be ready again; None while there may be one."""
     changed: Callable[[], None]
 
     async def start(self) -> None:

@@ -64,7 +64,7 @@ class TraceWriter:
 
 
 def parsed_action(action: Action, width: int, height: int, apps: dict[str, str]) -> dict[str, Any]:
-    """An action in AndroidLab's form, with points in pixels of a `width` x `height` screen."""
+    """An action in AndroidLab's format, with points in pixels of a `width` x `height` screen."""
 
     def point(x: int, y: int) -> list[int]:
         return [x * width // COORD_MAX, y * height // COORD_MAX]

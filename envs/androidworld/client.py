@@ -120,7 +120,7 @@ class AndroidWorldClient:
         return goal
 
     async def _value(self, method: str, route: str, name: str, kind: type[T], **query: Any) -> T:
-        """One field of an answer."""
+        """Returns one field of an answer."""
         data = await self._ask(method, route, **query)
         if not isinstance(data.get(name), kind):
             raise WrongServer(f"{self.url}: {route} gives no {name} but {_short(data)}")

@@ -86,7 +86,7 @@ class AndroidWorldContainers:
             await self.containers.discard(number, failed)
 
     async def close(self) -> None:
-        """May be called again."""
+        """May be called repeatedly."""
         if self._open:
             self._open, waiting, self._waiting = False, self._waiting, None
             try:

@@ -81,7 +81,7 @@ def make_task(
 
 
 def check_training_seed(seed: int) -> None:
-    """Raises ValueError for a seed that evaluations use."""
+    """Raises ValueError for a seed that is reserved for evaluation."""
     if seed in EVAL_SEEDS:
         raise ValueError(f"leak: AndroidWorld's seed {seed} is reserved for testing; train with another, such as 1000")
 

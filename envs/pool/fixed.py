@@ -31,7 +31,7 @@ class FixedDevices:
         """Reason of each device's last fault."""
 
     async def start(self) -> None:
-        """There is nothing to start."""
+        """Does nothing: the devices need no start."""
 
     async def close(self) -> None:
         await asyncio.gather(*(self._close(env) for env in self.envs))

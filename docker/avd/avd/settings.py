@@ -63,7 +63,7 @@ class Settings:
 
 
 def read(given: Mapping[str, str]) -> Settings:
-    """Raises Failure for the first setting that is wrong."""
+    """Reads and checks all settings. Raises Failure for the first one that is wrong."""
     home = Path(given.get("HOME") or "/root")
     return Settings(
         home=home,

@@ -106,7 +106,7 @@ def make_task(template: str, seed: int, apps: int, split: Split = "train", part:
 
 
 def _draw(template: str, rng: random.Random, apps: int, split: Split, part: Part) -> dict[str, Any] | None:
-    """Parameters with the `goal`, or None if the draw belongs to another split."""
+    """Parameters with the `goal`, or None if nothing that fits the split was drawn."""
     if part == "apps":
         numbers = app_numbers(split, max(apps, FEWEST))
     else:  # among few apps some pairs do not occur at all

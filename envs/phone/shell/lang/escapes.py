@@ -1,4 +1,4 @@
-"""Text as bytes, and the backslash escapes of `echo`."""
+"""Conversion of text to bytes, and the backslash escapes of `echo`."""
 
 from __future__ import annotations
 
