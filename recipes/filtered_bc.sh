@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Filtered behaviour cloning: the successes among the newest trajectories are imitated.
+# Filtered behavior cloning: the successes among the newest trajectories are imitated.
 #
 #   bash recipes/filtered_bc.sh [--train.max_minutes 20 ...]
 #   bash recipes/filtered_bc.sh --algorithm.offline.trajectories runs/adagrpo      starts from what another run collected

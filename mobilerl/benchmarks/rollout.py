@@ -143,7 +143,7 @@ COLLECTORS: dict[str, Callable[[Devices, FixedLatency], Awaitable[None]]] = {
 def measure(devices: Sequence[int], seconds: float, scale: float) -> list[dict[str, float | str]]:
     """Returns one result per number of devices and collector.
 
-    `*_per_min` are in real time. `utilisation` is the fraction of device time spent on steps and on answers of the
+    `*_per_min` are in real time. `utilization` is the fraction of device time spent on steps and on answers of the
     policy; `lost_ms_per_step` is the rest, by this machine's clock.
     """
     load = Load(scale=scale, seconds=seconds)
@@ -165,7 +165,7 @@ async def _measure(name: str, size: int, load: Load) -> dict[str, float | str]:
         "collector": name,
         "trajectories_per_min": 60 * episodes / seconds * load.scale,
         "steps_per_min": 60 * steps / seconds * load.scale,
-        "utilisation": needed / (seconds * size),
+        "utilization": needed / (seconds * size),
         "lost_ms_per_step": 1000 * max(0.0, seconds * size - needed) / steps if steps else math.inf,
         "cpu_ms_per_step": 1000 * used / steps if steps else math.inf,
     }

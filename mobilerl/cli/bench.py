@@ -16,7 +16,7 @@ PARTS: dict[str, tuple[str, dict[str, tuple[Any, str]]]] = {
         {"steps": (600, "steps to time"), "width": (360, "screen width, pixels"), "height": (720, "screen height")},
     ),
     "rollout": (
-        "utilisation of simulated devices by the collector, compared with a barrier per step and per episode",
+        "utilization of simulated devices by the collector, compared with a barrier per step and per episode",
         {
             "devices": ([8, 16, 32, 64, 128, 256, 512], "numbers of devices to measure"),
             "seconds": (10.0, "for each number of devices and collector"),

@@ -76,7 +76,7 @@ def check_resumed(said: dict[str, Any]) -> None:
     assert said["folder_gap"] < 1e-4, "the saved folder is another model"
     assert said["moved"] > 0.01
     assert "verl.json was written by 4 GPUs but this run has 2" in said["of_other_gpus"]
-    assert said["restored_gap"] == 0 and said["repeated_gap"] == 0, "the shards do not restore weights and optimiser"
+    assert said["restored_gap"] == 0 and said["repeated_gap"] == 0, "the shards do not restore weights and optimizer"
 
 
 def check_played(said: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from mobilerl.cli import main
     [
         ("phone --steps 20", lambda found: found["steps_per_s_xml_only"]),
         pytest.param(
-            "rollout --devices 8 --seconds 0.5", lambda found: found[0]["utilisation"], marks=pytest.mark.slow
+            "rollout --devices 8 --seconds 0.5", lambda found: found[0]["utilization"], marks=pytest.mark.slow
         ),
         pytest.param(
             "learner --hidden 32 --layers 1 --rows 8 --rounds 1",

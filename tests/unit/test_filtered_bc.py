@@ -1,4 +1,4 @@
-"""Filtered behaviour cloning: successes alone are imitated, from a buffer of the newest trajectories."""
+"""Filtered behavior cloning: successes alone are imitated, from a buffer of the newest trajectories."""
 
 import random
 
