@@ -60,16 +60,21 @@ def switched(locales: str, device: Phone | None = None) -> Phone:
 # --- translations --------------------------------------------------------------------------------------------------
 
 
+FORMS = {"t": "{}", "CalculationError": "{}", "save": "{} saved", "delete": "{} deleted"}
+"""Functions that mark a text, and what they make of their first or last argument."""
+
+
 def marked_in_code() -> set[str]:
-    """The texts that the phone's modules hand to `t`."""
+    """The texts that the phone's modules mark."""
     found = set()
     for path in (*SOURCES.glob("*.py"), *(SOURCES / "apps").glob("*.py"), *(SOURCES / "languages").glob("*.py")):
-        for call in ast.walk(ast.parse(path.read_text())):
-            if isinstance(call, ast.Call) and getattr(call.func, "attr", getattr(call.func, "id", "")) == "t":
-                choices = [call.args[0]]
-                if isinstance(choices[0], ast.IfExp):
-                    choices = [choices[0].body, choices[0].orelse]
-                found |= {c.value for c in choices if isinstance(c, ast.Constant)}
+        for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
+            called, *arguments = call.args if getattr(call.func, "id", "") == "partial" else (call.func, *call.args)
+            name = getattr(called, "attr", getattr(called, "id", ""))
+            if name in FORMS and arguments and (name == "t" or path.parent.name == "apps"):
+                text = arguments[0 if FORMS[name] == "{}" else -1]
+                choices = [text.body, text.orelse] if isinstance(text, ast.IfExp) else [text]
+                found |= {FORMS[name].format(c.value) for c in choices if isinstance(c, ast.Constant)}
     return found
 
 
