@@ -205,7 +205,7 @@ def _hint(brush: Brush, node: Node) -> None:
     left, top, right, _ = node.bounds
     x, y = middle(node)
     brush.canvas.rect(left, 0, right, top, bar_color(brush.color, brush.theme))
-    brush.canvas.icon(node.icon, x, y - 48, 56, brush.theme.outline)
+    brush.icon(node.icon, x, y - 48, 56, brush.theme.outline)
     brush.canvas.text(node.text, x, y, node.size, brush.theme.subtext, "center", room=right - left)
 
 
