@@ -65,6 +65,11 @@ class App:
         self.prefs: Row = {}
         self.clear()
 
+    def t(self, english: str, /, **values: object) -> str:
+        """A text of the interface in the phone's language, with `values` for its {names}."""
+        language = self.phone.language
+        return language.text(english, values) if values or language.words else english
+
     def clear(self) -> None:
         """As after `pm clear`: empty tables, default preferences, not running."""
         self.stack, self.snack = [], ""
@@ -95,14 +100,14 @@ class App:
         else:
             row.update(values)
         self.up()
-        self.toast(f"{noun} saved")
+        self.toast(self.t(f"{noun} saved"))
 
     def delete(self, table: str, row_id: int, noun: str) -> None:
         """Delete of a row's page: removes the row and leaves the page."""
         self.close_dialog()
         self.remove(table, row_id)
         self.up()
-        self.toast(f"{noun} deleted")
+        self.toast(self.t(f"{noun} deleted"))
 
     @property
     def page(self) -> Page:
@@ -187,10 +192,11 @@ class App:
 
     def tab_bar(self, names: Sequence[str], selected: str, icons: Sequence[str]) -> Node:
         """The bottom bar of an app whose main page has tabs (`page.args["tab"]`)."""
-        return tabs(names, selected, {n: partial(self.replace, "main", tab=n) for n in names}, icons)
+        handlers = [partial(self.replace, "main", tab=n) for n in names]
+        return tabs([self.t(n) for n in names], names.index(selected), handlers, icons)
 
     def search_button(self) -> Node:
-        return icon_button("search", "Search", lambda: self.go("search", focus="query"))
+        return icon_button("search", self.t("Search"), lambda: self.go("search", focus="query"))
 
     def search_screen(
         self, page: Page, hint: str, things: Iterable[T], text: Callable[[T], str], row: Callable[[T], Node]
@@ -198,14 +204,16 @@ class App:
         """A search field, and below it the rows of those things whose `text` contains what was typed."""
         query = page.fields.get("query", "").casefold().strip()
         hits = [row(thing) for thing in things if query and query in text(thing).casefold()]
-        return Screen("Search", [edit_field("query", hint), *hits], on_up=self.up)
+        return Screen(self.t("Search"), [edit_field("query", hint), *hits], on_up=self.up)
 
     def missing(self, title: str, text: str) -> Screen:
         """The screen of a page whose row is gone."""
         return Screen(title, [label(text)], on_up=self.up)
 
-    def confirmation(self, title: str, on_confirm: Handler, button: str = "Delete", text: str = "") -> Dialog:
-        buttons = [text_button("Cancel", self.close_dialog), text_button(button, on_confirm)]
+    def confirmation(self, title: str, on_confirm: Handler, button: str = "", text: str = "") -> Dialog:
+        """Asks before something is done; the button reads `Delete` if no other text is given."""
+        confirm = text_button(button or self.t("Delete"), on_confirm)
+        buttons = [text_button(self.t("Cancel"), self.close_dialog), confirm]
         return Dialog(title, [label(text)] if text else [], buttons)
 
     def choice(self, title: str, options: Sequence[str], chosen: str, on_choice: Callable[[str], object]) -> Dialog:
@@ -213,13 +221,14 @@ class App:
             self.close_dialog()
             on_choice(option)
 
-        rows = [radio_item(o, o == chosen, partial(choose, o)) for o in options]
-        return Dialog(title, rows, [text_button("Cancel", self.close_dialog)])
+        rows = [radio_item(self.t(o), o == chosen, partial(choose, o)) for o in options]
+        return Dialog(title, rows, [text_button(self.t("Cancel"), self.close_dialog)])
 
     def text_dialog(self, title: str, key: str, hint: str, button: str, password: bool = False) -> Dialog:
         """Asks for a text in the page's field `key`; the button and Enter call `submit`."""
         page = self.page
-        buttons = [text_button("Cancel", self.close_dialog), text_button(button, lambda: self.submit(page, key))]
+        submit = text_button(button, lambda: self.submit(page, key))
+        buttons = [text_button(self.t("Cancel"), self.close_dialog), submit]
         return Dialog(title, [edit_field(key, hint, password=password)], buttons)
 
     def ask(self, dialog: str, key: str, text: str = "", **args: Any) -> None:
@@ -241,4 +250,5 @@ class App:
         screen: Screen = getattr(self, f"page_{page.name}")(page)
         if not screen.color:
             screen.color = self.color
+        screen.up_name = self.t(screen.up_name)
         return screen

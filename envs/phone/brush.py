@@ -8,6 +8,10 @@ from envs.phone.canvas import Canvas
 from envs.phone.theme import RGB, WHITE, Theme, accent
 from envs.phone.ui import Node
 
+OPPOSITE = {"left": "right", "right": "left"}
+POINTING = frozenset("back left right send message note list sort playlist_add volume".split())
+"""Icons that Android turns over where one reads from the right; those of players keep their direction."""
+
 
 @dataclass(frozen=True, slots=True)
 class Brush:
@@ -18,6 +22,8 @@ class Brush:
     color: str
     """The app's colour."""
     on_wallpaper: bool = False
+    rtl: bool = False
+    """Whether texts begin on the right, and what points to the left or the right is turned over."""
 
     @property
     def accent(self) -> RGB:
@@ -26,6 +32,28 @@ class Brush:
     @property
     def on_accent(self) -> RGB:
         return (32, 33, 36) if self.theme.dark else WHITE
+
+    def write(
+        self,
+        text: str,
+        span: tuple[float, float],
+        y: float,
+        size: float,
+        ink: RGB,
+        align: str = "left",
+        bold: bool = False,
+        room: float = 0,
+    ) -> float:
+        """A line between the left and the right of `span`. `align` is that of screens which are not mirrored. Returns
+        its width."""
+        left, right = span
+        if self.rtl:
+            align = OPPOSITE.get(align, align)
+        x = {"center": (left + right) / 2, "right": right}.get(align, left)
+        return self.canvas.text(text, x, y, size, ink, align, bold, room)
+
+    def icon(self, name: str, x: float, y: float, size: float, ink: RGB) -> None:
+        self.canvas.icon(name, x, y, size, ink, turned_over=self.rtl and name in POINTING)
 
 
 def middle(node: Node) -> tuple[float, float]:

@@ -87,12 +87,12 @@ class Canvas:
         mask = _shadow(self.px(2 * radius), blur)
         self.image.paste((0, 0, 0), (self.px(x) - mask.width // 2, self.px(y) - mask.height // 2), mask)
 
-    def icon(self, name: str, x: float, y: float, size: float, color: RGB) -> None:
+    def icon(self, name: str, x: float, y: float, size: float, color: RGB, turned_over: bool = False) -> None:
         """An icon centred at (x, y); a name that is no icon is drawn as its first letter."""
         if name not in SHAPES:
             self.text(name[:1].upper(), x, y, size * 0.8, color, align="center", bold=True)
             return
-        mask = icon_mask(name, max(4, self.px(size)))
+        mask = icon_mask(name, max(4, self.px(size)), turned_over)
         self.image.paste(color, (self.px(x) - mask.width // 2, self.px(y) - mask.height // 2), mask)
 
     def text(

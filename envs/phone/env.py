@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TypeVar
 
 from envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task, Transport
 from envs.device import Device
 from envs.phone.apps.catalogue import APP_NAMES, APPS
+from envs.phone.languages import current
 from envs.phone.phone import Phone
 from envs.phone.tasks.base import Admin, Template
 from envs.phone.transport import InProcessTransport
@@ -25,7 +26,8 @@ T = TypeVar("T")
 class PhoneEnv:
     """One embedded phone: of this process, or behind `transport` (adb), which the code below cannot tell apart.
 
-    `popup_rate` is the chance that an episode is disturbed by a pop-up. With `screenshots=False` observations carry no
+    `popup_rate` is the chance that an episode is disturbed by a pop-up. Each episode's phone shows one of the
+    `languages`, chosen by the task's seed. With `screenshots=False` observations carry no
     picture: several times faster, for models that read the XML only. `timeout_s` is for one command.
     """
 
@@ -36,6 +38,7 @@ class PhoneEnv:
         height: int = 720,
         popup_rate: float = 0.0,
         screenshots: bool = True,
+        languages: Sequence[str] = ("en",),
         transport: Transport | None = None,
         timeout_s: float = 10.0,
     ) -> None:
@@ -47,6 +50,7 @@ class PhoneEnv:
         self._admin = Admin(self._transport)
         self._popup_rate = popup_rate
         self._screenshots = screenshots
+        self._languages = ",".join(languages)
         self._task: Task | None = None
         self._template: Template | None = None
         self._steps = 0
@@ -72,12 +76,14 @@ class PhoneEnv:
 
     def _reset(self, task: Task) -> Observation:
         suite = import_module(SUITES[task.suite])
-        options = (*suite.reset_options(task), "--popups", str(self._popup_rate))
+        options = (*suite.reset_options(task), "--popups", str(self._popup_rate), "--languages", self._languages)
         result = self._transport.shell(("sim", "reset", *options))
         if result.exit_code != 0:
             raise InfraError(f"{self.device_id}: {result.stderr.strip()}")
-        self._device.name_apps(suite.app_names(task))
         self._task, self._template = task, suite.open_task(task)
+        language, names = current(self._admin.setting("system", "system_locales")), suite.app_names(task)
+        self._template.language = language
+        self._device.name_apps({**{language.text(name, {}): package for name, package in names.items()}, **names})
         self._template.setup(self._admin)
         self._boot_id = self._device.boot_id()
         self._steps, self._answer, self._done = 0, None, False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from envs.phone.bidi import levels
 from envs.phone.brush import Brush
 from envs.phone.fonts import text_width, wrapped
 from envs.phone.theme import mix
@@ -21,20 +22,23 @@ def draw_field(brush: Brush, node: Node) -> None:
     text = "*" * len(node.text) if node.password else node.text
     lines = wrapped(text, width, node.size) if many else [text]
     y = top + 24 if many else (top + bottom) / 2
+    span = (left + 12, right - 12)
     if not node.text:
-        canvas.text(node.hint, left + 12, y, node.size, theme.subtext, room=width)
+        brush.write(node.hint, span, y, node.size, theme.subtext, room=width)
     elif node.hint:
         label = text_width(node.hint, 11)
-        canvas.rect(left + 8, top, left + 16 + label, top + line, theme.surface)
-        canvas.text(node.hint, left + 12, top + 1, 11, brush.accent if node.focused else theme.subtext)
+        start = right - 16 - label if brush.rtl else left + 8
+        canvas.rect(start, top, start + 8 + label, top + line, theme.surface)
+        brush.write(node.hint, span, top + 1, 11, brush.accent if node.focused else theme.subtext)
     end = 0.0
     for line_text in lines:
         shown = _tail(line_text, node.size, width) if node.focused else line_text
-        end = canvas.text(shown, left + 12, y, node.size, theme.text, room=width)
+        end = brush.write(shown, span, y, node.size, theme.text, room=width)
         y += node.size * LINE_PITCH
     if node.focused:
+        x = _caret(brush, lines[-1], span, end)
         y -= node.size * LINE_PITCH
-        canvas.rect(left + 11 + end, y - 10, left + 12.5 + end, y + 10, brush.accent)
+        canvas.rect(x - 1, y - 10, x + 0.5, y + 10, brush.accent)
 
 
 def draw_composer(brush: Brush, node: Node) -> None:
@@ -46,10 +50,19 @@ def draw_composer(brush: Brush, node: Node) -> None:
     width, y = right - left - 32, (top + bottom) / 2
     shown = _tail(node.text, node.size, width) if node.focused else node.text
     ink = theme.text if node.text else theme.subtext
-    end = canvas.text(shown or node.hint, left + 16, y, node.size, ink, room=width)
+    span = (left + 16, right - 16)
+    end = brush.write(shown or node.hint, span, y, node.size, ink, room=width)
     if node.focused:
-        x = left + 16 + (end if node.text else 0)
+        x = _caret(brush, node.text, span, end if node.text else 0)
         canvas.rect(x - 1, y - 10, x + 0.5, y + 10, brush.accent)
+
+
+def _caret(brush: Brush, text: str, span: tuple[float, float], width: float) -> float:
+    """Where the end of a text is that is `width` wide."""
+    left, right = span
+    if not brush.rtl:
+        return left + width
+    return right - width if not text or levels(text)[-1] % 2 else right
 
 
 def _tail(text: str, size: int, room: float) -> str:

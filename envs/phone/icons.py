@@ -111,7 +111,7 @@ SHAPES: dict[str, str] = {
 
 
 @lru_cache(maxsize=512)
-def icon_mask(name: str, size: int) -> Image.Image:
+def icon_mask(name: str, size: int, turned_over: bool = False) -> Image.Image:
     """The icon as a `size` x `size` px coverage mask (mode L). `name` is one of `SHAPES`."""
     pixels = size * SMOOTH
     image = Image.new("L", (pixels, pixels), 0)
@@ -120,7 +120,8 @@ def icon_mask(name: str, size: int) -> Image.Image:
         letters, *numbers = shape.split()
         ink = 0 if letters[0] == "x" else 255
         _shape(pen, letters[-1], [float(n) * pixels / GRID for n in numbers], ink, pixels / GRID)
-    return image.reduce(SMOOTH)
+    mask = image.reduce(SMOOTH)
+    return mask.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if turned_over else mask
 
 
 def _shape(pen: ImageDraw.ImageDraw, letter: str, at: list[float], ink: int, unit: float) -> None:

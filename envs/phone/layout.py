@@ -12,6 +12,7 @@ from envs.phone.ui import (
     COLUMN,
     DIALOG_WIDTH,
     IMAGE_BUTTON,
+    LEFT_TO_RIGHT,
     LINE_PITCH,
     NAV_BAR,
     SCREEN_DP,
@@ -144,6 +145,28 @@ def assemble(
     return tree
 
 
+def mirror(tree: Tree) -> None:
+    """Turns a screen over from left to right, as Android does for languages that are read from the right."""
+    left, _, right, _ = tree.root.bounds
+    both = left + right
+    _turn_over(tree.root, both)
+    if tree.window is not tree.root:
+        _turn_over(tree.window, both)
+    for part in (tree, *tree.panes):
+        left, top, right, bottom = part.body
+        part.body = (both - right, top, both - left, bottom)
+
+
+def _turn_over(node: Node, both: int) -> None:
+    """`both` is the sum of the left and the right edge of what is turned over."""
+    left, top, right, bottom = node.bounds
+    for child in node.children:
+        if node.look == LEFT_TO_RIGHT:  # turned over twice
+            _turn_over(child, left + right)
+        _turn_over(child, both)
+    node.bounds = (both - right, top, both - left, bottom)
+
+
 def _body(screen: Screen, bounds: Bounds, scroll: int) -> tuple[Node, int]:
     """The scrolling part of a screen within `bounds`, and how far it scrolls."""
     _, top, width, bottom = bounds
@@ -177,7 +200,13 @@ def _app_bar(screen: Screen, package: str, font_scale: float) -> Node:
     if screen.on_up is not None:
         children.append(
             Node(
-                cls=IMAGE_BUTTON, desc="Navigate up", look="icon", icon="back", width=40, height=40, on_tap=screen.on_up
+                cls=IMAGE_BUTTON,
+                desc=screen.up_name,
+                look="icon",
+                icon="back",
+                width=40,
+                height=40,
+                on_tap=screen.on_up,
             )
         )
     title = Node(cls=TEXT, text=screen.title, rid=f"{package}:id/title", look="title", size=19, height=28, pad=(8, 0))

@@ -48,9 +48,9 @@ def _text(brush: Brush, node: Node) -> None:
     pitch = node.size * LINE_PITCH
     lines = [node.text] if bottom - top < 2 * pitch else wrapped(node.text, width, node.size, node.bold)
     y = (top + bottom) / 2 - pitch * (len(lines) - 1) / 2
-    x = {"center": (left + right) / 2, "right": right - node.pad[0]}.get(node.align, left + node.pad[0])
+    span = (left + node.pad[0], right - node.pad[0])
     for line in lines:
-        brush.canvas.text(line, x, y, node.size, ink, node.align, node.bold, room=max(width, 8))
+        brush.write(line, span, y, node.size, ink, node.align, node.bold, room=max(width, 8))
         y += pitch
 
 
@@ -65,13 +65,14 @@ def _bubble(brush: Brush, node: Node) -> None:
 def _subtext(brush: Brush, node: Node) -> None:
     left, _, right, _ = node.bounds
     ink = ink_of(brush, node, brush.theme.subtext)
-    brush.canvas.text(node.text, left, middle(node)[1], node.size, ink, bold=node.bold, room=right - left)
+    brush.write(node.text, (left, right), middle(node)[1], node.size, ink, bold=node.bold, room=right - left)
 
 
 def _section(brush: Brush, node: Node) -> None:
     left, _, right, _ = node.bounds
     y = middle(node)[1] + 3
-    brush.canvas.text(node.text, left + 16, y, node.size, brush.accent, bold=True, room=right - left - 32)
+    span = (left + 16, right - 16)
+    brush.write(node.text, span, y, node.size, brush.accent, bold=True, room=right - left - 32)
 
 
 def _clock(brush: Brush, node: Node) -> None:
@@ -86,17 +87,18 @@ def _app_bar(brush: Brush, node: Node) -> None:
 
 def _title(brush: Brush, node: Node) -> None:
     left, _, right, _ = node.bounds
-    brush.canvas.text(node.text, left + 8, middle(node)[1], node.size, brush.theme.text, room=right - left - 12)
+    span = (left + 8, right - 8)
+    brush.write(node.text, span, middle(node)[1], node.size, brush.theme.text, room=right - left - 12)
 
 
 def _icon(brush: Brush, node: Node) -> None:
     ink = ink_of(brush, node, mix(brush.theme.text, brush.theme.surface, 0.2))
-    brush.canvas.icon(node.icon, *middle(node), 22, ink)
+    brush.icon(node.icon, *middle(node), 22, ink)
 
 
 def _row_icon(brush: Brush, node: Node) -> None:
     side = min(24, 0.7 * (node.bounds[2] - node.bounds[0]))
-    brush.canvas.icon(node.icon, *middle(node), side, ink_of(brush, node, brush.theme.subtext))
+    brush.icon(node.icon, *middle(node), side, ink_of(brush, node, brush.theme.subtext))
 
 
 def _avatar(brush: Brush, node: Node) -> None:
@@ -165,16 +167,16 @@ def _fab(brush: Brush, node: Node) -> None:
 
 def _switch(brush: Brush, node: Node) -> None:
     x, y = middle(node)
-    canvas, theme = brush.canvas, brush.theme
+    canvas, theme, ahead = brush.canvas, brush.theme, -9 if brush.rtl else 9
     if node.checked:
         canvas.round_rect(x - 22, y - 13, x + 22, y + 13, 13, brush.accent)
-        canvas.disc(x + 9, y, 10, brush.on_accent)
-        canvas.icon("check", x + 9, y, 13, brush.accent)
+        canvas.disc(x + ahead, y, 10, brush.on_accent)
+        canvas.icon("check", x + ahead, y, 13, brush.accent)
         return
     off = mix(theme.surface, theme.text, 0.08)
     canvas.round_rect(x - 22, y - 13, x + 22, y + 13, 13, theme.subtext)
     canvas.round_rect(x - 20, y - 11, x + 20, y + 11, 11, off)
-    canvas.disc(x - 9, y, 7, theme.subtext)
+    canvas.disc(x - ahead, y, 7, theme.subtext)
 
 
 def _checkbox(brush: Brush, node: Node) -> None:
@@ -203,7 +205,7 @@ def _hint(brush: Brush, node: Node) -> None:
     left, top, right, _ = node.bounds
     x, y = middle(node)
     brush.canvas.rect(left, 0, right, top, bar_color(brush.color, brush.theme))
-    brush.canvas.icon(node.icon, x, y - 48, 56, brush.theme.outline)
+    brush.icon(node.icon, x, y - 48, 56, brush.theme.outline)
     brush.canvas.text(node.text, x, y, node.size, brush.theme.subtext, "center", room=right - left)
 
 
@@ -214,7 +216,7 @@ def _tab(brush: Brush, node: Node) -> None:
     if node.icon:
         if node.selected:
             brush.canvas.round_rect(x - 28, top + 3, x + 28, top + 31, 14, mix(brush.theme.surface, brush.accent, 0.25))
-        brush.canvas.icon(node.icon, x, top + 17, 20, ink)
+        brush.icon(node.icon, x, top + 17, 20, ink)
     y = top + 43 if node.icon else middle(node)[1]
     brush.canvas.text(node.text, x, y, node.size, ink, "center", node.selected, room=node.bounds[2] - node.bounds[0])
 
@@ -229,7 +231,7 @@ def _snack(brush: Brush, node: Node) -> None:
     brush.canvas.cover(*node.bounds)
     brush.canvas.round_rect(*node.bounds, 6, fill)
     ink = mix(fill, brush.theme.surface, 0.95)
-    brush.canvas.text(node.text, left + 16, middle(node)[1], node.size, ink, room=right - left - 32)
+    brush.write(node.text, (left + 16, right - 16), middle(node)[1], node.size, ink, room=right - left - 32)
 
 
 LOOKS: dict[str, Look] = {

@@ -61,20 +61,21 @@ def _tile(phone: Phone, tile: tuple[str, ...]) -> Node:
     title, icon, space, key, off, on = tile
     table = phone.settings[space]
     is_on = table.get(key, off) not in (off, "")
-    row = switch_item(title, is_on, lambda: table.update({key: off if is_on else on}), icon=icon)
+    row = switch_item(phone.t(title), is_on, lambda: table.update({key: off if is_on else on}), icon=icon)
     row.look = "quick_tile"
     return row
 
 
 def _shade(phone: Phone) -> Screen:
-    now = phone.now
-    tiles = [_tile(phone, t) for t in TILES[:FIRST_TILES]]
-    rows = _notifications(phone) or [label("No notifications")]
-    return Screen(f"{phone.clock}  {now:%a}, {now:%b} {now.day}", [*tiles, section("Notifications"), *rows])
+    t, now = phone.t, phone.now
+    tiles = [_tile(phone, tile) for tile in TILES[:FIRST_TILES]]
+    rows = _notifications(phone) or [label(t("No notifications"))]
+    day = t("{weekday}, {month} {day}", weekday=t(f"{now:%a}"), month=t(f"{now:%b}"), day=now.day)
+    return Screen(f"{phone.clock}  {day}", [*tiles, section(t("Notifications")), *rows])
 
 
 def _quick_settings(phone: Phone) -> Screen:
-    return Screen("Quick settings", [_tile(phone, t) for t in TILES])
+    return Screen(phone.t("Quick settings"), [_tile(phone, t) for t in TILES])
 
 
 def unread(phone: Phone) -> dict[str, str]:
@@ -103,11 +104,12 @@ def _notifications(phone: Phone) -> list[Node]:
 def _recents(phone: Phone) -> Screen:
     rows = []
     for app in phone.running():
-        close = icon_button("close", f"Close {app.label}", partial(phone.force_stop, app.package))
-        rows.append(item(app.label, on_tap=partial(phone.open, app.package), icon=app.icon, trailing=[close]))
+        name = app.t(app.label)
+        close = icon_button("close", phone.t("Close {app}", app=name), partial(phone.force_stop, app.package))
+        rows.append(item(name, on_tap=partial(phone.open, app.package), icon=app.icon, trailing=[close]))
     if rows:
-        rows.append(wide_button("Clear all", partial(_clear_all, phone)))
-    return Screen("Recent apps", rows or [label("No recent items")])
+        rows.append(wide_button(phone.t("Clear all"), partial(_clear_all, phone)))
+    return Screen(phone.t("Recent apps"), rows or [label(phone.t("No recent items"))])
 
 
 def _clear_all(phone: Phone) -> None:
@@ -117,16 +119,16 @@ def _clear_all(phone: Phone) -> None:
 
 
 def _call(phone: Phone) -> Screen:
-    call = phone.call
+    t, call = phone.t, phone.call
     if call is None:
-        return Screen("Phone", [label("Call ended")])
+        return Screen(t("Phone"), [label(t("Call ended"))])
     if call.state == telephony.RINGING:
         said, buttons = "Incoming call", {"Answer": telephony.answer, "Decline": telephony.hang_up}
     else:
         said, buttons = "Ongoing call", {"End call": telephony.hang_up}
-    rows = [wide_button(name, partial(act, phone)) for name, act in buttons.items()]
-    return Screen("Phone", [label(call.number, size=24, bold=True), label(said), *rows])
+    rows = [wide_button(t(name), partial(act, phone)) for name, act in buttons.items()]
+    return Screen(t("Phone"), [label(call.number, size=24, bold=True), label(t(said)), *rows])
 
 
 def _clipper(phone: Phone) -> Screen:
-    return Screen("Clipper", [label("Clipper service is running")])
+    return Screen("Clipper", [label(phone.t("Clipper service is running"))])

@@ -18,7 +18,9 @@ from envs.phone.app import App, Page
 from envs.phone.display import Display
 from envs.phone.generated.app import app_class
 from envs.phone.keyboard import DELETE, ENTER, key_at, keyboard_top
-from envs.phone.layout import assemble
+from envs.phone.languages import ENGLISH, current, listed, locales_for
+from envs.phone.languages.language import Language
+from envs.phone.layout import assemble, mirror
 from envs.phone.panes import assemble_panes
 from envs.phone.popups import Popup, schedule
 from envs.phone.telephony import Call
@@ -71,6 +73,7 @@ DEFAULT_SETTINGS: dict[str, dict[str, str]] = {
         "pointer_location": "0",
         "vibrate_when_ringing": "0",
         "user_rotation": "0",
+        "system_locales": ENGLISH.locale,
         "screen_brightness_mode": "0",
         "show_touches": "0",
     },
@@ -95,6 +98,8 @@ class Phone:
     def __init__(self, apps: Sequence[type[App]], width: int = 360, height: int = 720) -> None:
         self.display = Display(width, height)
         self.settings: dict[str, dict[str, str]] = {}
+        self.language = ENGLISH
+        """The language that the screen is laid out in."""
         self.files: dict[str, bytes] = {}
         self.mtimes: dict[str, int] = {}
         """Unix times at which files and folders were changed, for those that were."""
@@ -145,6 +150,21 @@ class Phone:
             return 1.0
 
     @property
+    def locales(self) -> str:
+        """Android's list of the user's languages, the one that is shown first."""
+        return self.settings["system"].get("system_locales", "")
+
+    @property
+    def languages(self) -> tuple[Language, ...]:
+        """The languages that can be chosen in Settings, the one that is shown first."""
+        known = listed(self.locales)
+        return known if ENGLISH in known else (*known, ENGLISH)
+
+    def t(self, english: str, /, **values: object) -> str:
+        """A text of the system in the phone's language, with `values` for its {names}."""
+        return self.language.text(english, values)
+
+    @property
     def clock(self) -> str:
         """The time as the status bar shows it."""
         if self.settings["system"].get("time_12_24") == "12":
@@ -189,12 +209,16 @@ class Phone:
         wanted = label_or_package.casefold()
         return next((a for a in self.apps.values() if wanted in (a.package.casefold(), a.label.casefold())), None)
 
-    def reset(self, seed: int, popup_rate: float = 0.0, generated: Sequence[int] = ()) -> None:
+    def reset(
+        self, seed: int, popup_rate: float = 0.0, generated: Sequence[int] = (), languages: Sequence[str] = ("en",)
+    ) -> None:
         """A used phone at its home screen. `popup_rate` is the chance that an episode is disturbed by a pop-up.
 
-        With numbers of `generated` apps, these are on the phone in the place of all others but the launcher.
+        With numbers of `generated` apps, these are on the phone in the place of all others but the launcher. The seed
+        chooses the one of the `languages` that is shown.
         """
         self.settings = {space: dict(values) for space, values in DEFAULT_SETTINGS.items()}
+        self.settings["system"]["system_locales"] = locales_for(languages, seed)
         self.files = {}
         self.mtimes = {}
         self.inputs = 0
@@ -235,7 +259,7 @@ class Phone:
         return self._tree
 
     def _lay_out(self) -> Tree:
-        self.wide = self.size_dp[0] >= EXPANDED
+        self.language, self.wide = current(self.locales), self.size_dp[0] >= EXPANDED
         if self.panel is not None:
             screen, package = panels.screen(self, self.panel), panels.component(self, self.panel)[0]
             return self._assembled(screen, package, self.panel)
@@ -246,7 +270,7 @@ class Phone:
         page, beside = app.page, app.list_page
         keyboard = _fill_fields(page, screen)
         if beside is page and app.list_detail is not None:
-            screen.hint = hint(app.list_detail.hint, app.icon)
+            screen.hint = hint(app.t(app.list_detail.hint), app.icon)
         elif beside is not None:
             screen.side = app.screen_of(beside)
             _fill_fields(beside, screen.side, active=False)
@@ -267,6 +291,8 @@ class Phone:
             tree = assemble_panes(screen, package, height, [p.scroll for p in pages], *rest)
         else:
             tree = assemble(screen, package, height, page.scroll, *rest)
+        if self.language.rtl:
+            mirror(tree)
         for shown, pane in zip(pages, tree.panes or (tree,), strict=True):
             shown.scroll = min(shown.scroll, pane.scroll_max)
         page.dialog_scroll = min(page.dialog_scroll, tree.dialog_scroll_max)

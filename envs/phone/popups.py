@@ -41,10 +41,11 @@ class Popup:
             target = phone.app(self.leads_to) if self.leads_to else None
             phone.open((target or phone.launcher).package)
 
-        buttons = [text_button(self.decline, decline)]
+        t = phone.t
+        buttons = [text_button(t(self.decline), decline)]
         if self.accept:
-            buttons.append(text_button(self.accept, accept))
-        return Dialog(self.title, [label(self.text)], buttons)
+            buttons.append(text_button(t(self.accept), accept))
+        return Dialog(t(self.title), [label(t(self.text))], buttons)
 
 
 CATALOGUE = (

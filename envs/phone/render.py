@@ -95,7 +95,7 @@ def _signature(phone: Phone) -> Hashable:
     if not phone.awake:
         return (phone.width, phone.height, None)
     app = phone.foreground
-    screen = (phone.width, phone.height, phone.scale, app.package, phone.panel is not None)
+    screen = (phone.width, phone.height, phone.scale, app.package, phone.panel is not None, phone.language.rtl)
     return (*screen, _theme(phone).dark, tree.keyboard, _status(phone), *nodes)
 
 
@@ -110,16 +110,17 @@ def picture(phone: Phone, written: list[Written] | None = None) -> Image.Image:
     canvas = Canvas(phone.width, phone.height, phone.scale, theme.surface, written)
     if home:
         canvas.image.paste(_wallpaper(phone.width, phone.height))
-    brush = Brush(canvas, theme, color, on_wallpaper=home)
+    rtl = phone.language.rtl
+    brush = Brush(canvas, theme, color, home, rtl)
     _draw_root(brush, tree, bars=not home)
     dark_bars = home or theme.dark
     if tree.window is not tree.root:
         canvas.darken(SCRIM)
         canvas.cover(*tree.root.bounds)
         dark_bars = True
-    _draw_status(canvas, _status(phone), WHITE if dark_bars else (60, 64, 67), width)
+    _draw_status(canvas, _status(phone), WHITE if dark_bars else (60, 64, 67), width, rtl)
     if tree.window is not tree.root:
-        draw(Brush(canvas, replace(theme, surface=theme.dialog), color), tree.window)
+        draw(Brush(canvas, replace(theme, surface=theme.dialog), color, rtl=rtl), tree.window)
     height = phone.height / phone.scale
     if tree.keyboard:
         _draw_keyboard(canvas, theme, width, height)
@@ -137,8 +138,9 @@ def _draw_root(brush: Brush, tree: Tree, bars: bool) -> None:
         for node in tree.root.children:
             if node.look != "window":
                 draw(brush, node)
-        edges = {node.bounds[0] for node in tree.root.children if node.look != "rail"}
-        for x in edges - {tree.panes[0].root.bounds[0]}:
+        begin = 2 if brush.rtl else 0
+        edges = {node.bounds[begin] for node in tree.root.children if node.look != "rail"}
+        for x in edges - {tree.panes[0].root.bounds[begin]}:
             brush.canvas.rect(x, 0, x + 1, tree.root.bounds[3], brush.theme.divider)
         return
     left, _, width, _ = tree.root.bounds
@@ -159,18 +161,18 @@ def _draw_root(brush: Brush, tree: Tree, bars: bool) -> None:
         draw(brush, node)
 
 
-def _draw_status(canvas: Canvas, status: tuple[str, ...], ink: RGB, width: int) -> None:
+def _draw_status(canvas: Canvas, status: tuple[str, ...], ink: RGB, width: int, rtl: bool) -> None:
     clock, *icons = status
     middle = STATUS_BAR / 2 + 1
-    canvas.text(clock, 16, middle, 13, ink, bold=True)
-    x = width - 22.0
+    canvas.text(clock, width - 16 if rtl else 16, middle, 13, ink, "right" if rtl else "left", bold=True)
+    x, step = (22.0, 19) if rtl else (width - 22.0, -19)
     for name in icons:
         if name == "signal":
             for i in range(4):
                 canvas.rect(x - 6 + 3.5 * i, middle + 5 - 2.6 * (i + 1), x - 4 + 3.5 * i, middle + 5, ink)
         else:
             canvas.icon(name, x, middle, 14, ink)
-        x -= 19
+        x += step
 
 
 def _draw_keyboard(canvas: Canvas, theme: Theme, width: int, height: float) -> None:

@@ -36,6 +36,8 @@ RAIL = 80
 TEXT = "android.widget.TextView"
 IMAGE = "android.widget.ImageView"
 IMAGE_BUTTON = "android.widget.ImageButton"
+LEFT_TO_RIGHT = "ltr"
+"""Look of a row that keeps its order on a mirrored screen, as number pads and the keys of players do."""
 Handler = Callable[[], None]
 Bounds = tuple[int, int, int, int]
 
@@ -106,6 +108,8 @@ class Screen:
     body: list[Node]
     actions: list[Node] = field(default_factory=list)
     on_up: Handler | None = None
+    up_name: str = "Navigate up"
+    """Description of the arrow that `on_up` puts into the title bar."""
     fab: Node | None = None
     bottom: Node | None = None
     footer: Node | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from envs.phone.ui import IMAGE, IMAGE_BUTTON, TEXT, Handler, Node
+from envs.phone.ui import IMAGE, IMAGE_BUTTON, LEFT_TO_RIGHT, TEXT, Handler, Node
 
 BUTTON = "android.widget.Button"
 LOOKS = {"Switch": "switch", "CheckBox": "checkbox", "RadioButton": "radio"}
@@ -64,11 +64,11 @@ def flip(row: dict[str, Any], column: str) -> Handler:
     return lambda: row.update({column: 1 - row[column]})
 
 
-def heart_button(row: dict[str, Any]) -> Node:
-    """Makes a row with the column `favourite` one, or no longer."""
+def heart_button(row: dict[str, Any], t: Callable[[str], str]) -> Node:
+    """Makes a row with the column `favourite` one, or no longer. `t` translates."""
     liked = row["favourite"]
     icon, name = ("heart_filled", "Unfavourite") if liked else ("heart", "Favourite")
-    return icon_button(icon, name, flip(row, "favourite"))
+    return icon_button(icon, t(name), flip(row, "favourite"))
 
 
 def step_buttons(lower: str, raise_: str, change: Callable[[int], Any]) -> list[Node]:
@@ -178,8 +178,8 @@ def grid(tiles: Sequence[Node], columns: int) -> list[Node]:
     return rows
 
 
-def tabs(names: Sequence[str], selected: str, on_select: dict[str, Handler], icons: Sequence[str] = ()) -> Node:
-    """A bottom navigation bar."""
+def tabs(names: Sequence[str], selected: int, on_select: Sequence[Handler], icons: Sequence[str] = ()) -> Node:
+    """A bottom navigation bar; `selected` is the place of the current page's name."""
     children = [
         Node(
             cls="android.widget.FrameLayout",
@@ -189,8 +189,8 @@ def tabs(names: Sequence[str], selected: str, on_select: dict[str, Handler], ico
             size=12,
             align="center",
             height=56,
-            on_tap=on_select[name],
-            selected=name == selected,
+            on_tap=on_select[i],
+            selected=i == selected,
         )
         for i, name in enumerate(names)
     ]
@@ -201,4 +201,4 @@ def key_row(keys: Sequence[Node], height: int = 64) -> Node:
     """A row of equal keys, as on a calculator."""
     for key in keys:
         key.height = height - 8
-    return Node(axis="row", pad=(8, 4), gap=8, height=height, children=list(keys))
+    return Node(axis="row", look=LEFT_TO_RIGHT, pad=(8, 4), gap=8, height=height, children=list(keys))

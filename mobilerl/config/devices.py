@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from mobilerl.config.types import Count, Positive, Rate, Section, Share, Url, Variable
 
@@ -20,6 +20,16 @@ class PhoneSection(Section):
     """Screen height of an embedded phone, in pixels."""
     popup_rate: Share = 0.5
     """Probability that a pop-up interrupts an episode."""
+    languages: tuple[Literal["en", "de", "ar"], ...] = ("en",)
+    """Languages of the interface: English, German and Arabic, whose screens are mirrored. The task's seed chooses the
+    one that an episode's phone shows; goals are in English."""
+
+    @field_validator("languages")
+    @classmethod
+    def _some(cls, languages: tuple[str, ...]) -> tuple[str, ...]:
+        if not languages:
+            raise ValueError('it is empty; name at least one language, as in ["en"]')
+        return languages
 
 
 class FleetSection(Section):

@@ -96,9 +96,10 @@ def screens() -> list[State]:
     return list(found.values())
 
 
-def arrange(phone: TranslatedPhone, state: State, theme: str, size: str, display: str) -> None:
+def arrange(phone: TranslatedPhone, state: State, locale: str, theme: str, size: str, display: str) -> None:
     restore_snapshot(phone, state)
     rotation, tablet = DISPLAYS[display]
+    phone.settings["system"]["system_locales"] = locale
     phone.settings["secure"]["ui_night_mode"] = theme
     phone.settings["system"] |= {"font_scale": size, "user_rotation": rotation, "accelerometer_rotation": "0"}
     phone.display.size_override, phone.display.density_override = tablet, tablet and 160
@@ -142,28 +143,33 @@ def shown_texts(phone: Phone) -> Iterator[tuple[Node, Bounds]]:
         yield node, (left, top, right, bottom)
 
 
-@pytest.mark.parametrize("script", ["English", *SCRIPTS])
-def test_pictures_show_what_the_trees_hold(screens, script):
-    if script != "English" and script not in fonts.stack():
+@pytest.mark.parametrize(
+    ("locale", "script"), [*(("en-US", script) for script in ("", *SCRIPTS)), ("de-DE", ""), ("ar-EG", "Arabic")]
+)
+def test_pictures_show_what_the_trees_hold(screens, locale, script):
+    if script and script not in fonts.stack():
         pytest.skip(f"no font for {script} here: apt-get install {fonts.PACKAGES}")
     phone = TranslatedPhone(APPS)
-    phone.letters = SCRIPTS.get(script, "")
+    phone.letters = SCRIPTS.get(script, "") if locale == "en-US" else ""
     ways = list(product(("1", "2"), SIZES, DISPLAYS))
     assert len(screens) > 80
     panes = set()
     for i, state in enumerate(screens):
         for way in (ways[(5 * i + 7 * k) % len(ways)] for k in range(PER_SCREEN)):
-            arrange(phone, state, *way)
+            arrange(phone, state, locale, *way)
             found = list(faults(phone))
             panes.add(len(phone.tree().panes))
             assert not found, f"{phone.window_package} {phone.foreground.page.name}, {way}: {found[:5]}"
     assert panes == {0, 1, 2}
 
 
-def test_the_default_look_cuts_nothing(screens):
-    """English at the default font size on a phone has room for all its texts."""
+@pytest.mark.parametrize("locale", ["en-US", "de-DE", "ar-EG"])
+def test_the_default_look_cuts_nothing(screens, locale):
+    """At the default font size on a phone there is room for all texts."""
+    if locale == "ar-EG" and "Arabic" not in fonts.stack():
+        pytest.skip(f"no font for Arabic here: apt-get install {fonts.PACKAGES}")
     phone, written = TranslatedPhone(APPS), []
     for state in screens:
-        restore_snapshot(phone, state)
+        arrange(phone, state, locale, "1", "1.0", "portrait")
         render.picture(phone, written)
     assert written and [w.text for w in written if w.shown != w.text] == []

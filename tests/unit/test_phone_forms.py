@@ -1,4 +1,5 @@
-"""Every task template on upright and turned phones and tablets, light and dark: experts earn 1.0, idle agents 0.
+"""Every task template on upright and turned phones and tablets, light and dark, in every language: experts earn 1.0,
+idle agents 0.
 
 By default each template is played in two of these ways, chosen by its name; `PHONE_FORMS=all` plays all of them.
 """
@@ -15,6 +16,7 @@ import pytest
 from envs.base import Finish
 from envs.phone.apps.catalogue import APPS
 from envs.phone.env import PhoneEnv
+from envs.phone.languages import LANGUAGES
 from envs.phone.phone import Phone
 from envs.phone.tasks.catalogue import TEMPLATES
 from envs.phone.tasks.expert import ExpertAgent
@@ -24,7 +26,7 @@ from envs.phone.transport import InProcessTransport
 TABLET = ("wm size 800x1280", "wm density 160")
 TURNED = ("settings put system user_rotation 1",)
 FORMS = {"phone": (), "turned phone": TURNED, "tablet": TABLET, "turned tablet": (*TABLET, *TURNED)}
-WAYS = tuple(product(FORMS, ("light", "dark")))
+WAYS = tuple(product(FORMS, ("light", "dark"), LANGUAGES))
 SAMPLE = 2
 
 
@@ -43,9 +45,9 @@ class Shaped(InProcessTransport):
         return result
 
 
-def ways_of(name: str) -> list[tuple[str, str]]:
+def ways_of(name: str) -> list[tuple[str, str, str]]:
     count = len(WAYS) if os.environ.get("PHONE_FORMS") == "all" else SAMPLE
-    return [WAYS[(crc32(name.encode()) + 3 * i) % len(WAYS)] for i in range(count)]
+    return [WAYS[(crc32(name.encode()) + 7 * i) % len(WAYS)] for i in range(count)]
 
 
 async def play(env: PhoneEnv, name: str, idle: bool) -> tuple[float, list]:
@@ -60,8 +62,8 @@ async def play(env: PhoneEnv, name: str, idle: bool) -> tuple[float, list]:
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_experts_earn_one_and_idle_agents_nothing(name):
-    for form, theme in ways_of(name):
-        env = PhoneEnv(transport=Shaped(form, theme), screenshots=False)
+    for form, theme, language in ways_of(name):
+        env = PhoneEnv(transport=Shaped(form, theme), screenshots=False, languages=(language,))
         score, actions = asyncio.run(play(env, name, idle=False))
-        assert score == 1.0, f"{form}, {theme}: {actions}"
-        assert asyncio.run(play(env, name, idle=True))[0] == 0.0, f"{form}, {theme}"
+        assert score == 1.0, f"{form}, {theme}, {language}: {actions}"
+        assert asyncio.run(play(env, name, idle=True))[0] == 0.0, f"{form}, {theme}, {language}"

@@ -82,14 +82,22 @@ class Calculator(App):
             self.insert("history", expression=expression, result=evaluate(expression))
 
     def page_main(self, page: Page) -> Screen:
-        display = label(page.args.get("text") or "0", size=40, align="right", rid=f"{self.package}:id/result")
+        # Numbers stand on the right of every phone, so what is mirrored begins on the left.
+        side = "left" if self.phone.language.rtl else "right"
+        display = label(self._shown(page.args.get("text") or "0"), size=40, align=side, rid=f"{self.package}:id/result")
         tall = self.phone.size_dp[1] >= LOW_SCREEN
         keys = [key_row([self._key(page, k) for k in row], height=76 if tall else 50) for row in KEYS]
         body = [spacer(88 if tall else 0), display, spacer(84 if tall else 0), *keys]
-        return Screen("Calculator", body, [icon_button("clock", "History", lambda: self.go("history"))], lead=3)
+        history = icon_button("clock", self.t("History"), lambda: self.go("history"))
+        return Screen(self.t("Calculator"), body, [history], lead=3)
+
+    def _shown(self, text: str) -> str:
+        """An expression as it is displayed, with the language's decimal separator."""
+        return self.phone.language.number(text)
 
     def _key(self, page: Page, key: str) -> Node:
-        node = button(key, partial(self._press, page, key), filled=key in (*OPERATORS, "="))
+        shown = self.t(key) if key.isalpha() else self._shown(key)
+        node = button(shown, partial(self._press, page, key), filled=key in (*OPERATORS, "="))
         node.size, node.bold = 22, False
         if node.look == "text_button":
             node.look = "key"
@@ -97,10 +105,11 @@ class Calculator(App):
 
     def page_history(self, page: Page) -> Screen:
         rows = [
-            item(h["result"], h["expression"], on_tap=partial(self._reuse, h["result"])) for h in self.db["history"]
+            item(self._shown(h["result"]), self._shown(h["expression"]), on_tap=partial(self._reuse, h["result"]))
+            for h in self.db["history"]
         ]
-        clear = icon_button("trash", "Clear history", lambda: self.db["history"].clear())
-        return Screen("History", rows[::-1] or [label("No history")], [clear], on_up=self.up)
+        clear = icon_button("trash", self.t("Clear history"), lambda: self.db["history"].clear())
+        return Screen(self.t("History"), rows[::-1] or [label(self.t("No history"))], [clear], on_up=self.up)
 
     def _press(self, page: Page, key: str) -> None:
         text = page.args.get("text", "")
@@ -117,7 +126,7 @@ class Calculator(App):
         try:
             result = evaluate(text)
         except CalculationError as error:
-            self.toast(str(error))
+            self.toast(self.t(str(error)))
             return
         self.insert("history", expression=text, result=result)
         page.args.update(text=result, fresh=True)

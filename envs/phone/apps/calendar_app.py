@@ -8,16 +8,12 @@ from functools import partial
 
 from envs.phone.app import App, Page, Row
 from envs.phone.apps.pickers import date_dialog, month_view, time_dialog, time_order, time_text
+from envs.phone.languages.dates import day_and_month, full_day, weekday_name
 from envs.phone.panes import ListDetail
 from envs.phone.phone import EPOCH
 from envs.phone.ui import Dialog, Node, Screen
 from envs.phone.widgets import fab, field, icon_button, item, label
-from envs.phone.words import EVENT_TITLES, MONTHS, WEEKDAYS
-
-
-def day_text(day: date) -> str:
-    """`17 October`."""
-    return f"{day.day} {MONTHS[day.month - 1]}"
+from envs.phone.words import EVENT_TITLES
 
 
 class Calendar(App):
@@ -47,9 +43,12 @@ class Calendar(App):
 
     def page_main(self, page: Page) -> Screen:
         coming = [e for e in self.ordered() if e["day"] >= self.today.isoformat()]
-        body = [self._row(e, _full_day(e["day"])) for e in coming] or [label("No events")]
-        month = icon_button("calendar", "Month", lambda: self.go("month", month=self.today.replace(day=1).isoformat()))
-        return Screen("Calendar", body, [month], fab=self._add_button(self.today))
+        body = [self._row(e, self._full_day(e["day"])) for e in coming] or [label(self.t("No events"))]
+        month = icon_button("calendar", self.t("Month"), self._open_month)
+        return Screen(self.t("Calendar"), body, [month], fab=self._add_button(self.today))
+
+    def _full_day(self, iso: str) -> str:
+        return full_day(self.t, date.fromisoformat(iso))
 
     def _row(self, event: Row, subtitle: str = "") -> Node:
         time = label(event["time"], align="right")
@@ -63,17 +62,22 @@ class Calendar(App):
         )
 
     def _add_button(self, day: date) -> Node:
-        return fab("plus", "Add event", lambda: self.go("edit", focus="title", day=day.isoformat(), time="9:00"))
+        edit = partial(self.go, "edit", focus="title", day=day.isoformat(), time="9:00")
+        return fab("plus", self.t("Add event"), edit)
+
+    def _open_month(self) -> None:
+        self.go("month", month=self.today.replace(day=1).isoformat())
 
     def page_month(self, page: Page) -> Screen:
         busy = [date.fromisoformat(e["day"]) for e in self.db["events"]]
         body = month_view(
+            self,
             date.fromisoformat(page.args["month"]),
             on_month=lambda month: page.args.update(month=month.isoformat()),
             on_day=lambda day: self.go("day", day=day.isoformat()),
             marked=busy,
         )
-        return Screen("Month", body, on_up=self.up)
+        return Screen(self.t("Month"), body, on_up=self.up)
 
     def page_day(self, page: Page) -> Screen:
         day = date.fromisoformat(page.args["day"])
@@ -83,32 +87,33 @@ class Calendar(App):
             page.args["day"] = (day + timedelta(days=days)).isoformat()
 
         actions = [
-            icon_button("left", "Previous day", lambda: turn(-1)),
-            icon_button("right", "Next day", lambda: turn(1)),
+            icon_button("left", self.t("Previous day"), lambda: turn(-1)),
+            icon_button("right", self.t("Next day"), lambda: turn(1)),
         ]
-        body = [label(WEEKDAYS[day.weekday()]), *map(self._row, events)]
+        body = [label(weekday_name(self.t, day)), *map(self._row, events)]
         if not events:
-            body.append(label("No events"))
-        return Screen(day_text(day), body, actions, on_up=self.up, fab=self._add_button(day))
+            body.append(label(self.t("No events")))
+        return Screen(day_and_month(self.t, day), body, actions, on_up=self.up, fab=self._add_button(day))
 
     def page_event(self, page: Page) -> Screen:
         event = self.get("events", page.args["id"])
         if event is None:
-            return self.missing("Event", "This event was deleted")
+            return self.missing(self.t("Event"), self.t("This event was deleted"))
         actions = [
-            icon_button("edit", "Edit", lambda: self._edit(event)),
-            icon_button("trash", "Delete", lambda: self.open_dialog("delete")),
+            icon_button("edit", self.t("Edit"), lambda: self._edit(event)),
+            icon_button("trash", self.t("Delete"), lambda: self.open_dialog("delete")),
         ]
-        body = [item("Date", _full_day(event["day"])), item("Time", event["time"])]
+        body = [item(self.t("Date"), self._full_day(event["day"])), item(self.t("Time"), event["time"])]
         return Screen(event["title"], body, actions, on_up=self.up)
 
     def page_edit(self, page: Page) -> Screen:
         body = [
-            field("title", "Title"),
-            item("Date", _full_day(page.args["day"]), on_tap=lambda: self.open_dialog("date")),
-            item("Time", page.args["time"], on_tap=lambda: self.open_dialog("time")),
+            field("title", self.t("Title")),
+            item(self.t("Date"), self._full_day(page.args["day"]), on_tap=lambda: self.open_dialog("date")),
+            item(self.t("Time"), page.args["time"], on_tap=lambda: self.open_dialog("time")),
         ]
-        return Screen("Edit event", body, [icon_button("check", "Save", lambda: self._save(page))], on_up=self.up)
+        save = icon_button("check", self.t("Save"), lambda: self._save(page))
+        return Screen(self.t("Edit event"), body, [save], on_up=self.up)
 
     def dialog_date(self, page: Page) -> Dialog:
         start = date.fromisoformat(page.args["day"])
@@ -118,7 +123,7 @@ class Calendar(App):
         return time_dialog(self, lambda time: page.args.update(time=time))
 
     def dialog_delete(self, page: Page) -> Dialog:
-        return self.confirmation("Delete event?", partial(self.delete, "events", page.args["id"], "Event"))
+        return self.confirmation(self.t("Delete event?"), partial(self.delete, "events", page.args["id"], "Event"))
 
     def _edit(self, event: Row) -> None:
         fields, args = {"title": event["title"]}, {"id": event["_id"], "day": event["day"], "time": event["time"]}
@@ -127,11 +132,6 @@ class Calendar(App):
     def _save(self, page: Page) -> None:
         values = {"title": page.fields["title"].strip(), "day": page.args["day"], "time": page.args["time"]}
         if not values["title"]:
-            self.toast("An event needs a title")
+            self.toast(self.t("An event needs a title"))
             return
         self.save(page, "events", values, "Event")
-
-
-def _full_day(iso: str) -> str:
-    day = date.fromisoformat(iso)
-    return f"{WEEKDAYS[day.weekday()]} {day_text(day)}"

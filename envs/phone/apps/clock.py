@@ -73,18 +73,19 @@ class Clock(App):
             self.insert("cities", name=city)
 
     def _tabs(self, selected: str) -> Node:
-        handlers = {name: partial(self.replace, page) for name, page in TAB_PAGES.items()}
-        return tabs(tuple(TAB_PAGES), selected, handlers, TAB_ICONS)
+        names, handlers = list(TAB_PAGES), [partial(self.replace, page) for page in TAB_PAGES.values()]
+        return tabs([self.t(name) for name in names], names.index(selected), handlers, TAB_ICONS)
 
     def page_main(self, page: Page) -> Screen:
         alarms = sorted(self.db["alarms"], key=lambda r: (time_order(r["time"]), r["_id"]))
-        body = [self._alarm_row(a) for a in alarms] or [label("No alarms")]
-        add = fab("plus", "Add alarm", lambda: self.open_dialog("time"))
-        return Screen("Alarm", body, fab=add, bottom=self._tabs("Alarm"))
+        body = [self._alarm_row(a) for a in alarms] or [label(self.t("No alarms"))]
+        add = fab("plus", self.t("Add alarm"), lambda: self.open_dialog("time"))
+        return Screen(self.t("Alarm"), body, fab=add, bottom=self._tabs("Alarm"))
 
     def _alarm_row(self, alarm: Row) -> Node:
         flipped = flip(alarm, "enabled")
-        switch = mark("Switch", bool(alarm["enabled"]), (48, 28), f"Alarm {alarm['time']}", flipped)
+        name = self.t("Alarm {time}", time=alarm["time"])
+        switch = mark("Switch", bool(alarm["enabled"]), (48, 28), name, flipped)
         row = item(
             alarm["time"],
             alarm["label"],
@@ -99,23 +100,23 @@ class Clock(App):
     def page_alarm(self, page: Page) -> Screen:
         alarm = self.get("alarms", page.args["id"])
         if alarm is None:
-            return self.missing("Alarm", "This alarm was deleted")
+            return self.missing(self.t("Alarm"), self.t("This alarm was deleted"))
         name = alarm["label"]
         body = [
-            switch_item("On", bool(alarm["enabled"]), flip(alarm, "enabled")),
-            item("Time", alarm["time"], on_tap=lambda: self.open_dialog("time")),
-            item("Label", name or "No label", on_tap=lambda: self.ask("label", "label", name)),
-            switch_item("Repeat daily", bool(alarm["daily"]), flip(alarm, "daily")),
-            switch_item("Vibrate", bool(alarm["vibrate"]), flip(alarm, "vibrate")),
+            switch_item(self.t("On"), bool(alarm["enabled"]), flip(alarm, "enabled")),
+            item(self.t("Time"), alarm["time"], on_tap=lambda: self.open_dialog("time")),
+            item(self.t("Label"), name or self.t("No label"), on_tap=lambda: self.ask("label", "label", name)),
+            switch_item(self.t("Repeat daily"), bool(alarm["daily"]), flip(alarm, "daily")),
+            switch_item(self.t("Vibrate"), bool(alarm["vibrate"]), flip(alarm, "vibrate")),
         ]
-        delete = icon_button("trash", "Delete", partial(self.delete, "alarms", alarm["_id"], "Alarm"))
-        return Screen(f"Alarm {alarm['time']}", body, [delete], on_up=self.up)
+        delete = icon_button("trash", self.t("Delete"), partial(self.delete, "alarms", alarm["_id"], "Alarm"))
+        return Screen(self.t("Alarm {time}", time=alarm["time"]), body, [delete], on_up=self.up)
 
     def dialog_time(self, page: Page) -> Dialog:
         return time_dialog(self, lambda time: self._set_time(page, time))
 
     def dialog_label(self, page: Page) -> Dialog:
-        return self.text_dialog("Label", "label", "Label", "OK")
+        return self.text_dialog(self.t("Label"), "label", self.t("Label"), self.t("OK"))
 
     def submit(self, page: Page, key: str) -> None:
         """Sets the label in the dialog."""
@@ -130,23 +131,24 @@ class Clock(App):
             self.insert("alarms", time=time)
         else:
             alarm["time"] = time
-        self.toast(f"Alarm set for {time}")
+        self.toast(self.t("Alarm set for {time}", time=time))
 
     def page_world(self, page: Page) -> Screen:
         now = self.phone.now
         body = [label(time_text(now.hour, now.minute), size=44, align="center")]
         for city in sorted(self.db["cities"], key=lambda r: r["name"]):
-            remove = icon_button("close", f"Remove {city['name']}", partial(self.remove, "cities", city["_id"]))
+            name = self.t("Remove {name}", name=city["name"])
+            remove = icon_button("close", name, partial(self.remove, "cities", city["_id"]))
             time = label(city_time(city["name"], now), size=24, align="right")
             time.width = 104
             body.append(item(city["name"], trailing=[time, remove]))
-        add = fab("plus", "Add city", lambda: self.go("add_city"))
-        return Screen("World", body, fab=add, bottom=self._tabs("World"))
+        add = fab("plus", self.t("Add city"), lambda: self.go("add_city"))
+        return Screen(self.t("World"), body, fab=add, bottom=self._tabs("World"))
 
     def page_add_city(self, page: Page) -> Screen:
         shown = {r["name"] for r in self.db["cities"]}
         body = [item(c, on_tap=partial(self._add_city, c)) for c in sorted(CITY_HOURS) if c not in shown]
-        return Screen("Add city", body, on_up=self.up)
+        return Screen(self.t("Add city"), body, on_up=self.up)
 
     def _add_city(self, name: str) -> None:
         self.insert("cities", name=name)
@@ -155,26 +157,31 @@ class Clock(App):
     def page_timer(self, page: Page) -> Screen:
         running = self.prefs["timer_running"]
         left = self.prefs["timer_total"] - self.elapsed("timer")
-        presets = grid([text_button(f"{m} min", partial(self._set_timer, 60 * m)) for m in PRESETS], 3)
+        presets = grid(
+            [text_button(self.t("{minutes} min", minutes=m), partial(self._set_timer, 60 * m)) for m in PRESETS], 3
+        )
         buttons = [
-            button("Pause" if running else "Start", partial(self._run, "timer", not running)),
-            button("+1 min", lambda: self.prefs.update(timer_total=self.prefs["timer_total"] + 60), filled=False),
-            button("Reset", partial(self._set_timer, self.prefs["timer_total"]), filled=False),
+            button(self.t("Pause" if running else "Start"), partial(self._run, "timer", not running)),
+            button(self.t("+1 min"), self._add_minute, filled=False),
+            button(self.t("Reset"), partial(self._set_timer, self.prefs["timer_total"]), filled=False),
         ]
         face = _clock_face(left)
         body = [*face, *presets, *grid(buttons, 3)]
-        return Screen("Timer", body, bottom=self._tabs("Timer"), lead=len(face))
+        return Screen(self.t("Timer"), body, bottom=self._tabs("Timer"), lead=len(face))
 
     def page_stopwatch(self, page: Page) -> Screen:
         running, elapsed = self.prefs["stopwatch_running"], self.elapsed("stopwatch")
-        second = button("Lap", lambda: self.insert("laps", seconds=elapsed), filled=False)
+        second = button(self.t("Lap"), lambda: self.insert("laps", seconds=elapsed), filled=False)
         if not running:
-            second = button("Reset", self._reset_stopwatch, filled=False)
-        buttons = [button("Pause" if running else "Start", partial(self._run, "stopwatch", not running)), second]
-        laps = [item(f"Lap {i}", span_text(lap["seconds"])) for i, lap in enumerate(self.db["laps"], 1)]
+            second = button(self.t("Reset"), self._reset_stopwatch, filled=False)
+        first = button(self.t("Pause" if running else "Start"), partial(self._run, "stopwatch", not running))
+        laps = [
+            item(self.t("Lap {number}", number=i), span_text(lap["seconds"]))
+            for i, lap in enumerate(self.db["laps"], 1)
+        ]
         face = _clock_face(elapsed)
-        body = [*face, *grid(buttons, 2), *reversed(laps)]
-        return Screen("Stopwatch", body, bottom=self._tabs("Stopwatch"), lead=len(face))
+        body = [*face, *grid([first, second], 2), *reversed(laps)]
+        return Screen(self.t("Stopwatch"), body, bottom=self._tabs("Stopwatch"), lead=len(face))
 
     def elapsed(self, what: str) -> int:
         """Seconds the `timer` or the `stopwatch` has run."""
@@ -184,6 +191,9 @@ class Clock(App):
     def _run(self, what: str, on: bool) -> None:
         values = {"elapsed": self.elapsed(what), "since": self.phone.inputs, "running": int(on)}
         self.prefs.update({f"{what}_{key}": value for key, value in values.items()})
+
+    def _add_minute(self) -> None:
+        self.prefs["timer_total"] += 60
 
     def _set_timer(self, seconds: int) -> None:
         self.prefs.update(timer_total=seconds, timer_running=0, timer_elapsed=0, timer_since=0)

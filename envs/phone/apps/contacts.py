@@ -42,13 +42,13 @@ class Contacts(App):
         return sorted(self.db["people"], key=lambda r: (full_name(r).casefold(), r["_id"]))
 
     def page_main(self, page: Page) -> Screen:
-        body = [self._row(person) for person in self.ordered()] or [label("No contacts yet")]
-        new = fab("plus", "New contact", lambda: self.go("edit", focus="first"))
-        return Screen("Contacts", body, [self.search_button()], fab=new)
+        body = [self._row(person) for person in self.ordered()] or [label(self.t("No contacts yet"))]
+        new = fab("plus", self.t("New contact"), lambda: self.go("edit", focus="first"))
+        return Screen(self.t("Contacts"), body, [self.search_button()], fab=new)
 
     def _row(self, person: Row) -> Node:
         name = full_name(person)
-        star = Node(cls=IMAGE, desc="Favourite", look="row_icon", icon="star_filled", width=28, height=28)
+        star = Node(cls=IMAGE, desc=self.t("Favourite"), look="row_icon", icon="star_filled", width=28, height=28)
         return item(
             name,
             on_tap=lambda: self.go("view", id=person["_id"]),
@@ -61,32 +61,32 @@ class Contacts(App):
         def text(person: Row) -> str:
             return f"{full_name(person)} {person['phone']} {person['email']}"
 
-        return self.search_screen(page, "Search contacts", self.ordered(), text, self._row)
+        return self.search_screen(page, self.t("Search contacts"), self.ordered(), text, self._row)
 
     def page_view(self, page: Page) -> Screen:
         person = self.get("people", page.args["id"])
         if person is None:
-            return self.missing("Contact", "This contact was deleted")
+            return self.missing(self.t("Contact"), self.t("This contact was deleted"))
         icon, name = ("star_filled", "Remove favourite") if person["favourite"] else ("star", "Add favourite")
         actions = [
-            icon_button(icon, name, flip(person, "favourite")),
-            icon_button("edit", "Edit", lambda: self._edit(person)),
-            icon_button("trash", "Delete", lambda: self.open_dialog("delete")),
+            icon_button(icon, self.t(name), flip(person, "favourite")),
+            icon_button("edit", self.t("Edit"), lambda: self._edit(person)),
+            icon_button("trash", self.t("Delete"), lambda: self.open_dialog("delete")),
         ]
-        body = [item(person["phone"] or "No number", "Phone", icon="phone")]
+        body = [item(person["phone"] or self.t("No number"), self.t("Phone"), icon="phone")]
         if person["email"]:
-            body.append(item(person["email"], "Email", icon="mail"))
-        body.append(wide_button("Message", lambda: self._message(person)))
+            body.append(item(person["email"], self.t("Email"), icon="mail"))
+        body.append(wide_button(self.t("Message"), lambda: self._message(person)))
         return Screen(full_name(person), body, actions, on_up=self.up)
 
     def page_edit(self, page: Page) -> Screen:
-        body = [field(key, hint) for key, hint in FIELDS.items()]
-        title = "Edit contact" if "id" in page.args else "New contact"
-        return Screen(title, body, [icon_button("check", "Save", lambda: self._save(page))], on_up=self.up)
+        body = [field(key, self.t(hint)) for key, hint in FIELDS.items()]
+        title = self.t("Edit contact" if "id" in page.args else "New contact")
+        return Screen(title, body, [icon_button("check", self.t("Save"), lambda: self._save(page))], on_up=self.up)
 
     def dialog_delete(self, page: Page) -> Dialog:
         delete = partial(self.delete, "people", page.args["id"], "Contact")
-        return self.confirmation("Delete contact?", delete, text="It cannot be restored.")
+        return self.confirmation(self.t("Delete contact?"), delete, text=self.t("It cannot be restored."))
 
     def start_new(self, name: str, phone: str, email: str) -> None:
         """Opens the page of a new contact, filled in as another app asked."""
@@ -99,14 +99,14 @@ class Contacts(App):
     def _save(self, page: Page) -> None:
         values = {key: page.fields[key].strip() for key in FIELDS}
         if not values["first"] and not values["last"]:
-            self.toast("A contact needs a name")
+            self.toast(self.t("A contact needs a name"))
             return
         self.save(page, "people", values, "Contact")
 
     def _message(self, person: Row) -> None:
         messages = self.phone.apps.get(Messages.package)
         if not isinstance(messages, Messages):
-            self.toast("Messages is not installed")
+            self.toast(self.t("Messages is not installed"))
             return
         self.phone.open(messages.package)
         messages.open_thread(full_name(person), write=True)

@@ -18,11 +18,6 @@ ICONS = {"txt": "note", "pdf": "document", "mp3": "music", "jpg": "image"}
 SORTS = ("Name", "Size")
 
 
-def size_text(size: int) -> str:
-    """As Android writes it: bytes below a thousand, else kB."""
-    return f"{size} B" if size < 1000 else f"{size // 1000} kB"
-
-
 def base(path: str) -> str:
     return path.rsplit("/", 1)[-1]
 
@@ -62,7 +57,7 @@ class Files(App):
         return [p for child in self.folders(path) for p in (child, *self.all_folders(child))]
 
     def page_main(self, page: Page) -> Screen:
-        return self._folder_screen("Files", ROOT, [])
+        return self._folder_screen(self.t("Files"), ROOT, [])
 
     def page_folder(self, page: Page) -> Screen:
         path: str = page.args["path"]
@@ -72,21 +67,26 @@ class Files(App):
 
     def _folder_screen(self, title: str, path: str, files: list[str]) -> Screen:
         body = [self._folder_row(p) for p in self.folders(path)] + [self._file_row(p) for p in files]
-        actions = [self.search_button(), icon_button("sort", "Sort", lambda: self.open_dialog("sort"))]
-        new = fab("plus", "New folder", lambda: self.ask("new", "name", path=path))
-        return Screen(title, body or [label("This folder is empty")], actions, fab=new)
+        actions = [self.search_button(), icon_button("sort", self.t("Sort"), lambda: self.open_dialog("sort"))]
+        new = fab("plus", self.t("New folder"), lambda: self.ask("new", "name", path=path))
+        return Screen(title, body or [label(self.t("This folder is empty"))], actions, fab=new)
 
     def _folder_row(self, path: str) -> Node:
         count = len(self.folders(path)) + len(self.files(path))
         fixed = parent(path) == ROOT and base(path) in FOLDERS
         hold = None if fixed else lambda: self.open_dialog("options", path=path)
-        content = f"{count} item" if count == 1 else f"{count} items"
+        content = self.t("{count} item" if count == 1 else "{count} items", count=count)
         return item(base(path), content, on_tap=lambda: self.go("folder", path=path), on_long=hold, icon="folder")
+
+    def _size_text(self, path: str) -> str:
+        """As Android writes it: bytes below a thousand, else kB."""
+        size = len(self.phone.files[path])
+        return self.t("{size} B", size=size) if size < 1000 else self.t("{size} kB", size=size // 1000)
 
     def _file_row(self, path: str, note: str = "") -> Node:
         return item(
             base(path),
-            note or size_text(len(self.phone.files[path])),
+            note or self._size_text(path),
             icon=_icon(path),
             on_tap=lambda: self.go("file", path=path),
             on_long=lambda: self.open_dialog("options", path=path),
@@ -95,23 +95,27 @@ class Files(App):
 
     def page_search(self, page: Page) -> Screen:
         paths = [p for folder in self.all_folders() for p in self.files(folder)]
-        return self.search_screen(page, "Search files", paths, base, lambda p: self._file_row(p, base(parent(p))))
+
+        def row(path: str) -> Node:
+            return self._file_row(path, base(parent(path)))
+
+        return self.search_screen(page, self.t("Search files"), paths, base, row)
 
     def page_file(self, page: Page) -> Screen:
         path: str = page.args["path"]
         if path not in self.phone.files:
-            return self.missing("File", "This file is gone")
+            return self.missing(self.t("File"), self.t("This file is gone"))
         data = self.phone.files[path]
         text = data.decode(errors="replace") if path.endswith(".txt") else ""
         body = [label(text, size=16)] if text else [Node(look="tile", icon=_icon(path), color="#90A4AE", height=240)]
-        body.append(item(size_text(len(data)), f"In {base(parent(path))}"))
-        more = icon_button("more", "More", lambda: self.open_dialog("options", path=path))
+        body.append(item(self._size_text(path), self.t("In {folder}", folder=base(parent(path)))))
+        more = icon_button("more", self.t("More"), lambda: self.open_dialog("options", path=path))
         return Screen(base(path), body, [more], on_up=self.up)
 
     def page_move(self, page: Page) -> Screen:
         path: str = page.args["path"]
         targets = [f for f in self.all_folders() if f != parent(path) and not _below(f"{f}/", path)]
-        return Screen("Move to", [self._target_row(path, f) for f in targets], on_up=self.up)
+        return Screen(self.t("Move to"), [self._target_row(path, f) for f in targets], on_up=self.up)
 
     def _target_row(self, path: str, folder: str) -> Node:
         within = base(parent(folder)) if parent(folder) != ROOT else ""
@@ -120,27 +124,29 @@ class Files(App):
     def dialog_options(self, page: Page) -> Dialog:
         path = page.dialog_args["path"]
         rows = [
-            item("Rename", on_tap=lambda: self.ask("rename", "name", base(path), path=path), icon="edit"),
-            item("Move", on_tap=lambda: self._choose_target(path), icon="folder"),
-            item("Delete", on_tap=lambda: self.open_dialog("delete", path=path), icon="trash"),
+            item(self.t("Rename"), on_tap=lambda: self.ask("rename", "name", base(path), path=path), icon="edit"),
+            item(self.t("Move"), on_tap=lambda: self._choose_target(path), icon="folder"),
+            item(self.t("Delete"), on_tap=lambda: self.open_dialog("delete", path=path), icon="trash"),
         ]
         return Dialog(base(path), rows)
 
     def dialog_sort(self, page: Page) -> Dialog:
-        dialog = self.choice("Sort by", SORTS, self.prefs["sort"], lambda order: self.prefs.update(sort=order))
+        dialog = self.choice(self.t("Sort by"), SORTS, self.prefs["sort"], lambda order: self.prefs.update(sort=order))
         dialog.buttons = []
         return dialog
 
     def dialog_new(self, page: Page) -> Dialog:
-        return self.text_dialog("New folder", "name", "Name", "Create")
+        return self.text_dialog(self.t("New folder"), "name", self.t("Name"), self.t("Create"))
 
     def dialog_rename(self, page: Page) -> Dialog:
-        return self.text_dialog("Rename", "name", "Name", "Save")
+        return self.text_dialog(self.t("Rename"), "name", self.t("Name"), self.t("Save"))
 
     def dialog_delete(self, page: Page) -> Dialog:
         path = page.dialog_args["path"]
         delete = partial(self._delete, path)
-        return self.confirmation(f"Delete {base(path)}?", delete, text="It cannot be restored.")
+        return self.confirmation(
+            self.t("Delete {name}?", name=base(path)), delete, text=self.t("It cannot be restored.")
+        )
 
     def submit(self, page: Page, key: str) -> None:
         """The name dialogs' button, or Enter in their field."""
@@ -149,7 +155,7 @@ class Files(App):
         name, path = page.fields["name"].strip(), page.dialog_args["path"]
         target = f"{path}/{name}" if page.dialog == "new" else f"{parent(path)}/{name}"
         if not name or name.startswith(".") or "/" in name or target in self._taken():
-            self.toast("This name cannot be used")
+            self.toast(self.t("This name cannot be used"))
         elif page.dialog == "new":
             self.close_dialog()
             self._make_folder(target)
@@ -171,13 +177,13 @@ class Files(App):
         """Renames or moves a file, or a folder with all that is in it, and leaves the pages that showed it."""
         self.close_dialog()
         if target in self._taken():
-            self.toast("This name is taken")
+            self.toast(self.t("This name is taken"))
             return
         self._make_folder(parent(path))
         for old in self._tree(path):
             self.phone.files[target + old[len(path) :]] = self.phone.files.pop(old)
         self._leave(path)
-        self.toast("Done")
+        self.toast(self.t("Done"))
 
     def _delete(self, path: str) -> None:
         self.close_dialog()
@@ -185,7 +191,7 @@ class Files(App):
         for old in self._tree(path):
             del self.phone.files[old]
         self._leave(path)
-        self.toast("Deleted")
+        self.toast(self.t("Deleted"))
 
     def _tree(self, path: str) -> list[str]:
         """A file, or a folder with all that is in it."""

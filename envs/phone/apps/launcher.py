@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from envs.phone.app import App, Page
+from envs.phone.languages.dates import full_day
 from envs.phone.ui import COLUMN, LOW_SCREEN, TEXT, Node, Screen
 from envs.phone.widgets import grid, spacer, tile
 
@@ -20,12 +21,11 @@ class Launcher(App):
 
     def page_main(self, page: Page) -> Screen:
         now = self.phone.now
-        date = f"{now:%A} {now.day} {now:%B}"
         clock = Node(cls=TEXT, text=self.phone.clock, look="clock", size=52, align="center", height=72)
-        day = Node(cls=TEXT, text=date, look="clock", size=15, align="center", height=28)
+        day = Node(cls=TEXT, text=full_day(self.t, now), look="clock", size=15, align="center", height=28)
         apps = [a for a in self.phone.apps.values() if a is not self]
-        tiles = [tile(a.label, a.icon, a.color, partial(self.phone.open, a.package)) for a in apps]
+        tiles = [tile(a.t(a.label), a.icon, a.color, partial(self.phone.open, a.package)) for a in apps]
         width, height = self.phone.size_dp
         above, below = (36, 28) if height >= LOW_SCREEN else (4, 4)
         rows = grid(tiles, COLUMNS if width <= COLUMN else WIDE_COLUMNS)
-        return Screen("Home", [spacer(above), clock, day, spacer(below), *rows], bar=False)
+        return Screen(self.t("Home"), [spacer(above), clock, day, spacer(below), *rows], bar=False)

@@ -18,12 +18,8 @@ NEARBY = 6
 """How many places the first page lists; the others are found by searching."""
 
 
-def kilometres(metres: int) -> str:
-    return f"{metres / 1000:.1f} km"
-
-
-def minutes(metres: int, mode: str) -> str:
-    return f"{max(1, round(metres / 1000 * MODES[mode]))} min"
+def minutes(metres: int, mode: str) -> int:
+    return max(1, round(metres / 1000 * MODES[mode]))
 
 
 class Maps(App):
@@ -45,30 +41,33 @@ class Maps(App):
         for place in rng.sample(self.db["places"], 3):
             place["saved"] = 1
 
+    def _kilometres(self, metres: int) -> str:
+        return self.t("{distance} km", distance=self.phone.language.number(f"{metres / 1000:.1f}"))
+
     def nearest(self) -> list[Row]:
         return sorted(self.db["places"], key=lambda r: (r["metres"], r["name"]))
 
     def page_main(self, page: Page) -> Screen:
         shown: str = page.args.get("tab", "Explore")
         if shown == "Explore":
-            body = [*self._route(), _picture(110), *(self._row(r) for r in self.nearest()[:NEARBY])]
+            body = [*self._route(), self._picture(110), *(self._row(r) for r in self.nearest()[:NEARBY])]
         else:
-            body = [self._saved_row(r) for r in self.nearest() if r["saved"]] or [label("No saved places yet")]
+            body = [self._saved_row(r) for r in self.nearest() if r["saved"]] or [label(self.t("No saved places yet"))]
         bottom = self.tab_bar(TABS, shown, ("map", "star"))
-        return Screen(self.label, body, [self.search_button()], bottom=bottom)
+        return Screen(self.t(self.label), body, [self.search_button()], bottom=bottom)
 
     def _route(self) -> list[Node]:
         """The route that is being followed, with a button to end it."""
         if not self.prefs["destination"]:
             return []
-        stop = icon_button("close", "End route", lambda: self.prefs.update(destination="", mode=""))
-        title = f"To {self.prefs['destination']}"
-        return [item(title, self.prefs["mode"], icon="directions", trailing=[stop], selected=True)]
+        stop = icon_button("close", self.t("End route"), lambda: self.prefs.update(destination="", mode=""))
+        title = self.t("To {name}", name=self.prefs["destination"])
+        return [item(title, self.t(self.prefs["mode"]), icon="directions", trailing=[stop], selected=True)]
 
     def _row(self, place: Row, *trailing: Node) -> Node:
         return item(
             place["name"],
-            kilometres(place["metres"]),
+            self._kilometres(place["metres"]),
             icon="place",
             trailing=trailing,
             on_tap=lambda: self.go("place", id=place["_id"]),
@@ -76,42 +75,44 @@ class Maps(App):
         )
 
     def _saved_row(self, place: Row) -> Node:
-        return self._row(place, icon_button("trash", f"Remove {place['name']}", lambda: place.update(saved=0)))
+        name = self.t("Remove {name}", name=place["name"])
+        return self._row(place, icon_button("trash", name, lambda: place.update(saved=0)))
 
     def page_search(self, page: Page) -> Screen:
-        places = self.nearest()
-        return self.search_screen(page, "Search places", places, lambda r: f"{r['name']} {r['street']}", self._row)
+        def text(place: Row) -> str:
+            return f"{place['name']} {place['street']}"
+
+        return self.search_screen(page, self.t("Search places"), self.nearest(), text, self._row)
 
     def page_place(self, page: Page) -> Screen:
         place = self.get("places", page.args["id"])
         if place is None:
-            return self.missing("Place", "This place is gone")
+            return self.missing(self.t("Place"), self.t("This place is gone"))
         icon, name = ("star_filled", "Remove") if place["saved"] else ("star", "Save")
-        star = icon_button(icon, name, flip(place, "saved"))
-        go = wide_button("Directions", lambda: self.go("directions", id=place["_id"], mode="Car"))
-        body = [_picture(150), item(place["street"], kilometres(place["metres"]), icon="place"), go]
+        star = icon_button(icon, self.t(name), flip(place, "saved"))
+        go = wide_button(self.t("Directions"), lambda: self.go("directions", id=place["_id"], mode="Car"))
+        body = [self._picture(150), item(place["street"], self._kilometres(place["metres"]), icon="place"), go]
         return Screen(place["name"], body, [star], on_up=self.up, lead=1)
 
     def page_directions(self, page: Page) -> Screen:
         place, mode = self.get("places", page.args["id"]), page.args["mode"]
         if place is None:
-            return self.missing("Directions", "This place is gone")
-        modes = [radio_item(m, m == mode, partial(page.args.update, mode=m)) for m in MODES]
+            return self.missing(self.t("Directions"), self.t("This place is gone"))
+        modes = [radio_item(self.t(m), m == mode, partial(page.args.update, mode=m)) for m in MODES]
         body = [
-            item(place["name"], "From here", icon="directions"),
+            item(place["name"], self.t("From here"), icon="directions"),
             *modes,
-            label(minutes(place["metres"], mode), size=22, bold=True),
-            label(kilometres(place["metres"])),
-            wide_button("Start", lambda: self._start(place, mode)),
+            label(self.t("{minutes} min", minutes=minutes(place["metres"], mode)), size=22, bold=True),
+            label(self._kilometres(place["metres"])),
+            wide_button(self.t("Start"), lambda: self._start(place, mode)),
         ]
-        return Screen("Directions", body, on_up=self.up)
+        return Screen(self.t("Directions"), body, on_up=self.up)
 
     def _start(self, place: Row, mode: str) -> None:
         self.prefs.update(destination=place["name"], mode=mode)
         self.stack = [Page("main")]
-        self.toast("Route started")
+        self.toast(self.t("Route started"))
 
-
-def _picture(height: int) -> Node:
-    """The drawn map: decoration, it takes no touches."""
-    return Node(cls=IMAGE, desc="Map", look="tile", icon="map", color="#A5D6A7", height=height)
+    def _picture(self, height: int) -> Node:
+        """The drawn map: decoration, it takes no touches."""
+        return Node(cls=IMAGE, desc=self.t("Map"), look="tile", icon="map", color="#A5D6A7", height=height)

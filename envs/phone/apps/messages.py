@@ -9,10 +9,13 @@ from __future__ import annotations
 import random
 from datetime import timedelta
 from functools import partial
+from math import ceil
 from typing import Any
 
 from envs.phone.app import App, Page, Row
 from envs.phone.apps.people import full_name
+from envs.phone.fonts import text_width
+from envs.phone.languages.dates import short_day
 from envs.phone.panes import ListDetail
 from envs.phone.ui import TEXT, Dialog, Node, Screen
 from envs.phone.widgets import fab, field, icon_button, item, label
@@ -21,6 +24,8 @@ from envs.phone.words import FIRST_NAMES, LAST_NAMES, MESSAGE_TEXTS
 RECEIVED, SENT, DRAFT = 1, 2, 3
 COUNT = 5
 BUBBLE_WIDTH, BUBBLE_SIZE, BUBBLE_PAD = 260, 16, (14, 8)
+DATE_WIDTH = 44
+"""The least; a month in another language may be longer."""
 DAY_MS = 86_400_000
 END = 100_000
 """A scroll position past any conversation's end; laying out clamps it."""
@@ -66,16 +71,17 @@ class Messages(App):
     def page_main(self, page: Page) -> Screen:
         newest = {r["address"]: r for r in sorted(self.db["messages"], key=lambda r: r["_id"])}
         rows = sorted(newest.values(), key=lambda r: -r["_id"])
-        body = [self._row(r) for r in rows] or [label("No messages yet")]
-        return Screen("Messages", body, fab=fab("plus", "New message", lambda: self.go("pick")))
+        body = [self._row(r) for r in rows] or [label(self.t("No messages yet"))]
+        return Screen(self.t("Messages"), body, fab=fab("plus", self.t("New message"), lambda: self.go("pick")))
 
     def _row(self, last: Row) -> Node:
         address = last["address"]
         unread = any(not r["read"] for r in self.thread(address))
-        badge = Node(cls=TEXT, text="New", look="text", size=13, bold=True, color=self.color, width=32, height=20)
+        new = self.t("New")
+        badge = Node(cls=TEXT, text=new, look="text", size=13, bold=True, color=self.color, width=32, height=20)
         return item(
             address,
-            f"Draft: {last['body']}" if last["type"] == DRAFT else last["body"],
+            self.t("Draft: {text}", text=last["body"]) if last["type"] == DRAFT else last["body"],
             on_tap=lambda: self.open_thread(address),
             avatar=address,
             trailing=[*([badge] if unread else []), self._when(last["date"])],
@@ -90,12 +96,13 @@ class Messages(App):
         except (TypeError, OverflowError):
             text = ""
         else:
-            text = f"{sent:%H:%M}" if sent.date() == now.date() else f"{sent.day} {sent:%b}"
-        return Node(cls=TEXT, text=text, look="subtext", size=12, width=44, height=18)
+            text = f"{sent:%H:%M}" if sent.date() == now.date() else short_day(self.t, sent)
+        width = max(DATE_WIDTH, ceil(text_width(text, 12)))
+        return Node(cls=TEXT, text=text, look="subtext", size=12, width=width, height=18)
 
     def page_pick(self, page: Page) -> Screen:
         body = [item(name, avatar=name, on_tap=partial(self._start, name)) for name in self.contact_names()]
-        return Screen("New message", body or [label("No contacts yet")], on_up=self.up)
+        return Screen(self.t("New message"), body or [label(self.t("No contacts yet"))], on_up=self.up)
 
     def _start(self, name: str) -> None:
         self.stack.pop()  # Back from the conversation leads to the list, not to the choice of a person.
@@ -103,12 +110,12 @@ class Messages(App):
 
     def page_thread(self, page: Page) -> Screen:
         address = page.args["address"]
-        send = icon_button("send", "Send", lambda: self._send(page))
-        text = field("text", "Text message")
+        send = icon_button("send", self.t("Send"), lambda: self._send(page))
+        text = field("text", self.t("Text message"))
         text.look = "composer"
         compose = Node(axis="row", pad=(0, 4), gap=4, children=[text, send])
         body = [self._bubble(r) for r in self.thread(address)]
-        actions = [icon_button("trash", "Delete", lambda: self.open_dialog("delete"))]
+        actions = [icon_button("trash", self.t("Delete"), lambda: self.open_dialog("delete"))]
         return Screen(address, body, actions, on_up=self.up, footer=compose)
 
     def _bubble(self, message: Row) -> Node:
@@ -129,7 +136,7 @@ class Messages(App):
 
     def dialog_delete(self, page: Page) -> Dialog:
         delete = partial(self._delete, page)
-        return self.confirmation("Delete conversation?", delete, text="It cannot be restored.")
+        return self.confirmation(self.t("Delete conversation?"), delete, text=self.t("It cannot be restored."))
 
     def open_thread(self, address: str, write: bool = False) -> None:
         """Shows a conversation at its end, with its draft in the field (focused to `write`); the unread is read."""
@@ -153,7 +160,7 @@ class Messages(App):
     def _send(self, page: Page) -> None:
         text = page.fields["text"].strip()
         if not text:
-            self.toast("Nothing to send")
+            self.toast(self.t("Nothing to send"))
             return
         page.fields["text"] = ""
         self._keep_draft(page)
@@ -179,4 +186,4 @@ class Messages(App):
         self.close_dialog()
         self.db["messages"] = [r for r in self.db["messages"] if r["address"] != address]
         self.up()
-        self.toast("Conversation deleted")
+        self.toast(self.t("Conversation deleted"))

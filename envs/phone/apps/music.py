@@ -7,7 +7,7 @@ from functools import partial
 
 from envs.phone.app import App, Page, Row
 from envs.phone.panes import ListDetail
-from envs.phone.ui import IMAGE, Dialog, Node, Screen
+from envs.phone.ui import IMAGE, LEFT_TO_RIGHT, Dialog, Node, Screen
 from envs.phone.widgets import check_item, fab, flip, heart_button, icon_button, item, label, text_button
 from envs.phone.words import FIRST_NAMES, LAST_NAMES, PLAYLISTS, SONGS
 
@@ -74,27 +74,27 @@ class Music(App):
         new = None
         if shown == "Playlists":
             body = [self._playlist_row(r["name"]) for r in self.db["playlists"]]
-            new = fab("plus", "New playlist", partial(self.ask, "name", "name"))
+            new = fab("plus", self.t("New playlist"), partial(self.ask, "name", "name"))
         else:
             body = [self._song_row(r) for r in self.songs() if shown == "Songs" or r["favourite"]]
-        body = [*self._mini_player(), *(body or [label("Nothing here yet")])]
-        return Screen(self.label, body, [self.search_button()], fab=new, bottom=bottom)
+        body = [*self._mini_player(), *(body or [label(self.t("Nothing here yet"))])]
+        return Screen(self.t(self.label), body, [self.search_button()], fab=new, bottom=bottom)
 
     def _mini_player(self) -> list[Node]:
         song = self.song(self.prefs["song"])
         if song is None:
             return []
-        state = "Playing" if self.prefs["playing"] else "Paused"
+        state = self.t("Playing" if self.prefs["playing"] else "Paused")
         keys = [self._play_button(), self._next_button()]
         opened = partial(self.go, "player")
         return [item(song["title"], state, icon="music", selected=True, on_tap=opened, trailing=keys)]
 
     def _play_button(self) -> Node:
-        playing = self.prefs["playing"]
-        return icon_button("pause" if playing else "play", "Pause" if playing else "Play", self.toggle)
+        icon, name = ("pause", "Pause") if self.prefs["playing"] else ("play", "Play")
+        return icon_button(icon, self.t(name), self.toggle)
 
     def _next_button(self) -> Node:
-        return icon_button("next", "Next", lambda: self.skip(1))
+        return icon_button("next", self.t("Next"), lambda: self.skip(1))
 
     def _song_row(self, song: Row, queue: str = "") -> Node:
         def tapped() -> None:
@@ -107,23 +107,26 @@ class Music(App):
 
     def _playlist_row(self, name: str) -> Node:
         count = len(self.in_playlist(name))
-        content = f"{count} song" if count == 1 else f"{count} songs"
+        content = self.t("{count} song" if count == 1 else "{count} songs", count=count)
         return item(name, content, icon="list", on_tap=lambda: self.go("playlist", playlist=name))
 
     def page_search(self, page: Page) -> Screen:
-        songs = self.songs()
-        return self.search_screen(page, "Search songs", songs, lambda r: f"{r['title']} {r['artist']}", self._song_row)
+        def text(song: Row) -> str:
+            return f"{song['title']} {song['artist']}"
+
+        return self.search_screen(page, self.t("Search songs"), self.songs(), text, self._song_row)
 
     def page_player(self, page: Page) -> Screen:
         song = self.song(self.prefs["song"])
         if song is None:
-            return self.missing("Player", "Nothing is playing")
+            return self.missing(self.t("Player"), self.t("Nothing is playing"))
         mixed = self.prefs["shuffle"]
-        add = icon_button("playlist_add", "Add to playlist", lambda: self.open_dialog("add", title=song["title"]))
-        mix = "Shuffle off" if mixed else "Shuffle on"
+        opened = partial(self.open_dialog, "add", title=song["title"])
+        add = icon_button("playlist_add", self.t("Add to playlist"), opened)
+        mix = self.t("Shuffle off" if mixed else "Shuffle on")
         keys = [
             icon_button("shuffle", mix, flip(self.prefs, "shuffle")),
-            icon_button("previous", "Previous", lambda: self.skip(-1)),
+            icon_button("previous", self.t("Previous"), lambda: self.skip(-1)),
             self._play_button(),
             self._next_button(),
         ]
@@ -134,22 +137,23 @@ class Music(App):
             Node(cls=IMAGE, look="tile", icon="music", color=COLOR, height=240),
             label(song["title"], size=22, bold=True, align="center"),
             label(song["artist"], size=16, align="center"),
-            Node(axis="row", pad=(24, 16), height=72, children=keys),
+            Node(axis="row", look=LEFT_TO_RIGHT, pad=(24, 16), height=72, children=keys),
         ]
-        title = "Playing" if self.prefs["playing"] else "Paused"
-        return Screen(title, body, [heart_button(song), add], on_up=self.up, lead=1)
+        title = self.t("Playing" if self.prefs["playing"] else "Paused")
+        return Screen(title, body, [heart_button(song, self.t), add], on_up=self.up, lead=1)
 
     def page_playlist(self, page: Page) -> Screen:
         name: str = page.args["playlist"]
         songs = self.in_playlist(name)
         actions = [
-            icon_button("plus", "Add songs", lambda: self.go("pick", playlist=name)),
-            icon_button("trash", "Delete", lambda: self.open_dialog("delete")),
+            icon_button("plus", self.t("Add songs"), lambda: self.go("pick", playlist=name)),
+            icon_button("trash", self.t("Delete"), lambda: self.open_dialog("delete")),
         ]
         if songs:
-            actions.insert(0, icon_button("shuffle", "Shuffle", lambda: self._play_list(name, shuffle=1)))
-            actions.insert(0, icon_button("play", "Play all", lambda: self._play_list(name, shuffle=0)))
-        return Screen(name, [self._song_row(r, name) for r in songs] or [label("No songs yet")], actions, on_up=self.up)
+            actions.insert(0, icon_button("shuffle", self.t("Shuffle"), lambda: self._play_list(name, shuffle=1)))
+            actions.insert(0, icon_button("play", self.t("Play all"), lambda: self._play_list(name, shuffle=0)))
+        body = [self._song_row(r, name) for r in songs] or [label(self.t("No songs yet"))]
+        return Screen(name, body, actions, on_up=self.up)
 
     def _play_list(self, name: str, shuffle: int) -> None:
         self.prefs.update(queue=name, song="", shuffle=shuffle)
@@ -167,27 +171,27 @@ class Music(App):
             return check_item(title, ticked, toggle, song["artist"])
 
         rows = [row(song) for song in self.songs()]
-        return Screen("Add songs", rows, [icon_button("check", "Done", self.up)], on_up=self.up)
+        return Screen(self.t("Add songs"), rows, [icon_button("check", self.t("Done"), self.up)], on_up=self.up)
 
     def dialog_song(self, page: Page) -> Dialog:
         title, queue = page.dialog_args["title"], page.dialog_args["queue"]
         song = self.song(title)
         like = "Unfavourite" if song is not None and song["favourite"] else "Favourite"
-        add = item("Add to playlist", on_tap=lambda: self.open_dialog("add", title=title))
-        rows = [add, item(like, on_tap=lambda: self._like(title))]
-        out = item("Remove from playlist", on_tap=lambda: self._take_out(queue, title))
+        add = item(self.t("Add to playlist"), on_tap=lambda: self.open_dialog("add", title=title))
+        rows = [add, item(self.t(like), on_tap=lambda: self._like(title))]
+        out = item(self.t("Remove from playlist"), on_tap=lambda: self._take_out(queue, title))
         return Dialog(title, [*rows, out] if queue else rows)
 
     def dialog_add(self, page: Page) -> Dialog:
         title = page.dialog_args["title"]
         rows = [item(r["name"], on_tap=partial(self._put_in, r["name"], title)) for r in self.db["playlists"]]
-        return Dialog("Add to playlist", rows, [text_button("Cancel", self.close_dialog)])
+        return Dialog(self.t("Add to playlist"), rows, [text_button(self.t("Cancel"), self.close_dialog)])
 
     def dialog_name(self, page: Page) -> Dialog:
-        return self.text_dialog("New playlist", "name", "Name", "Create")
+        return self.text_dialog(self.t("New playlist"), "name", self.t("Name"), self.t("Create"))
 
     def dialog_delete(self, page: Page) -> Dialog:
-        return self.confirmation("Delete playlist?", partial(self._delete, page))
+        return self.confirmation(self.t("Delete playlist?"), partial(self._delete, page))
 
     def submit(self, page: Page, key: str) -> None:
         """Creates a playlist of the name in the dialog."""
@@ -195,7 +199,7 @@ class Music(App):
             return
         name = page.fields["name"].strip()
         if not name or any(r["name"] == name for r in self.db["playlists"]):
-            self.toast("This name is taken" if name else "A playlist needs a name")
+            self.toast(self.t("This name is taken" if name else "A playlist needs a name"))
             return
         self.close_dialog()
         self.insert("playlists", name=name)
@@ -204,10 +208,10 @@ class Music(App):
     def _put_in(self, name: str, title: str) -> None:
         self.close_dialog()
         if any((r["playlist"], r["song"]) == (name, title) for r in self.db["playlist_songs"]):
-            self.toast("The song is already there")
+            self.toast(self.t("The song is already there"))
         else:
             self.insert("playlist_songs", playlist=name, song=title)
-            self.toast(f"Added to {name}")
+            self.toast(self.t("Added to {name}", name=name))
 
     def _take_out(self, name: str, title: str) -> None:
         self.close_dialog()

@@ -30,12 +30,12 @@ class Notes(App):
         return sorted(self.db["notes"], key=lambda r: (-r["pinned"], -r["_id"]))
 
     def page_main(self, page: Page) -> Screen:
-        body = [self._row(note) for note in self.ordered()] or [label("No notes yet")]
-        new = fab("plus", "New note", lambda: self.go("edit", focus="title"))
-        return Screen("Notes", body, [self.search_button()], fab=new)
+        body = [self._row(note) for note in self.ordered()] or [label(self.t("No notes yet"))]
+        new = fab("plus", self.t("New note"), lambda: self.go("edit", focus="title"))
+        return Screen(self.t("Notes"), body, [self.search_button()], fab=new)
 
     def _row(self, note: Row) -> Node:
-        pin = [Node(cls=IMAGE, desc="Pinned", look="row_icon", icon="pin", width=28, height=28)]
+        pin = [Node(cls=IMAGE, desc=self.t("Pinned"), look="row_icon", icon="pin", width=28, height=28)]
         row = item(
             note["title"],
             note["body"],
@@ -47,28 +47,31 @@ class Notes(App):
         return row
 
     def page_search(self, page: Page) -> Screen:
-        notes = self.ordered()
-        return self.search_screen(page, "Search notes", notes, lambda n: f"{n['title']} {n['body']}", self._row)
+        def text(note: Row) -> str:
+            return f"{note['title']} {note['body']}"
+
+        return self.search_screen(page, self.t("Search notes"), self.ordered(), text, self._row)
 
     def page_view(self, page: Page) -> Screen:
         note = self.get("notes", page.args["id"])
         if note is None:
-            return self.missing("Note", "This note was deleted")
-        pin = "Unpin" if note["pinned"] else "Pin"
+            return self.missing(self.t("Note"), self.t("This note was deleted"))
+        pin = self.t("Unpin" if note["pinned"] else "Pin")
         actions = [
             icon_button("pin", pin, flip(note, "pinned")),
-            icon_button("edit", "Edit", lambda: self._edit(note)),
-            icon_button("trash", "Delete", lambda: self.open_dialog("delete")),
+            icon_button("edit", self.t("Edit"), lambda: self._edit(note)),
+            icon_button("trash", self.t("Delete"), lambda: self.open_dialog("delete")),
         ]
         return Screen(note["title"], [label(note["body"], size=16)], actions, on_up=self.up)
 
     def page_edit(self, page: Page) -> Screen:
-        body = [field("title", "Title"), field("body", "Note", lines=3)]
-        return Screen("Edit note", body, [icon_button("check", "Save", lambda: self._save(page))], on_up=self.up)
+        body = [field("title", self.t("Title")), field("body", self.t("Note"), lines=3)]
+        save = icon_button("check", self.t("Save"), lambda: self._save(page))
+        return Screen(self.t("Edit note"), body, [save], on_up=self.up)
 
     def dialog_delete(self, page: Page) -> Dialog:
         delete = partial(self.delete, "notes", page.args["id"], "Note")
-        return self.confirmation("Delete note?", delete, text="It cannot be restored.")
+        return self.confirmation(self.t("Delete note?"), delete, text=self.t("It cannot be restored."))
 
     def _edit(self, note: Row) -> None:
         self.go("edit", focus="title", fields={"title": note["title"], "body": note["body"]}, id=note["_id"])
@@ -76,6 +79,6 @@ class Notes(App):
     def _save(self, page: Page) -> None:
         values = {"title": page.fields["title"].strip(), "body": page.fields["body"].strip()}
         if not values["title"]:
-            self.toast("A note needs a title")
+            self.toast(self.t("A note needs a title"))
             return
         self.save(page, "notes", values, "Note")

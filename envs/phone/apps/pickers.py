@@ -8,11 +8,9 @@ from datetime import date
 from functools import partial
 
 from envs.phone.app import App
+from envs.phone.languages.dates import month_name
 from envs.phone.ui import TEXT, Dialog, Node
 from envs.phone.widgets import button, grid, icon_button, label, text_button
-from envs.phone.words import MONTHS
-
-_WEEKS = calendar.Calendar(firstweekday=calendar.SUNDAY)
 
 
 def time_text(hour: int, minute: int) -> str:
@@ -34,19 +32,21 @@ def time_dialog(app: App, on_time: Callable[[str], None]) -> Dialog:
         app.close_dialog()
         on_time(time_text(args["hour"], minute))
 
-    cancel = [text_button("Cancel", app.close_dialog)]
+    cancel = [text_button(app.t("Cancel"), app.close_dialog)]
     if "hour" not in args:
         return Dialog(
-            "Select hour", grid([text_button(str(h), partial(args.update, hour=h)) for h in range(24)], 6), cancel
+            app.t("Select hour"),
+            grid([text_button(str(h), partial(args.update, hour=h)) for h in range(24)], 6),
+            cancel,
         )
     minutes = [text_button(f"{m:02d}", partial(pick_minute, m)) for m in range(0, 60, 5)]
-    return Dialog("Select minutes", grid(minutes, 4), cancel)
+    return Dialog(app.t("Select minutes"), grid(minutes, 4), cancel)
 
 
 def month_view(
-    month: date, on_month: Callable[[date], None], on_day: Callable[[date], None], marked: Sequence[date] = ()
+    app: App, month: date, on_month: Callable[[date], None], on_day: Callable[[date], None], marked: Sequence[date] = ()
 ) -> list[Node]:
-    """A month's days in weeks from Sunday on, between arrows to its neighbours; `marked` days stand out."""
+    """A month's days in weeks, between arrows to its neighbours; `marked` days stand out."""
 
     def turn(months: int) -> None:
         years, index = divmod(month.month - 1 + months, 12)
@@ -57,14 +57,19 @@ def month_view(
             return Node(height=44)
         return button(str(day.day), lambda: on_day(day), filled=day in marked)
 
-    name = label(MONTHS[month.month - 1], size=17, bold=True, align="center")
+    language = app.phone.language
+    first, letters = language.first_weekday, language.weekday_letters
+    name = label(month_name(app.t, month), size=17, bold=True, align="center")
     arrows = [
-        icon_button("left", "Previous month", partial(turn, -1)),
+        icon_button("left", app.t("Previous month"), partial(turn, -1)),
         name,
-        icon_button("right", "Next month", partial(turn, 1)),
+        icon_button("right", app.t("Next month"), partial(turn, 1)),
     ]
-    names = [Node(cls=TEXT, text=d, look="text", size=12, align="center", height=24) for d in "SMTWTFS"]
-    weeks = _WEEKS.monthdatescalendar(month.year, month.month)
+    names = [
+        Node(cls=TEXT, text=d, look="text", size=12, align="center", height=24)
+        for d in letters[first:] + letters[:first]
+    ]
+    weeks = calendar.Calendar(first).monthdatescalendar(month.year, month.month)
     days = [cell(d) for week in weeks for d in week]
     return [Node(axis="row", pad=(12, 4), children=arrows), *grid([*names, *days], 7)]
 
@@ -78,5 +83,5 @@ def date_dialog(app: App, start: date, on_date: Callable[[date], None]) -> Dialo
         on_date(day)
 
     month = date.fromisoformat(args["month"]) if "month" in args else start
-    days = month_view(month, lambda m: args.update(month=m.isoformat()), done, marked=(start,))
-    return Dialog("Select date", days, [text_button("Cancel", app.close_dialog)])
+    days = month_view(app, month, lambda m: args.update(month=m.isoformat()), done, marked=(start,))
+    return Dialog(app.t("Select date"), days, [text_button(app.t("Cancel"), app.close_dialog)])

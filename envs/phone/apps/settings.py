@@ -7,10 +7,23 @@ from collections.abc import Callable
 from functools import partial
 
 from envs.phone.app import App, Page, Row
-from envs.phone.apps.settings_tables import SECTIONS, Choice, Info, Level, Link, SettingsRow, Stored, Switch
+from envs.phone.apps.settings_tables import (
+    SECTIONS,
+    SYSTEM,
+    Choice,
+    Info,
+    Level,
+    Link,
+    Section,
+    SettingsRow,
+    Stored,
+    Switch,
+)
+from envs.phone.languages.dates import full_day
+from envs.phone.languages.language import Language
 from envs.phone.panes import ListDetail
 from envs.phone.ui import Dialog, Handler, Node, Screen
-from envs.phone.widgets import field, icon_button, item, label, step_buttons, switch_item
+from envs.phone.widgets import field, icon_button, item, label, radio_item, step_buttons, switch_item
 from envs.phone.words import NETWORK_NAMES, PASSWORDS
 
 
@@ -21,7 +34,7 @@ class Settings(App):
     icon = "gear"
     color = "#455A8A"
     tables = {"networks": {"name": "", "password": "", "connected": 0}}
-    list_detail = ListDetail(("main",), ("section", "networks", "name"), "Select a setting")
+    list_detail = ListDetail(("main",), ("section", "networks", "name", "languages"), "Select a setting")
 
     def populate(self, rng: random.Random) -> None:
         for i, name in enumerate(rng.sample(NETWORK_NAMES, 4)):
@@ -39,11 +52,12 @@ class Settings(App):
         return min(int(value), row.top) if value.isdecimal() else 0
 
     def page_main(self, page: Page) -> Screen:
-        body = [
-            item(s.title, icon=s.icon, on_tap=partial(self.go, "section", index=i), selected=self.shown_beside(index=i))
-            for i, s in enumerate(SECTIONS)
-        ]
-        return Screen("Settings", body)
+        shown = [(i, s) for i, s in enumerate(SECTIONS) if s is not SYSTEM or len(self.phone.languages) > 1]
+        return Screen(self.t("Settings"), [self._section_row(i, section) for i, section in shown])
+
+    def _section_row(self, index: int, section: Section) -> Node:
+        opened, shown = partial(self.go, "section", index=index), self.shown_beside(index=index)
+        return item(self.t(section.title), icon=section.icon, on_tap=opened, selected=shown)
 
     def open_section(self, title: str) -> None:
         """Shows the page of a section, as an intent of another app asks for."""
@@ -52,24 +66,25 @@ class Settings(App):
 
     def page_section(self, page: Page) -> Screen:
         section = SECTIONS[page.args["index"]]
-        return Screen(section.title, [self._row(i, row) for i, row in enumerate(section.rows)], on_up=self.up)
+        return Screen(self.t(section.title), [self._row(i, row) for i, row in enumerate(section.rows)], on_up=self.up)
 
     def _row(self, index: int, row: SettingsRow) -> Node:
+        title = self.t(row.title)
         match row:
             case Switch():
                 on = self.value(row) not in (row.off, "")
-                return switch_item(row.title, on, lambda: self.put(row, row.off if on else row.on))
+                return switch_item(title, on, lambda: self.put(row, row.off if on else row.on))
             case Choice():
-                shown = row.label(self.value(row))
-                return item(row.title, shown, on_tap=lambda: self.open_dialog("choice", row=index))
+                shown = self.t(row.label(self.value(row)))
+                return item(title, shown, on_tap=lambda: self.open_dialog("choice", row=index))
             case Level():
                 return self._level_row(row)
             case Link():
                 summary: Callable[[], str] = getattr(self, f"summary_{row.page}")
                 opened: Handler = getattr(self, f"open_{row.page}")
-                return item(row.title, summary(), on_tap=opened)
+                return item(title, summary(), on_tap=opened)
             case Info():
-                return item(row.title, getattr(self, f"info_{row.name}")() if row.name else row.text)
+                return item(title, getattr(self, f"info_{row.name}")() if row.name else self.t(row.text))
 
     def _level_row(self, row: Level) -> Node:
         level, name = self.level(row), row.title.lower()
@@ -77,21 +92,22 @@ class Settings(App):
         def change(by: int) -> None:
             self.put(row, str(min(max(0, level + by), row.top)))
 
-        return item(row.title, str(level), trailing=step_buttons(f"Lower {name}", f"Raise {name}", change))
+        buttons = step_buttons(self.t(f"Lower {name}"), self.t(f"Raise {name}"), change)
+        return item(self.t(row.title), str(level), trailing=buttons)
 
     def dialog_choice(self, page: Page) -> Dialog:
         row = SECTIONS[page.args["index"]].rows[page.dialog_args["row"]]
         assert isinstance(row, Choice)
         shown = row.label(self.value(row))
-        return self.choice(row.title, list(row.options), shown, lambda name: self.put(row, row.options[name]))
+        return self.choice(self.t(row.title), list(row.options), shown, lambda name: self.put(row, row.options[name]))
 
     def info_date(self) -> str:
-        return f"{self.phone.now:%A} {self.phone.now.day} {self.phone.now:%B}"
+        return full_day(self.t, self.phone.now)
 
     def info_time(self) -> str:
         now = self.phone.now
         if self.phone.settings["system"].get("time_12_24") == "12":
-            return f"{(now.hour - 1) % 12 + 1}:{now:%M %p}"
+            return f"{(now.hour - 1) % 12 + 1}:{now:%M} {self.t(f'{now:%p}')}"
         return f"{now.hour}:{now:%M}"
 
     def summary_name(self) -> str:
@@ -101,16 +117,32 @@ class Settings(App):
         self.go("name", focus="name", fields={"name": self.summary_name()})
 
     def page_name(self, page: Page) -> Screen:
-        actions = [icon_button("check", "Save", lambda: self._save_name(page))]
-        return Screen("Device name", [field("name", "Name")], actions, on_up=self.up)
+        actions = [icon_button("check", self.t("Save"), lambda: self._save_name(page))]
+        return Screen(self.t("Device name"), [field("name", self.t("Name"))], actions, on_up=self.up)
 
     def _save_name(self, page: Page) -> None:
         name = page.fields["name"].strip()
         if not name:
-            self.toast("Enter a name")
+            self.toast(self.t("Enter a name"))
             return
         self.phone.settings["global"]["device_name"] = name
         self.up()
+
+    def summary_languages(self) -> str:
+        return self.phone.languages[0].name
+
+    def open_languages(self) -> None:
+        self.go("languages")
+
+    def page_languages(self, page: Page) -> Screen:
+        """The languages of the phone in the order in which the user prefers them; the first is shown."""
+        known = self.phone.languages
+        rows = [radio_item(one.name, one is known[0], partial(self._prefer, one)) for one in known]
+        return Screen(self.t("Languages"), rows, on_up=self.up)
+
+    def _prefer(self, language: Language) -> None:
+        rest = [one.locale for one in self.phone.languages if one is not language]
+        self.phone.settings["system"]["system_locales"] = ",".join([language.locale, *rest])
 
     def _wifi(self) -> bool:
         return self.phone.settings["global"].get("wifi_on") == "1"
@@ -120,32 +152,34 @@ class Settings(App):
 
     def summary_networks(self) -> str:
         connected = self._connected()
-        return connected["name"] if connected else "Not connected"
+        return connected["name"] if connected else self.t("Not connected")
 
     def open_networks(self) -> None:
         self.go("networks")
 
     def page_networks(self, page: Page) -> Screen:
         rows = sorted(self.db["networks"], key=lambda r: (-r["connected"], r["name"])) if self._wifi() else []
-        body = [self._network_row(r) for r in rows] or [label("Turn on Wi-Fi" if not self._wifi() else "No networks")]
-        return Screen("Wi-Fi networks", body, on_up=self.up)
+        nothing = self.t("No networks" if self._wifi() else "Turn on Wi-Fi")
+        body = [self._network_row(r) for r in rows] or [label(nothing)]
+        return Screen(self.t("Wi-Fi networks"), body, on_up=self.up)
 
     def _network_row(self, network: Row) -> Node:
         if network["connected"]:
             subtitle, tapped = "Connected", partial(self.open_dialog, "disconnect", id=network["_id"])
         else:
             subtitle, tapped = "Password needed", partial(self.ask, "password", "password", id=network["_id"])
-        return item(network["name"], subtitle, icon="wifi", on_tap=tapped)
+        return item(network["name"], self.t(subtitle), icon="wifi", on_tap=tapped)
 
     def dialog_password(self, page: Page) -> Dialog:
         network = self.get("networks", page.dialog_args["id"])
-        name = network["name"] if network else "Not in range"
-        return self.text_dialog(name, "password", "Password", "Connect", password=True)
+        name = network["name"] if network else self.t("Not in range")
+        return self.text_dialog(name, "password", self.t("Password"), self.t("Connect"), password=True)
 
     def dialog_disconnect(self, page: Page) -> Dialog:
         network = self.get("networks", page.dialog_args["id"])
-        name = network["name"] if network else "Not in range"
-        return self.confirmation(name, partial(self._disconnect, network), "Disconnect", "Connected")
+        name = network["name"] if network else self.t("Not in range")
+        leave = partial(self._disconnect, network)
+        return self.confirmation(name, leave, self.t("Disconnect"), self.t("Connected"))
 
     def submit(self, page: Page, key: str) -> None:
         """Enter does what the button of the page does: saves the name, or connects with the password."""
@@ -154,7 +188,7 @@ class Settings(App):
             return
         network = self.get("networks", page.dialog_args["id"])
         if network is None or page.fields["password"].strip() != network["password"]:
-            self.toast("Wrong password")
+            self.toast(self.t("Wrong password"))
             return
         for row in self.db["networks"]:
             row["connected"] = int(row is network)

@@ -73,6 +73,9 @@ TIMEOUTS = {"15 seconds": "15000", "30 seconds": "30000", **MINUTES}
 BRIGHTNESS = {"Minimum": "1", "Low": "64", "Medium": "128", "High": "191", "Maximum": "255"}
 FONT_SIZES = {"Small": "0.85", "Default": "1.0", "Large": "1.15", "Largest": "1.3"}
 
+SYSTEM = Section("System", "globe", (Link("Languages", "languages"),))
+"""Shown by phones that have more languages than English."""
+
 SECTIONS = (
     Section(
         "Network & internet",
@@ -124,6 +127,7 @@ SECTIONS = (
             Switch("24-hour format", "system", "time_12_24", off="12", on="24"),
         ),
     ),
+    SYSTEM,
     Section(
         "About phone", "info", (Link("Device name", "name"), Info("Model", "Pixel 7"), Info("Android version", "13"))
     ),

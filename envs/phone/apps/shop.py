@@ -48,11 +48,6 @@ def money(cents: int) -> str:
     return f"{cents // 100}.{cents % 100:02d}"
 
 
-def dollars(cents: int) -> str:
-    """A price as it is shown."""
-    return f"${money(cents)}"
-
-
 class Shop(App):
     package = "com.android.vending"
     label = "Shop"
@@ -86,6 +81,13 @@ class Shop(App):
         product = self.product(name)
         return product["price"] if product else 0
 
+    def _dollars(self, cents: int) -> str:
+        """A price as it is shown."""
+        return self.t("${amount}", amount=self.phone.language.number(money(cents)))
+
+    def _total_label(self, cents: int) -> Node:
+        return label(self.t("Total {price}", price=self._dollars(cents)), size=18, bold=True)
+
     def total(self) -> int:
         """The price of the cart, in cents."""
         return sum(self.price(line["name"]) * line["quantity"] for line in self.db["cart"])
@@ -95,49 +97,51 @@ class Shop(App):
         body = {"Home": self._home, "Favourites": self._favourites, "Cart": self._cart, "Orders": self._orders}[shown]()
         bottom = self.tab_bar(PAGES, shown, ("home", "heart", "cart", "list"))
         actions = [self.search_button()] if shown == "Home" else []
-        return Screen("Shop" if shown == "Home" else shown, body, actions, bottom=bottom)
+        return Screen(self.t("Shop" if shown == "Home" else shown), body, actions, bottom=bottom)
 
     def _home(self) -> list[Node]:
         tiles = [
             tile(name, icon, color, partial(self.go, "category", category=name), height=112)
             for name, (icon, color) in CATEGORIES.items()
         ]
-        return [section("Categories"), *grid(tiles, 2)]
+        return [section(self.t("Categories")), *grid(tiles, 2)]
 
     def _favourites(self) -> list[Node]:
         liked = [r for r in self.db["products"] if r["favourite"]]
-        return [self._row(r, self._unlike_button(r)) for r in liked] or [label("No favourites yet")]
+        return [self._row(r, self._unlike_button(r)) for r in liked] or [label(self.t("No favourites yet"))]
 
     def _unlike_button(self, product: Row) -> Node:
-        return icon_button("trash", f"Remove {product['name']}", lambda: product.update(favourite=0))
+        name = self.t("Remove {name}", name=product["name"])
+        return icon_button("trash", name, lambda: product.update(favourite=0))
 
     def _cart(self) -> list[Node]:
         lines = [self._cart_row(line) for line in self.db["cart"]]
         if not lines:
-            return [label("Your cart is empty")]
-        pay = wide_button("Check out", lambda: self.go("checkout", address="Home"))
-        return [*lines, label(f"Total {dollars(self.total())}", size=18, bold=True), pay]
+            return [label(self.t("Your cart is empty"))]
+        pay = wide_button(self.t("Check out"), lambda: self.go("checkout", address="Home"))
+        return [*lines, self._total_label(self.total()), pay]
 
     def _cart_row(self, line: Row) -> Node:
         name, quantity = line["name"], line["quantity"]
-        buttons = step_buttons(f"Less {name}", f"More {name}", partial(self._change, line))
-        return item(name, f"{quantity} x {dollars(self.price(name))}", trailing=buttons)
+        less, more = self.t("Less {name}", name=name), self.t("More {name}", name=name)
+        buttons = step_buttons(less, more, partial(self._change, line))
+        return item(name, f"{quantity} x {self._dollars(self.price(name))}", trailing=buttons)
 
     def _orders(self) -> list[Node]:
         orders = sorted(self.db["orders"], key=lambda r: -r["number"])
-        return [self._order_row(r) for r in orders] or [label("No orders yet")]
+        return [self._order_row(r) for r in orders] or [label(self.t("No orders yet"))]
 
     def _order_row(self, order: Row) -> Node:
         number = order["number"]
-        total = f"Total {dollars(order['total'])}"
+        total = self.t("Total {price}", price=self._dollars(order["total"]))
         opened, shown = partial(self.go, "order", number=number), self.shown_beside(number=number)
-        return item(f"Order {number}", total, on_tap=opened, icon="bag", selected=shown)
+        return item(self.t("Order {number}", number=number), total, on_tap=opened, icon="bag", selected=shown)
 
     def _row(self, product: Row, *trailing: Node) -> Node:
         name = product["name"]
         return item(
             name,
-            dollars(product["price"]),
+            self._dollars(product["price"]),
             on_tap=partial(self.go, "product", product=name),
             icon=icon_of(product),
             trailing=trailing,
@@ -149,53 +153,57 @@ class Shop(App):
         return Screen(page.args["category"], rows, [self._cart_button()], on_up=self.up)
 
     def page_search(self, page: Page) -> Screen:
-        return self.search_screen(page, "Search products", self.db["products"], lambda r: r["name"], self._row)
+        return self.search_screen(page, self.t("Search products"), self.db["products"], lambda r: r["name"], self._row)
 
     def page_product(self, page: Page) -> Screen:
         product = self.product(page.args["product"])
         if product is None:
-            return self.missing("Product", "This is no longer sold")
+            return self.missing(self.t("Product"), self.t("This is no longer sold"))
         amount = page.args.setdefault("amount", 1)
         color = CATEGORIES.get(product["category"], OTHER)[1]
         body = [
             Node(cls=IMAGE, look="tile", icon=icon_of(product), color=color, height=180),
-            label(dollars(product["price"]), size=22, bold=True),
-            label("In stock" if product["stock"] else "Sold out"),
+            label(self._dollars(product["price"]), size=22, bold=True),
+            label(self.t("In stock" if product["stock"] else "Sold out")),
         ]
         if product["stock"]:
-            add = wide_button("Add to cart", lambda: self._add(product["name"], amount))
+            add = wide_button(self.t("Add to cart"), lambda: self._add(product["name"], amount))
             body += [self._amount_row(page, amount), add]
-        return Screen(product["name"], body, [heart_button(product), self._cart_button()], on_up=self.up, lead=1)
+        return Screen(
+            product["name"], body, [heart_button(product, self.t), self._cart_button()], on_up=self.up, lead=1
+        )
 
     def _amount_row(self, page: Page, amount: int) -> Node:
-        less, more = step_buttons("Less", "More", lambda by: page.args.update(amount=max(1, amount + by)))
+        less, more = step_buttons(
+            self.t("Less"), self.t("More"), lambda by: page.args.update(amount=max(1, amount + by))
+        )
         shown = Node(cls=TEXT, text=str(amount), look="text", size=16, align="center", width=32, height=24)
-        return item("Quantity", trailing=[less, shown, more])
+        return item(self.t("Quantity"), trailing=[less, shown, more])
 
     def _cart_button(self) -> Node:
-        return icon_button("cart", "Cart", lambda: self.go("main", tab="Cart"))
+        return icon_button("cart", self.t("Cart"), lambda: self.go("main", tab="Cart"))
 
     def page_checkout(self, page: Page) -> Screen:
-        body = [section("Deliver to")]
+        body = [section(self.t("Deliver to"))]
         body += [radio_item(a, page.args["address"] == a, partial(page.args.update, address=a)) for a in ADDRESSES]
-        body.append(label(f"Total {dollars(self.total())}", size=18, bold=True))
-        order = wide_button("Place order", lambda: self.open_dialog("confirm"), enabled=bool(self.db["cart"]))
-        return Screen("Checkout", [*body, order], on_up=self.up)
+        body.append(self._total_label(self.total()))
+        order = wide_button(self.t("Place order"), lambda: self.open_dialog("confirm"), enabled=bool(self.db["cart"]))
+        return Screen(self.t("Checkout"), [*body, order], on_up=self.up)
 
     def dialog_confirm(self, page: Page) -> Dialog:
-        pay = f"You pay {dollars(self.total())}"
-        return self.confirmation("Place order?", partial(self._place, page), "Confirm", pay)
+        pay = self.t("You pay {price}", price=self._dollars(self.total()))
+        return self.confirmation(self.t("Place order?"), partial(self._place, page), self.t("Confirm"), pay)
 
     def page_order(self, page: Page) -> Screen:
         number = page.args["number"]
         order = next((r for r in self.db["orders"] if r["number"] == number), None)
         if order is None:
-            return self.missing("Order", "There is no such order")
+            return self.missing(self.t("Order"), self.t("There is no such order"))
         lines = [r for r in self.db["order_items"] if r["number"] == number]
-        body = [label("Thank you")] if page.args.get("new") else []
-        body += [item(r["name"], f"Quantity {r['quantity']}") for r in lines]
-        body += [item("Delivered to", order["address"]), label(f"Total {dollars(order['total'])}", size=18, bold=True)]
-        return Screen(f"Order {number}", body, on_up=self.up)
+        body = [label(self.t("Thank you"))] if page.args.get("new") else []
+        body += [item(r["name"], self.t("Quantity {quantity}", quantity=r["quantity"])) for r in lines]
+        body += [item(self.t("Delivered to"), order["address"]), self._total_label(order["total"])]
+        return Screen(self.t("Order {number}", number=number), body, on_up=self.up)
 
     def _add(self, name: str, amount: int) -> None:
         line = next((r for r in self.db["cart"] if r["name"] == name), None)
@@ -203,7 +211,7 @@ class Shop(App):
             self.insert("cart", name=name, quantity=amount)
         else:
             line["quantity"] += amount
-        self.toast("Added to cart")
+        self.toast(self.t("Added to cart"))
 
     def _change(self, line: Row, by: int) -> None:
         line["quantity"] += by

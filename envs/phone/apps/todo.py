@@ -48,16 +48,17 @@ class Todo(App):
 
     def page_main(self, page: Page) -> Screen:
         chosen = self.prefs["filter"]
-        body = [self._row(task) for task in self.shown()] or [label("No tasks")]
-        new = fab("plus", "New task", lambda: self.go("edit", focus="title", priority="Normal", due="No day"))
-        actions = [icon_button("filter", "Filter", lambda: self.open_dialog("filter"))]
-        return Screen("Tasks" if chosen == "All" else f"{chosen} tasks", body, actions, fab=new)
+        body = [self._row(task) for task in self.shown()] or [label(self.t("No tasks"))]
+        new = fab("plus", self.t("New task"), lambda: self.go("edit", focus="title", priority="Normal", due="No day"))
+        actions = [icon_button("filter", self.t("Filter"), lambda: self.open_dialog("filter"))]
+        return Screen(self.t("Tasks" if chosen == "All" else f"{chosen} tasks"), body, actions, fab=new)
 
     def _row(self, task: Row) -> Node:
-        box = mark("CheckBox", bool(task["done"]), (32, 32), f"Done {task['title']}", flip(task, "done"))
+        name = self.t("Done {title}", title=task["title"])
+        box = mark("CheckBox", bool(task["done"]), (32, 32), name, flip(task, "done"))
         row = item(
             task["title"],
-            f"{task['priority']}, {task['due']}",
+            self.t("{priority}, {day}", priority=self.t(task["priority"]), day=self.t(task["due"])),
             on_tap=lambda: self._open(task),
             selected=self.shown_beside(id=task["_id"]),
         )
@@ -66,23 +67,26 @@ class Todo(App):
 
     def page_edit(self, page: Page) -> Screen:
         body = [
-            field("title", "Title"),
-            item("Priority", page.args["priority"], on_tap=lambda: self.open_dialog("priority")),
-            item("Day", page.args["due"], on_tap=lambda: self.open_dialog("due")),
+            field("title", self.t("Title")),
+            item(self.t("Priority"), self.t(page.args["priority"]), on_tap=lambda: self.open_dialog("priority")),
+            item(self.t("Day"), self.t(page.args["due"]), on_tap=lambda: self.open_dialog("due")),
         ]
-        actions = [icon_button("check", "Save", lambda: self._save(page))]
+        actions = [icon_button("check", self.t("Save"), lambda: self._save(page))]
         if "id" in page.args:
-            actions.insert(0, icon_button("trash", "Delete", partial(self.delete, "tasks", page.args["id"], "Task")))
-        return Screen("Edit task" if "id" in page.args else "New task", body, actions, on_up=self.up)
+            delete = partial(self.delete, "tasks", page.args["id"], "Task")
+            actions.insert(0, icon_button("trash", self.t("Delete"), delete))
+        return Screen(self.t("Edit task" if "id" in page.args else "New task"), body, actions, on_up=self.up)
 
     def dialog_filter(self, page: Page) -> Dialog:
-        return self.choice("Show", FILTERS, self.prefs["filter"], lambda v: self.prefs.update(filter=v))
+        return self.choice(self.t("Show"), FILTERS, self.prefs["filter"], lambda v: self.prefs.update(filter=v))
 
     def dialog_priority(self, page: Page) -> Dialog:
-        return self.choice("Priority", PRIORITIES, page.args["priority"], lambda v: page.args.update(priority=v))
+        return self.choice(
+            self.t("Priority"), PRIORITIES, page.args["priority"], lambda v: page.args.update(priority=v)
+        )
 
     def dialog_due(self, page: Page) -> Dialog:
-        return self.choice("Day", DAYS, page.args["due"], lambda v: page.args.update(due=v))
+        return self.choice(self.t("Day"), DAYS, page.args["due"], lambda v: page.args.update(due=v))
 
     def _open(self, task: Row) -> None:
         args = {"id": task["_id"], "priority": task["priority"], "due": task["due"]}
@@ -91,6 +95,6 @@ class Todo(App):
     def _save(self, page: Page) -> None:
         values = {"title": page.fields["title"].strip(), "priority": page.args["priority"], "due": page.args["due"]}
         if not values["title"]:
-            self.toast("A task needs a title")
+            self.toast(self.t("A task needs a title"))
             return
         self.save(page, "tasks", values, "Task")

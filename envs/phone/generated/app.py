@@ -10,6 +10,7 @@ from typing import ClassVar
 from envs.phone.app import App, Page, Row
 from envs.phone.generated import everyday, lexicon
 from envs.phone.generated.spec import Column, Spec, Table, make_spec
+from envs.phone.languages import ENGLISH
 from envs.phone.ui import Dialog, Node, Screen
 from envs.phone.widgets import (
     fab,
@@ -31,6 +32,10 @@ class GeneratedApp(App):
     """Base class of the classes that `app_class` makes. `args["table"]` of a page is the index of its table."""
 
     spec: ClassVar[Spec]
+
+    def t(self, english: str, /, **values: object) -> str:
+        """The words of these apps are drawn from a lexicon, which is English on every phone."""
+        return ENGLISH.text(english, values)
 
     def populate(self, rng: random.Random) -> None:
         for table in self.spec.tables:
@@ -67,7 +72,7 @@ class GeneratedApp(App):
         handlers = {name: partial(self.replace, "main", table=i) for i, name in enumerate(names)}
         for name in self.spec.design.pages[: 3 - len(names)]:
             handlers[name] = partial(self.go, "info", about=name)
-        return tabs(list(handlers), names[page.args.get("table", 0)], handlers)
+        return tabs(list(handlers), page.args.get("table", 0), list(handlers.values()))
 
     def page_info(self, page: Page) -> Screen:
         return Screen(page.args["about"], [label(f"Nothing to see in {page.args['about']}")], on_up=self.up)

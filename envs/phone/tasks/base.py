@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from envs.base import Action, Finish, InfraError, Launch, Transport, Type
+from envs.phone.languages import ENGLISH
+from envs.phone.languages.language import Language
 from envs.phone.tasks.ui import UI
 
 INFEASIBLE = "infeasible"
@@ -127,6 +129,8 @@ class Template:
     """`test`: never trained on."""
     feasible: ClassVar[bool]
     """Set from `answer`."""
+    language: Language = ENGLISH
+    """The language of the episode's phone; goals are English on every phone."""
 
     def __init_subclass__(cls) -> None:
         if "script" in cls.__dict__ and "steps" not in cls.__dict__:
@@ -154,7 +158,11 @@ class Template:
 
     def check(self, phone: Admin, answer: str) -> bool:
         """Whether the task is done, from device state and the agent's last message."""
-        return (not self.answer or same_answer(answer, self.text(self.answer))) and self.done(phone)
+        return (not self.answer or self.says(answer, self.text(self.answer))) and self.done(phone)
+
+    def says(self, answer: str, wanted: str) -> bool:
+        """Whether an answer is the wanted one, in English or as the phone shows it."""
+        return any(same_answer(answer, reading) for reading in self.language.readings(wanted))
 
     def expert(self, ui: UI) -> Iterator[Action]:
         """A shortest script, from the home screen to `finish`."""
@@ -168,7 +176,7 @@ class Template:
                 yield from step(ui, self.p)
             else:
                 yield step
-        yield Finish(self.text(self.answer))
+        yield Finish(ui.shown(self.text(self.answer)))
 
     def text(self, template: str) -> str:
         return template.format(**self.p)

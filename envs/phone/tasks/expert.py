@@ -13,7 +13,7 @@ class ExpertAgent:
     """Acts for one episode of `task`. A `LookupError` from `act` is a bug of the script, not of the device."""
 
     def __init__(self, task: Template) -> None:
-        self._ui = UI()
+        self._ui = UI(task.language)
         self._script: Iterator[Action] = task.expert(self._ui)
 
     def act(self, observation: Observation) -> Action:

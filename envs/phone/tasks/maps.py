@@ -108,13 +108,14 @@ class MapsNoteDistance(_OnePlace):
     split = "test"
     params = {**_OnePlace.params, "rank": FAR, "title": NOTE_TITLES}
     instructions = ("Write the distance to the {place} into a new note titled {title}",)
-    script = (*SEARCH, Launch("Notes"), "New note", Type("{title}"), tap_field("Note"), Type("{distance}"), "Save")
+    script = (*SEARCH, Launch("Notes"), "New note", Type("{title}"), tap_field("Note"), Type("{shown}"), "Save")
 
     def setup(self, phone: Admin) -> None:
         super().setup(phone)
         phone.delete_where(NOTES, lambda row: row["title"] == self.p["title"])
-        self.notes = phone.rows(NOTES)
+        self.notes, self.p["shown"] = phone.rows(NOTES), self.language.readings(self.p["distance"])[0]
 
     def done(self, phone: Admin) -> bool:
         new = added(self.notes, phone.rows(NOTES))
-        return [(r["title"], r["body"]) for r in new] == [(self.p["title"], self.p["distance"])]
+        wanted = [[(self.p["title"], distance)] for distance in self.language.readings(self.p["distance"])]
+        return [(r["title"], r["body"]) for r in new] in wanted

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from envs.base import COORD_MAX, Action, LongPress, Observation, Swipe, Tap
+from envs.phone.languages import ENGLISH
+from envs.phone.languages.language import Language
 from envs.phone.popups import CATALOGUE
 
 MIDDLE = COORD_MAX // 2
@@ -29,10 +31,12 @@ class Widget(NamedTuple):
 class UI:
     """The screen as an expert uses it: finds widgets by their text and returns the action that touches them.
 
-    `observe` is called before every action of a script, so each line of a script sees the current screen.
+    `observe` is called before every action of a script, so each line of a script sees the current screen. Scripts name
+    widgets in English: here, and nowhere else, these names become those of the phone's `language`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, language: Language = ENGLISH) -> None:
+        self._language = language
         self._widgets: list[Widget] = []
         self._size = (1, 1)
 
@@ -50,6 +54,11 @@ class UI:
     def texts(self) -> list[str]:
         """Everything that can be read on the screen, in order."""
         return [w.text or w.desc for w in self._widgets if w.text or w.desc]
+
+    def shown(self, text: str) -> str:
+        """`text` as it reads on the screen, which may be in another language."""
+        readings = self._language.readings(text)
+        return next((r for r in readings if any(r in w.text or r in w.desc for w in self._widgets)), text)
 
     def popup_button(self) -> str | None:
         """The declining button of the pop-up that covers the screen, if one does."""
@@ -91,7 +100,8 @@ class UI:
         self._centre(name, 0, field)
 
     def _find(self, name: str, nth: int = 0, field: bool = False) -> Box | None:
-        boxes = [w.box for w in self._widgets if name in ((w.hint,) if field else (w.text, w.desc))]
+        names = set(self._language.readings(name))
+        boxes = [w.box for w in self._widgets if not names.isdisjoint((w.hint,) if field else (w.text, w.desc))]
         return boxes[nth] if -len(boxes) <= nth < len(boxes) else None
 
     def _centre(self, name: str, nth: int, field: bool = False) -> tuple[int, int]:

@@ -43,6 +43,7 @@ class PhonePlan(Plan):
             "step_budget": STEP_BUDGET,
             "screen": f"{recipe.phone.width}x{recipe.phone.height}",
             "popup_rate": recipe.phone.popup_rate,
+            "languages": list(recipe.phone.languages),
             "deadline_s": recipe.agent.deadline_s,
         }
 

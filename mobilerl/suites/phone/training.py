@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from envs.base import MobileEnv, Task, Transport
+from envs.phone import fonts
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks import suite
 from mobilerl.config import ConfigError, PhoneSection, Recipe, TasksSection
@@ -41,7 +42,8 @@ class PhoneSuite:
 
     def env_factory(self) -> Callable[..., MobileEnv]:
         def make(device_id: str, transport: Transport) -> PhoneEnv:
-            return PhoneEnv(device_id, popup_rate=self._phone.popup_rate, transport=transport)
+            phone = self._phone
+            return PhoneEnv(device_id, popup_rate=phone.popup_rate, languages=phone.languages, transport=transport)
 
         return make
 
@@ -54,9 +56,17 @@ DEVELOPMENT_SEEDS = suite.HELD_OUT_SEEDS + 500_000
 def make_phones(
     phone: PhoneSection, count: int | None = None, screenshots: bool = True, first: int = 0
 ) -> list[PhoneEnv]:
-    """Makes `count` embedded phones (by default `phone.count`), numbered from `first`."""
+    """Makes `count` embedded phones (by default `phone.count`), numbered from `first`.
+
+    Raises ConfigError for screenshots in Arabic on a machine without a font for it.
+    """
+    if screenshots and "ar" in phone.languages and "Arabic" not in fonts.stack():
+        raise ConfigError(
+            'phone.languages has "ar", and this machine has no font for Arabic, whose letters would be drawn as boxes: '
+            f"apt-get install {fonts.PACKAGES}"
+        )
     return [
-        PhoneEnv(f"sim-{first + i}", phone.width, phone.height, phone.popup_rate, screenshots)
+        PhoneEnv(f"sim-{first + i}", phone.width, phone.height, phone.popup_rate, screenshots, phone.languages)
         for i in range(count or phone.count)
     ]
 

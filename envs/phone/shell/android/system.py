@@ -7,6 +7,7 @@ import struct
 from datetime import datetime
 
 from envs.phone import packages, render, xml_dump
+from envs.phone.languages import LANGUAGES, current
 from envs.phone.phone import UNIX_EPOCH, Phone
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure, Handler, number, option
@@ -56,7 +57,7 @@ def sleep(phone: Phone, words: list[str]) -> str:
 _NAME, _DEVICE, _SERIAL = "sdk_gphone64_x86_64", "emu64xa", "EMULATOR33X1X1X0"
 PROPERTIES = {
     **{"dev.bootcomplete": "1", "sys.boot_completed": "1", "init.svc.bootanim": "stopped"},
-    **{"persist.sys.locale": "en-US", "persist.sys.timezone": "UTC", "gsm.sim.state": "LOADED"},
+    **{"persist.sys.timezone": "UTC", "gsm.sim.state": "LOADED"},
     **{"ro.debuggable": "1", "service.adb.root": "1", "ro.hardware": "ranchu", "ro.kernel.qemu": "1"},
     **{"ro.serialno": _SERIAL, "ro.boot.serialno": _SERIAL, "ro.build.characteristics": "emulator"},
     "ro.build.fingerprint": f"mobilerl/{_NAME}/{_DEVICE}:13/TE1A.220922.034/10940250:userdebug/dev-keys",
@@ -69,7 +70,11 @@ PROPERTIES = {
 
 
 def getprop(phone: Phone, words: list[str]) -> str:
-    known = {**PROPERTIES, "ro.sf.lcd_density": str(phone.display.physical_density)}
+    known = {
+        **PROPERTIES,
+        "persist.sys.locale": current(phone.locales).locale,
+        "ro.sf.lcd_density": str(phone.display.physical_density),
+    }
     if not words:
         return "".join(f"[{key}]: [{value}]\n" for key, value in sorted(known.items()))
     return known.get(words[0], words[1] if len(words) > 1 else "") + "\n"
@@ -135,14 +140,17 @@ def screencap(phone: Phone, words: list[str]) -> bytes:
 
 def sim(phone: Phone, words: list[str]) -> str:
     """`sim reset --seed N --popups RATE` instantly resets an embedded phone; with `--apps`, to one with the generated
-    apps of these numbers."""
+    apps of these numbers; with `--languages`, to one in one of these languages."""
     if words[:1] != ["reset"]:
-        raise Failure("usage: sim reset [--seed N] [--popups RATE] [--apps NUMBER,...]", 2)
+        raise Failure("usage: sim reset [--seed N] [--popups RATE] [--apps NUMBER,...] [--languages CODE,...]", 2)
     rate = number(option(words, "--popups", "0"), "sim reset")
     if not 0 <= rate <= 1:
         raise Failure(f"sim reset: --popups is {rate}; give a chance between 0 and 1", 2)
     apps = [int(number(word, "sim reset")) for word in option(words, "--apps", "").split(",") if word]
-    phone.reset(int(number(option(words, "--seed", "0"), "sim reset")), rate, apps)
+    languages = option(words, "--languages", "en").split(",")
+    if unknown := [code for code in languages if code not in LANGUAGES]:
+        raise Failure(f"sim reset: --languages has {unknown[0]!r}; choose from {', '.join(LANGUAGES)}", 2)
+    phone.reset(int(number(option(words, "--seed", "0"), "sim reset")), rate, apps, languages)
     return ""
 
 
