@@ -21,9 +21,10 @@ def dump(tree: Tree, package: str, scale: float, width: int, height: int, rotati
 
 
 def _node(node: Node, index: int, package: str, scale: float, clip: Bounds, out: list[str]) -> None:
-    left, top, right, bottom = node.bounds
-    x1, y1 = max(round(left * scale), clip[0]), max(round(top * scale), clip[1])
-    x2, y2 = min(round(right * scale), clip[2]), min(round(bottom * scale), clip[3])
+    x1, y1, x2, y2 = bounds = node.bounds if scale == 1 else tuple([round(side * scale) for side in node.bounds])
+    left, top, right, bottom = clip
+    if x1 < left or y1 < top or x2 > right or y2 > bottom:  # few nodes do, and this loop is the busiest of a step
+        x1, y1, x2, y2 = bounds = (max(x1, left), max(y1, top), min(x2, right), min(y2, bottom))
     if x1 >= x2 or y1 >= y2:
         return
     clickable = _BOOL[node.on_tap is not None or node.field_key != ""]
@@ -43,9 +44,8 @@ def _node(node: Node, index: int, package: str, scale: float, clip: Bounds, out:
         out.append(" />")
         return
     out.append(">")
-    box = (x1, y1, x2, y2)
     for i, child in enumerate(node.children):
-        _node(child, i, package, scale, box, out)
+        _node(child, i, package, scale, bounds, out)
     out.append("</node>")
 
 
