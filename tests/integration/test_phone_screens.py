@@ -42,6 +42,8 @@ DISPLAYS = {
     "turned": ("1", (800, 1280)),
 }
 """`user_rotation`, and the size in dp if it is not that of a phone."""
+OVERHANG = 4
+"""How far letters reach below their line, in dp. A line that is partly cut off or covered is not noted as written."""
 PER_SCREEN = int(os.environ.get("PHONE_SCREEN_WAYS", "3"))
 """Combinations of theme, font size and display in which each script shows a screen, of 24; together the screens see
 all, and `PHONE_SCREEN_WAYS=24` shows every screen in all of them."""
@@ -131,9 +133,9 @@ def shown_texts(phone: Phone) -> Iterator[tuple[Node, Bounds]]:
     snack = next((n.bounds for n in tree.root.walk() if n.look == "snack"), (0, 0, 0, 0))
 
     def walk(node: Node, view: Bounds) -> Iterator[Node]:
-        whole = view[1] <= node.bounds[1] and node.bounds[3] <= view[3]
+        whole = view[1] <= node.bounds[1] and node.bounds[3] + OVERHANG <= view[3]
         if node.text and node.text not in SYMBOLS and not node.password and whole:
-            if node.look == "snack" or not overlap(node.bounds, snack):
+            if node.look == "snack" or not overlap(node.bounds, snack, more_than=-OVERHANG):
                 yield node
         for child in node.children:
             yield from walk(child, node.bounds if node.look in ("body", "viewport") else view)
