@@ -15,6 +15,7 @@ from typing import Any
 
 from envs.phone import panels
 from envs.phone.app import App, Page
+from envs.phone.default_settings import DEFAULT_SETTINGS
 from envs.phone.display import Display
 from envs.phone.generated.app import app_class
 from envs.phone.keyboard import DELETE, ENTER, key_at, keyboard_top
@@ -42,54 +43,6 @@ HOLD_MS = 800
 
 LOCATION = (-122.084, 37.422)
 """Longitude and latitude in degrees at which an emulator starts."""
-
-DEFAULT_SETTINGS: dict[str, dict[str, str]] = {
-    "global": {
-        "airplane_mode_on": "0",
-        "bluetooth_on": "0",
-        "wifi_on": "1",
-        "mobile_data": "1",
-        "zen_mode": "0",
-        "low_power": "0",
-        "auto_time": "1",
-        "device_name": "Pixel 7",
-        "auto_time_zone": "1",
-        "device_provisioned": "1",
-        "heads_up_notifications_enabled": "1",
-        "stay_on_while_plugged_in": "0",
-        "window_animation_scale": "1.0",
-        "transition_animation_scale": "1.0",
-        "animator_duration_scale": "1.0",
-    },
-    "system": {
-        "screen_brightness": "128",
-        "screen_off_timeout": "60000",
-        "accelerometer_rotation": "0",
-        "font_scale": "1.0",
-        "volume_ring": "5",
-        "volume_music": "7",
-        "volume_alarm": "6",
-        "time_12_24": "24",
-        "pointer_location": "0",
-        "vibrate_when_ringing": "0",
-        "user_rotation": "0",
-        "system_locales": ENGLISH.locale,
-        "screen_brightness_mode": "0",
-        "show_touches": "0",
-    },
-    "secure": {
-        "location_mode": "3",
-        "ui_night_mode": "1",
-        "night_display_activated": "0",
-        "accessibility_enabled": "0",
-        "nfc_on": "0",
-        "default_input_method": "com.android.adbkeyboard/.AdbIME",
-        "enabled_input_methods": "com.android.adbkeyboard/.AdbIME:com.android.inputmethod.latin/.LatinIME",
-        "sms_default_application": "com.android.messaging",
-        "user_setup_complete": "1",
-        "zen_duration": "0",
-    },
-}
 
 
 class Phone:

@@ -6,7 +6,8 @@ import re
 
 from envs.phone import panels
 from envs.phone.app import Page
-from envs.phone.phone import DEFAULT_SETTINGS, Phone
+from envs.phone.default_settings import DEFAULT_SETTINGS
+from envs.phone.phone import Phone
 from envs.phone.shell.android import packages
 from envs.phone.shell.android.activity import ADB_IME
 from envs.phone.shell.command import Failure, Handler, dispatch
