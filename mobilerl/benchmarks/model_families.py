@@ -184,7 +184,7 @@ def _qwen2_5(tokenizer: PreTrainedTokenizerFast) -> torch.nn.Module:
     rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [8, 4, 4]}
     config = Qwen2_5_VLConfig(
         text_config=_text(tokenizer, rope_parameters=rope),
-        vision_config={**VISION_CONFIG, "fullatt_block_indexes": [1]},
+        vision_config={**VISION_CONFIG, "intermediate_size": 2 * VISION - 4, "fullatt_block_indexes": [1]},
         tie_word_embeddings=False,
         **_qwen_ids(tokenizer),
     )

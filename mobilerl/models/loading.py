@@ -15,6 +15,7 @@ from transformers import AutoModelForImageTextToText
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
+from mobilerl.models.alignment import align_vision_mlps
 from mobilerl.models.attention import use_concatenated_attention
 
 LORA_TARGETS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|gate_up_proj|down_proj)"
@@ -59,6 +60,7 @@ def _load_full(path: Path | str, dtype: torch.dtype, **options: Any) -> torch.nn
     mismatched = [entry[0] if isinstance(entry, tuple) else entry for entry in info["mismatched_keys"]]
     _check_tensors(path, info["missing_keys"], info["unexpected_keys"], mismatched)
     use_concatenated_attention(model)
+    align_vision_mlps(model)
     return model
 
 
@@ -67,6 +69,7 @@ def _load_adapter(path: Path) -> torch.nn.Module:
 
     base = PeftConfig.from_pretrained(str(path)).base_model_name_or_path
     model = PeftModel.from_pretrained(_load_full(base, compute_dtype()), str(path), is_trainable=True)
+    _leave_casts_to_autocast(model)
     wanted, found = get_peft_model_state_dict(model).keys(), _tensor_names(path)
     _check_tensors(path, wanted - found, found - wanted)
     return model
@@ -103,7 +106,16 @@ def add_lora(model: torch.nn.Module, rank: int) -> torch.nn.Module:
     """Adds LoRA adapters to all linear layers of the language model; the vision tower stays frozen."""
     from peft import LoraConfig, get_peft_model
 
-    return get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=LORA_TARGETS))
+    model = get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=LORA_TARGETS))
+    _leave_casts_to_autocast(model)
+    return model
+
+
+def _leave_casts_to_autocast(model: torch.nn.Module) -> None:
+    """Stops peft from casting the input of every adapter to float32, which autocast would cast back to bfloat16."""
+    for module in model.modules():
+        if hasattr(module, "cast_input_dtype_enabled"):
+            module.cast_input_dtype_enabled = False
 
 
 def enable_gradient_checkpointing(model: torch.nn.Module) -> None:

@@ -14,6 +14,7 @@ from envs.phone.env import PhoneEnv
 from mobilerl import tiny
 from mobilerl.benchmarks.gpu.report import device
 from mobilerl.benchmarks.samples import rows_of
+from mobilerl.models.alignment import align_vision_mlps
 from mobilerl.models.attention import use_concatenated_attention
 from mobilerl.models.codec import Codec
 from mobilerl.records import TrainingSample
@@ -64,6 +65,7 @@ def make_model(config: Qwen2_5_VLConfig, dtype: torch.dtype) -> torch.nn.Module:
     finally:
         torch.set_default_dtype(before)
     use_concatenated_attention(model)
+    align_vision_mlps(model)
     return model
 
 
