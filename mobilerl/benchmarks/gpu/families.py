@@ -28,6 +28,7 @@ FLOAT32, BFLOAT16, K3, ROUNDING = 1e-4, 0.02, 1e-3, 0.02
 
 
 def run(report: Report) -> None:
+    torch.backends.cudnn.allow_tf32 = False  # the default, True, rounds convolutions of float32 to 10 bits
     for name, family in FAMILIES.items():
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model"
