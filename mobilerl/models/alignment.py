@@ -17,7 +17,7 @@ MULTIPLE = 8
 
 
 def align_vision_mlps(model: torch.nn.Module) -> None:
-    """Makes gated vision MLPs pad their weights with zeros as they compute. Results and stored weights stay the same."""
+    """Pads the weights of gated vision MLPs with zeros as they compute. Results and stored weights do not change."""
     for name, module in model.named_modules():
         if "visual." in name and hasattr(module, "gate_proj") and module.gate_proj.out_features % MULTIPLE:
             module.forward = partial(_padded, module)
