@@ -192,7 +192,8 @@ def _set_environment(settings: VllmSettings) -> None:
     os.environ |= {
         "MOBILERL_TRAINER_PID": str(os.getpid()),
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # this process has threads: a fork may hang
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
+        # On a CPU, 1 would start another process, which computes for the engine's.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(torch.cuda.is_available())),
         "VLLM_USE_V2_MODEL_RUNNER": "0",  # the newer one lacks custom logits processors
         "VLLM_ENGINE_READY_TIMEOUT_S": str(int(settings.vllm.timeout_s)),
     }

@@ -1,6 +1,6 @@
-"""Samples from a checkpoint of any model family through verl's servers. Prints a line RESULT, JSON after it.
+"""Samples from checkpoints of any model family through verl's servers. Prints a line RESULT, JSON after it.
 
-    python -m mobilerl_verl_cpu.families MODEL
+    python -m mobilerl_verl_cpu.families MODEL...
 
 with the variables of `launch.environment`.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -26,33 +27,40 @@ MAX_PIXELS = 60_000
 WORKER = "mobilerl_verl_cpu.sleep.Slept"
 
 
-def main(model: Path) -> dict[str, Any]:
+def main(models: Sequence[Path]) -> dict[str, Any]:
+    """Results by the names of the checkpoint folders."""
+    results = {}
+    for model in models:
+        with ray_cluster(1):
+            results[model.name] = compared(model)
+    return results
+
+
+def compared(model: Path) -> dict[str, Any]:
     own = engine_flags(f"actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls={WORKER}")
     settings = ["--cluster.gpus_per_node", "1", "--engine.max_pixels", str(MAX_PIXELS), "--model", str(model)]
     recipe = load_recipe(None, [*own, *settings])
-    with ray_cluster(1):
-        verl = make_trainer_engine(recipe)
-        requests = [ask(verl, *screen) for screen in screens(recipe)]
-        # Before any picture: a prompt with one clears what a sleep has left.
-        said = [{"type": "text", "text": "Open the clock"}]
-        text = [Request(verl.codec.encode([{"role": "user", "content": said}], []), (), Sampling(1.0, 8))]
-        read = rows_of(verl.generate(text), text)
-        text_gap = gap(verl.logprobs(read), [row.rollout_logprobs for row in read])
-        verl.publish()
-        with patch.object(engine, "collapse", lambda ids, _: list(ids)):
-            expanded = complaint(lambda: verl.generate(requests[:1]))
-        rows = rows_of(verl.generate(requests), requests)
-        scored = verl.logprobs(rows)
-        local = LocalEngine(model, LocalSettings(max_pixels=MAX_PIXELS))
-        result = {
-            "expanded": expanded,
-            "text_gap": text_gap,
-            "rollout_gap": gap(scored, [row.rollout_logprobs for row in rows]),
-            "local_gap": gap(scored, local.logprobs(rows)),
-        }
-        verl.close()
-    return result
+    verl = make_trainer_engine(recipe)
+    requests = [ask(verl, *screen) for screen in screens(recipe)]
+    # Before any picture: a prompt with one clears what a sleep has left.
+    said = [{"type": "text", "text": "Open the clock"}]
+    text = [Request(verl.codec.encode([{"role": "user", "content": said}], []), (), Sampling(1.0, 8))]
+    read = rows_of(verl.generate(text), text)
+    text_gap = gap(verl.logprobs(read), [row.rollout_logprobs for row in read])
+    verl.publish()
+    with patch.object(engine, "collapse", lambda ids, _: list(ids)):
+        expanded = complaint(lambda: verl.generate(requests[:1]))
+    rows = rows_of(verl.generate(requests), requests)
+    scored = verl.logprobs(rows)
+    local = LocalEngine(model, LocalSettings(max_pixels=MAX_PIXELS))
+    verl.close()
+    return {
+        "expanded": expanded,
+        "text_gap": text_gap,
+        "rollout_gap": gap(scored, [row.rollout_logprobs for row in rows]),
+        "local_gap": gap(scored, local.logprobs(rows)),
+    }
 
 
 if __name__ == "__main__":
-    print("RESULT", json.dumps(main(Path(sys.argv[1]))))
+    print("RESULT", json.dumps(main([Path(model) for model in sys.argv[1:]])))
