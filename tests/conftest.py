@@ -22,6 +22,9 @@ if adbutils := importlib.util.find_spec("adbutils"):
     if bundled.is_file():
         os.environ.setdefault("ADBUTILS_ADB_PATH", str(bundled))
 
+# Every vLLM process would compile some small functions with gcc, which takes longer than a test uses them.
+os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")
+
 LONGEST = (
     "test_verl_engine.py",
     "test_deepspeed.py",
