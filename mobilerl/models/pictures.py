@@ -74,13 +74,7 @@ class Pictures:
 
         An inference engine's image processor then has nothing to resize and makes the same number of tokens.
         """
-        picture = open_picture(png)
-        if picture.mode != "RGB":  # converting would copy it even if it is RGB
-            picture = picture.convert("RGB")
-        height, width = self.size_seen(picture.width, picture.height)
-        factor = self._reduction(picture.width, picture.height)
-        small = picture.reduce(factor) if factor > 1 else picture
-        return Image.fromarray(_resized(np.array(small), height, width, RESAMPLING[self.processor.resample]))
+        return Image.fromarray(self._scaled(png))
 
     def patches(self, png: bytes) -> Patches:
         name = hashlib.sha256(png).digest()  # the PNG itself as a key would be kept longer than its trajectory
@@ -109,8 +103,18 @@ class Pictures:
             part.copy_(torch.from_numpy(raw).to(device).float().mul_(scale / std).sub_(mean / std).unsqueeze(2))
         return made.flatten(1)
 
+    def _scaled(self, png: bytes) -> np.ndarray:
+        """uint8 (H, W, 3) pixels at the size at which the model sees the image."""
+        picture = open_picture(png)
+        if picture.mode != "RGB":  # converting would copy it even if it is RGB
+            picture = picture.convert("RGB")
+        height, width = self.size_seen(picture.width, picture.height)
+        factor = self._reduction(picture.width, picture.height)
+        small = picture.reduce(factor) if factor > 1 else picture
+        return _resized(np.array(small), height, width, RESAMPLING[self.processor.resample])
+
     def _cut(self, png: bytes) -> Patches:
-        pixels = np.asarray(self.scaled(png))
+        pixels = self._scaled(png)
         patch, merge = self.processor.patch_size, self.processor.merge_size
         rows, columns = pixels.shape[0] // patch, pixels.shape[1] // patch
         split = pixels.reshape(rows // merge, merge, patch, columns // merge, merge, patch, -1)
@@ -149,7 +153,7 @@ def _resized(pixels: np.ndarray, height: int, width: int, mode: str) -> np.ndarr
     differently, as by the processors of transformers that use torchvision."""
     image = torch.from_numpy(pixels).permute(2, 0, 1).unsqueeze(0)  # in memory still (H, W, channels)
     resized = interpolate(image, (height, width), mode=mode, antialias=True)
-    return np.ascontiguousarray(resized[0].permute(1, 2, 0).numpy())
+    return resized[0].permute(1, 2, 0).contiguous().numpy()
 
 
 def _empty(shape: Sequence[int], device: torch.device | str) -> torch.Tensor:

@@ -40,6 +40,7 @@ def message(text: str, images: int = 0) -> dict:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
+    torch.manual_seed(0)
     path = tmp_path_factory.mktemp("tiny")
     tiny.create(path, CORPUS, **SETTINGS)
     return path
