@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -46,13 +47,19 @@ SHAPES = {
 
 def make_folder(shape: Shape, path: Path) -> tuple[Codec, Qwen2_5_VLConfig]:
     """Makes a checkpoint folder without weights, with the words of the embedded phone as vocabulary."""
-    tokenizer = tiny.build_word_tokenizer(corpus(PhoneEnv("bench")))
+    tokenizer = tiny.build_word_tokenizer(_corpus())
     config = _config(shape, tokenizer)
     processor = Qwen2VLImageProcessorPil(size={"shortest_edge": 4 * 28 * 28, "longest_edge": MAX_PIXELS})
     codec = Codec(tokenizer, processor, config)
     codec.save(path)
     config.save_pretrained(path)
     return codec, config
+
+
+@cache
+def _corpus() -> list[str]:
+    """What the experts see and say, which takes seconds to collect."""
+    return corpus(PhoneEnv("bench"))
 
 
 def make_model(config: Qwen2_5_VLConfig, dtype: torch.dtype) -> torch.nn.Module:
