@@ -59,9 +59,14 @@ def _load_full(path: Path | str, dtype: torch.dtype, **options: Any) -> torch.nn
         logging.set_verbosity(verbosity)
     mismatched = [entry[0] if isinstance(entry, tuple) else entry for entry in info["mismatched_keys"]]
     _check_tensors(path, info["missing_keys"], info["unexpected_keys"], mismatched)
+    prepare_model(model)
+    return model
+
+
+def prepare_model(model: torch.nn.Module) -> None:
+    """Replaces the attention of a new model, which packed rows need, and the slow MLPs of its vision tower."""
     use_concatenated_attention(model)
     align_vision_mlps(model)
-    return model
 
 
 def _load_adapter(path: Path) -> torch.nn.Module:

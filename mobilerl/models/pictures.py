@@ -26,7 +26,7 @@ from envs.device import open_picture
 
 THREADS = min(4, os.cpu_count() or 1)
 _POOL = ThreadPoolExecutor(THREADS, "pictures")
-"""Threads help because Pillow releases the GIL while it reads and resizes."""
+"""Threads help because Pillow reads and torch resizes without the GIL."""
 CACHE_BYTES = 256 * 2**20
 """Size of the cache of patches in bytes: about 90 images of one megapixel."""
 

@@ -328,3 +328,15 @@ def test_gradient_checkpointing_gives_the_same_results_from_less_memory(folder, 
     assert metrics_again == metrics and replies_again == replies
     assert again.weights() == plain.weights()
     assert kept_again < 0.6 * kept
+
+
+def test_inputs_of_adapters_are_cast_by_autocast_only(folder):
+    """peft would cast each to float32, the adapter's type, and autocast back."""
+    adapted = loading.add_lora(loading.load_model(folder).bfloat16(), 4).get_base_model()
+    layer = adapted.model.language_model.layers[0].self_attn.q_proj
+    seen = []
+    layer.lora_A["default"].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].dtype))
+    with torch.autocast("cpu", torch.bfloat16):
+        out = layer(torch.randn(3, layer.in_features, dtype=torch.bfloat16))
+    assert seen == [torch.bfloat16] and layer.lora_A["default"].weight.dtype == torch.float32
+    assert out.dtype == torch.bfloat16

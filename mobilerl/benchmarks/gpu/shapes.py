@@ -15,9 +15,8 @@ from envs.phone.env import PhoneEnv
 from mobilerl import tiny
 from mobilerl.benchmarks.gpu.report import device
 from mobilerl.benchmarks.samples import rows_of
-from mobilerl.models.alignment import align_vision_mlps
-from mobilerl.models.attention import use_concatenated_attention
 from mobilerl.models.codec import Codec
+from mobilerl.models.loading import prepare_model
 from mobilerl.records import TrainingSample
 from sft.demonstrations import corpus
 
@@ -71,8 +70,7 @@ def make_model(config: Qwen2_5_VLConfig, dtype: torch.dtype) -> torch.nn.Module:
             model = Qwen2_5_VLForConditionalGeneration(config)
     finally:
         torch.set_default_dtype(before)
-    use_concatenated_attention(model)
-    align_vision_mlps(model)
+    prepare_model(model)
     return model
 
 

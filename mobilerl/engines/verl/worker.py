@@ -27,10 +27,8 @@ from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 from mobilerl.engines.reference import FirstAdapter
 from mobilerl.engines.scoring import add_metrics, make_micro_batch, sample_logprobs, with_pictures
 from mobilerl.interfaces import Objective
-from mobilerl.models.alignment import align_vision_mlps
-from mobilerl.models.attention import use_concatenated_attention
 from mobilerl.models.codec import Codec
-from mobilerl.models.loading import add_lora
+from mobilerl.models.loading import add_lora, prepare_model
 from mobilerl.records import TrainingSample
 
 MODEL_TYPE = "mobilerl_policy"
@@ -74,8 +72,7 @@ class PolicyEngine(FSDPEngine):
             module = AutoModelForImageTextToText.from_pretrained(
                 self.model_config.local_path, dtype=torch.float32, config=config
             )
-        use_concatenated_attention(module)
-        align_vision_mlps(module)
+        prepare_model(module)
         shard_with_owner(module)
         if self.model_config.enable_gradient_checkpointing:
             module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
