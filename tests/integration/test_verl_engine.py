@@ -108,6 +108,7 @@ def test_rows_mean_the_same_in_both_engines(model, tmp_path):
     assert "nodes with 2 GPUs and 11 CPUs each; Ray has 127.0.0.1: 2 GPUs, 3 CPUs" in said["too_few_cpus"]
     assert "cluster.rollout_nodes = 1 needs cupy" in said["no_cupy"]
     assert "2000 tokens, more than vllm.max_prompt = 1024" in said["too_long"]
+    assert said["sent"] == {name: [f"torch.{name}", "torch.int64"] for name in ("bfloat16", "float32")}
     assert "vLLM server failed" in said["lost"] and "--resume" in said["lost"]
 
 

@@ -7,6 +7,7 @@ to the vLLM servers. Log-probabilities are computed by the same function as in t
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from transformers import AutoModelForImageTextToText
 from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils.device import get_device_id
 from verl.utils.fsdp_utils import get_init_weight_context_manager
+from verl.utils.torch_dtypes import PrecisionType
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp import FSDPEngine
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
@@ -85,6 +87,12 @@ class PolicyEngine(FSDPEngine):
             return super()._build_fsdp_module(module)
         finally:
             self.engine_config.forward_only = forward_only
+
+    def get_per_tensor_param(self, **options: Any) -> tuple[Iterator[tuple[str, torch.Tensor]], Any]:
+        """Sends the servers what they compute with: of float32 weights they would round twice as many bytes."""
+        weights, adapter = super().get_per_tensor_param(**options)
+        dtype = PrecisionType.to_dtype(self.engine_config.mixed_precision["param_dtype"])
+        return ((name, w.to(dtype) if w.is_floating_point() else w) for name, w in weights), adapter
 
     def _build_lora_module(self, module: torch.nn.Module) -> torch.nn.Module:
         module.enable_input_require_grads()

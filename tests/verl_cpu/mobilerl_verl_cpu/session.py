@@ -14,10 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import psutil
+import torch
+from verl.workers.engine.fsdp import FSDPEngine
 
 from envs.phone.tasks import suite
 from mobilerl.algorithms.objectives import clipped, with_rollout_gap
@@ -27,6 +30,7 @@ from mobilerl.engines.registry import make_trainer_engine
 from mobilerl.engines.verl import cluster
 from mobilerl.engines.verl.cluster import Cluster
 from mobilerl.engines.verl.engine import STATE_FILE, VerlEngine
+from mobilerl.engines.verl.worker import PolicyEngine
 from mobilerl.inference.engine_policy import StreamPolicy
 from mobilerl.interfaces import EngineError, Request, Sampling
 from mobilerl.records import Completion, TrainingSample
@@ -165,6 +169,16 @@ def lost(verl: VerlEngine, requests: Sequence[Request]) -> str:
     return complaint(lambda: verl.generate(requests))
 
 
+def sent_in(precision: str) -> list[str]:
+    """Precisions in which weights leave a trainer that computes in `precision`; the sessions compute in float32."""
+    held = [("weight", torch.ones(2)), ("places", torch.ones(2, dtype=torch.int64))]
+    engine = object.__new__(PolicyEngine)
+    engine.engine_config = SimpleNamespace(mixed_precision={"param_dtype": precision})
+    with patch.object(FSDPEngine, "get_per_tensor_param", lambda self: (iter(held), None)):
+        weights, _ = engine.get_per_tensor_param()
+    return [str(weight.dtype) for _, weight in weights]
+
+
 def main(model: Path, folder: Path, *settings: str) -> dict[str, Any]:
     recipe = load_recipe(None, [*ENGINE_FLAGS, "--cluster.gpus_per_node", "2", *settings])
     engine, anchored = recipe.engine, recipe.algorithm.loss.kl_coef > 0
@@ -193,6 +207,7 @@ def main(model: Path, folder: Path, *settings: str) -> dict[str, Any]:
         result |= resumed(verl, local, model, folder, requests, recipe)
         result |= {"too_few": few, "too_few_cpus": few_cpus, "no_cupy": no_cupy}
         result["too_long"] = complaint(lambda: verl.submit(replace(requests[0], prompt_ids=(1,) * 2000)))
+        result["sent"] = {name: sent_in(name) for name in ("bfloat16", "float32")}
         result["lost"] = lost(verl, requests)
         verl.close()
     return result
