@@ -30,7 +30,9 @@ from sft.samples import ExpertStep, encode
 def make_checkpoint(path: Path, hidden: int, layers: int) -> None:
     """Makes an untrained checkpoint with the words of the embedded phone as vocabulary and a head size of 32."""
     torch.manual_seed(0)
-    tiny.create(path, corpus(PhoneEnv("bench")), hidden=hidden, layers=layers, heads=max(1, hidden // 32))
+    tiny.create(
+        path, corpus(PhoneEnv("bench", screenshots=False)), hidden=hidden, layers=layers, heads=max(1, hidden // 32)
+    )
 
 
 def expert_rows(model: Path, count: int) -> list[TrainingSample]:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import prepared
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -14,9 +16,9 @@ def pretend_installed(venv: Path, extras: Iterable[str] = ("core", "local", "loc
     """Makes a folder to be used as VENV, with the stamps of these extras; returns it."""
     scripts = venv / "bin"
     scripts.mkdir(parents=True)
-    for name, words in (("python", ""), ("mobilerl", "-m mobilerl ")):
-        (scripts / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words}"$@"\n')
-        (scripts / name).chmod(0o755)
+    (scripts / "mobilerl").symlink_to(prepared.program())
+    (scripts / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (scripts / "python").chmod(0o755)
     files = ("pyproject.toml", "constraints.txt", "recipes/cluster/constraints.txt")
     wanted = hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in files))
     for names in extras:

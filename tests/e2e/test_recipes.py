@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 SCREEN = f"--phone.width {WIDTH} --phone.height {HEIGHT} --phone.count 8".split()
-SFT = """--tiny.hidden 32 --sft.reading_samples 64 --sft.processes 1
+SFT = """--tiny.hidden 32 --sft.reading_samples 64 --sft.processes 0
     --sft.demos_per_template 1
     --sft.stage1_epochs 1 --sft.stage2_rounds 2 --sft.stage2_epochs 1 --sft.batch_size 8 --agent.max_new_tokens 12"""
 TRAIN = """--tasks.per_template 1 --collect.tasks_per_iteration 4 --algorithm.group_size 2 --train.iterations 2
@@ -143,7 +143,7 @@ def test_variants_are_compared_on_one_budget(folder, sft_run, monkeypatch):
     given = {"VARIANTS": "adagrpo no-spa", "SEEDS": "0", "STEPS": "10", "JOBS": "1", "SKIP_INSTALL": "yes"}
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    said = recipe(folder, "compare.sh", *TRAIN, run="compare")
+    said = recipe(folder, "compare.sh", *TRAIN, *HERE, run="compare")
     runs = [folder / "compare" / variant / "seed-0" for variant in ("adagrpo", "no-spa")]
     saved = [read_saved(run / "config.json") for run in runs]
     assert [s.algorithm.spa for s in saved] == [True, False]
@@ -160,13 +160,15 @@ def test_variants_are_compared_on_one_budget(folder, sft_run, monkeypatch):
 
 
 VALUES = "--algorithm.updates 2 --algorithm.critic.updates 5 --train.checkpoint_every 1".split()
+HERE = ["--collect.workers", "0"]
+"""No rollout workers, whose starts take longer than these runs; test_resume.py has some."""
 
 
 def test_digirl_resumes_bit_for_bit_with_its_critic(folder, trained):
     offline = ["--algorithm.offline.trajectories", str(folder / "run")]
     for iterations in ("1", "2"):
-        recipe(folder, "digirl.sh", *TRAIN, *VALUES, *offline, "--train.iterations", iterations, run="digirl")
-    recipe(folder, "digirl.sh", *TRAIN, *VALUES, *offline, run="digirl-at-once")
+        recipe(folder, "digirl.sh", *TRAIN, *VALUES, *HERE, *offline, "--train.iterations", iterations, run="digirl")
+    recipe(folder, "digirl.sh", *TRAIN, *VALUES, *HERE, *offline, run="digirl-at-once")
     runs = [folder / "digirl", folder / "digirl-at-once"]
     resumed, at_once = (
         [

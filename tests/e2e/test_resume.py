@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from prepared import program
 from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune, with_mistakes
 
 from envs.base import Finish
@@ -29,6 +30,7 @@ from mobilerl.train.tracking import read_metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
+MOBILERL = (sys.executable, "-m", "mobilerl")
 ITERATIONS = 6
 LIMIT_S = 900.0
 """For anything that must happen, on however busy a machine."""
@@ -79,11 +81,13 @@ def command(policy: Path, run_dir: Path, *more: str, **settings: object) -> list
         **{name.replace("__", "."): value for name, value in settings.items()},
     }
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-    return [sys.executable, "-m", "mobilerl", "train", "--run-dir", str(run_dir), *words, *more]
+    return [*MOBILERL, "train", "--run-dir", str(run_dir), *words, *more]
 
 
 def run_to_end(policy: Path, run_dir: Path, *more: str, **settings: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(policy, run_dir, *more, **settings), capture_output=True, text=True, timeout=LIMIT_S)
+    """In a fork of an imported process, unlike what is to be killed."""
+    words = [str(program()), *command(policy, run_dir, *more, **settings)[len(MOBILERL) :]]
+    return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
 
 
 def finish(policy: Path, run_dir: Path, *more: str, **settings: object) -> None:
@@ -208,13 +212,13 @@ SFT = """--stage 1 --tiny.hidden 32 --sft.reading_samples 16 --sft.demos_per_tem
 
 
 def test_sft_that_is_killed_and_started_again_is_the_same(tmp_path):
-    def command(name: str) -> list[str]:
+    def words(name: str) -> list[str]:
         screen = ["--phone.width", str(WIDTH), "--phone.height", str(HEIGHT)]
-        return [sys.executable, "-m", "mobilerl", "sft", "--run-dir", str(tmp_path / name), *screen, *SFT.split()]
+        return ["sft", "--run-dir", str(tmp_path / name), *screen, *SFT.split()]
 
     run = tmp_path / "killed"
     metrics = run / "metrics.jsonl"
-    child = subprocess.Popen(command("killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen([*MOBILERL, *words("killed")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until = time.monotonic() + LIMIT_S
     while not (metrics.is_file() and b'"stage1"' in metrics.read_bytes()):
         assert child.poll() is None and time.monotonic() < until
@@ -223,7 +227,7 @@ def test_sft_that_is_killed_and_started_again_is_the_same(tmp_path):
     child.wait()
     assert (run / "reading").is_dir() and not (run / "stage1").exists(), "only the stage that was cut off is repeated"
     for name in ("killed", "straight"):
-        subprocess.run(command(name), check=True, capture_output=True, timeout=LIMIT_S)
+        subprocess.run([program(), *words(name)], check=True, capture_output=True, timeout=LIMIT_S)
     weights = [(tmp_path / name / "final" / "model.safetensors").read_bytes() for name in ("killed", "straight")]
     rows = [[timeless(row) for row in read_metrics(tmp_path / n / "metrics.jsonl")] for n in ("killed", "straight")]
     assert weights[0] == weights[1] and rows[0] == rows[1]
@@ -321,7 +325,7 @@ def test_a_run_resumed_after_a_signal_equals_one_never_stopped(
     assert str(latest(run)) in stopped and "Traceback" not in said
     words = shlex.split(on)
     assert words[0] == "mobilerl" and words[-1] == "--resume"
-    subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True, timeout=LIMIT_S)
+    subprocess.run([program(), *words[1:]], check=True, capture_output=True, timeout=LIMIT_S)
     assert_equal_runs(run, never_stopped, f"checkpoints/iter-{ITERATIONS:06d}", "trajectories")
 
 
@@ -336,7 +340,8 @@ def test_two_runs_of_a_recipe_are_equal(policy, tmp_path, monkeypatch, pytestcon
         settings["algorithm__updates"] = 3
     for hash_seed in ("1", "2"):
         monkeypatch.setenv("PYTHONHASHSEED", hash_seed)
-        finish(policy, tmp_path / hash_seed, "--config", str(config), **settings)
+        words = command(policy, tmp_path / hash_seed, "--config", str(config), **settings)
+        subprocess.run(words, check=True, capture_output=True, timeout=LIMIT_S)
     assert_equal_runs(tmp_path / "1", tmp_path / "2")
     rows = read_metrics(tmp_path / "1" / "metrics.jsonl")
     assert sum(row.get("train/steps") or 0 for row in rows) >= 3, "nothing was learned: equality would say little"

@@ -58,7 +58,7 @@ def make_folder(shape: Shape, path: Path) -> tuple[Codec, Qwen2_5_VLConfig]:
 @cache
 def _corpus() -> list[str]:
     """What the experts see and say, which takes seconds to collect."""
-    return corpus(PhoneEnv("bench"))
+    return corpus(PhoneEnv("bench", screenshots=False))
 
 
 def make_model(config: Qwen2_5_VLConfig, dtype: torch.dtype) -> torch.nn.Module:
