@@ -10,6 +10,8 @@ from the environment when it is loaded (PYTHONHASHSEED) is the server's.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import json
 import os
@@ -19,6 +21,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -96,5 +99,15 @@ def guard(connection: socket.socket) -> list[str]:
 if __name__ == "__main__":
     for name in MODULES:
         importlib.import_module(name)
+    gc.freeze()  # a collection would copy every page in each fork
     sys.argv[1:] = serve(sys.argv[1])
-    sys.exit(sys.modules["mobilerl.cli"].main())
+    try:
+        status = sys.modules["mobilerl.cli"].main()
+    except SystemExit as usage:
+        status = usage.code
+    # As at any exit, but for the destruction of modules, which takes a second.
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
