@@ -43,6 +43,7 @@ class SftData:
 
     def __init__(self, recipe: Recipe, run_dir: Path, context: ContextPolicy, say: Callable[[str], None]) -> None:
         self.recipe, self.run_dir, self.context, self.say = recipe, run_dir, context, say
+        self.phone = phone_without_popups(recipe)
 
     def base(self) -> Path:
         """The checkpoint to start from, or a tiny untrained one if the recipe names none."""
@@ -101,8 +102,9 @@ class SftData:
     @cached_property
     def texts(self) -> list[str]:
         """All texts that the embedded phone shows, and with generated apps the texts from which these are made."""
-        phone = phone_without_popups(self.recipe, screenshots=False)
-        return corpus(phone) + (generated_corpus() if self.recipe.suite.type == "generated" else [])
+        return corpus(phone_without_popups(self.recipe, screenshots=False)) + (
+            generated_corpus() if self.recipe.suite.type == "generated" else []
+        )
 
     @cached_property
     def words(self) -> list[str]:
@@ -114,12 +116,11 @@ def _demonstrate(recipe: Recipe, instances: range) -> list[ExpertStep]:
     """Drops the XML of the screens, which is no longer needed and makes up most of the data to be sent."""
     tasks = demonstrated_tasks(recipe, instances)
     context = make_context(recipe.agent)
-    phone = phone_without_popups(recipe, screenshots=recipe.agent.screenshots > 0)
-    made = demonstrations(phone, tasks, context, recipe.agent.random_marks)
+    made = demonstrations(phone_without_popups(recipe), tasks, context, recipe.agent.random_marks)
     return [replace(step, observation=replace(step.observation, xml="")) for step in made]
 
 
-def phone_without_popups(recipe: Recipe, screenshots: bool) -> PhoneEnv:
-    """One phone without pop-ups, as in recorded demonstrations."""
+def phone_without_popups(recipe: Recipe, screenshots: bool = True) -> PhoneEnv:
+    """One phone without pop-ups, as in recorded demonstrations. It draws screenshots if the agent sees any."""
     without = recipe.phone.model_copy(update={"popup_rate": 0.0})
-    return make_phones(without, count=1, screenshots=screenshots)[0]
+    return make_phones(without, count=1, screenshots=screenshots and recipe.agent.screenshots > 0)[0]
