@@ -102,9 +102,8 @@ class SftData:
     @cached_property
     def texts(self) -> list[str]:
         """All texts that the embedded phone shows, and with generated apps the texts from which these are made."""
-        return corpus(phone_without_popups(self.recipe, screenshots=False)) + (
-            generated_corpus() if self.recipe.suite.type == "generated" else []
-        )
+        made = generated_corpus() if self.recipe.suite.type == "generated" else []
+        return corpus(phone_without_popups(self.recipe, screenshots=False)) + made
 
     @cached_property
     def words(self) -> list[str]:
