@@ -185,7 +185,7 @@ def test_digirl_resumes_bit_for_bit_with_its_critic(folder, trained):
 
 def test_distrl_collects_while_it_learns_and_resumes(folder, sft_run):
     for iterations in ("2", "3"):
-        recipe(folder, "distrl.sh", *TRAIN, *VALUES, "--train.iterations", iterations, run="distrl")
+        recipe(folder, "distrl.sh", *TRAIN, *VALUES, *HERE, "--train.iterations", iterations, run="distrl")
     rows = list(read_metrics(folder / "distrl" / "metrics.jsonl"))
     assert [row["staleness/max"] for row in rows] == [0, 1, 0], "the first one after a start has the newest weights"
     assert all(0 < row["train/ratio_mean"] <= 1 and row["critic/state_loss"] > 0 for row in rows)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from judge_stand_in import FAILURE, SUCCESS, Asked, stand_in  # noqa: F401
+from prepared import program
 
 from mobilerl import tiny
 from mobilerl.train.tracking import read_metrics
@@ -69,7 +69,7 @@ def train(adb, phones, model, tmp_path):
             --suite.file {tmp_path}/mine.toml --fleet.type adb --fleet.spares 0 --train.iterations 3 --eval.every 3
             --train.trajectories_every 1 --agent.screenshots 0 --agent.max_new_tokens 8 --collect.tasks_per_iteration 2
             --algorithm.group_size 2 --algorithm.dynamic_sampling false --collect.workers 0""".split()
-        command = [sys.executable, "-m", "mobilerl", *words, "--fleet.serials", json.dumps(serials), *flags]
+        command = [program(), *words, "--fleet.serials", json.dumps(serials), *flags]
         own = {"ANDROID_ADB_SERVER_PORT": str(adb.port), "HOME": str(adb.home), **env}
         done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=1800)
         assert done.returncode == 0, done.stderr[-3000:]

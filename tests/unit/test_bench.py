@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 
 import pytest
 
+from mobilerl.benchmarks import gpu
 from mobilerl.cli import main
 
 
@@ -27,7 +29,10 @@ from mobilerl.cli import main
         ),
     ],
 )
-def test_each_part_is_measured(words, figure, capsys):
+def test_each_part_is_measured(words, figure, capsys, monkeypatch):
+    forks = multiprocessing.get_context("forkserver")  # with a GPU each phase imports by itself, which takes seconds
+    forks.set_forkserver_preload([f"{gpu.__name__}.{phase}" for phase in gpu.PHASES])
+    monkeypatch.setattr(gpu.multiprocessing, "get_context", lambda _: forks)
     assert main(["bench", *words.split(), "--json"]) == 0
     assert figure(json.loads(capsys.readouterr().out.splitlines()[-1])) > 0
 

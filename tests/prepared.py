@@ -84,6 +84,7 @@ def guard(connection: socket.socket) -> list[str]:
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
+        sys.path[1:1] = environment.get("PYTHONPATH", "").split(os.pathsep)
         return arguments
     for stream in (*streams, 0, 1, 2):
         os.close(stream)
