@@ -81,8 +81,8 @@ run_tests() {
 }
 
 ensure_installed dev
-# Three at a time, on two cores: tests are slow because they wait for one thread, an emulated device or a server.
-side_by_side=(-n 3 --dist loadfile --no-loadscope-reorder)
+# Four at a time, on two cores: tests are slow because they wait for one thread, an emulated device or a server.
+side_by_side=(-n 4 --dist loadfile --no-loadscope-reorder)
 tests=(tests "${side_by_side[@]}")
 if [[ ${1:-} == fast ]]; then
     shift

@@ -13,18 +13,19 @@ ROOT = Path(__file__).parents[2]
 
 
 def pretend_installed(
-    venv: Path, extras: Iterable[str] = ("core", "local", "local,tracking"), forks: bool = True
+    venv: Path, extras: Iterable[str] = ("core", "local", "local,tracking"), unprepared: str = ""
 ) -> Path:
     """Makes a folder to be used as VENV, with the stamps of these extras; returns it. Its `mobilerl` runs in a fork of
-    an imported process, or with `forks` false as it would for a user."""
+    an imported process, but the command `unprepared` in a process of its own."""
     scripts = venv / "bin"
     scripts.mkdir(parents=True)
-    for name, words in (("python", ""), ("mobilerl", "-m mobilerl ")):
-        (scripts / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words}"$@"\n')
+    alone = f'[ "$1" != "{unprepared}" ] || exec "{sys.executable}" -m mobilerl "$@"\n'
+    for name, text in (
+        ("python", f'exec "{sys.executable}" "$@"\n'),
+        ("mobilerl", f'{alone}exec "{prepared.program()}" "$@"\n'),
+    ):
+        (scripts / name).write_text(f"#!/bin/sh\n{text}")
         (scripts / name).chmod(0o755)
-    if forks:
-        (scripts / "mobilerl").unlink()
-        (scripts / "mobilerl").symlink_to(prepared.program())
     files = ("pyproject.toml", "constraints.txt", "recipes/cluster/constraints.txt")
     wanted = hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in files))
     for names in extras:

@@ -79,7 +79,7 @@ def environment(folder) -> dict[str, str]:
     sys.path.insert(0, str(PLATFORM))
     from mobilerl_verl_cpu.launch import environment
 
-    pretend_installed(folder / "venv", ("local,tracking", "local,tracking,verl"), forks=False)
+    pretend_installed(folder / "venv", ("local,tracking", "local,tracking,verl"), "train")
     return {
         **os.environ,
         **environment(folder),

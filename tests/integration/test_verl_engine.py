@@ -1,6 +1,6 @@
 """The engine of many GPUs: real Ray, verl and vLLM, on two CPUs that pass for GPUs (tests/verl_cpu/, no way to train).
 
-One session of the engine takes minutes to start, so each is asked for all that it can show.
+A session of the engine takes a minute to start, so each is asked for all that it can show, in one driver after another.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,17 @@ pytestmark = [
 ]
 
 SESSION_S = 2700
+FAMILIES_READ = ("GLM-4.1V", "Qwen3-VL")
+WITH_WEIGHTS = "--algorithm.loss.kl_coef 0.1 --engine.learning_rate 1e-3"
+WITH_ADAPTER = "--engine.lora_rank 4 --engine.learning_rate 3e-2 --algorithm.loss.kl_coef 0.1"
 WORDS = ["open the clock app and set an alarm; tap the save button now, please do finish"]
 
 
-@pytest.fixture(autouse=True)
-def _platform(monkeypatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "verl_cpu"))
+@pytest.fixture(scope="module", autouse=True)
+def _platform() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parents[1] / "verl_cpu"))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -45,19 +51,31 @@ def model(tmp_path_factory) -> Path:
     return path
 
 
-def session(model: Path, folder: Path, *settings: str) -> dict[str, Any]:
-    return said_by("session", folder, str(model), str(folder / "saved"), *settings)
-
-
-def said_by(module: str, folder: Path, *arguments: str) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def said(model, tmp_path_factory) -> Callable[[str], dict[str, Any]]:
+    """What a session said, by its name."""
     from mobilerl_verl_cpu.launch import run
 
+    folder = tmp_path_factory.mktemp("sessions")
+    for family in FAMILIES_READ:
+        create(FAMILIES[family], folder / family, [*WORDS, DEFAULT_SYSTEM_PROMPTS["box"]])
+        as_vllm_wants_it(folder / family)
+    sessions = (
+        ["weights", "beside", model, folder / "weights", *WITH_WEIGHTS.split()],
+        ["adapter", "beside", adapter_of(model, folder), folder / "trained-adapter", *WITH_ADAPTER.split()],
+        *([family, "compared", folder / family] for family in FAMILIES_READ),
+    )
+    words = [str(word) for session in sessions for word in ("--", *session)]
     log = folder / "log"
-    command = [sys.executable, "-m", f"mobilerl_verl_cpu.{module}", *arguments]
-    status = run(command, log, SESSION_S)
+    status = run([sys.executable, "-m", "mobilerl_verl_cpu.sessions", *words[1:]], log, SESSION_S)
     lines = log.read_text(errors="replace").splitlines()
-    assert status == 0, "\n".join(lines[-40:])
-    return json.loads(next(line for line in lines if line.startswith("RESULT ")).removeprefix("RESULT "))
+    results = dict(line.split(" ", 2)[1:] for line in lines if line.startswith("RESULT "))
+
+    def of(name: str) -> dict[str, Any]:
+        assert name in results, "\n".join([f"exit status {status}", *lines[-40:]])
+        return json.loads(results[name])
+
+    return of
 
 
 def adapter_of(model: Path, folder: Path) -> Path:
@@ -87,9 +105,9 @@ def check_played(said: dict[str, Any]) -> None:
     assert not played["left"], "weights moved while replies were being drawn"
 
 
-def test_rows_mean_the_same_in_both_engines(model, tmp_path):
+def test_rows_mean_the_same_in_both_engines(said):
     """With a reference, so that every part of the loss is there."""
-    said = session(model, tmp_path, "--algorithm.loss.kl_coef", "0.1", "--engine.learning_rate", "1e-3")
+    said = said("weights")
     for version, step in enumerate(said["steps"]):
         assert set(step["versions"]) == {version}
         assert step["rollout_gap"] < 1e-5 and step["local_gap"] < 1e-5 and step["reference_gap"] < 1e-5
@@ -112,10 +130,9 @@ def test_rows_mean_the_same_in_both_engines(model, tmp_path):
     assert "vLLM server failed" in said["lost"] and "--resume" in said["lost"]
 
 
-def test_an_adapter_is_sampled_from_saved_and_resumed(model, tmp_path):
+def test_an_adapter_is_sampled_from_saved_and_resumed(said):
     """verl merges adapters into the weights it sends, and rounds them to bfloat16 on the way."""
-    flags = "--engine.lora_rank 4 --engine.learning_rate 3e-2 --algorithm.loss.kl_coef 0.1".split()
-    said = session(adapter_of(model, tmp_path), tmp_path, *flags)
+    said = said("adapter")
     # Trained before, it is its own reference, also once it has learned more.
     assert all(step["local_gap"] < 1e-4 and step["reference_gap"] < 1e-4 for step in said["steps"])
     assert said["steps"][1]["local"]["kl"] > 1e-4
@@ -123,14 +140,11 @@ def test_an_adapter_is_sampled_from_saved_and_resumed(model, tmp_path):
     check_resumed(said)
 
 
-def test_other_families_are_read_as_the_trainer_reads_them(tmp_path):
+@pytest.mark.parametrize("family", FAMILIES_READ)
+def test_other_families_are_read_as_the_trainer_reads_them(said, family):
     """Real processors: verl leaves one placeholder of an image for vLLM to expand only with Qwen2-VL's. And vLLM's
     Qwen3-VL has forgotten what a sleep of level 2 makes it forget; the sleep itself cannot be had on a CPU."""
-    families = ("GLM-4.1V", "Qwen3-VL")
-    for family in families:
-        create(FAMILIES[family], tmp_path / family, [*WORDS, DEFAULT_SYSTEM_PROMPTS["box"]])
-        as_vllm_wants_it(tmp_path / family)
-    said = said_by("families", tmp_path, *(str(tmp_path / family) for family in families))
-    for family in families:
-        assert max(said[family][name] for name in ("rollout_gap", "local_gap", "text_gap")) < 1e-4, family
-    assert "vLLM read a prompt of" in said["GLM-4.1V"]["expanded"], "the comparison of prompts sees nothing"
+    said = said(family)
+    assert max(said[name] for name in ("rollout_gap", "local_gap", "text_gap")) < 1e-4
+    if family == "GLM-4.1V":
+        assert "vLLM read a prompt of" in said["expanded"], "the comparison of prompts sees nothing"

@@ -1,15 +1,7 @@
-"""Samples from checkpoints of any model family through verl's servers. Prints a line RESULT, JSON after it.
-
-    python -m mobilerl_verl_cpu.families MODEL...
-
-with the variables of `launch.environment`.
-"""
+"""Samples from checkpoints of any model family through verl's servers."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -27,16 +19,13 @@ MAX_PIXELS = 60_000
 WORKER = "mobilerl_verl_cpu.sleep.Slept"
 
 
-def main(models: Sequence[Path]) -> dict[str, Any]:
-    """Results by the names of the checkpoint folders."""
-    results = {}
-    for model in models:
-        with ray_cluster(1):
-            results[model.name] = compared(model)
-    return results
+def compared(model: str) -> dict[str, Any]:
+    """What a server draws from a checkpoint, beside what the trainer and the local engine make of it."""
+    with ray_cluster(1):
+        return _compared(Path(model))
 
 
-def compared(model: Path) -> dict[str, Any]:
+def _compared(model: Path) -> dict[str, Any]:
     own = engine_flags(f"actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls={WORKER}")
     settings = ["--cluster.gpus_per_node", "1", "--engine.max_pixels", str(MAX_PIXELS), "--model", str(model)]
     recipe = load_recipe(None, [*own, *settings])
@@ -60,7 +49,3 @@ def compared(model: Path) -> dict[str, Any]:
         "rollout_gap": gap(scored, [row.rollout_logprobs for row in rows]),
         "local_gap": gap(scored, local.logprobs(rows)),
     }
-
-
-if __name__ == "__main__":
-    print("RESULT", json.dumps(main([Path(model) for model in sys.argv[1:]])))

@@ -1,15 +1,9 @@
-"""The engine of many GPUs beside the local one, on the same weights and rows. Prints a line RESULT, JSON after it.
-
-    python -m mobilerl_verl_cpu.session MODEL FOLDER [--SECTION.FIELD VALUE ...]
-
-with the variables of `launch.environment`. MODEL: a checkpoint written by `mobilerl.tiny.create`; FOLDER: for another.
-"""
+"""The engine of many GPUs beside the local one, on the same weights and rows."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -179,7 +173,9 @@ def sent_in(precision: str) -> list[str]:
     return [str(weight.dtype) for _, weight in weights]
 
 
-def main(model: Path, folder: Path, *settings: str) -> dict[str, Any]:
+def beside_the_local_engine(model: str | Path, folder: str | Path, *settings: str) -> dict[str, Any]:
+    """`model`: a checkpoint written by `mobilerl.tiny.create`; `folder`: for another. The settings are flags."""
+    model, folder = Path(model), Path(folder)
     recipe = load_recipe(None, [*ENGINE_FLAGS, "--cluster.gpus_per_node", "2", *settings])
     engine, anchored = recipe.engine, recipe.algorithm.loss.kl_coef > 0
     with ray_cluster(2):
@@ -211,7 +207,3 @@ def main(model: Path, folder: Path, *settings: str) -> dict[str, Any]:
         result["lost"] = lost(verl, requests)
         verl.close()
     return result
-
-
-if __name__ == "__main__":
-    print("RESULT", json.dumps(main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])))
