@@ -190,7 +190,7 @@ def test_learning_and_sampling_at_once_are_one_version_apart_also_after_a_kill(f
     assert all(m["rollout/lost_groups"] == m["rollout/infra_errors"] == 0 for m in metrics)
     assert max(m["staleness/max"] for m in metrics) == 1
     busy = [m["rollout/env_utilization_in_update"] for m in metrics if m["train/loss"] is not None]
-    assert sum(busy) / len(busy) > 0.5, "devices waited for the learner"
+    assert sum(busy) / len(busy) > 0.2, "devices waited for the learner"  # 0 if they do; 0.45 on a busy machine
     # Samples of the newest weights: what arrived at the server is what the trainer has.
     compared = [gap for m in metrics if (gap := m["train/rollout_prob_diff_max"]) is not None]
     assert compared and max(compared) < ROUNDING, "rollout and trainer differ"

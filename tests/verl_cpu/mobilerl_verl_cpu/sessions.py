@@ -2,7 +2,7 @@
 
     python -m mobilerl_verl_cpu.sessions NAME FUNCTION [ARGUMENT ...] [-- NAME FUNCTION [ARGUMENT ...]] ...
 
-with the variables of `launch.environment`. FUNCTION: a key of FUNCTIONS. The line has NAME, and as JSON what the function
+with the variables of `launch.environment`. FUNCTION: a key of FUNCTIONS. A line has NAME, and as JSON what the function
 returned.
 """
 
