@@ -22,8 +22,8 @@ if adbutils := importlib.util.find_spec("adbutils"):
     if bundled.is_file():
         os.environ.setdefault("ADBUTILS_ADB_PATH", str(bundled))
 
-# Several tests share two cores, and a thread that waits for one that has none would keep the other busy.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Sums come out equal every time. And several tests share two cores, where threads would wait for each other.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 # Every vLLM process would compile some small functions with gcc, which takes longer than a test uses them.
 os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")
