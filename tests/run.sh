@@ -81,12 +81,12 @@ run_tests() {
 }
 
 ensure_installed dev
-# Four at a time, on two cores: tests are slow because they wait for one thread, an emulated device or a server.
-side_by_side=(-n 4 --dist loadfile --no-loadscope-reorder)
-tests=(tests "${side_by_side[@]}")
+# Several at a time, on two cores: tests are slow because they wait for one thread, an emulated device or a server.
+side_by_side=(--dist loadfile --no-loadscope-reorder)
+tests=(tests -n 4 "${side_by_side[@]}")
 if [[ ${1:-} == fast ]]; then
     shift
-    tests=(tests/unit -m "not slow" "${side_by_side[@]}")
+    tests=(tests/unit -m "not slow" -n 3 "${side_by_side[@]}")
 else
     install_program chromium "the viewer's browser tests are skipped" chromium chromium-browser google-chrome
     install_program docker.io "the tests of containers are skipped" dockerd
