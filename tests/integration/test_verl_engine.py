@@ -72,7 +72,7 @@ def said(model, tmp_path_factory) -> Callable[[str], dict[str, Any]]:
     results = dict(line.split(" ", 2)[1:] for line in lines if line.startswith("RESULT "))
 
     def of(name: str) -> dict[str, Any]:
-        assert name in results, "\n".join([f"exit status {status}", *lines[-40:]])
+        assert status == 0 and name in results, "\n".join([f"exit status {status}", *lines[-40:]])
         return json.loads(results[name])
 
     return of
