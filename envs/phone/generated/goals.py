@@ -47,7 +47,7 @@ def draw(kind: str, app: GeneratedApp, source: GeneratedApp | None, rng: random.
 def wording(op: Op, app: GeneratedApp, source: GeneratedApp | None = None, small: bool = False) -> dict[str, str]:
     """Values for the placeholders of a phrasing. With `small`, field names are in lower case."""
     table = table_of(op)
-    row = next((r for r in app.db[op["table"]] if r["_id"] == op.get("row")), {})
+    row = row_of(op, app)
     column = column_of(op)
     value = op.get("value", next((v for k, v in op.get("values", {}).items() if k != "title"), ""))
     if op["kind"] in ("find", "count"):
@@ -74,6 +74,11 @@ def wording(op: Op, app: GeneratedApp, source: GeneratedApp | None = None, small
 def said(column: Column, small: bool) -> str:
     """The name of a field in a goal."""
     return column.name.lower() if small else column.name
+
+
+def row_of(op: Mapping[str, Any], app: GeneratedApp) -> Row:
+    """The row that the op concerns, or {}."""
+    return next((r for r in app.db[op["table"]] if r["_id"] == op.get("row")), {})
 
 
 def table_of(op: Mapping[str, Any]) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
@@ -144,10 +145,28 @@ APP_FORMS = (
     "{goal} in the {app} app",
     "go to {app} and {goal}",
 )
-SEVERAL_FORMS = tuple(form for form in APP_FORMS if form.endswith("{goal}"))
-"""Forms for more than one change: an app named last could refer to the last change only."""
+SMALL_APP_FORMS = (
+    "{goal} in the {app}",
+    "{goal} in my {app}",
+    "in the {app} {goal}",
+    "in my {app} {goal}",
+    "open the {app} and {goal}",
+    "go to the {app} and {goal}",
+)
+"""Forms for the app's name in lower case, as in "in the calendar"."""
+SMALL_APP = 0.4
+"""Probability that the app's name is in lower case."""
 FROM_FORMS = ("{goal} from {app}", "{goal} from the {app} app")
 """Additional forms for `delete`."""
+PHONE_FORMS = ("{goal} on this phone", "{goal} on my phone", "on this phone {goal}")
+"""Forms without an app's name that mention the phone."""
+ON_PHONE, ARTICLE, LOCATED = 0.1, 0.2, 0.3
+"""Probability of these forms if no app is named, of "the" before a title, and of a row's place behind its title."""
+ARTICLE_STYLES = ("two", "word", "phrase", "file")
+"""Styles of titles that may have an article, as in "the Warm Saddle"."""
+PLACES = ("Folder", "Area", "Place", "City")
+"""Fields that tell where a row is, as in "Budget.pdf in Downloads"."""
+_BEFORE_TITLE = re.compile(r"\b(of|for|off|is|has|does|\{v\}) \{title\}")
 QUESTIONS = ("what", "which", "how", "who", "whose", "when", "where", "on which", "at what", "in which")
 JOINTS = (" and then ", ", then ", " and ", ". Then ", "; after that ")
 
@@ -166,9 +185,18 @@ def said(kind: str, field: str) -> tuple[Phrase, ...]:
     return tuple((form, "") for form in everyday.SAID.get(f"{kind} {field}", ()))
 
 
-def clause(phrase: Phrase, names: Mapping[str, str], values: Sequence[tuple[str, str]], rng: random.Random) -> str:
-    """One change or question in words, starting in lower case."""
+def clause(
+    phrase: Phrase,
+    names: Mapping[str, str],
+    values: Sequence[tuple[str, str]],
+    rng: random.Random,
+    article: bool = False,
+) -> str:
+    """One change or question in words, starting in lower case. With `article`, there is a "the" before the title where
+    that is possible."""
     form, verb = phrase
+    if article:
+        form = _BEFORE_TITLE.sub(r"\1 the {title}", form)
     listed = rng.choice(_VALUES)(values) if values else ""
     return form.format(v=verb, values=listed, **names)
 
@@ -177,9 +205,16 @@ def sentence(clauses: Sequence[str], app: str, rng: random.Random, from_app: boo
     """The whole goal. `app` is named once, unless it is "". `from_app` allows forms such as "from the {app} app"."""
     goal = rng.choice(JOINTS).join(clauses)
     asks = clauses[0].startswith(QUESTIONS)
-    if app:
-        forms = APP_FORMS if len(clauses) == 1 else SEVERAL_FORMS
-        goal = rng.choice((*forms, *FROM_FORMS) if from_app else forms).format(goal=goal, app=app)
+    forms: Sequence[str] = ("{goal}",)
+    if app and rng.random() < SMALL_APP:
+        app, forms = app.lower(), SMALL_APP_FORMS
+    elif app:
+        forms = (*APP_FORMS, *FROM_FORMS) if from_app else APP_FORMS
+    elif rng.random() < ON_PHONE:
+        forms = PHONE_FORMS
+    if len(clauses) > 1:  # what is named last could refer to the last change only
+        forms = [form for form in forms if form.endswith("{goal}")]
+    goal = rng.choice(forms).format(goal=goal, app=app)
     return _capital(goal) + ("?" if asks and rng.random() < 0.7 else "")
 
 

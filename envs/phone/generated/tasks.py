@@ -187,7 +187,7 @@ def _goal(
     small: bool,
     rng: random.Random,
 ) -> str:
-    clauses = [_clause(op, goals.wording(op, app, source, small), wording, small, rng) for op in ops]
+    clauses = [_clause(op, app, goals.wording(op, app, source, small), wording, small, rng) for op in ops]
     if not all(clauses):
         return ""
     label = app.label
@@ -197,7 +197,9 @@ def _goal(
     return phrasing.sentence(clauses, label if named else "", rng, from_app=deletes)
 
 
-def _clause(op: goals.Op, names: Mapping[str, str], wording: Split, small: bool, rng: random.Random) -> str:
+def _clause(
+    op: goals.Op, app: GeneratedApp, names: Mapping[str, str], wording: Split, small: bool, rng: random.Random
+) -> str:
     kind, values = _wording_kind(op), _values(op, small)
     general = [p for p in phrasing.phrases(kind) if phrase_splits(kind)[p] == wording]
     special = [p for p in phrasing.said(kind, _field(op)) if split_of("phrase", kind, p) == wording]
@@ -206,7 +208,18 @@ def _clause(op: goals.Op, names: Mapping[str, str], wording: Split, small: bool,
         [p for p in some if not needs_noun or "{noun}" in p[0] or "{plural}" in p[0]] for some in (special, general)
     ]
     allowed = next(filter(None, both if rng.random() < SPECIAL else both[::-1]), [])
-    return phrasing.clause(rng.choice(allowed), names, values, rng) if allowed else ""
+    if not allowed:
+        return ""
+    table = goals.table_of(op)
+    article = "row" in op and table.style in phrasing.ARTICLE_STYLES and rng.random() < phrasing.ARTICLE
+    located = {**names, "title": names["title"] + _place(op, goals.row_of(op, app), rng)}
+    return phrasing.clause(rng.choice(allowed), located, values, rng, article)
+
+
+def _place(op: goals.Op, row: Row, rng: random.Random) -> str:
+    """Where the row is, in some goals: " in Downloads"."""
+    known = [c for c in goals.table_of(op).columns if c.name in phrasing.PLACES and c.name != _field(op) and row]
+    return f" in {row[known[0].key]}" if known and rng.random() < phrasing.LOCATED else ""
 
 
 def _values(op: goals.Op, small: bool) -> list[tuple[str, str]]:
