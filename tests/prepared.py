@@ -1,27 +1,33 @@
-"""Runs commands of `mobilerl` in forks of a process that has imported all it needs: a recipe starts it a dozen times,
-and importing takes longer than most of what a test does with it.
+"""Runs Python programs in forks of a process that has imported what they need, which takes longer than most of what a
+test does with them: a recipe starts `mobilerl` a dozen times, a session of verl fifteen processes.
 
-    python prepared.py SOCKET
+    python prepared.py SOCKET MODULE ...
 
-listens at SOCKET until its standard input is closed. `program` is a file that passes its arguments, environment, folder
-and streams to such a process and ends as the fork does; if it is killed, so is the fork. What Python or a library reads
-from the environment when it is loaded (PYTHONHASHSEED) is the server's.
+imports the modules and listens at SOCKET until its standard input is closed. `interpreter` and `program` make files
+that stand in for `python` and `mobilerl`: each passes its arguments, environment, folder and open files to such a
+process and ends as the fork does; if it is killed, so is the fork. What Python or a library reads from the environment
+when it is loaded (PYTHONHASHSEED) is the server's.
 """
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import importlib
 import json
+import multiprocessing
 import os
+import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -29,13 +35,18 @@ from pathlib import Path
 MODULES = ("mobilerl.cli", "mobilerl.engines.local", "mobilerl.suites.evaluation", "mobilerl.train.online", "sft.run")
 PROGRAM = """#!{python} -IS
 import json, os, socket, sys
+files = [n for n in map(int, os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd/%d" % n)]
 server = socket.socket(socket.AF_UNIX)
 server.connect({path!r})
-words = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
-socket.send_fds(server, [len(words).to_bytes(4, "big")], [0, 1, 2])
+words = json.dumps([{first!r} + sys.argv[1:], os.getcwd(), dict(os.environ), files]).encode()
+socket.send_fds(server, [len(words).to_bytes(4, "big")], files)
 server.sendall(words)
-sys.exit(int(server.recv(4)))
+os.closerange(0, server.fileno())
+os.closerange(server.fileno() + 1, 4096)
+sys.exit(int(server.recv(4) or 255))
 """
+HIGH = 1000
+"""Open files are kept from here on while others still have their numbers."""
 _servers: list[subprocess.Popen] = []
 """A server ends when its standard input is closed, as when this process ends."""
 
@@ -43,22 +54,32 @@ _servers: list[subprocess.Popen] = []
 @cache
 def program() -> Path:
     """In the place of `mobilerl`, by a server that ends with this process."""
-    folder = Path(tempfile.mkdtemp(prefix="prepared-"))
-    path = folder / "socket"
-    server = subprocess.Popen([sys.executable, __file__, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    made = interpreter(MODULES, os.environ)
+    return made.with_name("mobilerl")
+
+
+def interpreter(modules: Sequence[str], environment: Mapping[str, str]) -> Path:
+    """In the place of `python`, by a server of these modules in this environment that ends with this process."""
+    path = Path(tempfile.mkdtemp(prefix="prepared-")) / "socket"
+    atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
+    words = [sys.executable, __file__, str(path), *modules]
+    server = subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     _servers.append(server)
-    assert server.stdout and server.stdout.readline(), "the process that runs commands does not start"
-    (folder / "mobilerl").write_text(PROGRAM.format(python=sys.executable, path=str(path)))
-    (folder / "mobilerl").chmod(0o755)
-    return folder / "mobilerl"
+    assert server.stdout and server.stdout.readline(), "the process that runs programs does not start"
+    for name, first in (("python", []), ("mobilerl", ["-m", "mobilerl"])):
+        made = path.with_name(name)
+        made.write_text(PROGRAM.format(python=sys.executable, path=str(path), first=first))
+        made.chmod(0o755)
+    return path.with_name("python")
 
 
-def serve(path: str) -> list[str]:
-    """Returns only in forks: the arguments of the command that each is to run."""
+def listen(path: str, ready: int) -> list[str]:
+    """Returns only in forks: the arguments of the program that each is to run. Writes a line to `ready` at first."""
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
-    listening.listen()
-    print("ready", flush=True)
+    listening.listen(64)
+    os.write(ready, b"ready\n")
+    os.close(ready)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # guards are not waited for
     while True:
         if sys.stdin in select.select([sys.stdin, listening], [], [])[0]:
@@ -73,21 +94,21 @@ def serve(path: str) -> list[str]:
 
 def guard(connection: socket.socket) -> list[str]:
     """Returns in a fork; itself waits for that fork or for the end of the client."""
-    head, streams, _, _ = socket.recv_fds(connection, 4, 3)
+    head, files, _, _ = socket.recv_fds(connection, 4, 250)
     with connection.makefile("rb") as request:
-        arguments, folder, environment = json.loads(request.read(int.from_bytes(head, "big")))
+        arguments, folder, environment, numbers = json.loads(request.read(int.from_bytes(head, "big")))
     if (pid := os.fork()) == 0:
         connection.close()
-        for number, stream in enumerate(streams):
-            os.dup2(stream, number)
-            os.close(stream)
+        os.setsid()  # who kills its group, as Ray does, is not to kill the tests
+        _place(files, numbers)
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
         sys.path[1:1] = environment.get("PYTHONPATH", "").split(os.pathsep)
+        multiprocessing.set_executable(str(Path(sys.argv[1]).with_name("python")))
         return arguments
-    for stream in (*streams, 0, 1, 2):
-        os.close(stream)
+    for file in (*files, 0, 1, 2):
+        os.close(file)
     ended = os.pidfd_open(pid)
     if ended not in select.select([ended, connection], [], [])[0]:
         os.kill(pid, signal.SIGKILL)
@@ -97,18 +118,48 @@ def guard(connection: socket.socket) -> list[str]:
     os._exit(0)
 
 
+def _place(files: Sequence[int], numbers: Sequence[int]) -> None:
+    """Gives the open files the numbers that they had in the client."""
+    high = [fcntl.fcntl(file, fcntl.F_DUPFD, HIGH) for file in files]
+    for file in files:
+        os.close(file)
+    for file, number in zip(high, numbers, strict=True):
+        os.dup2(file, number)
+        os.close(file)
+
+
+def run(words: list[str]) -> None:
+    """As Python runs its arguments. Options of Python are the server's."""
+    while words[0] not in ("-m", "-c") and words[0].startswith("-"):
+        words = words[1:]
+    if words[0] == "-m":
+        sys.argv = words[1:]
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    elif words[0] == "-c":  # how multiprocessing starts its processes
+        sys.argv = ["-c", *words[2:]]
+        exec(words[1], {"__name__": "__main__"})
+    else:
+        sys.argv = words
+        runpy.run_path(words[0], run_name="__main__")
+
+
 if __name__ == "__main__":
-    for name in MODULES:
+    ready = os.dup(1)
+    os.dup2(2, 1)  # what modules print is no answer
+    for name in sys.argv[2:]:
         importlib.import_module(name)
     gc.freeze()  # a collection would copy every page in each fork
-    sys.argv[1:] = serve(sys.argv[1])
+    words = listen(sys.argv[1], ready)
+    status: object = 0
     try:
-        status = sys.modules["mobilerl.cli"].main()
-    except SystemExit as usage:
-        status = usage.code
+        run(words)
+    except SystemExit as end:
+        status = end.code
     # As at any exit, but for the destruction of modules, which takes a second.
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)
+    if isinstance(status, str):
+        print(status, file=sys.stderr, flush=True)
+    os._exit(status if isinstance(status, int) else int(status is not None))

@@ -81,6 +81,7 @@ run_tests() {
 }
 
 ensure_installed dev
+unset PYTHONDONTWRITEBYTECODE  # a hundred processes import the same modules
 # Several at a time, on two cores: tests are slow because they wait for one thread, an emulated device or a server.
 side_by_side=(--dist loadfile --no-loadscope-reorder)
 tests=(tests -n 4 "${side_by_side[@]}")

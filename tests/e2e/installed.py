@@ -13,18 +13,14 @@ ROOT = Path(__file__).parents[2]
 
 
 def pretend_installed(
-    venv: Path, extras: Iterable[str] = ("core", "local", "local,tracking"), unprepared: str = ""
+    venv: Path, extras: Iterable[str] = ("core", "local", "local,tracking"), mobilerl: Path | None = None
 ) -> Path:
-    """Makes a folder to be used as VENV, with the stamps of these extras; returns it. Its `mobilerl` runs in a fork of
-    an imported process, but the command `unprepared` in a process of its own."""
+    """Makes a folder to be used as VENV, with the stamps of these extras; returns it. `mobilerl`: the program in it,
+    `prepared.program()` by default."""
     scripts = venv / "bin"
     scripts.mkdir(parents=True)
-    alone = f'[ "$1" != "{unprepared}" ] || exec "{sys.executable}" -m mobilerl "$@"\n'
-    for name, text in (
-        ("python", f'exec "{sys.executable}" "$@"\n'),
-        ("mobilerl", f'{alone}exec "{prepared.program()}" "$@"\n'),
-    ):
-        (scripts / name).write_text(f"#!/bin/sh\n{text}")
+    for name, program in (("python", sys.executable), ("mobilerl", mobilerl or prepared.program())):
+        (scripts / name).write_text(f'#!/bin/sh\nexec "{program}" "$@"\n')
         (scripts / name).chmod(0o755)
     files = ("pyproject.toml", "constraints.txt", "recipes/cluster/constraints.txt")
     wanted = hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in files))

@@ -77,16 +77,12 @@ def folder() -> Iterator[Path]:
 def environment(folder) -> dict[str, str]:
     """In which every process finds the CPU platform, and the recipe an environment with everything installed."""
     sys.path.insert(0, str(PLATFORM))
-    from mobilerl_verl_cpu.launch import environment
+    from mobilerl_verl_cpu.launch import environment, forked
 
-    pretend_installed(folder / "venv", ("local,tracking", "local,tracking,verl"), "train")
-    return {
-        **os.environ,
-        **environment(folder),
-        "PYTHONPATH": f"{PLATFORM}:{ROOT}",
-        "VENV": str(folder / "venv"),
-        "EVAL_FLAGS": "--instances 2 --template MusicPause",
-    }
+    own = {"PYTHONPATH": f"{PLATFORM}:{ROOT}", "EVAL_FLAGS": "--instances 2 --template MusicPause"}
+    made = forked({**os.environ, **environment(folder), **own})
+    program = Path(made["MOBILERL_VERL_CPU_PYTHON"]).with_name("mobilerl")
+    return {**made, "VENV": str(pretend_installed(folder / "venv", ("local,tracking", "local,tracking,verl"), program))}
 
 
 @pytest.fixture(scope="module")
@@ -174,16 +170,16 @@ def test_learning_and_sampling_at_once_are_one_version_apart_also_after_a_kill(f
     """The first node learns while the second samples. gloo carries the weights in the place of NCCL."""
     run, log = folder / "apart", folder / "apart-log"
     own = engine_flags_apart()
-    command = [sys.executable, "-m", "mobilerl", "train", "--config", str(ROOT / "recipes" / "adagrpo.toml"), *FLAGS]
+    command = ["-m", "mobilerl", "train", "--config", str(ROOT / "recipes" / "adagrpo.toml"), *FLAGS]
     command += ["--model", str(policy), "--run-dir", str(run), *own, "--collect.max_staleness", "1"]
     command += ["--algorithm.group_size", "4", "--collect.workers", "0", "--train.mini_batch", "256"]
     command += ["--algorithm.skip_above", "1.0", "--train.checkpoint_every", "1"]
-    with open(log, "w") as out, started(command, cluster, stdout=out, stderr=out) as child:
+    with open(log, "w") as out, started([sys.executable, *command], cluster, stdout=out, stderr=out) as child:
         until = time.monotonic() + RUN_S
         while not (run / "checkpoints" / "iter-000002").is_dir():
             assert child.poll() is None and time.monotonic() < until, log.read_text()[-3000:]
             time.sleep(0.2)
-    run_to_end([*command, "--resume"], cluster, log)
+    run_to_end([cluster["MOBILERL_VERL_CPU_PYTHON"], *command, "--resume"], cluster, log)
 
     metrics = list(read_metrics(run / "metrics.jsonl"))
     assert [m["iteration"] for m in metrics] == [1, 2, 3, 4]

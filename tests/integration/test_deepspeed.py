@@ -1,7 +1,6 @@
 """Training on two CPU ranks: plain, ZeRO-2 and ZeRO-3, whole weights and LoRA, must be training in one process.
 
-DeepSpeed is needed but not installed by the test script: MOBILERL_DEEPSPEED_PYTHON is the interpreter of an environment
-that has it and mobilerl's extra `local`. Without it only the plain ranks are tested.
+Without DeepSpeed (tests/install_verl_cpu.sh) only the plain ranks are tested.
 """
 
 import importlib.util
@@ -17,6 +16,7 @@ import psutil
 import pytest
 import torch
 from ports import free_port
+from prepared import interpreter
 from transformers import TrainerCallback
 
 from envs.phone.env import PhoneEnv
@@ -37,23 +37,25 @@ from sft.trainer import TrainingJob, save_model, train
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 EPOCHS, BATCH, RATE, SEED, RANK = 2.0, 8, 1e-2, 0, 4
 LOSS, LOGPROB = 2e-4, 2e-3
 """Largest differences allowed after four steps. Measured: 3e-5 and 4e-4, from sums in another order and Adam, whose
 first steps are as long for a gradient near zero as for any other."""
-OWN = os.environ.get("MOBILERL_DEEPSPEED_PYTHON", sys.executable)
-needs_deepspeed = pytest.mark.skipif(
-    "MOBILERL_DEEPSPEED_PYTHON" not in os.environ and importlib.util.find_spec("deepspeed") is None,
-    reason="MOBILERL_DEEPSPEED_PYTHON is not set, and DeepSpeed is not installed here",
-)
+HAS_DEEPSPEED = importlib.util.find_spec("deepspeed") is not None
+needs_deepspeed = pytest.mark.skipif(not HAS_DEEPSPEED, reason="DeepSpeed is not installed")
 
 
-@pytest.fixture(autouse=True)
-def ranks_of_that_environment(monkeypatch):
-    monkeypatch.setattr(distributed.sys, "executable", OWN)
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+@pytest.fixture(scope="module")
+def python() -> Path:
+    """In whose place launchers and ranks are forks of a process that has imported what they need."""
+    needed = ("torch.distributed.run", "sft.distributed", "sft.trainer", *(["deepspeed"] if HAS_DEEPSPEED else []))
+    return interpreter(needed, {**os.environ, "DS_ACCELERATOR": "cpu"})
+
+
+@pytest.fixture
+def forked_ranks(python, monkeypatch) -> None:
+    monkeypatch.setattr(distributed.sys, "executable", str(python))
+    monkeypatch.setenv("PYTHON_EXEC", str(python))  # torchrun's
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +134,9 @@ def check_the_same(found: list[float], out: Path, expected: tuple[list[float], P
         pytest.param("zero3", 0, {"micro_batch_size": 2, "gradient_checkpointing": True}, marks=needs_deepspeed),
     ],
 )
-def test_two_ranks_train_as_one_process_does(deepspeed, lora, settings, base, samples, expected, tmp_path):
+def test_two_ranks_train_as_one_process_does(
+    deepspeed, lora, settings, base, samples, expected, forked_ranks, tmp_path
+):
     reports: list[tuple[float, ...]] = []
     cluster = Cluster(SftSection(processes=2, deepspeed=deepspeed))
     job = job_of(base, lora, deepspeed, **settings)
@@ -145,7 +149,7 @@ def test_two_ranks_train_as_one_process_does(deepspeed, lora, settings, base, sa
         assert any("visual" in n and not torch.equal(p, trained[n]) for n, p in load_model(base).state_dict().items())
 
 
-def test_two_nodes_train_as_one_process_does(base, samples, expected, tmp_path):
+def test_two_nodes_train_as_one_process_does(base, samples, expected, forked_ranks, tmp_path):
     """Node 1 is another process of this machine; it receives the job, trains along and ends."""
     nodes = {"processes": 1, "nodes": 2, "rendezvous": f"127.0.0.1:{free_port(2)}"}
     settings = SftSection(**nodes)
@@ -177,11 +181,9 @@ WAITS = """
 import sys
 from pathlib import Path
 from mobilerl.config import SftSection
-from sft import distributed
 from sft.distributed import Cluster, fit
 from sft.samples import SampleFile
 from sft.trainer import TrainingJob
-distributed.sys.executable = sys.argv[4]
 job = TrainingJob(sys.argv[2], 1000.0, 8, 1e-3)
 fit(job, list(SampleFile(Path(sys.argv[3]))), Path(sys.argv[1]), Cluster(SftSection(processes=2)), print)
 """
@@ -191,7 +193,7 @@ def test_no_rank_outlives_the_process_that_waits(base, samples, tmp_path):
     (tmp_path / "samples").mkdir()
     write_samples(samples, tmp_path / "samples")
     folder = tmp_path / "job"
-    words = [sys.executable, "-c", WAITS, str(folder), str(base), str(tmp_path / "samples"), OWN]
+    words = [sys.executable, "-c", WAITS, str(folder), str(base), str(tmp_path / "samples")]
     waiting = subprocess.Popen(words, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         wait_for(lambda: (folder / "log.jsonl").is_file() and (folder / "log.jsonl").stat().st_size, 240)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -67,7 +66,7 @@ def said(model, tmp_path_factory) -> Callable[[str], dict[str, Any]]:
     )
     words = [str(word) for session in sessions for word in ("--", *session)]
     log = folder / "log"
-    status = run([sys.executable, "-m", "mobilerl_verl_cpu.sessions", *words[1:]], log, SESSION_S)
+    status = run(["-m", "mobilerl_verl_cpu.sessions", *words[1:]], log, SESSION_S)
     lines = log.read_text(errors="replace").splitlines()
     results = dict(line.split(" ", 2)[1:] for line in lines if line.startswith("RESULT "))
 

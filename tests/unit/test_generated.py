@@ -179,6 +179,25 @@ def test_there_are_twenty_phrasings_of_everything_and_some_are_held_out():
         assert {"train", "dev", "test"} == set(splits)
 
 
+def test_goals_name_apps_and_rows_in_several_ways_but_purposes_in_one():
+    """ "in the calendar", "on my phone", "the Warm Saddle", "Budget.pdf in Downloads"."""
+    apps, phones, articles, places = 0, 0, 0, 0
+    for seed in range(300):
+        task = tasks.make_task("delete", seed, 512)
+        (op,), goal = task.params["ops"], task.instruction
+        (purpose,) = tasks.open_task(task).purposes()
+        app = goals.fresh_app(op["app"], task.params["phone"])
+        row = goals.row_of(op, app)
+        title, label = row["title"], app.label
+        known = [str(row[c.key]) for c in goals.table_of(op).columns if c.name in phrasing.PLACES]
+        assert title in goal and purpose.endswith(title)
+        apps += any(f"{word} {label.lower()}" in goal for word in ("the", "my"))
+        phones += "phone" in goal and label != "Phone"
+        articles += f" the {title}" in goal
+        places += any(f"{title} in {place}" in goal for place in known)
+    assert min(apps, phones, articles, places) >= 3, (apps, phones, articles, places)
+
+
 def test_apps_differ_and_every_design_choice_occurs():
     specs = [app_class(number).spec for number in range(200)]
     for name in ("main", "add", "opened", "edit", "actions", "flags", "save", "search", "confirm", "order"):

@@ -119,9 +119,21 @@ def _gloo_transfer(_: ModuleType) -> None:
     import mobilerl_verl_cpu.transfer  # noqa: F401 - registers itself
 
 
+def _forked_workers(module: ModuleType) -> None:
+    """Ray's workers are forks of a process that has imported what they need (tests/prepared.py)."""
+    context, original = module.RuntimeEnvContext, module.RuntimeEnvContext.exec_worker
+
+    def exec_worker(self: Any, *args: Any) -> None:
+        self.py_executable = os.environ.get("MOBILERL_VERL_CPU_PYTHON") or self.py_executable
+        original(self, *args)
+
+    context.exec_worker = exec_worker
+
+
 REPAIR = {"torchvision._meta_registrations": _declare_operators}
 """Made before the module runs, and always: transformers cannot be imported beside a broken torchvision."""
 CHANGES = {
+    "ray._private.runtime_env.context": _forked_workers,
     "verl.checkpoint_engine": _gloo_transfer,
     "verl.plugin.platform.platform_manager": _set_platform,
     "verl.single_controller.ray.base": _ports_of_workers,

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -34,8 +34,15 @@ def environment(temp: Path) -> dict[str, str]:
     }
 
 
+def forked(environment: dict[str, str]) -> dict[str, str]:
+    """`environment` for processes whose Ray workers are forks of one that has imported what they need."""
+    from prepared import interpreter  # of the tests, not of a driver
+
+    return {**environment, "MOBILERL_VERL_CPU_PYTHON": str(interpreter(["mobilerl_verl_cpu.imports"], environment))}
+
+
 def run(command: Sequence[str], log: Path, limit_s: float) -> int:
-    """Runs a driver in its `environment`, its output in `log`; returns its exit status.
+    """Runs a driver, as arguments of Python, in its `environment`, its output in `log`; returns its exit status.
 
     Nothing it started is left: a vLLM worker that dies during a weight update leaves the others waiting for ever.
     Raises TimeoutError after `limit_s`.
@@ -43,8 +50,10 @@ def run(command: Sequence[str], log: Path, limit_s: float) -> int:
     # Not below a test's own folder: the names of Ray's sockets must stay under 108 characters.
     temp = Path(tempfile.mkdtemp(prefix="mr"))
     try:
+        env = forked(os.environ | environment(temp))
         with open(log, "wb") as out:
-            process = subprocess.Popen(command, stdout=out, stderr=out, env=os.environ | environment(temp))
+            words = [env["MOBILERL_VERL_CPU_PYTHON"], *command]
+            process = subprocess.Popen(words, stdout=out, stderr=out, env=env)
         return process.wait(limit_s)
     except subprocess.TimeoutExpired:
         raise TimeoutError(f"not done after {limit_s:.0f} s, see {log}") from None
@@ -54,13 +63,15 @@ def run(command: Sequence[str], log: Path, limit_s: float) -> int:
 
 
 def _kill_all(temp: Path) -> None:
-    """Every process that has the temporary directory `temp`."""
+    """Every process that has the temporary directory `temp`, and all below it: a changed title hides the variables."""
+    found: set[psutil.Process] = set()
     for process in psutil.process_iter():
-        try:
+        with suppress(psutil.Error):
             if process.environ().get("TMPDIR") == str(temp):
-                process.kill()
-        except psutil.Error:
-            continue
+                found |= {process, *process.children(recursive=True)}
+    for process in found:
+        with suppress(psutil.Error):
+            process.kill()
 
 
 @contextmanager

@@ -156,7 +156,8 @@ def complaint(call: Callable[[], object]) -> str:
 
 def lost(verl: VerlEngine, requests: Sequence[Request]) -> str:
     """What a request hears after the vLLM processes were killed."""
-    for process in psutil.Process().children(recursive=True):
+    _, server = psutil.Process().parents()[:2]  # of this fork, and of all others (tests/prepared.py)
+    for process in server.children(recursive=True):
         with suppress(psutil.Error):
             if "EngineCore" in " ".join(process.cmdline()):
                 process.kill()
