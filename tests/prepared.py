@@ -1,12 +1,12 @@
-"""Runs Python programs in forks of a process that has imported what they need, which takes longer than most of what a
-test does with them: a recipe starts `mobilerl` a dozen times, a session of verl fifteen processes.
+"""Runs Python programs in forks of a process that has imported what they need. Importing takes longer than most of what
+a test does afterwards: a recipe starts `mobilerl` a dozen times, a session of verl fifteen processes.
 
     python prepared.py SOCKET MODULE ...
 
 imports the modules and listens at SOCKET until its standard input is closed. `interpreter` and `program` make files
-that stand in for `python` and `mobilerl`: each passes its arguments, environment, folder and open files to such a
-process and ends as the fork does; if it is killed, so is the fork. What Python or a library reads from the environment
-when it is loaded (PYTHONHASHSEED) is the server's.
+that stand in for `python` and `mobilerl`: each passes its arguments, environment, folder and open files to a fork and
+exits with its status. Whatever ends one of them kills the fork's process group. What Python or a library reads from the
+environment when it is loaded (PYTHONHASHSEED) is the server's.
 """
 
 from __future__ import annotations
@@ -45,32 +45,38 @@ os.closerange(0, server.fileno())
 os.closerange(server.fileno() + 1, 4096)
 sys.exit(int(server.recv(4) or 255))
 """
-HIGH = 1000
-"""Open files are kept from here on while others still have their numbers."""
-_servers: list[subprocess.Popen] = []
-"""A server ends when its standard input is closed, as when this process ends."""
+_servers: dict[Path, subprocess.Popen] = {}
+"""By the stand-in for `python`. A server ends when its standard input is closed, as when this process ends."""
 
 
 @cache
 def program() -> Path:
-    """In the place of `mobilerl`, by a server that ends with this process."""
+    """A stand-in for `mobilerl`, whose server ends with this process."""
     made = interpreter(MODULES, os.environ)
     return made.with_name("mobilerl")
 
 
 def interpreter(modules: Sequence[str], environment: Mapping[str, str]) -> Path:
-    """In the place of `python`, by a server of these modules in this environment that ends with this process."""
+    """A stand-in for `python`, by a server that imports these modules in this environment, until it is released."""
     path = Path(tempfile.mkdtemp(prefix="prepared-")) / "socket"
     atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
     words = [sys.executable, __file__, str(path), *modules]
     server = subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    _servers.append(server)
     assert server.stdout and server.stdout.readline(), "the process that runs programs does not start"
     for name, first in (("python", []), ("mobilerl", ["-m", "mobilerl"])):
         made = path.with_name(name)
         made.write_text(PROGRAM.format(python=sys.executable, path=str(path), first=first))
         made.chmod(0o755)
+    _servers[path.with_name("python")] = server
     return path.with_name("python")
+
+
+def release(python: Path) -> None:
+    """Ends the server of an `interpreter`."""
+    with _servers.pop(python) as server:
+        assert server.stdin
+        server.stdin.close()
+    shutil.rmtree(python.parent)
 
 
 def listen(path: str, ready: int) -> list[str]:
@@ -97,9 +103,10 @@ def guard(connection: socket.socket) -> list[str]:
     head, files, _, _ = socket.recv_fds(connection, 4, 250)
     with connection.makefile("rb") as request:
         arguments, folder, environment, numbers = json.loads(request.read(int.from_bytes(head, "big")))
+    os.setsid()  # what ends the client's group leaves the guard, which then ends the fork
     if (pid := os.fork()) == 0:
         connection.close()
-        os.setsid()  # who kills its group, as Ray does, is not to kill the tests
+        os.setsid()  # so that killing its process group, as Ray does, does not kill the tests
         _place(files, numbers)
         os.chdir(folder)
         os.environ.clear()
@@ -111,7 +118,7 @@ def guard(connection: socket.socket) -> list[str]:
         os.close(file)
     ended = os.pidfd_open(pid)
     if ended not in select.select([ended, connection], [], [])[0]:
-        os.kill(pid, signal.SIGKILL)
+        os.killpg(pid, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     with suppress(OSError):
         connection.sendall(str(code % 256).encode())
@@ -120,7 +127,7 @@ def guard(connection: socket.socket) -> list[str]:
 
 def _place(files: Sequence[int], numbers: Sequence[int]) -> None:
     """Gives the open files the numbers that they had in the client."""
-    high = [fcntl.fcntl(file, fcntl.F_DUPFD, HIGH) for file in files]
+    high = [fcntl.fcntl(file, fcntl.F_DUPFD, max(numbers) + 1) for file in files]
     for file in files:
         os.close(file)
     for file, number in zip(high, numbers, strict=True):
@@ -131,7 +138,8 @@ def _place(files: Sequence[int], numbers: Sequence[int]) -> None:
 def run(words: list[str]) -> None:
     """As Python runs its arguments. Options of Python are the server's."""
     while words[0] not in ("-m", "-c") and words[0].startswith("-"):
-        words = words[1:]
+        words = words[2 if words[0] in ("-X", "-W") else 1 :]
+    sys.path[0] = os.getcwd() if words[0] in ("-m", "-c") else str(Path(words[0]).resolve().parent)
     if words[0] == "-m":
         sys.argv = words[1:]
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
@@ -145,7 +153,7 @@ def run(words: list[str]) -> None:
 
 if __name__ == "__main__":
     ready = os.dup(1)
-    os.dup2(2, 1)  # what modules print is no answer
+    os.dup2(2, 1)  # keeps what modules print out of the pipe
     for name in sys.argv[2:]:
         importlib.import_module(name)
     gc.freeze()  # a collection would copy every page in each fork

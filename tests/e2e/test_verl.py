@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 import torch
 from installed import pretend_installed
+from prepared import release
 from safetensors.torch import load_file
 from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune, with_mistakes
 from test_recipes import METRICS
@@ -74,15 +75,17 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def environment(folder) -> dict[str, str]:
+def environment(folder) -> Iterator[dict[str, str]]:
     """In which every process finds the CPU platform, and the recipe an environment with everything installed."""
     sys.path.insert(0, str(PLATFORM))
     from mobilerl_verl_cpu.launch import environment, forked
 
     own = {"PYTHONPATH": f"{PLATFORM}:{ROOT}", "EVAL_FLAGS": "--instances 2 --template MusicPause"}
     made = forked({**os.environ, **environment(folder), **own})
-    program = Path(made["MOBILERL_VERL_CPU_PYTHON"]).with_name("mobilerl")
-    return {**made, "VENV": str(pretend_installed(folder / "venv", ("local,tracking", "local,tracking,verl"), program))}
+    python = Path(made["MOBILERL_VERL_CPU_PYTHON"])
+    extras = ("local,tracking", "local,tracking,verl")
+    yield {**made, "VENV": str(pretend_installed(folder / "venv", extras, python.with_name("mobilerl")))}
+    release(python)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import psutil
 import pytest
 import torch
 from ports import free_port
-from prepared import interpreter
+from prepared import interpreter, release
 from transformers import TrainerCallback
 
 from envs.phone.env import PhoneEnv
@@ -46,10 +47,12 @@ needs_deepspeed = pytest.mark.skipif(not HAS_DEEPSPEED, reason="DeepSpeed is not
 
 
 @pytest.fixture(scope="module")
-def python() -> Path:
-    """In whose place launchers and ranks are forks of a process that has imported what they need."""
+def python() -> Iterator[Path]:
+    """A stand-in for Python: launchers and ranks are forks of a process that has imported what they need."""
     needed = ("torch.distributed.run", "sft.distributed", "sft.trainer", *(["deepspeed"] if HAS_DEEPSPEED else []))
-    return interpreter(needed, {**os.environ, "DS_ACCELERATOR": "cpu"})
+    made = interpreter(needed, os.environ)
+    yield made
+    release(made)
 
 
 @pytest.fixture

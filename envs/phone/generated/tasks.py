@@ -239,7 +239,8 @@ def _wording_kind(op: goals.Op) -> str:
 
 class GeneratedTask(Template):
     """The task of one episode. `params` holds the `apps` on the phone, its seed `phone`, the `ops`, and for each of
-    these whether the goal names the noun (`nouns`) and writes fields in lower case (`small`)."""
+    these whether the noun occurs in the goal, be it as an app's name (`nouns`), and whether it writes
+    fields in lower case (`small`)."""
 
     app: ClassVar[str] = ""
 

@@ -29,4 +29,5 @@ sys.modules["ray"] = None  # type: ignore[assignment]  # importing it fails
 for name in MODULES:
     importlib.import_module(name)
 del sys.modules["ray"]
-setproctitle.getproctitle()  # it finds the title's memory behind the variables, before a fork has others
+# Locates the memory of the title, which it could not do in a fork that has replaced the variables.
+setproctitle.getproctitle()

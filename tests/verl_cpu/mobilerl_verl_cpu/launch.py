@@ -48,9 +48,11 @@ def run(command: Sequence[str], log: Path, limit_s: float) -> int:
     Raises TimeoutError after `limit_s`.
     """
     # Not below a test's own folder: the names of Ray's sockets must stay under 108 characters.
+    from prepared import release
+
     temp = Path(tempfile.mkdtemp(prefix="mr"))
+    env = forked(os.environ | environment(temp))
     try:
-        env = forked(os.environ | environment(temp))
         with open(log, "wb") as out:
             words = [env["MOBILERL_VERL_CPU_PYTHON"], *command]
             process = subprocess.Popen(words, stdout=out, stderr=out, env=env)
@@ -59,6 +61,7 @@ def run(command: Sequence[str], log: Path, limit_s: float) -> int:
         raise TimeoutError(f"not done after {limit_s:.0f} s, see {log}") from None
     finally:
         _kill_all(temp)
+        release(Path(env["MOBILERL_VERL_CPU_PYTHON"]))
         shutil.rmtree(temp, ignore_errors=True)
 
 

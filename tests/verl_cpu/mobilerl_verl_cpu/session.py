@@ -156,7 +156,7 @@ def complaint(call: Callable[[], object]) -> str:
 
 def lost(verl: VerlEngine, requests: Sequence[Request]) -> str:
     """What a request hears after the vLLM processes were killed."""
-    _, server = psutil.Process().parents()[:2]  # of this fork, and of all others (tests/prepared.py)
+    _, server = psutil.Process().parents()[:2]  # the parents are this fork's guard and the server of all forks
     for process in server.children(recursive=True):
         with suppress(psutil.Error):
             if "EngineCore" in " ".join(process.cmdline()):
