@@ -53,7 +53,9 @@ def test_templates_that_keep_failing_rest(minimal):
 
 @pytest.mark.slow
 def test_it_runs_and_learns_something(minimal, monkeypatch, tmp_path, capsys):
-    for name, value in (("GROUP", 4), ("TASKS", 3), ("PHONES", 4), ("EPOCHS", 1)):
+    """On tasks that the shipped checkpoint solves sometimes, as most of this phone's it does not."""
+    known = [t for t in minimal.train_tasks(8) if t.template in ("NotesPin", "CalendarDelete", "ContactsDelete")]
+    for name, value in (("GROUP", 4), ("TASKS", 3), ("PHONES", 4), ("EPOCHS", 1), ("train_tasks", lambda _: known)):
         monkeypatch.setattr(minimal, name, value)
     rates = asyncio.run(minimal.main(2, tmp_path))
     assert len(rates) == 2 and "success" in capsys.readouterr().out

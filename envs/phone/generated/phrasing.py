@@ -166,7 +166,7 @@ ARTICLE_STYLES = ("two", "word", "phrase", "file")
 """Styles of titles that may have an article, as in "the Warm Saddle"."""
 PLACES = ("Folder", "Area", "Place", "City")
 """Fields that tell where a row is, as in "Budget.pdf in Downloads"."""
-_BEFORE_TITLE = re.compile(r"\b(of|for|off|is|has|does|\{v\}) \{title\}")
+_BEFORE_TITLE = re.compile(r"\b(of|for|off|is|has|does) \{title\}")
 QUESTIONS = ("what", "which", "how", "who", "whose", "when", "where", "on which", "at what", "in which")
 JOINTS = (" and then ", ", then ", " and ", ". Then ", "; after that ")
 
@@ -192,8 +192,8 @@ def clause(
     rng: random.Random,
     article: bool = False,
 ) -> str:
-    """One change or question in words, starting in lower case. With `article`, there is a "the" before the title where
-    that is possible."""
+    """One change or question in words, starting in lower case. With `article`, there is a "the" before a title
+    that follows a preposition or an auxiliary."""
     form, verb = phrase
     if article:
         form = _BEFORE_TITLE.sub(r"\1 the {title}", form)
