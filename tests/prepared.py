@@ -143,7 +143,7 @@ def run(words: list[str]) -> None:
     if words[0] == "-m":
         sys.argv = words[1:]
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-    elif words[0] == "-c":  # how multiprocessing starts its processes
+    elif words[0] == "-c":  # multiprocessing's own line, which a file could not hold: its children would run it again
         sys.argv = ["-c", *words[2:]]
         exec(words[1], {"__name__": "__main__"})
     else:
