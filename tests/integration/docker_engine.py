@@ -33,6 +33,11 @@ def docker_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield from _engine(tmp_path_factory)
 
 
+def _bridges() -> set[str]:
+    """Networks of engines on this machine. An engine that ends leaves them."""
+    return {path.name for path in Path("/sys/class/net").glob("br-*")}
+
+
 def _engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if shutil.which("docker") is None or shutil.which("dockerd") is None or shutil.which("ldd") is None:
         pytest.skip("no Docker Engine here (apt-get install -y docker.io)")
@@ -44,7 +49,9 @@ def _engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         os.environ["DOCKER_HOST"] = f"unix://{folder}/socket"
         with open(folder / "log", "wb") as log:
             places = ["--data-root", folder / "data", "--exec-root", folder / "exec", "--pidfile", folder / "pid"]
-            command = ["dockerd", "--host", os.environ["DOCKER_HOST"], *places]
+            pool = ["--default-address-pool", "base=10.213.0.0/16,size=24"]  # Docker's own has room for thirty networks
+            bridges = _bridges()
+            command = ["dockerd", "--host", os.environ["DOCKER_HOST"], *places, *pool]
             daemon = subprocess.Popen(command, stdout=log, stderr=log)
         until = time.monotonic() + 90
         while not answers():
@@ -63,7 +70,9 @@ def _engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         subprocess.run(["docker", "image", "rm", "-f", IMAGE], capture_output=True)
         if daemon is not None:
+            subprocess.run(["docker", "network", "prune", "-f"], capture_output=True)
             daemon.terminate()
             daemon.wait(60)
+            assert _bridges() <= bridges, "a network outlived its engine: its addresses are lost to later ones"
         if before is None:
             os.environ.pop("DOCKER_HOST", None)
