@@ -15,49 +15,31 @@ from typing import Any
 
 from envs.phone import panels
 from envs.phone.app import App, Page
-from envs.phone.default_settings import DEFAULT_SETTINGS
-from envs.phone.display import Display
 from envs.phone.generated.app import app_class
 from envs.phone.keyboard import DELETE, ENTER, key_at, keyboard_top
-from envs.phone.languages import ENGLISH, current, listed, locales_for
-from envs.phone.languages.language import Language
+from envs.phone.languages import current
 from envs.phone.layout import assemble, mirror
 from envs.phone.panes import assemble_panes
 from envs.phone.popups import Popup, schedule
+from envs.phone.system import System
 from envs.phone.telephony import Call
 from envs.phone.ui import EXPANDED, NAV_BAR, STATUS_BAR, Node, Screen, Tree, node_at
 from envs.phone.widgets import hint
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
-EPOCH = datetime(2023, 10, 15, 15, 34)
-"""Device time at reset: the moment AndroidWorld sets, a Sunday."""
-
-UNIX_EPOCH = datetime(1970, 1, 1)
-
 EDGE_SWIPE_DP = 48
 """How far a finger that comes from the edge of the screen must move to open the shade, or to leave the app."""
-MAX_FONT_SCALE = 2.0
 HOLD_MS = 800
 """A swipe up from the bottom edge that takes this long shows the recent apps; a faster one goes home."""
 
-LOCATION = (-122.084, 37.422)
-"""Longitude and latitude in degrees at which an emulator starts."""
 
-
-class Phone:
+class Phone(System):
     """`apps` are App classes, the launcher first. `width` and `height` are pixels; 360 dp span the width."""
 
     def __init__(self, apps: Sequence[type[App]], width: int = 360, height: int = 720) -> None:
-        self.display = Display(width, height)
-        self.settings: dict[str, dict[str, str]] = {}
-        self.language = ENGLISH
-        """The language that the screen is laid out in."""
-        self.files: dict[str, bytes] = {}
-        self.mtimes: dict[str, int] = {}
-        """Unix times at which files and folders were changed, for those that were."""
+        super().__init__(width, height)
         self.apps: dict[str, App] = {}
-        self.inputs = 0
         self.popup: Popup | None = None
         self.panel: Page | None = None
         """The system's window over the apps; see `panels.py`."""
@@ -66,15 +48,10 @@ class Phone:
         """The call log."""
         self.notifications: dict[str, tuple[str, str]] = {}
         """Title and text of what was posted, by its tag; unread messages are notifications of their own."""
-        self.awake = True
-        self.held = 0
-        """Quarter turns, counterclockwise, in which the phone is held."""
-        self.clipboard = ""
         self.wide = False
         """Whether the screen, as it was laid out last, has room for a list beside a page."""
         self._popup_plan: dict[int, Popup] = {}
         self._classes = tuple(apps)
-        self.boot_id = str(uuid.uuid4())
         self.reset(0)
 
     @property
@@ -84,73 +61,6 @@ class Phone:
     @property
     def foreground(self) -> App:
         return self.apps[self.current]
-
-    @property
-    def rotation(self) -> int:
-        """Quarter turns of the screen: how the phone is held, or `user_rotation` while auto-rotate is off."""
-        table = self.settings["system"]
-        if table.get("accelerometer_rotation") == "1":
-            return self.held
-        turns = table.get("user_rotation", "0")
-        return int(turns) if turns in ("1", "2", "3") else 0
-
-    @property
-    def font_scale(self) -> float:
-        """What text sizes are multiplied by; 1 for a setting that is no number."""
-        try:
-            return min(max(0.5, float(self.settings["system"].get("font_scale", ""))), MAX_FONT_SCALE)
-        except ValueError:
-            return 1.0
-
-    @property
-    def locales(self) -> str:
-        """Android's list of the user's languages, the one that is shown first."""
-        return self.settings["system"].get("system_locales", "")
-
-    @property
-    def languages(self) -> tuple[Language, ...]:
-        """The languages that can be chosen in Settings, the one that is shown first."""
-        known = listed(self.locales)
-        return known if ENGLISH in known else (*known, ENGLISH)
-
-    def t(self, english: str, /, **values: object) -> str:
-        """A text of the system in the phone's language, with `values` for its {names}."""
-        return self.language.text(english, values)
-
-    @property
-    def clock(self) -> str:
-        """The time as the status bar shows it."""
-        if self.settings["system"].get("time_12_24") == "12":
-            return f"{self.now.hour % 12 or 12}:{self.now:%M}"
-        return f"{self.now:%H:%M}"
-
-    @property
-    def width(self) -> int:
-        """Width of the screen as it is turned, in pixels."""
-        return self.display.size(self.rotation)[0]
-
-    @property
-    def height(self) -> int:
-        return self.display.size(self.rotation)[1]
-
-    @property
-    def scale(self) -> float:
-        """Pixels of a dp."""
-        return self.display.scale
-
-    @property
-    def size_dp(self) -> tuple[int, int]:
-        (width, height), scale = self.display.size(self.rotation), self.scale
-        return round(width / scale), round(height / scale)
-
-    @property
-    def now(self) -> datetime:
-        """A second passes with every input."""
-        return self._clock + timedelta(seconds=self.inputs)
-
-    @property
-    def unix_ms(self) -> int:
-        return round((self.now - UNIX_EPOCH).total_seconds() * 1000)
 
     def set_time(self, now: datetime) -> None:
         """Sets the device's clock, as `date` does."""
@@ -170,17 +80,9 @@ class Phone:
         With numbers of `generated` apps, these are on the phone in the place of all others but the launcher. The seed
         chooses the one of the `languages` that is shown.
         """
-        self.settings = {space: dict(values) for space, values in DEFAULT_SETTINGS.items()}
-        self.settings["system"]["system_locales"] = locales_for(languages, seed)
-        self.files = {}
-        self.mtimes = {}
-        self.inputs = 0
-        self._clock = EPOCH
-        self.location = LOCATION
-        self.display = Display(self.display.width, self.display.height)
+        self._set_up(languages, seed)
         self.popup = self.panel = self.call = None
-        self.held, self.notifications = 0, {}
-        self.calls, self.clipboard, self.awake = [], "", True
+        self.notifications, self.calls = {}, []
         classes = (self._classes[0], *map(app_class, generated)) if generated else self._classes
         self.apps = {cls.package: cls(self) for cls in classes}
         for app in self.apps.values():

@@ -10,7 +10,7 @@ from envs.phone.app import App, Page, Row
 from envs.phone.apps.pickers import date_dialog, month_view, time_dialog, time_order, time_text
 from envs.phone.languages.dates import day_and_month, full_day, weekday_name
 from envs.phone.panes import ListDetail
-from envs.phone.phone import EPOCH
+from envs.phone.system import EPOCH
 from envs.phone.ui import Dialog, Node, Screen
 from envs.phone.widgets import fab, field, icon_button, item, label
 from envs.phone.words import EVENT_TITLES

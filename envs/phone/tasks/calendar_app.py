@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from envs.base import Launch
-from envs.phone.phone import EPOCH
+from envs.phone.system import EPOCH
 from envs.phone.tasks.base import Admin, RowTemplate, Type
 from envs.phone.tasks.clock import pick_time
 from envs.phone.tasks.helpers import added, adds, deletes, edits

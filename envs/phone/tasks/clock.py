@@ -9,7 +9,7 @@ from typing import Any
 from envs.base import Action
 from envs.phone.apps.clock import PRESETS, city_time
 from envs.phone.apps.pickers import time_text
-from envs.phone.phone import EPOCH
+from envs.phone.system import EPOCH
 from envs.phone.tasks.base import INFEASIBLE, Admin, Row, RowTemplate, Step, Template, Type
 from envs.phone.tasks.helpers import adds, deletes, edits, repeat, unchanged
 from envs.phone.tasks.ui import UI

@@ -8,9 +8,10 @@ from datetime import datetime
 
 from envs.phone import packages, render, xml_dump
 from envs.phone.languages import LANGUAGES, current
-from envs.phone.phone import UNIX_EPOCH, Phone
+from envs.phone.phone import Phone
 from envs.phone.shell import files
 from envs.phone.shell.command import Failure, Handler, number, option
+from envs.phone.system import UNIX_EPOCH
 
 # --- date ----------------------------------------------------------------------------------------------------------
 
