@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 from torch.distributed import DistError, TCPStore
@@ -229,7 +230,7 @@ def _gathered_weights(trainer: SftTrainer) -> dict[str, torch.Tensor] | None:
 
 
 @record
-def main(folder: Path, waiting_pid: int) -> None:
+def main(folder: Path, waiting_pid: int) -> NoReturn:
     _exit_with([waiting_pid, os.getppid()])
     job = TrainingJob(**json.loads((folder / JOB).read_text()))
     if job.deepspeed and not torch.cuda.is_available():
@@ -252,6 +253,10 @@ def main(folder: Path, waiting_pid: int) -> None:
     trainer.accelerator.end_training()
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Without destructors: DDP's joins gloo's thread while it holds the GIL, for which that thread may be waiting.
+    os._exit(0)
 
 
 if __name__ == "__main__":
