@@ -1,4 +1,4 @@
-"""Runs coroutines from synchronous code, even inside a notebook's event loop."""
+"""Coroutines from synchronous code, even inside a notebook's event loop, and synchronous code from coroutines."""
 
 from __future__ import annotations
 
@@ -23,3 +23,20 @@ def outside(call: Callable[[], T]) -> T:
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine in an event loop of its own and returns its result."""
     return outside(lambda: asyncio.run(coroutine))
+
+
+class OneAtATime:
+    """Runs blocking work in threads, one call after the other. A call finishes even if its caller is cancelled.
+
+    What an abandoned episode or a disconnected host began is over before anything else touches the phone.
+    """
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, work: Callable[[], T]) -> T:
+        return await asyncio.shield(asyncio.ensure_future(self._alone(work)))
+
+    async def _alone(self, work: Callable[[], T]) -> T:
+        async with self._turn:
+            return await asyncio.to_thread(work)

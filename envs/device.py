@@ -34,7 +34,16 @@ LONGEST_SIDE = 16_384
 """Longest accepted side of a screen in pixels."""
 MOST_PIXELS = 32_000_000
 """Maximum pixels of a screenshot: a few kB of PNG can claim any number, which would be allocated here."""
-_BAD = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error, Image.DecompressionBombError)
+PICTURE_ERRORS = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    IndexError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
 """Exceptions that Pillow raises on damaged images."""
 _PACKAGE = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+")
 
@@ -220,6 +229,6 @@ def open_picture(png: bytes) -> Image.Image:
         if picture.width * picture.height <= MOST_PIXELS:
             picture.load()
             return picture
-    except _BAD as error:
+    except PICTURE_ERRORS as error:
         raise ValueError(" ".join(str(error).split())[:200] or type(error).__name__) from None
     raise ValueError(f"{picture.width}x{picture.height} pixels")

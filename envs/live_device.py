@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 from envs.base import Action, InfraError, Transport, Type
 from envs.device import BOOT_ID, TOO_LONG, Device, too_long
 from envs.retry import retried
 
-T = TypeVar("T")
 ADB_KEYBOARD = "com.android.adbkeyboard/.AdbIME"
 CTRL_LEFT, KEY_A = 113, 29
 TREE_PAUSES_S = (0.5, 1.0, 2.0)
@@ -29,23 +26,6 @@ class Settle:
 
     def __str__(self) -> str:
         return f"2 equal screenshots {self.gap_s:g} s apart, at most {self.limit_s:g} s"
-
-
-class OneAtATime:
-    """Runs blocking work in threads, one call after the other.
-
-    A call that an abandoned episode began finishes before the next episode touches the phone.
-    """
-
-    def __init__(self) -> None:
-        self._turn = asyncio.Lock()
-
-    async def __call__(self, work: Callable[[], T]) -> T:
-        return await asyncio.shield(asyncio.ensure_future(self._alone(work)))
-
-    async def _alone(self, work: Callable[[], T]) -> T:
-        async with self._turn:
-            return await asyncio.to_thread(work)
 
 
 class LiveDevice(Device):

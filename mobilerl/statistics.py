@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
 Z = 1.959963984540054
 """Quantile of the normal distribution at 97.5 %."""
 RESAMPLES = 10_000
+NORMAL_FROM = 10_000
+"""Degrees of freedom from which Student's distribution is treated as normal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +108,16 @@ def _resampled(n: int, seed: int) -> np.ndarray:
 def _percentiles(means: np.ndarray) -> Interval:
     low, high = np.quantile(means, [0.025, 0.975])
     return Interval(float(low), float(high))
+
+
+def student_quantile(freedom: float, level: float = 0.95) -> float:
+    """Quantile t with P(|T| <= t) = level of Student's distribution with `freedom` >= 1 degrees, possibly fractional.
+
+    With t = sqrt(v) tan(a) the density becomes proportional to cos(a)^(v-1), which is integrated on a grid.
+    """
+    if freedom >= NORMAL_FROM:
+        return NormalDist().inv_cdf((1 + level) / 2)
+    angle = np.linspace(0, math.pi / 2, 200_001)
+    density = np.clip(np.cos(angle), 0.0, None) ** (freedom - 1)
+    mass = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+    return math.sqrt(freedom) * math.tan(float(np.interp(level * mass[-1], mass, angle)))

@@ -167,6 +167,14 @@ def _end_of_last_line(f: BinaryIO) -> int:
     return f.read().rfind(b"\n") + 1
 
 
+def trajectory_files(run_dir: Path) -> list[Path]:
+    """Trajectory files of a run, oldest first. Raises ValueError if there are none."""
+    files = sorted((run_dir / "trajectories").glob("iter-*.jsonl"))
+    if not files:
+        raise ValueError(f"{run_dir} holds no trajectories/iter-*.jsonl: name a run that saved trajectories")
+    return files
+
+
 def load_trajectories(path: Path | str) -> list[Trajectory]:
     """Reads the trajectories of a file. Raises ValueError naming file and line if it is damaged."""
     screens = ScreenFolder(Path(path).parent.parent / "screens")

@@ -33,8 +33,9 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from mobilerl.config import ConfigError, SftSection
 from mobilerl.models.codec import Codec
+from mobilerl.models.loading import save_model
 from sft.samples import Sample, SampleFile, write_samples
-from sft.trainer import LogCallback, SftTrainer, TrainingJob, save_model, train
+from sft.trainer import LogCallback, SftTrainer, TrainingJob, train
 
 log = logging.getLogger(__name__)
 JOB, LOG, OUT = "job.json", "log.jsonl", "out"

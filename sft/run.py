@@ -20,6 +20,7 @@ from mobilerl.inference.engine_policy import EnginePolicy
 from mobilerl.interfaces import Sampling
 from mobilerl.models.checkpoint_folder import save_agent
 from mobilerl.models.codec import Codec
+from mobilerl.models.loading import save_model
 from mobilerl.policy.actor import Policy
 from mobilerl.policy.context import make_context
 from mobilerl.policy.formats.choice import published_name, with_format
@@ -32,7 +33,7 @@ from sft.distributed import Cluster, fit, follow
 from sft.pretraining import GOALS_BATCH_SIZE, PRETRAINING_BATCH_SIZE, copying_samples, goal_samples, reading_samples
 from sft.reasoning import Proposal, bootstrap, sample_proposals, template_proposals, written_thought
 from sft.samples import ExpertStep, Sample, encode, encode_all
-from sft.trainer import LogCallback, TrainingJob, save_model, train
+from sft.trainer import LogCallback, TrainingJob, train
 
 STAGES = (1, 2)
 PLACEMENT = ("sft.processes", "sft.nodes", "sft.node_rank", "sft.rendezvous")

@@ -61,15 +61,6 @@ def trainable_model(job: TrainingJob) -> torch.nn.Module:
     return model
 
 
-def save_model(model: torch.nn.Module, codec: Codec, path: Path, state: dict[str, Tensor] | None = None) -> None:
-    """Writes a Hugging Face folder of weights or of an adapter. `state`: the gathered weights if they are sharded."""
-    model.save_pretrained(path, **({} if state is None else {"state_dict": state}))
-    if hasattr(model, "peft_config"):  # the codec reads these from an adapter's folder as well
-        model.config.save_pretrained(path)
-        model.generation_config.save_pretrained(path)
-    codec.save(path)
-
-
 class LogCallback(TrainerCallback):
     """Passes rank 0's log entries to `on_log(step, max_steps, loss, learning_rate)`."""
 

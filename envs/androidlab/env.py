@@ -11,7 +11,7 @@ from pathlib import Path
 from envs.androidlab.phone import LabPhone
 from envs.androidlab.trace import TraceWriter
 from envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task
-from envs.live_device import OneAtATime
+from envs.blocking import OneAtATime
 
 Grade = Callable[[Task, Path], Awaitable[float]]
 """(task, folder of its trace) -> reward in [0, 1]. Raises InfraError if there is no verdict."""

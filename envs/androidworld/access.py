@@ -9,8 +9,9 @@ from typing import Any
 from envs.androidworld.client import AndroidWorldClient
 from envs.androidworld.tasks import resolve
 from envs.base import COORD_MAX, Action, Launch, LongPress, Observation, Swipe, Tap, Transport, Type, Wait
+from envs.blocking import OneAtATime
 from envs.device import MAX_WAIT_S, no_app
-from envs.live_device import LiveDevice, OneAtATime, Settle, png_size
+from envs.live_device import LiveDevice, Settle, png_size
 
 
 class AdbAccess:

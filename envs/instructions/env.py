@@ -21,7 +21,8 @@ from envs.base import (
     TaskFault,
     Transport,
 )
-from envs.live_device import LiveDevice, OneAtATime, Settle
+from envs.blocking import OneAtATime
+from envs.live_device import LiveDevice, Settle
 
 COMMAND_S = 60.0
 """Maximum duration of a command from the file, in seconds."""

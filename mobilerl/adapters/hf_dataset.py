@@ -13,7 +13,7 @@ from datasets import Dataset, Features, Image, IterableDataset, List, Value
 
 from mobilerl.records import Trajectory
 from mobilerl.screen_files import MemoryScreens, ScreenFolder
-from mobilerl.trajectory_files import read_records, trajectory_from_dict
+from mobilerl.trajectory_files import read_records, trajectory_files, trajectory_from_dict
 
 TEXT, WHOLE, REAL, IDS = Value("string"), Value("int64"), Value("float64"), List(Value("int64"))
 COMPLETION = {"prompt_ids": IDS, "token_ids": IDS, "logprobs": List(REAL), "version": WHOLE, "text": TEXT}
@@ -29,8 +29,7 @@ of the images in the prompt, each the screenshot of this or an earlier row of th
 
 def load_run(run_dir: Path | str) -> IterableDataset:
     """Loads the trajectories of a run, one shard per iteration. Raises ValueError without any or for a damaged file."""
-    if not (files := sorted(str(f) for f in Path(run_dir).glob("trajectories/iter-*.jsonl"))):
-        raise ValueError(f"{run_dir} holds no trajectories/iter-*.jsonl: name a run that saved trajectories")
+    files = [str(file) for file in trajectory_files(Path(run_dir))]
     return IterableDataset.from_generator(rows, features=FEATURES, gen_kwargs={"files": files})
 
 

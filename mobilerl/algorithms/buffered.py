@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from mobilerl.algorithms.base import Algorithm, AlgorithmState, Resources
 from mobilerl.algorithms.replay import CircularReplay
@@ -12,6 +13,14 @@ from mobilerl.records import Group, TrainingSample, Trajectory
 
 OFFLINE_ITERATIONS = 10
 """Optimizer steps on stored trajectories before the first iteration, as a multiple of those of an iteration."""
+
+
+class Learned(Protocol):
+    """What a checkpoint keeps of an algorithm: a value function with its optimizer, or the scale of its features."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 class BufferedAlgorithm(Algorithm):
@@ -23,6 +32,7 @@ class BufferedAlgorithm(Algorithm):
         self._mini_batch_size = resources.mini_batch_size
         self._advantages: Mapping[str, Sequence[float]] = {}
         self._value_metrics: dict[str, float] = {}
+        self._learned: dict[str, Learned] = {}
 
     def evaluate(self, trajectories: Sequence[Trajectory], rng: random.Random, offline: bool) -> dict[str, float]:
         """Sets `_advantages`, by id, for the trajectories to learn from. Returns metrics."""
@@ -53,8 +63,11 @@ class BufferedAlgorithm(Algorithm):
         return self._advantages
 
     def state_dict(self) -> AlgorithmState:
-        return AlgorithmState(replay=self.replay.state_dict())
+        tensors = {name: part.state_dict() for name, part in self._learned.items()}
+        return AlgorithmState(self.replay.state_dict(), tensors)
 
     def load_state_dict(self, state: AlgorithmState) -> None:
         if state.replay is not None:
             self.replay.load_state_dict(state.replay)
+        for name, part in self._learned.items():
+            part.load_state_dict(state.tensors[name])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mobilerl.algorithms.advantages import doubly_robust_step, instruction_advantage, keep_steps, keep_trajectories
-from mobilerl.algorithms.base import AlgorithmState, Resources
+from mobilerl.algorithms.base import Resources
 from mobilerl.algorithms.buffered import BufferedAlgorithm
 from mobilerl.algorithms.critics import Encoder, ValueTrainer, seeded
 from mobilerl.algorithms.objectives import imitation
@@ -36,6 +36,7 @@ class DigiRL(BufferedAlgorithm):
         with seeded(resources.seed):
             self._step = ValueTrainer(StepValue(3 * size, size), settings.critic)
             self._instruction = ValueTrainer(InstructionValue(size), settings.critic)
+        self._learned = {"encoder": self._encoder, "step": self._step, "instruction": self._instruction}
 
     def evaluate(self, trajectories: Sequence[Trajectory], rng: random.Random, offline: bool) -> dict[str, float]:
         seen = self._encoder(trajectories)
@@ -72,20 +73,6 @@ class DigiRL(BufferedAlgorithm):
         if not self._instruction.ready:
             return None
         return self._instruction.predict(self._encoder.instructions(instructions)).tolist()
-
-    def state_dict(self) -> AlgorithmState:
-        tensors = {
-            "encoder": self._encoder.state_dict(),
-            "step": self._step.state_dict(),
-            "instruction": self._instruction.state_dict(),
-        }
-        return AlgorithmState(self.replay.state_dict(), tensors)
-
-    def load_state_dict(self, state: AlgorithmState) -> None:
-        super().load_state_dict(state)
-        self._encoder.load_state_dict(state.tensors["encoder"])
-        self._step.load_state_dict(state.tensors["step"])
-        self._instruction.load_state_dict(state.tensors["instruction"])
 
 
 def _step_advantage(trajectory: Trajectory, value: Tensor, lam: float) -> Tensor:

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from envs.base import Invalid
 from mobilerl.algorithms.advantages import distrl_reward, keep_highest, monte_carlo_return, retrace_target, td_error
-from mobilerl.algorithms.base import AlgorithmState, Resources
+from mobilerl.algorithms.base import Resources
 from mobilerl.algorithms.buffered import BufferedAlgorithm
 from mobilerl.algorithms.critics import Encoded, Encoder, ValueTrainer, seeded
 from mobilerl.algorithms.losses.tokens import safe_exp
@@ -60,6 +59,7 @@ class DistRL(BufferedAlgorithm):
         with seeded(resources.seed):
             self._state = ValueTrainer(StepValue(3 * size, size), settings.critic)
             self._trajectory = ValueTrainer(StepValue(3 * size, size), settings.critic)
+        self._learned = {"encoder": self._encoder, "state": self._state, "trajectory": self._trajectory}
 
     def evaluate(self, trajectories: Sequence[Trajectory], rng: random.Random, offline: bool) -> dict[str, float]:
         seen = self._encoder(trajectories)
@@ -89,15 +89,9 @@ class DistRL(BufferedAlgorithm):
         ratio = safe_exp(now - then)
         lengths = [len(t.steps) for t in trajectories]
         return [
-            _Measured(_rewards(t), self._penalties(t), r, -logp)
+            _Measured(_rewards(t), _penalties(t), r, -logp)
             for t, r, logp in zip(trajectories, ratio.split(lengths), now.split(lengths), strict=True)
         ]
-
-    def _penalties(self, trajectory: Trajectory) -> Tensor:
-        """(T,) penalties; actions that could not be parsed or carried out count as invalid."""
-        keys = [repr(step.action) for step in trajectory.steps]
-        invalid = [isinstance(step.action, Invalid) or bool(step.note) for step in trajectory.steps]
-        return torch.tensor(step_penalties(keys, invalid, PER_REPEAT, REPEAT_CAP, PER_INVALID))
 
     def _targets(self, seen: Encoded, measured: Sequence[_Measured], returned: Tensor) -> Tensor:
         """(R,) targets of the state value, corrected by Retrace once it was trained with a success."""
@@ -144,25 +138,17 @@ class DistRL(BufferedAlgorithm):
         self._advantages = advantages
         self.replay.update(priorities)
 
-    def state_dict(self) -> AlgorithmState:
-        tensors = {
-            "encoder": self._encoder.state_dict(),
-            "state": self._state.state_dict(),
-            "trajectory": self._trajectory.state_dict(),
-        }
-        return AlgorithmState(self.replay.state_dict(), tensors)
-
-    def load_state_dict(self, state: AlgorithmState) -> None:
-        super().load_state_dict(state)
-        self._encoder.load_state_dict(state.tensors["encoder"])
-        self._state.load_state_dict(state.tensors["state"])
-        self._trajectory.load_state_dict(state.tensors["trajectory"])
-
 
 def _rewards(trajectory: Trajectory) -> Tensor:
     rewards = torch.zeros(len(trajectory.steps))
     rewards[-1] = trajectory.reward
     return rewards
+
+
+def _penalties(trajectory: Trajectory) -> Tensor:
+    """(T,) penalties of repeated and of failed actions."""
+    keys, failed = [repr(step.action) for step in trajectory.steps], [step.failed for step in trajectory.steps]
+    return torch.tensor(step_penalties(keys, failed, PER_REPEAT, REPEAT_CAP, PER_INVALID))
 
 
 def _next(value: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,6 @@ from mobilerl.config import AgentSection, ConfigError, Recipe, load_recipe
 from mobilerl.config.flags import parse_flags
 from mobilerl.terminal import say
 from mobilerl.train.interrupt import Stopped, interrupts_as_stopped, resume_command
-
-Say = Callable[[str], None]
 
 
 def add_suite(

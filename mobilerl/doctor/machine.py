@@ -15,6 +15,7 @@ from envs.base import InfraError
 from envs.phone import fonts as phone_fonts
 from mobilerl.config import FleetSection, Recipe
 from mobilerl.doctor.check import Check, broken, missing
+from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.models.memory import fit
 from mobilerl.suites.fleet import fleet_type
 
@@ -135,7 +136,7 @@ def _engine(host: str, image: str, needed: bool) -> Iterator[Check]:
             build = "bash docker/phone/build-local.sh" if image == "mobilerl-phone" else f"docker pull {image}"
             yield missing(f"{name}, image", True, f"no image {image}", f"{build}; see docker/README.md")
         except (DockerException, RequestException) as error:
-            yield broken(name, needed, f"the engine fails: {_one_line(error)}", "systemctl restart docker")
+            yield broken(name, needed, f"the engine fails: {one_line(error)}", "systemctl restart docker")
 
 
 def adb(fleet: FleetSection) -> Check:
@@ -154,7 +155,7 @@ def adb(fleet: FleetSection) -> Check:
         version = client.server_version()  # starts the server of this machine if it is not running
         states = {device.serial: device.state for device in client.list()}
     except (AdbError, OSError, ValueError, subprocess.SubprocessError) as error:
-        detail = f"no adb server answers at {client.host}:{client.port}: {_one_line(error)}"
+        detail = f"no adb server answers at {client.host}:{client.port}: {one_line(error)}"
         return broken("adb", True, detail, f"adb -P {client.port} devices")
     # HOST:PORT serials are connected on first use.
     found = {serial: states.get(serial, "device" if ":" in serial else "not attached") for serial in fleet.serials}
@@ -176,7 +177,3 @@ def fonts() -> Check:
     if lacking:
         return missing("phone fonts", False, f"the embedded phone has no font for {'; '.join(lacking)}", install)
     return Check("phone fonts", "ok", "; ".join(f"{kind}: {Path(path).name}" for kind, path in found.items()))
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:150] or type(error).__name__

@@ -25,6 +25,7 @@ from mobilerl.engines.scoring import (
     add_metrics,
     make_micro_batch,
     micro_batches,
+    reply_values,
     sample_logprobs,
     sample_weights,
     warmup_rate,
@@ -34,7 +35,7 @@ from mobilerl.inference.local import length_batches, sample
 from mobilerl.interfaces import ADAM_BETAS, Objective, Request
 from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.models.codec import Codec
-from mobilerl.models.loading import add_lora, compute_dtype, enable_gradient_checkpointing, load_model
+from mobilerl.models.loading import add_lora, compute_dtype, enable_gradient_checkpointing, load_model, save_model
 from mobilerl.records import Completion, TrainingSample
 
 STATE_FILE = "trainer.pt"
@@ -143,8 +144,8 @@ class LocalEngine:
         for part in self._parts(rows):
             chosen = [rows[i] for i in part]
             logp, _ = self._reference_logp(chosen) if reference else self._logp(self.model, chosen)
-            for i, row, values in zip(part, chosen, logp.tolist(), strict=True):
-                result[i] = tuple(values[len(values) - len(row.response_ids) :])
+            for i, values in zip(part, reply_values(chosen, logp), strict=True):
+                result[i] = values
         return result
 
     def _reference_logp(self, rows: Sequence[TrainingSample]) -> tuple[Tensor, Tensor]:
@@ -260,12 +261,7 @@ class LocalEngine:
         self.version = version
 
     def save(self, path: Path) -> None:
-        model = self.accelerator.unwrap_model(self.model)
-        model.save_pretrained(path)
-        # PEFT does not write these for an adapter, but the codec reads both.
-        model.config.save_pretrained(path)
-        model.generation_config.save_pretrained(path)
-        self.codec.save(path)
+        save_model(self.accelerator.unwrap_model(self.model), self.codec, path)
         state = {
             "optimizer": self.optimizer.state_dict(),
             "version": self.version,

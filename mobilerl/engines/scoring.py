@@ -127,6 +127,12 @@ def right_aligned(values: Sequence[Sequence[float]], width: int) -> Tensor:
     return out
 
 
+def reply_values(rows: Sequence[TrainingSample], values: Tensor) -> Iterator[tuple[float, ...]]:
+    """Inverse of `right_aligned`: the values of each sample's response tokens."""
+    for row, padded in zip(rows, values.tolist(), strict=True):
+        yield tuple(padded[len(padded) - len(row.response_ids) :])
+
+
 def warmup_rate(rate: float, step: int, warmup_steps: int) -> float:
     """Learning rate of optimizer step `step`, counted from 1, with linear warmup."""
     return rate * (min(1.0, step / warmup_steps) if warmup_steps else 1.0)

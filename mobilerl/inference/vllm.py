@@ -6,13 +6,11 @@ import atexit
 import itertools
 import os
 import shutil
-import signal
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import AutoConfig
 
+from mobilerl.child_processes import interrupts_held
 from mobilerl.config import ConfigError, VllmSection
 from mobilerl.inference.requests import CLOSED, RESUME, RequestLoop
 from mobilerl.interfaces import EngineError, Request
@@ -175,16 +174,12 @@ def _start(folder: Path, codec: Codec, settings: VllmSettings) -> Any:
     from vllm import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    # vLLM's processes inherit the signal mask, so that only the trainer handles Ctrl-C.
-    resource_tracker.ensure_running()  # started with the first of them, it would unblock the signal
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments(folder, codec, settings)))
+        with interrupts_held():  # only the trainer handles Ctrl-C
+            return AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments(folder, codec, settings)))
     except Exception as error:  # vLLM raises many types
         fix = 'adapt vllm.* to this machine, or set engine.inference = "local"'
         raise EngineError(f"vLLM does not start ({one_line(error)}); {fix}") from error
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _set_environment(settings: VllmSettings) -> None:

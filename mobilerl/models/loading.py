@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import safe_open
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForImageTextToText
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -18,11 +19,23 @@ from transformers.utils import logging
 from mobilerl.models.alignment import align_vision_mlps
 from mobilerl.models.attention import use_concatenated_attention
 
+if TYPE_CHECKING:
+    from mobilerl.models.codec import Codec
+
 LORA_TARGETS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|gate_up_proj|down_proj)"
 """All linear layers of the language model; the vision tower stays frozen."""
 ADAPTER_FILE = "adapter_config.json"
 NAMED = 3
 """Maximum number of tensors that a message names."""
+
+
+def save_model(model: torch.nn.Module, codec: Codec, path: Path, state: dict[str, Tensor] | None = None) -> None:
+    """Writes a Hugging Face folder of weights or of an adapter. `state`: the gathered weights if they are sharded."""
+    model.save_pretrained(path, **({} if state is None else {"state_dict": state}))
+    if hasattr(model, "peft_config"):  # PEFT does not write these for an adapter, but the codec reads both
+        model.config.save_pretrained(path)
+        model.generation_config.save_pretrained(path)
+    codec.save(path)
 
 
 def compute_dtype() -> torch.dtype:

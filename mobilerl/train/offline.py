@@ -10,7 +10,7 @@ from typing import Any
 from envs.base import Task
 from mobilerl.records import Status, Trajectory
 from mobilerl.suites.base import is_held_out
-from mobilerl.trajectory_files import load_trajectories, read_records
+from mobilerl.trajectory_files import load_trajectories, read_records, trajectory_files
 
 
 def load_offline_trajectories(run_dir: Path) -> list[Trajectory]:
@@ -20,14 +20,6 @@ def load_offline_trajectories(run_dir: Path) -> list[Trajectory]:
     """
     read = (t for file in trajectory_files(run_dir) for t in load_trajectories(file))
     return [replace(t, id=f"stored-{t.id}") for t in read if t.status is not Status.INFRA_ERROR]
-
-
-def trajectory_files(run_dir: Path) -> list[Path]:
-    """Trajectory files of a run, oldest first. Raises ValueError if there are none."""
-    files = sorted((run_dir / "trajectories").glob("iter-*.jsonl"))
-    if not files:
-        raise ValueError(f"{run_dir} holds no trajectories/iter-*.jsonl: name a run that saved trajectories")
-    return files
 
 
 def check_offline_trajectories(run_dir: Path, vocabulary: int | None) -> None:

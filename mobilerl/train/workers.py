@@ -11,7 +11,6 @@ import hashlib
 import logging
 import math
 import multiprocessing
-import signal
 import threading
 import time
 from collections import Counter
@@ -19,13 +18,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from envs.base import DeviceReport, Task
+from mobilerl.child_processes import interrupts_held
 from mobilerl.config import Recipe
 from mobilerl.records import Group, LostGroup, TrainingSample
 from mobilerl.suites.fleet import Part, fleet_type, remove_orphans
@@ -247,7 +246,7 @@ class _Worker:
             arguments = (theirs, self._recipe, self._part, self._run_dir)
             name = f"rollout-{self._part.index}"
             process = context.Process(target=worker_process.main, args=arguments, daemon=True, name=name)
-            with _interrupts_held():
+            with interrupts_held():
                 process.start()
             theirs.close()  # so that the worker's end of the pipe closes with the worker
             self._process, self._pipe = process, ours
@@ -294,20 +293,6 @@ def longest_s(recipe: Recipe, part: Part, groups: int) -> float:
         start += fleet.give_up_s  # time without a working device after which a worker fails by itself
     rounds = math.ceil(groups * recipe.algorithm.group_size / len(part.among(range(recipe.phone.count))))
     return min(start + rounds * (1 + collect.max_retries) * episode, threading.TIMEOUT_MAX)
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Blocks SIGINT for processes started here until they ignore it, as Ctrl-C on a terminal reaches children too.
-
-    Otherwise a worker that is still importing would end with a traceback.
-    """
-    resource_tracker.ensure_running()  # started with the first child, it would unblock the signal
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _seed(seed: int, prefix: str, index: int) -> int:

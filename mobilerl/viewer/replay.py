@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mobilerl.models.checkpoint_folder import STATE_FILE, iteration_of
+from mobilerl.models.checkpoint_folder import STATE_FILE, checkpoints, iteration_of
 from mobilerl.viewer.episodes import Cache, Source, build_source
 from mobilerl.viewer.steps import Decode
 
@@ -21,18 +21,17 @@ def write_replay(run: Path, view: Path, folder: str, cache: Cache, decode: Decod
     Rows are those of `episodes.build_source`, and the entry at the same position has the FIELDS. Returns {} without a
     checkpoint or buffer. Raises ValueError naming a file that cannot be read.
     """
-    saved = {iteration_of(path.name): path for path in (run / "checkpoints").glob("iter-*")}
-    newest = max((number for number in saved if number is not None), default=None)
-    if newest is None or not (saved[newest] / REPLAY_FILE).is_file():
+    checkpoint = next(reversed(checkpoints(run)), None)
+    if checkpoint is None or not (checkpoint / REPLAY_FILE).is_file():
         return {}
-    path = saved[newest] / STATE_FILE
+    newest, path = iteration_of(checkpoint.name), checkpoint / STATE_FILE
     try:
         state = json.loads(path.read_bytes())["replay"]
         entries = [[entry.get(name) for name in FIELDS] for entry in state["entries"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: no state of a replay buffer in it: {error!r}") from error
-    screens = f"checkpoints/{saved[newest].name}/screens"
-    source = Source(saved[newest] / REPLAY_FILE, f"replay-{newest:06d}", "replay buffer", None, screens)
+    screens = f"checkpoints/{checkpoint.name}/screens"
+    source = Source(checkpoint / REPLAY_FILE, f"replay-{newest:06d}", "replay buffer", None, screens)
     built = build_source(source, run, view, folder, cache, decode)
     if len(built["rows"]) != len(entries):
         raise ValueError(f"{source.path} has {len(built['rows'])} trajectories, but {path} has {len(entries)}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
+
+from mobilerl.atomic_files import write_atomic
 
 
 def to_json(value: Any) -> str:
@@ -22,10 +23,4 @@ def write_script(view: Path, name: str, value: Any) -> None:
 
 def write_file(path: Path, text: str) -> None:
     """Replaces the file atomically, without syncing it to disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomic(path, text.encode(), sync=False)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import struct
-import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -13,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from PIL import Image
 
 from envs.base import COORD_MAX
-from envs.device import MOST_PIXELS, PNG_SIGNATURE
+from envs.device import MOST_PIXELS, PICTURE_ERRORS, PNG_SIGNATURE
 from mobilerl.policy.sanitize import encodable
 from sft.sources.report import Counts, Reject
 from sft.sources.schema import Demonstration, RecordedStep
@@ -23,16 +21,6 @@ FORMATS = ("PNG", "JPEG", "WEBP")
 """Accepted image formats; Pillow's other decoders are less robust against damaged files."""
 MAX_ASPECT = 200
 """Aspect ratio from which the models' image processors reject an image."""
-_PILLOW_ERRORS = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    EOFError,
-    IndexError,
-    struct.error,
-    zlib.error,
-    Image.DecompressionBombError,
-)
 
 
 class Wanted(Protocol):
@@ -113,7 +101,7 @@ def checked_png(data: bytes, width: int, height: int) -> bytes:
                 raise Reject("screenshot has another size than stated")
             image.load()
             return data if data.startswith(PNG_SIGNATURE) else _as_png(image)
-    except _PILLOW_ERRORS:
+    except PICTURE_ERRORS:
         raise Reject("screenshot does not decode") from None
 
 
@@ -130,7 +118,7 @@ def size_of(data: bytes) -> tuple[int, int]:
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             return image.size
-    except _PILLOW_ERRORS:
+    except PICTURE_ERRORS:
         raise Reject("screenshot does not decode") from None
 
 

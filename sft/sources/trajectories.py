@@ -12,7 +12,7 @@ from mobilerl.policy.sanitize import encodable
 from mobilerl.records import Status, Step
 from mobilerl.screen_files import ScreenFolder
 from mobilerl.suites.base import is_held_out
-from mobilerl.trajectory_files import read_records, trajectory_from_dict
+from mobilerl.trajectory_files import read_records, trajectory_files, trajectory_from_dict
 from sft.sources.convert import Wanted, attempt, check_size, checked_png, up_to_fault
 from sft.sources.report import Counts, Reject
 from sft.sources.schema import Demonstration, RecordedStep
@@ -21,12 +21,7 @@ NAME = "trajectories"
 SUCCESS = 0.5
 UNSUCCESSFUL = "not successful"
 
-
-def files(path: Path) -> list[Path]:
-    found = sorted(path.glob("trajectories/iter-*.jsonl"))
-    if not found:
-        raise ValueError(f"{NAME}: no trajectories/iter-*.jsonl in {path}; give the directory of a run")
-    return found
+files = trajectory_files
 
 
 def read(file: Path, wanted: Wanted, counts: Counts) -> Iterator[Demonstration]:

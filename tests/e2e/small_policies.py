@@ -10,8 +10,9 @@ from pathlib import Path
 
 import torch
 
-from envs.base import Action, Task
+from envs.base import Action, Finish, Task
 from envs.phone.env import PhoneEnv
+from envs.phone.tasks import suite
 from mobilerl import tiny
 from mobilerl.config import AgentSection
 from mobilerl.engines.local import LocalEngine, LocalSettings
@@ -21,13 +22,15 @@ from mobilerl.inference.engine_policy import EnginePolicy
 from mobilerl.interfaces import Sampling
 from mobilerl.models.checkpoint_folder import save_agent
 from mobilerl.models.codec import Codec
+from mobilerl.models.loading import save_model
+from mobilerl.policy.actions import candidates
 from mobilerl.policy.actor import ModelActor
 from mobilerl.policy.context import make_context
 from mobilerl.records import Group
 from mobilerl.rollout.episode import EpisodeSettings
 from sft.demonstrations import demonstrations
 from sft.samples import ExpertStep, encode_all
-from sft.trainer import TrainingJob, save_model, train
+from sft.trainer import TrainingJob, train
 
 WIDTH, HEIGHT = 180, 360
 GRAMMAR = "history app error tap hold type open finish invalid infeasible wait back home enter swipe up down"
@@ -75,6 +78,15 @@ def fine_tune(
     save_model(trainer.model, codec, final)
     save_agent(agent, final)
     return final
+
+
+def weak_policy(folder: Path, templates: Sequence[str], hidden: int = 32) -> Path:
+    """Trains a policy that sometimes succeeds at `templates`: three of ten of its demonstrated actions are random."""
+    tasks = [suite.make_task(name, seed) for name in templates for seed in range(4)]
+    steps = with_mistakes(
+        demonstrate(tasks), 0.3, lambda step, rng: rng.choice([*candidates(step.screen), Finish()]), copies=4
+    )
+    return fine_tune(folder, AgentSection(screenshots=1, max_new_tokens=16), steps, epochs=25, hidden=hidden)
 
 
 def sampled(path: Path, agent: AgentSection, tasks: Sequence[Task], trials: int, temperature: float) -> list[Group]:

@@ -19,12 +19,8 @@ from pathlib import Path
 import psutil
 import pytest
 from prepared import program
-from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune, with_mistakes
+from small_policies import HEIGHT, WIDTH, weak_policy
 
-from envs.base import Finish
-from envs.phone.tasks import suite
-from mobilerl.config import AgentSection
-from mobilerl.policy.actions import candidates
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.tracking import read_metrics
 
@@ -41,12 +37,7 @@ CLOCK = ("time", "cost/", "rollout/trajectories_per_min", "rollout/steps_per_s",
 @pytest.fixture(scope="session")
 def policy(tmp_path_factory) -> Path:
     """Succeeds sometimes: groups are informative and the replay fills from the first iteration on."""
-    tasks = [suite.make_task(name, seed) for name in ("MusicPause", "TodoDue") for seed in range(4)]
-    agent = AgentSection(screenshots=1, max_new_tokens=16)
-    steps = with_mistakes(
-        demonstrate(tasks), 0.3, lambda step, rng: rng.choice([*candidates(step.screen), Finish()]), copies=4
-    )
-    return fine_tune(tmp_path_factory.mktemp("weak"), agent, steps, epochs=25)
+    return weak_policy(tmp_path_factory.mktemp("weak"), ("MusicPause", "TodoDue"))
 
 
 ADAGRPO = {

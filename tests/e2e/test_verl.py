@@ -24,13 +24,9 @@ import torch
 from installed import pretend_installed
 from prepared import release
 from safetensors.torch import load_file
-from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune, with_mistakes
+from small_policies import HEIGHT, WIDTH, weak_policy
 from test_recipes import METRICS
 
-from envs.base import Finish
-from envs.phone.tasks import suite
-from mobilerl.config import AgentSection
-from mobilerl.policy.actions import candidates
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.tracking import read_metrics
 from mobilerl.trajectory_files import load_trajectories
@@ -102,12 +98,7 @@ def cluster(environment) -> Iterator[dict[str, str]]:
 @pytest.fixture(scope="module")
 def policy(folder) -> Path:
     """Sometimes succeeds, so that groups are informative and the replay fills; where the recipe looks for it."""
-    tasks = [suite.make_task(name, seed) for name in KNOWN for seed in range(4)]
-    agent = AgentSection(screenshots=1, max_new_tokens=16)
-    steps = with_mistakes(
-        demonstrate(tasks), 0.3, lambda step, rng: rng.choice([*candidates(step.screen), Finish()]), copies=4
-    )
-    made = fine_tune(folder / "weak", agent, steps, epochs=25, hidden=64)  # vLLM knows no heads of 16 on CPUs
+    made = weak_policy(folder / "weak", KNOWN, hidden=64)  # vLLM knows no heads of 16 on CPUs
     return shutil.copytree(made, folder / "sft" / "final")
 
 

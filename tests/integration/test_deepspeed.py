@@ -26,7 +26,7 @@ from mobilerl import tiny
 from mobilerl.config import SftSection
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.models.codec import Codec
-from mobilerl.models.loading import load_model
+from mobilerl.models.loading import load_model, save_model
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.records import TrainingSample
 from sft import distributed
@@ -34,7 +34,7 @@ from sft.checks import deepspeed_file
 from sft.demonstrations import demonstrations
 from sft.distributed import Cluster, fit, follow
 from sft.samples import Sample, encode_all, write_samples
-from sft.trainer import TrainingJob, save_model, train
+from sft.trainer import TrainingJob, train
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,6 @@ Nothing here is downloaded: `model_families` makes folders in the shape in which
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import shutil
@@ -18,6 +17,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from model_checks import fingerprint, largest_difference
 from PIL import Image
 
 from envs.phone.env import PhoneEnv
@@ -96,18 +96,6 @@ def rows_of(engine: LocalEngine, temperature: float = 1.0, seed: int = 0) -> lis
     ]
 
 
-def apart(a: list[tuple[float, ...]], b: list[tuple[float, ...]]) -> float:
-    assert [len(x) for x in a] == [len(x) for x in b]
-    return max(abs(x - y) for left, right in zip(a, b, strict=True) for x, y in zip(left, right, strict=True))
-
-
-def fingerprint(model: torch.nn.Module) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
 # --- pictures ----------------------------------------------------------------------------------------------------
 
 
@@ -167,7 +155,7 @@ def test_the_trainer_sees_the_log_probabilities_of_the_rollout(folder, temperatu
     engine = LocalEngine(folder, LocalSettings(temperature=temperature, max_pixels=SMALL))
     rows = rows_of(engine, temperature)
     assert {len(r.images) for r in rows} == {0, 1, 2}
-    assert apart(engine.logprobs(rows), [r.rollout_logprobs for r in rows]) <= 1e-4
+    assert largest_difference(engine.logprobs(rows), [r.rollout_logprobs for r in rows]) <= 1e-4
     assert min(min(r.rollout_logprobs) for r in rows) < -1.0
 
 

@@ -1,4 +1,4 @@
-"""Every kind of screen of a phone, found by touching everything that can be touched."""
+"""Finds and taps what a phone shows, and finds every kind of screen by touching everything that can be touched."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ from envs.phone.ui import Node
 
 OFTEN = 6
 """How many widgets of one look and icon are touched on a screen: rows of a list lead to screens of one kind."""
+
+
+def node(phone: Phone, name: str) -> Node:
+    return next(n for n in phone.tree().window.walk() if name in (n.text, n.desc, n.hint))
+
+
+def tap(phone: Phone, name: str) -> None:
+    phone.tap(*middle(node(phone, name)))
 
 
 class Recorder(dict[str, str | Plural]):

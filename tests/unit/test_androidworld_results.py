@@ -44,18 +44,18 @@ def test_rates_both_ways():
         "success_rate_without": 2 / 3,
         "success_rate_without_errors_as_zero": 2 / 4,
     }
-    # 2/3 and 2/2; mean 5/6, standard error 1/6, t(1) = 12.706.
+    # 2/3 and 2/2; mean 5/6, standard error 1/6, t(1) = 12.7062.
     runs = results["runs"]
     assert runs["success_rate"] == [2 / 3, 1.0] and runs["success_rate_errors_as_zero"] == [2 / 3, 2 / 3]
     assert runs["mean"] == pytest.approx(5 / 6)
-    assert runs["ci95"] == pytest.approx([5 / 6 - 12.706 / 6, 5 / 6 + 12.706 / 6])
+    assert runs["ci95"] == pytest.approx([5 / 6 - 12.7062 / 6, 5 / 6 + 12.7062 / 6])
     assert results["instances"][1]["raw_score"] == 0.5 and results["instances"][1]["success"] is False
     json.dumps(results, allow_nan=False)
 
 
 def test_t_interval():
-    # Three runs of 70, 72 and 77 %: mean 73, sd 3.606, t(2) = 4.303, half = 4.303 * 3.606 / sqrt(3) = 8.958.
-    assert t_interval([70, 72, 77]) == pytest.approx([73 - 8.958, 73 + 8.958], abs=1e-3)
+    # Three runs of 70, 72 and 77 %: mean 73, sd 3.6056, t(2) = 4.3027, half = 4.3027 * 3.6056 / sqrt(3) = 8.9568.
+    assert t_interval([70, 72, 77]) == pytest.approx([73 - 8.9568, 73 + 8.9568], abs=1e-3)
     assert t_interval([1.0]) is None
-    low, high = t_interval([0.0, 1.0] * 20)  # more degrees of freedom than the table has
+    low, high = t_interval([0.0, 1.0] * 20)
     assert 0.3 < low < 0.5 < high < 0.7

@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 
 from mobilerl.benchmarks.comparison.figures import Point, gather, learning_curve, paired, run_folder
-from mobilerl.benchmarks.comparison.intervals import crossed_interval, student_quantile
+from mobilerl.benchmarks.comparison.intervals import crossed_interval
 from mobilerl.benchmarks.comparison.plan import read_plan
 from mobilerl.benchmarks.comparison.report import markdown, write
 from mobilerl.benchmarks.comparison.runner import Runner
 from mobilerl.config import load_recipe
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
+from mobilerl.statistics import student_quantile
 
 ROOT = Path(__file__).parents[2]
 PLAN = """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import math
 import multiprocessing
 import os
@@ -11,14 +9,14 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from accelerate.state import AcceleratorState
-from PIL import Image
+from model_checks import fingerprint, largest_difference
 
 from mobilerl import tiny
 from mobilerl.algorithms.losses import clipped_policy_loss
+from mobilerl.benchmarks.model_families import png
 from mobilerl.config import Recipe
 from mobilerl.engines import local
 from mobilerl.engines.local import LocalEngine, LocalSettings
@@ -49,13 +47,6 @@ def shared(folder) -> LocalEngine:
     return LocalEngine(folder, LocalSettings())
 
 
-def png(width: int, height: int, shade: int) -> bytes:
-    pixels = (np.arange(width * height * 3) * 7 + 31 * shade).astype(np.uint8).reshape(height, width, 3)
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "PNG")
-    return out.getvalue()
-
-
 def requests(engine: LocalEngine, count: int, temperature: float = 1.0, tokens: int = 8) -> list[Request]:
     """Prompts of different lengths with 0, 1 or 2 images of different sizes."""
     made = []
@@ -83,18 +74,6 @@ def policy_loss(micro: MicroBatch):
 
 def batch(rows: list[TrainingSample]) -> list[TrainingSample]:
     return [replace(row, advantage=1.0 if i % 2 else -0.5) for i, row in enumerate(rows)]
-
-
-def fingerprint(engine: LocalEngine) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in sorted(engine.model.state_dict().items()):
-        digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
-def largest_difference(a: list[tuple[float, ...]], b: list[tuple[float, ...]]) -> float:
-    assert [len(x) for x in a] == [len(x) for x in b]
-    return max(abs(x - y) for left, right in zip(a, b, strict=True) for x, y in zip(left, right, strict=True))
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
@@ -187,15 +166,15 @@ async def test_workers_compute_the_gradients_of_an_update_and_one_that_dies_is_r
 def test_a_gradient_that_is_not_finite_is_not_applied(folder):
     engine = LocalEngine(folder, LocalSettings(learning_rate=1e-2, warmup_steps=10))
     rows = sample_rows(engine, 4)
-    before = fingerprint(engine)
+    before = fingerprint(engine.model)
 
     def broken(micro: MicroBatch):
         return (micro.logp * micro.mask).sum() * float("nan"), {}
 
     assert not math.isfinite(engine.update(batch(rows), broken, "token-mean")["grad_norm"])
-    assert fingerprint(engine) == before and engine.steps == 0
+    assert fingerprint(engine.model) == before and engine.steps == 0
     assert math.isfinite(engine.update(batch(rows), policy_loss, "token-mean")["grad_norm"])
-    assert fingerprint(engine) != before and engine.steps == 1
+    assert fingerprint(engine.model) != before and engine.steps == 1
 
 
 def test_micro_batches_keep_the_columns_of_a_sample_together(folder):
@@ -250,7 +229,7 @@ def test_resumed_training_is_equal_bit_for_bit(folder, tmp_path, lora_rank):
     resumed = LocalEngine(folder, settings)
     resumed.load(tmp_path)
     assert drawn[12:] == train(resumed, 3)
-    assert fingerprint(resumed) == fingerprint(straight)
+    assert fingerprint(resumed.model) == fingerprint(straight.model)
     assert (resumed.version, resumed.steps) == (straight.version, straight.steps) == (6, 6)
 
 
@@ -302,7 +281,7 @@ def test_small_steps_reach_the_weights_when_computing_in_bfloat16(folder, tmp_pa
     engine.save(tmp_path)
     again = LocalEngine(folder, LocalSettings(learning_rate=1e-6, warmup_steps=0))
     again.load(tmp_path)
-    assert fingerprint(again) == fingerprint(engine)
+    assert fingerprint(again.model) == fingerprint(engine.model)
 
 
 def updated(folder: Path, **settings: object) -> tuple[LocalEngine, dict[str, float], list[Completion], int]:

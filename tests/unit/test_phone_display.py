@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from phone_screens import node, tap
 from PIL import ImageStat
 
 from envs.phone import panels, render
@@ -11,7 +12,7 @@ from envs.phone.console import Console
 from envs.phone.keyboard import KEYS, keyboard_top
 from envs.phone.phone import HOLD_MS, Phone
 from envs.phone.shell.core import Shell
-from envs.phone.ui import COLUMN, KEYBOARD, Node, keyboard_height
+from envs.phone.ui import COLUMN, KEYBOARD, keyboard_height
 
 SETTINGS, TASKS, MUSIC, MAPS = "com.android.settings", "com.android.tasks", "com.android.music", "com.android.maps"
 
@@ -19,15 +20,6 @@ SETTINGS, TASKS, MUSIC, MAPS = "com.android.settings", "com.android.tasks", "com
 @pytest.fixture
 def phone() -> Phone:
     return Phone(APPS)
-
-
-def node(phone: Phone, name: str) -> Node:
-    return next(n for n in phone.tree().window.walk() if name in (n.text, n.desc, n.hint))
-
-
-def tap(phone: Phone, name: str) -> None:
-    left, top, right, bottom = node(phone, name).bounds
-    phone.tap((left + right) / 2, (top + bottom) / 2)
 
 
 def texts(phone: Phone) -> list[str]:

@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from phone_screens import Recorder, walk
+from phone_screens import Recorder, node, tap, walk
 
 from envs.base import Task
 from envs.phone import fonts, languages, phone, render, words
@@ -32,19 +32,10 @@ from envs.phone.popups import CATALOGUE
 from envs.phone.shell.core import Shell
 from envs.phone.tasks.expert import ExpertAgent
 from envs.phone.tasks.suite import make_task
-from envs.phone.ui import Bounds, Node
+from envs.phone.ui import Bounds
 
 SOURCES = Path(languages.__file__).parents[1]
 TRANSLATED = ("de", "ar")
-
-
-def node(phone: Phone, name: str) -> Node:
-    return next(n for n in phone.tree().window.walk() if name in (n.text, n.desc, n.hint))
-
-
-def tap(phone: Phone, name: str) -> None:
-    left, top, right, bottom = node(phone, name).bounds
-    phone.tap((left + right) / 2, (top + bottom) / 2)
 
 
 def shown(phone: Phone) -> list[str]:
@@ -68,7 +59,7 @@ def marked_in_code() -> set[str]:
     """The texts that the phone's modules mark."""
     found = set()
     for path in (*SOURCES.glob("*.py"), *(SOURCES / "apps").glob("*.py"), *(SOURCES / "languages").glob("*.py")):
-        for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
+        for call in (part for part in ast.walk(ast.parse(path.read_text())) if isinstance(part, ast.Call)):
             called, *arguments = call.args if getattr(call.func, "id", "") == "partial" else (call.func, *call.args)
             name = getattr(called, "attr", getattr(called, "id", ""))
             if name in FORMS and arguments and (name == "t" or path.parent.name == "apps"):

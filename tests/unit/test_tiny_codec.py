@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import string
 
 import numpy as np
@@ -10,10 +9,10 @@ import pytest
 import torch
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from PIL import Image
 from transformers import AutoConfig
 
 from mobilerl import tiny
+from mobilerl.benchmarks.model_families import png
 from mobilerl.models.checkpoint_folder import image_settings
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model
@@ -25,13 +24,6 @@ PIECES = st.lists(
     | ASCII
 ).map("".join)
 SETTINGS = {"hidden": 64, "layers": 2, "heads": 2, "vision_hidden": 16}
-
-
-def png(width: int, height: int, shade: int = 0) -> bytes:
-    pixels = (np.arange(width * height * 3) * 7 + shade).astype(np.uint8).reshape(height, width, 3)
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "PNG")
-    return out.getvalue()
 
 
 def message(text: str, images: int = 0) -> dict:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
 
+from envs.blocking import OneAtATime
 from envs.phone.adbd.auth import PublicKey
 from envs.phone.adbd.connection import Connection
 from envs.phone.faults import Fault, FaultPlan, spoiled
@@ -15,7 +14,6 @@ from envs.phone.phone import Phone
 from envs.phone.shell import Result, Session, Shell
 from envs.phone.shell.android.system import PROPERTIES
 
-T = TypeVar("T")
 REBOOT_S = 1.0
 """Time for which a rebooting phone refuses connections."""
 _NAMES = "".join(f"ro.product.{n}={PROPERTIES[f'ro.product.{n}']};" for n in ("name", "model", "device"))
@@ -42,7 +40,8 @@ class ServedPhone:
         self.reboots = 0
         self.crashed = asyncio.Event()
         self.shell = Shell(phone)
-        self._turn = asyncio.Lock()
+        self.exclusive = OneAtATime()
+        """Runs work while nothing else touches the phone."""
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._absence: asyncio.Task[None] | None = None
@@ -133,14 +132,6 @@ class ServedPhone:
         elif fault is Fault.HANG and not self.faults.carried_out():
             await _never()
         return fault
-
-    async def exclusive(self, work: Callable[[], T]) -> T:
-        """Runs `work` while nothing else touches the phone, and finishes it even if its host disconnects."""
-        return await asyncio.shield(asyncio.ensure_future(self._alone(work)))
-
-    async def _alone(self, work: Callable[[], T]) -> T:
-        async with self._turn:
-            return await asyncio.to_thread(work)
 
 
 async def _never() -> None:

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist
 
 import numpy as np
 
-from mobilerl.statistics import Interval
+from mobilerl.statistics import Interval, student_quantile
 
-NORMAL_FROM = 10_000
-"""Degrees of freedom from which Student's distribution is treated as normal."""
 Part = tuple[float, float]
 """A variance and its degrees of freedom."""
 
@@ -58,16 +55,3 @@ def _sum(added: Sequence[Part], subtracted: Sequence[Part] = ()) -> Part:
     spread = sum(variance**2 / freedom for variance, freedom in (*added, *subtracted))
     least = min((freedom for _, freedom in added), default=0)
     return total, max(total**2 / spread, least) if spread > 0 else least
-
-
-def student_quantile(freedom: float, level: float = 0.95) -> float:
-    """Quantile t with P(|T| <= t) = level of Student's distribution with `freedom` >= 1 degrees, possibly fractional.
-
-    With t = sqrt(v) tan(a) the density becomes proportional to cos(a)^(v-1), which is integrated on a grid.
-    """
-    if freedom >= NORMAL_FROM:
-        return NormalDist().inv_cdf((1 + level) / 2)
-    angle = np.linspace(0, math.pi / 2, 200_001)
-    density = np.clip(np.cos(angle), 0.0, None) ** (freedom - 1)
-    mass = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
-    return math.sqrt(freedom) * math.tan(float(np.interp(level * mass[-1], mass, angle)))

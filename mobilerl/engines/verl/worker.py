@@ -27,10 +27,10 @@ from verl.workers.engine.fsdp import FSDPEngine
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
 from mobilerl.engines.reference import FirstAdapter
-from mobilerl.engines.scoring import add_metrics, make_micro_batch, sample_logprobs, with_pictures
+from mobilerl.engines.scoring import add_metrics, make_micro_batch, reply_values, sample_logprobs, with_pictures
 from mobilerl.interfaces import Objective
 from mobilerl.models.codec import Codec
-from mobilerl.models.loading import add_lora, prepare_model
+from mobilerl.models.loading import add_lora, prepare_model, save_model
 from mobilerl.records import TrainingSample
 
 MODEL_TYPE = "mobilerl_policy"
@@ -167,8 +167,8 @@ class PolicyWorker(ActorRolloutRefWorker):
             for part in with_pictures(self.codec, work.rows, work.parts):
                 rows = [work.rows[i] for i in part]
                 logp, _ = self._logp(engine, rows)
-                for i, row, values in zip(part, rows, logp.tolist(), strict=True):
-                    result[i] = tuple(values[len(values) - len(row.response_ids) :])
+                for i, values in zip(part, reply_values(rows, logp), strict=True):
+                    result[i] = values
         return result
 
     def _logp(self, engine: PolicyEngine, rows: list[TrainingSample]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -180,12 +180,7 @@ class PolicyWorker(ActorRolloutRefWorker):
         module = self.actor.engine.module
         state = get_model_state_dict(module, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
         if dist.get_rank() == 0:
-            path = Path(folder)
             # Gathered weights include tied ones twice.
             tied = getattr(module, "all_tied_weights_keys", None) or {}
-            module.save_pretrained(path, state_dict={name: t for name, t in state.items() if name not in tied})
-            # PEFT does not write these for an adapter, but the codec reads both.
-            module.config.save_pretrained(path)
-            module.generation_config.save_pretrained(path)
-            self.codec.save(path)
+            save_model(module, self.codec, Path(folder), {name: t for name, t in state.items() if name not in tied})
         dist.barrier()

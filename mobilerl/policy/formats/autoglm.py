@@ -158,10 +158,7 @@ class AutoGLM(Published):
     def build(
         self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
     ) -> tuple[list[Message], list[bytes]]:
-        chat = Chat()
-        system = self.prompt if policy.system_prompt is None else policy.system_prompt
-        if system:
-            chat.add("system", system)
+        chat = Chat.begin(self.prompt, policy)
         head = escape_tokens(task.instruction)
         turns = told(history, policy)
         for turn in turns:

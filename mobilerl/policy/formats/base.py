@@ -143,6 +143,14 @@ class Chat:
     messages: list[Message] = field(default_factory=list)
     images: list[bytes] = field(default_factory=list)
 
+    @classmethod
+    def begin(cls, system: str, policy: ContextPolicy) -> Chat:
+        """A chat with the policy's system prompt, or `system` if it has none. An empty one is left out."""
+        chat, prompt = cls(), system if policy.system_prompt is None else policy.system_prompt
+        if prompt:
+            chat.add("system", prompt)
+        return chat
+
     def add(self, role: str, *parts: str | Observation) -> None:
         """Adds a message of texts and screenshots, unless it would be empty."""
         content: list[Message] = []

@@ -95,10 +95,7 @@ class GUIOwl15(MobileUse):
         self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
     ) -> tuple[list[Message], list[bytes]]:
         """Builds a prompt with the newest turns, those with screenshots, as messages and earlier ones as a list."""
-        chat = Chat()
-        system = self.prompt if policy.system_prompt is None else policy.system_prompt
-        if system:
-            chat.add("system", system)
+        chat = Chat.begin(self.prompt, policy)
         turns = told(history, policy)
         first, kept = len(history) - len(turns), min(len(turns), max(policy.screenshots - 1, 0))
         listed, turns = turns[: len(turns) - kept], turns[len(turns) - kept :]

@@ -72,10 +72,7 @@ class MAIUI(MobileUse):
     def build(
         self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
     ) -> tuple[list[Message], list[bytes]]:
-        chat = Chat()
-        system = self.prompt if policy.system_prompt is None else policy.system_prompt
-        if system:
-            chat.add("system", system)
+        chat = Chat.begin(self.prompt, policy)
         chat.add("user", escape_tokens(task.instruction))
         self.turns(chat, told(history, policy), observation, policy)
         return chat.messages, chat.images

@@ -62,10 +62,7 @@ class Qwen25(MobileUse):
     def build(
         self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
     ) -> tuple[list[Message], list[bytes]]:
-        chat = Chat()
-        system = self.system(screen, policy) if policy.system_prompt is None else policy.system_prompt
-        if system:
-            chat.add("system", system)
+        chat = Chat.begin(self.system(screen, policy), policy)
         chat.add("user", self.query(task.instruction, history, policy), *shown(observation, policy))
         return chat.messages, chat.images
 

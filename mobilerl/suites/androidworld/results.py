@@ -18,10 +18,8 @@ from envs.androidworld.tasks import SUITE
 from envs.base import InfraError, Task
 from mobilerl.eval.report import EpisodeResult, build_results, percent
 from mobilerl.records import Trajectory
+from mobilerl.statistics import student_quantile
 
-_T_VALUES = "12.706 4.303 3.182 2.776 2.571 2.447 2.365 2.306 2.262 2.228 2.201 2.179 2.160 2.145 2.131 2.120"
-T_975 = tuple(map(float, _T_VALUES.split()))
-"""Student's t at 97.5 % for 1, 2, ... degrees of freedom; the last one is used for more."""
 _FIELDS = tuple(f.name for f in fields(EpisodeResult))
 
 Record = Mapping[str, Any]
@@ -90,7 +88,7 @@ def t_interval(values: Sequence[float]) -> list[float] | None:
     n = len(values)
     if n < 2:
         return None
-    half = T_975[min(n - 2, len(T_975) - 1)] * stdev(values) / math.sqrt(n)
+    half = student_quantile(n - 1) * stdev(values) / math.sqrt(n)
     return [fmean(values) - half, fmean(values) + half]
 
 
