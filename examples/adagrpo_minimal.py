@@ -3,13 +3,14 @@
     python examples/adagrpo_minimal.py [--iterations 20] [--out runs/minimal]
 
 What is left out of the real thing (`mobilerl train`) is what keeps it alive: devices that fail, checkpoints, worker
-processes, several engines, settings. What is there is the algorithm, each part with its equation.
+processes, several engines, settings. What is there is the algorithm, each part with its equation, at its default.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -61,54 +62,76 @@ def advantages(group: Sequence[Trajectory]) -> list[float]:
 
 
 class Replay:
-    """The successes that were hardest to come by: by the group's failure rate, then by their advantage."""
+    """The buffer B of rare successes: a batch is drawn from q = GAMMA * p_B + (1 - GAMMA) * p_on."""
 
     def __init__(self, capacity: int = 256) -> None:
         self.capacity = capacity
-        self.entries: list[tuple[float, float, list[TrainingSample]]] = []
+        self.entries: list[tuple[float, list[TrainingSample]]] = []
 
-    def insert(self, group: Sequence[Trajectory], advantage: Sequence[float]) -> None:
-        """The KAPPA best of all that is known stay candidates; failures are never kept."""
-        rarity = 1.0 - fmean(t.success for t in group)
+    def insert(self, groups: Sequence[Sequence[Trajectory]], advantages: Sequence[Sequence[float]]) -> None:
+        """The KAPPA rarest successes of an iteration enter, and the least rare leave if B is full.
+
+        A success is the rarer, the fewer of its group there are.
+        """
         found = [
-            (rarity, a, [replace(s, advantage=a, replayed=True) for s in t.samples()])
+            (1.0 - fmean(t.success for t in group), [replace(s, advantage=a, replayed=True) for s in t.samples()])
+            for group, advantage in zip(groups, advantages, strict=True)
             for t, a in zip(group, advantage, strict=True)
             if t.success and a > 0
         ]
-        self.entries = sorted([*found, *self.entries], key=lambda e: e[:2], reverse=True)[: self.capacity]
+        self.entries = _rarest(_rarest(found)[:KAPPA] + self.entries)[: self.capacity]
 
     def draw(self, fresh: int, rng: random.Random) -> list[TrainingSample]:
-        """At most GAMMA of a batch with `fresh` samples in it is replayed."""
-        best = self.entries[:KAPPA]
-        samples = [s for _, _, samples in rng.sample(best, len(best)) for s in samples]
+        """Samples to add to `fresh` others; a trajectory's probability to come first is proportional to 1 / rank."""
+        ranked = sorted(enumerate(self.entries, start=1), key=lambda entry: rng.expovariate(1 / entry[0]))
+        samples = [s for _, (_, samples) in ranked for s in samples]
         return samples[: int(fresh * GAMMA / (1 - GAMMA))]
+
+
+def _rarest(entries: list[tuple[float, list[TrainingSample]]]) -> list[tuple[float, list[TrainingSample]]]:
+    return sorted(entries, key=lambda entry: -entry[0])
 
 
 # --- the tasks: failure curriculum filtering (FCF) -----------------------------------------------------------------
 
 
 class Curriculum:
-    """Templates that keep failing rest for a while; the others are drawn more often, the less surely they fail."""
+    """Templates that keep failing are drawn with the weight w = exp(-f), f = failed epochs in a row, and then removed.
+
+    This begins after `patience` failed epochs and takes `cooldown` epochs. An epoch is two groups for every template.
+    """
 
     def __init__(self, tasks: Sequence[Task], patience: int = 2, cooldown: int = 3) -> None:
         self.tasks, self.patience, self.cooldown = tasks, patience, cooldown
-        self.failures: Counter[str] = Counter()
-        self.rests: Counter[str] = Counter()
+        self.names = sorted({t.template for t in tasks})
+        self.failed: Counter[str] = Counter()
+        self.left: dict[str, int] = {}
+        self.seen: list[Sequence[Trajectory]] = []
+
+    def weight(self, name: str) -> float:
+        if name not in self.left:
+            return 1.0
+        return math.exp(-self.failed[name]) if self.left[name] > 0 else 0.0
 
     def sample(self, count: int, rng: random.Random) -> list[Task]:
-        awake = [t for t in self.tasks if not self.rests[t.template]] or list(self.tasks)
-        weights = [0.5 ** self.failures[t.template] for t in awake]
-        self.rests = Counter({name: left - 1 for name, left in self.rests.items() if left > 1})
-        return rng.choices(awake, weights, k=count)
+        return rng.choices(self.tasks, [self.weight(t.template) for t in self.tasks], k=count)
 
-    def record(self, group: Sequence[Trajectory]) -> None:
-        name = group[0].task.template
-        if any(t.success for t in group):
-            self.failures[name] = 0
+    def record(self, groups: Sequence[Sequence[Trajectory]]) -> None:
+        self.seen += groups
+        if len(self.seen) < 2 * len(self.names):
             return
-        self.failures[name] += 1
-        if self.failures[name] >= self.patience:
-            self.failures[name], self.rests[name] = 0, self.cooldown
+        for name in self.names:
+            groups = [g for g in self.seen if g[0].task.template == name]
+            if any(t.success for g in groups for t in g):
+                self.failed[name] = 0
+                self.left.pop(name, None)
+                continue
+            self.failed[name] += bool(groups)
+            if name in self.left:
+                self.left[name] -= 1
+            elif self.failed[name] >= self.patience:
+                self.left[name] = self.cooldown
+        self.seen = []
 
 
 # --- the loss ------------------------------------------------------------------------------------------------------
@@ -140,22 +163,27 @@ async def main(iterations: int, out: Path, start: Path = START) -> list[float]:
     curriculum, replay, rates = Curriculum(train_tasks(50)), Replay(), []
     async with collector:
         for iteration in range(1, iterations + 1):
-            groups = await collector.collect(curriculum.sample(TASKS, rng), f"{iteration:03d}")
-            fresh: list[TrainingSample] = []
-            for group in groups:
-                advantage = advantages(group.trajectories)
-                curriculum.record(group.trajectories)
-                replay.insert(group.trajectories, advantage)
-                for trajectory, a in zip(group.trajectories, advantage, strict=True):
-                    if a != 0:  # nothing is learned from a group whose episodes are all alike
-                        fresh += [replace(s, advantage=a) for s in trajectory.samples()]
+            collected = await collector.collect(curriculum.sample(TASKS, rng), f"{iteration:03d}")
+            groups = [group.trajectories for group in collected]
+            advantage = [advantages(group) for group in groups]
+            curriculum.record(groups)
+            replay.insert(groups, advantage)
+            fresh = [
+                replace(sample, advantage=a)
+                for group, values in zip(groups, advantage, strict=True)
+                for trajectory, a in zip(group, values, strict=True)
+                if a != 0  # nothing is learned from a group whose episodes are all alike
+                for sample in trajectory.samples()
+            ]
             for _ in range(EPOCHS):
-                batch = fresh + replay.draw(len(fresh), rng)
+                old = replay.draw(len(fresh), rng)  # compared with the policy of now, or they would soon be clipped
+                old = [replace(s, old_logprobs=p) for s, p in zip(old, engine.logprobs(old), strict=True)]
+                batch = fresh + old
                 rng.shuffle(batch)
                 for i in range(0, len(batch), MINI_BATCH):
-                    engine.update(batch[i : i + MINI_BATCH], clipped_loss, "token-mean")
+                    engine.update(batch[i : i + MINI_BATCH], clipped_loss, "trajectory-mean")
             engine.publish()
-            rates.append(fmean(t.success for g in groups for t in g.trajectories))
+            rates.append(fmean(t.success for g in groups for t in g))
             recent = fmean(rates[-5:])
             print(f"{iteration:3d}  success {rates[-1]:.0%}, last five {recent:.0%}, replay {len(replay.entries)}")
     out.mkdir(parents=True, exist_ok=True)

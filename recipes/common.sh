@@ -30,11 +30,23 @@ die() {
 
 mobilerl() { "$VENV/bin/mobilerl" "$@"; }
 
+# print_help ARGUMENT...: with -h or --help, prints the comment at the top of the script and ends.
+print_help() {
+    local word
+    for word in "$@"; do
+        if [[ $word == -h || $word == --help ]]; then
+            sed -n '2,/^$/s/^# \{0,1\}//p' "$0" | grep -v '^shellcheck'
+            exit
+        fi
+    done
+}
+
 # read_arguments ARGUMENT...: sets CONFIG, MODEL, `flags` (the settings), `node_flags` (those of a SLURM step), `rank`,
 # this node's number in a distributed SFT, and FOLDER, which has the SFT of the recipe: sft.toml, and perhaps checkpoint/.
 # RENDEZVOUS_PORT is node 0's port for the others (default: 29400).
 read_arguments() {
     local head word
+    print_help "$@"
     flags=() node_flags=() rank=${SLURM_NODEID:-0}
     if [[ -n ${SLURM_JOB_ID:-} ]] && ((${SLURM_STEP_NUM_NODES:-1} > 1)); then
         read -r head < <(scontrol show hostnames "$SLURM_STEP_NODELIST")
@@ -169,6 +181,13 @@ import pathlib, sys
 from mobilerl.config import load_recipe
 name = load_recipe(pathlib.Path(sys.argv[1]), sys.argv[2:]).suite.type
 print({"phone": "sim"}.get(name, name))' "$CONFIG" "${flags[@]}"
+}
+
+# is_embedded SUITE: whether its tasks are played on embedded phones. Evaluations on other devices need flags of their own.
+is_embedded() {
+    [[ $1 == sim || $1 == generated ]] && return
+    say "no evaluation here: \`mobilerl eval $1 --help\` says what it needs"
+    return 1
 }
 
 # evaluate MODEL OUT SUITE [FLAG...]: results.json and its printed form in OUT; results with equal settings are kept.

@@ -17,6 +17,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 RUN_DIR=${RUN_DIR:-$ROOT/runs/compare}
 SFT_DIR=${SFT_DIR:-$ROOT/runs/sft}
 
+print_help "$@"
 ensure_installed local,tracking,plot
 [[ -d $SFT_DIR/final ]] || SFT_DIR=$SFT_DIR bash "$RECIPES/sft.sh" --config "$RECIPES/sft.toml"
 export VENV

@@ -4,7 +4,8 @@
 #
 # recipes/common.sh lists flags and environment; settings go to `mobilerl train`. Called again, it continues the run.
 # RUN_DIR is the run's directory (default: runs/ and the script's name). EVALUATE=no leaves the evaluations
-# out; EVALUATE=pass-k also samples eight episodes of each task, which takes longer than all else.
+# out; EVALUATE=pass-k also samples eight episodes of each task, which takes longer than all else. Only suites of the
+# embedded phone are evaluated.
 
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -19,8 +20,8 @@ resume=()
 [[ ! -f $RUN_DIR/config.json ]] || resume=(--resume)
 mobilerl train --config "$CONFIG" --run-dir "$RUN_DIR" --model "$MODEL" "${resume[@]}" "${flags[@]}"
 
-if [[ ${EVALUATE:-yes} != no ]]; then
-    suite=$(suite_name)
+suite=$([[ ${EVALUATE:-yes} == no ]] || suite_name)
+if [[ -n $suite ]] && is_embedded "$suite"; then
     rows=()
     if [[ ${EVALUATE:-yes} == pass-k ]]; then
         evaluate "$MODEL" "$RUN_DIR/eval/sft-pass-k" "$suite" --pass-k 8

@@ -21,8 +21,10 @@ if ((rank > 0)); then
 fi
 CONFIG=${evaluation:-$FOLDER/adagrpo.toml}
 suite=$(suite_name)
-evaluate "$SFT_DIR/final" "$SFT_DIR/eval/$suite" "$suite"
-table "SFT=$SFT_DIR/eval/$suite/results.json"
+if is_embedded "$suite"; then
+    evaluate "$SFT_DIR/final" "$SFT_DIR/eval/$suite" "$suite"
+    table "SFT=$SFT_DIR/eval/$suite/results.json"
+fi
 page=$(mobilerl view "$SFT_DIR")
 say "checkpoint: $SFT_DIR/final"
 say "report: $page"

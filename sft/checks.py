@@ -14,10 +14,12 @@ import torch
 from mobilerl.config import ConfigError, Recipe, SftSection
 from mobilerl.config.packaged import RECIPES
 from mobilerl.models.checkpoint_folder import check_checkpoint
+from mobilerl.policy.context import make_context
 from mobilerl.terminal import say
 from mobilerl.train.checkpoint_files import check_files
 from mobilerl.train.dry_run import check_writable, print_recipe
 from sft.pretraining import PRETRAINING_BATCH_SIZE
+from sft.sources.stream import open_sources
 
 CONFIGS = RECIPES / "deepspeed"
 
@@ -84,6 +86,7 @@ def dry_run_sft(recipe: Recipe, run_dir: Path, stages: Collection[int] = (1, 2))
     recipe = fit_processes(recipe)
     check(recipe)
     check_stages(recipe, run_dir, stages)
+    open_sources(recipe.sft.sources, "train", make_context(recipe.agent))
     only = "" if len(stages) > 1 else f" --stage {min(stages)}"
     print_recipe(recipe, f"mobilerl sft --run-dir {shlex.quote(str(run_dir))}{only}")
     say("no estimate of the time: the demonstrations come first; then every training shows the time left", stderr=True)

@@ -51,10 +51,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     make_logging_safe()
     parser = make_parser()
     words = list(sys.argv[1:] if argv is None else argv)
+    if not words:
+        parser.print_help(sys.stderr)
+        return BAD_INPUT
     args, rest = parser.parse_known_args(words)
     args.command_line, args.parser = words, parser
     if rest and not args.takes_settings:
-        parser.error(f"{args.command} does not know {rest[0]!r}")
+        parser.error(f"{args.command} does not know {rest[0]!r}", args.command)
     try:
         code = args.run(args, rest)
         print(end="", flush=True)  # so that a closed pipe is noticed here rather than at exit
@@ -98,12 +101,13 @@ def make_parser() -> argparse.ArgumentParser:
 class _Parser(argparse.ArgumentParser):
     """An argument parser that suggests the most similar choice in a usage error."""
 
-    def error(self, message: str) -> NoReturn:
+    def error(self, message: str, command: str = "") -> NoReturn:
         hint = ""
         if invalid := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
             near = difflib.get_close_matches(invalid[1], re.findall(r"[\w-]+", invalid[2]), n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-        say(f"{self.prog}: error: {' '.join(message.split())}{hint}; see {self.prog} --help", stderr=True)
+        help_of = f"{self.prog} {command}".strip()
+        say(f"{self.prog}: error: {' '.join(message.split())}{hint}; see {help_of} --help", stderr=True)
         self.exit(BAD_INPUT)
 
 

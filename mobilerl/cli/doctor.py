@@ -23,7 +23,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         allow_abbrev=False,
         help="check this machine for a recipe, and print the command that fixes each problem",
         epilog="Without --config, checks for training a small model on embedded phones. Settings of the recipe are "
-        "flags as well: --engine.type verl. Exits with 1 if anything that the recipe needs has failed.",
+        "flags as well: --model DIR --engine.type verl. Exits with 1 if anything that the recipe needs has failed.",
     )
     parser.add_argument(
         "--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe, to check for"

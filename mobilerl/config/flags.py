@@ -79,7 +79,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
             type=_list if LIST in kinds else _scalar,
             default=argparse.SUPPRESS,
             metavar=kinds[0] if len(kinds) == 1 else "NAME" if choices else f"{{{','.join(kinds)}}}",
-            help=f"{first.description or ''} (default: {_shown(first.default)}{choices})".replace("%", "%%"),
+            help=f"{first.description or ''} (default: {_defaults(owners)}{choices})".replace("%", "%%"),
         )
 
 
@@ -97,6 +97,17 @@ def _kinds(annotation: Any) -> list[str]:
     if origin is Annotated:
         return _kinds(arguments[0])
     return [kind for argument in arguments for kind in _kinds(argument)] if arguments else [annotation.__name__]
+
+
+def _defaults(owners: Owners) -> str:
+    """The default, or those of the members of a union if they differ: `0.95 for gigpo, 0.9 for distrl`."""
+    types: dict[str, list[str]] = {}
+    for section, info in owners:
+        kind = section.model_fields.get("type")
+        types.setdefault(_shown(info.default), []).append(str(kind.default) if kind else "")
+    if len(types) == 1:
+        return next(iter(types))
+    return ", ".join(f"{default} for {' and '.join(names)}" for default, names in types.items())
 
 
 def _shown(default: Any) -> str:

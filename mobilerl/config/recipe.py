@@ -59,14 +59,15 @@ class Recipe(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _serials_set_the_count(cls, given: Any) -> Any:
-        """Sets `phone.count` to the number of `fleet.serials` unless it is given."""
+    def _serials_limit_the_count(cls, given: Any) -> Any:
+        """Limits `phone.count` to the number of `fleet.serials`: a recipe may ask for more phones than there are."""
         if not isinstance(given, Mapping):
             return given
         fleet, phone = given.get("fleet"), given.get("phone", {})
         if isinstance(fleet, Mapping) and fleet.get("type") == "adb" and isinstance(phone, Mapping):
-            if serials := fleet.get("serials"):
-                return {**given, "phone": {"count": len(serials), **phone}}
+            serials, count = fleet.get("serials"), phone.get("count")
+            if serials and (count is None or str(count).isdecimal() and int(count) > len(serials)):
+                return {**given, "phone": {**phone, "count": len(serials)}}
         return given
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Checks of the machine: Python, disk, KVM, GPUs, container engines and phones."""
+"""Checks of the machine: Python, disk, KVM, GPUs, the model, container engines and phones."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from pathlib import Path
 
 from envs.base import InfraError
 from envs.phone import fonts as phone_fonts
-from mobilerl.config import FleetSection, Recipe
+from mobilerl.config import ConfigError, FleetSection, Recipe
 from mobilerl.doctor.check import Check, broken, missing
-from mobilerl.models.checkpoint_folder import one_line
+from mobilerl.models.checkpoint_folder import check_checkpoint, one_line
+from mobilerl.models.hub import is_hub_id
 from mobilerl.models.memory import fit
 from mobilerl.suites.fleet import fleet_type
 
@@ -65,7 +66,8 @@ def gpus(needed: int, timeout_s: float = NVIDIA_SMI_S) -> Check:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
     except FileNotFoundError:
-        return missing("GPU", needed > 0, "nvidia-smi not found", f"{driver}, or use --engine.type local")
+        instead = "use --engine.type local --engine.inference local"
+        return missing("GPU", needed > 0, "nvidia-smi not found", f"{driver}, or {instead}")
     except (OSError, subprocess.TimeoutExpired) as error:
         return broken("GPU", needed > 0, f"nvidia-smi does not answer: {error}", driver)
     lines = [line.rsplit(", ", 2) for line in done.stdout.strip().splitlines()]
@@ -86,6 +88,19 @@ def gpu_bytes(timeout_s: float = NVIDIA_SMI_S) -> float | None:
         return float(done.stdout.split()[0]) * MB
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
         return None
+
+
+def model(path: str) -> Check:
+    """Checks the checkpoint to start from, as far as its files' names show."""
+    if not path:
+        return Check("model", "not needed", "none is given: --model DIR|ORG/NAME")
+    if is_hub_id(path):
+        return Check("model", "ok", f"{path}, from the Hugging Face Hub")
+    try:
+        check_checkpoint(path)
+    except ConfigError as error:
+        return broken("model", True, str(error), "correct --model, or omit it for the recipe's own model")
+    return Check("model", "ok", path)
 
 
 def gpu_memory(recipe: Recipe) -> Check | None:

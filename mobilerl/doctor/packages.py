@@ -68,6 +68,13 @@ def package(requirement: Requirement, tested: str | None, extra: str) -> Check:
     return Check(name, "ok", version)
 
 
+def has(distribution: str) -> bool:
+    try:
+        return bool(metadata.version(distribution))
+    except metadata.PackageNotFoundError:
+        return False
+
+
 def engine(kind: EngineKind) -> Iterator[Check]:
     """Checks the packages of the recipe's engine."""
     try:

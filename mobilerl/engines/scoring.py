@@ -103,7 +103,7 @@ def with_pictures(codec: Codec, rows: Sequence[TrainingSample], parts: Iterable[
         return codec.pictures.prepare({png: None for i in part for png in rows[i].images})
 
     ready = prepare(parts[0]) if parts else []
-    for part, following in zip(parts, [*parts[1:], []], strict=True):
+    for part, following in zip(parts, [*parts[1:], []], strict=False):
         wait(ready)
         ready = prepare(following)
         yield part

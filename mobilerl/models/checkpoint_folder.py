@@ -26,7 +26,10 @@ def check_checkpoint(path: str | Path) -> None:
     """Raises ConfigError unless `path` is a Hugging Face model folder."""
     folder = Path(path)
     if not folder.is_dir():
-        raise ConfigError(f"there is no checkpoint folder {path}; make one with `mobilerl sft --config sft`")
+        raise ConfigError(
+            f"there is no checkpoint folder {path}: `mobilerl sft --config sft` makes one, and a model on the Hub is "
+            "given as ORG/NAME"
+        )
     if not ((folder / "config.json").is_file() or (folder / "adapter_config.json").is_file()):
         raise ConfigError(f"{path} has no config.json: it is not a Hugging Face model folder")
     if not any(folder.glob("*.safetensors")):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import random
+from collections import Counter
 from pathlib import Path
+from statistics import fmean
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,8 +16,10 @@ from safetensors.torch import load_file
 
 from envs.base import Task
 from mobilerl.algorithms.advantages import group_relative
+from mobilerl.algorithms.curriculum import FailureCurriculum
+from mobilerl.algorithms.replay import AdaptivePositiveReplay
 from mobilerl.algorithms.rewards import shortest_path_adjustment
-from mobilerl.records import Status, Trajectory
+from mobilerl.records import Status, TrainingSample, Trajectory
 
 FILE = Path(__file__).parents[2] / "examples" / "adagrpo_minimal.py"
 
@@ -42,13 +47,38 @@ def test_rewards_and_advantages_are_those_of_the_library(minimal):
         assert minimal.advantages(group(*episodes)) == pytest.approx(wanted.tolist())
 
 
-def test_templates_that_keep_failing_rest(minimal):
-    tasks = [t.task for name in ("hard", "easy") for t in group((0.0, 1), template=name)]
-    curriculum, rng = minimal.Curriculum(tasks), random.Random(0)
-    for _ in range(2):
-        curriculum.record(group((0.0, 1), (0.0, 1), template="hard"))
-    drawn = [{t.template for t in curriculum.sample(50, rng)} for _ in range(4)]
-    assert drawn[:3] == [{"easy"}] * 3 and drawn[3] == {"hard", "easy"}
+def test_the_curriculum_is_that_of_the_library(minimal):
+    rng, names = random.Random(0), [f"T{i}" for i in range(6)]
+    theirs = FailureCurriculum(names)
+    ours = minimal.Curriculum([group((0.0, 1), template=name)[0].task for name in names])
+    for _ in range(30):  # epochs, in which the last templates succeed more often, and some are not played
+        drawn = rng.choices(names, k=12)
+        rewards = {name: [float(rng.random() < names.index(name) / 8)] * drawn.count(name) for name in set(drawn)}
+        ours.record([group((rewards[name][0], 1), template=name) for name in drawn])
+        theirs.update({name: values for name, values in rewards.items() if name in theirs.weights()})
+        for name in set(rewards) - set(theirs.weights()):  # a removed template is not played, so it cannot return
+            ours.left[name] = 0
+        assert {name: ours.weight(name) for name in names if ours.weight(name)} == pytest.approx(theirs.weights())
+    assert 0 < len(theirs.removed) < 6
+
+
+def test_the_replay_holds_what_that_of_the_library_holds(minimal):
+    rng, theirs, ours = random.Random(0), AdaptivePositiveReplay(20, minimal.KAPPA, minimal.GAMMA), minimal.Replay(20)
+    for iteration in range(8):
+        groups = [
+            [SimpleNamespace(id=f"{iteration}-{i}-{j}", success=rng.random() < 0.4, steps=(1,)) for j in range(4)]
+            for i in range(24)
+        ]
+        for t in (t for g in groups for t in g):
+            t.samples = lambda name=t.id: [TrainingSample(name, 0, (1,), (2,), (0.0,), (), 0)]
+        advantage = [[float(t.success) - fmean(u.success for u in g) for t in g] for g in groups]
+        rarity = [1.0 - fmean(t.success for t in g) for g in groups for _ in g]
+        theirs.insert([t for g in groups for t in g], sum(advantage, []), iteration, rarity)
+        ours.insert(groups, advantage)
+        assert sorted(r for r, _ in ours.entries) == sorted(e["rarity"] for e in theirs.state_dict()["entries"])
+    first = Counter(ours.draw(3, rng)[0].trajectory_id for _ in range(3000))
+    best, last = (ours.entries[i][1][0].trajectory_id for i in (0, -1))
+    assert first[best] > 10 * first[last] > 0 and len(ours.draw(9, rng)) == 3
 
 
 @pytest.mark.slow

@@ -32,6 +32,9 @@ def checkpoint(tmp_path_factory):
     return path
 
 
+SOURCES = '[{{"format": "aitw", "path": "{dir}/nix"}}]'
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -46,6 +49,7 @@ def checkpoint(tmp_path_factory):
         (("eval", "sim", "--agent", "noop", "--template", "Nix", "--out", "{dir}"), "no task template is called 'Nix'"),
         (("eval", "sim", "--agent", "noop", "--trials", "0", "--out", "{dir}"), "--trials: Input should"),
         (("view", "{dir}/nix"), "no such run directory"),
+        (("sft", "--dry-run", "--run-dir", "{dir}/r", "--sft.sources", SOURCES), "/nix does not exist"),
         (("phone", "serve", "--authorized-keys", "{dir}/nix"), "No such file"),
     ],
 )

@@ -16,7 +16,12 @@ from mobilerl.config import load_recipe
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = ROOT / "recipes" / "cluster"
-PYTHON = r"""#!/usr/bin/env bash
+SOURCED = ("common", "online")
+PYTHON = (
+    rf"""#!/usr/bin/env bash
+[[ $* != *suite.type* ]] || exec {sys.executable} "$@"
+"""
+    + r"""
 case "$*" in
     *find_spec*verl) [[ -n ${HAS_VERL:-} ]] ;;
     *find_spec*torch) [[ -n ${HAS_TORCH:-} ]] ;;
@@ -30,6 +35,7 @@ case "$*" in
         ;;
 esac
 """
+)
 MOBILERL = (
     rf"""#!/usr/bin/env bash
 [[ $1 != doctor ]] || exec {sys.executable} -m mobilerl "$@"
@@ -164,6 +170,28 @@ def test_the_short_flags_become_settings(place):
     recipe = load_recipe(config, words[words.index("--engine.type") :])
     assert (recipe.engine.type, recipe.cluster.nodes, recipe.phone.count) == ("verl", 4, 7)
     assert not place.calls("pip"), "verl is installed already"
+
+
+@pytest.mark.parametrize(
+    ("words", "evaluations"),
+    [
+        ((), 2),
+        (("--suite.type", "generated"), 2),
+        (("--suite.type", "instructions", "--suite.file", "mine.toml", "--collect.workers", "0"), 0),
+    ],
+)
+def test_suites_of_embedded_phones_are_evaluated_before_and_after(place, words, evaluations):
+    place.adagrpo("--model", "m", *words, EVALUATE="yes")
+    assert len(place.calls("mobilerl eval")) == evaluations and place.calls("mobilerl view")
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in (ROOT / "recipes").glob("*.sh") if path.stem not in SOURCED)
+)
+def test_help_comes_before_anything_else(place, name):
+    process = place.start(ROOT / "recipes" / name, "--train.seed", "1", "--help")
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and f"bash recipes/{name}" in said and not place.calls("")
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,15 @@ def test_gpus(script, needed, state, text, tmp_path, monkeypatch):
     assert check.state == state and text in check.detail and bool(check.fix) == (state != "ok")
 
 
+def test_a_missing_model_and_a_missing_gpu_are_failures(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("mobilerl.doctor.packages.has", lambda distribution: False)
+    for recipe, model, name in (("adagrpo", tmp_path / "nix", "model"), ("gpu/qwen2.5-vl-3b-lora", "Org/model", "GPU")):
+        assert main(["doctor", "--config", recipe, "--model", str(model)]) == 1
+        lines = capsys.readouterr().out.splitlines()
+        assert {"model", "GPU"} & {line.split()[1] for line in lines if line.startswith("failed")} == {name}
+
+
 # --- Docker and adb ----------------------------------------------------------------------------------------------
 
 

@@ -39,6 +39,14 @@ def test_a_checkpoints_settings_win_over_a_recipe_and_the_command_line_over_both
     assert (agent.screenshots, agent.max_new_tokens, agent.history_steps) == (3, 9, None)
 
 
+def test_a_recipe_keeps_its_deadline(checkpoint, recipe_file):
+    save_agent(AgentSection(deadline_s=300), checkpoint)
+    recipe_file.write_text("[agent]\ndeadline_s = 3600\n")
+    assert agent_of(model=checkpoint, config=recipe_file).deadline_s == 3600
+    assert agent_of("--agent.deadline_s", "9", model=checkpoint, config=recipe_file).deadline_s == 9
+    assert agent_of(model=checkpoint).deadline_s == 300
+
+
 def test_a_checkpoints_picture_size_is_restored_unless_another_is_given(checkpoint):
     save_agent(AgentSection(), checkpoint)
     (checkpoint / "preprocessor_config.json").write_text('{"mobilerl_max_pixels": 1234}')

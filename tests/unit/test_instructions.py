@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
@@ -132,8 +133,10 @@ def test_the_suite_trains_on_one_split_and_evaluates_on_the_other(file):
     make_suite(load_recipe(None, [*flags[:3], str(unchecked), "--collect.scorer", "mine:score"])).check()
 
 
-def test_serials_set_the_number_of_devices():
+def test_serials_limit_the_number_of_devices():
     flags = ["--fleet.type", "adb", "--fleet.serials", '["a", "b"]']
     assert load_recipe(None, flags).phone.count == 2
+    assert load_recipe(Path("adagrpo"), flags).phone.count == 2, "of the 64 phones of the recipe"
+    assert load_recipe(None, [*flags, "--phone.count", "3"]).phone.count == 2
     assert load_recipe(None, [*flags, "--phone.count", "1"]).phone.count == 1
     assert load_recipe(None, [*flags, "--phone.width", "720"]).phone.count == 2

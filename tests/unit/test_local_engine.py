@@ -76,6 +76,10 @@ def batch(rows: list[TrainingSample]) -> list[TrainingSample]:
     return [replace(row, advantage=1.0 if i % 2 else -0.5) for i, row in enumerate(rows)]
 
 
+def test_no_samples_have_no_log_probabilities(shared):
+    assert shared.logprobs([]) == []
+
+
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_the_trainer_sees_the_log_probabilities_of_the_rollout(folder, temperature):
     engine = LocalEngine(folder, LocalSettings(temperature=temperature))

@@ -39,6 +39,11 @@ def test_settings_command(capsys):
     assert "did you mean 'popup_rate'" in capsys.readouterr().err
 
 
+def test_every_default_of_a_setting_of_several_algorithms_is_shown(capsys):
+    assert main(["settings", "algorithm.gamma"]) == 0
+    assert "default: 0.95 for gigpo, 0.9 for distrl" in capsys.readouterr().out
+
+
 @pytest.fixture(scope="module")
 def script(tmp_path_factory):
     path = tmp_path_factory.mktemp("completion") / "mobilerl.bash"
