@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import shlex
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,9 @@ from envs.phone.phone import Phone
 from envs.phone.transport import InProcessTransport
 from mobilerl.config import ConfigError, load_recipe
 from mobilerl.suites.base import is_held_out, make_suite
+from mobilerl.suites.fleet import check_devices
 
+ROOT = Path(__file__).parents[2]
 SETTINGS_IN_FRONT = "dumpsys window | grep -q 'mFocusedApp=.*com.android.settings'"
 TOML = f"""
 [apps]
@@ -131,6 +136,18 @@ def test_the_suite_trains_on_one_split_and_evaluates_on_the_other(file):
     with pytest.raises(ConfigError, match="task '1' of .*other.toml has neither `check` nor `answer`"):
         make_suite(recipe).check()
     make_suite(load_recipe(None, [*flags[:3], str(unchecked), "--collect.scorer", "mine:score"])).check()
+
+
+def test_the_command_of_the_documentation_fits_its_file(file):
+    page = (ROOT / "docs" / "instructions.md").read_text()
+    text, command = re.search(r"    # mine.toml\n(.*?)\nThen:.*?    mobilerl train (.*?)\n\n", page, re.DOTALL).groups()
+    words = shlex.split(command.replace("\\\n", " ").replace("mine.toml", str(file(textwrap.dedent(text)))))
+    config, flags = words[words.index("--config") + 1], words[words.index("--model") :]
+    flags = [word for word in flags if word not in ("--run-dir", "runs/mine")]
+    recipe = load_recipe(ROOT / config, flags)
+    check_devices(recipe)
+    make_suite(recipe).check()
+    assert recipe.phone.count == len(recipe.fleet.serials) == 2
 
 
 def test_serials_limit_the_number_of_devices():
