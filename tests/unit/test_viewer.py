@@ -1,4 +1,4 @@
-"""The viewer's page: its data, its safety, and the tables of tasks and devices."""
+"""The viewer's page: its data and its safety."""
 
 import json
 import re
@@ -14,23 +14,23 @@ from pathlib import Path
 
 import pytest
 from source_files import png
+from status_records import group, record
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from envs.base import Back, DeviceReport, Finish, Observation, Swipe, Tap, Task, Type
+from envs.base import Back, Finish, Observation, Swipe, Tap, Task, Type
 from mobilerl.algorithms.curriculum import FailureCurriculum
 from mobilerl.cli import main
 from mobilerl.config import Recipe
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
 from mobilerl.policy.screen import parse_screen
-from mobilerl.records import Completion, Group, Status, Step, Trajectory
+from mobilerl.records import Completion, Status, Step, Trajectory
 from mobilerl.screen_files import MemoryScreens
 from mobilerl.train.run_log import RunLog, StatusLog, write_advantages
-from mobilerl.train.tracking import Tracker, read_metrics
+from mobilerl.train.tracking import Tracker
 from mobilerl.trajectory_files import save_trajectories, trajectory_to_dict
 from mobilerl.viewer import build
 from mobilerl.viewer.serve import file_for, is_allowed_host, make_server
-from mobilerl.viewer.status import device_table, task_table
 from mobilerl.viewer.steps import step_for_page, touched_element
 
 EVIL = "</script><img src=x onerror=\"document.title='owned'\"><!--<script>document.title='owned'</script>"
@@ -377,61 +377,3 @@ def test_a_damaged_file_is_named(run):
     (run / "tasks.jsonl").write_text('{"iteration": 1, "states": {"a": "active"}}\n')
     with pytest.raises(ValueError, match="tasks.jsonl: not in the format"):
         build(run)
-
-
-def group(name: str, *rewards: float) -> Group:
-    task = Task(name, f"T{name}", f"Do {name}", {}, 0, 10, "sim", "Clock")
-    trajectories = [Trajectory(f"{name}-{i}", task, (), r, Status.FINISHED, "phone-0") for i, r in enumerate(rewards)]
-    return Group(task, tuple(trajectories))
-
-
-@pytest.fixture
-def curriculum():
-    return FailureCurriculum(["a", "b", "c"], patience=1, cooldown=1)
-
-
-def record(log: StatusLog, curriculum: FailureCurriculum, iteration: int, *groups: Group, devices=()) -> None:
-    curriculum.update({g.task.id: [t.reward for t in g.trajectories] for g in groups})
-    log.record(iteration, curriculum, groups, lambda task: task.id, devices)
-
-
-def test_task_table(tmp_path, curriculum):
-    log = StatusLog(tmp_path)
-    record(log, curriculum, 1, group("a", 0, 1), group("b", 0))
-    record(log, curriculum, 2, group("a", *[1] * 6))
-    record(log, curriculum, 3, group("a", *[1] * 10), group("c", 1))
-    a, b, c = task_table(tmp_path)
-    assert [(t["state"], t["since"]) for t in (a, b, c)] == [("solved", 2), ("removed", 2), ("active", 1)]
-    assert a["played"] == [[1, 2, 1], [2, 6, 6], [3, 10, 10]]
-    assert b["changes"] == [[1, "cooling"], [2, "removed"]]
-
-
-def test_device_table(tmp_path, curriculum):
-    log = StatusLog(tmp_path)
-    seconds = {"leased": 60.0, "ready": 40.0}
-    reports = (
-        DeviceReport("0", "avd-0", "ready", seconds, 0, ""),
-        DeviceReport("0", "avd-0.1", "quarantined", seconds | {"quarantined": 50.0}, 1, "offline"),
-        DeviceReport("0", "avd-0", "ready", {"ready": 5.0}, 0, ""),  # its process was restarted
-    )
-    for iteration, report in enumerate(reports, 1):
-        record(log, curriculum, iteration, devices=[report])
-    index = {"devices": ["avd-0", "avd-0.1"], "rows": [[0] * 8, [0] * 7 + [1]]}
-    (device,) = device_table(tmp_path, index)["devices"]
-    assert (device["states"], device["busy_columns"], device["fault_columns"]) == ("lqi", [60, 0, 0], [[1, 1]])
-    assert (device["busy"], device["device"], device["reason"], device["episodes"]) == (0.2, "avd-0", "offline", 2)
-
-
-def test_a_resumed_run_drops_later_iterations(tmp_path, curriculum):
-    log = StatusLog(tmp_path)
-    record(log, curriculum, 1, group("a", 1))
-    state = curriculum.state_dict()
-    record(log, curriculum, 2, group("b", 0))
-    with open(tmp_path / "tasks.jsonl", "a") as f:
-        f.write('{"iteration": 3, "sta')  # left by a crash
-    curriculum.load_state_dict(state)
-    resumed = StatusLog(tmp_path)
-    resumed.truncate_after(1)
-    record(resumed, curriculum, 2, group("c", 0))
-    rows = read_metrics(tmp_path / "tasks.jsonl")
-    assert [(row["iteration"], row["states"]) for row in rows[1:]] == [(2, {"c": "cooling"})]
