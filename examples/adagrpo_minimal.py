@@ -3,7 +3,9 @@
     python examples/adagrpo_minimal.py [--iterations 20] [--out runs/minimal]
 
 What is left out of the real thing (`mobilerl train`) is what keeps it alive: devices that fail, checkpoints, worker
-processes, several engines, settings. What is there is the algorithm, each part with its equation, at its default.
+processes, several engines, settings. What is there is the algorithm, each part with its equation, without some
+refinements: no dual clip, no importance weights, no age limit of the replay, no dynamic sampling, and every token has
+the same weight, since mini-batches are not made of whole trajectories.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ class Replay:
         A success is the rarer, the fewer of its group there are.
         """
         found = [
-            (1.0 - fmean(t.success for t in group), [replace(s, advantage=a, replayed=True) for s in t.samples()])
+            (1.0 - fmean(t.success for t in group), t.samples_to_learn(a, replayed=True))
             for group, advantage in zip(groups, advantages, strict=True)
             for t, a in zip(group, advantage, strict=True)
             if t.success and a > 0
@@ -121,12 +123,12 @@ class Curriculum:
         if len(self.seen) < 2 * len(self.names):
             return
         for name in self.names:
-            groups = [g for g in self.seen if g[0].task.template == name]
-            if any(t.success for g in groups for t in g):
+            played = [t for group in self.seen for t in group if t.task.template == name]
+            if any(t.reward > 0 for t in played):
                 self.failed[name] = 0
                 self.left.pop(name, None)
                 continue
-            self.failed[name] += bool(groups)
+            self.failed[name] += bool(played)
             if name in self.left:
                 self.left[name] -= 1
             elif self.failed[name] >= self.patience:
@@ -169,11 +171,11 @@ async def main(iterations: int, out: Path, start: Path = START) -> list[float]:
             curriculum.record(groups)
             replay.insert(groups, advantage)
             fresh = [
-                replace(sample, advantage=a)
+                sample
                 for group, values in zip(groups, advantage, strict=True)
                 for trajectory, a in zip(group, values, strict=True)
                 if a != 0  # nothing is learned from a group whose episodes are all alike
-                for sample in trajectory.samples()
+                for sample in trajectory.samples_to_learn(a)
             ]
             for _ in range(EPOCHS):
                 old = replay.draw(len(fresh), rng)  # compared with the policy of now, or they would soon be clipped
@@ -181,7 +183,7 @@ async def main(iterations: int, out: Path, start: Path = START) -> list[float]:
                 batch = fresh + old
                 rng.shuffle(batch)
                 for i in range(0, len(batch), MINI_BATCH):
-                    engine.update(batch[i : i + MINI_BATCH], clipped_loss, "trajectory-mean")
+                    engine.update(batch[i : i + MINI_BATCH], clipped_loss, "token-mean")
             engine.publish()
             rates.append(fmean(t.success for g in groups for t in g))
             recent = fmean(rates[-5:])

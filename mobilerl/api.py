@@ -68,6 +68,8 @@ def evaluate(
     chosen = PLANS[recipe.suite.type](instances=instances, templates=tuple(templates), **plan)
     folder = find_model(model)
     agent = read_agent(folder) or with_format(recipe.agent, published_name(folder))
+    if "deadline_s" in recipe.agent.model_fields_set:  # it depends on the devices and not on the policy
+        agent = agent.model_copy(update={"deadline_s": recipe.agent.deadline_s})
     recipe = recipe.model_copy(update={"agent": agent})
     with tempfile.TemporaryDirectory() as scratch:
         return outside(lambda: _evaluate(recipe, chosen, POLICY, model, Path(out or scratch)))

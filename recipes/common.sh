@@ -30,14 +30,15 @@ die() {
 
 mobilerl() { "$VENV/bin/mobilerl" "$@"; }
 
-# print_help ARGUMENT...: with -h or --help, prints the comment at the top of the script and ends.
+# print_help ARGUMENT...: with -h or --help, prints the comments at the top of the script and of those that it sources.
 print_help() {
-    local word
+    local word i
     for word in "$@"; do
-        if [[ $word == -h || $word == --help ]]; then
-            sed -n '2,/^$/s/^# \{0,1\}//p' "$0" | grep -v '^shellcheck'
-            exit
-        fi
+        [[ $word == -h || $word == --help ]] || continue
+        for ((i = ${#BASH_SOURCE[@]} - 1; i >= 0; i--)); do
+            [[ ${BASH_SOURCE[i]} == "${BASH_SOURCE[i + 1]:-}" ]] || sed -n '2,/^$/s/^# \{0,1\}//p' "${BASH_SOURCE[i]}"
+        done
+        exit
     done
 }
 
@@ -186,7 +187,7 @@ print({"phone": "sim"}.get(name, name))' "$CONFIG" "${flags[@]}"
 # is_embedded SUITE: whether its tasks are played on embedded phones. Evaluations on other devices need flags of their own.
 is_embedded() {
     [[ $1 == sim || $1 == generated ]] && return
-    say "no evaluation here: \`mobilerl eval $1 --help\` says what it needs"
+    say "the suite $1 is not evaluated here: see mobilerl eval --help"
     return 1
 }
 

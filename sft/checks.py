@@ -15,6 +15,7 @@ from mobilerl.config import ConfigError, Recipe, SftSection
 from mobilerl.config.packaged import RECIPES
 from mobilerl.models.checkpoint_folder import check_checkpoint
 from mobilerl.policy.context import make_context
+from mobilerl.policy.formats.choice import published_name, with_format
 from mobilerl.terminal import say
 from mobilerl.train.checkpoint_files import check_files
 from mobilerl.train.dry_run import check_writable, print_recipe
@@ -30,12 +31,17 @@ def check_stages(recipe: Recipe, run_dir: Path, stages: Collection[int]) -> None
         raise ConfigError(f"stage 2 needs a stage 1 in {run_dir}: train it first (--stage 1), or give --model DIR")
 
 
-def fit_processes(recipe: Recipe) -> Recipe:
-    """Limits the processes to this machine's GPUs, if it has any: recipes for CPUs ask for one per core."""
-    gpus, settings = torch.cuda.device_count(), recipe.sft
-    if not gpus or settings.nodes > 1 or settings.processes <= gpus:
-        return recipe
-    return recipe.model_copy(update={"sft": settings.model_copy(update={"processes": gpus if gpus > 1 else 0})})
+def fitted(recipe: Recipe) -> Recipe:
+    """The recipe with a published model's own format, and with at most as many processes as there are GPUs, if any.
+
+    Recipes for CPUs ask for one process per core.
+    """
+    gpus, settings, changes = torch.cuda.device_count(), recipe.sft, {}
+    if gpus and settings.nodes == 1 and settings.processes > gpus:
+        changes["sft"] = settings.model_copy(update={"processes": gpus if gpus > 1 else 0})
+    if recipe.model:
+        changes["agent"] = with_format(recipe.agent, published_name(recipe.model))
+    return recipe.model_copy(update=changes)
 
 
 def check(recipe: Recipe) -> None:
@@ -83,7 +89,7 @@ def dry_run_sft(recipe: Recipe, run_dir: Path, stages: Collection[int] = (1, 2))
     if recipe.model:
         check_checkpoint(recipe.model)
         check_files(Path(recipe.model))
-    recipe = fit_processes(recipe)
+    recipe = fitted(recipe)
     check(recipe)
     check_stages(recipe, run_dir, stages)
     open_sources(recipe.sft.sources, "train", make_context(recipe.agent))

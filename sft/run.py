@@ -23,10 +23,9 @@ from mobilerl.models.codec import Codec
 from mobilerl.models.loading import save_model
 from mobilerl.policy.actor import Policy
 from mobilerl.policy.context import make_context
-from mobilerl.policy.formats.choice import published_name, with_format
 from mobilerl.terminal import progress_bar, say
 from mobilerl.train.tracking import Tracker, read_metrics
-from sft.checks import check, check_stages, deepspeed_file, fit_processes
+from sft.checks import check, check_stages, deepspeed_file, fitted
 from sft.data import SftData
 from sft.demonstrations import single_steps
 from sft.distributed import Cluster, fit, follow
@@ -250,10 +249,8 @@ def run(recipe: Recipe, run_dir: Path, stages: Sequence[int] = STAGES) -> Path:
 
     On all nodes except the first it only joins node 0's training jobs.
     """
-    recipe = fit_processes(recipe)
+    recipe = fitted(recipe)
     check(recipe)
-    if recipe.model:
-        recipe = recipe.model_copy(update={"agent": with_format(recipe.agent, published_name(recipe.model))})
     if recipe.sft.node_rank:
         follow(recipe.sft)
         return run_dir / "final"

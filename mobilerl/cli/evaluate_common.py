@@ -80,8 +80,8 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], default
 
     A model without saved settings (a server, a folder without agent.json) gets those of the recipe or, without one,
     the command-line words `defaults`; a published model gets its own format and settings. `settings`, from the command
-    line, take precedence, and a recipe keeps its episode deadline. Raises ConfigError for settings that cannot be
-    used.
+    line, take precedence, and a recipe keeps the episode deadline that it sets. Raises ConfigError for settings that
+    cannot be used.
     """
     from mobilerl.eval.policies import find_model, is_server
     from mobilerl.models.checkpoint_folder import MAX_PIXELS, image_settings, read_agent
@@ -99,8 +99,9 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], default
         return _published(args, settings, base) or load_recipe(args.config, [*base, *settings])
     ours = ", ".join(flag for flag in given if flag.startswith("--agent."))
     say(f"agent settings from the checkpoint{f'; from the command line: {ours}' if ours else ''}")
-    # As in training, a recipe's deadline is kept, because it depends on the devices and not on the policy.
-    own = [*given, "--agent.deadline_s"] if args.config else given
+    own = given
+    if args.config and "deadline_s" in load_recipe(args.config, ()).agent.model_fields_set:
+        own = [*given, "--agent.deadline_s"]  # it depends on the devices and not on the policy
     recipe = load_recipe(args.config, [*_saved_flags(saved, own), *settings])
     cap = (image_settings(Path(args.model)) or {}).get(MAX_PIXELS)
     if cap is None or ("--engine.max_pixels" in given and recipe.engine.max_pixels):

@@ -58,7 +58,8 @@ def up(recipe: Recipe, console: Console) -> int:
     console.print(f"{len(started)} started" + ("; train on them with:" if serials else ""))
     if serials:
         named = ",".join(f'"{s}"' for s in serials)
-        console.print(f"  --fleet.type adb --fleet.serials '[{named}]'", markup=False, soft_wrap=True)
+        flags = f"--fleet.type adb --fleet.serials '[{named}]' --phone.count {len(serials)}"
+        console.print(f"  {flags}", markup=False, soft_wrap=True)
     return 1 if failed else 0
 
 

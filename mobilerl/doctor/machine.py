@@ -59,8 +59,8 @@ def kvm(needed: bool, device: Path = KVM) -> Check:
     return Check("KVM", "ok", str(device))
 
 
-def gpus(needed: int, timeout_s: float = NVIDIA_SMI_S) -> Check:
-    """Checks the GPUs that nvidia-smi lists. `needed` is the number that the recipe uses on this machine."""
+def gpus(needed: int, setting: str = "cluster.gpus_per_node", timeout_s: float = NVIDIA_SMI_S) -> Check:
+    """Checks the GPUs that nvidia-smi lists. `needed`, set by `setting`, is the number that the recipe uses here."""
     driver = "apt-get install -y nvidia-driver, then reboot; nvidia-smi must list the GPUs"
     command = ["nvidia-smi", "--query-gpu=name,memory.free,memory.total", "--format=csv,noheader"]
     try:
@@ -76,7 +76,7 @@ def gpus(needed: int, timeout_s: float = NVIDIA_SMI_S) -> Check:
     names = ", ".join(f"{name} ({free} of {total} free)" for name, free, total in lines)
     if len(lines) < needed:
         detail = f"{len(lines)} GPUs, the recipe uses {needed}: {names}"
-        return missing("GPU", True, detail, f"--cluster.gpus_per_node {len(lines)}")
+        return missing("GPU", True, detail, f"--{setting} {len(lines)}")
     return Check("GPU", "ok", names)
 
 

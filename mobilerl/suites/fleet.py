@@ -57,7 +57,7 @@ class FleetType:
     starts_containers = False
 
     def spares(self, fleet: FleetSection, count: int) -> int:
-        """Number of devices of a run beyond `count`."""
+        """Number of devices of a run beyond `count`. Raises ConfigError if there are fewer than `count`."""
         return fleet.spares
 
     def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None) -> Provider:
@@ -97,6 +97,10 @@ class AdbFleet(FleetType):
     extra, packages = "adb", ("adbutils",)
 
     def spares(self, fleet: FleetSection, count: int) -> int:
+        if len(fleet.serials) < count:
+            raise ConfigError(
+                f"fleet.serials names {len(fleet.serials)} devices, {count} are wanted: name more of them"
+            )
         return min(fleet.spares, len(fleet.serials) - count)
 
     def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None) -> Provider:
@@ -147,6 +151,7 @@ def check_devices(recipe: Recipe) -> None:
             )
     if len(set(fleet.serials)) < len(fleet.serials):
         raise ConfigError("fleet.serials names a device twice: each runs one episode at a time")
+    fleet_type(fleet).spares(fleet, recipe.phone.count)  # raises ConfigError for too few serials
     for given in fleet.environment:
         _variable(given)
 

@@ -7,7 +7,6 @@ import importlib.util
 import random
 from collections import Counter
 from pathlib import Path
-from statistics import fmean
 from types import SimpleNamespace
 
 import pytest
@@ -52,33 +51,34 @@ def test_the_curriculum_is_that_of_the_library(minimal):
     theirs = FailureCurriculum(names)
     ours = minimal.Curriculum([group((0.0, 1), template=name)[0].task for name in names])
     for _ in range(30):  # epochs, in which the last templates succeed more often, and some are not played
-        drawn = rng.choices(names, k=12)
-        rewards = {name: [float(rng.random() < names.index(name) / 8)] * drawn.count(name) for name in set(drawn)}
-        ours.record([group((rewards[name][0], 1), template=name) for name in drawn])
-        theirs.update({name: values for name, values in rewards.items() if name in theirs.weights()})
-        for name in set(rewards) - set(theirs.weights()):  # a removed template is not played, so it cannot return
-            ours.left[name] = 0
+        drawn = rng.choices(list(theirs.weights()), k=12)
+        rewards = {name: rng.choice((0.5, 1.0)) * (rng.random() < names.index(name) / 8) for name in set(drawn)}
+        ours.record([group((rewards[name], 1), template=name) for name in drawn])
+        theirs.update({name: [reward] for name, reward in rewards.items()})
         assert {name: ours.weight(name) for name in names if ours.weight(name)} == pytest.approx(theirs.weights())
     assert 0 < len(theirs.removed) < 6
 
 
 def test_the_replay_holds_what_that_of_the_library_holds(minimal):
-    rng, theirs, ours = random.Random(0), AdaptivePositiveReplay(20, minimal.KAPPA, minimal.GAMMA), minimal.Replay(20)
-    for iteration in range(8):
-        groups = [
-            [SimpleNamespace(id=f"{iteration}-{i}-{j}", success=rng.random() < 0.4, steps=(1,)) for j in range(4)]
-            for i in range(24)
-        ]
-        for t in (t for g in groups for t in g):
-            t.samples = lambda name=t.id: [TrainingSample(name, 0, (1,), (2,), (0.0,), (), 0)]
-        advantage = [[float(t.success) - fmean(u.success for u in g) for t in g] for g in groups]
-        rarity = [1.0 - fmean(t.success for t in g) for g in groups for _ in g]
-        theirs.insert([t for g in groups for t in g], sum(advantage, []), iteration, rarity)
+    rng, theirs, ours = random.Random(0), AdaptivePositiveReplay(100, minimal.KAPPA, minimal.GAMMA), minimal.Replay(100)
+    for iteration in range(6):  # one success in each of 40 groups, of which no two have the same size
+        sizes = rng.sample(range(2, 80), 40)
+        groups = [[played(f"{iteration}-{size}-{i}", success=i == 0) for i in range(size)] for size in sizes]
+        advantage = [[float(t.success) - 1 / len(group) for t in group] for group in groups]
+        rarity = [1 - 1 / len(group) for group in groups for _ in group]
+        theirs.insert([t for group in groups for t in group], sum(advantage, []), iteration, rarity)
         ours.insert(groups, advantage)
-        assert sorted(r for r, _ in ours.entries) == sorted(e["rarity"] for e in theirs.state_dict()["entries"])
+        kept = [entry["trajectory"].id for entry in theirs.state_dict()["entries"]]
+        assert [samples[0].trajectory_id for _, samples in ours.entries] == kept
+    assert len(kept) == 100
     first = Counter(ours.draw(3, rng)[0].trajectory_id for _ in range(3000))
-    best, last = (ours.entries[i][1][0].trajectory_id for i in (0, -1))
-    assert first[best] > 10 * first[last] > 0 and len(ours.draw(9, rng)) == 3
+    assert first[kept[0]] > 10 * first[kept[-1]] and len(ours.draw(9, rng)) == 3
+
+
+def played(name: str, success: bool) -> SimpleNamespace:
+    """What the replays read of a trajectory, which gives one sample."""
+    sample = TrainingSample(name, 0, (1,), (2,), (0.0,), (), 0)
+    return SimpleNamespace(id=name, success=success, steps=(1,), samples_to_learn=lambda *_, **__: [sample])
 
 
 @pytest.mark.slow

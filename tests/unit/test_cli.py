@@ -32,6 +32,17 @@ def checkpoint(tmp_path_factory):
     return path
 
 
+def test_without_a_command_there_is_help(capsys):
+    assert main([]) == 2
+    assert "usage: mobilerl" in (text := capsys.readouterr().err) and "train " in text
+
+
+def test_an_unknown_option_refers_to_the_help_of_its_command(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["demo", "--ouput", "x"])
+    assert "demo does not know '--ouput'; see mobilerl demo --help" in capsys.readouterr().err
+
+
 SOURCES = '[{{"format": "aitw", "path": "{dir}/nix"}}]'
 
 

@@ -39,12 +39,13 @@ def test_a_checkpoints_settings_win_over_a_recipe_and_the_command_line_over_both
     assert (agent.screenshots, agent.max_new_tokens, agent.history_steps) == (3, 9, None)
 
 
-def test_a_recipe_keeps_its_deadline(checkpoint, recipe_file):
-    save_agent(AgentSection(deadline_s=300), checkpoint)
+def test_a_recipe_keeps_the_deadline_that_it_sets(checkpoint, recipe_file):
+    save_agent(AgentSection(deadline_s=900), checkpoint)
     recipe_file.write_text("[agent]\ndeadline_s = 3600\n")
     assert agent_of(model=checkpoint, config=recipe_file).deadline_s == 3600
     assert agent_of("--agent.deadline_s", "9", model=checkpoint, config=recipe_file).deadline_s == 9
-    assert agent_of(model=checkpoint).deadline_s == 300
+    recipe_file.write_text("[agent]\nscreenshots = 7\n")
+    assert agent_of(model=checkpoint, config=recipe_file).deadline_s == agent_of(model=checkpoint).deadline_s == 900
 
 
 def test_a_checkpoints_picture_size_is_restored_unless_another_is_given(checkpoint):

@@ -39,9 +39,18 @@ def test_settings_command(capsys):
     assert "did you mean 'popup_rate'" in capsys.readouterr().err
 
 
-def test_every_default_of_a_setting_of_several_algorithms_is_shown(capsys):
-    assert main(["settings", "algorithm.gamma"]) == 0
-    assert "default: 0.95 for gigpo, 0.9 for distrl" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("algorithm.gamma", "0.95 for gigpo, 0.9 for distrl"),
+        ("algorithm.replay.capacity", "512 for adagrpo, 2000 for digirl and filtered_bc, 600 for distrl"),
+        ("algorithm.type", "adagrpo"),
+        ("algorithm.curriculum.patience", "2"),
+    ],
+)
+def test_every_default_of_a_setting_of_several_algorithms_is_shown(name, shown, capsys):
+    assert main(["settings", name]) == 0
+    assert f"(default: {shown})" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.fixture(scope="module")

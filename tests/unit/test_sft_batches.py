@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.config.reading import claim
 from sft.batches import LengthBatches, RankBatches, with_placeholder
-from sft.checks import CONFIGS, check, deepspeed_file, fit_processes
+from sft.checks import CONFIGS, check, deepspeed_file, fitted
 from sft.run import PLACEMENT
 from sft.samples import Sample, SampleFile, image_counts, lengths_of, write_samples
 
@@ -96,7 +96,7 @@ def test_a_batch_that_cannot_be_shared_is_refused():
 def test_a_recipe_for_two_cores_runs_on_one_gpu(monkeypatch, gpus, nodes, processes):
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
     given = recipe(processes=2, nodes=nodes, rendezvous="host:1" if nodes > 1 else "")
-    assert fit_processes(given).sft.processes == processes
+    assert fitted(given).sft.processes == processes
 
 
 def test_deepspeed_files(tmp_path, monkeypatch):
