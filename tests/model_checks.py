@@ -16,6 +16,6 @@ def fingerprint(model: torch.nn.Module) -> str:
 
 
 def largest_difference(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> float:
-    """Of values in rows of the same lengths."""
+    """Largest absolute difference between two lists of log-probabilities of the same lengths."""
     assert [len(x) for x in a] == [len(x) for x in b]
     return max(abs(x - y) for left, right in zip(a, b, strict=True) for x, y in zip(left, right, strict=True))
