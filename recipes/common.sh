@@ -6,7 +6,7 @@
 #   --model DIR     checkpoint to start from            --nodes N       cluster.nodes
 #
 # Environment:
-#   PYTHON         interpreter that makes the virtual environment (default: python3.11, python3.12 or python3)
+#   PYTHON         interpreter that makes the virtual environment (default: python3.11, 3.12, 3.13 or python3)
 #   VENV           where it is made, or reused (default: .venv in the repository)
 #   SKIP_INSTALL   not empty: install nothing, VENV has everything
 #   SFT_DIR        directory of the SFT run (default: runs/sft, and for recipes/NAME/ with an sft.toml runs/sft-NAME)
@@ -86,13 +86,13 @@ read_arguments() {
 
 make_venv() {
     local name python=""
-    for name in ${PYTHON:+"$PYTHON"} python3.11 python3.12 python3; do
-        if "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then
+    for name in ${PYTHON:+"$PYTHON"} python3.11 python3.12 python3.13 python3; do
+        if "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
             python=$name
             break
         fi
     done
-    [[ -n $python ]] || die "Python 3.11 or 3.12 is needed; name one with PYTHON=/path/to/python3.11"
+    [[ -n $python ]] || die "Python 3.11, 3.12 or 3.13 is needed; name one with PYTHON=/path/to/python3.11"
     say "making the virtual environment $VENV"
     # Debian keeps ensurepip in a package of its own: without it, the interpreter's own pip fills the environment.
     if ! "$python" -m venv "$VENV" >/dev/null 2>&1; then

@@ -32,10 +32,10 @@ DOCKER_SOCKET = Path("/var/run/docker.sock")
 
 def python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Check:
     text = ".".join(map(str, version))
-    if (3, 11) <= version[:2] <= (3, 12):
+    if (3, 11) <= version[:2] <= (3, 13):
         return Check("Python", "ok", text)
     fix = "apt-get install -y python3.11 python3.11-venv && python3.11 -m venv .venv"
-    return broken("Python", True, f"{text}; 3.11 or 3.12 is needed", fix)
+    return broken("Python", True, f"{text}; 3.11, 3.12 or 3.13 is needed", fix)
 
 
 def disk(folder: Path, needed_mb: float = DISK_MB) -> Check:

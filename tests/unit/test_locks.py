@@ -8,7 +8,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from mobilerl.doctor.packages import PACKAGE_OF
@@ -31,17 +33,13 @@ def asked(extra: str) -> list[Requirement]:
     return found
 
 
-@pytest.mark.parametrize("python", ["3.11", "3.12"])
+CPU = ("constraints.txt", ["dev"], {"torch", "setuptools"})  # torch: the scripts install it; setuptools: any
+GPU = ("recipes/cluster/constraints.txt", ["verl", "vllm", "tracking", "docker", "androidworld", "androidlab"], set())
+
+
 @pytest.mark.parametrize(
-    ("lock", "extras", "apart"),
-    [
-        ("constraints.txt", ["dev"], {"torch", "setuptools"}),  # torch: the scripts install it; setuptools: any
-        (
-            "recipes/cluster/constraints.txt",
-            ["verl", "vllm", "tracking", "docker", "androidworld", "androidlab"],
-            set(),
-        ),
-    ],
+    ("lock", "extras", "apart", "python"),
+    [(*CPU, "3.11"), (*CPU, "3.12"), (*CPU, "3.13"), (*GPU, "3.11"), (*GPU, "3.12")],  # verl's limit is below 3.13
 )
 def test_a_lock_has_one_version_of_every_requirement(lock, extras, apart, python):
     lines = (ROOT / lock).read_text().splitlines()
@@ -75,3 +73,12 @@ def test_whatever_is_imported_is_asked_for():
     modules = imported() - set(OWN) - sys.stdlib_module_names
     packages = {canonicalize_name(PACKAGE_OF.get(name, name)) for name in modules}
     assert packages - {canonicalize_name(requirement.name) for requirement in wanted} == ASIDE
+
+
+def test_the_workflow_tests_every_python_that_is_supported():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    (job,) = workflow["jobs"].values()
+    supported = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if c.startswith("Programming Language")]
+    assert job["strategy"]["matrix"]["python"] == supported
+    assert [v for v in supported if v not in SpecifierSet(PROJECT["requires-python"])] == []
+    assert job["steps"][-1]["run"] == "bash tests/run.sh fast"
