@@ -175,6 +175,24 @@ need_checkpoint() {
     fi
 }
 
+# stoppable COMMAND...: runs it and passes SIGTERM on to it, which the end of a container or of a job step may send to this
+# script alone. Ctrl-C reaches the command anyway, as it belongs to the same process group.
+stoppable() {
+    local status=0 pid
+    env --default-signal=INT "$@" &
+    pid=$!
+    trap : INT
+    # shellcheck disable=SC2064  # this process, whatever `pid` is later
+    trap "kill -TERM $pid 2>/dev/null || true" TERM
+    wait "$pid" || status=$?
+    while kill -0 "$pid" 2>/dev/null; do  # a signal ends `wait` before the command has ended
+        status=0
+        wait "$pid" || status=$?
+    done
+    trap - INT TERM
+    return "$status"
+}
+
 # suite_name: what `mobilerl eval` calls the suite of CONFIG and `flags`.
 suite_name() {
     "$VENV/bin/python" -c '

@@ -18,7 +18,7 @@ need_checkpoint
 say "training in $RUN_DIR"
 resume=()
 [[ ! -f $RUN_DIR/config.json ]] || resume=(--resume)
-mobilerl train --config "$CONFIG" --run-dir "$RUN_DIR" --model "$MODEL" "${resume[@]}" "${flags[@]}"
+stoppable "$VENV/bin/mobilerl" train --config "$CONFIG" --run-dir "$RUN_DIR" --model "$MODEL" "${resume[@]}" "${flags[@]}"
 
 suite=$([[ ${EVALUATE:-yes} == no ]] || suite_name)
 if [[ -n $suite ]] && is_embedded "$suite"; then

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from small_policies import HEIGHT, WIDTH
 from transformers import AutoModelForImageTextToText, AutoTokenizer
 
 from mobilerl.config import read_saved
+from mobilerl.train.checkpoint import latest
 from mobilerl.train.tracking import read_metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -137,6 +141,27 @@ def test_called_again_it_continues(folder, trained):
     assert (folder / "run" / "metrics.jsonl").read_bytes().startswith(metrics)
     assert [row["iteration"] for row in read_metrics(folder / "run" / "metrics.jsonl")] == [1, 2, 3]
     assert results.stat().st_mtime_ns == made
+
+
+def test_sigterm_to_the_script_alone_ends_the_run_with_a_checkpoint(folder, sft_run):
+    """As Kubernetes, `docker stop` and systemd send it to the first process of a container or unit."""
+    venv = pretend_installed(folder / "venv-own", mobilerl=Path(sys.executable).with_name("mobilerl"))
+    env = {**os.environ, "VENV": str(venv), "SFT_DIR": str(folder / "sft"), "RUN_DIR": str(folder / "stopped")}
+    flags = [*TRAIN, *HERE, "--train.iterations", "1000"]
+    command = ["bash", str(ROOT / "recipes/adagrpo.sh"), *flags]
+    child = subprocess.Popen(command, env={**env, "PYTHONPATH": str(ROOT)}, cwd=folder, start_new_session=True)
+    try:
+        metrics = folder / "stopped" / "metrics.jsonl"
+        while not metrics.exists() or not metrics.read_text():
+            assert child.poll() is None
+            time.sleep(0.1)
+        child.terminate()
+        assert child.wait(120) == 143
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+    done = [row["iteration"] for row in read_metrics(metrics)][-1]
+    assert latest(folder / "stopped").name == f"iter-{done:06d}"
 
 
 def test_variants_are_compared_on_one_budget(folder, sft_run, monkeypatch):
