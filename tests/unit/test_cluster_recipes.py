@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from mobilerl.config import load_recipe
 
@@ -270,3 +272,36 @@ def test_when_the_jobs_time_is_over_the_run_is_interrupted_and_tidies_up(place):
     job.communicate(timeout=300)
     assert job.returncode != 0
     assert place.calls("interrupted") and len(place.stopped()) == 2
+
+
+# --- KubeRay and SkyPilot ------------------------------------------------------------------------------------------
+
+
+def test_kuberays_job_runs_the_recipe_on_as_many_gpus_as_it_asks_for(place):
+    job = yaml.safe_load((CLUSTER / "kuberay.yaml").read_text())["spec"]
+    words = shlex.split(job["entrypoint"].replace("/opt/mobilerl", str(ROOT)))
+    script = next(i for i, word in enumerate(words) if word.endswith("adagrpo.sh"))
+    place.adagrpo(*words[script + 1 :], HAS_VERL="1")
+    trained = shlex.split(place.calls("mobilerl train")[0].replace('["', "'[\"").replace('"]', "\"]'"))
+    recipe = load_recipe(Path(after(trained, "--config")), trained[trained.index("--engine.type") :])
+    (group,) = job["rayClusterSpec"]["workerGroupSpecs"]
+    (container,) = group["template"]["spec"]["containers"]
+    assert recipe.cluster.nodes + recipe.cluster.rollout_nodes == group["replicas"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == str(recipe.cluster.gpus_per_node)
+
+
+def test_skypilots_nodes_start_ray_and_the_first_runs_the_recipe(place):
+    task = yaml.safe_load((CLUSTER / "skypilot.yaml").read_text())
+    node = {"SKYPILOT_NODE_IPS": "10.0.0.9\n10.0.0.10", "SKYPILOT_NUM_NODES": "2", "HAS_VERL": "1", **task["envs"]}
+    (script := place.folder / "run.sh").write_text(f"cd {ROOT}\n{task['run']}")
+    worker = place.start(script, SKYPILOT_NODE_RANK="1", **node)
+    wait_for(place, "ray start --block")
+    place.run(script, SKYPILOT_NODE_RANK="0", **node)
+    assert place.calls("wait") == ["wait 10.0.0.9:7379 2"]
+    head, joined = sorted(place.calls("ray start"), key=lambda line: "--head" not in line)
+    assert after(head.split(), "--port") == "7379" and after(joined.split(), "--address") == "10.0.0.9:7379"
+    assert after(place.trained(), "--model") == task["envs"]["MODEL"]
+    assert after(place.trained(), "--cluster.nodes") == "2"
+    worker.terminate()
+    worker.communicate(timeout=60)
+    assert len(place.stopped()) == 2
