@@ -17,15 +17,14 @@ from mobilerl.policy.grammar import MAX_CALL, GrammarError, excerpt
 _MAX_DEPTH, _MAX_DIGITS = 20, 30
 _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,2})?(?![\w.])", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?(?![\w.])", re.ASCII)
 _WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": "", **{c: c for c in "\"'\\/"}}
 
-# A quotation mark closes a text only where its container goes on after it; others belong to the text.
-_KEY = r"(?:[A-Za-z_]\w*|\"(?:[^\"\\]|\\.){0,80}\"|'(?:[^'\\]|\\.){0,80}')"
-_AFTER_KEY = re.compile(r"\s*:")
-_AFTER_MEMBER = re.compile(rf"\s*(?:\}}|,\s*(?:\}}|{_KEY}\s*:))")
+# In a value, a quotation mark closes the text only if what follows goes on with the container; others belong to it.
+_KEY = r"(?:[A-Za-z_]\w*|\"[^\"\\]*(?:\\.[^\"\\]*)*\"|'[^'\\]*(?:\\.[^'\\]*)*')"
+_AFTER_MEMBER = re.compile(rf"\s*(?:\}}|,\s*(?:\}}|{_KEY}\s*:))", re.DOTALL)
 _AFTER_ITEM = re.compile(r"\s*[,\])]")
 _AFTER_ARGUMENT = re.compile(r"\s*(?:\)|,\s*(?:\)|[A-Za-z_]\w*\s*=))")
 _AT_THE_END = re.compile(r"\s*\)\s*?(?=\n|<|```|\Z)")
@@ -124,15 +123,17 @@ class _Reader:
         if found := _NUMBER.match(self.text, self.at):
             self.at = found.end()
             return _number(found[0])
-        word = self.take(_NAME, f"cannot read the value: {excerpt(self.text[self.at :])}")
-        if word not in _WORDS:
-            raise GrammarError(f"cannot read the value: {excerpt(word)}")
-        return _WORDS[word]
+        word = _NAME.match(self.text, self.at)
+        if word is None or word[0] not in _WORDS:
+            rest = excerpt(self.text[self.at :])
+            raise GrammarError(f"cannot read the value: {rest}" if rest else "the call is not closed")
+        self.at = word.end()
+        return _WORDS[word[0]]
 
-    def string(self, after: re.Pattern[str]) -> str:
+    def string(self, after: re.Pattern[str] | None = None) -> str:
         quote = self.text[self.at]
         for found in re.compile(rf"\\.|{quote}", re.DOTALL).finditer(self.text, self.at + 1):
-            if found[0] == quote and after.match(self.text, found.end()):
+            if found[0] == quote and (after is None or after.match(self.text, found.end())):
                 text, self.at = self.text[self.at + 1 : found.start()], found.end()
                 return _unescaped(text)
         raise GrammarError("a quoted text is not closed")
@@ -145,19 +146,22 @@ class _Reader:
 
     def bare(self, after: re.Pattern[str]) -> str:
         """Reads a text without quotes up to the end of its argument."""
-        found = re.compile(r"[,)]").search(self.text, self.at)
-        while found and not after.match(self.text, found.start()):
-            found = re.compile(r"[,)]").search(self.text, found.end())
-        if found is None:
-            raise GrammarError("the call is not closed")
-        text, self.at = self.text[self.at : found.start()].strip(), found.start()
-        return text
+        depth = 0
+        for found in re.compile(r"[(),]").finditer(self.text, self.at):
+            if found[0] == "(":
+                depth += 1
+            elif depth:
+                depth -= found[0] == ")"
+            elif after.match(self.text, found.start()):
+                text, self.at = self.text[self.at : found.start()].strip(), found.start()
+                return text
+        raise GrammarError("the call is not closed")
 
     def object(self, depth: int) -> dict[str, Any]:
         def member() -> None:
             self.space()
             quoted = self.text[self.at : self.at + 1] in ('"', "'")
-            key = self.string(_AFTER_KEY) if quoted else self.take(_NAME, "expected a key in quotes")
+            key = self.string() if quoted else self.take(_NAME, "expected a key in quotes")
             self.expect(":")
             members[key] = self.value(_AFTER_MEMBER, depth)
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import time
 from dataclasses import replace
 from typing import get_args
 
@@ -289,6 +290,52 @@ def test_a_written_action_is_read_again(name, action):
         assert abs(getattr(read.action, field, 0) - getattr(action, field, 0)) <= 1
     for field in ("text", "app", "message"):
         assert getattr(read.action, field, "") == getattr(action, field, "")
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+@given(action=ACTIONS, data=st.data())
+@settings(max_examples=60)
+def test_a_reply_that_was_cut_off_is_no_other_action(name, action, data):
+    context = policy(name)
+    written = context.reply(action, TYPING, "because")
+    cut = data.draw(st.integers(0, len(written)))
+    assert context.parse(written[:cut], TYPING).action in (context.parse(written, TYPING).action, AnyInvalid())
+
+
+class AnyInvalid:
+    def __eq__(self, other):
+        return isinstance(other, Invalid)
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_long_replies_are_read_in_linear_time(name):
+    heads = (
+        "",
+        "Action: ",
+        "Action: type(content='",
+        '<tool_call>{"name": "',
+        "<action>Launch(app=",
+        '<answer>do(action="',
+    )
+    began = time.process_time()
+    for head in heads:
+        for piece in (
+            " ",
+            "\\",
+            '"',
+            "'",
+            '", "',
+            "', a=",
+            '{"a":',
+            "[",
+            "1,",
+            "do(action=",
+            "Action:",
+            "<think>",
+            "(",
+        ):
+            read(name, head + piece * (40_000 // len(piece)))
+    assert time.process_time() - began < 20
 
 
 PIECES = """<tool_call> </tool_call> {"name":"mobile_use","arguments":{"action": "click" "coordinate":[ ]}} <think>

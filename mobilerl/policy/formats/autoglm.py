@@ -134,9 +134,9 @@ MEANING: dict[str, Meaning] = {
     "Interact": does(Invalid(NOBODY)),
     "finish": lambda a, _: Finish(text_of(a, "message") if "message" in a else ""),
 }
-_FINISH = re.compile(r"\bfinish\s*\(\s*(?:message\s*=|\))")
-_DO = re.compile(r"\bdo\s*\(\s*action\s*=")
-_TAGS = re.compile(r"</?think>|```\w*")
+_FINISH = re.compile(r"\bfinish\s*\(\s*(?:message\s*=|\))", re.ASCII)  # \b: also after a letter of another script
+_DO = re.compile(r"\bdo\s*\(\s*action\s*=", re.ASCII)
+_TAGS = re.compile(r"</?think>|<answer>|```\w*")
 
 
 FORMS = {
@@ -180,9 +180,9 @@ class AutoGLM(Published):
 
     def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
         thought, code = _split(text)
-        call = read_call(code, free=("text", "message"))
-        if call.name not in ("do", "finish"):
+        if not (_DO.match(code) or _FINISH.match(code)):
             raise GrammarError("there is no do(action=...) or finish(message=...)")
+        call = read_call(code, free=("text", "message"))
         if _DO.search(code, call.end) or _FINISH.search(code, call.end):
             raise GrammarError("there is more than one call")
         name = text_of(call.arguments, "action") if call.name == "do" else call.name

@@ -268,7 +268,7 @@ class Published:
 
 def calls_of(names: Iterable[str]) -> re.Pattern[str]:
     """Matches the beginning of a call of one of the actions, with named arguments or none."""
-    return re.compile(rf"\b(?:{'|'.join(names)})\s*\((?=\s*(?:\)|\w+\s*=))")
+    return re.compile(rf"\b(?:{'|'.join(names)})\s*\((?=\s*(?:\)|\w+\s*=))", re.ASCII)
 
 
 def told(history: Sequence[Turn], policy: ContextPolicy) -> Sequence[Turn]:
@@ -283,8 +283,10 @@ def shown(observation: Observation, policy: ContextPolicy) -> tuple[Observation,
 
 def split_thought(text: str) -> tuple[str, str]:
     """Splits off a thought in <think> or <thinking> tags, of which the opening one may be missing."""
-    found = re.match(r"\s*(?:<think(?:ing)?>)?(.*?)</think(?:ing)?>", text, re.DOTALL)
-    return (found[1].strip(), text[found.end() :]) if found else ("", text)
+    if (closed := re.search(r"</think(?:ing)?>", text)) is None:
+        return "", text
+    thought = text[: closed.start()].strip()
+    return re.sub(r"^<think(?:ing)?>", "", thought).strip(), text[closed.end() :]
 
 
 def tagged(text: str, tag: str) -> str:

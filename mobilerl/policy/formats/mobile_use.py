@@ -165,6 +165,7 @@ long press and the reason of a failure."""
 def find_call(text: str, last: bool = False) -> str:
     """Text from the JSON of the first or last call after the thought on; "" if there is none."""
     rest = split_thought(text)[1]
+    rest = rest if "<tool_call>" in rest else text
     inside = (rest.rpartition("<tool_call>") if last else rest.partition("<tool_call>"))[2] or rest
     return inside[inside.index("{") :] if "{" in inside else ""
 

@@ -94,7 +94,7 @@ finished(content='xxx') # Use escape characters \\', \\", and \\n in content par
 """
 
 _TOKENS = re.compile(r"<\|box_start\|>|<\|box_end\|>|\[EOS\]")
-_MARKED = re.compile(r"Action[:\uff1a]\s*(?:```\w*\s*)?(?=\w+\()")
+_MARKED = re.compile(r"Action[:\uff1a]\s*(?:```(?:\w*\s)?\s*)?(?=\w+\s*\()")
 _POINT = re.compile(r"""['"]?<(point|bbox)>([-0-9.,\s]*)</\1>['"]?""")
 _BOX = re.compile(r"""((?:start|end)_box=['"])(\([^()'"]*\))(?=['"])""")
 _KEYS: Mapping[str, Action] = {"enter": Enter(), "back": Back(), "home": Home()}
@@ -208,14 +208,17 @@ class UITars15(UITars):
 
 
 def read_action(code: str) -> Written:
-    """Parses a call. As upstream, texts may contain unescaped quotation marks, and a bracket may be missing."""
+    """Parses a call. As upstream, texts may contain unescaped quotation marks, and the last bracket may be missing.
+
+    It may not after an opening one, where upstream would take a reply that was cut off for finished().
+    """
     code = code.strip().strip("`").strip()
     if not code.startswith(("type", "finished")):
         code = _POINT.sub(r"'\2'", code)
     try:
         call = read_call(code, free=("content",))
     except GrammarError:
-        if code.endswith(")"):
+        if not code.endswith(("'", '"')):
             raise
         return read_call(f"{code})", free=("content",))
     if _CALLS.search(code[call.end :].split("\n\n")[0]):

@@ -75,8 +75,8 @@ def _finish(arguments: Arguments, _: View) -> Action:
 
 
 def _scroll(arguments: Arguments, at: View) -> Action:
-    if "direction" in arguments:
-        return at.scroll(arguments["direction"])
+    if "direction" in arguments and not ("start" in arguments and "end" in arguments):
+        return at.scroll(arguments["direction"], arguments.get("start"))
     return at.drag(arguments.get("start"), arguments.get("end"))
 
 
