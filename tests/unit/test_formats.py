@@ -244,7 +244,7 @@ def test_glm_types_once_the_field_has_the_focus():
         ("qwen3-vl", call(action="click", coordinate=[1001, 5]), "not on the screen"),
         ("qwen3-vl", '<tool_call>{"name": "mobile_use", "arguments": {"action": "click", "coordinate": [NaN, 1]}}', ""),
         ("gui-owl-1.5", call(action="interact", text="which?"), "nobody is there"),
-        ("ui-tars", "click(start_box='(1,2)')", 'no line "Action:"'),
+        ("ui-tars", "I click(start_box='(1,2)')", 'no line "Action:"'),
         ("ui-tars-1.5", "Action: click(start_box='(1093,5)')", "not on the screen"),
         ("ui-tars-1.5", "Action: right_single(start_box='(1,5)')", "unknown action"),
         ("autoglm", 'do(action="Take_over", message="log in")', "nobody is there"),

@@ -138,6 +138,7 @@ MEANING: dict[str, Meaning] = {
 
 
 _CALLS = calls_of(MEANING)
+_ALONE = re.compile(rf"\A(?={_CALLS.pattern})", re.ASCII)
 
 FORMS = {
     "tap": "click(start_box={at})",
@@ -184,9 +185,12 @@ class UITars(Published):
         return _BOX.sub(r"\1<|box_start|>\2<|box_end|>", reply)
 
     def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
-        """Reads the last "Action:", as upstream, and the first of several actions in it, which it runs in turn."""
-        text = _TOKENS.sub("", text)
-        marked = list(_MARKED.finditer(text))
+        """Reads the last "Action:", as upstream, and the first of several actions in it, which it runs in turn.
+
+        As in UI-TARS-desktop, a reply may be only the action.
+        """
+        text = _TOKENS.sub("", text).strip()
+        marked = list(_MARKED.finditer(text)) or list(_ALONE.finditer(text))
         if not marked:
             raise GrammarError('there is no line "Action:" with a call')
         before = text[: marked[-1].start()]
