@@ -71,6 +71,7 @@ def test_every_setting_has_a_format():
         ("ui-tars-1.5", 1, "a5f4e146b35647522f6db33772512e2a7e7f4a96aaf6eedcc95c378a72dc15ff"),
         ("autoglm", 0, "3e2f956a26bb9cf17b0c93cdc019678bfce518a5ebdc17ad2733e1cb00c5ac8d"),
         ("glm-v", 0, "614a72d53ef7fa955cbec99f1da8c926407d167c874422247c0817a2ebac2d48"),
+        ("glm-4.5v", 0, "7ca1d91059f6febe38b8aab6b3bbb8391b984da240e67eb82abce5066b578bbb"),
         ("gui-owl", 0, "5245c52cad0a064928f2cc9c508454e127d4404a63c322b71a4a42c94f33a14d"),
         ("gui-owl", 1, "bef10ab6bd268e0fee8fa7a749317783723ec27e8aa2212e62172c91b6c76cda"),
         ("gui-owl-1.5", 0, "a7b494381939614cb2e463b9380631bb249c79fd712e2cac5f1327b1a3faaa99"),
