@@ -1,8 +1,8 @@
 """Reads JSON objects, Python literals and calls as models write them. Nothing is executed.
 
 Published agents read replies with `json.loads`, `ast.literal_eval`, `eval` or regular expressions. This reader accepts
-what any of them accepts: either kind of quotes, `true` and `True`, tuples, leading zeros, trailing commas, raw line
-breaks and unescaped quotation marks in texts. It rejects everything else, and whatever is not closed.
+the literals that any of them accepts: either kind of quotes, `true` and `True`, tuples, leading zeros, trailing commas,
+raw line breaks and unescaped quotation marks in texts. It rejects expressions, and whatever is not closed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Written:
     end: int
 
 
-def read_object(text: str, start: int = 0) -> tuple[dict[str, Any], int]:
-    """Reads the JSON object or Python dictionary that begins at `start`. Returns it and where it ends.
+def read_object(text: str) -> tuple[dict[str, Any], int]:
+    """Reads the JSON object or Python dictionary with which a text begins. Returns it and where it ends.
 
     An integer with leading zeros is returned as a text, since it may be one, as in a phone number. Raises GrammarError.
     """
-    reader = _Reader(text, start)
+    reader = _Reader(text, 0)
     return reader.object(0), reader.at
 
 
