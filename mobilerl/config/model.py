@@ -16,6 +16,7 @@ FormatName = Literal[
     "ui-tars-1.5",
     "autoglm",
     "glm-v",
+    "glm-4.5v",
     "gui-owl",
     "gui-owl-1.5",
     "mai-ui",

@@ -10,6 +10,8 @@ A reply is `<think>...</think><answer>CALL</answer>`, where CALL is one of
 
 E is a box [x1,y1,x2,y2] or a point [x,y] in 0-999, or the mark <7> of a listed element. A Swipe without an element
 starts in the middle of the screen; with point grounding it may also be written start=[x,y], end=[x,y].
+
+What the grammar rejects but MobileRL's own agent runs is read as there: decimals, and unescaped quotes in a text.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from dataclasses import dataclass
 from envs.base import COORD_MAX, Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Swipe, Tap, Type, Wait
 from mobilerl.policy.actions import DISTANCES, MIDDLE, OFFSETS, Grounding, swipe_from
 from mobilerl.policy.grammar import Call, GrammarError, Mark, Value, excerpt, parse_call
+from mobilerl.policy.literals import read_call
 from mobilerl.policy.screen import Screen
 
 _PLAIN: dict[str, type] = {"Back": Back, "Home": Home, "Enter": Enter, "Wait": Wait}
@@ -62,7 +65,7 @@ def parse_reply(text: str, screen: Screen | None, grounding: Grounding, width: i
     """
     thought, code, tagged = split_reply(text)
     try:
-        action = _build(parse_call(code), _View(screen, grounding, width, height))
+        action = _build(_call(code), _View(screen, grounding, width, height))
     except GrammarError as problem:
         action = Invalid(str(problem) if tagged else "there is no <answer> tag")
     return Reply(thought, action)
@@ -91,10 +94,25 @@ def split_reply(text: str) -> tuple[str, str, bool]:
 
 
 def _unfence(code: str) -> str:
+    code = code.removeprefix("<|begin_of_box|>").removesuffix("<|end_of_box|>").strip()
     if "```" not in code or code.startswith(("do(", "finish(")):
         return code
     lines = [line.strip() for line in code.split("```")[1].split("\n")]
     return next((line for line in reversed(lines) if line), "")
+
+
+def _call(code: str) -> Call:
+    """Parses a call by the grammar and, if it is outside of it, as MobileRL's agent does."""
+    try:
+        return parse_call(code)
+    except GrammarError:
+        try:
+            written = read_call(code, free=("text", "message"))
+        except GrammarError:
+            written = None
+        if written is None or code[written.end :].strip():
+            raise
+        return Call(written.name, written.arguments)
 
 
 def _build(call: Call, view: _View) -> Action:
@@ -162,9 +180,18 @@ def _point(value: Value, view: _View) -> tuple[int, int]:
         if element is None:
             raise GrammarError(f"element <{number}> is not on the screen")
         return element.centre
-    if not isinstance(value, tuple) or len(value) not in (2, 4):
+    if not _is_box(value):
         form = "[x1,y1,x2,y2]" if view.grounding == "box" else "[x,y]"
         raise GrammarError(f"the element must be written {form}")
-    if not all(0 <= v <= COORD_MAX for v in value):
+    if not all(0 <= v <= COORD_MAX + 1 for v in value):  # models also write 1000 for the edge
         raise GrammarError(f"a coordinate is not within 0-{COORD_MAX}")
-    return (value[0] + value[-2]) // 2, (value[1] + value[-1]) // 2
+    return _middle(value[0], value[-2]), _middle(value[1], value[-1])
+
+
+def _is_box(value: object) -> bool:
+    numbers = value if isinstance(value, tuple | list) else ()
+    return len(numbers) in (2, 4) and all(type(v) in (int, float) for v in numbers)
+
+
+def _middle(low: float, high: float) -> int:
+    return int(min(low, COORD_MAX) + min(high, COORD_MAX)) // 2

@@ -8,14 +8,16 @@ from damage import damaged_text
 from fuzzing import Target
 from hypothesis import strategies as st
 
-from envs.base import COORD_MAX, Invalid, LongPress, Swipe, Tap
+from envs.base import COORD_MAX, Back, Finish, Invalid, Launch, LongPress, Swipe, Tap, Type
 from envs.phone.apps.catalogue import APPS
 from envs.phone.phone import Phone
 from envs.phone.transport import InProcessTransport
 from mobilerl.judge.verdict import read_verdict
 from mobilerl.policy.actions import candidates, format_reply
+from mobilerl.policy.context import ContextPolicy
+from mobilerl.policy.formats import FORMATS
 from mobilerl.policy.parsing import parse_reply
-from mobilerl.policy.screen import parse_screen
+from mobilerl.policy.screen import Element, Screen, parse_screen
 from mobilerl.viewer.steps import touched_element
 
 WIDTH, HEIGHT = 360, 720
@@ -31,6 +33,7 @@ def _dump() -> str:
 
 DUMP = _dump()
 SCREEN = parse_screen(DUMP, WIDTH, HEIGHT)
+FOCUSED = Screen((Element(1, "EditText", ("edit",), ("focused",), "Name", (0, 0, 999, 99), 0),), WIDTH, HEIGHT)
 
 # --- replies -----------------------------------------------------------------------------------------------------
 
@@ -66,6 +69,32 @@ def _reply(example: tuple[str, str]) -> None:
         written = format_reply(action, SCREEN, grounding)
         assert parse_reply(written, SCREEN, grounding, WIDTH, HEIGHT).action == action
 
+
+# --- replies in published formats --------------------------------------------------------------------------------
+
+ACTIONS = (Tap(1, 2), Swipe(1, 2, 3, 4), Type('a "b"\n'), Launch("Maps"), Back(), Finish("it's 5"))
+PUBLISHED = {name: ContextPolicy(format=name) for name in FORMATS if name != "mobilerl"}
+WRITTEN = {name: [policy.reply(action, FOCUSED, "because") for action in ACTIONS] for name, policy in PUBLISHED.items()}
+LITERALS = [
+    *("True", "null", "007", "1e999", "NaN", "(1, 2)", "{{", "}}", "'", '"', "', '", '", "', ")\n\n", "</action>"),
+    *("<tool_call>", "<|begin_of_box|>", "Action:", "do(action=", "finish(", "__import__('os').system('x')", "\\u00"),
+]
+
+
+def _published(example: tuple[str, str]) -> None:
+    name, text = example
+    action = PUBLISHED[name].parse(text, FOCUSED).action
+    assert all(0 <= getattr(action, field, 0) <= COORD_MAX for field in ("x", "y", "x2", "y2"))
+    for field in ("text", "app", "message", "reason"):
+        getattr(action, field, "").encode()
+    if isinstance(action, Invalid):
+        assert "\n" not in action.reason and len(action.reason) < 300
+        assert not CONTROL.search(action.reason.replace("<tool_call>", "").replace("<action>", "")), action.reason
+
+
+DAMAGED = st.sampled_from(sorted(WRITTEN)).flatmap(
+    lambda name: st.tuples(st.just(name), damaged_text(WRITTEN[name], LITERALS))
+)
 
 # --- screens -----------------------------------------------------------------------------------------------------
 
@@ -121,6 +150,7 @@ def _verdict(text: str) -> None:
 
 TARGETS = [
     Target("reply", st.tuples(damaged_text(REPLIES, PIECES), st.sampled_from(["box", "point", "mark"])), _reply),
+    Target("published reply", DAMAGED, _published),
     Target("screen", st.tuples(DUMPS, st.integers(1, 4000), st.integers(1, 4000)), _screen),
     Target("verdict", damaged_text(VERDICTS, ["Status:", "success", "failure", "<think>", "</think>"]), _verdict),
 ]

@@ -100,7 +100,7 @@ def test_tolerances(text, thought, expected):
         ('do(action="Type", text=5)', "box", "quoted"),
         ('do(action="Tap", element=<9>)', "mark", "<9>"),
         ('do(action="Tap", element=[1,2,3])', "point", "[x,y]"),
-        ('do(action="Tap", element=[1,2,3,1000])', "box", "0-999"),
+        ('do(action="Tap", element=[1,2,3,1001])', "box", "0-999"),
         (f'do(action="Tap", element=[{"9" * 5000},2])', "point", f"{'9' * 24}... is too large"),
         ('do(action="Back"); import os', "box", "after the call"),
         ('__import__("os")', "box", "need names"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mobilerl.config import FormatName
 from mobilerl.policy.formats.autoglm import AutoGLM
 from mobilerl.policy.formats.base import Format
-from mobilerl.policy.formats.glm import GLM
+from mobilerl.policy.formats.glm import GLM, GLM45
 from mobilerl.policy.formats.gui_owl import GUIOwl, GUIOwl15
 from mobilerl.policy.formats.mai_ui import MAIUI
 from mobilerl.policy.formats.ours import Ours
@@ -21,6 +21,7 @@ FORMATS: dict[FormatName, Format] = {
     "ui-tars-1.5": UITars15(),
     "autoglm": AutoGLM(),
     "glm-v": GLM(),
+    "glm-4.5v": GLM45(),
     "gui-owl": GUIOwl(),
     "gui-owl-1.5": GUIOwl15(),
     "mai-ui": MAIUI(),

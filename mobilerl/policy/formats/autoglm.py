@@ -11,11 +11,13 @@ its own clock, and prompts should not change from day to day.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from envs.base import Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Observation, Tap, Task, Type, Wait
 from mobilerl.policy.formats.base import (
+    BOX_TOKENS,
     NOBODY,
     Arguments,
     Chat,
@@ -26,10 +28,12 @@ from mobilerl.policy.formats.base import (
     does,
     number,
     shown,
+    split_thought,
     text_of,
     told,
 )
-from mobilerl.policy.grammar import Call, GrammarError, excerpt, parse_call
+from mobilerl.policy.grammar import GrammarError
+from mobilerl.policy.literals import read_call
 from mobilerl.policy.parsing import Reply
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
@@ -130,8 +134,9 @@ MEANING: dict[str, Meaning] = {
     "Interact": does(Invalid(NOBODY)),
     "finish": lambda a, _: Finish(text_of(a, "message") if "message" in a else ""),
 }
-_CALLS = ("finish(message=", "do(action=")
-"""Prefixes of the code, in the order in which upstream looks for them."""
+_FINISH = re.compile(r"\bfinish\s*\(\s*(?:message\s*=|\))", re.ASCII)  # \b: also after a letter of another script
+_DO = re.compile(r"\bdo\s*\(\s*action\s*=", re.ASCII)
+_TAGS = re.compile(r"</?think>|<answer>|```\w*")
 
 
 FORMS = {
@@ -175,9 +180,11 @@ class AutoGLM(Published):
 
     def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
         thought, code = _split(text)
-        call = _call(code)
-        if call.name not in ("do", "finish"):
-            raise GrammarError(f'unknown action "{excerpt(call.name)}"')
+        if not (_DO.match(code) or _FINISH.match(code)):
+            raise GrammarError("there is no do(action=...) or finish(message=...)")
+        call = read_call(code, free=("text", "message"))
+        if _DO.search(code, call.end) or _FINISH.search(code, call.end):
+            raise GrammarError("there is more than one call")
         name = text_of(call.arguments, "action") if call.name == "do" else call.name
         return Reply(thought, self.action(name, call.arguments, screen, policy))
 
@@ -190,24 +197,18 @@ def _screen_info(observation: Observation) -> str:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Splits a reply into thought and code."""
-    begins = next((begin for begin in _CALLS if begin in text), None)
-    before, code = text.partition(begins)[::2] if begins else text.partition("<answer>")[::2]
-    for tag in ("<think>", "</think>", "<answer>"):
-        before = before.replace(tag, "")
-    return before.strip(), f"{begins or ''}{code}".partition("</answer>")[0].strip()
+    """Splits a reply into thought and code, which begins with `finish` or else with the first `do`, as upstream.
 
-
-def _call(code: str) -> Call:
-    """Parses a call. As upstream, the text of Type and the message may contain unescaped quotation marks."""
-    try:
-        return parse_call(code)
-    except GrammarError:
-        for begin, name in (('do(action="Type", text="', "Type"), ('finish(message="', "")):
-            if code.startswith(begin) and code.endswith('")'):
-                text = code.removeprefix(begin)[:-2]
-                return Call("do", {"action": name, "text": text}) if name else Call("finish", {"message": text})
-        raise
+    Unlike upstream, calls in the thought do not count.
+    """
+    thought, rest = split_thought(BOX_TOKENS.sub("", text))
+    before, tagged, answer = rest.partition("<answer>")
+    before, answer = (before, answer) if tagged else ("", rest)
+    answer = answer.partition("</answer>")[0]
+    begins = _FINISH.search(answer) or _DO.search(answer)
+    start = begins.start() if begins else 0
+    before = _TAGS.sub("", before + answer[:start]).strip()
+    return thought or before, answer[start:].strip().removesuffix("```").strip()
 
 
 def _seconds(arguments: Arguments) -> float:

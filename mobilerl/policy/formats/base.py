@@ -6,8 +6,9 @@ settings they use `screenshots`, `history_steps` and `system_prompt`.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -29,6 +30,8 @@ INFEASIBLE = "infeasible"
 """The answer (`Finish.message`) to a task that cannot be done, as expected by the embedded phone's tasks."""
 NOBODY = "nobody is there to answer; decide yourself"
 """Reason for rejecting an action that asks the user."""
+BOX_TOKENS = re.compile(r"<\|(?:begin|end)_of_box\|>")
+"""Tokens in which GLM's models put their answer."""
 _OPPOSITE = {"down": "up", "up": "down", "left": "right", "right": "left"}
 
 
@@ -58,6 +61,8 @@ class Coordinates:
 
     per_screen: int | None
     """Width and height of the screen in the format's units; None for pixels of the screenshot as the model sees it."""
+    clamped: bool = False
+    """Whether a point beyond the right or bottom edge means the edge, as in agents that clamp."""
 
     def size(self, screen: Screen, policy: ContextPolicy) -> Point:
         """Width and height of the screen in the format's units."""
@@ -66,15 +71,19 @@ class Coordinates:
         height, width = (policy.size_seen or qwen_size)(screen.width, screen.height)
         return width, height
 
-    def read(self, values: Sequence[Any], size: Point) -> Point:
-        """Reads a point, or the center of a box, in 0-999. Raises GrammarError for anything else."""
-        if not isinstance(values, Sequence) or isinstance(values, str) or len(values) not in (2, 4):
+    def read(self, values: Any, size: Point) -> Point:
+        """Reads a point, or the center of a box, in 0-999. Raises GrammarError for anything else.
+
+        Models that count from 0 to 999 also write 1000 for the right and the bottom edge.
+        """
+        numbers = [number(value) for value in _listed(values)]
+        if len(numbers) not in (2, 4):
             raise GrammarError("a point must be written as two numbers")
-        numbers = [number(value) for value in values]
         middle = (numbers[0] + numbers[-2]) / 2, (numbers[1] + numbers[-1]) / 2
-        if not all(0 <= at <= whole for at, whole in zip(middle, size, strict=True)):
+        beyond = math.inf if self.clamped else int(self.per_screen == COORD_MAX)
+        if not all(0 <= at <= whole + beyond for at, whole in zip(middle, size, strict=True)):
             raise GrammarError(f"the point is not on the screen, which is {size[0]} wide and {size[1]} high")
-        x, y = (round(at * COORD_MAX / whole) for at, whole in zip(middle, size, strict=True))
+        x, y = (round(min(at, whole) * COORD_MAX / whole) for at, whole in zip(middle, size, strict=True))
         return x, y
 
     def write(self, x: int, y: int, size: Point) -> list[int]:
@@ -120,9 +129,20 @@ def does(action: Action) -> Meaning:
     return lambda *_: action
 
 
+def _listed(values: Any) -> Sequence[Any]:
+    """Elements of a point or a box, which may be a list in a list, two corners, or a text such as "(x,y)"."""
+    if isinstance(values, str):
+        return re.sub(r"</?(?:point|bbox)>|[()\[\],]", " ", values).split()
+    if not isinstance(values, Sequence):
+        return ()
+    if values and all(isinstance(value, list) for value in values):
+        return [number for value in values for number in value]
+    return values
+
+
 def number(value: Any) -> float:
     """Reads a JSON number or a number in a string. Raises GrammarError for anything else."""
-    if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]{1,9}(\.[0-9]{1,9})?\s*", value):
+    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,9}(\.[0-9]{0,20})?\s*", value):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not -1e9 < value < 1e9:
         raise GrammarError("a number is missing or too large")
@@ -130,10 +150,11 @@ def number(value: Any) -> float:
 
 
 def text_of(arguments: Mapping[str, Any], key: str) -> str:
-    """Reads a text argument. Raises GrammarError if it is missing or not a text."""
-    if not isinstance(value := arguments.get(key), str):
+    """Reads a text, which may be written as a number. Raises GrammarError if it is missing or anything else."""
+    value = arguments.get(key)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise GrammarError(f'the argument "{key}" must be a text')
-    return encodable(value)  # JSON can hold half an emoji
+    return encodable(str(value))  # JSON can hold half an emoji
 
 
 @dataclass(slots=True)
@@ -245,6 +266,11 @@ class Published:
             chat.add("user", observation)
 
 
+def calls_of(names: Iterable[str]) -> re.Pattern[str]:
+    """Matches the beginning of a call of one of the actions, with named arguments or none."""
+    return re.compile(rf"\b(?:{'|'.join(names)})\s*\((?=\s*(?:\)|\w+\s*=))", re.ASCII)
+
+
 def told(history: Sequence[Turn], policy: ContextPolicy) -> Sequence[Turn]:
     """The earlier turns that are shown in the prompt."""
     return history if policy.history_steps is None else history[max(0, len(history) - policy.history_steps) :]
@@ -257,8 +283,10 @@ def shown(observation: Observation, policy: ContextPolicy) -> tuple[Observation,
 
 def split_thought(text: str) -> tuple[str, str]:
     """Splits off a thought in <think> or <thinking> tags, of which the opening one may be missing."""
-    found = re.match(r"\s*(?:<think(?:ing)?>)?(.*?)</think(?:ing)?>", text, re.DOTALL)
-    return (found[1].strip(), text[found.end() :]) if found else ("", text)
+    if (closed := re.search(r"</think(?:ing)?>", text)) is None:
+        return "", text
+    thought = text[: closed.start()].strip()
+    return re.sub(r"^<think(?:ing)?>", "", thought).strip(), text[closed.end() :]
 
 
 def tagged(text: str, tag: str) -> str:

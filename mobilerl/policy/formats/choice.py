@@ -19,8 +19,8 @@ NAMES: tuple[tuple[str, FormatName], ...] = (
     ("ui-venus", "ui-venus"),
     ("autoglm-phone", "autoglm"),
     ("glm-4.1v", "glm-v"),
-    ("glm-4.5v", "glm-v"),
-    ("glm-4.6v", "glm-v"),
+    ("glm-4.5v", "glm-4.5v"),
+    ("glm-4.6v", "glm-4.5v"),  # none of its own is published
     ("qwen3-vl", "qwen3-vl"),
     ("qwen2.5-vl", "qwen2.5-vl"),
 )

@@ -1,24 +1,24 @@
-"""GLM-4.1V, GLM-4.5V and GLM-4.6V: `Memory: ... Reason: ... Action: {"action_type": ...}`.
+"""GLM-4.1V and GLM-4.5V: `Memory: ... Reason: ... Action: {"action_type": ...}`.
 
-Source (Apache License 2.0): zai-org/GLM-V, examples/gui-agent/glm-41v/gui_agent_41v.py (get_mobile_prompt) at commit
-8fc9756, without the part that lists AndroidWorld's apps. AutoGLM-Phone has its own format.
+Sources (Apache License 2.0): zai-org/GLM-V at commit 8fc9756, examples/gui-agent/glm-41v/gui_agent_41v.py and
+glm-45v/gui_agent_45v.py for the prompts (`glm_prompts`) and the agents, glmv_reward/scripts/gui_agent/AndroidWorld.py
+for what its reward reads. AutoGLM-Phone has its own format.
 
 - Coordinates: boxes [[x1,y1,x2,y2]] in 0-999, touched at their center.
-- History: one user message with all earlier replies and the newest screenshot.
+- History: one user message with the newest screenshot and all earlier replies.
 """
-
-# ruff: noqa: E501
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envs.base import Action, Back, Enter, Finish, Home, Launch, LongPress, Observation, Swipe, Tap, Task, Type, Wait
 from mobilerl.policy.actions import nearest_swipe
 from mobilerl.policy.formats.base import (
+    BOX_TOKENS,
     INFEASIBLE,
     Arguments,
     Chat,
@@ -33,7 +33,9 @@ from mobilerl.policy.formats.base import (
     text_of,
     told,
 )
+from mobilerl.policy.formats.glm_prompts import prompt_4_1, prompt_4_5
 from mobilerl.policy.grammar import GrammarError
+from mobilerl.policy.literals import read_object
 from mobilerl.policy.parsing import Reply
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Element, Screen
@@ -41,64 +43,11 @@ from mobilerl.policy.screen import Element, Screen
 if TYPE_CHECKING:
     from mobilerl.policy.context import ContextPolicy, Turn
 
-_BEGIN = """\
-You are an agent who can operate an Android phone on behalf of a user. Based on user's goal/request, you may
-- Answer back if the request/goal is a question (or a chat message), like user asks "What is my schedule for today?".
-- Complete some tasks described in the requests/goals by performing actions (step by step) on the phone.
-
-When given a user request, you will try to complete it step by step. At each step, you will be given the current screenshot (including the original screenshot and the same screenshot with bounding boxes and numeric indexes added to some UI elements) and a history of what you have done (in text). Based on these pieces of information and the goal, you must choose to perform one of the action in the following list (action description followed by the JSON format) by outputting the action in the correct JSON format.
-- If you think the task has been completed, finish the task by using the status action with complete as goal_status: `{"action_type": "status", "goal_status": "complete"}`
-- If you think the task is not feasible (including cases like you don't have enough information or can not perform some necessary actions), finish by using the `status` action with infeasible as goal_status: `{"action_type": "status", "goal_status": "infeasible"}`
-- Answer user's question: `{"action_type": "answer", "text": "<answer_text>"}`
--- You should only answer once in one command. If you needs multiple pieces of information to answer the question, you should gather the information in "Memory" and answer the question when you have enough information.
-- Click/tap on an element on the screen. Use the box_2d to indicate which element you want to click: `{"action_type": "click", "box_2d": [[,,,]]}`. The box_2d should be [[xmin,ymin,xmax,ymax]] normalized to 0-999, indicating the position of the element.
-- Long press on an element on the screen, similar with the click action above, use the box_2d to indicate which element you want to long press: `{"action_type": "long_press", "box_2d": [[,,,]]}`.
-- Type text into a text field (this action contains clicking the text field, typing in the text and pressing the enter, so no need to click on the target field to start), use the box_2d to indicate the target text field. The text to be input can be from the command, the memory, or the current screen: `{"action_type": "input_text", "text": <text_input>, "box_2d": [[,,,]], 'override': True/False}`. If override is True, the text field will be cleared before typing.
-- Press the Enter key: `{"action_type": "keyboard_enter"}`
-- Navigate to the home screen: `{"action_type": "navigate_home"}`
-- Navigate back: `{"action_type": "navigate_back"}`
-- Swipe the screen or a scrollable UI element in one of the four directions, use the box_2d as above if you want to swipe a specific UI element, leave it empty when swipe the whole screen: `{"action_type": "swipe", "direction": <up, down, left, right>, "box_2d": [[,,,]](optional)}`. 
-- Open an app (nothing will happen if the app is not installed): `{"action_type": "open_app", "app_name": <name>}`
-- Wait for the screen to update: `{"action_type": "wait"}`
-
-The current user goal/request is: """
-
-_HISTORY = "\n\nHere is a history of what you have done so far:\n"
-
-_END = """\
-The current screenshot is given to you. 
-Here are some useful guidelines you need to follow:
-General:
-- Usually there will be multiple ways to complete a task, pick the easiest one. Also when something does not work as expected (due to various reasons), sometimes a simple retry can solve the problem, but if it doesn't (you can see that from the history), SWITCH to other solutions.
-- Sometimes you may need to navigate the phone to gather information needed to complete the task, for example if user asks "what is my schedule tomorrow", then you may want to open the calendar app (using the `open_app` action), look up information there, answer user's question (using the `answer` action) and finish (using the `status` action with complete as goal_status).
-- For requests that are questions (or chat messages), remember to use the `answer` action to reply to user explicitly before finish! Merely displaying the answer on the screen is NOT sufficient (unless the goal is something like "show me ...").
-- If the desired state is already achieved (e.g., enabling Wi-Fi when it's already on), you can just complete the task.
-- If we say that two items are duplicated, in most cases we require that all of their attributes are exactly the same, not just the name.
-Text Related Operations:
-- Normally to select certain text on the screen: <i> Enter text selection mode by long pressing the area where the text is, then some of the words near the long press point will be selected (highlighted with two pointers indicating the range) and usually a text selection bar will also appear with options like `copy`, `paste`, `select all`, etc. <ii> Select the exact text you need. Usually the text selected from the previous step is NOT the one you want, you need to adjust the range by dragging the two pointers. If you want to select all text in the text field, simply click the `select all` button in the bar.
-- To delete some text: first select the text you want to delete (if you want to delete all texts, just long press the text field and click the `clear all` button in the text selection bar), then click the backspace button in the keyboard.
-- To copy some text: first select the exact text you want to copy, which usually also brings up the text selection bar, then click the `copy` button in bar.
-- To paste text into a text box, first long press the text box, then usually the text selection bar will appear with a `paste` button in it.
-- When typing into a text field, sometimes an auto-complete dropdown list will appear. This usually indicating this is a enum field and you should try to select the best match by clicking the corresponding one in the list.
-Action Related:
-- Use the `input_text` action whenever you want to type something (including password) instead of clicking characters on the keyboard one by one. Sometimes there is some default text in the text field you want to type in, remember to delete them before typing.
-- Consider exploring the screen by using the `swipe` action with different directions to reveal additional content.
-- The direction parameter for the `swipe` action can be confusing sometimes as it's opposite to swipe, for example, to view content at the bottom, the `swipe` direction should be set to "up". It has been observed that you have difficulties in choosing the correct direction, so if one does not work, try the opposite as well.
-- To open an app if you can not find its icon, you can first press home (if necessary) and swipe up to the app drawer.
-- Swipe up means swiping from bottom to top, swipe down means swiping from top to bottom, swipe left means swiping from right to left, swipe right means swiping from left to right.
-- Use the `navigate_back` action to close/hide the soft keyboard.
-
-Now output: 
-1. Memory: important information you want to remember for the future actions. The memory should be only contents on the screen that will be used in the future actions. It should satisfy that: you cannot determine one or more future actions without this memory. 
-2. Reason: the reason for the action and the memory. Your reason should include, but not limited to:- the content of the GUI, especially elements that are tightly related to the user goal- the step-by-step thinking process of how you come up with the new action. 
-3. Action: the action you want to take, in the correct JSON format. The action should be one of the above list.
-
-Your answer should look like:
-Memory: ...
-Reason: ...
-Action: {"action_type":...}"""
-
-_BOXED = re.compile(r"<\|(?:begin|end)_of_box\|>|</?answer>")
+_IN_BOX = re.compile(r"<\|begin_of_box\|>(?=\s*\{)")
+_MARKED = re.compile(r"Action:\s*(?:```\w*\s*)?(?=\{)")
+_ALONE = re.compile(r"(?:```\w*\s*)?(?=\{)")
+_ACTION = re.compile(r"""["']action_type["']""")
+_TAGS = re.compile(rf"{BOX_TOKENS.pattern}|</?answer>")
 _PLAIN: dict[str, Action] = {
     "keyboard_enter": Enter(),
     "navigate_home": Home(),
@@ -108,9 +57,10 @@ _PLAIN: dict[str, Action] = {
 
 
 def _box(arguments: Arguments) -> Any:
-    """`box_2d`: a list of one box, or the box itself."""
+    """`box_2d`: a list of boxes, the first of which counts, or the box itself."""
     boxes = arguments.get("box_2d")
-    return boxes[0] if isinstance(boxes, list) and len(boxes) == 1 else boxes
+    listed = isinstance(boxes, list) and boxes and isinstance(boxes[0], list) and len(boxes[0]) != 2
+    return boxes[0] if listed else boxes
 
 
 def _input_text(arguments: Arguments, at: View) -> Action:
@@ -138,6 +88,8 @@ class GLM(Published):
     coordinates = Coordinates(999)
     meaning = MEANING
     settings = {"screenshots": 1, "max_new_tokens": 4096}
+    prompt: Callable[[str, str], str] = staticmethod(prompt_4_1)
+    """Makes the prompt of the instruction and the history."""
 
     def build(
         self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
@@ -149,24 +101,23 @@ class GLM(Published):
         first = len(history) - len(turns)
         done = "".join(f"Step {first + i}:\n{self.said(turn, policy)}\n\n" for i, turn in enumerate(turns))
         done = done or "You just started, no action has been performed yet."
-        asked = f"{_BEGIN}{escape_tokens(task.instruction)}{_HISTORY}{done}\n{_END}"
-        chat.add("user", asked, *shown(observation, policy))
+        chat.add("user", *shown(observation, policy), self.prompt(escape_tokens(task.instruction), done))
         return chat.messages, chat.images
 
     def reply_of(self, turn: Turn, policy: ContextPolicy) -> str:
-        return _BOXED.sub("", split_thought(Published.reply_of(self, turn, policy))[1]).strip()
+        return _TAGS.sub("", split_thought(Published.reply_of(self, turn, policy))[1]).strip()
 
     def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
         thought, rest = split_thought(text)
-        before, marked, code = _BOXED.sub("", rest).rpartition("Action:")
-        if not marked or "{" not in code:
-            raise GrammarError('there is no line "Action:" with a JSON object')
+        before, code = _split(rest)
         try:
-            arguments, _ = json.JSONDecoder().raw_decode(code[code.index("{") :])
-        except (ValueError, RecursionError):
+            arguments, end = read_object(code)
+        except GrammarError:
             raise GrammarError("the action is not valid JSON") from None
+        if _ACTION.search(code, end):
+            raise GrammarError("there is more than one action")
         action = self.action(text_of(arguments, "action_type"), arguments, screen, policy)
-        return Reply(thought or before.strip(), action)
+        return Reply(thought or before, action)
 
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
         code = json.dumps(self.arguments(action, screen, policy), ensure_ascii=False)
@@ -200,6 +151,27 @@ class GLM(Published):
         if name is None:
             raise ValueError(f"{action} has no written form")
         return {"action_type": name}
+
+
+class GLM45(GLM):
+    prompt = staticmethod(prompt_4_5)
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Splits a reply into what comes before its action, and the text from the action's JSON object on.
+
+    It is the one in the first box, as in the published reward, or behind "Action:", as in the published agent.
+    """
+    if boxed := _IN_BOX.search(text):
+        inside, _, _ = text[boxed.end() :].partition("<|end_of_box|>")
+        return _TAGS.sub("", text[: boxed.start()]).strip().removesuffix("Action:").strip(), inside.lstrip()
+    text = _TAGS.sub("", text).strip()
+    if found := _MARKED.search(text) or _ALONE.match(text):
+        return text[: found.start()].strip(), text[found.end() :]
+    before, marked, rest = text.partition("Action:")
+    if not marked or "{" not in rest:
+        raise GrammarError('there is no line "Action:" with a JSON object')
+    return before.strip(), rest[rest.index("{") :]
 
 
 def _focused(screen: Screen) -> Element | None:

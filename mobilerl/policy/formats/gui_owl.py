@@ -83,6 +83,7 @@ class GUIOwl15(MobileUse):
     coordinates = Coordinates(1000)
     settings = {"screenshots": 5, "max_new_tokens": 2048}
     actions = {**ACTIONS, "answer": "Terminate the current task and output the answer."}
+    last_call = True
     order = "key click long_press swipe type system_button open wait answer terminate".split()
 
     @property

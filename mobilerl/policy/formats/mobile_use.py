@@ -13,8 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envs.base import Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Swipe, Tap, Type, Wait
-from mobilerl.policy.formats.base import INFEASIBLE, NOBODY, Arguments, Meaning, Published, does, number, text_of
+from mobilerl.policy.formats.base import (
+    INFEASIBLE,
+    NOBODY,
+    Arguments,
+    Meaning,
+    Published,
+    does,
+    number,
+    split_thought,
+    text_of,
+)
 from mobilerl.policy.grammar import GrammarError, excerpt
+from mobilerl.policy.literals import read_object
 from mobilerl.policy.parsing import Reply
 from mobilerl.policy.screen import Screen
 
@@ -136,6 +147,7 @@ MEANING: dict[str, Meaning] = {
     "tap": lambda a, at: Tap(*at.point(a.get("coordinate"))),
     "long_press": lambda a, at: LongPress(*at.point(a.get("coordinate"))),
     "swipe": lambda a, at: at.drag(a.get("coordinate"), a.get("coordinate2")),
+    "scroll": lambda a, at: at.drag(a.get("coordinate"), a.get("coordinate2")),
     "type": lambda a, _: Type(text_of(a, "text")),
     "open": lambda a, _: Launch(text_of(a, "text")),
     "open_app": lambda a, _: Launch(text_of(a, "text")),
@@ -150,21 +162,23 @@ MEANING: dict[str, Meaning] = {
 long press and the reason of a failure."""
 
 
-def find_call(text: str) -> str:
-    """Text from the JSON of the first call on; "" if there is none."""
-    inside = text.partition("<tool_call>")[2] or text
+def find_call(text: str, last: bool = False) -> str:
+    """Text from the JSON of the first or last call after the thought on; "" if there is none."""
+    rest = split_thought(text)[1]
+    rest = rest if "<tool_call>" in rest else text
+    inside = (rest.rpartition("<tool_call>") if last else rest.partition("<tool_call>"))[2] or rest
     return inside[inside.index("{") :] if "{" in inside else ""
 
 
-def read_call(text: str) -> Arguments:
-    """Arguments of the first call in a reply. Raises GrammarError if there is no valid call."""
-    if not (code := find_call(text)):
+def read_arguments(code: str) -> Arguments:
+    """Arguments of the call with which `code` begins. Raises GrammarError if it is not a valid one."""
+    if not code:
         raise GrammarError("there is no <tool_call> with a JSON object")
     try:
-        call, _ = json.JSONDecoder().raw_decode(code)
+        call, _ = read_object(code)
         arguments = call.get("arguments")
-        arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except (ValueError, RecursionError):
+        arguments = read_object(arguments)[0] if isinstance(arguments, str) else arguments
+    except GrammarError:
         raise GrammarError("the call in <tool_call> is not valid JSON") from None
     if not isinstance(arguments, dict) or call.get("name", "mobile_use") != "mobile_use":
         raise GrammarError('the call needs "name": "mobile_use" and an object "arguments"')
@@ -182,9 +196,11 @@ class MobileUse(Published):
     meaning = MEANING
     separators: tuple[str, str] | None = None
     """JSON separators in a reply; None for the defaults of json, which have spaces."""
+    last_call = False
+    """Whether the last of several calls counts, as in the published agent, or the first."""
 
     def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
-        arguments = read_call(text)
+        arguments = read_arguments(find_call(text, self.last_call))
         return Reply(self.thought(text), self.action(text_of(arguments, "action"), arguments, screen, policy))
 
     def thought(self, text: str) -> str:

@@ -1,7 +1,8 @@
 """UI-TARS 1.0 and 1.5: `Thought: ...` and `Action: click(start_box='(x,y)')`.
 
 Sources (Apache License 2.0): bytedance/UI-TARS, README_v1.md (prompt for mobile) for 1.0 and codes/prompts.py
-(MOBILE_USE) at commit 6b315cc for 1.5.
+(MOBILE_USE) at commit 6b315cc for 1.5; codes/ui_tars/action_parser.py at 582f3a7 and bytedance/UI-TARS-desktop,
+packages/ui-tars/action-parser at 239b654 for what their agents read.
 
 - Coordinates: 1.0 uses 0-1000, 1.5 pixels of the resized screenshot. In the training data all points are between
   `<|box_start|>` and `<|box_end|>`, which servers and our decoder omit from replies and which are restored here.
@@ -27,11 +28,13 @@ from mobilerl.policy.formats.base import (
     Message,
     Published,
     View,
+    calls_of,
     does,
     text_of,
     told,
 )
-from mobilerl.policy.grammar import Call, GrammarError, excerpt, parse_call
+from mobilerl.policy.grammar import GrammarError, excerpt
+from mobilerl.policy.literals import Written, read_call
 from mobilerl.policy.parsing import Reply
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
@@ -91,18 +94,18 @@ finished(content='xxx') # Use escape characters \\', \\", and \\n in content par
 """
 
 _TOKENS = re.compile(r"<\|box_start\|>|<\|box_end\|>|\[EOS\]")
-_POINT = re.compile(r"\(\s*-?[0-9.]+\s*,\s*-?[0-9.]+\s*\)")
+_MARKED = re.compile(r"Action[:\uff1a]\s*(?:```(?:\w*\s)?\s*)?(?=\w+\s*\()")
+_POINT = re.compile(r"""['"]?<(point|bbox)>([-0-9.,\s]*)</\1>['"]?""")
 _BOX = re.compile(r"""((?:start|end)_box=['"])(\([^()'"]*\))(?=['"])""")
-_TEXT_CALL = re.compile(r"""(type|finished)\(content=(['"])(.*)\2\s*\)?""", re.DOTALL)
 _KEYS: Mapping[str, Action] = {"enter": Enter(), "back": Back(), "home": Home()}
 
 
 def _scroll(arguments: Arguments, at: View) -> Action:
     """Scrolls between two points (1.0) or to reveal more in a direction (1.5)."""
-    start = _numbers(arguments, "start")
+    start = _point(arguments, "start")
     if "direction" in arguments:
         return at.scroll(arguments["direction"], start)
-    return at.drag(start, _numbers(arguments, "end"))
+    return at.drag(start, _point(arguments, "end"))
 
 
 def _type(arguments: Arguments, _: View) -> Action:
@@ -112,17 +115,16 @@ def _type(arguments: Arguments, _: View) -> Action:
 
 
 def _hotkey(arguments: Arguments, _: View) -> Action:
-    key = str(arguments.get("key", "")).strip().lower()
+    key = str(arguments.get("key", arguments.get("hotkey", ""))).strip().lower()
     if key not in _KEYS:
         raise GrammarError(f'the key "{excerpt(key)}" cannot be pressed; only {", ".join(_KEYS)} can')
     return _KEYS[key]
 
 
 MEANING: dict[str, Meaning] = {
-    "click": lambda a, at: Tap(*at.point(_numbers(a, "start"))),
-    "long_press": lambda a, at: LongPress(*at.point(_numbers(a, "start"))),
-    "drag": lambda a, at: at.drag(_numbers(a, "start"), _numbers(a, "end")),
-    "swipe": lambda a, at: at.drag(_numbers(a, "start"), _numbers(a, "end")),
+    **{name: lambda a, at: Tap(*at.point(_point(a, "start"))) for name in ("click", "left_single")},
+    "long_press": lambda a, at: LongPress(*at.point(_point(a, "start"))),
+    **{name: lambda a, at: at.drag(_point(a, "start"), _point(a, "end")) for name in ("drag", "swipe", "select")},
     "scroll": _scroll,
     "type": _type,
     "open_app": lambda a, _: Launch(text_of(a, "app_name")),
@@ -134,6 +136,9 @@ MEANING: dict[str, Meaning] = {
     "call_user": does(Finish(INFEASIBLE)),  # "Submit the task and call the user when the task is unsolvable"
 }
 
+
+_CALLS = calls_of(MEANING)
+_ALONE = re.compile(rf"\A(?={_CALLS.pattern})", re.ASCII)
 
 FORMS = {
     "tap": "click(start_box={at})",
@@ -180,12 +185,17 @@ class UITars(Published):
         return _BOX.sub(r"\1<|box_start|>\2<|box_end|>", reply)
 
     def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
-        """Reads the last "Action:", as upstream, and the first of several actions in it."""
-        before, marked, code = _TOKENS.sub("", text).rpartition("Action:")
+        """Reads the last "Action:", as upstream, and the first of several actions in it, which it runs in turn.
+
+        As in UI-TARS-desktop, a reply may be only the action.
+        """
+        text = _TOKENS.sub("", text).strip()
+        marked = list(_MARKED.finditer(text)) or list(_ALONE.finditer(text))
         if not marked:
-            raise GrammarError('there is no line "Action:"')
+            raise GrammarError('there is no line "Action:" with a call')
+        before = text[: marked[-1].start()]
         thought = before.partition("Thought:")[2] or before
-        call = read_action(code)
+        call = read_action(text[marked[-1].end() :])
         return Reply(thought.strip(), self.action(call.name, call.arguments, screen, policy))
 
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
@@ -201,24 +211,26 @@ class UITars15(UITars):
         return f"{text}\n"
 
 
-def read_action(code: str) -> Call:
-    """Parses a call. As upstream, texts may contain unescaped quotation marks, and a bracket may be missing."""
-    code = re.sub(r"<point>\s*(-?[0-9.]+)[\s,]+(-?[0-9.]+)\s*</point>", r"(\1,\2)", code).strip().strip("`").strip()
-    code = code.split(")\n\n")[0].rstrip()
-    code = code if code.endswith(")") else f"{code})"
+def read_action(code: str) -> Written:
+    """Parses a call. As upstream, texts may contain unescaped quotation marks, and the last bracket may be missing.
+
+    It may not after an opening one, where upstream would take a reply that was cut off for finished().
+    """
+    code = code.strip().strip("`").strip()
+    if not code.startswith(("type", "finished")):
+        code = _POINT.sub(r"'\2'", code)
     try:
-        return parse_call(code)
+        call = read_call(code, free=("content",))
     except GrammarError:
-        if (found := _TEXT_CALL.fullmatch(code)) is None:
+        if not code.endswith(("'", '"')):
             raise
-        content = found[3].replace("\\n", "\n").replace("\\'", "'").replace('\\"', '"')
-        return Call(found[1], {"content": content})
+        return read_call(f"{code})", free=("content",))
+    if _CALLS.search(code[call.end :].split("\n\n")[0]):
+        raise GrammarError("there is more than one action, without an empty line between them")
+    return call
 
 
-def _numbers(arguments: Mapping[str, Any], which: str) -> list[str]:
-    """Numbers of `start_box`, `start_point` or `point` (`end_box`, `end_point`), as strings."""
+def _point(arguments: Arguments, which: str) -> Any:
+    """Value of `start_box`, `start_point` or `point` (`end_box`, `end_point`)."""
     names = [f"{which}_box", f"{which}_point", *(["point"] if which == "start" else [])]
-    value = next((arguments[name] for name in names if name in arguments), "")
-    if not isinstance(value, str) or not _POINT.fullmatch(value.strip()):
-        raise GrammarError(f"the argument \"{which}_box\" must be written '(x,y)'")
-    return value.strip()[1:-1].split(",")
+    return next((arguments[name] for name in names if name in arguments), None)

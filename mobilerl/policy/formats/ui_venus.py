@@ -9,9 +9,8 @@ repository has no license file, and its README limits it to research and educati
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from envs.base import Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Observation, Tap, Task, Type, Wait
 from mobilerl.policy.formats.base import (
@@ -23,13 +22,16 @@ from mobilerl.policy.formats.base import (
     Message,
     Published,
     View,
+    calls_of,
     does,
     shown,
+    split_thought,
     tagged,
     text_of,
     told,
 )
-from mobilerl.policy.grammar import Call, GrammarError, parse_call
+from mobilerl.policy.grammar import GrammarError
+from mobilerl.policy.literals import Written, read_call
 from mobilerl.policy.parsing import Reply
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
@@ -67,17 +69,14 @@ next action.
 <conclusion> what the action is for </conclusion>
 """
 
-_PAIR = re.compile(r"\b(box|start|end)\s*=\s*\(([0-9.,\s-]*)\)")
-_TEXT_CALL = re.compile(r"""(Type|CallUser|Finished)\(content=(['"])(.*)\2\)""", re.DOTALL)
-
 
 def _finish(arguments: Arguments, _: View) -> Action:
     return Finish(text_of(arguments, "content") if "content" in arguments else "")
 
 
 def _scroll(arguments: Arguments, at: View) -> Action:
-    if "direction" in arguments:
-        return at.scroll(arguments["direction"])
+    if "direction" in arguments and not ("start" in arguments and "end" in arguments):
+        return at.scroll(arguments["direction"], arguments.get("start"))
     return at.drag(arguments.get("start"), arguments.get("end"))
 
 
@@ -98,6 +97,8 @@ MEANING: dict[str, Meaning] = {
 }
 
 
+_CALLS = calls_of(MEANING)
+
 FORMS = {
     "tap": "Click(box={at})",
     "long_press": "LongPress(box={at})",
@@ -113,7 +114,7 @@ FORMS = {
 
 
 class UIVenus(Published):
-    coordinates = Coordinates(None)
+    coordinates = Coordinates(None, clamped=True)
     meaning = MEANING
     forms, point_form = FORMS, "({},{})"
     settings = {"screenshots": 1, "history_steps": 5, "max_new_tokens": 2048}
@@ -135,9 +136,7 @@ class UIVenus(Published):
         return f"<think>{tagged(reply, 'think')}</think><action>{tagged(reply, 'action')}</action>"
 
     def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
-        if not (code := tagged(text, "action")):
-            raise GrammarError("there is no <action> tag")
-        call = _call(code)
+        call = _call(text)
         return Reply(tagged(text, "think"), self.action(call.name, call.arguments, screen, policy))
 
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
@@ -151,14 +150,13 @@ class UIVenus15(UIVenus):
     coordinates = Coordinates(1000)
 
 
-def _call(code: str) -> Call:
-    """Parses a call. Points are pairs in parentheses; as upstream, texts may contain unescaped quotation marks."""
-    pointing = code.startswith(("Click", "LongPress", "Drag", "Scroll"))
-    try:
-        call = parse_call(_PAIR.sub(r"\1='\2'", code) if pointing else code)
-    except GrammarError:
-        if (found := _TEXT_CALL.fullmatch(code)) is None:
-            raise
-        return Call(found[1], {"content": found[3]})
-    pairs: dict[str, Any] = {k: v.split(",") for k, v in call.arguments.items() if pointing and isinstance(v, str)}
-    return Call(call.name, {**call.arguments, **{k: v for k, v in pairs.items() if k != "direction"}})
+def _call(text: str) -> Written:
+    """Parses the first call in <action>, or that of a reply which begins with one, as Venus_framework does.
+
+    As upstream, values need no quotation marks, and texts may contain unescaped ones.
+    """
+    code = tagged(text, "action")
+    begins = _CALLS.search(code) if code else _CALLS.match(code := split_thought(text)[1].strip())
+    if begins is None:
+        raise GrammarError("there is no <action> tag with a known action")
+    return read_call(code, begins.start(), free=("content",), bare=True)
