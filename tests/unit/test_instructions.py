@@ -124,6 +124,34 @@ def test_a_task_that_cannot_be_set_up_or_scored_is_not_the_devices_fault():
         play(Instruction(id="x", instruction="x"), Finish())
 
 
+@pytest.mark.parametrize(
+    ("check", "says"),
+    [
+        ("setings get secure ui_night_mode | grep -q 2", "exit code 1, /system/bin/sh: setings: inaccessible or not"),
+        ("settings get secure ui_night_mode | awk '{exit $1 != 2}'", "exit code 127, .*awk: inaccessible or not found"),
+        ("settings get secure ui_night_mode | grep -K 2", r"exit code 2, grep: .*\(0 is yes, 1 is no\)"),
+        ("sqlite3 /data/data/com.example/a.db 'select 1' | grep -q 1", "exit code 1, Error: unable to open database"),
+        ("if settings get secure ui_night_mode | grep -q 2; then", "exit code 1, .*syntax error"),
+        ("! cat /sdcard/none.txt | grep -q x", r"exit code 0, cat: .*\(if that is harmless, add 2>/dev/null\)"),
+        ("exit 3", r"exit code 3 \(0 is yes"),
+    ],
+)
+def test_a_check_that_cannot_run_is_a_fault_of_its_task(check, says):
+    task = Instruction(id="x", instruction="x", check=(check,))
+    with pytest.raises(NoScore, match=f"x: check .* cannot run: {says}"):
+        play(task)
+    with pytest.raises(NoScore, match="cannot run"):  # also where a judge or scorer lets the episode begin
+        play(task, Finish(), free_reward=True)
+
+
+def test_harmless_messages_and_files_that_are_not_there_yet_are_no_faults():
+    noise = "echo 'WARNING: linker: x: unused DT entry' >&2; echo 'Failed to write: Broken pipe' >&2; "
+    for check, reward in ((f"{noise}true", 1.0), (f"{noise}false", 0.0), ("cat /sdcard/none 2>/dev/null", 0.0)):
+        assert play(Instruction(id="x", instruction="x", check=(check,)), Finish(), free_reward=True) == reward
+    made = Instruction(id="x", instruction="x", check=("test -e /sdcard/none", "grep -q x /sdcard/none"))
+    assert play(made, Finish()) == 0.0, "the second check runs only after the first succeeded"
+
+
 def test_the_suite_trains_on_one_split_and_evaluates_on_the_other(file):
     flags = ["--suite.type", "instructions", "--suite.file", str(file(TOML)), "--phone.count", "2"]
     suite = make_suite(load_recipe(None, flags))
