@@ -22,6 +22,7 @@ from mobilerl.judge.scorer import Scorer
 from mobilerl.policy.actor import Actor
 from mobilerl.records import Cause, Group, LostGroup, Status, Trajectory
 from mobilerl.rollout.episode import EpisodeSettings, Played, play_episode
+from mobilerl.rollout.reward import scored
 
 JUDGE_METRICS = {
     "requests": "judge/requests",
@@ -281,7 +282,7 @@ class Collector:
 
     async def _score(self, scorer: Scorer, played: Played) -> Trajectory:
         try:
-            return replace(played.trajectory, reward=await scorer.score(played.trajectory, played.final))
+            return replace(played.trajectory, reward=await scored(scorer, played.trajectory, played.final))
         except InfraError as fault:
             return replace(played.trajectory, status=Status.INFRA_ERROR, error=str(fault))
 
