@@ -130,7 +130,10 @@ def evaluate(
         if model is None:
             policy = EvalPolicy(scripted_actor(agent, SEED, devices if isinstance(devices, Sequence) else ()), {})
         run(devices, policy or make_policy(model, None), recipe, scorer)  # loads the model only if it is needed
-    results = run.results() | (policy.extras() if policy else {})
+    results = run.results()
+    if policy and (extras := policy.extras()):
+        results |= extras
+        write_results(out / RESULTS, results)
     if audited:
         from mobilerl.judge.audit import audit
 
