@@ -24,6 +24,7 @@ from envs.base import (
     Transport,
 )
 from envs.blocking import OneAtATime
+from envs.instructions.packages import installed, nearest
 from envs.live_device import LiveDevice, Settle
 
 COMMAND_S = 60.0
@@ -73,7 +74,8 @@ class InstructionEnv:
             for line in task.params["start"]:
                 self._must(task, "start", line)
             if not task.params["start"] and (problem := self._device.act(Launch(task.app))):
-                raise TaskFault(f"{task.id}: its app does not start: {problem}")
+                hint = nearest(task.app, installed(self._transport))
+                raise TaskFault(f"{task.id}: its app does not start on {self.device_id}: {problem}{hint}")
         self._device.prepare()
         if not self._free_reward and task.params["check"] and self._passes(task) and not task.params["answer"]:
             raise FreeReward(f"{task.id}: its check succeeds before the agent has done anything")
