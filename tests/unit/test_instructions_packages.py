@@ -9,6 +9,7 @@ import pytest
 from envs.base import InfraError, ShellResult
 from envs.instructions.packages import named
 from envs.instructions.tasks import Instruction, make_task
+from mobilerl import tiny
 from mobilerl.cli import main
 from mobilerl.config import ConfigError, load_recipe
 from mobilerl.suites import fleet
@@ -149,3 +150,20 @@ def test_packages_are_found_where_commands_name_them(field, line, found):
 def test_a_reset_that_installs_names_none():
     task = Instruction(instruction="x", app="com.c", answer="x", reset=("pm install -r /data/local/tmp/c.apk",))
     assert named(make_task(task)) == {}
+
+
+def test_a_dry_run_asks_devices_that_answer(suite, tmp_path, capsys):
+    suite()
+    tiny.create(tmp_path / "tiny", ["open the settings"], hidden=32, layers=1, heads=2)
+    words = ["train", "--dry-run", "--run-dir", str(tmp_path / "run"), "--model", str(tmp_path / "tiny")]
+    words += [
+        "--engine.max_pixels",
+        "null",
+        "--suite.type",
+        "instructions",
+        "--suite.file",
+        str(tmp_path / "mine.toml"),
+    ]
+    words += ["--phone.count", "2", "--collect.tasks_per_iteration", "1", "--algorithm.group_size", "2"]
+    assert main([*words, "--agent.max_new_tokens", "4"]) == 0
+    assert "typing-error: `app`: com.android.setings is not installed" in " ".join(capsys.readouterr().err.split())
