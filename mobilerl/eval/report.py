@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -95,7 +95,7 @@ def build_results(suite: str, protocol: Mapping[str, Any], episodes: Sequence[Ep
         "successes": successes,
         "errors": len(episodes) - len(valid),
         "per_task": _per_task(episodes),
-        "invalid_replies": _invalid_replies(episodes),
+        "invalid_replies": invalid_replies([e.invalid for e in episodes], sum(e.steps for e in episodes)),
         "pass_at_k": _pass_at_k(valid),
         "instances": [{**asdict(e), "status": str(e.status), "invalid": _counts(e)} for e in episodes],
     }
@@ -105,16 +105,16 @@ def _counts(episode: EpisodeResult) -> dict[str, int]:
     return {why: entry["count"] for why, entry in episode.invalid.items()}
 
 
-def _invalid_replies(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
-    """Replies that could not be read: their number, share of all steps, and by reason count and first reply."""
+def invalid_replies(counted: Iterable[Mapping[str, Mapping[str, Any]]], replies: int) -> dict[str, Any]:
+    """Replies that could not be read: their number, share of all `replies`, and by reason count and first reply."""
     reasons: dict[str, dict[str, Any]] = {}
-    for episode in episodes:
-        for why, entry in episode.invalid.items():
+    for found in counted:
+        for why, entry in found.items():
             total = reasons.setdefault(why, {"count": 0, "first": entry["first"]})
             total["count"] += entry["count"]
-    count, steps = sum(entry["count"] for entry in reasons.values()), sum(e.steps for e in episodes)
+    count = sum(entry["count"] for entry in reasons.values())
     by_count = dict(sorted(reasons.items(), key=lambda item: -item[1]["count"]))
-    return {"count": count, "rate": count / steps if steps else None, "reasons": by_count}
+    return {"count": count, "rate": count / replies if replies else None, "reasons": by_count}
 
 
 def _grouped(episodes: Sequence[EpisodeResult], field: str) -> dict[str, list[EpisodeResult]]:

@@ -11,7 +11,7 @@ from envs.base import Action, Invalid, Observation, Task
 from mobilerl.interfaces import Sampling
 from mobilerl.policy.context import ContextPolicy, Message, Turn, build_messages
 from mobilerl.policy.screen import Screen
-from mobilerl.policy.unreadable import Why, why
+from mobilerl.policy.unreadable import Why, explained
 from mobilerl.records import Completion
 
 Messages = Sequence[dict[str, Any]]
@@ -62,9 +62,7 @@ class ModelActor:
         messages, images = prompt
         completion = await self.policy.act(messages, images, self.sampling, key)
         reply = self.context.parse(completion.text, screen)
-        action = reply.action
-        if isinstance(action, Invalid):
-            action = replace(action, why=why(action.reason, completion, self.sampling.max_new_tokens))
+        action = explained(reply.action, completion, self.sampling.max_new_tokens)
         return Decision(action, reply.thought, completion, tuple(images))
 
     async def _prompt(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from enum import StrEnum
+from typing import Protocol
 
-from envs.base import Invalid
-from mobilerl.records import Completion, Step
+from envs.base import Action, Invalid
+from mobilerl.records import Completion
 
 NO_PARSER = "start it without --tool-call-parser (vLLM: and without --enable-auto-tool-choice)"
 """What to do about a server that takes calls out of replies."""
@@ -55,12 +57,28 @@ def why(reason: str, completion: Completion, max_new_tokens: int) -> Why:
     return found
 
 
-def counted(steps: Iterable[Step]) -> dict[str, dict[str, int | str]]:
-    """`count` and `first` reply of the unreadable replies of an episode, by reason."""
+def explained(action: Action, completion: Completion, max_new_tokens: int) -> Action:
+    """The action that a parser read in a reply; an invalid one says why."""
+    if not isinstance(action, Invalid):
+        return action
+    return replace(action, why=why(action.reason, completion, max_new_tokens))
+
+
+class Answer(Protocol):
+    """A reply and the action that was read in it."""
+
+    @property
+    def completion(self) -> Completion: ...
+    @property
+    def action(self) -> Action: ...
+
+
+def counted(answers: Iterable[Answer]) -> dict[str, dict[str, int | str]]:
+    """`count` and `first` reply of those that could not be read, by reason."""
     found: dict[str, dict[str, int | str]] = {}
-    for step in steps:
-        if isinstance(step.action, Invalid):
-            kind = step.action.why or Why.MALFORMED
-            entry = found.setdefault(str(kind), {"count": 0, "first": step.completion.text[:LONGEST_QUOTE]})
+    for answer in answers:
+        if isinstance(answer.action, Invalid):
+            kind = answer.action.why or Why.MALFORMED
+            entry = found.setdefault(str(kind), {"count": 0, "first": answer.completion.text[:LONGEST_QUOTE]})
             entry["count"] += 1
     return found
