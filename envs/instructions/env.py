@@ -33,6 +33,10 @@ HARMLESS = re.compile(r"\W*warning\b|.*\bbroken pipe\W*$", re.IGNORECASE)
 """Lines on stderr that say nothing about a check: warnings (Android's linker, `am start`), and the message of a command
 whose reader has seen enough, such as that of `dumpsys ... | grep -q` on real phones."""
 
+BROKEN = re.compile(r"error\b|exception\b|.*\bnot found\W*$", re.IGNORECASE)
+"""Lines on stderr of a `reset` or `start` that did nothing in spite of exit code 0: `am start` of an activity that does
+not exist, or the first command of a pipeline. Other lines are no fault: `monkey` and `am` report there what they do."""
+
 
 class InstructionEnv:
     """The commands of a task are lines for the device's shell, written by its author; no text of a model is in them.
@@ -83,7 +87,8 @@ class InstructionEnv:
 
     def _must(self, task: Task, field: str, line: str) -> None:
         result = self._transport.shell(line, COMMAND_S)
-        if result.exit_code != 0:
+        broken = any(BROKEN.match(said) for said in result.stderr.splitlines())
+        if result.exit_code != 0 or broken:
             said = _short(result.stderr or result.stdout)
             raise TaskFault(f"{task.id}: {field} command {line!r} failed with {result.exit_code}: {said}")
 

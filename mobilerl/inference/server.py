@@ -141,14 +141,19 @@ def _ids(value: Any) -> tuple[int, ...]:
 
 
 def _text(choice: Any) -> str:
-    """The reply as the model wrote it, with the reasoning that the server split off and the stop string restored."""
+    """The reply as the model wrote it, with the reasoning that the server split off and the stop string restored.
+
+    A server that took a whole, finished reply for reasoning has found no end of a thought in it.
+    """
     message = choice.message
     content = getattr(message, "content", None)
     text = content if isinstance(content, str) else ""
+    finished = getattr(choice, "finish_reason", None) == "stop"
     thought = getattr(message, "reasoning", None) or getattr(message, "reasoning_content", None)
     if isinstance(thought, str) and "</think>" not in text:
-        text = f"<think>{thought}</think>{text}"
-    stopped = getattr(choice, "finish_reason", None) == "stop" and "<answer>" in text and ANSWER_END not in text
+        whole = not text.strip() and finished
+        text = thought if whole else f"<think>{thought}</think>{text}"
+    stopped = finished and "<answer>" in text and ANSWER_END not in text
     return encodable(text + ANSWER_END if stopped else text)
 
 

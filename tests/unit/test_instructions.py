@@ -118,6 +118,16 @@ def test_an_app_is_in_front_and_resets_were_run():
 def test_a_task_that_cannot_be_set_up_or_scored_is_not_the_devices_fault():
     with pytest.raises(TaskFault, match=r"reset command 'false' failed with 1"):
         play(Instruction(id="x", instruction="x", reset=("false",), answer="x"))
+    with pytest.raises(TaskFault, match=r"start command 'am start .* failed with 0: Error: Activity not started"):
+        play(
+            Instruction(id="x", instruction="x", app="com.android.settings", start=("am start -a no.such",), answer="x")
+        )
+    with pytest.raises(
+        TaskFault, match=r"reset command 'setings .* failed with 0: .*setings: inaccessible or not found"
+    ):
+        play(Instruction(id="x", instruction="x", reset=("setings put secure x 1 | cat",), answer="x"))
+    with pytest.raises(TaskFault, match="com.android.setings'; did you mean com.android.settings"):
+        play(Instruction(id="x", instruction="x", app="com.android.setings", answer="x"))
     with pytest.raises(TaskFault, match="its app does not start on sim-0: there is no app called 'com.none.app'"):
         play(Instruction(id="x", instruction="x", app="com.none.app", answer="x"))
     with pytest.raises(NoScore):
