@@ -121,6 +121,7 @@ def test_an_evaluation_names_them_as_errors_and_plays_the_others(suite, tmp_path
     counts = {name: (row["trials"], row["errors"]) for name, row in rows.items()}
     assert counts == {"good": (1, 0), "typing-error": (0, 1), "reset": (0, 1), "held-out": (0, 1)}
     said = " ".join(capsys.readouterr().out.split())
+    assert "did you mean com.android.settings?: the task is not played" in said
     assert "instructions/typing-error was lost (instructions/typing-error: `app`: com.android.setings is not" in said
 
 

@@ -56,7 +56,7 @@ class InstructionsPlan(Plan):
 
     def unrunnable(self, recipe: Recipe, tasks: Sequence[Task]) -> Mapping[str, str]:
         found = InstructionsSuite(recipe).findings(tasks)
-        for line in found.warnings:
+        for line in (*(f"{reason}: the task is not played" for reason in found.unrunnable.values()), *found.warnings):
             say(line)
         return found.unrunnable
 
