@@ -111,6 +111,8 @@ class Invalid:
 
     reason: str
     kind: Literal["invalid"] = "invalid"
+    why: str = ""
+    """Kind of the reason, for statistics."""
 
 
 Action = Tap | LongPress | Swipe | Type | Launch | Back | Home | Enter | Wait | Finish | Invalid

@@ -41,6 +41,8 @@ class Completion:
     logprobs: tuple[float, ...]
     version: int
     text: str
+    cut_off: bool = False
+    """Whether a model server said that the reply reached the token limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,7 @@ def _step_from_dict(record: Mapping[str, Any], screens: ScreenStore) -> Step:
                     logprobs=_numbers(completion, "logprobs", int, float),
                     version=completion["version"],
                     text=completion["text"],
+                    cut_off=completion.get("cut_off", False),
                 )
             ),
             images=tuple(screen(digest) for digest in record["images"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,23 +17,32 @@ from envs.base import (
     Launch,
     NoScore,
     Observation,
+    ShellResult,
     StepResult,
     Task,
     TaskFault,
     Transport,
 )
 from envs.blocking import OneAtATime
+from envs.instructions.packages import installed, nearest
 from envs.live_device import LiveDevice, Settle
 
 COMMAND_S = 60.0
 """Maximum duration of a command from the file, in seconds."""
+HARMLESS = re.compile(r"\W*warning\b|.*\bbroken pipe\W*$", re.IGNORECASE)
+"""Lines on stderr that say nothing about a check: warnings (Android's linker, `am start`), and the message of a command
+whose reader has seen enough, such as that of `dumpsys ... | grep -q` on real phones."""
+
+BROKEN = re.compile(r"error\b|exception\b|.*\bnot found\W*$", re.IGNORECASE)
+"""Lines on stderr of a `reset` or `start` that did nothing in spite of exit code 0: `am start` of an activity that does
+not exist, or the first command of a pipeline. Other lines are no fault: `monkey` and `am` report there what they do."""
 
 
 class InstructionEnv:
     """The commands of a task are lines for the device's shell, written by its author; no text of a model is in them.
 
     `apps` maps names under the icons to packages. Without `free_reward`, `reset` refuses a task whose check succeeds
-    before the agent has done anything (FreeReward).
+    before the agent has done anything (FreeReward) or cannot run (NoScore).
     """
 
     def __init__(
@@ -68,20 +78,30 @@ class InstructionEnv:
             for line in task.params["start"]:
                 self._must(task, "start", line)
             if not task.params["start"] and (problem := self._device.act(Launch(task.app))):
-                raise TaskFault(f"{task.id}: its app does not start: {problem}")
+                hint = nearest(task.app, installed(self._transport))
+                raise TaskFault(f"{task.id}: its app does not start on {self.device_id}: {problem}{hint}")
         self._device.prepare()
-        if task.params["check"] and not task.params["answer"] and not self._free_reward and self._passes(task):
+        if not self._free_reward and task.params["check"] and self._passes(task) and not task.params["answer"]:
             raise FreeReward(f"{task.id}: its check succeeds before the agent has done anything")
         return self._observe(0)
 
     def _must(self, task: Task, field: str, line: str) -> None:
         result = self._transport.shell(line, COMMAND_S)
-        if result.exit_code != 0:
-            said = " ".join((result.stderr or result.stdout).split())[:120]
+        broken = any(BROKEN.match(said) for said in result.stderr.splitlines())
+        if result.exit_code != 0 or broken:
+            said = _short(result.stderr or result.stdout)
             raise TaskFault(f"{task.id}: {field} command {line!r} failed with {result.exit_code}: {said}")
 
     def _passes(self, task: Task) -> bool:
-        return all(self._transport.shell(line, COMMAND_S).exit_code == 0 for line in task.params["check"])
+        """Whether all checks succeed; those after the first that fails are not run. Raises NoScore if one cannot run,
+        since its exit code then says nothing about what the agent did."""
+        for line in task.params["check"]:
+            result = self._transport.shell(line, COMMAND_S)
+            if problem := _problem(result):
+                raise NoScore(f"{task.id}: check {line!r} cannot run: {problem}")
+            if result.exit_code != 0:
+                return False
+        return True
 
     def _observe(self, step: int) -> Observation:
         screenshot, xml = self._device.observe()
@@ -125,3 +145,15 @@ class InstructionEnv:
         except InfraError as error:
             return Health(False, str(error))
         return Health(True)
+
+
+def _problem(result: ShellResult) -> str:
+    """Why the exit code of a check is no answer; "" if it is one: 0 or 1, and nothing but `HARMLESS` on stderr."""
+    said = _short("\n".join(line for line in result.stderr.splitlines() if not HARMLESS.match(line)))
+    if result.exit_code > 1:
+        return f"exit code {result.exit_code}{f', {said}' if said else ''} (0 is yes, 1 is no)"
+    return f"exit code {result.exit_code}, {said} (if that is harmless, add 2>/dev/null)" if said else ""
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:120]

@@ -24,6 +24,8 @@ from mobilerl.terminal import make_console, make_table
 
 INSTANCES, PASS_K_INSTANCES = 6, 2
 """Default number of held-out instances per template, if each is played once and if it is sampled K times."""
+MOST_NAMED = 5
+"""Maximum number of lost tasks that are named with their reasons."""
 SLOW = "--agent.deadline_s=3600"
 """Deadline for large models, which think for seconds at every step without a device hanging."""
 
@@ -120,8 +122,11 @@ def _summary(results: Mapping[str, Any]) -> list[str]:
     beside = {f"held-out {name}": part for name, part in results.get("parts", {}).items()}
     if unseen := results.get(UNSEEN):
         beside["templates never trained on"] = unseen
-    lost = [episode for episode in results["instances"] if episode["error"]]
-    said = [f"{e['task_id']} was lost ({e['error']}); the same command tries lost episodes again" for e in lost[:1]]
+    lost = {episode["task_id"]: episode["error"] for episode in results["instances"] if episode["error"]}
+    said = [f"{task} was lost ({error})" for task, error in list(lost.items())[:MOST_NAMED]]
+    if lost:
+        more = f"{len(lost) - MOST_NAMED} more were lost; " if len(lost) > MOST_NAMED else ""
+        said.append(f"{more}the same command tries lost episodes again")
     return said + [
         f"{name}: {percent(part['success_rate'])}  95% interval {percent(part['ci95'][0])} to "
         f"{percent(part['ci95'][1])}  ({part['successes']}/{part['trials']} trials)"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from envs.base import Task
 from mobilerl.atomic_files import write_atomic
+from mobilerl.policy.unreadable import MANY, NO_PARSER, Why, counted
 from mobilerl.records import Status, Trajectory
 from mobilerl.statistics import (
     PairedDifference,
@@ -26,6 +27,7 @@ from mobilerl.statistics import (
 from mobilerl.terminal import make_console, make_table
 
 SCHEMA = 1
+LONGEST_LINE = 160
 RESULTS = "results.json"
 UNSEEN = "unseen_templates"
 """Field of the embedded phone's results for templates that were never trained on."""
@@ -46,6 +48,8 @@ class EpisodeResult:
     steps: int
     status: str
     error: str = ""
+    invalid: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """`count` and `first` reply of the replies that could not be read, by reason (`mobilerl.policy.unreadable`)."""
 
     @classmethod
     def of(cls, task: Task, split: str, trial: int, trajectory: Trajectory | None, error: str = "") -> EpisodeResult:
@@ -58,6 +62,7 @@ class EpisodeResult:
             steps=len(t.steps) if t else 0,
             status=str(t.status if t else Status.INFRA_ERROR),
             error="" if t else error,
+            invalid=counted(t.steps) if t else {},
         )
 
     @property
@@ -90,9 +95,26 @@ def build_results(suite: str, protocol: Mapping[str, Any], episodes: Sequence[Ep
         "successes": successes,
         "errors": len(episodes) - len(valid),
         "per_task": _per_task(episodes),
+        "invalid_replies": invalid_replies([e.invalid for e in episodes], sum(e.steps for e in episodes)),
         "pass_at_k": _pass_at_k(valid),
-        "instances": [{**asdict(e), "status": str(e.status)} for e in episodes],
+        "instances": [{**asdict(e), "status": str(e.status), "invalid": _counts(e)} for e in episodes],
     }
+
+
+def _counts(episode: EpisodeResult) -> dict[str, int]:
+    return {why: entry["count"] for why, entry in episode.invalid.items()}
+
+
+def invalid_replies(counted: Iterable[Mapping[str, Mapping[str, Any]]], replies: int) -> dict[str, Any]:
+    """Replies that could not be read: their number, share of all `replies`, and by reason count and first reply."""
+    reasons: dict[str, dict[str, Any]] = {}
+    for found in counted:
+        for why, entry in found.items():
+            total = reasons.setdefault(why, {"count": 0, "first": entry["first"]})
+            total["count"] += entry["count"]
+    count = sum(entry["count"] for entry in reasons.values())
+    by_count = dict(sorted(reasons.items(), key=lambda item: -item[1]["count"]))
+    return {"count": count, "rate": count / replies if replies else None, "reasons": by_count}
 
 
 def _grouped(episodes: Sequence[EpisodeResult], field: str) -> dict[str, list[EpisodeResult]]:
@@ -165,11 +187,29 @@ def print_results(results: Mapping[str, Any], console: Console | None = None) ->
     )
     if errors := results["errors"]:
         console.print(f"{errors} infra errors; {percent(results['success_rate_errors_as_zero'])} with them as failures")
+    for line in invalid_lines(results):
+        console.print(line, style="yellow", markup=False, highlight=False)
     if results["ci95_by_task"]:
         low, high = results["ci95_by_task"]
         console.print(f"95% interval over tasks {percent(low)} to {percent(high)}")
     if len(results["pass_at_k"]) > 1:
         console.print("  ".join(f"pass@{k} {percent(v)}" for k, v in results["pass_at_k"].items()))
+
+
+def invalid_lines(results: Mapping[str, Any]) -> list[str]:
+    """What to print about replies that could not be read, if they are many."""
+    invalid = results.get("invalid_replies") or {}  # results of version 0.1 have none
+    if (invalid.get("rate") or 0.0) <= MANY:
+        return []
+    lines = [f"{percent(invalid['rate'])} of the replies could not be read ({invalid['count']}):"]
+    lines += [
+        f"  {why} {entry['count']}, the first: {' '.join(entry['first'].split())[:LONGEST_LINE]!r}"
+        for why, entry in invalid["reasons"].items()
+    ]
+    without_call = sum(invalid["reasons"].get(why, {"count": 0})["count"] for why in (Why.NO_TEXT, Why.NO_CALL))
+    if "model_server" in results["protocol"] and 2 * without_call > invalid["count"]:
+        lines.append(f"  if the model wrote calls and the server took them out of the text: {NO_PARSER}")
+    return lines
 
 
 def difference(a: Mapping[str, Any], b: Mapping[str, Any]) -> PairedDifference:

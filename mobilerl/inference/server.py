@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +15,16 @@ from mobilerl.interfaces import ANSWER_END, Sampling
 from mobilerl.policy.actor import Messages
 from mobilerl.policy.formats.pixels import qwen_size
 from mobilerl.policy.sanitize import encodable
+from mobilerl.policy.unreadable import NO_PARSER
 from mobilerl.records import Completion
 
+log = logging.getLogger(__name__)
 TIMEOUT_S = 300.0
 RETRIES = 8
 PROBE_RETRIES = 2
 PROBE_TOKENS = 16
+MOST_COMPARED = 16
+"""Characters of a call that are looked for in the text."""
 
 
 def request_fields(sampling: Sampling, vllm: bool) -> dict[str, Any]:
@@ -62,6 +67,8 @@ class ServerPolicy:
         self.url = self.client.url
         self.answered = self.refused = 0
         self.refusal = ""
+        self.warned = False
+        """Whether a reply without the text of its tokens was reported."""
 
     async def act(self, messages: Messages, images: Sequence[bytes], sampling: Sampling, key: str = "") -> Completion:
         said = await asyncio.to_thread(with_images, messages, images, self.max_pixels)
@@ -79,6 +86,10 @@ class ServerPolicy:
             self.refusal = self.refusal or str(fault)
             return Completion((), (), (), 0, "")
         self.answered += 1
+        if lost_call(reply) and not self.warned:
+            self.warned = True
+            said = "tokens of a reply came without their text, as from a server that parses tool calls"
+            log.warning("the model server %s: %s; %s", self.url, said, NO_PARSER)
         return completion_of(reply, sampling.max_new_tokens)
 
     @property
@@ -105,7 +116,24 @@ def completion_of(reply: Any, max_new_tokens: int | None = None) -> Completion:
     if too_many or len(ids) != len(logprobs) or not all(type(p) in (int, float) and math.isfinite(p) for p in logprobs):
         ids, logprobs = (), []
     prompt = _ids(getattr(reply, "prompt_token_ids", None))
-    return Completion(prompt, ids, tuple(map(float, logprobs)), 0, _text(choice)[: most_characters(max_new_tokens)])
+    text = _text(choice)[: most_characters(max_new_tokens)]
+    cut_off = getattr(choice, "finish_reason", None) == "length"
+    return Completion(prompt, ids, tuple(map(float, logprobs)), 0, text, cut_off)
+
+
+def lost_call(reply: Any) -> bool:
+    """Whether a reply lacks text that the model wrote, as when the server has a tool parser. No request names tools."""
+    choice = reply.choices[0]
+    if getattr(choice.message, "tool_calls", None):
+        return True
+    text, content = _text(choice), getattr(getattr(choice, "logprobs", None), "content", None)
+    tokens = content if isinstance(content, list) else []
+    written = "".join(token for token in (getattr(t, "token", "") for t in tokens) if isinstance(token, str))
+    if called := written.partition("<tool_call>")[2].strip():
+        return called[:MOST_COMPARED] not in text
+    metered = getattr(getattr(reply, "usage", None), "completion_tokens", 0)
+    count = max(len(_ids(getattr(choice, "token_ids", None))), metered if isinstance(metered, int) else 0)
+    return count > 1 and not text.strip()  # one token is the end of the reply
 
 
 def _ids(value: Any) -> tuple[int, ...]:
@@ -113,14 +141,19 @@ def _ids(value: Any) -> tuple[int, ...]:
 
 
 def _text(choice: Any) -> str:
-    """The reply as the model wrote it, with the reasoning that the server split off and the stop string restored."""
+    """The reply as the model wrote it, with the reasoning that the server split off and the stop string restored.
+
+    A server that took a whole, finished reply for reasoning has found no end of a thought in it.
+    """
     message = choice.message
     content = getattr(message, "content", None)
     text = content if isinstance(content, str) else ""
+    finished = getattr(choice, "finish_reason", None) == "stop"
     thought = getattr(message, "reasoning", None) or getattr(message, "reasoning_content", None)
     if isinstance(thought, str) and "</think>" not in text:
-        text = f"<think>{thought}</think>{text}"
-    stopped = getattr(choice, "finish_reason", None) == "stop" and "<answer>" in text and ANSWER_END not in text
+        whole = not text.strip() and finished
+        text = thought if whole else f"<think>{thought}</think>{text}"
+    stopped = finished and "<answer>" in text and ANSWER_END not in text
     return encodable(text + ANSWER_END if stopped else text)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,7 +23,10 @@ class Scorer(Protocol):
     """Gives the reward of an episode, in [0, 1]."""
 
     async def score(self, trajectory: Trajectory, final: Observation | None) -> float:
-        """Returns the reward; `final` is the observation after the last step. May raise InfraError."""
+        """Returns the reward; `final` is the observation after the last step. May raise InfraError.
+
+        The collector checks the reward (`mobilerl.rollout.reward`), which may be a number of any type.
+        """
 
     def metrics(self) -> Mapping[str, float]:
         """Counters for metrics.jsonl, by full name."""
@@ -31,25 +34,43 @@ class Scorer(Protocol):
     async def close(self) -> None: ...
 
 
-class FunctionScorer:
-    """Takes the reward from a function, or coroutine function, of the trajectory and the last observation."""
+class OwnScorer:
+    """The scorer of a user: a function of the trajectory and the last observation, or an object with `score` and, if it
+    likes, `metrics` and `close`. Functions and methods may be coroutine functions."""
 
-    def __init__(self, function: Callable[[Trajectory, Observation | None], Any]) -> None:
-        self.function = function
+    def __init__(self, name: str, target: Any) -> None:
+        """Raises ConfigError if `target` cannot be called as a scorer. `name` is for messages."""
+        self.name = name
+        self._target, self._score = target, getattr(target, "score", target)
+        if not callable(self._score):
+            raise ConfigError(f"{name} is {target!r}: give a function, or a class with a method `score`")
+        if problem := _misfit(self._score, None, None):
+            raise ConfigError(f"{name} cannot be called with the trajectory and the last screen: {problem}")
 
-    async def score(self, trajectory: Trajectory, final: Observation | None) -> float:
-        """Raises ValueError for an invalid reward, since a bug must not count as a failure of the agent."""
-        said = self.function(trajectory, final)
-        reward = await said if inspect.isawaitable(said) else said
-        if not isinstance(reward, (int, float)) or not 0.0 <= reward <= 1.0:
-            raise ValueError(f"{self.function.__name__} returned {reward!r}: a reward is a number from 0 to 1")
-        return float(reward)
+    async def score(self, trajectory: Trajectory, final: Observation | None) -> Any:
+        return await _result(self._score(trajectory, final))
 
     def metrics(self) -> Mapping[str, float]:
-        return {}
+        return self._target.metrics() if hasattr(self._target, "metrics") else {}
 
     async def close(self) -> None:
-        """Does nothing."""
+        if hasattr(self._target, "close"):
+            await _result(self._target.close())
+
+
+def _misfit(function: Any, *arguments: object) -> str:
+    """Why a function cannot be called with these arguments; "" if it can, or if an extension does not tell."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        return str(error)
+    except ValueError:
+        pass
+    return ""
+
+
+async def _result(said: Any) -> Any:
+    return await said if inspect.isawaitable(said) else said
 
 
 def own_scorer(name: str) -> Scorer:
@@ -62,7 +83,11 @@ def own_scorer(name: str) -> Scorer:
             f"collect.scorer = {name!r} cannot be imported ({error}): install its package here, or add its folder to "
             "PYTHONPATH"
         ) from error
-    return found() if inspect.isclass(found) else FunctionScorer(found)
+    if inspect.isclass(found):
+        if problem := _misfit(found):
+            raise ConfigError(f"collect.scorer = {name!r} is a class that needs arguments: {problem}")
+        found = found()
+    return OwnScorer(f"collect.scorer = {name!r}", found)
 
 
 def make_scorer(recipe: Recipe, processes: int = 1) -> Scorer | None:

@@ -11,6 +11,7 @@ from envs.base import Action, Invalid, Observation, Task
 from mobilerl.interfaces import Sampling
 from mobilerl.policy.context import ContextPolicy, Message, Turn, build_messages
 from mobilerl.policy.screen import Screen
+from mobilerl.policy.unreadable import Why, explained
 from mobilerl.records import Completion
 
 Messages = Sequence[dict[str, Any]]
@@ -57,11 +58,12 @@ class ModelActor:
     ) -> Decision:
         prompt = await self._prompt(task, turns, observation, screen)
         if prompt is None:
-            return scripted(Invalid("the screen does not fit into the prompt"))
+            return scripted(Invalid("the screen does not fit into the prompt", why=Why.PROMPT_TOO_LONG))
         messages, images = prompt
         completion = await self.policy.act(messages, images, self.sampling, key)
         reply = self.context.parse(completion.text, screen)
-        return Decision(reply.action, reply.thought, completion, tuple(images))
+        action = explained(reply.action, completion, self.sampling.max_new_tokens)
+        return Decision(action, reply.thought, completion, tuple(images))
 
     async def _prompt(
         self, task: Task, turns: Sequence[Turn], observation: Observation, screen: Screen

@@ -18,6 +18,7 @@ from mobilerl.interfaces import Sampling
 from mobilerl.policy.actions import describe
 from mobilerl.policy.context import ContextPolicy, Turn, build_messages
 from mobilerl.policy.screen import Box, Screen, parse_screen
+from mobilerl.policy.unreadable import explained
 from mobilerl.reachagent.actions import PageAction, from_device
 from mobilerl.reachagent.graph import PageGraph
 from mobilerl.reachagent.identity import node_box
@@ -144,7 +145,8 @@ class PageAgent:
         messages, images = build_messages(query.task, query.turns, seen, scene.screen, self.context)
         completion = await self.policy.act(messages, images, self.sampling, key)
         reply = self.context.parse(completion.text, scene.screen)
-        return Reply(query, completion, reply.action, reply.thought)
+        action = explained(reply.action, completion, self.sampling.max_new_tokens)
+        return Reply(query, completion, action, reply.thought)
 
     def _tapped_field(self, reply: Reply) -> Box | None:
         space = self.scenes.see(reply.query.page).space

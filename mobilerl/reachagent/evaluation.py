@@ -13,7 +13,8 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from mobilerl.eval.report import EpisodeResult, build_results
+from mobilerl.eval.report import EpisodeResult, build_results, invalid_replies
+from mobilerl.policy.unreadable import counted
 from mobilerl.reachagent.actions import COMPLETE, PageAction
 from mobilerl.reachagent.agent import SUITE, PageAgent, Query, episode_task
 from mobilerl.reachagent.graph import PageGraph
@@ -38,7 +39,9 @@ def evaluate(
         flows[task.id] = {"iou": [iou_correct(*s) for s in steps], "text": [text_correct(*s) for s in steps]}
     walks = walk(graph, tasks, agent)
     results = build_results(SUITE, protocol, [_episode(task, *walks[task.id]) for task in tasks])
-    return results | {"accuracy": accuracy(list(flows.values())), "flows": flows}
+    asked = [reply for flow in answers.values() for _, decision in flow for reply in decision.replies]
+    unread = {"invalid_replies": invalid_replies([counted(asked)], len(asked))}
+    return results | unread | {"accuracy": accuracy(list(flows.values())), "flows": flows}
 
 
 def walk(graph: PageGraph, tasks: Sequence[PageTask], agent: PageAgent) -> dict[str, tuple[list[PageAction], bool]]:

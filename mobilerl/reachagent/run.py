@@ -17,7 +17,7 @@ from mobilerl.config.algorithms import AdaGRPOSection
 from mobilerl.config.reading import claim, held
 from mobilerl.engines.registry import make_engine, make_trainer_engine
 from mobilerl.eval.policies import weights_digest
-from mobilerl.eval.report import read_results, write_results
+from mobilerl.eval.report import invalid_lines, read_results, write_results
 from mobilerl.inference.engine_policy import EnginePolicy
 from mobilerl.interfaces import Sampling
 from mobilerl.models.checkpoint_folder import check_checkpoint
@@ -151,6 +151,8 @@ class ReachAgentRun(SftRun):
         say(f"page metrics of {model}")
         agent = self._agent(model, 0.0, 0)
         results = evaluate(self.graph, self.tasks.test, agent, self.writer, protocol)
+        for line in invalid_lines(results):
+            say(line)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_results(path, results)
         return results

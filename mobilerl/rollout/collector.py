@@ -8,6 +8,7 @@ device and never becomes a reward; every await has a deadline.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections import Counter
@@ -22,7 +23,9 @@ from mobilerl.judge.scorer import Scorer
 from mobilerl.policy.actor import Actor
 from mobilerl.records import Cause, Group, LostGroup, Status, Trajectory
 from mobilerl.rollout.episode import EpisodeSettings, Played, play_episode
+from mobilerl.rollout.reward import scored
 
+log = logging.getLogger(__name__)
 JUDGE_METRICS = {
     "requests": "judge/requests",
     "prompt_tokens": "judge/prompt_tokens",
@@ -109,6 +112,8 @@ class Collector:
         """Reason of the last failed episode."""
         self.lost: list[LostGroup] = []
         """Lost groups in the order in which they ended; the caller clears the list after handling them."""
+        self._unevaluated: set[str] = set()
+        """Tasks of which a lost episode of `evaluate` was reported."""
         self._changed, self._scorer = changed, scorer
         self._scoring: set[asyncio.Task[Trajectory]] = set()
         self._jobs: list[_Job] = []
@@ -205,7 +210,8 @@ class Collector:
         return sorted(groups, key=lambda g: order[g.trajectories[0].id.rsplit("-", 1)[0]])
 
     async def evaluate(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
-        """Plays one greedy episode per task while other episodes go on. Lost ones are left out, and not in `lost`."""
+        """Plays one greedy episode per task while other episodes go on. Lost ones are left out, and not in `lost`,
+        but logged once per task."""
         ready: asyncio.Queue[Group | None] = asyncio.Queue()
         self._waiting.add(ready)
         for i, task in enumerate(tasks):
@@ -281,7 +287,7 @@ class Collector:
 
     async def _score(self, scorer: Scorer, played: Played) -> Trajectory:
         try:
-            return replace(played.trajectory, reward=await scorer.score(played.trajectory, played.final))
+            return replace(played.trajectory, reward=await scored(scorer, played.trajectory, played.final))
         except InfraError as fault:
             return replace(played.trajectory, status=Status.INFRA_ERROR, error=str(fault))
 
@@ -354,4 +360,7 @@ class Collector:
         if group.ready is self._ready:
             self.counts["lost_groups"] += 1
             self.lost.append(LostGroup(group.task, group.cause, group.reason))
+        elif group.task.id not in self._unevaluated:
+            self._unevaluated.add(group.task.id)
+            log.warning("held-out task %s was left out of an evaluation: %s", group.task.id, group.reason)
         group.ready.put_nowait(None)

@@ -12,6 +12,7 @@ from mobilerl.policy.actor import Actor
 from mobilerl.policy.context import Turn
 from mobilerl.policy.screen import parse_screen
 from mobilerl.records import Status, Step, Trajectory
+from mobilerl.rollout.reward import checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ async def play_episode(
         async with asyncio.timeout(settings.deadline_s) as deadline:
             try:
                 status, final = await _play(env, actor, episode_id, settings, progress)
-                reward = await _score(env, scored)
+                reward = await _score(env, task, scored)
             except TaskFault as fault:
                 await _check_health(env, fault)
                 task_fault = fault
@@ -95,7 +96,7 @@ async def _check_health(env: MobileEnv, fault: TaskFault) -> None:
         raise InfraError(f"{health.reason} (after: {fault})") from fault
 
 
-async def _score(env: MobileEnv, scored: bool) -> float:
+async def _score(env: MobileEnv, task: Task, scored: bool) -> float:
     """Reward of the task's own check, or 0 unless `scored`. The check runs in either case, because it finds faults that
     steps do not, such as a reboot. Raises NoScore for a task without a check if its reward is needed.
     """
@@ -105,7 +106,7 @@ async def _score(env: MobileEnv, scored: bool) -> float:
         if scored:
             raise
         return 0.0
-    return reward if scored else 0.0
+    return checked(reward, f"{type(env).__name__}.score", task.id) if scored else 0.0
 
 
 @dataclass(slots=True)

@@ -48,6 +48,15 @@ def make_suite(recipe: Recipe) -> Suite:
     return import_module(recipe.suite.module).make(recipe)
 
 
+def device_warnings(recipe: Recipe) -> list[str]:
+    """What the devices that answer lack for the suite's tasks. Raises ConfigError if none of them can run.
+
+    Suites that bring their own apps do not ask.
+    """
+    suite = make_suite(recipe)
+    return suite.device_warnings() if hasattr(suite, "device_warnings") else []
+
+
 def demonstrated_tasks(recipe: Recipe, instances: range | None = None) -> list[Task]:
     """Tasks that experts demonstrate for SFT: `instances` of every template, or all `sft.demos_per_template`.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -75,6 +75,10 @@ class Plan(Section):
         """Scorer that replaces the tasks' own checks; None for the checks."""
         return None
 
+    def unrunnable(self, recipe: Recipe, tasks: Sequence[Task]) -> Mapping[str, str]:
+        """Reasons by task id why tasks can run on no device, as far as that shows before the first episode."""
+        return {}
+
     def results(self, episodes: Sequence[EpisodeResult], protocol: dict[str, Any]) -> dict[str, Any]:
         """Content of results.json."""
         return build_results(self.suite, protocol, episodes)
@@ -123,14 +127,17 @@ def evaluate(
     if reuse and (before := _results_with(protocol, out, keep)) is not None:
         return before
     out.mkdir(parents=True, exist_ok=True)  # first, so that an unwritable folder fails before anything runs
-    run = _Run(plan, tasks, protocol, out, keep)
+    run = _Run(plan, tasks, protocol, out, keep, plan.unrunnable(recipe, tasks))
     if run.missing:
         screenshots = (model is not None and recipe.agent.screenshots > 0) or bool(recipe.judge.url) or keep
         devices = plan.devices(recipe, phones, screenshots, out)
         if model is None:
             policy = EvalPolicy(scripted_actor(agent, SEED, devices if isinstance(devices, Sequence) else ()), {})
         run(devices, policy or make_policy(model, None), recipe, scorer)  # loads the model only if it is needed
-    results = run.results() | (policy.extras() if policy else {})
+    results = run.results()
+    if policy and (extras := policy.extras()):
+        results |= extras
+        write_results(out / RESULTS, results)
     if audited:
         from mobilerl.judge.audit import audit
 
@@ -153,13 +160,22 @@ def _results_with(protocol: dict[str, Any], out: Path, keep: bool) -> dict[str, 
 class _Run:
     """One start of an evaluation, which continues where an earlier one stopped."""
 
-    def __init__(self, plan: Plan, tasks: Sequence[Task], protocol: dict[str, Any], out: Path, keep: bool) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        tasks: Sequence[Task],
+        protocol: dict[str, Any],
+        out: Path,
+        keep: bool,
+        unrunnable: Mapping[str, str],
+    ) -> None:
         self.plan, self.tasks, self.protocol, self.out, self.keep = plan, tasks, protocol, out, keep
         self._past = read_journal(out)
         self._past.check(protocol)
         self._done: dict[Key, EpisodeResult] = {key: EpisodeResult(**e) for key, e in self._past.episodes.items()}
-        self._lost: dict[str, str] = {}
-        self.missing = [task for task in tasks if any((task.id, n) not in self._done for n in range(plan.trials))]
+        self._lost = dict(unrunnable)
+        missing = [task for task in tasks if any((task.id, n) not in self._done for n in range(plan.trials))]
+        self.missing = [task for task in missing if task.id not in unrunnable]
 
     def __call__(
         self, devices: Devices | Sequence[MobileEnv], policy: EvalPolicy, recipe: Recipe, scorer: Scorer | None
@@ -184,7 +200,7 @@ class _Run:
             left = {task.id for task in self.missing}
             run = partial(run_tasks, devices, policy, self.tasks, "eval", settings, ended, trials)
             lost = asyncio.run(run(scorer=scorer, done=lambda task: task.id not in left))
-            self._lost = {group.task.id: group.reason for group in lost}
+            self._lost |= {group.task.id: group.reason for group in lost}
 
     def results(self) -> dict[str, Any]:
         """Writes results.json and returns its content. Lost episodes count as infrastructure errors."""

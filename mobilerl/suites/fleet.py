@@ -15,7 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.base import Devices, InfraError
+from envs.base import Devices, InfraError, Transport
+from envs.phone.apps.catalogue import APPS
+from envs.phone.phone import Phone
+from envs.phone.transport import InProcessTransport
 from envs.pool import DevicePool, FixedDevices, PoolSettings, Provider
 from mobilerl.config import ConfigError, FleetSection, Recipe
 from mobilerl.suites.base import make_suite
@@ -60,6 +63,10 @@ class FleetType:
         """Number of devices of a run beyond `count`. Raises ConfigError if there are fewer than `count`."""
         return fleet.spares
 
+    def transports(self, recipe: Recipe) -> dict[str, Transport]:
+        """The run's devices, spares included, that can be asked before it starts, by name."""
+        return {}
+
     def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None) -> Provider:
         """Makes a provider of the run's devices with these numbers."""
         raise NotImplementedError
@@ -77,6 +84,10 @@ class EmbeddedFleet(FleetType):
 
     def spares(self, fleet: FleetSection, count: int) -> int:
         return 0
+
+    def transports(self, recipe: Recipe) -> dict[str, Transport]:
+        name = "the embedded phones"  # which all have the same apps
+        return {name: InProcessTransport(Phone(APPS, recipe.phone.width, recipe.phone.height), name)}
 
     def devices(self, recipe: Recipe, leased: range, spares: range, run_dir: Path | None) -> Devices:
         return FixedDevices(make_phones(recipe.phone, len(leased), first=leased.start))
@@ -102,6 +113,13 @@ class AdbFleet(FleetType):
                 f"fleet.serials names {len(fleet.serials)} devices, {count} are wanted: name more of them"
             )
         return min(fleet.spares, len(fleet.serials) - count)
+
+    def transports(self, recipe: Recipe) -> dict[str, Transport]:
+        from envs.pool.adb import AdbServer
+
+        count = recipe.phone.count
+        used = recipe.fleet.serials[: count + self.spares(recipe.fleet, count)]
+        return {serial: AdbServer().transport(serial) for serial in used}
 
     def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None) -> Provider:
         from envs.pool.adb import AdbProvider, AdbServer

@@ -16,7 +16,7 @@ from mobilerl.config.reading import to_toml
 from mobilerl.engines.registry import engine_kind
 from mobilerl.judge.scorer import own_scorer
 from mobilerl.models.memory import smallest_card
-from mobilerl.suites.base import make_suite
+from mobilerl.suites.base import device_warnings, make_suite
 from mobilerl.suites.fleet import check_devices
 from mobilerl.terminal import say
 from mobilerl.train.checkpoint import latest
@@ -31,6 +31,8 @@ def dry_run(recipe: Recipe, run_dir: Path, resume: bool) -> int:
     check(recipe, run_dir)
     recipe = _resolved(recipe, run_dir, resume)
     check_files(Path(recipe.model))
+    for line in device_warnings(recipe):
+        say(line, stderr=True)
     print_recipe(recipe, f"mobilerl train --run-dir {shlex.quote(str(run_dir))}")
     say(estimate(recipe, run_dir, resume), stderr=True)
     if (card := smallest_card(recipe)) is not None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 
 from envs.base import Invalid
+from mobilerl.policy.unreadable import Why
 from mobilerl.records import Group, Status
 from mobilerl.train.source import Collectors
 
@@ -76,7 +78,7 @@ def rollout_metrics(
     trajectories = [t for g in groups for t in g.trajectories]
     steps = [s for t in trajectories for s in t.steps]
     ages = [version - s.completion.version for s in steps]
-    invalid = sum(isinstance(s.action, Invalid) for s in steps)
+    invalid = Counter(s.action.why or Why.MALFORMED for s in steps if isinstance(s.action, Invalid))
     return {
         "rollout/success_rate": _mean([float(t.success) for t in trajectories]),
         "rollout/reward": _mean([t.reward for t in trajectories]),
@@ -86,7 +88,8 @@ def rollout_metrics(
         "rollout/env_utilization": min(1.0, busy_s / (seconds * devices)) if seconds > 0 else None,
         "rollout/episode_len": _mean([len(t.steps) for t in trajectories]),
         "rollout/response_len": _mean([len(s.completion.token_ids) for s in steps]),
-        "rollout/invalid_rate": invalid / len(steps) if steps else None,
+        "rollout/invalid_rate": sum(invalid.values()) / len(steps) if steps else None,
+        **{f"rollout/invalid/{why}": invalid[why] / len(steps) if steps else None for why in Why},
         "rollout/finished": _mean([float(t.status is Status.FINISHED) for t in trajectories]),
         "rollout/solved_groups": _mean([float(any(t.success for t in g.trajectories)) for g in groups]),
         "staleness/mean": _mean(ages),

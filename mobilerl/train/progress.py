@@ -14,12 +14,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
+from mobilerl.policy.unreadable import MANY
 from mobilerl.terminal import duration, fit, make_console
 
 RECENT = 20
 """Number of recent iterations from which the time left is estimated."""
 INDENT = 11 * " "
 """Indent of continuation lines."""
+INVALID = "rollout/invalid/"
 PHASES = ("rollout", "update", "publish")
 
 
@@ -163,6 +165,8 @@ def _parts(metrics: Mapping[str, Any]) -> list[str]:
     held_out = [f"{name.removeprefix('eval/')} {rate:.0%}" for name, rate in metrics.items() if name[:5] == "eval/"]
     if held_out:
         parts.append(f"held out: {', '.join(held_out)}")
+    if (rate := metrics.get("rollout/invalid_rate") or 0.0) > MANY:
+        parts.append(f"unreadable replies {rate:.0%} ({_reasons(metrics)})")
     if tasks := _counts(metrics, "curriculum", ("active", "cooling", "removed")):
         parts.append(f"tasks {tasks}")
     if faults := _counts(metrics, "fleet", ("quarantined", "replaced", "failures")):
@@ -172,6 +176,12 @@ def _parts(metrics: Mapping[str, Any]) -> list[str]:
         shares = ", ".join(f"{phase} {value / total:.0%}" for phase, value in seconds.items())
         parts.append(f"{total:.1f}s ({shares})")
     return parts
+
+
+def _reasons(metrics: Mapping[str, Any]) -> str:
+    """Shares of the reasons for invalid replies, largest first: `no_call 30%, cut_off 4%`."""
+    found = {name.removeprefix(INVALID): rate for name, rate in metrics.items() if name.startswith(INVALID) and rate}
+    return ", ".join(f"{why} {rate:.0%}" for why, rate in sorted(found.items(), key=lambda item: -item[1]))
 
 
 def _counts(metrics: Mapping[str, Any], prefix: str, names: tuple[str, ...]) -> str:

@@ -13,7 +13,7 @@ from envs.base import Task
 from mobilerl.algorithms.checks import count, number
 from mobilerl.algorithms.curriculum import FailureCurriculum, InstructionValueCurriculum
 from mobilerl.config import CurriculumSection
-from mobilerl.records import Group, LostGroup
+from mobilerl.records import Cause, Group, LostGroup
 from mobilerl.train.losses import TaskLosses
 
 PREFERRED_SHARE = 0.5
@@ -49,6 +49,8 @@ class TaskSampler:
         self._all, self._settings = tuple(tasks), settings
         self.losses = TaskLosses(max_losses)
         self.say: Callable[[str], None] = lambda text: None
+        self._faulty: set[str] = set()
+        """Tasks of which a lost group was reported as their own fault."""
         self._arrange()
         self.value_of: Callable[[Sequence[str]], list[float] | None] = lambda instructions: None
         self._epoch_groups = settings.epoch_groups or GROUPS_OF_A_TEMPLATE * len(self._tasks)
@@ -78,9 +80,15 @@ class TaskSampler:
 
     def ended(self, groups: Sequence[Group], lost: Sequence[LostGroup]) -> None:
         """Records which groups of a collection were completed and which were lost, before others are sampled."""
-        for task_id in self.losses.ended(groups, lost):
+        excluded = self.losses.ended(groups, lost)
+        for task_id in excluded:
             self._set_aside(task_id)
             self.say(f"task {task_id} is excluded for the rest of the run: {self.losses.set_aside[task_id].reason}")
+        faulty = {g.task.id: g.reason for g in lost if g.cause is Cause.TASK}
+        for task_id, reason in faulty.items():
+            if task_id not in self._faulty and task_id not in self.losses.set_aside:
+                self.say(f"task {task_id} cannot run: {reason}; after {self.losses.limit} such groups it is excluded")
+        self._faulty |= faulty.keys()
 
     def _set_aside(self, task_id: str) -> None:
         for key, tasks in list(self._tasks.items()):

@@ -176,6 +176,20 @@ def test_episodes_without_a_verdict_are_retried_and_other_errors_end_the_run():
         collect_judged(fleet(2), ScriptedScorer(failures=1, error=ValueError("no money left")))
 
 
+def test_a_held_out_task_that_is_lost_is_logged_once(caplog):
+    envs = fleet(1)
+    envs[0].fault = lambda where, episode: "task" if where == "reset" else "ok"
+
+    async def main():
+        async with Collector(envs, ScriptedActor(), CollectorSettings(max_retries=0)) as collector:
+            return [await collector.evaluate(TASKS[:1], f"e{i}") for i in range(2)], collector.lost
+
+    assert run(main()) == ([[], []], [])
+    assert [r.getMessage() for r in caplog.records] == [
+        "held-out task s/a was left out of an evaluation: s/a: reset raised"
+    ]
+
+
 # --- life cycle ----------------------------------------------------------------------------------------------------
 
 

@@ -118,10 +118,48 @@ def test_an_app_is_in_front_and_resets_were_run():
 def test_a_task_that_cannot_be_set_up_or_scored_is_not_the_devices_fault():
     with pytest.raises(TaskFault, match=r"reset command 'false' failed with 1"):
         play(Instruction(id="x", instruction="x", reset=("false",), answer="x"))
-    with pytest.raises(TaskFault, match="its app does not start: there is no app called 'com.none.app'"):
+    with pytest.raises(TaskFault, match=r"start command 'am start .* failed with 0: Error: Activity not started"):
+        play(
+            Instruction(id="x", instruction="x", app="com.android.settings", start=("am start -a no.such",), answer="x")
+        )
+    with pytest.raises(
+        TaskFault, match=r"reset command 'setings .* failed with 0: .*setings: inaccessible or not found"
+    ):
+        play(Instruction(id="x", instruction="x", reset=("setings put secure x 1 | cat",), answer="x"))
+    with pytest.raises(TaskFault, match="com.android.setings'; did you mean com.android.settings"):
+        play(Instruction(id="x", instruction="x", app="com.android.setings", answer="x"))
+    with pytest.raises(TaskFault, match="its app does not start on sim-0: there is no app called 'com.none.app'"):
         play(Instruction(id="x", instruction="x", app="com.none.app", answer="x"))
     with pytest.raises(NoScore):
         play(Instruction(id="x", instruction="x"), Finish())
+
+
+@pytest.mark.parametrize(
+    ("check", "says"),
+    [
+        ("setings get secure ui_night_mode | grep -q 2", "exit code 1, /system/bin/sh: setings: inaccessible or not"),
+        ("settings get secure ui_night_mode | awk '{exit $1 != 2}'", "exit code 127, .*awk: inaccessible or not found"),
+        ("settings get secure ui_night_mode | grep -K 2", r"exit code 2, grep: .*\(0 is yes, 1 is no\)"),
+        ("sqlite3 /data/data/com.example/a.db 'select 1' | grep -q 1", "exit code 1, Error: unable to open database"),
+        ("if settings get secure ui_night_mode | grep -q 2; then", "exit code 1, .*syntax error"),
+        ("! cat /sdcard/none.txt | grep -q x", r"exit code 0, cat: .*\(if that is harmless, add 2>/dev/null\)"),
+        ("exit 3", r"exit code 3 \(0 is yes"),
+    ],
+)
+def test_a_check_that_cannot_run_is_a_fault_of_its_task(check, says):
+    task = Instruction(id="x", instruction="x", check=(check,))
+    with pytest.raises(NoScore, match=f"x: check .* cannot run: {says}"):
+        play(task)
+    with pytest.raises(NoScore, match="cannot run"):  # also where a judge or scorer lets the episode begin
+        play(task, Finish(), free_reward=True)
+
+
+def test_harmless_messages_and_files_that_are_not_there_yet_are_no_faults():
+    noise = "echo 'WARNING: linker: x: unused DT entry' >&2; echo 'Failed to write: Broken pipe' >&2; "
+    for check, reward in ((f"{noise}true", 1.0), (f"{noise}false", 0.0), ("cat /sdcard/none 2>/dev/null", 0.0)):
+        assert play(Instruction(id="x", instruction="x", check=(check,)), Finish(), free_reward=True) == reward
+    made = Instruction(id="x", instruction="x", check=("test -e /sdcard/none", "grep -q x /sdcard/none"))
+    assert play(made, Finish()) == 0.0, "the second check runs only after the first succeeded"
 
 
 def test_the_suite_trains_on_one_split_and_evaluates_on_the_other(file):

@@ -43,6 +43,8 @@ def test_a_session_keeps_variables_and_folder(shell):
     ("script", "code", "message"),
     [
         ("nope", 127, "/system/bin/sh: nope: inaccessible or not found\n"),
+        ("grep -K a", 2, "grep: option -K not recognized\n"),
+        ("echo ab | grep -x b", 1, ""),
         ("echo )", 1, "/system/bin/sh: syntax error: unexpected ')'\n"),
         ("if true", 1, "/system/bin/sh: syntax error: unexpected EOF\n"),
         ("echo a; for x in a; do echo; done", 1, "/system/bin/sh: syntax error: unexpected 'for'\n"),

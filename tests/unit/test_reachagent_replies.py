@@ -262,6 +262,12 @@ def test_single_steps_are_asked_on_the_golden_flow_and_success_on_the_agents_own
     assert outcomes(results, "task_text") == {"pages/App/navigation/1": [0.0]}
 
 
+def test_replies_that_cannot_be_read_are_counted(graph, codec, task):
+    invalid = evaluated(graph, codec, task, form="tapp")["invalid_replies"]
+    assert invalid["count"] == invalid["reasons"]["malformed"]["count"] >= 1 and 0 < invalid["rate"] < 1
+    assert "tapp" in invalid["reasons"]["malformed"]["first"]
+
+
 # --- sets and bad input ------------------------------------------------------------------------------------------
 
 

@@ -57,6 +57,8 @@ def test_a_strict_server_is_asked_for_nothing_it_does_not_know(stand_in):
         (completion("<answer>do(", finish_reason="length"), "<answer>do("),
         (completion(None), ""),
         (completion("<answer>do()", reasoning="so"), "<think>so</think><answer>do()</answer>"),
+        (completion(None, reasoning="so <answer>do()"), "so <answer>do()</answer>"),
+        (completion(None, reasoning="so <answer>do()", finish_reason="length"), "<think>so <answer>do()</think>"),
         (completion("<answer>\ud83d", reasoning="\ude00"), "<think>?</think><answer>?</answer>"),
     ],
 )

@@ -150,6 +150,15 @@ def test_lost_groups_of_a_task_count_in_a_row():
     assert list(s.losses.set_aside) == ["s/a"]
 
 
+def test_a_fault_of_a_task_is_named_with_its_first_lost_group_and_at_its_exclusion():
+    s, said = by_name(), []
+    s.say = said.append
+    for _ in range(3):
+        s.ended([completed("d")], [lost("a"), lost("b", Cause.DEVICE)])
+    assert said[0] == "task s/a cannot run: a raised; after 3 such groups it is excluded"
+    assert said[1:] == [f"task s/{name} is excluded for the rest of the run: {name} raised" for name in "ab"]
+
+
 def test_an_outage_of_devices_sets_nothing_aside():
     s = by_name()
     for _ in range(50):

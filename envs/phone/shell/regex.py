@@ -22,14 +22,26 @@ Pattern = re.Pattern[str]
 
 @lru_cache(maxsize=256)
 def compiled(
-    source: str, extended: bool = False, fold: bool = False, fixed: bool = False, word: bool = False
+    sources: tuple[str, ...],
+    extended: bool = False,
+    fold: bool = False,
+    fixed: bool = False,
+    word: bool = False,
+    line: bool = False,
 ) -> Pattern:
-    """Compiles a basic or extended regular expression (`fold`: ignoring case). Raises `Failure` if invalid."""
-    if len(source) > MAX_PATTERN:
+    """Compiles alternatives that are basic or extended regular expressions, or with `fixed` plain texts.
+
+    `fold` ignores case; a match must be a whole `word` or the whole `line`. Raises `Failure` for an invalid expression.
+    """
+    if sum(map(len, sources)) > MAX_PATTERN:
         raise Failure("Regular expression too big", 2)
+    python = [re.escape(source) if fixed else _translated(source, extended) for source in sources]
+    # Each alone first, since a part of an expression may complete another one.
     try:
-        python = re.escape(source) if fixed else _translated(source, extended)
-        return re.compile(rf"\b(?:{python})\b" if word else python, re.IGNORECASE if fold else 0)
+        parts = [re.compile(part).pattern for part in python]
+        joined = parts[0] if len(parts) == 1 else "|".join(f"(?:{part})" for part in parts) or "(?!)"
+        joined = rf"\b(?:{joined})\b" if word else joined
+        return re.compile(rf"\A(?:{joined})\Z" if line else joined, re.IGNORECASE if fold else 0)
     except (re.error, RecursionError, OverflowError) as error:
         raise Failure(f"bad REGEX: {error}", 2) from None
 

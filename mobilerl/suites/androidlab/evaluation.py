@@ -26,6 +26,7 @@ from mobilerl.eval.journal import Journal, Key, Past, read_journal
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.eval.report import RESULTS, write_results
 from mobilerl.eval.run import Say, WatchedEnv, run_tasks
+from mobilerl.policy.unreadable import counted
 from mobilerl.records import Group
 from mobilerl.rollout.episode import EpisodeSettings
 from mobilerl.suites.androidlab.answers import AnswerJudge, no_answer_judge
@@ -210,6 +211,7 @@ class _Run:
             wall_s=round(trajectory.wall_s, 3),
             device=trajectory.device_id,
             replies=[step.completion.text for step in trajectory.steps],
+            invalid=counted(trajectory.steps),
             **self._grades[trajectory.task.id],
         )
         self._note(record)

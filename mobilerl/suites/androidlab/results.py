@@ -34,6 +34,8 @@ class Record:
     judge_errors: list[str] = field(default_factory=list)
     """Errors of the judge in steps that AndroidLab therefore leaves out."""
     trial: int = 0
+    invalid: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """As in `EpisodeResult`."""
 
 
 def androidlab_results(
@@ -84,6 +86,7 @@ def _episode(task: LabTask, record: Record | None, lost: str) -> EpisodeResult:
         steps=record.steps if record else 0,
         status=Status.INFRA_ERROR if record is None or error else record.status,
         error=error,
+        invalid=record.invalid if record else {},
     )
 
 

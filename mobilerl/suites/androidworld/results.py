@@ -49,9 +49,9 @@ def record_of(
 
 
 def androidworld_results(protocol: Mapping[str, Any], records: Sequence[Record]) -> dict[str, Any]:
-    episodes = [EpisodeResult(**{name: r[name] for name in _FIELDS}) for r in records]
+    episodes = [EpisodeResult(**{name: r[name] for name in _FIELDS if name in r}) for r in records]
     results = build_results(SUITE, protocol, episodes)
-    results["instances"] = [{**instance, **r} for instance, r in zip(results["instances"], records, strict=True)]
+    results["instances"] = [{**r, **instance} for instance, r in zip(results["instances"], records, strict=True)]
     valid = [r for r, e in zip(records, episodes, strict=True) if not e.is_error]
     free = sorted({r["task_id"] for r in records if (r["probe"] or 0) > 0})
     earned = [r for r in records if r["task_id"] not in free]

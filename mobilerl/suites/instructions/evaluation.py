@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from mobilerl.judge.scorer import Scorer, make_scorer
 from mobilerl.suites.evaluation import Plan
 from mobilerl.suites.fleet import check_devices, make_devices
 from mobilerl.suites.instructions.training import InstructionsSuite
+from mobilerl.terminal import say
 
 
 class InstructionsPlan(Plan):
@@ -52,6 +53,12 @@ class InstructionsPlan(Plan):
     def devices(self, recipe: Recipe, count: int, screenshots: bool, out: Path) -> Devices | Sequence[MobileEnv]:
         recipe = recipe.model_copy(update={"phone": recipe.phone.model_copy(update={"count": count})})
         return InstructionsSuite(recipe).phones() or make_devices(recipe, out)
+
+    def unrunnable(self, recipe: Recipe, tasks: Sequence[Task]) -> Mapping[str, str]:
+        found = InstructionsSuite(recipe).findings(tasks)
+        for line in (*(f"{reason}: the task is not played" for reason in found.unrunnable.values()), *found.warnings):
+            say(line)
+        return found.unrunnable
 
     def scorer(self, recipe: Recipe) -> Scorer | None:
         return make_scorer(recipe)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from envs.base import MobileEnv, Task, Transport
@@ -13,6 +14,9 @@ from envs.phone.apps.catalogue import APP_NAMES, APPS
 from envs.phone.phone import Phone
 from envs.phone.transport import InProcessTransport
 from mobilerl.config import ConfigError, InstructionsSuiteSection, Recipe
+from mobilerl.suites.fleet import fleet_type
+from mobilerl.suites.instructions.packages import Findings, ask, findings
+from mobilerl.terminal import say
 
 STILL = Settle(limit_s=0.0)
 """Embedded phones need no time to settle, as their screens do not move by themselves."""
@@ -35,11 +39,32 @@ class InstructionsSuite:
         self._training_tasks()
 
     def open(self, run_dir: Path | None = None) -> tuple[list[Task], Sequence[MobileEnv] | None]:
-        return self._training_tasks(), self.phones()
+        """Leaves out, and names, tasks whose app no device has."""
+        tasks = self._training_tasks()
+        for line in self.device_warnings():
+            say(line)
+        return [task for task in tasks if task.id not in self._findings.unrunnable], self.phones()
+
+    def device_warnings(self) -> list[str]:
+        """Packages that the file names and devices lack. Raises ConfigError if no training task can run for that."""
+        found, tasks = self._findings, self._training_tasks()
+        if all(task.id in found.unrunnable for task in tasks):
+            raise ConfigError(f"suite.file: no task of {self.file} can run: {found.unrunnable[tasks[0].id]}")
+        return [*(f"{reason}: the task is left out" for reason in found.unrunnable.values()), *found.warnings]
+
+    @cached_property
+    def _findings(self) -> Findings:
+        return self.findings(self._chosen(("train", "test"), self._recipe.tasks.templates))
+
+    def findings(self, tasks: Sequence[Task]) -> Findings:
+        """What the devices lack for these tasks."""
+        packages = ask(fleet_type(self._recipe.fleet).transports(self._recipe))
+        return findings(packages, tasks, self._read().apps)
 
     def held_out(self, per_template: int) -> dict[str, list[Task]]:
         """Tasks of the split `test`, each once."""
         tasks = self._chosen(("test",), self._recipe.tasks.templates)
+        tasks = [task for task in tasks if task.id not in self._findings.unrunnable] if tasks else []
         return {"success_rate": tasks} if tasks else {}
 
     @property

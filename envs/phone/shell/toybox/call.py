@@ -85,13 +85,18 @@ class Call:
 
     def options(self, spec: str, least: int = 0) -> tuple[Flags, list[str]]:
         """Parses options and operands. `spec` is in the format of `getopt`."""
+        found, operands = self.repeated(spec, least)
+        return dict(found), operands
+
+    def repeated(self, spec: str, least: int = 0) -> tuple[list[tuple[str, str]], list[str]]:
+        """Like `options`, with every occurrence of an option that may be given several times."""
         try:
             found, operands = getopt.gnu_getopt(self.words, spec)
         except getopt.GetoptError as error:
             raise Failure(f"{self.name}: {error.msg}") from None
         if len(operands) < least:
             raise Failure(f"{self.name}: Needs {least} argument{'s' * (least > 1)}")
-        return {option[1:]: value for option, value in found}, operands
+        return [(option[1:], value) for option, value in found], operands
 
     def number(self, text: str) -> int:
         if not text.lstrip("+-").isdecimal() or len(text) > 12:

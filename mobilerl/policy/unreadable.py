@@ -1,0 +1,84 @@
+"""Why replies could not be read as an action: a closed set of reasons, for metrics and results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from enum import StrEnum
+from typing import Protocol
+
+from envs.base import Action, Invalid
+from mobilerl.records import Completion
+
+NO_PARSER = "start it without --tool-call-parser (vLLM: and without --enable-auto-tool-choice)"
+"""What to do about a server that takes calls out of replies."""
+MANY = 0.1
+"""Share of unreadable replies above which they are shown on the terminal."""
+LONGEST_QUOTE = 500
+"""Maximum characters of a reply in results.json."""
+
+
+class Why(StrEnum):
+    """Reason for an invalid action. It is shorter than `Invalid.reason`, which is written for the model."""
+
+    NO_TEXT = "no_text"
+    """The reply is empty."""
+    CUT_OFF = "cut_off"
+    """The reply reached the token limit (`agent.max_new_tokens`)."""
+    NO_CALL = "no_call"
+    """The reply has no call of an action where its format wants one."""
+    MALFORMED = "malformed"
+    """The call or its arguments cannot be read."""
+    UNKNOWN_ACTION = "unknown_action"
+    """The call is of an action that the format does not have, or that cannot be carried out here."""
+    OFF_SCREEN = "off_screen"
+    """The point or mark is not on the screen."""
+    PROMPT_TOO_LONG = "prompt_too_long"
+    """The model was not asked, because not even the screen fits into its prompt."""
+
+
+_SAID: Mapping[Why, tuple[str, ...]] = {
+    Why.PROMPT_TOO_LONG: ("does not fit into the prompt",),
+    Why.OFF_SCREEN: ("is not on the screen", "is not within"),
+    Why.UNKNOWN_ACTION: ("unknown action", "cannot be pressed", "cannot be shown", "nobody is there"),
+    Why.NO_CALL: ("there is no ", "expected a call"),
+}
+"""Parts of the reasons that the parsers of all formats give; a reason without any is MALFORMED."""
+
+
+def why(reason: str, completion: Completion, max_new_tokens: int) -> Why:
+    """The kind of the parser's `reason` for not reading a reply."""
+    found = next((kind for kind, parts in _SAID.items() if any(part in reason for part in parts)), Why.MALFORMED)
+    if found in (Why.NO_CALL, Why.MALFORMED):
+        if completion.cut_off or len(completion.token_ids) >= max_new_tokens:
+            return Why.CUT_OFF
+        if not completion.text.strip():
+            return Why.NO_TEXT
+    return found
+
+
+def explained(action: Action, completion: Completion, max_new_tokens: int) -> Action:
+    """The action that a parser read in a reply; an invalid one says why."""
+    if not isinstance(action, Invalid):
+        return action
+    return replace(action, why=why(action.reason, completion, max_new_tokens))
+
+
+class Answer(Protocol):
+    """A reply and the action that was read in it."""
+
+    @property
+    def completion(self) -> Completion: ...
+    @property
+    def action(self) -> Action: ...
+
+
+def counted(answers: Iterable[Answer]) -> dict[str, dict[str, int | str]]:
+    """`count` and `first` reply of those that could not be read, by reason."""
+    found: dict[str, dict[str, int | str]] = {}
+    for answer in answers:
+        if isinstance(answer.action, Invalid):
+            kind = answer.action.why or Why.MALFORMED
+            entry = found.setdefault(str(kind), {"count": 0, "first": answer.completion.text[:LONGEST_QUOTE]})
+            entry["count"] += 1
+    return found
