@@ -22,7 +22,7 @@ from mobilerl.terminal import say
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.checkpoint_files import check_files, vocabulary_size
 from mobilerl.train.estimate import estimate
-from mobilerl.train.mirrors import check_packages
+from mobilerl.train.mirrors import check_mirrors
 from mobilerl.train.offline import check_offline_trajectories
 
 
@@ -48,7 +48,7 @@ def check(recipe: Recipe, run_dir: Path) -> None:
     engine_kind(recipe.engine).check()
     _check_offline(recipe, run_dir)
     make_suite(recipe).check()
-    check_packages(recipe.tracking)
+    check_mirrors(recipe.tracking)
     if recipe.collect.scorer:
         own_scorer(recipe.collect.scorer)
 

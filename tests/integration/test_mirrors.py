@@ -83,3 +83,15 @@ def test_trackio_continues_a_resumed_run(tmp_path, episode, monkeypatch):
     assert ("run", 4, {"rollout/success_rate": 1.0}) in logged
     [picture] = (tmp_path / "trackio" / "media").rglob("*.png")
     assert Image.open(picture).size == draw_episode(episode).size
+
+
+def test_wandb_goes_on_offline_when_its_server_cannot_be_reached(tmp_path, episode, monkeypatch, capsys):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_API_KEY", 40 * "0")
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("WANDB_INIT_TIMEOUT", "3")
+    track(tmp_path, episode, "--tracking.wandb", "online")
+    said = " ".join(capsys.readouterr().err.split())
+    assert "logging offline; upload the run later with `wandb sync`" in said
+    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1

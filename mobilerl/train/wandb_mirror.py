@@ -1,0 +1,86 @@
+"""Weights & Biases as a mirror of metrics.jsonl, online or offline."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from mobilerl.atomic_files import write_atomic
+from mobilerl.models.checkpoint_folder import one_line
+from mobilerl.terminal import say
+from mobilerl.train.mirror import End, Level, Mirror, Row
+
+PROJECT = "mobilerl"
+MODES = ("off", "offline", "online")
+MODE_NAMES = {"disabled": "off", "dryrun": "offline", "run": "online"}
+"""Names that WANDB_MODE has for some of MODES."""
+TIMEOUTS_S = {"WANDB_INIT_TIMEOUT": "30", "WANDB_FINISH_TIMEOUT": "120"}
+"""Seconds that a server out of reach may delay the start and the end of a run, unless the user's environment has its
+own; wandb's defaults are 90 seconds and forever."""
+LATER = "logging offline; upload the run later with `wandb sync`"
+
+
+def wandb_mode(setting: str) -> str:
+    """The setting, or the environment variable WANDB_MODE if that shows less of the run."""
+    given = os.environ.get("WANDB_MODE", "").lower()
+    given = MODE_NAMES.get(given, given)
+    return min(setting, given, key=MODES.index) if given in MODES else setting
+
+
+class Wandb(Mirror):
+    """Logs to Weights & Biases. If `online` fails, or without an API key, it logs offline and says so."""
+
+    def __init__(self, run_dir: Path, mode: str, config: Row | None, alerts: bool) -> None:
+        for name, seconds in TIMEOUTS_S.items():
+            os.environ.setdefault(name, seconds)
+        import wandb
+
+        self._run_dir, self._config, self._alerts = run_dir, config, alerts
+        if mode == "online" and not wandb.api.api_key:
+            say(f"wandb: no API key, {LATER}", stderr=True)
+            mode = "offline"
+        self._run = self._online() if mode == "online" else self._init(mode="offline")
+        # wandb drops rows whose own step goes back, as it does in a resumed run: use `iteration` as the axis instead.
+        self._run.define_metric("iteration")
+        self._run.define_metric("*", step_metric="iteration")
+
+    def _online(self) -> Any:
+        identity = self._run_dir / "wandb-run-id"  # a resumed run continues the same wandb run
+        try:
+            if not identity.exists():
+                write_atomic(identity, uuid.uuid4().hex[:12].encode())
+            return self._init(mode="online", id=identity.read_text().strip(), resume="allow")
+        except Exception as error:
+            say(f"wandb: {type(error).__name__}: {one_line(error)}; {LATER}", stderr=True)
+            return self._init(mode="offline")
+
+    def _init(self, **options: Any) -> Any:
+        import wandb
+
+        return wandb.init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT),
+            name=os.environ.get("WANDB_NAME", self._run_dir.resolve().name),
+            config=self._config,
+            dir=str(self._run_dir),
+            **options,
+        )
+
+    def log(self, row: Row) -> None:
+        self._run.log({key: value for key, value in row.items() if value is not None})
+
+    def pictures(self, iteration: int, pictures: Sequence[Image.Image]) -> None:
+        from wandb import Image as WandbImage
+
+        self._run.log({"iteration": iteration, "episodes": [WandbImage(picture) for picture in pictures]})
+
+    def alert(self, title: str, text: str, level: Level) -> None:
+        if self._alerts:
+            self._run.alert(title, text, level=level)
+
+    def close(self, end: End = "finished") -> None:
+        self._run.finish(exit_code=int(end == "failed"))
