@@ -43,26 +43,29 @@ class Wandb(Mirror):
     def __init__(self, run_dir: Path, mode: str, config: Row | None, alerts: bool) -> None:
         for name, seconds in TIMEOUTS_S.items():
             os.environ.setdefault(name, seconds)
-        import wandb
-
         self._run_dir, self._config, self._alerts = run_dir, config, alerts
-        if mode == "online" and not wandb.api.api_key:
-            say(f"wandb: no API key, {LATER}", stderr=True)
-            mode = "offline"
-        self._run = self._online() if mode == "online" else self._init(mode="offline")
+        self._run = self._start(mode)
         # wandb drops rows whose own step goes back, as it does in a resumed run: use `iteration` as the axis instead.
         self._run.define_metric("iteration")
         self._run.define_metric("*", step_metric="iteration")
 
+    def _start(self, mode: str) -> Any:
+        if mode == "online":
+            try:
+                return self._online()
+            except Exception as error:
+                say(f"wandb: {one_line(error)}; {LATER}", stderr=True)
+        return self._init(mode="offline")
+
     def _online(self) -> Any:
+        import wandb
+
+        if not wandb.api.api_key:
+            raise ValueError("no API key")
         identity = self._run_dir / "wandb-run-id"  # a resumed run continues the same wandb run
-        try:
-            if not identity.exists():
-                write_atomic(identity, uuid.uuid4().hex[:12].encode())
-            return self._init(mode="online", id=identity.read_text().strip(), resume="allow")
-        except Exception as error:
-            say(f"wandb: {type(error).__name__}: {one_line(error)}; {LATER}", stderr=True)
-            return self._init(mode="offline")
+        if not identity.exists():
+            write_atomic(identity, uuid.uuid4().hex[:12].encode())
+        return self._init(mode="online", id=identity.read_text().strip(), resume="allow")
 
     def _init(self, **options: Any) -> Any:
         import wandb

@@ -13,6 +13,7 @@ from http_stand_in import ChatServer, Handler, Server
 from mobilerl.config import ConfigError, JudgeSection
 from mobilerl.inference.server import connect
 from mobilerl.judge.judge import check_judge
+from mobilerl.models.hub import download, look_up
 from mobilerl.networks import bypass_proxies_for_loopback, check_variables, is_loopback
 
 DEAD = "http://127.0.0.1:9"
@@ -116,6 +117,13 @@ def test_a_variable_that_cannot_be_used_is_named_without_its_password(name, valu
         check_judge(JudgeSection(url=FAR, model="vlm"))
     assert "hunter2" not in str(caught.value) and "cr/et" not in str(caught.value)
     assert "unset it" in str(caught.value)
+
+
+def test_the_hub_is_not_asked_through_a_bad_proxy(monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:hunter2@proxy:port")
+    for ask in (download, look_up):
+        with pytest.raises(ConfigError, match=r"HTTPS_PROXY=http://\*\*\*@proxy:port"):
+            ask("lab/model")
 
 
 def test_socks_needs_a_package(monkeypatch):

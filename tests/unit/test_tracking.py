@@ -54,10 +54,13 @@ class FakeWandb(types.ModuleType):
         super().__init__("wandb")
         self.options, self.logged, self.alerts, self.exit_codes = [], [], [], []
         self.log = self.logged.append
-        self.init = lambda **given: self.options.append(given) or self
         self.define_metric = lambda *names, **given: None
         self.alert = lambda title, text, level: self.alerts.append((title, text, level))
         self.finish = lambda exit_code: self.exit_codes.append(exit_code)
+
+    def init(self, **given):
+        self.options.append(given)
+        return self
 
 
 @pytest.fixture
@@ -99,6 +102,22 @@ def test_wandb_mode_can_only_show_less(setting, variable, used, tmp_path, wandb,
     with Tracker(tmp_path, TrackingSection(wandb=setting)) as tracker:
         tracker.log({"iteration": 0})
     assert [given["mode"] for given in wandb.options] == used
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_wandb_logs_offline_without_a_key_or_a_server(key, tmp_path, wandb, monkeypatch, capsys):
+    def init(**given):
+        if given["mode"] == "online":
+            raise ConnectionError("no route to host")
+        return FakeWandb.init(wandb, **given)
+
+    monkeypatch.setattr(wandb, "api", types.SimpleNamespace(api_key=key))
+    wandb.init = init
+    with Tracker(tmp_path, ONLINE) as tracker:
+        tracker.log({"iteration": 0})
+    assert [given["mode"] for given in wandb.options] == ["offline"] and len(wandb.logged) == 1
+    reason = "no route to host" if key else "no API key"
+    assert f"wandb: {reason}; logging offline; upload the run later with `wandb sync`" in capsys.readouterr().err
 
 
 def test_a_tracker_that_fails_in_the_middle_does_not_end_the_run(tmp_path, wandb, capsys):
