@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,7 +58,7 @@ class OnHub:
     cached: Path | None
     download: float = 0.0
     weights: float = 0.0
-    """Number of parameters of a model that is not in the cache; 0 if the Hub does not say."""
+    """Number of parameters of a model that is not in the cache; of 2 bytes each if the Hub does not say."""
 
 
 def look_up(name: str) -> OnHub:
@@ -67,8 +68,9 @@ def look_up(name: str) -> OnHub:
     try:
         folder = snapshot_download(name, allow_patterns=FILES, ignore_patterns=OTHERS, local_files_only=True)
         check_checkpoint(folder)
+        _check_shards(Path(folder))
         return OnHub(Path(folder))
-    except (OSError, ConfigError):  # not in the cache, or not complete
+    except (OSError, ValueError, LookupError):  # not in the cache, or not complete
         pass
     with _explained(name):
         api = HfApi()
@@ -76,10 +78,19 @@ def look_up(name: str) -> OnHub:
         if info.gated:
             api.auth_check(name)
     files = [f for f in info.siblings or () if "/" not in f.rfilename and any(fnmatch(f.rfilename, p) for p in FILES)]
-    if not any(f.rfilename.endswith(".safetensors") for f in files):
+    sizes = {f.rfilename: f.size or 0 for f in files}
+    weights = [size for file, size in sizes.items() if file.endswith(".safetensors")]
+    if not weights:
         raise ConfigError(f"--model {name} has no *.safetensors weights on the Hub; choose another")
-    weights = info.safetensors.total if info.safetensors else 0
-    return OnHub(None, sum(f.size or 0 for f in files), weights)
+    return OnHub(None, sum(sizes.values()), info.safetensors.total if info.safetensors else sum(weights) / 2)
+
+
+def _check_shards(folder: Path) -> None:
+    """Raises FileNotFoundError if a file of the weights is missing, as after an interrupted download."""
+    index = folder / "model.safetensors.index.json"
+    shards = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
+    if missing := [shard for shard in shards if not (folder / shard).is_file()]:
+        raise FileNotFoundError(missing[0])
 
 
 @contextmanager

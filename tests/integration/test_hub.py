@@ -162,6 +162,10 @@ def test_doctor_asks_the_hub_for_the_model(hub, run_dir, tmp_path):
     code, _, wrong = run_python(hub, tmp_path, "-c", f"from mobilerl.models.hub import download; download('{NAME}')")
     assert code == 0, wrong
     assert doctor(NAME) == f"ok model {NAME}, in the Hub's cache"
+    [weights] = tmp_path.glob("hf/hub/models--*/snapshots/*/model.safetensors")
+    (weights.parent / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-2.safetensors"}}')
+    assert doctor(NAME).startswith(f"ok model {NAME}, on the Hub")  # the download was interrupted
+    (weights.parent / "model.safetensors.index.json").unlink()
     hub.stop()
     assert doctor(NAME) == f"ok model {NAME}, in the Hub's cache"
     assert "the Hub cannot be reached" in doctor("lab/other")
