@@ -11,8 +11,6 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from httpx import HTTPError
-
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.models.checkpoint_folder import STATE_FILE, check_checkpoint, one_line
 from mobilerl.networks import check_variables
@@ -96,6 +94,7 @@ def _check_shards(folder: Path) -> None:
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
     """Turns errors of a request for a model into a ConfigError."""
+    from httpx import HTTPError
     from huggingface_hub.errors import HfHubHTTPError
 
     check_variables()
