@@ -43,7 +43,7 @@ class PhoneHarness(vf.Harness[vf.HarnessConfig]):
 
     async def launch(self, ctx, trace, runtime, endpoint, secret, mcp_urls, data) -> vf.ProgramResult:
         _, template, seed = data.id.split("/")
-        async with AsyncOpenAI(base_url=endpoint, api_key=secret, http_client=bounded_client()) as client:
+        async with AsyncOpenAI(base_url=endpoint, api_key=secret, http_client=bounded_client(endpoint)) as client:
             actor = ModelActor(_Endpoint(client, ctx.model), ContextPolicy(), Sampling())
             done = await run_episode(PhoneEnv(), actor, make_task(template, int(seed)), trace.id, EpisodeSettings())
         trace.info |= {"reward": done.reward, "status": str(done.status), "steps": len(done.steps)}

@@ -35,6 +35,7 @@ from mobilerl.cli import (
 from mobilerl.config import ConfigError
 from mobilerl.doctor.packages import installs
 from mobilerl.interfaces import EngineError
+from mobilerl.networks import bypass_proxies_for_loopback
 from mobilerl.terminal import make_logging_safe, printable, say
 from mobilerl.train.checkpoint import CheckpointError
 from mobilerl.train.interrupt import Stopped
@@ -49,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     make_logging_safe()
+    bypass_proxies_for_loopback()
     parser = make_parser()
     words = list(sys.argv[1:] if argv is None else argv)
     if not words:

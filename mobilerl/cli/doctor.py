@@ -28,6 +28,9 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
     parser.add_argument(
         "--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe, to check for"
     )
+    parser.add_argument(
+        "--run-dir", type=Path, default=Path("runs"), metavar="DIR", help="directory of the run, whose disk is checked"
+    )
     parser.add_argument("--extras", action="store_true", help="only print the extras that the recipe needs")
     parser.set_defaults(run=run, takes_settings=True)
 
@@ -39,7 +42,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     if args.extras:
         print(",".join(extras_of(recipe)))
         return 0
-    found = list(examine(recipe))
+    found = list(examine(recipe, args.run_dir))
     _print(found)
     return 1 if any(check.state == "failed" for check in found) else 0
 

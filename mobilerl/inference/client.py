@@ -14,6 +14,7 @@ import httpx
 from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI, DefaultAsyncHttpxClient, NotFoundError
 
 from mobilerl.config import ConfigError
+from mobilerl.networks import client_options, way_to
 from mobilerl.policy.sanitize import encodable
 from mobilerl.redaction import without_users
 
@@ -115,17 +116,20 @@ class ChatClient:
             self._loop = None
 
     def _here(self) -> AsyncOpenAI:
-        """Client of the running event loop, since connections of a closed loop cannot be used in another."""
+        """Client of the running event loop, since connections of a closed loop cannot be used in another.
+
+        Raises ConfigError for a proxy or certificates in the environment that cannot be used.
+        """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._loop, self._slots = loop, asyncio.Semaphore(self._concurrency)
             self._client = AsyncOpenAI(
                 base_url=self._address,
                 api_key=self._api_key,
                 timeout=self.timeout_s,
                 max_retries=self.retries,
-                http_client=bounded_client(),
+                http_client=bounded_client(self._address),
             )
+            self._loop, self._slots = loop, asyncio.Semaphore(self._concurrency)
         return self._client
 
     async def ask(self, messages: Sequence[Any], retries: int | None = None) -> Reply:
@@ -141,7 +145,7 @@ class ChatClient:
     ) -> Any:
         """Requests a chat completion. Only `choices[0].message` has been checked, since the library validates nothing.
 
-        Raises Unreachable, Refused, or ConfigError for a wrong key, model or address.
+        Raises Unreachable, Refused, or ConfigError for a wrong key, model, address or proxy.
         """
         try:
             return await self._complete(messages, fields or {}, self.retries if retries is None else retries)
@@ -167,7 +171,7 @@ class ChatClient:
             except APIStatusError as error:
                 raise self._explained(error) from None
             except APIConnectionError as error:
-                raise Unreachable(f"cannot be reached: {one_line(error.__cause__ or error)}") from None
+                raise Unreachable(f"cannot be reached{way_to(self._address)}: {_reason(error)}") from None
             except MALFORMED as error:
                 raise Unreachable(f"sent something that is not a chat completion: {one_line(error)}") from None
         self.usage.requests += answer.retries_taken
@@ -181,7 +185,7 @@ class ChatClient:
     def _explained(self, error: APIStatusError) -> Exception:
         code = error.status_code
         message = error.body.get("message") if isinstance(error.body, dict) else None
-        said = f"answered {code}: {one_line(message or error.message)}"
+        said = f"answered {code}{way_to(self._address)}: {one_line(message or error.message)}"
         if error.code == "insufficient_quota":
             code = 402  # OpenAI sends 429
         if code in TRANSIENT or code >= 500:
@@ -206,10 +210,10 @@ class ChatClient:
             raise ConfigError(f"the model server {self.url} cannot be used: it {problem}") from None
         except (APIConnectionError, TimeoutError) as error:
             late = isinstance(error, TimeoutError)
-            reason = f"no answer within {MODELS_TIMEOUT_S:g} s" if late else one_line(error.__cause__ or error)
-            raise ConfigError(
-                f"{self.url} cannot be reached ({reason}); start the model server, or correct the address"
-            ) from None
+            reason = f"no answer within {MODELS_TIMEOUT_S:g} s" if late else _reason(error)
+            way = way_to(self._address)
+            fix = "start the model server, or correct the address" + (", the proxy or NO_PROXY" if way else "")
+            raise ConfigError(f"{self.url} cannot be reached{way} ({reason}); {fix}") from None
         except (*MALFORMED, AttributeError, TypeError):
             raise ConfigError(f"{self.url} is no OpenAI-compatible server; the address usually ends in /v1") from None
 
@@ -236,12 +240,14 @@ def api_key(variable: str = "OPENAI_API_KEY") -> str:
     return key or "none"
 
 
-def bounded_client() -> httpx.AsyncClient:
-    """HTTP client that treats answers above MAX_ANSWER, and 200s that are not JSON, as broken connections.
+def bounded_client(url: str) -> httpx.AsyncClient:
+    """HTTP client for the server at `url`. Answers above MAX_ANSWER and 200s that are not JSON are broken connections.
 
-    The openai library then retries them, which helps if a proxy shows a maintenance page for a while.
+    The openai library then retries them, which helps if a proxy shows a maintenance page for a while. Raises
+    ConfigError for a proxy or certificates in the environment that cannot be used.
     """
-    return DefaultAsyncHttpxClient(event_hooks={"request": [_ask_unpacked], "response": [_read_bounded]})
+    hooks = {"request": [_ask_unpacked], "response": [_read_bounded]}
+    return DefaultAsyncHttpxClient(event_hooks=hooks, **client_options(url))
 
 
 async def _ask_unpacked(request: httpx.Request) -> None:
@@ -265,6 +271,12 @@ async def _read_bounded(response: httpx.Response) -> None:
         except (ValueError, RecursionError):
             said = one_line(body[: 2 * MAX_QUOTE].decode(errors="replace"))
             raise httpx.ReadError(f"not a chat completion but {said}", request=response.request) from None
+
+
+def _reason(error: APIConnectionError) -> str:
+    said = one_line(error.__cause__ or error)
+    own = "; name the file with its CA's certificate in SSL_CERT_FILE" if "CERTIFICATE_VERIFY_FAILED" in said else ""
+    return said + own
 
 
 def one_line(message: object) -> str:

@@ -14,6 +14,8 @@ OWN = 1.5 * GB
 """Memory taken by CUDA and torch themselves (assumed)."""
 TEXT_TOKENS = 1000
 """Prompt length without image tokens (assumed)."""
+TINY = 4 * GB
+"""Memory up to which a model is trained on a CPU."""
 CARDS = (16, 24, 40, 48, 80, 141, 180)
 
 
@@ -25,16 +27,23 @@ class Memory:
     held: float
 
 
-def needed(folder: str | Path, engine: EngineSection, max_new_tokens: int, screenshots: int) -> Memory:
-    """Memory that the local engine needs on a GPU to train the checkpoint `folder`."""
+def parameters(folder: str | Path, engine: EngineSection) -> tuple[int, int]:
+    """Number of parameters of a model, and of those that are trained."""
     import torch
     from transformers import AutoConfig, AutoModelForImageTextToText
 
-    config = AutoConfig.from_pretrained(folder)
     with torch.device("meta"):
-        model = AutoModelForImageTextToText.from_config(config)
+        model = AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(folder))
     weights = sum(p.numel() for p in model.parameters())
-    adapters = engine.lora_rank * _adapted(model)
+    return weights, engine.lora_rank * _adapted(model) if engine.lora_rank else weights
+
+
+def needed(folder: str | Path, engine: EngineSection, max_new_tokens: int, screenshots: int) -> Memory:
+    """Memory that the local engine needs on a GPU to train the checkpoint `folder`."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(folder)
+    weights, adapters = parameters(folder, engine)
     if engine.lora_rank:  # the base in bfloat16; adapters, gradients and AdamW's two moments in float32
         held, states = 2 * weights + 12 * adapters, 2 * weights + 16 * adapters
     else:
@@ -108,3 +117,12 @@ def smallest_card(recipe: Recipe) -> int | None:
     """Memory in GB of the smallest common GPU that suffices for the recipe; None if none does or more are needed."""
     fits = [(card, fit(recipe, card * GB)) for card in CARDS]
     return next((card for card, found in fits if found and found.ok), None)
+
+
+def hardware(recipe: Recipe) -> str:
+    """What the recipe needs to train, in words; "" if that cannot be calculated."""
+    tiny = fit(recipe, TINY)
+    if tiny and tiny.ok and recipe.engine.inference == "local":
+        return f"a CPU is enough: the model needs {tiny.learning / GB:.1f} GB, as calculated"
+    card = smallest_card(recipe)
+    return f"one GPU of {card} GB is enough, as calculated (docs/gpu.md); a CPU needs none" if card else ""

@@ -15,14 +15,15 @@ from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.reading import to_toml
 from mobilerl.engines.registry import engine_kind
 from mobilerl.judge.scorer import own_scorer
-from mobilerl.models.memory import smallest_card
+from mobilerl.models.memory import hardware
 from mobilerl.suites.base import device_warnings, make_suite
 from mobilerl.suites.fleet import check_devices
 from mobilerl.terminal import say
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.checkpoint_files import check_files, vocabulary_size
+from mobilerl.train.disk import disk
 from mobilerl.train.estimate import estimate
-from mobilerl.train.mirrors import check_packages
+from mobilerl.train.mirrors import check_mirrors
 from mobilerl.train.offline import check_offline_trajectories
 
 
@@ -35,8 +36,10 @@ def dry_run(recipe: Recipe, run_dir: Path, resume: bool) -> int:
         say(line, stderr=True)
     print_recipe(recipe, f"mobilerl train --run-dir {shlex.quote(str(run_dir))}")
     say(estimate(recipe, run_dir, resume), stderr=True)
-    if (card := smallest_card(recipe)) is not None:
-        say(f"one GPU of {card} GB is enough, as calculated (docs/gpu.md); a CPU needs none", stderr=True)
+    if hardware_needed := hardware(recipe):
+        say(hardware_needed, stderr=True)
+    space = disk(recipe, run_dir)
+    say(f"disk: {'' if space.ok else 'NOT ENOUGH: '}{space}", stderr=True)
     return 0
 
 
@@ -50,7 +53,7 @@ def check(recipe: Recipe, run_dir: Path) -> None:
     engine_kind(recipe.engine).check()
     _check_offline(recipe, run_dir)
     make_suite(recipe).check()
-    check_packages(recipe.tracking)
+    check_mirrors(recipe.tracking)
     if recipe.collect.scorer:
         own_scorer(recipe.collect.scorer)
 

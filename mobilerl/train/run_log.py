@@ -45,8 +45,8 @@ class RunLog:
     def __enter__(self) -> RunLog:
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self._tracker.close()
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self._tracker.close(error)
 
     def keep_directory(self) -> None:
         """Writes the recipe again if the run directory was deleted, so that the run can still be resumed."""

@@ -15,8 +15,14 @@ from typing import Any
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config import TrackingSection
 from mobilerl.episode_picture import draw_episode
+from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.records import Trajectory
-from mobilerl.train.mirrors import Mirror, open_mirrors
+from mobilerl.train.interrupt import Stopped
+from mobilerl.train.mirror import End, Level, Mirror
+from mobilerl.train.mirrors import open_mirrors
+
+SKIPPED = "train/skipped_steps"
+LEVELS: dict[End, Level] = {"finished": "INFO", "stopped": "WARN", "failed": "ERROR"}
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
@@ -71,6 +77,12 @@ def _to_json_value(key: str, value: Any) -> Any:
     raise TypeError(f"metric {key!r} is a {type(value).__name__}; expected a number, text, list or mapping")
 
 
+def _end(error: BaseException | None) -> End:
+    if error is None:
+        return "finished"
+    return "stopped" if isinstance(error, Stopped) or not isinstance(error, Exception) else "failed"
+
+
 class Tracker:
     """Appends each iteration's metrics to `run_dir/metrics.jsonl`; mirrors them and pictures of episodes."""
 
@@ -83,12 +95,13 @@ class Tracker:
         truncate_rows(self.path)
         self._mirrors: list[Mirror] | None = None
         self._resumed_at: int | None = None
+        self._alerted: set[str] = set()
 
     def __enter__(self) -> Tracker:
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self.close(error)
 
     def log(self, metrics: Mapping[str, Any]) -> None:
         """Records one iteration. Raises ValueError unless `metrics["iteration"]` is an integer."""
@@ -98,6 +111,8 @@ class Tracker:
         append_row(self.path, row)
         for mirror in self._opened():
             mirror.log(row)
+        if skipped := row.get(SKIPPED):
+            self._alert("skips steps", f"{skipped} optimizer steps skipped in iteration {row['iteration']}", "WARN")
 
     def episodes(self, iteration: int, trajectories: Iterable[Trajectory]) -> None:
         """Shows episodes that have screenshots in the mirrors."""
@@ -112,10 +127,24 @@ class Tracker:
         truncate_rows(self.path, iteration)
         self._resumed_at = iteration + 1
 
-    def close(self) -> None:
+    def close(self, error: BaseException | None = None) -> None:
+        """Closes the mirrors, and sends alerts on how the run ended: with `error`, if any."""
+        end = _end(error)
+        wanted = self._settings.alerts or self._settings.prometheus_file
+        if end == "failed" and wanted:
+            self._opened()  # also if the run fails before its first iteration
+        if self._mirrors:
+            self._alert(end, one_line(error) if error else f"the run in {self.run_dir}", LEVELS[end])
         for mirror in self._mirrors or ():
-            mirror.close()
+            mirror.close(end)
         self._mirrors = None
+
+    def _alert(self, what: str, text: str, level: Level) -> None:
+        """Sends an alert, unless there was one on the same: a run may skip a step in every iteration."""
+        if what not in self._alerted:
+            self._alerted.add(what)
+            for mirror in self._opened():
+                mirror.alert(f"{self.run_dir.resolve().name[:40]}: {what}", text, level)
 
     def _opened(self) -> list[Mirror]:
         if self._mirrors is None:

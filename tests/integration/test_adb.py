@@ -8,6 +8,7 @@ import time
 
 import pytest
 from PIL import Image
+from ports import free_port
 
 from envs.base import InfraError, Task
 from envs.phone.adbd.auth import read_keys
@@ -15,6 +16,8 @@ from envs.phone.env import PhoneEnv
 from envs.phone.phone import Phone
 from envs.phone.tasks import suite
 from envs.phone.tasks.expert import ExpertAgent
+from mobilerl.config import FleetSection
+from mobilerl.doctor.machine import adb as doctor_adb
 
 HOSTILE = "quotes ' \" ; $(reboot) `id` && false | x > /sdcard/y \\ \t 😀 שלום مرحبا *?[a] #!~"
 
@@ -53,6 +56,17 @@ def test_the_adb_program_holds_a_session(adb, serial, tmp_path):
     assert adb.adb(*on, "pull", "/sdcard/none", str(tmp_path)).returncode == 1
     refused = adb.adb(*on, "push", str(tmp_path / "a.bin"), "/system/a.bin")
     assert refused.returncode == 1 and b"Read-only file system" in refused.stdout + refused.stderr
+
+
+def test_doctor_connects_to_phones_and_names_those_that_do_not_answer(adb, phones, monkeypatch):
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(adb.port))
+    phone, nobody = phones(), f"127.0.0.1:{free_port()}"
+    found = doctor_adb(FleetSection(type="adb", serials=(phone.serial,)))
+    assert found.state == "ok" and "1 devices attached" not in doctor_adb(FleetSection()).detail
+    bad = doctor_adb(FleetSection(type="adb", serials=(phone.serial, nobody)))
+    assert bad.state == "failed" and bad.fix
+    assert nobody in bad.detail and "refused" in bad.detail and phone.serial not in bad.detail
+    adb.adb("disconnect", phone.serial)
 
 
 def test_a_phone_that_reboots_comes_back(adb, phones):

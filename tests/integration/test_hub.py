@@ -113,7 +113,13 @@ def run_dir(tmp_path):
 
 def run_python(hub, tmp_path, *words, token="secret"):
     """With the client's settings in the environment, which it reads when it is imported."""
-    environment = os.environ | {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "HF_TOKEN": token}
+    environment = os.environ | {
+        "HF_HUB_OFFLINE": "0",
+        "COLUMNS": "300",
+        "HF_ENDPOINT": hub.url,
+        "HF_HOME": str(tmp_path / "hf"),
+        "HF_TOKEN": token,
+    }
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment, cwd=tmp_path)
     return done.returncode, done.stdout, done.stderr
 
@@ -142,6 +148,27 @@ def test_errors_say_what_to_do(hub, run_dir, tmp_path):
     code, _, wrong = run_python(hub, tmp_path, "-m", "mobilerl", "train", "--model", NAME, "--run-dir", "x")
     assert code == 2 and f"hf download {NAME} --local-dir DIR" in wrong and "sft.sh" not in wrong
     assert wrong.count("\n") == 1
+
+
+def test_doctor_asks_the_hub_for_the_model(hub, run_dir, tmp_path):
+    hub.files = {p.name: p.read_bytes() for p in (run_dir / "final").glob("*.*") if p.is_file()}
+
+    def doctor(name: str) -> str:
+        _, said, _ = run_python(hub, tmp_path, "-m", "mobilerl", "doctor", "--model", name)
+        return next(" ".join(line.split()) for line in said.splitlines() if line.split()[1:2] == ["model"])
+
+    assert doctor(NAME).startswith(f"ok model {NAME}, on the Hub, 0 MB to download")
+    assert doctor("lab/other").startswith("failed model lab/other: there is no such folder here and no model of that")
+    code, _, wrong = run_python(hub, tmp_path, "-c", f"from mobilerl.models.hub import download; download('{NAME}')")
+    assert code == 0, wrong
+    assert doctor(NAME) == f"ok model {NAME}, in the Hub's cache"
+    [weights] = tmp_path.glob("hf/hub/models--*/snapshots/*/model.safetensors")
+    (weights.parent / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-2.safetensors"}}')
+    assert doctor(NAME).startswith(f"ok model {NAME}, on the Hub")  # the download was interrupted
+    (weights.parent / "model.safetensors.index.json").unlink()
+    hub.stop()
+    assert doctor(NAME) == f"ok model {NAME}, in the Hub's cache"
+    assert "the Hub cannot be reached" in doctor("lab/other")
 
 
 def test_the_card_says_what_the_run_knows(run_dir, capsys):

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,13 +16,14 @@ from PIL import Image
 
 from envs.phone.env import PhoneEnv
 from envs.phone.tasks import suite
-from mobilerl.config import AgentSection, Recipe, load_recipe, save_recipe
+from mobilerl.config import AgentSection, Recipe, TrackingSection, load_recipe, save_recipe
 from mobilerl.config.reading import CONFIG_FILE
 from mobilerl.episode_picture import HEIGHT, draw_episode
 from mobilerl.eval.agents import scripted_actor
 from mobilerl.records import Group, Trajectory
 from mobilerl.rollout.episode import episode_settings, run_episode
 from mobilerl.train.run_log import RunLog
+from mobilerl.train.tracking import Tracker
 
 pytestmark = pytest.mark.slow
 ROW = {"iteration": 3, "eval/success_rate": 0.25, "rollout/success_rate": 0.5, "note": "text", "nothing": None}
@@ -83,3 +88,36 @@ def test_trackio_continues_a_resumed_run(tmp_path, episode, monkeypatch):
     assert ("run", 4, {"rollout/success_rate": 1.0}) in logged
     [picture] = (tmp_path / "trackio" / "media").rglob("*.png")
     assert Image.open(picture).size == draw_episode(episode).size
+
+
+def test_wandb_goes_on_offline_when_its_server_cannot_be_reached(tmp_path, episode, monkeypatch, capsys):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_API_KEY", 40 * "0")
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("WANDB_INIT_TIMEOUT", "3")
+    track(tmp_path, episode, "--tracking.wandb", "online")
+    said = " ".join(capsys.readouterr().err.split())
+    assert "logging offline; upload the run later with `wandb sync`" in said
+    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1
+
+
+def test_wandb_whose_server_is_gone_in_the_middle_delays_the_end_for_seconds(tmp_path, episode, monkeypatch):
+    pytest.importorskip("wandb")
+    words = [sys.executable, str(Path(__file__).with_name("wandb_stand_in.py"))]
+    tests = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": tests}) as server:
+        monkeypatch.setenv("WANDB_BASE_URL", server.stdout.readline().strip())
+        monkeypatch.setenv("WANDB_API_KEY", 40 * "0")
+        monkeypatch.setenv("WANDB_FINISH_TIMEOUT", "2")
+        monkeypatch.setattr("mobilerl.train.wandb_mirror.GRACE_S", 2.0)
+        tracking = TrackingSection(wandb="online", alerts=True)
+        with Tracker(tmp_path, tracking) as tracker:
+            tracker.log(ROW)
+            server.kill()
+            server.wait()
+            tracker.log(ROW | {"train/skipped_steps": 1})
+            began = time.monotonic()
+    assert time.monotonic() - began < 30
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
+    assert list(tmp_path.glob("wandb/run-*/*.wandb"))

@@ -32,6 +32,8 @@ def test_dry_run_prints_a_recipe_that_can_be_used_and_leaves_nothing(checkpoint,
     said = capsys.readouterr()
     assert re.search(r"likely time: .* an iteration .* Measured on this machine", said.err)
     assert not run.exists() and "was not started" in said.err
+    assert "a CPU is enough" in said.err and "one GPU of" not in said.err
+    assert re.search(r"disk: about .* needed \(3 checkpoints x .* free in", said.err)
     (tmp_path / "resolved.toml").write_text(said.out)
     assert tomllib.loads(said.out)["model"] == str(checkpoint)
     assert main(["train", "--dry-run", "--run-dir", str(run), "--config", str(tmp_path / "resolved.toml")]) == 0

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 import types
 
@@ -9,7 +10,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mobilerl.config import TrackingSection
+from envs.base import InfraError
+from mobilerl.config import ConfigError, TrackingSection, load_recipe
+from mobilerl.train.interrupt import Stopped
+from mobilerl.train.mirrors import check_mirrors
 from mobilerl.train.progress import ProgressView, TimeLeft
 from mobilerl.train.tracking import Tracker, read_metrics
 
@@ -41,21 +45,150 @@ def test_a_corrupt_line_in_the_middle_is_named(tmp_path):
         read_metrics(path)
 
 
-def test_a_resumed_run_continues_the_same_wandb_run(tmp_path, monkeypatch):
-    options, logged = [], []
-    fake = types.ModuleType("wandb")
-    fake.api = types.SimpleNamespace(api_key="k")
-    fake.init = lambda **given: options.append(given) or fake
-    fake.define_metric = lambda *names, **given: None
-    fake.log = logged.append
-    fake.finish = lambda: None
+class FakeWandb(types.ModuleType):
+    """Stands in for the package, whose server cannot run here."""
+
+    api = types.SimpleNamespace(api_key="k")
+
+    def __init__(self):
+        super().__init__("wandb")
+        self.options, self.logged, self.alerts, self.exit_codes = [], [], [], []
+        self.log = self.logged.append
+        self.define_metric = lambda *names, **given: None
+        self.alert = lambda title, text, level: self.alerts.append((title, text, level))
+        self.finish = lambda exit_code: self.exit_codes.append(exit_code)
+
+    def init(self, **given):
+        self.options.append(given)
+        return self
+
+
+@pytest.fixture
+def wandb(monkeypatch):
+    fake = FakeWandb()
     monkeypatch.setitem(sys.modules, "wandb", fake)
+    for name in ("WANDB_MODE", "WANDB_INIT_TIMEOUT", "WANDB_FINISH_TIMEOUT"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    return fake
+
+
+ONLINE = TrackingSection(wandb="online", alerts=True)
+
+
+def test_a_resumed_run_continues_the_same_wandb_run(tmp_path, wandb):
     for iteration in range(2):
-        with Tracker(tmp_path, TrackingSection(wandb="online")) as tracker:
+        with Tracker(tmp_path, ONLINE) as tracker:
             tracker.log({"iteration": iteration, "a": 1.0, "b": float("nan")})
-    first, second = options
+    first, second = wandb.options
     assert first["resume"] == "allow" and first["id"] == second["id"]
-    assert logged == [{"iteration": 0, "a": 1.0}, {"iteration": 1, "a": 1.0}]
+    assert wandb.logged == [{"iteration": 0, "a": 1.0}, {"iteration": 1, "a": 1.0}]
+    assert wandb.exit_codes == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "variable", "used"),
+    [
+        ("online", "offline", ["offline"]),
+        ("online", "dryrun", ["offline"]),
+        ("online", "disabled", []),
+        ("offline", "online", ["offline"]),
+        ("off", "online", []),
+        ("online", "shared", ["online"]),
+    ],
+)
+def test_wandb_mode_can_only_show_less(setting, variable, used, tmp_path, wandb, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", variable)
+    with Tracker(tmp_path, TrackingSection(wandb=setting)) as tracker:
+        tracker.log({"iteration": 0})
+    assert [given["mode"] for given in wandb.options] == used
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_wandb_logs_offline_without_a_key_or_a_server(key, tmp_path, wandb, monkeypatch, capsys):
+    def init(**given):
+        if given["mode"] == "online":
+            raise ConnectionError("no route to host")
+        return FakeWandb.init(wandb, **given)
+
+    monkeypatch.setattr(wandb, "api", types.SimpleNamespace(api_key=key))
+    wandb.init = init
+    with Tracker(tmp_path, ONLINE) as tracker:
+        tracker.log({"iteration": 0})
+    assert [given["mode"] for given in wandb.options] == ["offline"] and len(wandb.logged) == 1
+    reason = "no route to host" if key else "no API key"
+    assert f"wandb: {reason}; logging offline; upload the run later with `wandb sync`" in capsys.readouterr().err
+
+
+def test_a_tracker_that_fails_in_the_middle_does_not_end_the_run(tmp_path, wandb, capsys):
+    def fails(*args, **options):
+        raise ConnectionError("the service\nis gone")
+
+    with Tracker(tmp_path, ONLINE) as tracker:
+        tracker.log({"iteration": 0})
+        wandb.log = wandb.finish = wandb.alert = fails
+        tracker.log({"iteration": 1})
+        tracker.log({"iteration": 2, "train/skipped_steps": 1})
+    said = capsys.readouterr().err
+    assert said.count("wandb: ConnectionError: the service is gone; the run goes on") == 1
+    assert len(read_metrics(tmp_path / "metrics.jsonl")) == 3
+
+
+def test_a_tracker_without_a_disk_does_not_end_the_run(tmp_path, capsys):
+    (tmp_path / "tensorboard").write_text("in the way")
+    settings = TrackingSection(tensorboard=True, prometheus_file="/proc/nowhere/run.prom")
+    with Tracker(tmp_path, settings) as tracker:
+        for iteration in range(2):
+            tracker.log({"iteration": iteration})
+    said = capsys.readouterr().err
+    assert said.count("TensorBoard: ") == said.count("Prometheus: ") == 1
+    assert len(read_metrics(tmp_path / "metrics.jsonl")) == 2
+
+
+def test_wandb_alerts_once_on_each_event_and_marks_a_failed_run(tmp_path, wandb):
+    with Tracker(tmp_path / "a", ONLINE) as tracker:
+        for iteration in range(3):
+            tracker.log({"iteration": iteration, "train/skipped_steps": iteration})
+    assert [(title, level) for title, _, level in wandb.alerts] == [("a: skips steps", "WARN"), ("a: finished", "INFO")]
+    wandb.alerts.clear()
+    for name, error in (("b", InfraError("no episode was completed for 900 s")), ("c", Stopped(15, "saved"))):
+        with pytest.raises(type(error)), Tracker(tmp_path / name, ONLINE) as tracker:
+            if name == "c":
+                tracker.log({"iteration": 0})
+            raise error
+    assert wandb.alerts == [
+        ("b: failed", "no episode was completed for 900 s", "ERROR"),
+        ("c: stopped", "saved", "WARN"),
+    ]
+    assert wandb.exit_codes == [0, 1, 0]
+    wandb.alerts.clear()
+    with Tracker(tmp_path / "d", TrackingSection(wandb="online")) as tracker:
+        tracker.log({"iteration": 0})
+    assert not wandb.alerts
+
+
+def test_prometheus_reads_the_newest_metrics_and_the_state_of_the_run(tmp_path):
+    path, run = tmp_path / "node" / "run.prom", tmp_path / 'my "run"'
+    with pytest.raises(InfraError), Tracker(run, TrackingSection(prometheus_file=str(path))) as tracker:
+        tracker.log({"iteration": 1, "eval/held out": 0.25, "gone": 1})
+        tracker.log({"iteration": 2, "eval/held out": 0.5, "eval/held_out": 0.75, "note": "text", "nan": float("nan")})
+        lines = path.read_text()
+        assert f'mobilerl_run_state{{run="{tmp_path}/my \\"run\\"",state="running"}} 1.0\n' in lines
+        raise InfraError("no devices")
+    samples = [line.rpartition(" ") for line in path.read_text().splitlines() if not line.startswith("#")]
+    values = {name.partition("{")[0]: float(value) for name, _, value in samples if "state=" not in name}
+    assert values.keys() == {"mobilerl_iteration", "mobilerl_iteration_timestamp_seconds", "mobilerl_eval_held_out"}
+    assert values["mobilerl_iteration"] == 2 and values["mobilerl_eval_held_out"] == 0.75
+    states = {name.split('state="')[1][:-2]: float(value) for name, _, value in samples if "state=" in name}
+    assert states == {"running": 0, "finished": 0, "stopped": 0, "failed": 1}
+    assert path.stat().st_mode & 0o444 == 0o444 and os.listdir(path.parent) == ["run.prom"]
+
+
+def test_a_prometheus_file_that_cannot_be_written_is_found_before_the_run(tmp_path):
+    with pytest.raises(ConfigError, match=r"tracking.prometheus_file: /nonexistent: no such folder"):
+        check_mirrors(TrackingSection(prometheus_file="/nonexistent/run.prom"))
+    with pytest.raises(ConfigError, match="prometheus_file"):
+        load_recipe(None, ["--tracking.prometheus_file", str(tmp_path / "run.txt")])
 
 
 def test_tensorboard_gets_the_numbers_and_a_resumed_run_replaces_them(tmp_path):

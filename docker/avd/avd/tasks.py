@@ -26,10 +26,11 @@ def command(settings: Settings) -> list[str]:
 def wait_until_ready(settings: Settings, watch: Callable[[], None]) -> None:
     """Waits until the server answers. It exits if loading fails. Raises Failure."""
     until = time.monotonic() + LOADING_S
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # Docker may pass a proxy to its containers
     while True:
         watch()
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{settings.task_port}/health", timeout=10).close()
+            direct.open(f"http://127.0.0.1:{settings.task_port}/health", timeout=10).close()
             return
         except OSError as error:
             if time.monotonic() > until:

@@ -61,7 +61,7 @@ class Cluster:
         if section.rollout_nodes and not own_transfer and importlib.util.find_spec("cupy") is None:
             raise ConfigError(
                 f"cluster.rollout_nodes = {section.rollout_nodes} needs cupy, with which verl sends weights to other "
-                "nodes: pip install 'mobilerl[verl]'"
+                "nodes: pip install -c recipes/cluster/constraints.txt 'mobilerl[verl]'"
             )
         until = time.monotonic() + FREE_S
         while (free := int(ray.available_resources().get("GPU", 0))) < wanted:
