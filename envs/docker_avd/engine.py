@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from envs.base import InfraError
+from envs.claims import Claim
 from envs.docker_avd.owner import DETACHED, is_dead, shown
 
 if TYPE_CHECKING:
@@ -99,6 +100,15 @@ class Engine:
 
     def close(self) -> None:
         self.client.close()
+
+    def claim(self, claim: Claim) -> None:
+        """Claims the fleet's name. Engines are told apart by their own ids, as one has many addresses."""
+        if not claim.user:
+            return
+        fleet, engine = self.settings.fleet, self._asked(self.client.info).get("ID") or self.host
+        claim.take(
+            f"the fleet {fleet} of the Docker engine {engine}", "wait until it ends, or set another --fleet.name"
+        )
 
     def open(self) -> None:
         """Connects, checks what every container will need, and removes what dead owners left behind. Closes the

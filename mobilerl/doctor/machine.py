@@ -160,6 +160,8 @@ def adb(fleet: FleetSection) -> Check:
     try:
         from adbutils import AdbClient
         from adbutils.errors import AdbError
+
+        from envs.adb import attached
     except ImportError:
         fix = f"pip install 'mobilerl[{fleet.type if needed else 'adb'}]'"
         return missing("adb", needed, "adbutils is not installed", fix)
@@ -168,7 +170,7 @@ def adb(fleet: FleetSection) -> Check:
     client = AdbClient(socket_timeout=TIMEOUT_S)
     try:
         version = client.server_version()  # starts the server of this machine if it is not running
-        states = {device.serial: device.state for device in client.list()}
+        states = attached(client)
     except (AdbError, OSError, ValueError, subprocess.SubprocessError) as error:
         detail = f"no adb server answers at {client.host}:{client.port}: {one_line(error)}"
         return broken("adb", True, detail, f"adb -P {client.port} devices")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envs.base import Devices, InfraError
+from envs.claims import Claim, run_name
 from envs.pool import DevicePool, FixedDevices, PoolSettings, Provider
+from envs.serials import address_of, is_serial
 from mobilerl.config import ConfigError, FleetSection, Recipe
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.phone.training import make_phones
@@ -29,7 +30,6 @@ CONSOLE_PORT, HTTP_PORT = 5554, 5000
 """Ports of the emulator console and of AndroidWorld's server within a container."""
 LEASE_MARGIN_S = 60.0
 """Seconds beyond an episode's deadline after which a lease counts as forgotten."""
-SERIAL = re.compile(r"[\w.\-]+(:\d{1,5})?|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,16 @@ class FleetType:
         """Number of devices of a run beyond `count`. Raises ConfigError if there are fewer than `count`."""
         return fleet.spares
 
-    def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None) -> Provider:
+    def claim(self, recipe: Recipe, claim: Claim) -> None:
+        """Claims all devices of a run. Raises ConfigError if another run uses one, and InfraError."""
+
+    def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None, claim: Claim) -> Provider:
         """Makes a provider of the run's devices with these numbers."""
         raise NotImplementedError
 
-    def devices(self, recipe: Recipe, leased: range, spares: range, run_dir: Path | None) -> Devices:
+    def devices(self, recipe: Recipe, leased: range, spares: range, run_dir: Path | None, claim: Claim) -> Devices:
         """Makes a pool of devices; `leased` and `spares` are their numbers among the run's devices."""
-        provider = self.provider(recipe, [*leased, *spares], run_dir)
+        provider = self.provider(recipe, [*leased, *spares], run_dir, claim)
         return DevicePool(provider, pool_settings(recipe, len(leased), len(spares)))
 
 
@@ -78,7 +81,7 @@ class EmbeddedFleet(FleetType):
     def spares(self, fleet: FleetSection, count: int) -> int:
         return 0
 
-    def devices(self, recipe: Recipe, leased: range, spares: range, run_dir: Path | None) -> Devices:
+    def devices(self, recipe: Recipe, leased: range, spares: range, run_dir: Path | None, claim: Claim) -> Devices:
         return FixedDevices(make_phones(recipe.phone, len(leased), first=leased.start))
 
 
@@ -87,8 +90,13 @@ class DockerFleet(FleetType):
 
     extra, packages, starts_containers = "docker", ("docker", "adbutils"), True
 
-    def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None) -> Provider:
-        return docker_provider(recipe, run_dir, numbers)
+    def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None, claim: Claim) -> Provider:
+        return docker_provider(recipe, run_dir, numbers, claim=claim)
+
+    def claim(self, recipe: Recipe, claim: Claim) -> None:
+        with engines(recipe) as found:
+            for engine in found:
+                engine.claim(claim)
 
 
 class AdbFleet(FleetType):
@@ -103,11 +111,17 @@ class AdbFleet(FleetType):
             )
         return min(fleet.spares, len(fleet.serials) - count)
 
-    def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None) -> Provider:
+    def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None, claim: Claim) -> Provider:
         from envs.pool.adb import AdbProvider, AdbServer
 
         serials = [recipe.fleet.serials[number] for number in numbers]
-        return AdbProvider(serials, make_suite(recipe).env_factory(), AdbServer(), recipe.fleet.reset)
+        return AdbProvider(serials, make_suite(recipe).env_factory(), AdbServer(), recipe.fleet.reset, claim)
+
+    def claim(self, recipe: Recipe, claim: Claim) -> None:
+        from envs.pool.adb import AdbServer, claim_phones
+
+        count = recipe.phone.count + self.spares(recipe.fleet, recipe.phone.count)
+        claim_phones(claim, map(AdbServer().transport, recipe.fleet.serials[:count]))
 
 
 FLEETS: dict[str, FleetType] = {"embedded": EmbeddedFleet(), "docker": DockerFleet(), "adb": AdbFleet()}
@@ -124,13 +138,26 @@ def fleet_type(fleet: FleetSection) -> FleetType:
 def make_devices(recipe: Recipe, run_dir: Path | None = None, part: Part | None = None) -> Devices:
     """Makes the recipe's devices, or `part` of them. Raises ConfigError if they cannot be used.
 
-    Logs of containers that failed are written to `run_dir/devices`.
+    Without `part` they are claimed for this run while they are open; the processes that share them rely on
+    `claimed_devices` in the one that started them. Logs of containers that failed are written to `run_dir/devices`.
     """
+    claim = Claim() if part else Claim(run_name(run_dir), ConfigError)
     part, count = part or Part(), recipe.phone.count
     check_packages(recipe.fleet)
     leased = part.among(range(count))
     spares = part.among(range(count, count + fleet_type(recipe.fleet).spares(recipe.fleet, count)))
-    return fleet_type(recipe.fleet).devices(recipe, leased, spares, run_dir)
+    return fleet_type(recipe.fleet).devices(recipe, leased, spares, run_dir, claim)
+
+
+def claimed_devices(recipe: Recipe, run_dir: Path | None) -> Claim:
+    """Claims all devices of a run. Raises ConfigError if another run uses one of them."""
+    claim = Claim(run_name(run_dir), ConfigError)
+    try:
+        fleet_type(recipe.fleet).claim(recipe, claim)
+    except BaseException:
+        claim.release()
+        raise
+    return claim
 
 
 def check_packages(fleet: FleetSection) -> None:
@@ -145,11 +172,11 @@ def check_devices(recipe: Recipe) -> None:
     fleet = recipe.fleet
     check_packages(fleet)
     for serial in fleet.serials:
-        if not SERIAL.fullmatch(serial):
+        if not is_serial(serial):
             raise ConfigError(
                 f"fleet.serials: {serial!r} is no serial; give it as `adb devices` prints it, or HOST:PORT"
             )
-    if len(set(fleet.serials)) < len(fleet.serials):
+    if len(set(map(address_of, fleet.serials))) < len(fleet.serials):
         raise ConfigError("fleet.serials names a device twice: each runs one episode at a time")
     fleet_type(fleet).spares(fleet, recipe.phone.count)  # raises ConfigError for too few serials
     for given in fleet.environment:
@@ -165,7 +192,11 @@ def pool_settings(recipe: Recipe, leases: int, spares: int) -> PoolSettings:
 
 
 def docker_provider(
-    recipe: Recipe, run_dir: Path | None = None, numbers: Sequence[int] = (), owner: str | None = None
+    recipe: Recipe,
+    run_dir: Path | None = None,
+    numbers: Sequence[int] = (),
+    owner: str | None = None,
+    claim: Claim | None = None,
 ) -> DockerProvider:
     """Makes a provider of the containers with these `numbers` in the fleet, or of all without any."""
     from envs.docker_avd import DockerProvider
@@ -173,7 +204,9 @@ def docker_provider(
 
     fleet, make_env = recipe.fleet, make_suite(recipe).env_factory()
     settings = container_settings(recipe, run_dir)
-    return DockerProvider(settings, make_env, AdbServer(), fleet.reset, owner, numbers)
+    return DockerProvider(
+        settings, make_env, AdbServer(), fleet.reset, owner, numbers, claim or Claim(run_name(run_dir), ConfigError)
+    )
 
 
 def container_settings(recipe: Recipe, run_dir: Path | None = None) -> ContainerSettings:

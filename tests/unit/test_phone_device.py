@@ -104,7 +104,7 @@ def test_an_app_with_two_icons_is_opened_and_not_androids_chooser():
     class TwoIcons(Wire):
         def shell(self, cmd, timeout=10.0):
             chooser = RESOLVED.format("android/com.android.internal.app.ResolverActivity")
-            both = f"2 activities found:\n  Activity #0:\n    {NOTES}\n  Activity #1:\n    com.android.notes/leak.Activity\n"
+            both = f"2 activities found:\n  Activity #0:\n    {NOTES}\n  Activity #1:\n    com.android.notes/leak.A\n"
             self.answers["cmd"] = both if "query-activities" in cmd else chooser
             return super().shell(cmd, timeout)
 
