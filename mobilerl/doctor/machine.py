@@ -120,20 +120,20 @@ def docker(fleet: FleetSection) -> Iterator[Check]:
     needed = fleet_type(fleet).starts_containers
     for host in fleet.hosts:
         if needed or host or os.environ.get("DOCKER_HOST") or DOCKER_SOCKET.exists():
-            yield from _engine(host, fleet.image, needed)
+            yield from _engine(host, fleet, needed)
         else:
             yield missing("Docker", False, "no engine is running", "apt-get install -y docker.io")
 
 
-def _engine(host: str, image: str, needed: bool) -> Iterator[Check]:
-    name = f"Docker at {host}" if host else "Docker"
+def _engine(host: str, fleet: FleetSection, needed: bool) -> Iterator[Check]:
+    name, image = f"Docker at {host}" if host else "Docker", fleet.image
     try:
         from envs.docker_avd.engine import connect
     except ImportError:
         yield missing(name, needed, "adbutils is not installed", "pip install 'mobilerl[docker]'")
         return
     try:
-        client = connect(host, TIMEOUT_S)
+        client = connect(host, fleet.tls, TIMEOUT_S)
     except InfraError as error:
         reason, _, fix = str(error).partition("; ")
         yield broken(name, needed, reason, fix or "pip install 'mobilerl[docker]'")

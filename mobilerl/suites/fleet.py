@@ -181,6 +181,20 @@ def check_devices(recipe: Recipe) -> None:
     fleet_type(fleet).spares(fleet, recipe.phone.count)  # raises ConfigError for too few serials
     for given in fleet.environment:
         _variable(given)
+    if fleet_type(fleet).starts_containers:
+        _check_endpoints(fleet)
+
+
+def _check_endpoints(fleet: FleetSection) -> None:
+    """Raises ConfigError for certificates and contexts that do not exist."""
+    from envs.docker_avd.endpoint import endpoint
+
+    try:
+        found = [endpoint(host, fleet.tls) for host in fleet.hosts]
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if fleet.tls and not any(engine.certificates for engine in found):
+        raise ConfigError("fleet.tls is for engines at tcp://, and fleet.hosts names none")
 
 
 def pool_settings(recipe: Recipe, leases: int, spares: int) -> PoolSettings:
@@ -213,7 +227,7 @@ def container_settings(recipe: Recipe, run_dir: Path | None = None) -> Container
     from envs.docker_avd import ContainerSettings
 
     fleet, phone, with_server = recipe.fleet, recipe.phone, make_suite(recipe).has_server
-    same = ("image", "hosts", "adb_port", "publish", "kvm", "memory_mb", "cpus")
+    same = ("image", "hosts", "tls", "adb_port", "publish", "kvm", "memory_mb", "cpus")
     return ContainerSettings(
         fleet=fleet.name,
         console_port=CONSOLE_PORT if fleet.reset == "snapshot" else 0,
