@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from envs.claims import Claim, run_name
 from envs.pool import DevicePool, FixedDevices, PoolSettings, Provider
 from envs.serials import address_of, is_serial
 from mobilerl.config import ConfigError, FleetSection, Recipe
+from mobilerl.installed import is_installed
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.phone.training import make_phones
 
@@ -163,7 +163,7 @@ def claimed_devices(recipe: Recipe, run_dir: Path | None) -> Claim:
 def check_packages(fleet: FleetSection) -> None:
     """Raises ConfigError if a package that the fleet needs is not installed."""
     for package in fleet_type(fleet).packages:
-        if find_spec(package) is None:
+        if not is_installed(package):
             raise ConfigError(f"fleet.type = \"{fleet.type}\" needs {package}: pip install 'mobilerl[{fleet.type}]'")
 
 

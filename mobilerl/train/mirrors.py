@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from rich.console import Console
 
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config import TrackingSection
+from mobilerl.installed import is_installed
 
 Row = Mapping[str, Any]
 PROJECT = "mobilerl"
@@ -44,7 +44,7 @@ def check_packages(settings: TrackingSection) -> None:
     """Raises ModuleNotFoundError if a package is missing, so that a run does not fail after its first iteration."""
     wanted = {"wandb": settings.wandb != "off", "tensorboard": settings.tensorboard, "trackio": settings.trackio}
     for name, is_on in wanted.items():
-        if is_on and importlib.util.find_spec(name) is None:
+        if is_on and not is_installed(name):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 

@@ -114,7 +114,7 @@ def test_what_no_serial_is(serial):
 
 
 def test_a_fleet_of_another_run_is_neither_used_nor_taken_down(capfd):
-    pytest.importorskip("docker")
+    pytest.importorskip("docker.errors")
     with served() as engine:
         flags = ["--fleet.name=shared", f"--fleet.image={IMAGE}", f'--fleet.hosts=["{engine.host}"]']
         recipe = Recipe(fleet={"type": "docker", "name": "shared", "image": IMAGE, "hosts": [engine.host]})
