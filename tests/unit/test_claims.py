@@ -17,6 +17,7 @@ from envs.claims import Claim
 from mobilerl.cli import main
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.suites.fleet import Part, check_devices, claimed_devices, make_devices
+from mobilerl.train.workers import RolloutWorkers
 
 MDNS = "adb-13e75597-Upleco (2)._adb-tls-connect._tcp"
 SERIALS = ["emulator-5554", "127.0.0.1:5601", MDNS, "ZUG 5S"]
@@ -55,8 +56,9 @@ def adb_port(monkeypatch):
     server.close()
 
 
-def recipe_of(*serials: str, **more) -> Recipe:
-    return Recipe(phone={"count": len(serials)}, fleet={"type": "adb", "serials": serials, "spares": 0} | more)
+def recipe_of(*serials: str) -> Recipe:
+    fleet = {"type": "adb", "serials": serials, "spares": 0}
+    return Recipe(phone={"count": len(serials)}, collect={"workers": 1}, fleet=fleet)
 
 
 def held(serial: str, port: int) -> str:
@@ -97,6 +99,16 @@ def test_the_same_serial_of_another_adb_server_is_another_device(adb_port, monke
     with claimed_devices(recipe_of("emulator-5554"), tmp_path):
         monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", "1")
         claimed_devices(recipe_of("emulator-5554"), tmp_path).release()
+
+
+def test_rollout_workers_hold_the_claim_of_their_run(adb_port, tmp_path):
+    async def play(run: str) -> None:
+        async with RolloutWorkers(recipe_of("ZUG 5S"), None, tmp_path / run):
+            with pytest.raises(ConfigError, match=f"{tmp_path}/{run}"):
+                await asyncio.to_thread(claimed_devices, recipe_of("ZUG 5S"), tmp_path)
+
+    asyncio.run(play("first"))
+    asyncio.run(play("second"))
 
 
 @pytest.mark.parametrize("serial", SERIALS)
