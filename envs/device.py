@@ -199,7 +199,8 @@ class Device:
 
     def _start(self, activity: str) -> str:
         result = self._run("am", "start", "-f", AS_NEW_TASK, *FROM_ICON, "-n", activity)
-        if "Error" in (said := result.stdout + result.stderr):
+        said = f"{result.stdout}\n{result.stderr}"
+        if re.search(r"^\s*Error", said, re.MULTILINE):  # `am` exits with 0
             raise InfraError(f"{self.transport.serial}: `am start` failed: {' '.join(said.split())[-80:]}")
         return ""
 

@@ -82,9 +82,8 @@ def started(wire: Wire) -> list[str]:
 
 
 def test_launch():
-    wire = Wire(
-        cmd=RESOLVED.format(NOTES), am="Starting: Intent { }\nWarning: its current task has been brought to front"
-    )
+    said = "Starting: Intent { cmp=com.a/.ErrorPage }\nWarning: its current task has been brought to front"
+    wire = Wire(cmd=RESOLVED.format(NOTES), am=said)
     assert Device(wire, {"Notes": "com.android.notes"}).act(Launch(" notes ")) == ""
     assert wire.commands[0][-1] == "com.android.notes" and started(wire) == [NOTES]
     assert Device(wire).act(Launch("com.android.notes")) == "" and started(wire) == [NOTES] * 2
