@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
@@ -10,6 +11,8 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+
+from mobilerl.installed import is_installed
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_SDK = """
@@ -37,6 +40,15 @@ def test_the_folder_docker_is_not_the_sdk(words):
     done = subprocess.run([*command, *flags], cwd=ROOT, capture_output=True, text=True, timeout=300)
     said = " ".join((done.stdout + done.stderr).split())
     assert done.returncode in (1, 2) and "pip install 'mobilerl[docker]'" in said and "Traceback" not in said
+
+
+def test_a_folder_without_files_of_a_package_is_not_installed(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "offline_runs").mkdir()
+    assert not is_installed("offline_runs") and not is_installed("nosuch") and is_installed("numpy")
+    (tmp_path / "offline_runs/__init__.py").touch()
+    importlib.invalidate_caches()
+    assert is_installed("offline_runs")
 
 
 @pytest.mark.slow
