@@ -18,6 +18,7 @@ from subprocess import SubprocessError
 from adbutils import AdbClient, AdbConnection, AdbError
 
 from envs.base import InfraError, ShellResult
+from envs.serials import address_of, server_address
 
 CONNECT_TIMEOUT_S = 10.0
 FILE_TIMEOUT_S = 60.0
@@ -63,11 +64,16 @@ class AdbTransport:
             with self._faults("disconnect"):
                 self._client.disconnect(self.serial)
 
+    @property
+    def unique_name(self) -> str:
+        """Names the device among those of all adb servers."""
+        server = server_address(self._client.host, self._client.port)
+        return f"device {address_of(self.serial)} of the adb server {server}"
+
     def state(self) -> str:
         """`device`, `offline`, `unauthorized`, or "" when the server does not know the device."""
         with self._faults("devices"):
-            found = {d.serial: d.state for d in self._client.list(extended=False)}
-        return found.get(self.serial, "")
+            return attached(self._client).get(self.serial, "")
 
     def shell(self, cmd: Sequence[str] | str, timeout: float = 10.0) -> ShellResult:
         out: dict[int, list[bytes]] = {_STDOUT: [], _STDERR: []}
@@ -141,6 +147,15 @@ class AdbTransport:
             raise
         except _FAULTS as error:
             raise InfraError(f"{self.serial}: {what} failed: {_reason(error)}") from error
+
+
+def attached(client: AdbClient) -> dict[str, str]:
+    """State of each attached device by serial. Unlike adbutils' own list it also reads serials with spaces."""
+    with client.make_connection() as connection:
+        connection.send_command("host:devices")
+        connection.check_okay()
+        lines = connection.read_string_block().splitlines()
+    return {serial: state for serial, _, state in (line.partition("\t") for line in lines) if serial}
 
 
 class _Answer:

@@ -12,13 +12,15 @@ from collections.abc import Mapping
 from PIL import Image
 
 from envs.base import COORD_MAX, Action, InfraError, ShellResult, Transport
-from envs.retry import retried
+from envs.retry import Lasting, retried
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_END = b"IEND\xaeB`\x82"
 LONG_PRESS_MS = 1000
 SWIPE_MS = 400
 MAX_WAIT_S = 10.0
+DUMP_S = 15.0
+"""Maximum duration of `uiautomator dump`, which itself waits 10 s for a screen to stand still."""
 MAX_TYPED = 10_000
 """Maximum bytes of text in one command. Quoting may make them five times as many; `envs.adb` sends at most 60,000."""
 TOO_LONG = f"the text is too long for a phone: at most {MAX_TYPED} bytes can be typed at once"
@@ -46,6 +48,16 @@ PICTURE_ERRORS = (
 )
 """Exceptions that Pillow raises on damaged images."""
 _PACKAGE = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+")
+FROM_ICON = ("-a", "android.intent.action.MAIN", "-c", "android.intent.category.LAUNCHER")
+"""The intent of a tap on an app's icon."""
+AS_NEW_TASK = "0x10200000"
+"""FLAG_ACTIVITY_NEW_TASK and FLAG_ACTIVITY_RESET_TASK_IF_NEEDED, with which home screens start apps."""
+ROTATION = ("accelerometer_rotation", "user_rotation")
+"""System settings that `monkey` changes."""
+
+
+class NoTree(Lasting):
+    """`uiautomator` waited in vain for a screen that never stands still."""
 
 
 class Device:
@@ -108,10 +120,11 @@ class Device:
         return retried(self._dump_xml)
 
     def _dump_xml(self) -> str:
-        data = self.transport.exec_out(("uiautomator", "dump", "/dev/tty"), self.timeout_s).decode(errors="replace")
+        data = self.transport.exec_out(("uiautomator", "dump", "/dev/tty"), DUMP_S).decode(errors="replace")
         start, end = data.find("<?xml"), data.rfind("</hierarchy>")
         if start < 0 or end < start:
-            raise InfraError(f"{self.transport.serial}: `uiautomator dump` gave no tree but {data[:80]!r}")
+            kind = NoTree if "could not get idle state" in data else InfraError
+            raise kind(f"{self.transport.serial}: `uiautomator dump` gave no tree but {data[:80]!r}")
         if turned := _ROTATION.search(data, start):
             self._rotation = int(turned[1])
         return data[start : end + len("</hierarchy>")]
@@ -174,8 +187,30 @@ class Device:
         package = self._packages.get(app.strip().casefold(), app.strip())
         if too_long(package) or not _PACKAGE.fullmatch(package):
             return no_app(app)
-        launcher = "android.intent.category.LAUNCHER"
-        result = self.transport.shell(("monkey", "-p", package, "-c", launcher, "1"), self.timeout_s)
+        for query in ("resolve-activity", "query-activities"):  # the first names Android's chooser where there are two
+            said = self.transport.shell(
+                ("cmd", "package", query, "--brief", *FROM_ICON, package), self.timeout_s
+            ).stdout
+            if "No activity found" in said:
+                return no_app(app)
+            if found := re.search(rf"^\s*({re.escape(package)}/[\w.$]+)\s*$", said, re.MULTILINE):
+                return self._start(found[1])
+        return self._launch_with_monkey(app, package)
+
+    def _start(self, activity: str) -> str:
+        result = self._run("am", "start", "-f", AS_NEW_TASK, *FROM_ICON, "-n", activity)
+        said = f"{result.stdout}\n{result.stderr}"
+        if re.search(r"^\s*Error", said, re.MULTILINE):  # `am` exits with 0
+            raise InfraError(f"{self.transport.serial}: `am start` failed: {' '.join(said.split())[-80:]}")
+        return ""
+
+    def _launch_with_monkey(self, app: str, package: str) -> str:
+        """For Android 7 and older. `monkey` turns auto-rotate on when it ends, so the settings are put back."""
+        before = {name: self.look("settings", "get", "system", name).strip() for name in ROTATION}
+        result = self.transport.shell(("monkey", "-p", package, *FROM_ICON[2:], "1"), self.timeout_s)
+        for name, value in before.items():
+            if value.isdecimal():  # not "null"
+                self._run("settings", "put", "system", name, value)
         if "Events injected" in result.stdout:
             return ""
         if "No activities found" in result.stdout + result.stderr:

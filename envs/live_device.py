@@ -7,14 +7,18 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from envs.base import Action, InfraError, Transport, Type
-from envs.device import BOOT_ID, TOO_LONG, Device, too_long
+from envs.base import Action, InfraError, Transport
+from envs.device import BOOT_ID, TOO_LONG, Device, NoTree, too_long
 from envs.retry import retried
+from envs.text_fields import Fields
 
 ADB_KEYBOARD = "com.android.adbkeyboard/.AdbIME"
+DEFAULT_KEYBOARD = ("settings", "get", "secure", "default_input_method")
 CTRL_LEFT, KEY_A = 113, 29
 TREE_PAUSES_S = (0.5, 1.0, 2.0)
 """Pauses before each retry to get the UI tree of a screen that does not move."""
+NO_FIELD = "no text field has the focus: tap one first"
+NOT_ARRIVED = "the text did not arrive in the text field that has the focus"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,13 @@ class LiveDevice(Device):
         super().__init__(transport, apps)
         self.settle = settle or Settle()
         self._screen: tuple[int, int] | None = None
-        self._broadcasts = True
+        self._adb_keyboard = True
+        """Whether ADBKeyboard is installed."""
         self._boot = ""
+        self._tree: str | None = None
+        """UI tree of the current screen; None if it was not read since the last action."""
+        self._treeless = ""
+        """Package of the app that gave no tree, however often it was asked."""
 
     def connect(self) -> None:
         """Raises InfraError unless the phone can be reached and has booted."""
@@ -64,8 +73,8 @@ class LiveDevice(Device):
     def prepare(self) -> None:
         """Hides the pointer bar that AndroidWorld shows, selects the keyboard, and notes the boot."""
         self._run("settings", "put", "system", "pointer_location", "0")
-        self._broadcasts = ADB_KEYBOARD in self._run("ime", "list", "-s", "-a").stdout.split()
-        if self._broadcasts:
+        self._adb_keyboard = ADB_KEYBOARD in self._run("ime", "list", "-s", "-a").stdout.split()
+        if self._adb_keyboard:
             self._run("ime", "enable", ADB_KEYBOARD)
             self._run("ime", "set", ADB_KEYBOARD)
         self.remember_boot()
@@ -85,10 +94,23 @@ class LiveDevice(Device):
             time.sleep(self.settle.gap_s)
             before, png = png, self.look_at_screen()
             still = png == before
+        return png, self.tree(TREE_PAUSES_S if still else ())
+
+    def tree(self, pauses_s: tuple[float, ...]) -> str:
+        """The UI tree; "" if the phone gives none, after a retry behind each pause.
+
+        It is requested only once when the phone says that the screen never stands still, and of an app whose last
+        screens gave none however often they were asked.
+        """
+        known = bool(self._treeless) and self._treeless == self.foreground_package()
         try:
-            return png, retried(self._dump_xml, TREE_PAUSES_S if still else ())
-        except InfraError:  # also when the phone is gone: then the next command fails
-            return png, ""
+            self._tree = retried(self._dump_xml, () if known else pauses_s)
+            self._treeless = ""
+        except InfraError as error:  # also when the phone is gone: then the next command fails
+            self._tree = ""
+            if pauses_s or isinstance(error, NoTree):
+                self._treeless = self._treeless if known else self.foreground_package()
+        return self._tree
 
     def boot_id(self) -> str:
         """An identifier that changes at every boot; "" on a phone that does not let adb's user read it."""
@@ -104,14 +126,40 @@ class LiveDevice(Device):
             raise InfraError(f"{self.transport.serial}: rebooted in the middle of an episode")
 
     def act(self, action: Action) -> str:
-        if isinstance(action, Type) and not self._broadcasts:
-            return self._type_keys(action.text)
-        return super().act(action)
+        try:
+            return super().act(action)
+        finally:
+            self._tree = None
+
+    def _type(self, text: str) -> str:
+        """Types with ADBKeyboard if it is the selected keyboard: another one, which a person, an app or the agent may
+        have selected meanwhile, ignores its broadcasts. Text that did not arrive is reported."""
+        tree = self._tree if self._tree is not None or self._treeless else self.tree(())
+        before = Fields.of(tree or "")
+        note = super()._type(text) if self._selected() else self._type_keys(text)
+        return note or self._report(text, before)
+
+    def _selected(self) -> bool:
+        return self._adb_keyboard and ADB_KEYBOARD == self.look(*DEFAULT_KEYBOARD).strip()
+
+    def _report(self, text: str, before: Fields) -> str:
+        """Why typed text did not arrive, or "" if it did or nobody can tell: there is no tree of the screen, or the
+        text holds an Enter, which may have sent it off."""
+        if "\n" in text or not before.texts or not (tree := self.tree(())):
+            return ""
+        after = Fields.of(tree)
+        if after.received(text, before):
+            return ""
+        if after.focused is not None:
+            return NOT_ARRIVED
+        # Games and canvases show no field in the tree, but a keyboard.
+        return "" if "mInputShown=true" in self.look("dumpsys", "input_method") else NO_FIELD
 
     def _type_keys(self, text: str) -> str:
-        """Types with `input text`, for phones without ADBKeyboard. ASCII only."""
+        """Types with `input text`, for other keyboards than ADBKeyboard. ASCII only."""
         if not all(" " <= c <= "~" or c == "\n" for c in text):
-            return "this phone can only be sent ASCII text: ADBKeyboard is not installed on it"
+            lacking = "not its keyboard" if self._adb_keyboard else "not installed on it"
+            return f"this phone can only be sent ASCII text: ADBKeyboard is {lacking}"
         if too_long(text):
             return TOO_LONG
         self._input("keycombination", CTRL_LEFT, KEY_A)

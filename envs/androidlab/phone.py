@@ -11,6 +11,7 @@ from envs.androidlab.tasks import device_line
 from envs.base import InfraError, Launch, Transport
 from envs.console import Console
 from envs.live_device import LiveDevice
+from envs.retry import PAUSES_S
 
 LOCATION = "-122.156 37.438"
 """Longitude and latitude, as the console's `geo fix` takes them."""
@@ -119,10 +120,7 @@ class LabPhone:
     def _tree(self) -> str:
         if self._service:
             return self._transport.pull(UI_FILE).decode(errors="replace")
-        try:
-            return self.device.dump_xml()
-        except InfraError:  # also when the device is gone: then the next command fails
-            return ""
+        return self.device.tree(PAUSES_S)
 
     def query(self, query: str) -> str:
         """Output of an `adb shell ...` line, as AndroidLab's judges receive it."""

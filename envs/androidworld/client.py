@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import httpx
 
 from envs.androidworld.faults import CheckFault, EnvironmentFault, NanScore, ServerFault, Unreachable, WrongServer
+from envs.claims import Claim
 
 LONGEST_INIT_S = 600.0
 """Maximum time to wait for the set-up of a task."""
@@ -46,10 +47,13 @@ T = TypeVar("T")
 
 
 class AndroidWorldClient:
-    """Client of one server. Every method raises `ServerFault`, with a message that names the server and the route."""
+    """Client of one server. Every method raises `ServerFault`, with a message that names the server and the route.
 
-    def __init__(self, url: str, longest_init_s: float = LONGEST_INIT_S) -> None:
-        self.url = url.rstrip("/")
+    `claim` holds the server and its phone until the client is closed.
+    """
+
+    def __init__(self, url: str, longest_init_s: float = LONGEST_INIT_S, claim: Claim | None = None) -> None:
+        self.url, self.claim = url.rstrip("/"), claim or Claim()
         self._longest_init_s = longest_init_s
         # Directly to the server: a proxy set in the environment is for external hosts, and cuts long requests.
         self._http = httpx.AsyncClient(
@@ -63,6 +67,7 @@ class AndroidWorldClient:
 
     async def close(self) -> None:
         """Closes this client, but not the environment on the server."""
+        self.claim.release()
         await self._http.aclose()
 
     async def health(self) -> None:

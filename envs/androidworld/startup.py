@@ -20,6 +20,7 @@ from envs.androidworld.env import BOOT_WAIT_S, POLL_S, AndroidWorldEnv
 from envs.androidworld.faults import ServerFault, Unreachable, WrongServer
 from envs.androidworld.tasks import APPS, COMMIT, FACTS, WALL_CLOCK_GOALS
 from envs.base import InfraError
+from envs.claims import Claim
 
 STATUS_EVERY_S = 30.0
 PAIR_WAIT_S = 10.0
@@ -102,15 +103,18 @@ async def open_servers(
     boot_wait_s: float = BOOT_WAIT_S,
     say: Say = print,
     leftovers: Mapping[str, tuple[str, int]] | None = None,
+    user: str = "",
 ) -> list[Server]:
     """Checks all servers and creates the suite on each. Raises StartupError.
 
-    `leftovers` maps device ids to the task that an interrupted evaluation left set up; it is torn down first.
+    `leftovers` maps device ids to the task that an interrupted evaluation left set up; it is torn down first. Servers
+    and phones are claimed for `user`, if given, until their clients are closed.
     """
 
     async def opened(address: Address) -> Server:
+        left, claim = (leftovers or {}).get(address.device_id), Claim(user, StartupError)
         try:
-            return await open_server(address, suite, boot_wait_s, say, (leftovers or {}).get(address.device_id))
+            return await open_server(address, suite, boot_wait_s, say, left, claim)
         except InfraError as fault:
             raise StartupError(f"{fault}; {_fix(fault)}") from fault
 
@@ -131,12 +135,18 @@ async def open_servers(
 
 
 async def open_server(
-    address: Address, suite: Suite, boot_wait_s: float, say: Say, left: tuple[str, int] | None = None
+    address: Address,
+    suite: Suite,
+    boot_wait_s: float,
+    say: Say,
+    left: tuple[str, int] | None = None,
+    claim: Claim | None = None,
 ) -> Server:
     """Checks one server and creates the suite on it. Raises InfraError. `left` is a task that is still set up."""
-    client = AndroidWorldClient(address.url)
+    client = AndroidWorldClient(address.url, claim=claim)
     try:
         access = make_access(address, client)
+        _claim(client, access)
         await _wait_for_server(client, time.monotonic() + boot_wait_s, say)
         await client.task_list()  # detects a server of something else before changing anything on it
         if left is not None:
@@ -166,6 +176,14 @@ def make_access(address: Address, client: AndroidWorldClient) -> Access:
     except ImportError as error:
         raise StartupError(f"an ADB serial needs adbutils ({error}): pip install 'mobilerl[androidworld]'") from None
     return AdbAccess(AdbTransport(address.serial, address.adb_host, address.adb_port), APPS)
+
+
+def _claim(client: AndroidWorldClient, access: Access) -> None:
+    """Raises StartupError if another run uses the server or its phone."""
+    # A phone in this process has no name.
+    phone = getattr(access.device.transport, "unique_name", "") if isinstance(access, AdbAccess) else ""
+    for name in (f"AndroidWorld server {client.url}", *([phone] if phone else [])):
+        client.claim.take(f"the {name}", "one phone runs one episode at a time; wait until it ends, or use another")
 
 
 async def _wait_for_server(client: AndroidWorldClient, until: float, say: Say) -> None:

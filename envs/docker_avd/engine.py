@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
 
 from envs.base import InfraError
+from envs.claims import Claim
+from envs.docker_avd.endpoint import endpoint
 from envs.docker_avd.owner import DETACHED, is_dead, shown
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ class ContainerSettings:
     image: str
     fleet: str = "mobilerl"
     hosts: tuple[str, ...] = ("",)
-    """Engines, as `docker -H` takes them. "" means DOCKER_HOST, or this machine's engine."""
+    """Engines: addresses as `docker -H` takes them, and names of Docker contexts. "" means what `docker` uses."""
+    tls: str = ""
+    """Folder of certificates for engines on TCP, or of such folders by host name."""
     adb_port: int = 5555
     console_port: int = 0
     """0 if there is no console."""
@@ -90,15 +93,23 @@ class Engine:
     @property
     def address(self) -> str:
         """Host name under which its published ports are reached."""
-        url = urlsplit(self.host or os.environ.get("DOCKER_HOST", ""))
-        return url.hostname if url.scheme in ("tcp", "ssh", "http", "https") and url.hostname else "127.0.0.1"
+        return endpoint(self.host, self.settings.tls).hostname
 
     def connect(self) -> None:
         """Raises InfraError with the fix when no engine answers."""
-        self.client = connect(self.host)
+        self.client = connect(self.host, self.settings.tls)
 
     def close(self) -> None:
         self.client.close()
+
+    def claim(self, claim: Claim) -> None:
+        """Claims the fleet's name. Engines are told apart by their own ids, as one has many addresses."""
+        if not claim.user:
+            return
+        fleet, engine = self.settings.fleet, self._asked(self.client.info).get("ID") or self.host
+        claim.take(
+            f"the fleet {fleet} of the Docker engine {engine}", "wait until it ends, or set another --fleet.name"
+        )
 
     def open(self) -> None:
         """Connects, checks what every container will need, and removes what dead owners left behind. Closes the
@@ -294,22 +305,29 @@ def _reason(error: Exception) -> str:
     return " ".join(str(said).split())
 
 
-def connect(host: str, timeout_s: float = 60.0) -> DockerClient:
-    """A client whose requests take at most `timeout_s`. Raises InfraError, with the fix, when no engine answers."""
+def connect(host: str, tls: str = "", timeout_s: float = 60.0) -> DockerClient:
+    """A client whose requests take at most `timeout_s`; for `host` and `tls` see `endpoint`. Raises InfraError, with
+    the fix, when no engine answers."""
     try:
-        import docker
+        # Not `import docker`: in a clone, that is the folder docker/.
+        import docker.errors  # noqa: F401
     except ImportError:
         raise InfraError("the Docker SDK is not installed: pip install 'mobilerl[docker]'") from None
+    try:
+        found = endpoint(host, tls)
+    except ValueError as error:  # for example an address with an unclosed bracket
+        raise InfraError(f"no Docker engine at {host or 'this machine'}: {error}") from None
     client = None
     try:
-        client = docker.DockerClient(base_url=host, timeout=timeout_s) if host else docker.from_env(timeout=timeout_s)
+        client = found.client(timeout_s)
         client.ping()
-    except (*_faults(), ValueError) as error:  # ValueError: for example an address with an unclosed bracket
+    except (*_faults(), ValueError) as error:
         if client is not None:
             client.close()
-        where, fix = host or os.environ.get("DOCKER_HOST") or "this machine", "start it (`systemctl start docker`)"
-        if where.startswith("ssh://") and not sys.modules.get("paramiko"):
-            fix = "install what it is reached with (`pip install 'docker[ssh]'`)"
-        reason = f"no Docker engine answers at {where} ({_reason(error)[:160]})"
-        raise InfraError(f"{reason}; {fix}, or set fleet.hosts") from None
+        where, reason = host or found.url or "this machine", _reason(error)
+        fix = found.fix(reason) or "start it (`systemctl start docker`), or set fleet.hosts"
+        if found.url.startswith("ssh://") and not sys.modules.get("paramiko"):
+            fix = "install what it is reached with (`pip install 'docker[ssh]'`), or set fleet.hosts"
+        cause = reason.rpartition("(Caused by ")[2]  # requests tells of its retries first
+        raise InfraError(f"no Docker engine answers at {where} ({cause[:160]}); {fix}") from None
     return client

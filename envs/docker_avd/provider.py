@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from envs.base import Health, InfraError, MobileEnv
+from envs.claims import Claim
 from envs.console import Console
 from envs.docker_avd.engine import OWNER, PLACE, ContainerSettings, Engine, Listed
 from envs.docker_avd.owner import DETACHED, this_process
@@ -22,7 +23,8 @@ class DockerProvider:
     """Implements `envs.pool.Provider`: one container for each place, on the engines in turn.
 
     For a pool with only a part of the fleet, `numbers` gives its places their numbers in the whole fleet. `make_env`
-    gets the device id, the transport and, with `settings.http_port`, the address of the server as `url`.
+    gets the device id, the transport and, with `settings.http_port`, the address of the server as `url`. `claim` takes
+    the fleet's name on every engine while the provider is open.
     """
 
     def __init__(
@@ -33,8 +35,10 @@ class DockerProvider:
         reset: Reset = "keep",
         owner: str | None = None,
         numbers: Sequence[int] = (),
+        claim: Claim | None = None,
     ) -> None:
         self.settings, self.make_env, self.adb = settings, make_env, adb
+        self.claim = claim or Claim()
         self.reset, self.numbers = reset, numbers
         self.owner = owner or this_process()
         self._engines: list[Engine] = []
@@ -45,17 +49,20 @@ class DockerProvider:
         """By number: removes what an unfinished `create` has made so far. The argument says whether it failed."""
 
     async def open(self) -> None:
-        """Connects to every engine, checks image, KVM and adb server, and removes what dead owners left behind."""
+        """Connects to every engine, checks image, KVM and adb server, and removes what dead owners left behind. Raises
+        the claim's own error for a fleet that another run uses."""
         engines: list[Engine] = []
         try:
             for host in self.settings.hosts:
                 engine = Engine(host, self.settings)
                 await asyncio.to_thread(engine.open)
                 engines.append(engine)
+                await asyncio.to_thread(engine.claim, self.claim)
             await asyncio.to_thread(self.adb.start)
         except BaseException:
             for engine in engines:
                 engine.close()
+            self.claim.release()
             raise
         self._engines = engines
 
@@ -110,6 +117,7 @@ class DockerProvider:
         begun = self._runs.keys() | self._undo.keys()
         numbers = [[number for number in begun if number % len(engines) == i] for i in range(len(engines))]
         ends = await asyncio.gather(*map(self._close, engines, numbers), return_exceptions=True)
+        self.claim.release()
         if failures := [end for end in ends if end is not None]:
             raise failures[0]
 

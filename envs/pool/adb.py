@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from envs.adb import AdbTransport
 from envs.base import Health, InfraError, MobileEnv
+from envs.claims import Claim
 from envs.console import Console
 from envs.device import Device
 
@@ -102,14 +103,29 @@ class AdbDevice:
 
 
 class AdbProvider:
-    """Devices that were started elsewhere. They cannot be replaced, only reconnected."""
+    """Devices that were started elsewhere. They cannot be replaced, only reconnected. `claim` takes them while the
+    provider is open."""
 
-    def __init__(self, serials: Sequence[str], make_env: MakeEnv, server: AdbServer, reset: Reset = "keep") -> None:
+    def __init__(
+        self,
+        serials: Sequence[str],
+        make_env: MakeEnv,
+        server: AdbServer,
+        reset: Reset = "keep",
+        claim: Claim | None = None,
+    ) -> None:
         self.serials, self.make_env, self.server, self.reset = tuple(serials), make_env, server, reset
+        self.claim = claim or Claim()
 
     async def open(self) -> None:
-        """Raises InfraError when there is no adb server and none can be started."""
-        await asyncio.to_thread(self.server.start)
+        """Raises InfraError when there is no adb server and none can be started, and the claim's own error for a device
+        that another run uses."""
+        try:
+            claim_phones(self.claim, map(self.server.transport, self.serials))
+            await asyncio.to_thread(self.server.start)
+        except BaseException:
+            self.claim.release()
+            raise
 
     async def create(self, number: int, generation: int) -> AdbDevice:
         serial = self.serials[number]
@@ -123,7 +139,13 @@ class AdbProvider:
         """Does nothing: the device keeps running."""
 
     async def close(self) -> None:
-        """Does nothing: the devices keep running."""
+        """Releases the devices, which keep running."""
+        self.claim.release()
+
+
+def claim_phones(claim: Claim, phones: Iterable[AdbTransport]) -> None:
+    for phone in phones:
+        claim.take(f"the {phone.unique_name}", "wait until it ends, or use another device")
 
 
 def _complaint(device: Device) -> str:

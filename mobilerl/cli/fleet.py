@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from envs.base import InfraError
+from envs.claims import Claim
 from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.suites.fleet import check_packages, docker_provider, engines, fleet_type
 from mobilerl.terminal import fit, make_console, make_table
@@ -71,7 +72,8 @@ async def _start_missing(recipe: Recipe) -> tuple[list[str], list[str], list[str
     """
     from envs.docker_avd import DETACHED
 
-    provider, name = docker_provider(recipe, owner=DETACHED), recipe.fleet.name
+    claim, name = Claim("mobilerl fleet up", ConfigError), recipe.fleet.name
+    provider = docker_provider(recipe, owner=DETACHED, claim=claim)
     await provider.open()
     try:
         listed = await asyncio.to_thread(provider.listed)
@@ -120,7 +122,9 @@ def status(recipe: Recipe, console: Console) -> int:
 
 
 def down(recipe: Recipe, console: Console) -> int:
-    with engines(recipe) as found:
+    with engines(recipe) as found, Claim("mobilerl fleet down", ConfigError) as claim:
+        for engine in found:
+            engine.claim(claim)  # a run on this machine keeps its containers
         removed = sum(engine.remove({}) for engine in found)
     console.print(f"{removed} containers of the fleet {recipe.fleet.name} removed")
     return 0

@@ -45,7 +45,10 @@ class FleetSection(Section):
     adb_port: Positive = 5555
     """adb port of the container (5556 for the image of docker/androidworld)."""
     hosts: tuple[Url, ...] = ("",)
-    """Docker engines, in the form of `docker -H`; "" for $DOCKER_HOST or this machine's engine."""
+    """Docker engines, in the form of `docker -H` or as names of Docker contexts; "" for the one that `docker` uses."""
+    tls: str = ""
+    """Folder with `ca.pem`, `cert.pem` and `key.pem` for engines at tcp://, or with such a folder for each host name;
+    DOCKER_TLS_VERIFY and DOCKER_CERT_PATH by default."""
     publish: str = "127.0.0.1"
     """Address of a Docker host on which device ports are published."""
     kvm: bool = False

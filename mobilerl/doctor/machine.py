@@ -92,20 +92,20 @@ def docker(fleet: FleetSection) -> Iterator[Check]:
     needed = fleet_type(fleet).starts_containers
     for host in fleet.hosts:
         if needed or host or os.environ.get("DOCKER_HOST") or DOCKER_SOCKET.exists():
-            yield from _engine(host, fleet.image, needed)
+            yield from _engine(host, fleet, needed)
         else:
             yield missing("Docker", False, "no engine is running", "apt-get install -y docker.io")
 
 
-def _engine(host: str, image: str, needed: bool) -> Iterator[Check]:
-    name = f"Docker at {host}" if host else "Docker"
+def _engine(host: str, fleet: FleetSection, needed: bool) -> Iterator[Check]:
+    name, image = f"Docker at {host}" if host else "Docker", fleet.image
     try:
         from envs.docker_avd.engine import connect
     except ImportError:
         yield missing(name, needed, "adbutils is not installed", "pip install 'mobilerl[docker]'")
         return
     try:
-        client = connect(host, TIMEOUT_S)
+        client = connect(host, fleet.tls, TIMEOUT_S)
     except InfraError as error:
         reason, _, fix = str(error).partition("; ")
         yield broken(name, needed, reason, fix or "pip install 'mobilerl[docker]'")
@@ -132,6 +132,8 @@ def adb(fleet: FleetSection) -> Check:
     try:
         from adbutils import AdbClient
         from adbutils.errors import AdbError
+
+        from envs.adb import attached
     except ImportError:
         fix = f"pip install 'mobilerl[{fleet.type if needed else 'adb'}]'"
         return missing("adb", needed, "adbutils is not installed", fix)
@@ -140,7 +142,7 @@ def adb(fleet: FleetSection) -> Check:
     client = AdbClient(socket_timeout=TIMEOUT_S)
     try:
         version = client.server_version()  # starts the server of this machine if it is not running
-        listed = len(client.list())
+        listed = len(attached(client))
     except (AdbError, OSError, ValueError, subprocess.SubprocessError) as error:
         detail = f"no adb server answers at {client.host}:{client.port}: {one_line(error)}"
         return broken("adb", True, detail, f"adb -P {client.port} devices")

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envs.base import Devices, InfraError, Transport
+from envs.claims import Claim, run_name
 from envs.phone.apps.catalogue import APPS
 from envs.phone.phone import Phone
 from envs.phone.transport import InProcessTransport
 from envs.pool import DevicePool, FixedDevices, PoolSettings, Provider
+from envs.serials import address_of, is_serial
 from mobilerl.config import ConfigError, FleetSection, Recipe
+from mobilerl.installed import is_installed
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.phone.training import make_phones
 
@@ -32,7 +33,6 @@ CONSOLE_PORT, HTTP_PORT = 5554, 5000
 """Ports of the emulator console and of AndroidWorld's server within a container."""
 LEASE_MARGIN_S = 60.0
 """Seconds beyond an episode's deadline after which a lease counts as forgotten."""
-SERIAL = re.compile(r"[\w.\-]+(:\d{1,5})?|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,16 @@ class FleetType:
         """The run's devices, spares included, that can be asked before it starts, by name."""
         return {}
 
-    def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None) -> Provider:
+    def claim(self, recipe: Recipe, claim: Claim) -> None:
+        """Claims all devices of a run. Raises ConfigError if another run uses one, and InfraError."""
+
+    def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None, claim: Claim) -> Provider:
         """Makes a provider of the run's devices with these numbers."""
         raise NotImplementedError
 
-    def devices(self, recipe: Recipe, leased: range, spares: range, run_dir: Path | None) -> Devices:
+    def devices(self, recipe: Recipe, leased: range, spares: range, run_dir: Path | None, claim: Claim) -> Devices:
         """Makes a pool of devices; `leased` and `spares` are their numbers among the run's devices."""
-        provider = self.provider(recipe, [*leased, *spares], run_dir)
+        provider = self.provider(recipe, [*leased, *spares], run_dir, claim)
         return DevicePool(provider, pool_settings(recipe, len(leased), len(spares)))
 
 
@@ -89,7 +92,7 @@ class EmbeddedFleet(FleetType):
         name = "the embedded phones"  # which all have the same apps
         return {name: InProcessTransport(Phone(APPS, recipe.phone.width, recipe.phone.height), name)}
 
-    def devices(self, recipe: Recipe, leased: range, spares: range, run_dir: Path | None) -> Devices:
+    def devices(self, recipe: Recipe, leased: range, spares: range, run_dir: Path | None, claim: Claim) -> Devices:
         return FixedDevices(make_phones(recipe.phone, len(leased), first=leased.start))
 
 
@@ -98,8 +101,13 @@ class DockerFleet(FleetType):
 
     extra, packages, starts_containers = "docker", ("docker", "adbutils"), True
 
-    def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None) -> Provider:
-        return docker_provider(recipe, run_dir, numbers)
+    def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None, claim: Claim) -> Provider:
+        return docker_provider(recipe, run_dir, numbers, claim=claim)
+
+    def claim(self, recipe: Recipe, claim: Claim) -> None:
+        with engines(recipe) as found:
+            for engine in found:
+                engine.claim(claim)
 
 
 class AdbFleet(FleetType):
@@ -121,11 +129,17 @@ class AdbFleet(FleetType):
         used = recipe.fleet.serials[: count + self.spares(recipe.fleet, count)]
         return {serial: AdbServer().transport(serial) for serial in used}
 
-    def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None) -> Provider:
+    def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None, claim: Claim) -> Provider:
         from envs.pool.adb import AdbProvider, AdbServer
 
         serials = [recipe.fleet.serials[number] for number in numbers]
-        return AdbProvider(serials, make_suite(recipe).env_factory(), AdbServer(), recipe.fleet.reset)
+        return AdbProvider(serials, make_suite(recipe).env_factory(), AdbServer(), recipe.fleet.reset, claim)
+
+    def claim(self, recipe: Recipe, claim: Claim) -> None:
+        from envs.pool.adb import AdbServer, claim_phones
+
+        count = recipe.phone.count + self.spares(recipe.fleet, recipe.phone.count)
+        claim_phones(claim, map(AdbServer().transport, recipe.fleet.serials[:count]))
 
 
 FLEETS: dict[str, FleetType] = {"embedded": EmbeddedFleet(), "docker": DockerFleet(), "adb": AdbFleet()}
@@ -142,19 +156,32 @@ def fleet_type(fleet: FleetSection) -> FleetType:
 def make_devices(recipe: Recipe, run_dir: Path | None = None, part: Part | None = None) -> Devices:
     """Makes the recipe's devices, or `part` of them. Raises ConfigError if they cannot be used.
 
-    Logs of containers that failed are written to `run_dir/devices`.
+    Without `part` they are claimed for this run while they are open; the processes that share them rely on
+    `claimed_devices` in the one that started them. Logs of containers that failed are written to `run_dir/devices`.
     """
+    claim = Claim() if part else Claim(run_name(run_dir), ConfigError)
     part, count = part or Part(), recipe.phone.count
     check_packages(recipe.fleet)
     leased = part.among(range(count))
     spares = part.among(range(count, count + fleet_type(recipe.fleet).spares(recipe.fleet, count)))
-    return fleet_type(recipe.fleet).devices(recipe, leased, spares, run_dir)
+    return fleet_type(recipe.fleet).devices(recipe, leased, spares, run_dir, claim)
+
+
+def claimed_devices(recipe: Recipe, run_dir: Path | None) -> Claim:
+    """Claims all devices of a run. Raises ConfigError if another run uses one of them."""
+    claim = Claim(run_name(run_dir), ConfigError)
+    try:
+        fleet_type(recipe.fleet).claim(recipe, claim)
+    except BaseException:
+        claim.release()
+        raise
+    return claim
 
 
 def check_packages(fleet: FleetSection) -> None:
     """Raises ConfigError if a package that the fleet needs is not installed."""
     for package in fleet_type(fleet).packages:
-        if find_spec(package) is None:
+        if not is_installed(package):
             raise ConfigError(f"fleet.type = \"{fleet.type}\" needs {package}: pip install 'mobilerl[{fleet.type}]'")
 
 
@@ -163,15 +190,29 @@ def check_devices(recipe: Recipe) -> None:
     fleet = recipe.fleet
     check_packages(fleet)
     for serial in fleet.serials:
-        if not SERIAL.fullmatch(serial):
+        if not is_serial(serial):
             raise ConfigError(
                 f"fleet.serials: {serial!r} is no serial; give it as `adb devices` prints it, or HOST:PORT"
             )
-    if len(set(fleet.serials)) < len(fleet.serials):
+    if len(set(map(address_of, fleet.serials))) < len(fleet.serials):
         raise ConfigError("fleet.serials names a device twice: each runs one episode at a time")
     fleet_type(fleet).spares(fleet, recipe.phone.count)  # raises ConfigError for too few serials
     for given in fleet.environment:
         _variable(given)
+    if fleet_type(fleet).starts_containers:
+        _check_endpoints(fleet)
+
+
+def _check_endpoints(fleet: FleetSection) -> None:
+    """Raises ConfigError for certificates and contexts that do not exist."""
+    from envs.docker_avd.endpoint import endpoint
+
+    try:
+        found = [endpoint(host, fleet.tls) for host in fleet.hosts]
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if fleet.tls and not any(engine.certificates for engine in found):
+        raise ConfigError("fleet.tls is for engines at tcp://, and fleet.hosts names none")
 
 
 def pool_settings(recipe: Recipe, leases: int, spares: int) -> PoolSettings:
@@ -183,7 +224,11 @@ def pool_settings(recipe: Recipe, leases: int, spares: int) -> PoolSettings:
 
 
 def docker_provider(
-    recipe: Recipe, run_dir: Path | None = None, numbers: Sequence[int] = (), owner: str | None = None
+    recipe: Recipe,
+    run_dir: Path | None = None,
+    numbers: Sequence[int] = (),
+    owner: str | None = None,
+    claim: Claim | None = None,
 ) -> DockerProvider:
     """Makes a provider of the containers with these `numbers` in the fleet, or of all without any."""
     from envs.docker_avd import DockerProvider
@@ -191,14 +236,16 @@ def docker_provider(
 
     fleet, make_env = recipe.fleet, make_suite(recipe).env_factory()
     settings = container_settings(recipe, run_dir)
-    return DockerProvider(settings, make_env, AdbServer(), fleet.reset, owner, numbers)
+    return DockerProvider(
+        settings, make_env, AdbServer(), fleet.reset, owner, numbers, claim or Claim(run_name(run_dir), ConfigError)
+    )
 
 
 def container_settings(recipe: Recipe, run_dir: Path | None = None) -> ContainerSettings:
     from envs.docker_avd import ContainerSettings
 
     fleet, phone, with_server = recipe.fleet, recipe.phone, make_suite(recipe).has_server
-    same = ("image", "hosts", "adb_port", "publish", "kvm", "memory_mb", "cpus")
+    same = ("image", "hosts", "tls", "adb_port", "publish", "kvm", "memory_mb", "cpus")
     return ContainerSettings(
         fleet=fleet.name,
         console_port=CONSOLE_PORT if fleet.reset == "snapshot" else 0,

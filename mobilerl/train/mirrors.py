@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -12,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from mobilerl.config import ConfigError, TrackingSection
+from mobilerl.installed import is_installed
 from mobilerl.terminal import say
 from mobilerl.train.mirror import End, Guarded, Mirror, Row, numbers
 from mobilerl.train.prometheus import Prometheus
@@ -46,7 +46,7 @@ def check_mirrors(settings: TrackingSection) -> None:
     wandb = wandb_mode(settings.wandb) != "off"
     wanted = {"wandb": wandb, "tensorboard": settings.tensorboard, "trackio": settings.trackio}
     for name, is_on in wanted.items():
-        if is_on and importlib.util.find_spec(name) is None:
+        if is_on and not is_installed(name):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     if settings.prometheus_file and not os.access(folder := Path(settings.prometheus_file).parent, os.W_OK | os.X_OK):
         problem = "no permission to write in it" if folder.is_dir() else "no such folder"

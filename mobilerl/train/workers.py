@@ -27,7 +27,7 @@ from envs.base import DeviceReport, Task
 from mobilerl.child_processes import interrupts_held
 from mobilerl.config import Recipe
 from mobilerl.records import Group, LostGroup, TrainingSample
-from mobilerl.suites.fleet import Part, fleet_type, remove_orphans
+from mobilerl.suites.fleet import Part, claimed_devices, fleet_type, remove_orphans
 from mobilerl.train import unguarded, worker_process
 from mobilerl.train.worker_process import Assignment, GradientOrder, LogProbabilities, WorkerResult
 
@@ -70,7 +70,7 @@ class RolloutWorkers:
         self.last_fault = ""
         self.lost: list[LostGroup] = []
         """Lost groups of the results taken so far, as in `Collector`."""
-        self._recipe, self._engine, self._seed = recipe, engine, recipe.train.seed
+        self._recipe, self._engine, self._seed, self._run_dir = recipe, engine, recipe.train.seed, run_dir
         self._status: Counter[str] = Counter()
         self._judged: Counter[str] = Counter()
         self._devices: dict[str, DeviceReport] = {}
@@ -80,13 +80,15 @@ class RolloutWorkers:
         """One thread per worker waits for its answer; the event loop's default executor may have fewer."""
 
     async def __aenter__(self) -> RolloutWorkers:
+        self._claim = await asyncio.to_thread(claimed_devices, self._recipe, self._run_dir)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.gather(*(asyncio.to_thread(worker.close) for worker in self._workers))
-        self.take(self._untaken)  # only for its costs
-        self._threads.shutdown(wait=False)
-        await asyncio.to_thread(remove_orphans, self._recipe)
+        with self._claim:
+            await asyncio.gather(*(asyncio.to_thread(worker.close) for worker in self._workers))
+            self.take(self._untaken)  # only for its costs
+            self._threads.shutdown(wait=False)
+            await asyncio.to_thread(remove_orphans, self._recipe)
 
     def status(self) -> Mapping[str, float]:
         """Sums over all workers, after the last collection."""

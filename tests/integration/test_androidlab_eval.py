@@ -14,8 +14,10 @@ from envs.androidlab import phone as phone_module
 from envs.androidlab.adb import LabTransport
 from envs.androidlab.phone import LabPhone
 from envs.base import InfraError
+from envs.claims import Claim
 from envs.console import Console
 from envs.phone.console import Console as EmulatorConsole
+from envs.pool.adb import claim_phones
 from mobilerl.cli import evaluate_androidlab
 
 WORDS = ("--interval", "0", "--launch-wait", "0")
@@ -249,6 +251,9 @@ def test_what_is_missing_is_said_before_anything_is_played(checkout, serials, en
     refused("is no AndroidLab checkout", android_lab=tmp_path)
     refused("Connection refused.*; start the device", serial=f"127.0.0.1:1@127.0.0.1:{adb.port}")
     refused("the answer judge cannot be reached", judge_url="http://127.0.0.1:9/v1", judge_model="x")
+    with Claim("run /tmp/theirs") as claim:
+        claim_phones(claim, [LabTransport(serials[0].partition("@")[0], "localhost", adb.port)])
+        refused(r"is in use by process .*\(run /tmp/theirs\): wait until it ends")
     refused("1 of the tasks are queries .* give --judge-url and --judge-model, or .*--kind operation", kind=None)
     refused("--snapshot: .* is no emulator with a console", snapshot="default_boot")
     refused("--mode screenshot needs pictures", mode="screenshot", **{"agent.screenshots": "0"})

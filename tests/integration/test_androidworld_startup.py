@@ -73,6 +73,21 @@ def test_servers_of_something_else_and_of_another_version_are_refused(stand_ins)
     assert "has BrowserPaint; lacks BrowserDraw, VlcCreatePlaylist" in text
 
 
+def test_a_server_of_another_run_is_refused_until_that_run_closes_it(stand_ins):
+    address = [Address.parse(stand_ins().url)]
+    suite = Suite(30, 1, ("ContactsAddContact",))
+
+    async def main():
+        [first] = await open_servers(address, suite, user="run /tmp/first")
+        with pytest.raises(StartupError, match=rf"{address[0].url} is in use by process .*\(run /tmp/first\): "):
+            await open_servers(address, suite, user="run /tmp/second")
+        await first.client.close()
+        [second] = await open_servers(address, suite, user="run /tmp/second")
+        await second.env().close()
+
+    asyncio.run(main())
+
+
 def test_servers_that_do_not_compare_are_refused(stand_ins):
     one, two = stand_ins(), stand_ins()
     assert "differ in their screen" in refused(one.url, stand_ins(in_process(200)).url)

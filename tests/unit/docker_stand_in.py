@@ -42,6 +42,8 @@ class StandInEngine(ThreadingHTTPServer):
         match [method, *[part for part in url.path.split("/")[1:] if not part.startswith("v1.")]]:
             case ["GET", "version"]:
                 return 200, {"ApiVersion": "1.43"}
+            case ["GET", "info"]:
+                return 200, {"ID": self.host}
             case ["GET", "_ping"]:
                 return 200, "OK"
             case ["GET", "images", "json"]:

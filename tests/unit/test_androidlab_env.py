@@ -128,7 +128,7 @@ def test_set_up_in_order(tmp_path, monkeypatch):
         "getprop sys.boot_completed",
         "date 051012002024.00",
         "am force-stop com.android.settings",
-        "monkey -p com.android.settings",
+        "am start -f 0x10200000",
     ]
     assert [said.index(words) for words in order] == sorted(said.index(words) for words in order)
     assert roots == [1] and geo == [f"geo fix {LOCATION}"]

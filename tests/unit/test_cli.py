@@ -104,7 +104,7 @@ def test_a_mistake_that_can_be_known_leaves_no_run_behind(tmp_path, checkpoint, 
     """Else the same command without the mistake would be told that the directory already holds a run."""
     run = tmp_path / "run"
     words = ["train", "--run-dir", str(run), "--model", str(checkpoint)]
-    for wrong in (["--tasks.templates", "Nix"], ["--fleet.type", "adb", "--fleet.serials", '["a b"]']):
+    for wrong in (["--tasks.templates", "Nix"], ["--fleet.type", "adb", "--fleet.serials", '["a,b"]']):
         assert main([*words, *wrong]) == 2
         assert not run.exists()
     capsys.readouterr()

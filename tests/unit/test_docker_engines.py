@@ -22,7 +22,7 @@ from envs.pool import DevicePool, PoolSettings
 from envs.pool.adb import AdbServer
 from mobilerl.cli import main
 
-pytest.importorskip("docker")
+pytest.importorskip("docker.errors")
 GONE = "unix:///nonexistent/docker.sock"
 
 

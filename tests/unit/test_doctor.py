@@ -50,7 +50,7 @@ def server(answer):
 
 
 def test_what_the_recipe_needs_fails_and_each_failure_has_a_fix(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("docker")
+    pytest.importorskip("docker.errors")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
     assert main(["doctor", "--fleet.type", "docker"]) == 1
     output = capsys.readouterr().out
@@ -156,7 +156,7 @@ def test_a_missing_model_and_a_missing_gpu_are_failures(tmp_path, monkeypatch, c
 
 
 def test_docker_engine_with_and_without_the_image():
-    pytest.importorskip("docker")
+    pytest.importorskip("docker.errors")
     with served() as engine:
         for image, state in ((IMAGE, "ok"), ("mine", "failed")):
             fleet = FleetSection(type="docker", hosts=(engine.host,), image=image)
@@ -193,7 +193,7 @@ def test_phones_that_adb_does_not_reach_are_named(monkeypatch):
 )
 def test_a_server_that_hangs_or_speaks_another_protocol(answer, monkeypatch):
     pytest.importorskip("adbutils")
-    pytest.importorskip("docker")
+    pytest.importorskip("docker.errors")
     monkeypatch.setattr(machine, "TIMEOUT_S", 0.5)
     with server(answer) as (_, port):
         monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(port))

@@ -53,7 +53,8 @@ def test_the_time_of_a_run_comes_from_what_there_is_to_go_by(checkpoint, tmp_pat
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (("--fleet.type", "adb", "--fleet.serials", '["a b"]'), "'a b'"),
+        (("--fleet.type", "adb", "--fleet.serials", '["a,b"]'), "'a,b'"),
+        (("--fleet.type", "adb", "--fleet.serials", '["emulator-5554","localhost:5555"]'), "twice"),
         (("--fleet.type", "adb", "--fleet.serials", '["h:1","h:1"]', "--phone.count", "2"), "twice"),
         (("--fleet.type", "adb", "--fleet.serials", '["h:1"]', "--phone.count", "2.0"), "2 are wanted"),
         (("--fleet.type", "docker", "--fleet.environment", '["MOBILERL_NIX"]'), "MOBILERL_NIX"),

@@ -48,7 +48,7 @@ def test_two_workers_number_their_containers_differently_and_divide_the_spares()
 
 
 def test_fleet_up_takes_no_devices_of_a_run(capfd):
-    pytest.importorskip("docker")
+    pytest.importorskip("docker.errors")
     pytest.importorskip("adbutils")
     owners = {"run": this_process(), "kept": DETACHED}
     there = {name: {LABEL: "fleet", OWNER: of, PLACE: str(i)} for i, (name, of) in enumerate(owners.items())}

@@ -72,6 +72,91 @@ def test_text_arrives_as_it_was_typed_without_adbkeyboard(text):
     assert field.get("class").endswith("EditText") and field.get("text") == (text or "Title")  # its hint
 
 
+class Typing(InProcessTransport):
+    """An embedded phone that counts dumps; `deaf` phones ignore ADBKeyboard's broadcasts, as when it has crashed."""
+
+    deaf, dumps, tree_said = False, 0, b""
+
+    def shell(self, cmd, timeout=10.0):
+        ignored = self.deaf and cmd[:2] == ("am", "broadcast")
+        return ShellResult("Broadcast completed: result=0\n", "", 0) if ignored else super().shell(cmd, timeout)
+
+    def exec_out(self, cmd, timeout=10.0):
+        if cmd[0] != "uiautomator":
+            return super().exec_out(cmd, timeout)
+        self.dumps += 1
+        return self.tree_said or super().exec_out(cmd, timeout)
+
+
+NO_IDLE, NO_ROOT = b"ERROR: could not get idle state.\n", b"ERROR: null root node returned by UiTestAutomationBridge.\n"
+
+
+def typing(at_field: bool = True) -> LiveDevice:
+    """A device at a new note's title, or at the home screen, which has no text field."""
+    device = LiveDevice(Typing(Phone(APPS, 360, 720)), APP_NAMES, Settle(0.0, 0.0))
+    device.prepare()
+    if at_field:
+        script = ExpertAgent(suite.template("NotesCreate")(suite.make_task("NotesCreate", 1).params))
+        while not isinstance(action := script.act(seen(device)), Type):
+            device.act(action)
+    device.observe()
+    return device
+
+
+def title(device: LiveDevice) -> str:
+    [field] = [n for n in ElementTree.fromstring(device.dump_xml()).iter("node") if n.get("focused") == "true"]
+    return field.get("text")
+
+
+def test_text_that_did_not_arrive_is_reported():
+    device = typing()
+    device.transport.deaf = True
+    assert "did not arrive" in device.act(Type("Milk and eggs")) and title(device) == "Title"
+    device.transport.deaf = False
+    assert device.act(Type("Milk and eggs")) == "" and title(device) == "Milk and eggs"
+    assert device.act(Type("milk & eggs")) == "" and device.act(Type("milk & eggs")) == ""
+    assert "no text field has the focus" in typing(at_field=False).act(Type("Milk and eggs"))
+
+
+def test_another_keyboard_selected_meanwhile_stays_selected():
+    device = typing()
+    latin = "com.android.inputmethod.latin/.LatinIME"
+    device.transport.shell(("settings", "put", "secure", "default_input_method", latin))
+    assert device.act(Type("Milk")) == "" and title(device) == "Milk"
+    assert "only be sent ASCII text: ADBKeyboard is not its keyboard" in device.act(Type("Käse"))
+    assert device.transport.shell("settings get secure default_input_method").stdout == f"{latin}\n"
+
+
+def test_nothing_is_reported_where_nobody_can_tell():
+    device = typing()
+    device.transport.deaf, device.transport.tree_said = True, NO_IDLE
+    device.observe()
+    dumps = device.transport.dumps
+    assert device.act(Type("Milk")) == "" and device.transport.dumps == dumps, "each would take ten seconds"
+    device.transport.tree_said = b""
+    device.observe()
+    assert device.act(Type("sent\n")) == ""
+
+
+@pytest.mark.parametrize(("said", "asked"), [(NO_IDLE, [1, 1, 1]), (NO_ROOT, [4, 1, 1])])
+def test_a_screen_without_a_tree_is_asked_once_from_then_on_and_others_as_before(said, asked, monkeypatch):
+    monkeypatch.setattr("envs.retry.time.sleep", lambda seconds: None)
+    device, dumps = typing(), []
+    device.settle = Settle(0.0, 30.0)
+    device.transport.tree_said = said
+    for _ in asked:
+        before = device.transport.dumps
+        assert device.observe()[1] == ""
+        dumps.append(device.transport.dumps - before)
+    assert dumps == asked
+    device.home()  # another app
+    before = device.transport.dumps
+    device.observe()
+    assert device.transport.dumps - before == asked[0]
+    device.transport.tree_said = b""
+    assert "<hierarchy" in device.observe()[1]
+
+
 @pytest.mark.parametrize("kind", [Device, partial(LiveDevice, settle=Settle(0.0, 0.0))])
 def test_touches_follow_a_screen_that_is_turned_between_them(kind):
     transport = InProcessTransport(Phone(APPS))

@@ -72,14 +72,58 @@ def test_touches_stay_on_the_screen(x, y):
     assert 0 <= int(px) < 1080 and 0 <= int(py) < 2400
 
 
+RESOLVED = "priority=0 preferredOrder=0 match=0x108000 specificIndex=-1 isDefault=true\n{}\n"
+NOTES = "com.android.notes/.list.Start$1"
+
+
+def started(wire: Wire) -> list[str]:
+    """Activities that were started."""
+    return [c[-1] for c in wire.commands if c[:2] == ("am", "start")]
+
+
 def test_launch():
-    started = "Events injected: 1\n"
-    assert sent(Launch(" notes "), monkey=started)[0][2] == "com.android.notes"
-    assert sent(Launch("org.other.app"), monkey=started)[0][2] == "org.other.app"
-    device = Device(Wire(monkey=ShellResult("", "** No activities found to run, monkey aborted.", 252)))
+    said = "Starting: Intent { cmp=com.a/.ErrorPage }\nWarning: its current task has been brought to front"
+    wire = Wire(cmd=RESOLVED.format(NOTES), am=said)
+    assert Device(wire, {"Notes": "com.android.notes"}).act(Launch(" notes ")) == ""
+    assert wire.commands[0][-1] == "com.android.notes" and started(wire) == [NOTES]
+    assert Device(wire).act(Launch("com.android.notes")) == "" and started(wire) == [NOTES] * 2
+    assert not [c for c in wire.commands if c[0] == "monkey"], "it would turn auto-rotate on"
+    device = Device(Wire(cmd="No activity found\n"))
     assert "no app called 'org.other.app'" in device.act(Launch("org.other.app"))
     assert "no app called 'x; reboot'" in device.act(Launch("x; reboot"))
     assert not [c for c in device.transport.commands if "reboot" in str(c)]
+    with pytest.raises(InfraError, match="am start.* does not exist"):
+        failed = ShellResult(
+            "Starting: Intent { }\n", f"Error type 3\nError: Activity class {NOTES} does not exist.", 0
+        )
+        Device(Wire(cmd=RESOLVED.format(NOTES), am=failed)).act(Launch("com.android.notes"))
+
+
+def test_an_app_with_two_icons_is_opened_and_not_androids_chooser():
+    class TwoIcons(Wire):
+        def shell(self, cmd, timeout=10.0):
+            chooser = RESOLVED.format("android/com.android.internal.app.ResolverActivity")
+            both = f"2 activities found:\n  Activity #0:\n    {NOTES}\n  Activity #1:\n    com.android.notes/leak.A\n"
+            self.answers["cmd"] = both if "query-activities" in cmd else chooser
+            return super().shell(cmd, timeout)
+
+    wire = TwoIcons()
+    assert Device(wire).act(Launch("com.android.notes")) == "" and started(wire) == [NOTES]
+
+
+def test_monkey_opens_the_apps_of_old_phones_and_their_rotation_stays_as_it_was():
+    class Old(InProcessTransport):
+        def shell(self, cmd, timeout=10.0):
+            missing = ShellResult("", "/system/bin/sh: cmd: not found", 127)
+            return missing if cmd[0] == "cmd" else super().shell(cmd, timeout)
+
+    transport = Old(Phone(APPS))
+    transport.shell("settings put system accelerometer_rotation 0; settings put system user_rotation 3")
+    device = Device(transport, {"Notes": "com.android.notes"})
+    assert device.act(Launch("notes")) == "" and device.foreground_package() == "com.android.notes"
+    said = transport.shell("settings get system accelerometer_rotation; settings get system user_rotation").stdout
+    assert said == "0\n3\n"
+    assert "no app called" in device.act(Launch("org.other.app"))
     with pytest.raises(InfraError, match="monkey"):
         Device(Wire(monkey="Killed\n")).act(Launch("org.other.app"))
 

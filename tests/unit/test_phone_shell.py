@@ -171,6 +171,22 @@ def test_intents(shell, words, package, text):
     assert front(shell) == package and text in texts(shell)
 
 
+def test_the_activity_of_an_icon_is_resolved_and_monkey_releases_the_rotation(shell):
+    resolve = "cmd package resolve-activity --brief"
+    first = "priority=0 preferredOrder=0 match=0x108000 specificIndex=-1 isDefault=true\n"
+    category = "-a android.intent.action.MAIN -c android.intent.category"
+    assert out(shell, f"{resolve} {SETTINGS}") == f"{first}{SETTINGS}/.Settings\n"
+    assert out(shell, f"{resolve} {category}.LAUNCHER {NOTES}") == f"{first}{NOTES}/.MainActivity\n"
+    assert out(shell, f"{resolve} {category}.HOME").splitlines()[1].startswith(f"{LAUNCHER}/")
+    assert f"name={SETTINGS}.Settings\n" in out(shell, f"pm resolve-activity {SETTINGS}")
+    for package in ("com.none.app", "com.android.shell", LAUNCHER):
+        assert out(shell, f"{resolve} {category}.LAUNCHER {package}") == "No activity found\n"
+    out(shell, f"am start -n {NOTES}/.MainActivity")
+    assert out(shell, "settings get system accelerometer_rotation") == "0\n"
+    out(shell, f"monkey -p {SETTINGS} 1")
+    assert out(shell, "settings get system accelerometer_rotation") == "1\n"
+
+
 def test_calls(shell):
     console = Console(shell.phone, exclusive=None)
     console._run("gsm call 5550101")

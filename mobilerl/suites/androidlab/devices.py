@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from envs.androidlab.phone import LabPhone, console_of
 from envs.base import InfraError
+from envs.claims import Claim
 from mobilerl.config import ConfigError
 
 _ADDRESS = re.compile(r"([^@]+)(?:@(.+):([0-9]{1,5}))?")
@@ -57,26 +58,34 @@ def parse_addresses(texts: Sequence[str]) -> list[Address]:
 
 
 def open_phones(
-    addresses: Sequence[Address], apps: Mapping[str, str], packages: Sequence[str], snapshot: str = ""
+    addresses: Sequence[Address],
+    apps: Mapping[str, str],
+    packages: Sequence[str],
+    snapshot: str = "",
+    claim: Claim | None = None,
 ) -> list[OpenedPhone]:
-    """Opens and checks the phones. `apps` can be launched by name. `packages` are those that the tasks need. Raises
-    ConfigError, also for a device that lacks one of them."""
+    """Opens and checks the phones, and takes them with `claim`. `apps` can be launched by name. `packages` are those
+    that the tasks need. Raises ConfigError, also for a device that lacks one of them."""
     try:
         import envs.androidlab.adb  # noqa: F401
     except ImportError as error:
         raise ConfigError(f"AndroidLab is run over adb ({error}): pip install 'mobilerl[androidlab]'") from None
     if snapshot and not _SNAPSHOT.fullmatch(snapshot):
         raise ConfigError(f"--snapshot {snapshot!r} is no name of a snapshot; `adb emu avd snapshot list` shows them")
-    return [_open(address, apps, packages, snapshot) for address in addresses]
+    return [_open(address, apps, packages, snapshot, claim or Claim()) for address in addresses]
 
 
-def _open(address: Address, apps: Mapping[str, str], packages: Sequence[str], snapshot: str) -> OpenedPhone:
+def _open(
+    address: Address, apps: Mapping[str, str], packages: Sequence[str], snapshot: str, claim: Claim
+) -> OpenedPhone:
     from envs.androidlab.adb import LabTransport
+    from envs.pool.adb import claim_phones
 
     console = console_of(address.serial, address.host)
     if snapshot and console is None:
         raise ConfigError(f"--snapshot: {address} is no emulator with a console (emulator-5554); leave --snapshot out")
     transport = LabTransport(address.serial, address.host, address.port)
+    claim_phones(claim, [transport])
     phone = LabPhone(transport, apps, transport.root, console, snapshot)
     with _refusing("start the device, and see `adb devices`"):
         phone.device.connect()

@@ -20,6 +20,7 @@ from envs.androidlab.phone import DATE, LOCATION
 from envs.androidlab.tasks import OPERATION, QUERY, SUITE, LabTask, Skipped
 from envs.androidlab.trace import read_trace
 from envs.base import InfraError, Task
+from envs.claims import Claim, run_name
 from mobilerl import __version__
 from mobilerl.config import ConfigError
 from mobilerl.eval.journal import Journal, Key, Past, read_journal
@@ -106,13 +107,14 @@ async def evaluate(
     Raises ConfigError or CheckoutError (both ValueError) before anything runs if something cannot be used.
     """
     faults: dict[Key, InfraError] = {}
+    claim = Claim(run_name(out), ConfigError)
     try:
         plan = await _usable(plan, judges, answers)
         for task in plan.skipped:
             say(f"{task.id} is skipped: {task.reason}")
         packages = sorted({task.package for task in plan.tasks})
         launchable = checkout.packages | checkout.apps
-        phones = await asyncio.to_thread(open_phones, addresses, launchable, packages, plan.snapshot)
+        phones = await asyncio.to_thread(open_phones, addresses, launchable, packages, plan.snapshot, claim)
         protocol = protocol_of(checkout, plan, policy, phones, answers)
         past = read_journal(out)
         with Journal(past) as journal:
@@ -125,6 +127,7 @@ async def evaluate(
                 play = partial(run_tasks, envs, policy, tasks, SUITE, plan.episode, run.ended, retries=RETRIES)
                 await play(done=lambda task: task.id in done)
     finally:
+        claim.release()
         if answers is not None:
             await answers.close()
         if policy.server is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from envs.androidworld.env import AndroidWorldEnv
 from envs.androidworld.startup import Address, Say, Server, Suite, open_servers
 from envs.base import Devices, MobileEnv
+from envs.claims import run_name
 from envs.pool import DevicePool
 from mobilerl.config import AndroidWorldSuiteSection, ConfigError, Recipe
 from mobilerl.config.suite import check_androidworld_fleet
@@ -23,8 +24,8 @@ Watch = Callable[[AndroidWorldEnv], MobileEnv]
 class RunningServers:
     """Servers that are already running. All are checked before anything runs on them. Use it from one event loop."""
 
-    def __init__(self, addresses: Sequence[Address]) -> None:
-        self._addresses = tuple(addresses)
+    def __init__(self, addresses: Sequence[Address], out: Path | None = None) -> None:
+        self._addresses, self._user = tuple(addresses), run_name(out)
         self.count, self.over_adb = len(self._addresses), bool(self._addresses[0].serial)
         self.names = tuple(address.device_id for address in self._addresses)
         """Names of servers that are not replaced when they die; () if they are."""
@@ -34,7 +35,7 @@ class RunningServers:
         self, suite: Suite, boot_wait_s: float, say: Say, leftovers: Mapping[str, tuple[str, int]], watch: Watch
     ) -> tuple[Server, Devices | Sequence[MobileEnv]]:
         """Returns a checked server, and the devices. Raises StartupError. For `leftovers` see `open_servers`."""
-        self._servers = await open_servers(self._addresses, suite, boot_wait_s, say, leftovers)
+        self._servers = await open_servers(self._addresses, suite, boot_wait_s, say, leftovers, self._user)
         return self._servers[0], [watch(server.env(boot_wait_s)) for server in self._servers]
 
     async def close(self) -> None:

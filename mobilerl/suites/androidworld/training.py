@@ -12,6 +12,7 @@ from envs.androidworld.env import AndroidWorldEnv
 from envs.androidworld.startup import Suite, open_servers, parse_addresses
 from envs.androidworld.tasks import EVAL_SEEDS, FREE_BY_DESIGN, make_task, trainable
 from envs.base import Devices, MobileEnv, Task
+from envs.claims import run_name
 from envs.pool import DevicePool
 from mobilerl.config import AndroidWorldSuiteSection, Recipe
 from mobilerl.terminal import say
@@ -43,7 +44,8 @@ class AndroidWorldSuite:
         suite = Suite(settings.seed, tasks.per_template, trainable(tasks.templates, self._free_reward))
         devices: Devices | Sequence[MobileEnv]
         if settings.servers:
-            servers = asyncio.run(open_servers(parse_addresses(settings.servers), suite, say=say))
+            addresses = parse_addresses(settings.servers)
+            servers = asyncio.run(open_servers(addresses, suite, say=say, user=run_name(run_dir)))
             server, devices = servers[0], [s.env(free_reward=self._free_reward) for s in servers]
         else:
             devices, containers = container_pool(self._recipe, suite, run_dir)

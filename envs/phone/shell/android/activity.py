@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 
 from envs.phone import packages, panels
-from envs.phone.app import Page
 from envs.phone.phone import Phone
 from envs.phone.shell.android import intents
+from envs.phone.shell.android.packages import has_icon
 from envs.phone.shell.command import Failure, Handler, dispatch, option
 
 ADB_IME = "com.android.adbkeyboard/.AdbIME"
@@ -122,14 +122,13 @@ def _extra(words: list[str], name: str) -> str:
 
 
 def monkey(phone: Phone, words: list[str]) -> str:
+    """Opens an app. At its end it releases the rotation, which turns auto-rotate on, as on Android."""
     package = option(words, "-p")
-    if package == packages.CLIPPER:
-        phone.show_panel(Page(panels.CLIPPER))
-    else:
-        app = phone.apps.get(package)
-        if app is None or app is phone.launcher:
-            raise Failure("** No activities found to run, monkey aborted.", 252)
-        phone.launch(package)
+    if not has_icon(phone, package):
+        raise Failure("** No activities found to run, monkey aborted.", 252)
+    intents.open_in(phone, package, intents.parse([]))
+    phone.settings["system"] |= {"accelerometer_rotation": "1", "user_rotation": "0"}
+    phone.changed()
     return "Events injected: 1\n## Network stats: elapsed time=12ms (0ms mobile, 0ms wifi, 12ms not connected)\n"
 
 

@@ -78,6 +78,11 @@ def _input(phone: Phone, words: list[str]) -> str:
     )
 
 
+def _input_method(phone: Phone, words: list[str]) -> str:
+    selected, shown = phone.settings["secure"].get("default_input_method"), str(bool(phone.tree().keyboard)).lower()
+    return f"Current Input Method Manager state:\n  mCurMethodId={selected}\n  mInputShown={shown}\n"
+
+
 def _display(phone: Phone, words: list[str]) -> str:
     frame = f"Rect(0, 0 - {phone.width}, {phone.height})"
     return (
@@ -124,7 +129,7 @@ def _surface_flinger(phone: Phone, words: list[str]) -> str:
 
 SERVICES: dict[str, Handler] = {
     **{"activity": _activity, "battery": lambda phone, words: _BATTERY, "display": _display, "input": _input},
-    **{"location": _location, "package": package_commands.dump, "power": _power},
+    **{"input_method": _input_method, "location": _location, "package": package_commands.dump, "power": _power},
     **{"SurfaceFlinger": _surface_flinger, "telephony.registry": _telephony, "window": _window},
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envs.phone import packages
 from envs.phone.phone import Phone
-from envs.phone.shell.command import Failure, Handler, dispatch
+from envs.phone.shell.command import Failure, Handler, dispatch, option
 
 FEATURES = (
     "audio.output bluetooth faketouch location microphone nfc screen.landscape screen.portrait telephony touchscreen "
@@ -71,6 +71,27 @@ def _clear(phone: Phone, words: list[str]) -> str:
     return "Success\n"
 
 
+def has_icon(phone: Phone, package: str) -> bool:
+    """Whether the app can be opened from the home screen."""
+    return package == packages.CLIPPER or package in phone.apps and package != phone.launcher.package
+
+
+def _resolve_activity(phone: Phone, words: list[str]) -> str:
+    """`resolve-activity [--brief] [-a ACTION] [-c CATEGORY] PACKAGE`: the activity of the app's icon, or of the home
+    screen for the category HOME."""
+    package = _named(phone, words)
+    at_home = option(words, "-c").endswith(".HOME")
+    if at_home and package is None:
+        package = packages.all_packages(phone)[phone.launcher.package]
+    if package is None or not (at_home or has_icon(phone, package.name)):
+        return "No activity found\n"
+    activity, found = packages.main_activity(package.name), "priority=0 preferredOrder=0 match=0x108000"
+    if "--brief" in words:
+        return f"{found} specificIndex=-1 isDefault=true\n{package.name}/{activity}\n"
+    name = packages.full_name(package.name, activity)
+    return f"{found} specificIndex=-1 isDefault=true\nActivityInfo:\n  name={name}\n  packageName={package.name}\n"
+
+
 def _install(phone: Phone, words: list[str]) -> str:
     raise Failure(f"Failure [{NO_APKS}]", 1)
 
@@ -92,5 +113,8 @@ _list = dispatch(
     features=lambda phone, words: "".join(f"feature:android.hardware.{f}\n" for f in FEATURES),
     libraries=lambda phone, words: "",
 )
-pm = dispatch(list=_list, path=_path, clear=_clear, install=_install, uninstall=_uninstall, grant=_grant)
+pm = dispatch(
+    **{"list": _list, "path": _path, "clear": _clear, "install": _install, "uninstall": _uninstall, "grant": _grant},
+    **{"resolve-activity": _resolve_activity},
+)
 COMMANDS: dict[str, Handler] = {"pm": pm}
