@@ -19,8 +19,8 @@ class PhoneSection(Section):
     height: Annotated[int, Field(ge=360, le=4320)] = 720
     """Screen height of an embedded phone, in pixels."""
     density: Annotated[int, Field(ge=72, le=1000)] | None = None
-    """Density of an embedded phone's screen in dpi; null for 360 dp across a phone, and about 800 across a tablet, which
-    is a screen squarer than 1.65 to 1."""
+    """Density of an embedded phone's screen in dpi; null for 360 dp across a phone, and about 800 across a tablet,
+    which is a screen squarer than 1.65 to 1."""
     popup_rate: Share = 0.5
     """Probability that a pop-up interrupts an episode."""
     languages: tuple[Literal["en", "de", "ar"], ...] = ("en",)
