@@ -17,6 +17,10 @@ from mobilerl.config import TrackingSection
 from mobilerl.episode_picture import draw_episode
 from mobilerl.records import Trajectory
 from mobilerl.train.mirrors import Mirror, open_mirrors
+from mobilerl.train.starts import STARTS_FILE, describe_start
+
+_started: set[Path] = set()
+"""Run directories whose starts.jsonl has a line of this process: SFT opens a tracker for each of its stages."""
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
@@ -96,8 +100,15 @@ class Tracker:
         if not isinstance(row.get("iteration"), int):
             raise ValueError(f"metrics need an integer `iteration`, not {row.get('iteration')!r}")
         append_row(self.path, row)
+        self._record_start(row["iteration"])
         for mirror in self._opened():
             mirror.log(row)
+
+    def _record_start(self, iteration: int) -> None:
+        """Adds this process to starts.jsonl with its first iteration, so that a start that failed leaves no line."""
+        if (folder := self.run_dir.resolve()) not in _started:
+            append_row(folder / STARTS_FILE, describe_start(iteration))
+            _started.add(folder)
 
     def episodes(self, iteration: int, trajectories: Iterable[Trajectory]) -> None:
         """Shows episodes that have screenshots in the mirrors."""
