@@ -20,7 +20,7 @@ from mobilerl.train.mirrors import Mirror, open_mirrors
 from mobilerl.train.starts import STARTS_FILE, describe_start
 
 _started: set[Path] = set()
-"""Run directories whose starts.jsonl has a line of this process: SFT opens a tracker for each of its stages."""
+"""Files that have a line of this process: SFT opens a tracker for each of its stages."""
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
@@ -106,9 +106,10 @@ class Tracker:
 
     def _record_start(self, iteration: int) -> None:
         """Adds this process to starts.jsonl with its first iteration, so that a start that failed leaves no line."""
-        if (folder := self.run_dir.resolve()) not in _started:
-            append_row(folder / STARTS_FILE, describe_start(iteration))
-            _started.add(folder)
+        path = self.run_dir.resolve() / STARTS_FILE
+        if path not in _started or not path.exists():
+            append_row(path, describe_start(iteration))
+            _started.add(path)
 
     def episodes(self, iteration: int, trajectories: Iterable[Trajectory]) -> None:
         """Shows episodes that have screenshots in the mirrors."""
