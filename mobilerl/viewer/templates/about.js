@@ -8,6 +8,12 @@ function settingText(value) {
   return value === "" || value === null || (Array.isArray(value) && !value.length) ? "none" : typeof value === "string" ? value : JSON.stringify(value);
 }
 
+/** The model of a recipe: a name on the Hub, or the end of a path. */
+function modelText(model) {
+  const parts = model.split("/");
+  return el("span", { title: model }, !model ? "tiny, from random weights" : parts.length > 3 ? "…/" + parts.slice(-2).join("/") : model);
+}
+
 function whenText(time) {
   const at = new Date(time);
   return isNaN(at) ? time : at.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
@@ -26,7 +32,7 @@ function startText(starts) {
 
 function aboutCard(run) {
   const { about } = run, { starts } = about;
-  const facts = about.algorithm ? [fact("Model", about.model || "tiny, from random weights"), fact("Algorithm", methodOf(run)),
+  const facts = about.algorithm ? [fact("Model", modelText(about.model)), fact("Algorithm", methodOf(run)),
     fact("Suite", about.suite), fact("Seed", String(about.seed))] : [];
   if (starts.length) facts.push(fact("Started", startText(starts)));
   if (!facts.length && !about.reason) return null;
@@ -46,8 +52,7 @@ function settingList(settings) {
     sections.set(section, [...(sections.get(section) || []), [name.slice(dot + 1), value, usual]]);
   }
   return el("div", { class: "settings" }, [...sections].map(([section, rows]) => el("div", {}, el("h4", {}, section || "run"),
-    rows.map(([name, value, usual]) => el("div", { class: "setting", title: `default: ${settingText(usual)}` },
-      el("span", { class: "muted" }, name), el("b", {}, settingText(value)))))));
+    rows.map(([name, value, usual]) => el("span", { class: "setting", title: `default: ${settingText(usual)}` }, name + " ", el("b", {}, settingText(value)))))));
 }
 
 /** Model, algorithm, seed, date and the settings in which the runs differ, side by side; null when no run has a recipe. */
@@ -57,7 +62,7 @@ function aboutTable(runs) {
   const tables = runs.map((run) => new Map((run.about.settings || []).map(([name, value]) => [name, settingText(value)])));
   const usual = new Map(known.flatMap((run) => run.about.settings.map(([name, , value]) => [name, settingText(value)])));
   const of = (run, i, name) => (run.about.algorithm ? tables[i].get(name) ?? usual.get(name) : "–");
-  const rows = [["Model", (run) => run.about.model || "tiny"], ["Algorithm", methodOf], ["Seed", (run) => String(run.about.seed)],
+  const rows = [["Model", (run) => modelText(run.about.model)], ["Algorithm", methodOf], ["Seed", (run) => String(run.about.seed)],
     ["Started", (run) => (run.about.starts.length ? whenText(run.about.starts[0].time) : "–")],
     ...[...usual.keys()].map((name) => [name, (run, i) => of(run, i, name), true])]
     .map(([name, read, setting]) => [name, runs.map((run, i) => (run.about.algorithm ? read(run, i) : "–")), setting])

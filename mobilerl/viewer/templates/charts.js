@@ -104,7 +104,7 @@ function sample(series, area) {
 
 /** A number at the axis: 40K for 40,000. */
 function tickText(value) {
-  return Math.abs(value) < 10000 ? short(value) : value.toLocaleString("en", { notation: "compact" });
+  return Math.abs(value) < 1000 ? short(value) : value.toLocaleString("en", { notation: "compact" });
 }
 
 /** Returns {node, show(place or null)}, or null when no run has the metric. `point(place or null)` is called when the
