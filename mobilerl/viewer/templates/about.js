@@ -5,7 +5,8 @@ function fact(name, ...value) {
 }
 
 function settingText(value) {
-  return value === "" || value === null || (Array.isArray(value) && !value.length) ? "none" : typeof value === "string" ? value : JSON.stringify(value);
+  if (Array.isArray(value)) return value.map(settingText).join(", ") || "none";
+  return value === "" || value === null ? "none" : typeof value === "string" ? value : JSON.stringify(value);
 }
 
 /** The model of a recipe: a name on the Hub, or the end of a path. */

@@ -7,10 +7,15 @@ const AXES = {
 };
 let chosenAxis = "iterations";
 
-/** The chosen axis if all of the runs have it, else iterations. */
+/** Whether all of the runs that have metrics can be drawn over an axis. */
+function haveAxis(runs, { key }) {
+  const drawn = runs.filter((run) => run.metrics.iteration);
+  return drawn.length > 0 && drawn.every((run) => column(run.metrics, key).some((v) => v !== null));
+}
+
+/** The chosen axis if the runs have it, else iterations. */
 function axisOf(runs) {
-  const key = AXES[chosenAxis].key;
-  return runs.every((run) => column(run.metrics, key).some((v) => v !== null)) ? AXES[chosenAxis] : AXES.iterations;
+  return haveAxis(runs, AXES[chosenAxis]) ? AXES[chosenAxis] : AXES.iterations;
 }
 
 /** Where the rows of a run's metrics stand on an axis; one without a number, as before the first step, stands where the last one did. */
@@ -19,9 +24,9 @@ function positions(metrics, axis) {
   return column(metrics, axis.key).map((value) => { if (value !== null) last = value * axis.scale; return last; });
 }
 
-/** Buttons that choose the axis, of those that all of the runs have; null where there is no choice. */
+/** Buttons that choose the axis, of those that the runs have; null where there is no choice. */
 function axisPicker(runs) {
-  const known = Object.entries(AXES).filter(([, axis]) => runs.every((run) => column(run.metrics, axis.key).some((v) => v !== null)));
+  const known = Object.entries(AXES).filter(([, axis]) => haveAxis(runs, axis));
   if (known.length < 2) return null;
   const current = axisOf(runs);
   return el("div", { class: "segments", role: "group", "aria-label": "x axis" }, known.map(([name, axis]) => el("button", {
