@@ -32,8 +32,8 @@ from mobilerl.viewer.tokens import decoder_of
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = (
-    "util format loading virtual axis charts curves about overview evaluations pairs strips tasks fleet phone given player "
-    "trajectories lanes groups replay diff keys live main"
+    "util format loading virtual axis charts curves about overview evaluations pairs strips tasks fleet phone given "
+    "player trajectories lanes groups replay diff keys live main"
 ).split()
 RUN_FILES = ("config.json", "metrics.jsonl", "trajectories/iter-*.jsonl", *RESULTS)
 """A run directory, or a folder of evaluations, has at least one of these."""
