@@ -42,7 +42,7 @@ class PhoneEnv:
         languages: Sequence[str] = ("en",),
         transport: Transport | None = None,
         timeout_s: float = 10.0,
-        density: int = 0,
+        density: int | None = None,
     ) -> None:
         self.device_id = device_id
         self._remote = transport is not None

@@ -37,7 +37,9 @@ HOLD_MS = 800
 class Phone(System):
     """`apps` are App classes, the launcher first. `width`, `height` and `density` are those of `System`."""
 
-    def __init__(self, apps: Sequence[type[App]], width: int = 360, height: int = 720, density: int = 0) -> None:
+    def __init__(
+        self, apps: Sequence[type[App]], width: int = 360, height: int = 720, density: int | None = None
+    ) -> None:
         super().__init__(width, height, density)
         self.apps: dict[str, App] = {}
         self.popup: Popup | None = None

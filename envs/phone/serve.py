@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1: this machine)")
     add("--width", type=int, default=1080, help="pixels (default 1080)")
     add("--height", type=int, default=2400, help="pixels (default 2400)")
-    add("--density", type=int, default=0, help="dpi (default: 360 dp across a phone, about 800 across a tablet)")
+    add("--density", type=int, help="dpi (default: 360 dp across a phone, about 800 across a tablet)")
     consoles = "port of the first phone's emulator console; the others follow (default: none)"
     add("--console-port", type=int, default=0, metavar="PORT", help=consoles)
     add("--console-token", default="", metavar="TOKEN", help="token that the console expects after `auth`")
@@ -49,7 +49,7 @@ def check(args: argparse.Namespace) -> None:
             raise ValueError(f"--count {args.count} from {name} {port}: give ports between 1 and 65535")
     if not (180 <= args.width <= 2160 and 360 <= args.height <= 4320):
         raise ValueError(f"--width {args.width} --height {args.height}: give 180 to 2160 by 360 to 4320 pixels")
-    if args.density and not MIN_DENSITY <= args.density <= MAX_DENSITY:
+    if args.density is not None and not MIN_DENSITY <= args.density <= MAX_DENSITY:
         raise ValueError(f"--density {args.density}: give {MIN_DENSITY} to {MAX_DENSITY} dpi")
 
 

@@ -33,7 +33,7 @@ class System:
     Without a `density` (dpi), 360 dp span the width of a phone and about 800 that of a tablet.
     """
 
-    def __init__(self, width: int, height: int, density: int = 0) -> None:
+    def __init__(self, width: int, height: int, density: int | None = None) -> None:
         self.boot_id = str(uuid.uuid4())
         self.language = ENGLISH
         """The language that the screen is laid out in."""

@@ -35,8 +35,9 @@ function axisPicker(runs) {
 
 /** Puts the axis into the address of a view with curves, and reads it from there. */
 function noteAxis(params) {
-  if (params && AXES[params.get("x")] && params.get("x") !== chosenAxis) {
-    chosenAxis = params.get("x");
+  const wanted = params && params.get("x");
+  if (wanted && Object.hasOwn(AXES, wanted) && wanted !== chosenAxis) {
+    chosenAxis = wanted;
     return redrawViews();
   }
   const query = chosenAxis === "iterations" ? "" : `?x=${chosenAxis}`;
