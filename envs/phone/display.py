@@ -10,20 +10,35 @@ BASE_DPI = 160
 """Density at which a dp is a pixel."""
 SMALLEST_DP = 320
 """The layout needs this width, so a size or a density that leaves fewer dp is drawn at this one."""
+MIN_DENSITY, MAX_DENSITY = 72, 1000
+TABLET_DP, TABLET_RATIO, LOWEST_DPI, DPI_STEP = 800, 1.65, 120, 20
+"""A panel squarer than 1.65 to 1, as of 16:10 or 4:3, is a tablet's: about 800 dp across its shorter side."""
+
+
+def tablet_density(width: int, height: int) -> int:
+    """Density in dpi of tablets with this panel, such as 320 for 1600 x 2560; 0 for the proportions of a phone."""
+    short, long = sorted((width, height))
+    if long >= TABLET_RATIO * short:
+        return 0
+    return max(LOWEST_DPI, DPI_STEP * round(BASE_DPI * short / TABLET_DP / DPI_STEP))
 
 
 @dataclass(slots=True)
 class Display:
-    """`width` and `height` are the panel's pixels, held upright; `wm size` and `wm density` set the overrides."""
+    """`width` and `height` are the panel's pixels, held upright; `wm size` and `wm density` set the overrides.
+
+    `panel_density` is in dpi, 0 for the one at which 360 dp span the width.
+    """
 
     width: int
     height: int
+    panel_density: int = 0
     size_override: tuple[int, int] | None = None
     density_override: int | None = None
 
     @property
     def physical_density(self) -> int:
-        return round(BASE_DPI * self.width / SCREEN_DP)
+        return self.panel_density or round(BASE_DPI * self.width / SCREEN_DP)
 
     @property
     def density(self) -> int:
@@ -37,6 +52,6 @@ class Display:
     @property
     def scale(self) -> float:
         """Pixels of a dp."""
-        if self.size_override is None and self.density_override is None:
+        if not (self.panel_density or self.size_override or self.density_override):
             return self.width / SCREEN_DP
         return min(self.density / BASE_DPI, min(self.size(0)) / SMALLEST_DP)

@@ -28,7 +28,8 @@ class PhoneEnv:
 
     `popup_rate` is the chance that an episode is disturbed by a pop-up. Each episode's phone shows one of the
     `languages`, chosen by the task's seed. With `screenshots=False` observations carry no
-    picture: several times faster, for models that read the XML only. `timeout_s` is for one command.
+    picture: several times faster, for models that read the XML only. `timeout_s` is for one command. `width`, `height`
+    and `density` are those of `Phone`.
     """
 
     def __init__(
@@ -41,11 +42,12 @@ class PhoneEnv:
         languages: Sequence[str] = ("en",),
         transport: Transport | None = None,
         timeout_s: float = 10.0,
+        density: int | None = None,
     ) -> None:
         self.device_id = device_id
         self._remote = transport is not None
         self._turn = asyncio.Lock()
-        self._transport = transport or InProcessTransport(Phone(APPS, width, height), device_id)
+        self._transport = transport or InProcessTransport(Phone(APPS, width, height, density), device_id)
         self._device = Device(self._transport, APP_NAMES, timeout_s)
         self._admin = Admin(self._transport)
         self._popup_rate = popup_rate

@@ -22,11 +22,11 @@ SHADE, QUICK_SETTINGS, RECENTS, CLIPPER = "shade", "quick_settings", "recents", 
 TILES = (
     ("Internet", "wifi", "global", "wifi_on", "0", "1"),
     ("Bluetooth", "bluetooth", "global", "bluetooth_on", "0", "1"),
-    ("Do Not Disturb", "moon", "global", "zen_mode", "0", "1"),
+    ("Do Not Disturb", "do_not_disturb", "global", "zen_mode", "0", "1"),
     ("Airplane mode", "airplane", "global", "airplane_mode_on", "0", "1"),
-    ("Auto-rotate", "sun", "system", "accelerometer_rotation", "0", "1"),
+    ("Auto-rotate", "rotate", "system", "accelerometer_rotation", "0", "1"),
     ("Battery Saver", "battery", "global", "low_power", "0", "1"),
-    ("Dark theme", "sun", "secure", "ui_night_mode", "1", "2"),
+    ("Dark theme", "contrast", "secure", "ui_night_mode", "1", "2"),
     ("Night Light", "moon", "secure", "night_display_activated", "0", "1"),
 )
 """Title, icon, settings namespace and key, and the values for off and on. The shade shows the first `FIRST_TILES`."""
@@ -59,8 +59,7 @@ def component(phone: Phone, page: Page) -> tuple[str, str]:
 
 def _tile(phone: Phone, tile: tuple[str, ...]) -> Node:
     title, icon, space, key, off, on = tile
-    table = phone.settings[space]
-    is_on = table.get(key, off) not in (off, "")
+    table, is_on = phone.settings[space], phone.is_on(space, key, off)
     row = switch_item(phone.t(title), is_on, lambda: table.update({key: off if is_on else on}), icon=icon)
     row.look = "quick_tile"
     return row

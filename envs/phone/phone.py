@@ -35,10 +35,12 @@ HOLD_MS = 800
 
 
 class Phone(System):
-    """`apps` are App classes, the launcher first. `width` and `height` are pixels; 360 dp span the width."""
+    """`apps` are App classes, the launcher first. `width`, `height` and `density` are those of `System`."""
 
-    def __init__(self, apps: Sequence[type[App]], width: int = 360, height: int = 720) -> None:
-        super().__init__(width, height)
+    def __init__(
+        self, apps: Sequence[type[App]], width: int = 360, height: int = 720, density: int | None = None
+    ) -> None:
+        super().__init__(width, height, density)
         self.apps: dict[str, App] = {}
         self.popup: Popup | None = None
         self.panel: Page | None = None

@@ -77,13 +77,13 @@ def _status(phone: Phone) -> tuple[str, ...]:
         "signal": not on("airplane_mode_on"),
         "wifi_full": on("wifi_on"),
         "bluetooth": on("bluetooth_on"),
-        "moon": on("zen_mode"),
+        "do_not_disturb": on("zen_mode"),
     }
     return phone.clock, *(name for name, visible in shown.items() if visible)
 
 
 def _theme(phone: Phone) -> Theme:
-    return DARK if phone.settings["secure"].get("ui_night_mode") == "2" else LIGHT
+    return DARK if phone.dark else LIGHT
 
 
 def _signature(phone: Phone) -> Hashable:

@@ -12,6 +12,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envs.phone.display import MAX_DENSITY, MIN_DENSITY
+
 if TYPE_CHECKING:
     from envs.phone.adbd import ServedPhone
     from envs.phone.adbd.auth import PublicKey
@@ -28,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1: this machine)")
     add("--width", type=int, default=1080, help="pixels (default 1080)")
     add("--height", type=int, default=2400, help="pixels (default 2400)")
+    add("--density", type=int, help="dpi (default: 360 dp across a phone, about 800 across a tablet)")
     consoles = "port of the first phone's emulator console; the others follow (default: none)"
     add("--console-port", type=int, default=0, metavar="PORT", help=consoles)
     add("--console-token", default="", metavar="TOKEN", help="token that the console expects after `auth`")
@@ -46,6 +49,8 @@ def check(args: argparse.Namespace) -> None:
             raise ValueError(f"--count {args.count} from {name} {port}: give ports between 1 and 65535")
     if not (180 <= args.width <= 2160 and 360 <= args.height <= 4320):
         raise ValueError(f"--width {args.width} --height {args.height}: give 180 to 2160 by 360 to 4320 pixels")
+    if args.density is not None and not MIN_DENSITY <= args.density <= MAX_DENSITY:
+        raise ValueError(f"--density {args.density}: give {MIN_DENSITY} to {MAX_DENSITY} dpi")
 
 
 async def serve(args: argparse.Namespace) -> int:
@@ -61,7 +66,7 @@ async def serve(args: argparse.Namespace) -> int:
     phones = []
     for port in range(args.port, args.port + args.count):
         plan = FaultPlan(faults, f"{socket.gethostname()}:{port}") if faults.rate else None
-        phones.append(ServedPhone(Phone(APPS, args.width, args.height), port, args.host, keys, plan))
+        phones.append(ServedPhone(Phone(APPS, args.width, args.height, args.density), port, args.host, keys, plan))
     stop = asyncio.Event()
     for name in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from envs.phone.default_settings import DEFAULT_SETTINGS
-from envs.phone.display import Display
+from envs.phone.display import Display, tablet_density
 from envs.phone.languages import ENGLISH, listed, locales_for
 from envs.phone.languages.language import Language
 
@@ -18,23 +18,31 @@ UNIX_EPOCH = datetime(1970, 1, 1)
 
 MAX_FONT_SCALE = 2.0
 
+LIGHT_HOURS = range(6, 22)
+"""Hours in which the dark theme is off on a schedule, Android's own default; `auto`, by the sun there, keeps to it."""
+NIGHT_MODES = {"auto": "0", "no": "1", "yes": "2", "custom_schedule": "3"}
+"""Values of `ui_night_mode` by the names of `cmd uimode night`."""
+
 LOCATION = (-122.084, 37.422)
 """Longitude and latitude in degrees at which an emulator starts."""
 
 
 class System:
-    """State of the phone without its apps. `width` and `height` are pixels; 360 dp span the width."""
+    """State of the phone without its apps. `width` and `height` are pixels.
 
-    def __init__(self, width: int, height: int) -> None:
+    Without a `density` (dpi), 360 dp span the width of a phone and about 800 that of a tablet.
+    """
+
+    def __init__(self, width: int, height: int, density: int | None = None) -> None:
         self.boot_id = str(uuid.uuid4())
         self.language = ENGLISH
         """The language that the screen is laid out in."""
-        self.display = Display(width, height)
+        self.display = Display(width, height, density or tablet_density(width, height))
         self._set_up(("en",), 0)
 
     def _set_up(self, languages: Sequence[str], seed: int) -> None:
         """A used phone's settings and nothing else; the seed chooses the one of the `languages` that is shown."""
-        self.display = Display(self.display.width, self.display.height)
+        self.display = Display(self.display.width, self.display.height, self.display.panel_density)
         self.settings = {space: dict(values) for space, values in DEFAULT_SETTINGS.items()}
         self.settings["system"]["system_locales"] = locales_for(languages, seed)
         self.files: dict[str, bytes] = {}
@@ -64,6 +72,19 @@ class System:
             return min(max(0.5, float(self.settings["system"].get("font_scale", ""))), MAX_FONT_SCALE)
         except ValueError:
             return 1.0
+
+    @property
+    def dark(self) -> bool:
+        """Whether the dark theme is shown, by its setting and the clock."""
+        mode = self.settings["secure"].get("ui_night_mode")
+        scheduled = mode in (NIGHT_MODES["auto"], NIGHT_MODES["custom_schedule"])
+        return mode == NIGHT_MODES["yes"] or scheduled and self.now.hour not in LIGHT_HOURS
+
+    def is_on(self, space: str, key: str, off: str = "0") -> bool:
+        """Whether the switch of a setting is on: its value is neither `off` nor missing."""
+        if key == "ui_night_mode":
+            return self.dark
+        return self.settings[space].get(key, "") not in (off, "")
 
     @property
     def locales(self) -> str:

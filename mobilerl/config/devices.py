@@ -18,11 +18,19 @@ class PhoneSection(Section):
     """Screen width of an embedded phone, in pixels."""
     height: Annotated[int, Field(ge=360, le=4320)] = 720
     """Screen height of an embedded phone, in pixels."""
+    density: Annotated[int, Field(ge=72, le=1000)] | None = None
+    """Density of an embedded phone's screen in dpi; null for 360 dp across a phone, and about 800 across a tablet,
+    which is a screen squarer than 1.65 to 1."""
     popup_rate: Share = 0.5
     """Probability that a pop-up interrupts an episode."""
     languages: tuple[Literal["en", "de", "ar"], ...] = ("en",)
     """Languages of the interface: English, German and Arabic, whose screens are mirrored. The task's seed chooses the
     one that an episode's phone shows; goals are in English."""
+
+    @property
+    def screen(self) -> str:
+        """Size and, if set, density of an embedded phone's screen, as in `1600x2560 at 240 dpi`."""
+        return f"{self.width}x{self.height}" + (f" at {self.density} dpi" if self.density else "")
 
     @field_validator("languages")
     @classmethod

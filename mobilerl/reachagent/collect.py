@@ -53,7 +53,8 @@ def _explore(settings: PagesSection, phone: PhoneSection, say: Say) -> PageGraph
     apps = _apps(settings.apps)
 
     def explorer(seed: int, abstraction: Abstraction | None, screenshots: bool) -> Explorer:
-        return Explorer(Phone(APPS, phone.width, phone.height), seed, abstraction, screenshots=screenshots)
+        device = Phone(APPS, phone.width, phone.height, phone.density)
+        return Explorer(device, seed, abstraction, screenshots=screenshots)
 
     seeds = range(PHONE_SEED, PHONE_SEED + SURVEY_PHONES)
     say(f"surveying {len(seeds)} phones")

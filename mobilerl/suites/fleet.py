@@ -20,7 +20,7 @@ from envs.phone.phone import Phone
 from envs.phone.transport import InProcessTransport
 from envs.pool import DevicePool, FixedDevices, PoolSettings, Provider
 from envs.serials import address_of, is_serial
-from mobilerl.config import ConfigError, FleetSection, Recipe
+from mobilerl.config import ConfigError, FleetSection, PhoneSection, Recipe
 from mobilerl.installed import is_installed
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.phone.training import make_phones
@@ -251,11 +251,18 @@ def container_settings(recipe: Recipe, run_dir: Path | None = None) -> Container
         console_port=CONSOLE_PORT if fleet.reset == "snapshot" else 0,
         http_port=HTTP_PORT if with_server else 0,
         # An emulator has its AVD's screen size, and its image takes arguments as options of the emulator.
-        command=() if fleet.kvm or with_server else ("--width", str(phone.width), "--height", str(phone.height)),
+        command=() if fleet.kvm or with_server else tuple(_arguments(phone)),
         environment=tuple(map(_variable, fleet.environment)),
         log_dir=run_dir / "devices" if run_dir is not None else None,
         **{name: getattr(fleet, name) for name in same},
     )
+
+
+def _arguments(phone: PhoneSection) -> Iterator[str]:
+    """Arguments of the image of the embedded phone."""
+    for name in ("width", "height", "density"):
+        if (value := getattr(phone, name)) is not None:  # images from before there was a --density do not know it
+            yield from (f"--{name}", str(value))
 
 
 def remove_orphans(recipe: Recipe) -> None:

@@ -20,9 +20,13 @@ from mobilerl.records import Trajectory
 from mobilerl.train.interrupt import Stopped
 from mobilerl.train.mirror import End, Level, Mirror
 from mobilerl.train.mirrors import open_mirrors
+from mobilerl.train.starts import STARTS_FILE, describe_start
 
 SKIPPED = "train/skipped_steps"
 LEVELS: dict[End, Level] = {"finished": "INFO", "stopped": "WARN", "failed": "ERROR"}
+
+_started: set[Path] = set()
+"""Files that have a line of this process: SFT opens a tracker for each of its stages."""
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
@@ -109,10 +113,18 @@ class Tracker:
         if not isinstance(row.get("iteration"), int):
             raise ValueError(f"metrics need an integer `iteration`, not {row.get('iteration')!r}")
         append_row(self.path, row)
+        self._record_start(row["iteration"])
         for mirror in self._opened():
             mirror.log(row)
         if skipped := row.get(SKIPPED):
             self._alert("skips steps", f"{skipped} optimizer steps skipped in iteration {row['iteration']}", "WARN")
+
+    def _record_start(self, iteration: int) -> None:
+        """Adds this process to starts.jsonl with its first iteration, so that a start that failed leaves no line."""
+        path = self.run_dir.resolve() / STARTS_FILE
+        if path not in _started or not path.exists():
+            append_row(path, describe_start(iteration))
+            _started.add(path)
 
     def episodes(self, iteration: int, trajectories: Iterable[Trajectory]) -> None:
         """Shows episodes that have screenshots in the mirrors."""

@@ -22,6 +22,7 @@ import jinja2
 from markupsafe import Markup
 
 from mobilerl.train.tracking import read_metrics
+from mobilerl.viewer.about import about_run
 from mobilerl.viewer.episodes import Cache, write_episodes
 from mobilerl.viewer.evaluations import RESULTS, evaluations_of, pairs_with_others, pairs_within
 from mobilerl.viewer.replay import write_replay
@@ -31,8 +32,8 @@ from mobilerl.viewer.tokens import decoder_of
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = (
-    "util format loading virtual charts curves overview evaluations pairs strips tasks fleet phone given player "
-    "trajectories lanes groups replay diff keys live main"
+    "util format loading virtual axis charts curves about overview evaluations pairs strips tasks fleet phone given "
+    "player trajectories lanes groups replay diff keys live main"
 ).split()
 RUN_FILES = ("config.json", "metrics.jsonl", "trajectories/iter-*.jsonl", *RESULTS)
 """A run directory, or a folder of evaluations, has at least one of these."""
@@ -119,6 +120,7 @@ def _write_run(run: Path, view: Path, number: int, cache: Cache) -> dict[str, An
         "number": number,
         "name": run.resolve().name,
         "folder": folder,
+        "about": about_run(run),
         "root": quote(os.path.relpath(run.resolve(), view.resolve())) + "/" if number else "../",
         "metrics": columns(read_metrics(run / "metrics.jsonl")),
         "apps": app_columns(run),

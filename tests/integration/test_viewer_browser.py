@@ -3,6 +3,7 @@
 import random
 import re
 import threading
+from datetime import UTC, datetime
 from urllib.parse import quote
 
 import pytest
@@ -235,6 +236,58 @@ def test_runs_are_compared_curve_by_curve_and_instance_by_instance(page, browser
     assert browser.count("#view-diff .pairs tbody tr") == won
     links = browser.each("#view-diff .pairs a", "hash")
     assert any(link.startswith("#b:iter-") for link in links) and any(link.startswith("#iter-") for link in links)
+
+
+def test_the_overview_says_what_was_trained_and_shows_the_held_out_curve_first(page, browser):
+    browser.open(page)
+    view(browser, "overview", "#view-overview .chart")
+    head = browser.text("#view-overview .about")
+    assert re.search(r"Algorithm\s+gigpo\s+Suite\s+phone\s+Seed\s+0", head) and EVIL.strip()[-20:] in head
+    assert re.search(r"2 settings differ.*engine\s+learning_rate\s+0.00001\s+algorithm\s+type\s+gigpo", head, re.S)
+    assert f"{datetime.now(UTC):%b %Y}" in head and "pytest" in browser.text("#view-overview .command")
+    titles = browser.each("#view-overview > .charts .title", "innerText")
+    assert titles[:4] == ["Held-out success rate", "Success rate of training episodes", "Entropy", "Loss"]
+    drawn = browser.each("#view-overview .chart:first-child figcaption + svg path", "attributes.d.value")[0]
+    assert drawn.count("L") == 3, "evaluations of every fifth iteration are joined"
+
+
+@pytest.mark.parametrize("tab", ["overview", "diff"])
+def test_curves_count_iterations_steps_or_minutes(page, browser, tab):
+    def highest() -> str:
+        return browser.each(f"#view-{tab} .chart:nth-child(3) svg > text", "textContent")[-1]
+
+    browser.open(f"{page}#{tab}")
+    view(browser, tab, f"#view-{tab} .segments")
+    assert highest() == "15"
+    browser.pointer(f"#view-{tab} .segments button:nth-child(2)")
+    browser.wait(f"location.hash === '#{tab}?x=steps' && document.querySelectorAll('#view-{tab}').length === 1")
+    assert highest() == "10K"
+    box = browser.evaluate(f"document.querySelector('#view-{tab} .chart svg').getBoundingClientRect().toJSON()")
+    browser.move(box["x"] + box["width"] / 2, box["y"] + 40)
+    browser.wait(f"document.querySelector('#view-{tab} .chart:nth-child(2) .title').innerText.includes(' steps')")
+    browser.open(f"{page}#{tab}?x=minutes")
+    browser.wait(f"document.querySelectorAll('#view-{tab} .segments [aria-pressed=true]').length === 1")
+    browser.wait(f"document.querySelector('#view-{tab} .segments [aria-pressed=true]').innerText === 'Minutes'")
+    assert float(highest()) <= 16
+
+
+def test_captions_of_a_group_are_not_cut(page, browser):
+    browser.open(page + "#group/iter-000002/3")
+    browser.wait(f"document.querySelector('.lane .thumb img') !== null && {LOADED}")
+    cut = "[...document.querySelectorAll('.words, .lanehead > *')].filter((e) => e.scrollWidth > e.clientWidth)"
+    assert "long press Save" in "".join(browser.each(".words", "innerText"))
+    assert browser.evaluate(f"{cut}.map((e) => e.innerText)") == []
+
+
+def test_panes_of_the_difference_have_something_in_them(page, browser):
+    browser.open(page + "#diff")
+    browser.wait("document.querySelectorAll('#view-diff .pairs tbody tr').length > 0")
+    folds = browser.each("#view-diff > div > details", "open")
+    assert folds == [True] and browser.count("#view-diff .suite details[open]") == 1
+    assert "learning_rate" in browser.text("#view-diff .runs") and "0.00002" in browser.text("#view-diff .runs")
+    same = "Object.assign(DATA.pairs.between[1].counts, { won: 0, lost: 0 })"
+    first = "pairPanel('between', 1, RUNS.slice(0, 2)).querySelector('[aria-pressed=true]').className"
+    assert browser.evaluate(f"({same}, {first})").split() == ["chip", "both"]
 
 
 def test_the_loss_of_each_sft_stage_has_a_curve_of_its_own(browser, tmp_path):

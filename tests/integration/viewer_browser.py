@@ -104,6 +104,10 @@ class Browser:
         for kind in ("mousePressed", "mouseReleased"):
             self._ask("Input.dispatchMouseEvent", {"type": kind, **at})
 
+    def move(self, x: float, y: float) -> None:
+        """Moves the mouse to a place in the window."""
+        self._ask("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y})
+
     def text(self, selector: str = "body") -> str:
         return self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")
 

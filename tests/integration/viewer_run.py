@@ -14,6 +14,7 @@ from tokenizers.models import WordLevel
 
 from envs.base import Action, Back, DeviceReport, Finish, Launch, LongPress, Observation, Swipe, Tap, Task, Type
 from mobilerl.algorithms.curriculum import FailureCurriculum
+from mobilerl.config import load_recipe, save_recipe
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
 from mobilerl.records import Completion, Group, Status, Step, Trajectory
 from mobilerl.screen_files import ScreenFolder
@@ -78,6 +79,9 @@ def make_run(run: Path, iterations: int = 16, seed: int = 0) -> Path:
     devices = [f"avd-{i}" for i in range(DEVICES)]
     tasks = [made_task(i, hostile=i == 0) for i in range(60)]
     curriculum = FailureCurriculum([t.id for t in tasks], patience=1, cooldown=2, revisit_every=4)
+    run.mkdir(parents=True)
+    flags = ["--algorithm.type", "gigpo", "--train.seed", str(seed), "--engine.learning_rate", f"{1 + seed}e-5"]
+    save_recipe(load_recipe(None, ["--model", EVIL, *flags]), run / "config.json")
     log = StatusLog(run)
     fleet = [DeviceReport(str(i), name, "ready", {}, 0, "") for i, name in enumerate(devices)]
     with Tracker(run) as tracker:
@@ -132,6 +136,9 @@ def _later(report: DeviceReport, rng: random.Random) -> DeviceReport:
 
 def _metrics(iteration: int, every: list[Trajectory], curriculum: FailureCurriculum, rng: random.Random) -> dict:
     metrics = {"iteration": iteration, "time_s": 60.0 * iteration, "train/kl": float("nan"), EVIL: rng.random()}
+    metrics |= {"rollout/env_steps": 700 * iteration, "train/loss": -0.1, "train/entropy": 1 / iteration}
+    if iteration % 5 == 1:
+        metrics["eval/success_rate"] = iteration / 20
     metrics["rollout/success_rate"] = sum(t.success for t in every) / len(every)
     metrics["rollout/episode_len"] = sum(len(t.steps) for t in every) / len(every)
     metrics |= {"staleness/mean": 0.4, "staleness/max": 2, "replay/size": 30 * iteration, "replay/fraction": 0.25}

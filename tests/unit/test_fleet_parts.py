@@ -13,7 +13,9 @@ from envs.docker_avd.owner import this_process
 from envs.pool import DevicePool
 from mobilerl.cli import main
 from mobilerl.config import Recipe
-from mobilerl.suites.fleet import Part, make_devices
+from mobilerl.suites.fleet import Part, container_settings, make_devices
+from mobilerl.suites.phone.evaluation import SimPlan
+from mobilerl.suites.phone.training import make_phones
 
 
 @given(things=st.integers(0, 40), of=st.integers(1, 9))
@@ -45,6 +47,17 @@ def test_two_workers_number_their_containers_differently_and_divide_the_spares()
     shared = pools(recipe, 2)
     assert [list(pool.provider.numbers) for pool in shared] == [[0, 1, 2, 6], [3, 4, 5, 7, 8]]
     assert [pool.settings.spares for pool in shared] == [1, 2]
+
+
+def test_the_density_of_the_recipe_is_that_of_its_phones_containers_and_results():
+    recipe = Recipe(phone={"count": 1, "width": 600, "height": 960, "density": 240}, fleet={"type": "docker"})
+    (phone,) = make_phones(recipe.phone)
+    assert phone._transport.shell(("wm", "density")).stdout == "Physical density: 240\n"
+    assert container_settings(recipe).command == ("--width", "600", "--height", "960", "--density", "240")
+    assert SimPlan().protocol(recipe)["screen"] == "600x960 at 240 dpi"
+    usual = Recipe()
+    assert container_settings(usual).command == ("--width", "360", "--height", "720")
+    assert SimPlan().protocol(usual)["screen"] == "360x720"
 
 
 def test_fleet_up_takes_no_devices_of_a_run(capfd):

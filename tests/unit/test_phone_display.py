@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+
 import pytest
 from phone_screens import node, tap
 from PIL import ImageStat
@@ -11,6 +13,7 @@ from envs.phone.apps.catalogue import APPS
 from envs.phone.console import Console
 from envs.phone.keyboard import KEYS, keyboard_top
 from envs.phone.phone import HOLD_MS, Phone
+from envs.phone.serve import add_arguments, check
 from envs.phone.shell.core import Shell
 from envs.phone.ui import COLUMN, KEYBOARD, keyboard_height
 
@@ -102,6 +105,64 @@ def test_dark_theme_darkens_the_map_too(phone):
     left, top, right, bottom = node(phone, "Map").bounds
     drawn = render.picture(phone).convert("L").crop((left, top, right, bottom))
     assert ImageStat.Stat(drawn).mean[0] < 80
+
+
+def test_every_quick_setting_has_an_icon_of_its_own():
+    assert len({icon for _, icon, *_ in panels.TILES}) == len(panels.TILES)
+
+
+def test_the_night_mode_is_set_and_told_as_on_android_and_auto_follows_the_clock(phone):
+    shell = Shell(phone)
+
+    def night(*words):
+        return shell.run(("cmd", "uimode", "night", *words))
+
+    phone.launch(TASKS)
+    assert night().stdout == b"Night mode: no\n"
+    light = render.picture(phone)
+    assert night("yes").stdout == b"Night mode: yes\n" and render.picture(phone) != light
+    assert shell.run("settings get secure ui_night_mode").stdout == b"2\n"
+    assert night("auto").stdout == b"Night mode: auto\n" and render.picture(phone) == light
+    shell.run("date 101523302023")
+    assert phone.now.hour == 23 and phone.dark
+    shell.run("cmd statusbar expand-settings")
+    tap(phone, "Dark theme")
+    assert night().stdout == b"Night mode: no\n" and not phone.dark
+    refused = night("maybe")
+    assert (refused.exit_code, refused.stdout) == (255, b"")
+    assert refused.stderr.startswith(b"Error: mode must be 'yes', 'no', or 'auto'")
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "density", "dpi", "dp"),
+    [
+        (1080, 2400, None, 480, (360, 800)),
+        (480, 800, None, 213, (360, 600)),
+        (1600, 2560, None, 320, (800, 1280)),
+        (2560, 1600, None, 320, (1280, 800)),
+        (768, 1024, None, 160, (768, 1024)),
+        (1600, 2560, 400, 400, (640, 1024)),
+        (1080, 2400, 420, 420, (411, 914)),
+        (1080, 2400, 900, 900, (320, 711)),
+    ],
+)
+def test_the_density_is_that_of_such_a_device_or_the_given_one(width, height, density, dpi, dp):
+    phone = Phone(APPS, width, height, density)
+    shell = Shell(phone)
+    phone.reset(0)
+    assert shell.run("wm density").stdout == f"Physical density: {dpi}\n".encode() and phone.size_dp == dp
+    shell.run("wm density 240")
+    assert phone.size_dp != dp
+    shell.run("wm density reset")
+    assert phone.size_dp == dp
+
+
+def test_the_density_of_a_served_phone_is_checked():
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    check(parser.parse_args(["--density", "320"]))
+    with pytest.raises(ValueError, match=r"--density 20: give 72 to 1000 dpi"):
+        check(parser.parse_args(["--density", "20"]))
 
 
 def test_swipes_from_the_edges(phone):

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import types
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from mobilerl.config import ConfigError, TrackingSection, load_recipe
 from mobilerl.train.interrupt import Stopped
 from mobilerl.train.mirrors import check_mirrors
 from mobilerl.train.progress import ProgressView, TimeLeft
+from mobilerl.train.starts import STARTS_FILE, command_line
 from mobilerl.train.tracking import Tracker, read_metrics
 
 
@@ -36,6 +38,26 @@ def test_resume_drops_later_iterations_and_an_incomplete_line(tmp_path):
     tracker.truncate_after(1)
     tracker.log({"iteration": 2, "again": True})
     assert read_metrics(path) == [{"iteration": 0}, {"iteration": 1}, {"iteration": 2, "again": True}]
+
+
+def test_a_process_notes_its_start_once_and_not_before_it_has_something_to_log(tmp_path):
+    for iteration in (3, 4):
+        with Tracker(tmp_path) as tracker:
+            assert iteration == 4 or not (tmp_path / STARTS_FILE).exists()
+            tracker.log({"iteration": iteration})
+    (start,) = read_metrics(tmp_path / STARTS_FILE)
+    assert start["iteration"] == 3 and datetime.fromisoformat(start["time"]).tzinfo is not None
+
+
+def test_the_noted_command_can_be_typed_again_and_has_no_secrets():
+    flags = ["--judge.url", "http://me:pw@host/v1", "--fleet.environment", "A=s3cret", "--fleet.environment=B=s3cret"]
+    noted = command_line(["/some/venv/bin/mobilerl", "train", "--run-dir", "my runs/a", *flags])
+    assert noted == (
+        "mobilerl train --run-dir 'my runs/a' --judge.url 'http://***@host/v1' "
+        "--fleet.environment '***' '--fleet.environment=***'"
+    )
+    assert command_line(["/clone/mobilerl/__main__.py", "sft"]) == "mobilerl sft"
+    assert command_line(["mine.py", "--x"]) == "python mine.py --x"
 
 
 def test_a_corrupt_line_in_the_middle_is_named(tmp_path):

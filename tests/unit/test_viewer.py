@@ -21,7 +21,7 @@ from tokenizers.models import WordLevel
 from envs.base import Back, Finish, Observation, Swipe, Tap, Task, Type
 from mobilerl.algorithms.curriculum import FailureCurriculum
 from mobilerl.cli import main
-from mobilerl.config import Recipe
+from mobilerl.config import Recipe, save_recipe
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
 from mobilerl.policy.screen import parse_screen
 from mobilerl.records import Completion, Status, Step, Trajectory
@@ -104,6 +104,32 @@ def loaded(run, name: str):
     """The value that the page receives when it loads `view/<name>.js`."""
     script = (run / "view" / f"{name}.js").read_text()
     return json.loads(re.fullmatch(rf'receive\("{name}",(.*)\);\n', script)[1])
+
+
+def test_the_head_names_the_settings_that_differ_and_keeps_secrets(run):
+    recipe = Recipe(
+        model="runs/sft",
+        algorithm={"type": "gigpo", "group_size": 3},
+        fleet={"type": "docker", "environment": ["TOKEN=s3cret"]},
+        train={"seed": 4},
+    )
+    save_recipe(recipe, run / "config.json")
+    about = page_of(run).data["runs"][0]["about"]
+    assert {name: about[name] for name in ("model", "algorithm", "suite", "seed")} == {
+        "model": "runs/sft",
+        "algorithm": "gigpo",
+        "suite": "phone",
+        "seed": 4,
+    }
+    assert about["settings"] == [
+        ["fleet.type", "docker", "embedded"],
+        ["fleet.environment", ["TOKEN=***"], []],
+        ["algorithm.type", "gigpo", "adagrpo"],
+        ["algorithm.group_size", 3, type(recipe.algorithm).model_fields["group_size"].default],
+    ]
+    (run / "config.json").write_text("{")
+    about = page_of(run).data["runs"][0]["about"]
+    assert "config.json" in about["reason"] and len(about["starts"]) == 1
 
 
 def test_page_holds_metrics_trajectories_and_steps(run):

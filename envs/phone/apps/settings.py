@@ -72,7 +72,7 @@ class Settings(App):
         title = self.t(row.title)
         match row:
             case Switch():
-                on = self.value(row) not in (row.off, "")
+                on = self.phone.is_on(row.space, row.key, row.off)
                 return switch_item(title, on, lambda: self.put(row, row.off if on else row.on))
             case Choice():
                 shown = self.t(row.label(self.value(row)))

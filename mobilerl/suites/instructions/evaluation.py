@@ -33,7 +33,7 @@ class InstructionsPlan(Plan):
 
     def protocol(self, recipe: Recipe) -> dict[str, Any]:
         suite, fleet = InstructionsSuite(recipe), recipe.fleet
-        where = {"screen": f"{recipe.phone.width}x{recipe.phone.height}"} if suite.embedded else {"reset": fleet.reset}
+        where = {"screen": recipe.phone.screen} if suite.embedded else {"reset": fleet.reset}
         return {
             "file": suite.file.name,
             "file_sha256": hashlib.sha256(suite.file.read_bytes()).hexdigest(),

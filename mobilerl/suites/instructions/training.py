@@ -79,7 +79,7 @@ class InstructionsSuite:
         return [
             InstructionEnv(
                 f"sim-{i}",
-                InProcessTransport(Phone(APPS, phone.width, phone.height), f"sim-{i}"),
+                InProcessTransport(Phone(APPS, phone.width, phone.height, phone.density), f"sim-{i}"),
                 apps,
                 self.free_reward,
                 STILL,

@@ -41,7 +41,7 @@ class PhonePlan(Plan):
             "templates": list(self.templates) or "all",
             **self.guard(recipe),
             "step_budget": STEP_BUDGET,
-            "screen": f"{recipe.phone.width}x{recipe.phone.height}",
+            "screen": recipe.phone.screen,
             "popup_rate": recipe.phone.popup_rate,
             "languages": list(recipe.phone.languages),
             "deadline_s": recipe.agent.deadline_s,

@@ -5,21 +5,23 @@ const REPLAY_CURVES = [
   { title: "Replay size", series: [{ key: "replay/size", name: "trajectories" }], zero: true },
   { title: "Replay share of batch", format: percent, zero: true, series: [{ key: "replay/fraction", name: "share" }] },
 ];
+/** The success rates of the evaluations during training, a line for each held-out part. */
+function heldOutCurve(runs) {
+  const keys = [...new Set(runs.flatMap((run) => Object.keys(run.metrics)))].filter((key) => key.startsWith("eval/"));
+  return { title: "Held-out success rate", format: percent, domain: [0, 1], wide: true, sparse: true,
+    series: keys.map((key) => ({ key, name: key === "eval/success_rate" ? "all tasks" : key.slice(5) })) };
+}
+
 const MAIN_CURVES = [
-  { title: "Success rate", format: percent, domain: [0, 1], wide: true, series: [
+  { title: "Success rate of training episodes", format: percent, domain: [0, 1], wide: true, series: [
     { key: "rollout/success_rate", name: "iteration", faint: true },
     { key: "rollout/success_rate", name: "smoothed", smooth: true }] },
-  { title: "Episode length (steps)", series: [{ key: "rollout/episode_len", name: "mean" }], zero: true },
-  { title: "Staleness (versions)", zero: true, series: [
-    { key: "staleness/mean", name: "mean" }, { key: "staleness/max", name: "max" }] },
-  ...REPLAY_CURVES,
-  { title: "Curriculum (tasks)", zero: true, series: [
-    { key: "curriculum/active", name: "active" }, { key: "curriculum/cooling", name: "cooling" },
-    { key: "curriculum/removed", name: "removed" }] },
+  { title: "Entropy", series: [{ key: "train/entropy", name: "per token" }], zero: true },
+  { title: "Loss", series: [{ key: "train/loss", name: "loss" }] },
   { title: "Reward", series: [{ key: "rollout/reward", name: "mean" }] },
+  { title: "Episode length (steps)", series: [{ key: "rollout/episode_len", name: "mean" }], zero: true },
 ];
 const LEARNING_CURVES = [
-  { title: "Loss", series: [{ key: "train/loss", name: "loss" }] },
   { title: "KL to reference", series: [{ key: "train/kl", name: "kl" }] },
   { title: "Gradient norm", series: [{ key: "train/grad_norm", name: "norm" }], zero: true },
   { title: "Clipped tokens", format: percent, series: [{ key: "train/clip_frac", name: "share" }], zero: true },
@@ -28,6 +30,12 @@ const LEARNING_CURVES = [
   { title: "Invalid actions", format: percent, zero: true, series: [{ key: "rollout/invalid_rate", name: "share" }] },
   { title: "Groups solved / informative", format: percent, domain: [0, 1], series: [
     { key: "rollout/solved_groups", name: "solved by any" }, { key: "rollout/informative", name: "informative" }] },
+  { title: "Staleness (versions)", zero: true, series: [
+    { key: "staleness/mean", name: "mean" }, { key: "staleness/max", name: "max" }] },
+  ...REPLAY_CURVES,
+  { title: "Curriculum (tasks)", zero: true, series: [
+    { key: "curriculum/active", name: "active" }, { key: "curriculum/cooling", name: "cooling" },
+    { key: "curriculum/removed", name: "removed" }] },
 ];
 const SPEED_CURVES = [
   { title: "Time per iteration (s)", stacked: true, zero: true, series: [
@@ -75,9 +83,16 @@ function stageOf(metrics, stage) {
   return { iteration: rows.map((i) => metrics.iteration[i] - before), "sft/loss": rows.map((i) => metrics["sft/loss"][i]) };
 }
 
+/** The columns that axes read, at the iterations with counts by app. */
+function placesOf(run) {
+  const iterations = run.apps.iteration || [], rows = iterations.map((n) => (run.metrics.iteration || []).indexOf(n));
+  const columns = Object.values(AXES).map(({ key }) => [key, rows.map((row) => (run.metrics[key] || [])[row] ?? null)]);
+  return { ...Object.fromEntries(columns), iteration: iterations };
+}
+
 /** Success by app, those with the most episodes first; null if no run recorded it. */
 function appCharts(runs) {
-  const rates = runs.map((run) => ({ ...run, metrics: { iteration: [], ...run.apps.apps, ...run.apps } }));
+  const rates = runs.map((run) => ({ ...run, metrics: { ...placesOf(run), ...run.apps.apps } }));
   const seen = {};
   for (const run of runs) for (const [app, values] of Object.entries(run.apps.apps || {})) {
     seen[app] = (seen[app] || 0) + values.filter((v) => v !== null).length;
@@ -92,7 +107,7 @@ function appCharts(runs) {
 /** One chart for each remaining metric. */
 function otherCurves(runs) {
   const drawn = [...MAIN_CURVES, ...LEARNING_CURVES, ...SPEED_CURVES, ...FLEET_CURVES].flatMap((c) => c.series.map((s) => s.key));
-  const known = new Set(["iteration", "time_s", "stage", "sft/loss", ...drawn]);
+  const known = new Set(["iteration", "time_s", "rollout/env_steps", "stage", "sft/loss", ...heldOutCurve(runs).series.map((s) => s.key), ...drawn]);
   const keys = new Set(runs.flatMap((run) => Object.keys(run.metrics)));
   return [...keys].filter((key) => !known.has(key)).sort().map((key) => ({ title: key, series: [{ key, name: "" }] }));
 }

@@ -3,20 +3,22 @@
 const diffView = {
   title: "Difference",
   async draw(target) {
-    const linked = [], compared = [...MAIN_CURVES, SPEED_CURVES[1]];
+    const linked = [], compared = [heldOutCurve(RUNS), ...MAIN_CURVES, SPEED_CURVES[1]];
     const whole = el("div", {}), single = el("div", {});
     put(target, whole, single);
     const tasks = commonTasks(await Promise.all(RUNS.map(indexOf)));
     const evaluations = comparedSuites(), curves = [chartGrid(compared, RUNS, linked), sftCharts(RUNS)];
     put(whole, el("p", { class: "lead keys" }, RUNS.map((run) => el("span", { class: "key" },
-      el("i", { style: { background: RUN_COLORS[run.number] } }), el("b", {}, run.name)))),
+      el("i", { style: { background: RUN_COLORS[run.number] } }), el("b", {}, run.name)))), aboutTable(RUNS),
+    curves.some(Boolean) ? axisPicker(RUNS) : null,
     curves.some(Boolean) ? curves : empty("No run has metrics to compare."),
-    folded("Success by app", appCharts(RUNS)),
+    folded("Success by app", appCharts(RUNS), true),
     el("h2", {}, "Evaluations"), evaluations.length ? evaluations : empty("No other run has an evaluation of the same suite."),
     el("h2", {}, "Tasks with saved training trajectories in several runs"), tasks.length ? taskPairs(tasks) : empty("None."));
 
     const parts = {};
-    this.enter = async (id) => {
+    this.enter = async (id, params) => {
+      if (!id) noteAxis(params);
       const task = id && tasks.find((t) => t.id === id);
       whole.hidden = Boolean(task);
       single.hidden = !task;
@@ -48,7 +50,7 @@ function comparedSuites() {
       if (head.suite !== suite) return null;
       const other = RUNS[head.other];
       return [verdict({ ...head, before: `${other.name}, ${head.before}`, after: `${RUNS[0].name}, ${head.after}` }),
-        pairPanel("between", i, [other, RUNS[0]])];
+        pairPanel("between", i, [other, RUNS[0]], DATA.pairs.between.findIndex((h) => h.suite === suite && !h.reason) === i)];
     })));
 }
 

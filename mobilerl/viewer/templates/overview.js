@@ -6,7 +6,7 @@ function tile(label, value, note, link) {
 }
 
 function tiles(run) {
-  const metrics = run.metrics, made = [];
+  const metrics = run.metrics, made = heldOutTiles(metrics);
   const iterations = metrics.iteration || [];
   if (iterations.length) {
     const seconds = column(metrics, "time_s").filter((v) => v !== null);
@@ -36,6 +36,13 @@ function tiles(run) {
   return made.length ? el("div", { class: "tiles" }, made) : null;
 }
 
+/** The last held-out success rate of each part. */
+function heldOutTiles(metrics) {
+  return heldOutCurve([{ metrics }]).series.map(({ key, name }) => [name, column(metrics, key).filter((v) => v !== null)])
+    .filter(([, rates]) => rates.length).map(([name, rates]) => tile(`Held-out, ${name}`, percent(rates[rates.length - 1]),
+      rates.length > 1 ? `from ${percent(rates[0])}, best ${percent(extent(rates)[1])}` : "one evaluation"));
+}
+
 /** The cumulative cost of the run; null if it was not recorded. */
 function costTile(metrics) {
   const last = (name) => column(metrics, "cost/" + name).findLast((v) => v !== null);
@@ -62,9 +69,9 @@ const overviewView = {
   title: "Overview",
   draw(target) {
     const run = RUNS[0], linked = [], runs = [run];
-    const main = chartGrid(MAIN_CURVES, runs, linked);
+    const main = chartGrid([heldOutCurve(runs), ...MAIN_CURVES], runs, linked);
     const evaluations = run.evaluations.length ? [el("h2", {}, "Evaluations"), evaluationSummary(run)] : null;
-    put(target, tiles(run), sftCharts(runs),
+    put(target, aboutCard(run), tiles(run), sftCharts(runs), main && axisPicker(runs),
       main || (run.metrics.iteration || run.evaluations.length ? null : empty("No iterations yet: metrics.jsonl will be shown here.")),
       outcomeBar(run), evaluations,
       folded("Success by app", appCharts(runs), true),
@@ -72,4 +79,5 @@ const overviewView = {
       folded("Speed and devices", chartGrid([...SPEED_CURVES, ...FLEET_CURVES], runs, linked), !main),
       folded("More metrics", chartGrid(otherCurves(runs), runs, linked), !main));
   },
+  enter: (rest, params) => noteAxis(params),
 };

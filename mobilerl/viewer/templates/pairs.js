@@ -3,11 +3,12 @@
 const KINDS = { won: "won", lost: "lost", both: "as often", neither: "neither" };
 
 /** The panel of DATA.pairs[where][place]; `runs` are the ones of its two evaluations, for links to trajectories. */
-function pairPanel(where, place, runs) {
+function pairPanel(where, place, runs, open = false) {
   const head = DATA.pairs[where][place];
   if (head.reason) return null;
   const table = el("div", { class: "scroll pairs" }, el("p", { class: "muted" }, "…"));
   const filter = chips("Outcome", Object.entries(KINDS).map(([kind, text]) => [kind, text, head.counts[kind]]), () => draw());
+  filter.set(Object.keys(KINDS).find((kind) => head.counts[kind]) || "won");
   const names = [head.before, head.after];
   let rows = null, indices = null, started = false;
 
@@ -32,7 +33,7 @@ function pairPanel(where, place, runs) {
       names.map((name, i) => el("th", { class: "num" }, runs[0] === runs[1] ? name : `${runs[i].name} ${name}`)))),
     el("tbody", {}, lines)) : empty("None."));
   }
-  return el("details", { ontoggle: () => start() }, el("summary", {}, "Instance by instance: ",
+  return el("details", { open, ontoggle: () => start() }, el("summary", {}, "Instance by instance: ",
     `${head.counts.won} won, ${head.counts.lost} lost, ${head.counts.both} solved as often, ${head.counts.neither} by neither`),
   filter.node, table);
 }

@@ -7,10 +7,12 @@ import re
 from envs.phone import panels
 from envs.phone.app import Page
 from envs.phone.default_settings import DEFAULT_SETTINGS
+from envs.phone.display import MAX_DENSITY, MIN_DENSITY
 from envs.phone.phone import Phone
 from envs.phone.shell.android import packages
 from envs.phone.shell.android.activity import ADB_IME
 from envs.phone.shell.command import Failure, Handler, dispatch
+from envs.phone.system import NIGHT_MODES
 
 IMES = (ADB_IME, "com.android.inputmethod.latin/.LatinIME")
 ENABLED, DEFAULT = "enabled_input_methods", "default_input_method"
@@ -18,7 +20,6 @@ SET_TIME_ZONE = "3"
 """Transaction code of the service `alarm`."""
 SMALLEST, TIMES_LARGER = 200, 3
 """Android limits a size override to between 200 pixels and three times the panel."""
-MIN_DENSITY, MAX_DENSITY = 72, 1000
 
 
 def _put(phone: Phone, space: str, key: str, value: str) -> str:
@@ -152,6 +153,17 @@ def _post(phone: Phone, words: list[str]) -> str:
     return f"posting:\n  {title or tag}: {text}\n"
 
 
+def _night(phone: Phone, words: list[str]) -> str:
+    """`cmd uimode night [MODE]` sets the mode of the dark theme, if one is given, and prints it."""
+    if words and words[0] not in NIGHT_MODES:
+        raise Failure("Error: mode must be 'yes', 'no', or 'auto', or 'custom_schedule'", 255)
+    if words:
+        _put(phone, "secure", "ui_night_mode", NIGHT_MODES[words[0]])
+    stored = phone.settings["secure"].get("ui_night_mode")
+    name = next((name for name, value in NIGHT_MODES.items() if value == stored), "unknown")
+    return f"Night mode: {name}\n"
+
+
 def service(phone: Phone, words: list[str]) -> str:
     """Accepts only UTC as the time zone, which is already set."""
     if words == ["call", "alarm", SET_TIME_ZONE, "s16", "UTC"]:
@@ -164,6 +176,9 @@ COMMANDS: dict[str, Handler] = {
     **{"settings": settings, "svc": svc, "service": service, "wm": dispatch(size=_size, density=_density)},
     "ime": dispatch(list=_ime_list, enable=_ime_enable, set=_ime_set),
     "cmd": dispatch(
-        package=packages.pm, statusbar=dispatch(collapse=_collapse, **_statusbar), notification=dispatch(post=_post)
+        package=packages.pm,
+        statusbar=dispatch(collapse=_collapse, **_statusbar),
+        notification=dispatch(post=_post),
+        uimode=dispatch(night=_night),
     ),
 }
