@@ -12,7 +12,7 @@ from envs.instructions.tasks import read
 from envs.phone.generated.tasks import HELD_OUT, SPLITS, train_tasks
 from envs.phone.tasks import suite
 from mobilerl.cli import evaluate_androidlab, evaluate_androidworld
-from mobilerl.cli.evaluate_common import add_suite, evaluation_recipe, finish, resumable
+from mobilerl.cli.evaluate_common import add_suite, command_of, evaluation_recipe, finish, resumable
 from mobilerl.config import ConfigError, GeneratedSuiteSection, InstructionsSuiteSection, Recipe, load_recipe, validate
 from mobilerl.eval.policies import MOBILERL_SETTINGS, REAL_PHONE_AGENTS, is_server
 from mobilerl.eval.report import UNSEEN, percent
@@ -72,7 +72,7 @@ def _add_amounts(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     if args.list:
-        load_recipe(args.config, settings)
+        load_recipe(args.config, settings, command=command_of(args))
         _list(args.plan)
         return 0
     # A server has no settings; without a recipe use MobileRL's, which large models can follow.
