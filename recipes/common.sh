@@ -198,7 +198,7 @@ evaluate() {
     read -ra more <<<"${EVAL_FLAGS:-}"
     mkdir -p "$out"
     say "evaluating $model"
-    mobilerl eval "$suite" --config "$CONFIG" --model "$model" --out "$out" --reuse "$@" "${more[@]}" \
+    mobilerl eval "$suite" --config "$CONFIG" --model "$model" --out "$out" --replace "$@" "${more[@]}" \
         >"$out/print-out.txt"
 }
 

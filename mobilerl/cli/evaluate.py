@@ -66,7 +66,7 @@ def _add_amounts(parser: argparse.ArgumentParser) -> None:
     option("--temperature", type=float, metavar="T", help="0 (default) is greedy")
     said = f", of {PASS_K_INSTANCES} instances unless --instances says more" if with_seeds else ""
     option("--pass-k", type=int, metavar="K", help=f"K episodes per instance at temperature 1{said}")
-    option("--reuse", action="store_true", help="keep existing results of the very same protocol")
+    option("--replace", action="store_true", help="replace results of other settings or another model in --out")
     option("--keep", action="store_true", help="keep every episode with its screens, for the viewer")
 
 
@@ -98,7 +98,7 @@ def run_instructions(args: argparse.Namespace, settings: Sequence[str]) -> int:
 def _evaluate(args: argparse.Namespace, recipe: Recipe) -> int:
     plan = _plan(args)
     with resumable(args):
-        results = evaluate(recipe, plan, args.agent, args.model, args.out, args.model_name, args.reuse, args.keep)
+        results = evaluate(recipe, plan, args.agent, args.model, args.out, args.model_name, args.replace, args.keep)
     finish(results, _summary(results), args.out)
     return 0
 

@@ -51,9 +51,12 @@ def claim(recipe: Recipe, run_dir: Path, command: str, has_checkpoint: bool = Fa
 
 def refused(before: Tables, after: Tables, command: str, has_checkpoint: bool) -> list[str]:
     """The settings that differ and must not, each with both values."""
+    changed = sorted(
+        differing(before, after), key=lambda name: not name.endswith(".type")
+    )  # what explains others first
     return [
         f"{name} is {_short(value_of(name, after))}, and {_short(value_of(name, before))} there"
-        for name in differing(before, after)
+        for name in changed
         if not may_differ(name, after, command, has_checkpoint)
     ]
 

@@ -81,7 +81,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
             type=_list if LIST in kinds else _scalar,
             default=argparse.SUPPRESS,
             metavar=kinds[0] if len(kinds) == 1 else "NAME" if choices else f"{{{','.join(kinds)}}}",
-            help=f"{first.description or ''} (default: {_defaults(known, name)}{choices}{conditions})".replace("%", "%%"),
+            help=f"{first.description or ''} (default: {_defaults(known, name)}{choices}{conditions})".replace(
+                "%", "%%"
+            ),
         )
 
 

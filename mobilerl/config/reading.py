@@ -16,6 +16,7 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from envs.text_files import read_text
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config.flags import NULL, ConfigError, Owners, parse_flags, quote, settings_of, suggestion
 from mobilerl.config.in_use import differing, reason, unused, without_unused
@@ -85,7 +86,7 @@ def to_toml(recipe: Recipe) -> str:
 def read_saved(path: Path) -> Recipe:
     """Reads a recipe written by `save_recipe`. Raises ConfigError if it is damaged or of another version."""
     try:
-        return recipe_with_plugins()(**json.loads(path.read_text()))
+        return recipe_with_plugins()(**json.loads(path.read_bytes()))
     except ValidationError as error:
         mistakes = _explain(error, Recipe, str(path))
         if any(mistake["type"] == "extra_forbidden" for mistake in error.errors()):
@@ -135,10 +136,10 @@ def differences(a: Recipe, b: Recipe) -> list[str]:
 def _read_toml(path: Path) -> dict[str, Any]:
     """Returns the content of the file; a `model` that is a folder next to the file becomes the path of that folder."""
     try:
-        data = _replace(tomllib.loads(path.read_text("utf-8-sig")), NULL, None)
+        data = _replace(tomllib.loads(read_text(path)), NULL, None)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # also for a file that is not UTF-8
+    except (ValueError, RecursionError) as error:  # also for another encoding
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
     model = data.get("model")
     if isinstance(model, str) and model and (beside := path.resolve().parent / model).is_dir():

@@ -35,6 +35,7 @@ JUDGE = UsedBy(("train", "eval sim", "eval generated", "eval instructions"))
 COLLECT = UsedBy(("train", "eval instructions"))
 VLLM, VERL = {"engine.inference": ("vllm",)}, {"engine.type": ("verl",)}
 
+
 class Recipe(Section):
     """All settings of a run, by section."""
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mobilerl.config import ConfigError, Recipe
-from mobilerl.config.flags import read_flags
 from mobilerl.config.claims import check_claim, left_by_a_run
+from mobilerl.config.flags import read_flags
 from mobilerl.config.reading import CONFIG_FILE
 from mobilerl.models.checkpoint_folder import check_checkpoint, latest, read_agent
 from mobilerl.policy.formats.choice import published_name, with_format

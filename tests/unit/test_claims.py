@@ -45,7 +45,9 @@ def test_every_setting_may_differ_or_is_refused_with_both_values(kind):
         *sections, setting = name.split(".")
         for section in sections:
             table = table[section]
-        table[setting] = {"suite.type": "generated", "algorithm.type": "digirl" if kind != "digirl" else "gigpo"}.get(name, "other")
+        table[setting] = {"suite.type": "generated", "algorithm.type": "digirl" if kind != "digirl" else "gigpo"}.get(
+            name, "other"
+        )
         said = refused(before, after, "train", has_checkpoint=False)
         assert not said or said[0].startswith(f"{name} is {table[setting]!r}, and "), said
         allowed |= set() if said else {name}
@@ -69,7 +71,11 @@ def test_the_documentation_lists_what_may_differ():
     for section, settings in rows:
         inside = {name for name in known if name.startswith(f"{section}.")}
         listed |= inside if settings == "all" else {f"{section}.{s}" for s in re.findall(r"`(\w+)`", settings)}
-    under = [{"algorithm": {"type": "digirl"}}, {"suite": {"type": "androidworld"}}, {"suite": {"type": "instructions"}}]
+    under = [
+        {"algorithm": {"type": "digirl"}},
+        {"suite": {"type": "androidworld"}},
+        {"suite": {"type": "instructions"}},
+    ]
     free = {name for name in known if any(may_differ(name, tables, "train", False) for tables in under)}
     free = {name for name in free if name.partition(".")[0] not in ("sft", "tiny", "pages", "dpo")}
     free |= {name for name in known if name.startswith("sft.") and may_differ(name, {}, "sft", False)}

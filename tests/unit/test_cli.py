@@ -11,6 +11,9 @@ import pytest
 from mobilerl import cli
 from mobilerl.cli import main
 from mobilerl.cli.completion import _commands
+from mobilerl.config import ConfigError
+from mobilerl.config.named import load_named
+from mobilerl.doctor.packages import installs
 from mobilerl.models.checkpoint_folder import save_agent
 from mobilerl.train.interrupt import Stopped
 
@@ -63,7 +66,10 @@ SOURCES = '[{{"format": "aitw", "path": "{dir}/nix"}}]'
         (("eval", "sim", "--agent", "noop", "--template", "Nix", "--out", "{dir}"), "no task template is called 'Nix'"),
         (("eval", "sim", "--agent", "noop", "--trials", "0", "--out", "{dir}"), "--trials: Input should"),
         (("view", "{dir}/nix"), "no such run directory"),
-        (("sft", "--config", "sft", "--dry-run", "--run-dir", "{dir}/r", "--sft.sources", SOURCES), "/nix does not exist"),
+        (
+            ("sft", "--config", "sft", "--dry-run", "--run-dir", "{dir}/r", "--sft.sources", SOURCES),
+            "/nix does not exist",
+        ),
         (("phone", "serve", "--authorized-keys", "{dir}/nix"), "No such file"),
     ],
 )
@@ -169,7 +175,7 @@ def test_help_tables_and_messages_fit_100_columns(monkeypatch, capsys, tmp_path)
     commands = ["settings", "settings --all", "doctor", "eval androidworld --list", "train --x 1 --run-dir r"]
     commands += [f"eval {name} --list" for name in ("sim", "generated")]
     commands += [f"eval sim --agent noop --template TodoDue --instances 1 --out {tmp_path}"]
-    commands += ["train --config adagrpo --run-dir r --train.iterations x --algorithm.type digirl --algorithm.dynamic_sampling true"]
+    commands += ["train --config adagrpo --run-dir r --train.iterations x --algorithm.type digirl --algorithm.spa true"]
     for command in commands:
         main(command.split())
         said = capsys.readouterr()
@@ -185,6 +191,18 @@ def test_a_missing_package_is_named_with_what_installs_it(monkeypatch, capsys, t
     monkeypatch.setattr(cli.train, "run", _fail(ModuleNotFoundError("No module named 'envs.gone'", name="envs.gone")))
     with pytest.raises(ModuleNotFoundError):  # a bug
         main(words)
+    assert [installs(name) for name in ("mobilerl.algorithms.nix", "torch.nix", "sft.nix", None)] == [""] * 4
+
+
+def test_a_misspelt_module_of_an_algorithm_or_suite_is_named():
+    with pytest.raises(
+        ConfigError, match=r"A.implementation = 'mobilerl.algorithms.gigop:GiGPO' cannot be imported \(No"
+    ):
+        load_named("mobilerl.algorithms.gigop:GiGPO", "A.implementation")
+    for name in ("mylab.algorithm:Mine", "mobilerl.algorithms.gigpo:GiPO"):
+        with pytest.raises(ConfigError, match="correct the name, or install"):
+            load_named(name, "A.implementation")
+    assert load_named("mobilerl.algorithms.gigpo:GiGPO", "A.implementation").__name__ == "GiGPO"
 
 
 def test_output_that_nobody_reads_any_more_is_no_error():

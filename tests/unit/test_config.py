@@ -20,7 +20,9 @@ def write(tmp_path, text):
 
 def test_flags_override_the_file_and_the_file_the_defaults(tmp_path):
     path = write(tmp_path, '[train]\niterations = 7\nseed = 3\nmax_minutes = "null"\n[phone]\npopup_rate = 0.5\n')
-    recipe = load_recipe(path, ["--train.iterations", "9", "--engine.max_pixels=null", "--tasks.templates", '["a","b"]'])
+    recipe = load_recipe(
+        path, ["--train.iterations", "9", "--engine.max_pixels=null", "--tasks.templates", '["a","b"]']
+    )
     assert (recipe.train.iterations, recipe.train.seed, recipe.phone.popup_rate) == (9, 3, 0.5)
     assert recipe.train.max_minutes is None and recipe.engine.max_pixels is None
     assert recipe.tasks.templates == ("a", "b") and recipe.train.mini_batch == Recipe().train.mini_batch
@@ -122,7 +124,10 @@ def test_flags_reach_every_algorithm_of_the_union(tmp_path):
     recipe = load_recipe(path, ["--algorithm.replay.alpha", "0.25", "--algorithm.replay.priority_weights", "1,2,3"])
     assert (recipe.algorithm.replay.alpha, recipe.algorithm.replay.priority_weights) == (0.25, (1.0, 2.0, 3.0))
     assert load_recipe(None, ["--algorithm.type", "digirl", "--algorithm.top_p", "0.3"]).algorithm.top_p == 0.3
-    with pytest.raises(ConfigError, match=r"algorithm.spa: only with algorithm.type = adagrpo \(it is 'distrl'\); add --algorithm.type adagrpo"):
+    with pytest.raises(
+        ConfigError,
+        match=r"algorithm.spa: only with algorithm.type = adagrpo \(it is 'distrl'\); add --algorithm.type adagrpo",
+    ):
         load_recipe(path, ["--algorithm.spa", "false"])
 
 

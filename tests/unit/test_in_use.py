@@ -22,7 +22,10 @@ JUDGE = ["--judge.url", "http://h/v1", "--judge.model", "m"]
         (["--fleet.hosts", "tcp://h:1"], "only with fleet.type = docker"),
         (["--fleet.image", "x"], "only with fleet.type = docker"),
         (["--fleet.reset", "app_data"], "only with fleet.type = docker or adb"),
-        (["--fleet.type", "adb", "--fleet.serials", "h:1", "--phone.width", "720"], "with fleet.type = embedded or dock"),
+        (
+            ["--fleet.type", "adb", "--fleet.serials", "h:1", "--phone.width", "720"],
+            "with fleet.type = embedded or dock",
+        ),
         (["--vllm.gpu_memory", "0.5"], "only with engine.inference = vllm or engine.type = verl (engine.inference is"),
         (["--engine.type", "verl", "--vllm.sleep", "true"], "only with engine.type = local"),
         (["--engine.type", "verl", "--engine.threads", "2"], "only with engine.type = local (it is 'verl')"),
@@ -40,7 +43,10 @@ JUDGE = ["--judge.url", "http://h/v1", "--judge.model", "m"]
         (["--algorithm.replay.gamma", "0", "--algorithm.replay.kappa", "3"], "only with algorithm.replay.gamma (it is"),
         (["--algorithm.type", "distrl", "--algorithm.retrace", "false", "--algorithm.lam", "0.5"], "algorithm.retrace"),
         (["--agent.format", "qwen3-vl", "--agent.layout", "chat"], "only with agent.format = mobilerl or null (it is"),
-        (["--suite.apps", "9"], "only with suite.type = generated (it is 'phone'); add --suite.type generated, or leave"),
+        (
+            ["--suite.apps", "9"],
+            "only with suite.type = generated (it is 'phone'); add --suite.type generated, or leave",
+        ),
         (["--suite.type", "instructions", "--suite.file", "f", "--phone.popup_rate", "0.3"], "not with suite.type = "),
         (["--suite.type", "instructions", "--suite.file", "f", "--tasks.per_template", "3"], "not with suite.type = "),
     ],
@@ -77,7 +83,10 @@ def test_what_is_in_use_or_asks_for_nothing_is_accepted():
     for command, flags in [
         ("eval sim", JUDGE),
         ("train", [*JUDGE, "--judge.reward", "true", "--judge.votes", "3", "--judge.temperature", "1"]),
-        ("train", ["--engine.type", "verl", "--collect.workers", "0", "--cluster.nodes", "2", "--vllm.gpu_memory", "1"]),
+        (
+            "train",
+            ["--engine.type", "verl", "--collect.workers", "0", "--cluster.nodes", "2", "--vllm.gpu_memory", "1"],
+        ),
         ("train", ["--engine.inference", "vllm", "--vllm.sleep", "true"]),
         ("train", ["--fleet.spares", "0", "--fleet.serials", "[]", "--fleet.kvm", "false"]),
         ("eval androidworld", ["--phone.popup_rate", "0"]),
@@ -103,7 +112,18 @@ def test_a_file_is_checked_by_itself_and_flags_may_switch_off_what_it_configures
 
 
 def test_evaluation_flags_are_checked_and_those_of_the_program_are_not(tmp_path, capsys):
-    words = ["eval", "sim", "--agent", "noop", "--template", "TodoDue", "--instances", "1", "--out", str(tmp_path / "o")]
+    words = [
+        "eval",
+        "sim",
+        "--agent",
+        "noop",
+        "--template",
+        "TodoDue",
+        "--instances",
+        "1",
+        "--out",
+        str(tmp_path / "o"),
+    ]
     assert main([*words, "--fleet.type", "adb", "--fleet.serials", "h:1"]) == 2
     assert "--fleet.serials: only for `mobilerl train`" in capsys.readouterr().err and not (tmp_path / "o").exists()
     assert main(["fleet", "status", "--fleet.serials", "h:1"]) == 2
@@ -119,7 +139,9 @@ def test_marks_name_settings_and_values_that_exist():
         for name, values in ({mark.setting: mark.values} if isinstance(mark, NotWith) else mark.any_of).items():
             assert name in known, name
             kinds = {str(info.annotation) for _, info in known[name]} | {repr(info.default) for _, info in known[name]}
-            assert all(any(repr(value) in kind for kind in kinds) for value in values if isinstance(value, str) and value)
+            assert all(
+                any(repr(value) in kind for kind in kinds) for value in values if isinstance(value, str) and value
+            )
     assert value_of("algorithm.retrace", {"algorithm": {"type": "distrl"}}) is True
     assert value_of("algorithm.retrace", {}) is None
     assert not any(isinstance(mark, Resumable) and mark.from_checkpoint for mark in found)
