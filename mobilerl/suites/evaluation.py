@@ -94,7 +94,8 @@ def evaluate(
 
     `model` is a checkpoint folder, a run directory, or the address of a server that has the model `model_name`; only
     the agent "policy" needs one. Results of a finished evaluation in `out` are returned if they have the same protocol;
-    others are replaced only with `replace`. With `keep`, episodes are saved to `out/trajectories` and `out/screens`, where the viewer finds them. With a judge
+    others are replaced only with `replace`. With `keep`, episodes are saved to `out/trajectories` and `out/screens`,
+    where the viewer finds them. With a judge
     (`recipe.judge.url`) that does not give the reward, they are saved as well, and the results include how far it
     agrees with the tasks' own checks. Raises ConfigError for settings that cannot be used, and ValueError if test tasks
     are trained on.
