@@ -180,7 +180,7 @@ suite_name() {
     "$VENV/bin/python" -c '
 import pathlib, sys
 from mobilerl.config import load_recipe
-name = load_recipe(pathlib.Path(sys.argv[1]), sys.argv[2:]).suite.type
+name = load_recipe(pathlib.Path(sys.argv[1]), [*sys.argv[2:], "--model", ""]).suite.type
 print({"phone": "sim"}.get(name, name))' "$CONFIG" "${flags[@]}"
 }
 

@@ -92,9 +92,9 @@ def engine(kind: EngineKind) -> Iterator[Check]:
 def installs(module: str | None) -> str:
     """Command that installs the extra with a module's package; "" if mobilerl does not require it, or if the package is
     there and the module is not, as after a misspelling."""
-    top = (module or "").partition(".")[0]
+    top, inner, _ = (module or "").partition(".")
     package = canonicalize_name(PACKAGE_OF.get(top, top))
-    if not top or top in OURS or find_spec(top) is not None:
+    if top in OURS or (inner and find_spec(top) is not None):
         return ""
     for extra, required in requirements().items():
         if package in {canonicalize_name(r.name) for r in required}:
