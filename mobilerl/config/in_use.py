@@ -29,13 +29,12 @@ def unused(given: Tables, under: Tables, command: str = "", as_flags: bool = Fal
 def without_unused(recipe: Recipe) -> dict[str, Any]:
     """The recipe's settings, as JSON values nested by section, without those that it does not use."""
     tables = recipe.model_dump(mode="json")
-    for name in unused(tables, tables):
-        *sections, setting = name.split(".")
-        table = tables
-        for section in sections:
-            table = table[section]
-        del table[setting]
-    return tables
+
+    def used(table: Tables, prefix: str = "") -> dict[str, Any]:
+        inner = {k: used(v, f"{prefix}{k}.") if isinstance(v, Mapping) else v for k, v in table.items()}
+        return {k: v for k, v in inner.items() if v != {} and (isinstance(v, Mapping) or not _why(prefix + k, tables))}
+
+    return used(tables)
 
 
 def is_read_by(name: str, under: Tables, command: str) -> bool:
@@ -95,7 +94,7 @@ def _section(info: FieldInfo, table: Any) -> type[BaseModel] | None:
     return next((member for member in found if member.model_fields["type"].default == kind), None)
 
 
-def _why(name: str, under: Tables, command: str, as_flags: bool) -> str:
+def _why(name: str, under: Tables, command: str = "", as_flags: bool = False) -> str:
     """Why a setting has no effect, and the fix; "" if it has one."""
     for mark in (mark for info in info_of(name, under) for mark in info.metadata):
         if isinstance(mark, UsedBy) and command and command not in mark.commands:
