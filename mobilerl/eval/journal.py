@@ -68,7 +68,7 @@ class Past:
         if before is None and self.results is not None:
             path, before, fix = self.path.with_name(RESULTS), self.results["protocol"], otherwise
         for name, value in (protocol if before is not None else {}).items():
-            if name not in NOT_COMPARED and before.get(name) != value:
+            if before.get(name) != value and (self.results is not None or name not in NOT_COMPARED):
                 raise ConfigError(
                     f"{path} was run with {name} = {_short(before.get(name))} and not {_short(value)}; "
                     f"choose another --out, {fix}"

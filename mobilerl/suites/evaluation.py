@@ -95,10 +95,9 @@ def evaluate(
     `model` is a checkpoint folder, a run directory, or the address of a server that has the model `model_name`; only
     the agent "policy" needs one. Results of a finished evaluation in `out` are returned if they have the same protocol;
     others are replaced only with `replace`. With `keep`, episodes are saved to `out/trajectories` and `out/screens`,
-    where the viewer finds them. With a judge
-    (`recipe.judge.url`) that does not give the reward, they are saved as well, and the results include how far it
-    agrees with the tasks' own checks. Raises ConfigError for settings that cannot be used, and ValueError if test tasks
-    are trained on.
+    where the viewer finds them. With a judge (`recipe.judge.url`) that does not give the reward, they are saved as
+    well, and the results include how far it agrees with the tasks' own checks. Raises ConfigError for settings that
+    cannot be used, and ValueError if test tasks are trained on.
     """
     check_model(agent, model, model_name)
     make_policy = partial(model_policy, recipe, temperature=plan.temperature, max_wait_s=plan.max_wait_s)
@@ -120,11 +119,12 @@ def evaluate(
     audited = bool(recipe.judge.url) and not recipe.judge.reward
     keep = keep or audited
     past = read_journal(out)
-    if past.results is not None and past.results["protocol"] != protocol and replace:
-        past.results = None
+    if replace and past.results is not None and (past.results["protocol"] != protocol or is_server(model)):
+        past.results = None  # a server does not tell whether its weights have changed
     past.check(protocol, "or add --replace")
     if past.results is not None and _is_complete(past.results, out, keep):
-        say(f"{out / RESULTS} is finished, with the same settings and model; these are its results")
+        hint = "; add --replace if the server has other weights now" if is_server(model) else ""
+        say(f"{out / RESULTS} is finished, with the same settings and model{hint}; these are its results")
         return past.results
     out.mkdir(parents=True, exist_ok=True)  # first, so that an unwritable folder fails before anything runs
     run = _Run(plan, tasks, protocol, past, keep)
