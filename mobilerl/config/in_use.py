@@ -101,10 +101,17 @@ def _why(name: str, under: Tables, command: str = "", as_flags: bool = False) ->
             return f"{mark}, not for `mobilerl {command}`; leave it out"
         if isinstance(mark, NotWith) and accepts(mark.values, value_of(mark.setting, under)):
             return f"{mark}; leave it out"
-        if isinstance(mark, OnlyWith) and name not in mark.any_of and (not mark.commands or command in mark.commands):
+        if isinstance(mark, OnlyWith) and name not in mark.any_of and _applies(mark, under, command):
             if why := _lacking(mark, under, command, as_flags):
                 return why
     return ""
+
+
+def _applies(mark: OnlyWith, under: Tables, command: str) -> bool:
+    """Whether the condition holds for the command: not if that does not read what it depends on."""
+    if mark.commands:
+        return command in mark.commands
+    return not command or any(is_read_by(switch, under, command) for switch in mark.any_of)
 
 
 def _lacking(mark: OnlyWith, under: Tables, command: str, as_flags: bool) -> str:

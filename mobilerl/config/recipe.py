@@ -27,7 +27,7 @@ from mobilerl.config.training import (
 )
 from mobilerl.config.types import Section
 
-PAGES = UsedBy(("pages",))
+PAGES, ENGINES = UsedBy(("pages",)), UsedBy(("train", "pages"))
 TRAININGS = UsedBy(("train", "sft", "pages"))
 SFT = UsedBy(("sft", "pages", "eval sim", "eval generated"))
 FLEET = UsedBy(("train", "fleet", "eval instructions", "eval androidworld"))
@@ -48,8 +48,8 @@ class Recipe(Section):
     fleet: Annotated[FleetSection, FLEET, RESUMABLE] = FleetSection()
     agent: AgentSection = AgentSection()
     engine: EngineSection = EngineSection()
-    vllm: Annotated[VllmSection, OnlyWith(VLLM | VERL)] = VllmSection()
-    cluster: Annotated[ClusterSection, OnlyWith(VERL), RESUMABLE] = ClusterSection()
+    vllm: Annotated[VllmSection, ENGINES, OnlyWith(VLLM | VERL)] = VllmSection()
+    cluster: Annotated[ClusterSection, ENGINES, OnlyWith(VERL), RESUMABLE] = ClusterSection()
     sft: Annotated[SftSection, SFT] = SftSection()
     pages: Annotated[PagesSection, PAGES] = PagesSection()
     dpo: Annotated[DpoSection, PAGES] = DpoSection()

@@ -69,6 +69,12 @@ def test_a_flag_without_effect_is_a_mistake(flags, says):
         ("sft", ["--algorithm.group_size", "4"], "only for `mobilerl train`"),
         ("eval sim", ["--fleet.type", "adb", "--fleet.serials", "h:1"], "not for `mobilerl eval sim`"),
         ("eval sim", ["--eval.instances", "4"], "only for `mobilerl train`"),
+        (
+            "eval sim",
+            ["--engine.type", "verl", "--vllm.gpu_memory", "0.5"],
+            "only for `mobilerl train` and `mobilerl pag",
+        ),
+        ("eval instructions", ["--collect.workers", "2"], "only for `mobilerl train`"),
         ("eval androidworld", JUDGE, "not for `mobilerl eval androidworld`"),
     ],
 )
@@ -90,6 +96,8 @@ def test_what_is_in_use_or_asks_for_nothing_is_accepted():
         ("train", ["--engine.inference", "vllm", "--vllm.sleep", "true"]),
         ("train", ["--fleet.spares", "0", "--fleet.serials", "[]", "--fleet.kvm", "false"]),
         ("eval androidworld", ["--phone.popup_rate", "0"]),
+        ("sft", ["--phone.width", "720", "--engine.threads", "1"]),  # on embedded phones, whatever the fleet is
+        ("eval sim", ["--phone.width", "720", "--engine.threads", "1"]),
     ]:
         load_recipe(None, flags, command=command)
 
