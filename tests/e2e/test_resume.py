@@ -353,7 +353,7 @@ def test_a_run_is_neither_started_over_nor_resumed_with_another_recipe(policy, s
     before = contents(straight / "checkpoints")
     assert "--resume" in error_of(run_to_end(policy, straight))
     said = error_of(run_to_end(policy, straight, "--resume", train__seed=5, algorithm__replay__gamma=0.5))
-    assert "algorithm.replay.gamma, train.seed differ" in said
+    assert "algorithm.replay.gamma is 0.5, and 0.25 there; train.seed is 5, and 0 there" in said
     assert contents(straight / "checkpoints") == before
     said = error_of(run_to_end(policy, tmp_path / "new", model=tmp_path / "missing"))
     assert "checkpoint folder" in said and not (tmp_path / "new").exists()
