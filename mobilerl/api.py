@@ -56,12 +56,14 @@ def evaluate(
     instances: int = 6,
     templates: Sequence[str] = (),
     out: str | Path | None = None,
+    replace: bool = False,
     **plan: Any,
 ) -> dict[str, Any]:
     """Evaluates `model` on held-out tasks of the recipe's suite (`phone` or `generated`) and returns results.json.
 
     `plan` are further fields of `SimPlan` or `GeneratedPlan`, such as `split="train"`. Files are written to `out`, if
-    given. Raises ConfigError for another suite or settings that cannot be used.
+    given; results of a finished evaluation there are returned if they have the same settings and model, and others are
+    only replaced with `replace`. Raises ConfigError for another suite or settings that cannot be used.
     """
     if recipe.suite.type not in PLANS:
         raise ConfigError(f"evaluate() knows the suites {', '.join(PLANS)}, not {recipe.suite.type!r}")
@@ -72,4 +74,4 @@ def evaluate(
         agent = agent.model_copy(update={"deadline_s": recipe.agent.deadline_s})
     recipe = recipe.model_copy(update={"agent": agent})
     with tempfile.TemporaryDirectory() as scratch:
-        return outside(lambda: _evaluate(recipe, chosen, POLICY, model, Path(out or scratch)))
+        return outside(lambda: _evaluate(recipe, chosen, POLICY, model, Path(out or scratch), replace=replace))

@@ -198,7 +198,7 @@ suite_name() {
     "$VENV/bin/python" -c '
 import pathlib, sys
 from mobilerl.config import load_recipe
-name = load_recipe(pathlib.Path(sys.argv[1]), sys.argv[2:]).suite.type
+name = load_recipe(pathlib.Path(sys.argv[1]), [*sys.argv[2:], "--model", ""]).suite.type
 print({"phone": "sim"}.get(name, name))' "$CONFIG" "${flags[@]}"
 }
 
@@ -216,7 +216,7 @@ evaluate() {
     read -ra more <<<"${EVAL_FLAGS:-}"
     mkdir -p "$out"
     say "evaluating $model"
-    mobilerl eval "$suite" --config "$CONFIG" --model "$model" --out "$out" --reuse "$@" "${more[@]}" \
+    mobilerl eval "$suite" --config "$CONFIG" --model "$model" --out "$out" --replace "$@" "${more[@]}" \
         >"$out/print-out.txt"
 }
 

@@ -70,7 +70,7 @@ def deepspeed_file(name: str) -> Path:
     if not path.is_file() and not name.endswith(".json"):
         raise ConfigError(f"sft.deepspeed = {name!r}: choose zero2, zero3, zero2-offload, zero3-offload, or a .json")
     try:
-        json.loads(path.read_text())
+        json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise ConfigError(f"sft.deepspeed: {path} cannot be read as JSON ({error})") from None
     return path.resolve()

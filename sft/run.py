@@ -14,7 +14,8 @@ from pathlib import Path
 from mobilerl import tiny
 from mobilerl.atomic_files import put_folder, remove_leftovers, sync_folder
 from mobilerl.config import ConfigError, Recipe
-from mobilerl.config.reading import claim, held
+from mobilerl.config.claims import check_claim, claim
+from mobilerl.config.reading import held
 from mobilerl.engines.registry import make_engine, use_threads
 from mobilerl.inference.engine_policy import EnginePolicy
 from mobilerl.interfaces import Sampling
@@ -35,8 +36,6 @@ from sft.samples import ExpertStep, Sample, encode, encode_all
 from sft.trainer import LogCallback, TrainingJob, train
 
 STAGES = (1, 2)
-PLACEMENT = ("sft.processes", "sft.nodes", "sft.node_rank", "sft.rendezvous")
-"""Settings that may change when a run is resumed."""
 FOLDERS = ("init", "copying", "reading", "goals", "stage1", "stage2-round*", "final")
 """Checkpoint folders. Each is written as `.NAME.tmp`, with the ranks' files in `.NAME.job`, and then renamed."""
 PRETRAINING_RATE = 2e-3
@@ -260,9 +259,10 @@ def run(recipe: Recipe, run_dir: Path, stages: Sequence[int] = STAGES) -> Path:
 
 def _run(recipe: Recipe, run_dir: Path, stages: Sequence[int]) -> Path:
     check_stages(recipe, run_dir, stages)
-    claim(recipe, run_dir, PLACEMENT)
-    remove_unfinished(run_dir)
+    check_claim(recipe, run_dir, "sft")
     sft = SftRun(recipe, run_dir)
+    claim(recipe, run_dir, "sft")
+    remove_unfinished(run_dir)
     if sft.data.sources:
         say(f"sources: {', '.join(source.name for source in sft.data.sources)}")
     checkpoint = sft.pretrain(sft.data.base())

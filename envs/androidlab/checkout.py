@@ -81,7 +81,7 @@ def _read_lengths(path: Path) -> dict[str, float]:
     file = next(iter(sorted((path / "evaluation").rglob(LENGTHS))), None)
     if file is None:
         raise CheckoutError(f"{path} has no {LENGTHS} under evaluation/, which RRR needs; check it out completely")
-    lengths = json.loads(file.read_text(encoding="utf-8"))
+    lengths = json.loads(file.read_bytes())
     return {name: float(length) for name, length in lengths.items() if type(length) in (int, float) and length > 0}
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from envs.base import Task
+from envs.text_files import read_text
 
 SUITE = "instructions"
 Line = Annotated[str, Field(min_length=1)]
@@ -76,7 +77,7 @@ def read(path: str | Path) -> InstructionFile:
 
 def _toml(path: Path) -> InstructionFile:
     try:
-        content = tomllib.loads(path.read_text())
+        content = tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: {error}") from None
     raw = content.get("task", [])
@@ -90,7 +91,7 @@ def _toml(path: Path) -> InstructionFile:
 
 def _jsonl(path: Path) -> InstructionFile:
     def tasks() -> Iterator[Instruction]:
-        for number, line in enumerate(path.read_text().splitlines(), 1):
+        for number, line in enumerate(read_text(path).splitlines(), 1):
             where = f"{path}, line {number}"
             if not line.strip():
                 continue

@@ -6,7 +6,6 @@ yields. It does not know which algorithm it runs.
 
 from __future__ import annotations
 
-import importlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 from mobilerl.algorithms.critics.encoder import Features
 from mobilerl.algorithms.losses import Aggregation
 from mobilerl.config.algorithms import AlgorithmSection
+from mobilerl.config.named import load_named
 from mobilerl.records import Group, Objective, TrainingSample, Trajectory
 
 
@@ -99,6 +99,5 @@ class Algorithm:
 
 
 def make_algorithm(settings: AlgorithmSection, resources: Resources) -> Algorithm:
-    """Makes the algorithm that the settings belong to."""
-    module, _, name = settings.implementation.partition(":")
-    return getattr(importlib.import_module(module), name)(settings, resources)
+    """Makes the algorithm that the settings belong to. Raises ConfigError if its class cannot be imported."""
+    return load_named(settings.implementation, f"{type(settings).__name__}.implementation")(settings, resources)

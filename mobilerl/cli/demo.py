@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     plan = GeneratedPlan(split="dev", parts=("instances",))
     say(f"{recipe.model} plays one task of every template; this takes a minute on two cores")
     out = args.out / EVALUATION
-    evaluate(recipe, plan, POLICY, recipe.model, out, keep=True)
+    evaluate(recipe, plan, POLICY, recipe.model, out, replace=True, keep=True)
     [path] = out.glob("trajectories/*.jsonl")
     episodes = load_trajectories(path)
     solved = [number for number, episode in enumerate(episodes) if episode.success]

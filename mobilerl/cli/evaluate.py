@@ -12,7 +12,7 @@ from envs.instructions.tasks import read
 from envs.phone.generated.tasks import HELD_OUT, SPLITS, train_tasks
 from envs.phone.tasks import suite
 from mobilerl.cli import evaluate_androidlab, evaluate_androidworld
-from mobilerl.cli.evaluate_common import add_suite, evaluation_recipe, finish, resumable
+from mobilerl.cli.evaluate_common import add_suite, command_of, evaluation_recipe, finish, resumable
 from mobilerl.config import ConfigError, GeneratedSuiteSection, InstructionsSuiteSection, Recipe, load_recipe, validate
 from mobilerl.eval.policies import MOBILERL_SETTINGS, REAL_PHONE_AGENTS, is_server
 from mobilerl.eval.report import UNSEEN, percent
@@ -68,13 +68,13 @@ def _add_amounts(parser: argparse.ArgumentParser) -> None:
     option("--temperature", type=float, metavar="T", help="0 (default) is greedy")
     said = f", of {PASS_K_INSTANCES} instances unless --instances says more" if with_seeds else ""
     option("--pass-k", type=int, metavar="K", help=f"K episodes per instance at temperature 1{said}")
-    option("--reuse", action="store_true", help="keep existing results of the very same protocol")
+    option("--replace", action="store_true", help="replace results of other settings or another model in --out")
     option("--keep", action="store_true", help="keep every episode with its screens, for the viewer")
 
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     if args.list:
-        load_recipe(args.config, settings)
+        load_recipe(args.config, settings, command=command_of(args))
         _list(args.plan)
         return 0
     # A server has no settings; without a recipe use MobileRL's, which large models can follow.
@@ -100,7 +100,7 @@ def run_instructions(args: argparse.Namespace, settings: Sequence[str]) -> int:
 def _evaluate(args: argparse.Namespace, recipe: Recipe) -> int:
     plan = _plan(args)
     with resumable(args):
-        results = evaluate(recipe, plan, args.agent, args.model, args.out, args.model_name, args.reuse, args.keep)
+        results = evaluate(recipe, plan, args.agent, args.model, args.out, args.model_name, args.replace, args.keep)
     finish(results, _summary(results), args.out)
     return 0
 

@@ -58,6 +58,8 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     from mobilerl.suites.androidworld.evaluation import Plan, evaluate
     from mobilerl.suites.androidworld.results import summary
 
+    if args.fleet is not None:
+        settings = ["--fleet.type=docker", *settings]
     recipe = evaluation_recipe(args, settings, MOBILERL_SETTINGS)
     servers = _servers(args, recipe)
     same = {name: getattr(args, name) for name in ("seed", "instances", "runs", "step_cap", "retries", "keep")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,11 @@ def add_suite(
     option("--list", action="store_true", help="list the tasks and stop")
     parser.set_defaults(takes_settings=True)
     return parser
+
+
+def command_of(args: argparse.Namespace) -> str:
+    """Name of the command for `load_recipe`, such as `eval sim`."""
+    return f"eval {args.suite}"
 
 
 @contextmanager
@@ -88,6 +94,7 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], default
 
     if args.out is None:
         raise ConfigError("--out DIR is missing: it says where results.json and the episodes go")
+    load = partial(load_recipe, args.config, command=command_of(args))
     flags, _ = parse_flags(settings)  # `load_recipe` below reports mistakes, together with those of the file
     given = sorted(f"--{name}.{key}" for name, section in flags.items() if isinstance(section, dict) for key in section)
     saved = None
@@ -96,13 +103,13 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], default
         saved = read_agent(args.model)
     if saved is None:
         base = [] if args.config else [word for word in defaults if word.split("=")[0] not in given]
-        return _published(args, settings, base) or load_recipe(args.config, [*base, *settings])
+        return _published(args, settings, base) or load(settings, base)
     ours = ", ".join(flag for flag in given if flag.startswith("--agent."))
     say(f"agent settings from the checkpoint{f'; from the command line: {ours}' if ours else ''}")
     own = given
     if args.config and "deadline_s" in load_recipe(args.config, ()).agent.model_fields_set:
         own = [*given, "--agent.deadline_s"]  # it depends on the devices and not on the policy
-    recipe = load_recipe(args.config, [*_saved_flags(saved, own), *settings])
+    recipe = load(settings, _saved_flags(saved, own))
     cap = (image_settings(Path(args.model)) or {}).get(MAX_PIXELS)
     if cap is None or ("--engine.max_pixels" in given and recipe.engine.max_pixels):
         return recipe
@@ -117,7 +124,8 @@ def _published(args: argparse.Namespace, settings: Sequence[str], base: Sequence
     if args.agent != "policy" or not args.model:
         return None
     try:
-        recipe = load_recipe(args.config, [*(word for word in base if word not in MOBILERL_SETTINGS), *settings])
+        base = [word for word in base if word not in MOBILERL_SETTINGS]
+        recipe = load_recipe(args.config, settings, base, command_of(args))
     except ConfigError:  # settings of mobilerl's format that need MobileRL's other settings
         return None
     agent = with_format(recipe.agent, getattr(args, "model_name", None) or published_name(args.model))

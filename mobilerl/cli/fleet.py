@@ -39,7 +39,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
-    recipe = load_recipe(args.config, ["--fleet.type", "docker", *settings])
+    recipe = load_recipe(args.config, settings, ["--fleet.type", "docker"], command="fleet")
     if not fleet_type(recipe.fleet).starts_containers:
         raise ConfigError('fleet: only containers can be started here; leave fleet.type = "docker"')
     check_packages(recipe.fleet)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mobilerl.config import load_recipe
+from mobilerl.config.packaged import check_given
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
@@ -24,11 +25,12 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
+    check_given(args.config, "pages")
     from mobilerl.models.hub import with_local_model
     from mobilerl.reachagent.run import run as reachagent
     from mobilerl.train.run_dir import check_agent_flags
 
-    recipe = with_local_model(load_recipe(args.config, settings))
+    recipe = with_local_model(load_recipe(args.config, settings, command="pages"))
     check_agent_flags(recipe, settings)
     reachagent(recipe, args.run_dir)
     return 0

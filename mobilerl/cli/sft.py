@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mobilerl.config import load_recipe
+from mobilerl.config.packaged import check_given
 from mobilerl.train.interrupt import Stopped, interrupts_as_stopped, resume_command
 
 
@@ -33,7 +34,8 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
-    recipe = load_recipe(args.config, settings)
+    check_given(args.config, "sft")
+    recipe = load_recipe(args.config, settings, command="sft")
     stages = (args.stage,) if args.stage else (1, 2)
     from mobilerl.models.hub import with_local_model
     from mobilerl.train.dry_run import check_writable

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mobilerl.config import ConfigError, load_recipe
+from mobilerl.config.packaged import check_given
 from mobilerl.train.interrupt import Stopped, interrupts_as_stopped, resume_command
 
 
@@ -31,7 +32,8 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
-    recipe = load_recipe(args.config, settings)
+    check_given(args.config, "train")
+    recipe = load_recipe(args.config, settings, command="train")
     if not recipe.model:
         raise ConfigError("--model is missing, the checkpoint to start from; make one with `mobilerl sft --config sft`")
     from mobilerl.models.hub import with_local_model

@@ -6,24 +6,30 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from mobilerl.config.marks import RESUMABLE, NotWith, OnlyWith
 from mobilerl.config.types import Count, Positive, Rate, Section, Share, Url, Variable
+
+DRAWN = OnlyWith({"fleet.type": ("embedded", "docker")})
+POPULATED = NotWith("suite.type", ("androidworld", "instructions"))
+DOCKER, ADB = OnlyWith({"fleet.type": ("docker",)}), OnlyWith({"fleet.type": ("adb",)})
+FLEET = OnlyWith({"fleet.type": ("docker", "adb")})
 
 
 class PhoneSection(Section):
     """The phones that episodes run on."""
 
-    count: Positive = 64
+    count: Annotated[Positive, RESUMABLE] = 64
     """Number of phones used at once, which is also the largest batch of one generation call."""
-    width: Annotated[int, Field(ge=180, le=2160)] = 360
+    width: Annotated[int, Field(ge=180, le=2160), DRAWN] = 360
     """Screen width of an embedded phone, in pixels."""
-    height: Annotated[int, Field(ge=360, le=4320)] = 720
+    height: Annotated[int, Field(ge=360, le=4320), DRAWN] = 720
     """Screen height of an embedded phone, in pixels."""
-    density: Annotated[int, Field(ge=72, le=1000)] | None = None
+    density: Annotated[int | None, Field(ge=72, le=1000), DRAWN] = None
     """Density of an embedded phone's screen in dpi; null for 360 dp across a phone, and about 800 across a tablet,
     which is a screen squarer than 1.65 to 1."""
-    popup_rate: Share = 0.5
+    popup_rate: Annotated[Share, POPULATED] = 0.5
     """Probability that a pop-up interrupts an episode."""
-    languages: tuple[Literal["en", "de", "ar"], ...] = ("en",)
+    languages: Annotated[tuple[Literal["en", "de", "ar"], ...], POPULATED] = ("en",)
     """Languages of the interface: English, German and Arabic, whose screens are mirrored. The task's seed chooses the
     one that an episode's phone shows; goals are in English."""
 
@@ -46,37 +52,37 @@ class FleetSection(Section):
     type: Literal["embedded", "docker", "adb"] = "embedded"
     """Type of devices: `embedded` phones in this process, `docker` containers that the run starts and removes, or the
     `adb` devices named in `serials`."""
-    name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")] = "mobilerl"
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"), DOCKER] = "mobilerl"
     """Name of the fleet, stored as a label of its containers."""
-    image: str = "mobilerl-phone"
+    image: Annotated[str, DOCKER] = "mobilerl-phone"
     """Docker image of a device."""
-    adb_port: Positive = 5555
+    adb_port: Annotated[Positive, DOCKER] = 5555
     """adb port of the container (5556 for the image of docker/androidworld)."""
-    hosts: tuple[Url, ...] = ("",)
+    hosts: Annotated[tuple[Url, ...], DOCKER] = ("",)
     """Docker engines, in the form of `docker -H` or as names of Docker contexts; "" for the one that `docker` uses."""
-    tls: str = ""
+    tls: Annotated[str, DOCKER] = ""
     """Folder with `ca.pem`, `cert.pem` and `key.pem` for engines at tcp://, or with such a folder for each host name;
     DOCKER_TLS_VERIFY and DOCKER_CERT_PATH by default."""
-    publish: str = "127.0.0.1"
+    publish: Annotated[str, DOCKER] = "127.0.0.1"
     """Address of a Docker host on which device ports are published."""
-    kvm: bool = False
+    kvm: Annotated[bool, DOCKER] = False
     """Pass /dev/kvm to the containers, which Android emulators need."""
-    memory_mb: Count = 512
+    memory_mb: Annotated[Count, DOCKER] = 512
     """Memory limit of a container in MB; 0 for none. An emulator needs 3072, and 4096 is better."""
-    cpus: Annotated[float, Field(ge=0.0)] = 1.0
+    cpus: Annotated[float, Field(ge=0.0), DOCKER] = 1.0
     """CPU limit of a container, in cores; 0 for none."""
-    environment: tuple[Variable, ...] = ()
+    environment: Annotated[tuple[Variable, ...], DOCKER] = ()
     """Environment variables of a container: `NAME=VALUE`, or `NAME` to take this process's value. Values are not
     written to any file of the run."""
-    serials: tuple[str, ...] = ()
+    serials: Annotated[tuple[str, ...], ADB] = ()
     """Serials of `adb` devices as printed by `adb devices`, or HOST:PORT."""
-    reset: Literal["keep", "app_data", "snapshot", "fresh"] = "keep"
+    reset: Annotated[Literal["keep", "app_data", "snapshot", "fresh"], FLEET] = "keep"
     """Reset between episodes: `keep` only runs the suite's own set-up, `app_data` clears all apps, `snapshot` loads the
     snapshot `default_boot` through the emulator console (port 5554 of the container), `fresh` starts a new container.
     The last two need type = "docker"."""
-    spares: Count = 2
+    spares: Annotated[Count, FLEET] = 2
     """Number of devices beyond `phone.count` that are used while others are reset."""
-    boot_s: Rate = 120.0
+    boot_s: Annotated[Rate, FLEET] = 120.0
     """Maximum time from starting a device to its first use."""
     refresh_s: ClassVar[float] = 60.0
     """Maximum time of a device reset and of a health check; not a setting."""

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from mobilerl.config.marks import NotWith, OnlyWith
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
 
 MOST_CHOICES = 8
@@ -48,16 +49,16 @@ def settings_of(sections: Sequence[type[BaseModel]], prefix: str = "") -> dict[s
 
 def _inner(owners: Owners) -> list[type[BaseModel]]:
     """Section classes behind a field; none for a setting."""
-    return list(dict.fromkeys(member for _, info in owners for member in _members(info.annotation)))
+    return list(dict.fromkeys(member for _, info in owners for member in members(info.annotation)))
 
 
-def _members(annotation: Any) -> list[type[BaseModel]]:
+def members(annotation: Any) -> list[type[BaseModel]]:
     """Section classes in a type: itself or the members of a union. A list of sections counts as one setting."""
     if get_origin(annotation) is tuple:
         return []
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [member for argument in get_args(annotation) for member in _members(argument)]
+    return [member for argument in get_args(annotation) for member in members(argument)]
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -73,14 +74,23 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
             groups[section] = parser.add_argument_group(section, about)
         kinds = list(dict.fromkeys(kind for _, info in owners for kind in _kinds(info.annotation)))
         first = owners[0][1]
+        conditions = "".join(f"; {mark}" for mark in _conditions(known, name))
         choices = f"; one of {', '.join(kinds)}" if len(kinds) > MOST_CHOICES else ""
         groups[section].add_argument(
             f"--{name}",
             type=_list if LIST in kinds else _scalar,
             default=argparse.SUPPRESS,
             metavar=kinds[0] if len(kinds) == 1 else "NAME" if choices else f"{{{','.join(kinds)}}}",
-            help=f"{first.description or ''} (default: {_defaults(known, name)}{choices})".replace("%", "%%"),
+            help=f"{first.description or ''} (default: {_defaults(known, name)}{choices}{conditions})".replace(
+                "%", "%%"
+            ),
         )
+
+
+def _conditions(known: Mapping[str, Owners], name: str) -> dict[OnlyWith | NotWith, None]:
+    """When a setting is in use, by its marks and those of its section."""
+    fields = [info for part in (name.rpartition(".")[0], name) for _, info in known.get(part, ())]
+    return dict.fromkeys(mark for info in fields for mark in info.metadata if isinstance(mark, OnlyWith | NotWith))
 
 
 def _kinds(annotation: Any) -> list[str]:
@@ -114,7 +124,7 @@ def _types(known: Mapping[str, Owners], name: str, section: type[BaseModel]) -> 
     if kind := section.model_fields.get("type"):
         return [str(kind.default)]
     parent = name.rpartition(".")[0]
-    owners = [owner for owner, info in known.get(parent, ()) if section in _members(info.annotation)]
+    owners = [owner for owner, info in known.get(parent, ()) if section in members(info.annotation)]
     return [kind for owner in owners for kind in _types(known, parent, owner)]
 
 

@@ -7,37 +7,40 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
+from mobilerl.config.marks import ANY, RESUMABLE, OnlyWith
 from mobilerl.config.types import Count, Positive, Rate, Section, Url
+
+ASKED = OnlyWith({"judge.url": ANY})
 
 
 class JudgeSection(Section):
     """A vision-language model at an OpenAI-compatible endpoint that decides whether an episode completed its task."""
 
-    url: Url = ""
+    url: Annotated[Url, OnlyWith({"judge.reward": (True,)}, ("train",)), RESUMABLE] = ""
     """Base URL, as in http://127.0.0.1:8000/v1; empty for no judge."""
-    model: str = ""
+    model: Annotated[str, ASKED] = ""
     """Name of the model at the endpoint."""
-    api_key_env: str = "OPENAI_API_KEY"
+    api_key_env: Annotated[str, ASKED, RESUMABLE] = "OPENAI_API_KEY"
     """Environment variable with the API key. Do not put the key itself into a recipe."""
     reward: bool = False
     """Use the judge's verdicts as rewards instead of the tasks' own checks."""
-    actions: Count = 2
+    actions: Annotated[Count, ASKED] = 2
     """Number of last actions described in the prompt (DistRL: 2, DigiRL: 0)."""
-    examples: Literal["images", "words", "none"] = "images"
+    examples: Annotated[Literal["images", "words", "none"], ASKED] = "images"
     """Worked examples in the prompt: with screenshots as `images`, with screenshots described in `words`, or `none`."""
-    unfinished: Literal["failure", "judge"] = "failure"
+    unfinished: Annotated[Literal["failure", "judge"], ASKED] = "failure"
     """Verdict on an episode that the agent did not finish: always `failure`, or `judge` by its last screen."""
-    votes: Positive = 1
+    votes: Annotated[Positive, ASKED] = 1
     """Number of independent verdicts, of which more than half decide."""
-    temperature: Annotated[float, Field(ge=0.0)] | None = 0.0
+    temperature: Annotated[Annotated[float, Field(ge=0.0)] | None, ASKED] = 0.0
     """Sampling temperature; null for the server's default, for models that do not accept one."""
-    max_tokens: Positive = 512
+    max_tokens: Annotated[Positive, ASKED] = 512
     """Maximum length of a reply, in tokens. Reasoning models need more."""
-    timeout_s: Rate = 120.0
+    timeout_s: Annotated[Rate, ASKED, RESUMABLE] = 120.0
     """Time limit of a request, in seconds; with retries it may take three times as long."""
-    concurrency: Positive = 8
+    concurrency: Annotated[Positive, ASKED, RESUMABLE] = 8
     """Maximum number of requests in flight."""
-    cache: str = ""
+    cache: Annotated[str, ASKED, RESUMABLE] = ""
     """Folder for cached replies; empty for no cache."""
 
     @model_validator(mode="after")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import model_validator
 
+from mobilerl.config.marks import RESUMABLE, OnlyWith, UsedBy
 from mobilerl.config.types import Count, Positive, Rate, Section, Share, Weight
 
 FormatName = Literal[
@@ -25,6 +26,9 @@ FormatName = Literal[
 ]
 """Formats of prompts, coordinates and replies: mobilerl's own and those of published models (docs/models.md)."""
 
+OURS = OnlyWith({"agent.format": ("mobilerl", None)})
+LOCAL = OnlyWith({"engine.type": ("local",)})
+
 
 class AgentSection(Section):
     """Prompts and replies of the model. Saved with every checkpoint, so that evaluation uses the training settings."""
@@ -33,28 +37,28 @@ class AgentSection(Section):
     """Prompt and reply format: `mobilerl`, or that of a published model (docs/models.md). null selects the model's own
     if its name is known and none of the settings specific to `mobilerl` is set (`grounding`, `layout`, `screen_style`,
     `history_thoughts`, `random_marks`), else `mobilerl`."""
-    grounding: Literal["box", "point", "mark"] = "mark"
+    grounding: Annotated[Literal["box", "point", "mark"], OURS] = "mark"
     """How an action refers to an element: by its `box` or a `point` in thousandths of the screen, or by the number of
     its `mark` (MobileRL: box)."""
-    layout: Literal["chat", "compact"] = "compact"
+    layout: Annotated[Literal["chat", "compact"], OURS] = "compact"
     """Prompt layout: `chat` has earlier turns as messages (MobileRL), `compact` is one message, for small models."""
-    screen_style: Literal["mobilerl", "marks", "none"] = "marks"
+    screen_style: Annotated[Literal["mobilerl", "marks", "none"], OURS] = "marks"
     """Screen text: compressed as in MobileRL (`mobilerl`), as numbered elements (`marks`), or `none`."""
     screenshots: Count = 1
     """Number of newest screenshots in the prompt, the current one included (MobileRL: 2)."""
-    history_thoughts: bool = False
+    history_thoughts: Annotated[bool, OURS] = False
     """Keep the thoughts of earlier replies in the prompt (MobileRL: true)."""
     history_steps: Count | None = None
     """Number of earlier turns in the prompt as text; null for all."""
     system_prompt: str | None = None
     """System prompt; null for the default of the grounding."""
-    random_marks: bool = False
+    random_marks: Annotated[bool, OURS] = False
     """Number the marks of a screen in random order, so that a model cannot count lines instead of reading them."""
     max_new_tokens: Positive = 32
     """Maximum length of a reply, in tokens (MobileRL: 4096)."""
     max_invalid: Positive = 3
     """Number of consecutive invalid actions that end an episode."""
-    deadline_s: Rate = 300.0
+    deadline_s: Annotated[Rate, RESUMABLE] = 300.0
     """Time limit of an episode, in seconds, after which the device counts as failed."""
 
     @model_validator(mode="after")
@@ -76,7 +80,7 @@ class EngineSection(Section):
 
     type: Literal["local", "verl"] = "local"
     """Engine: `local` is one process on a CPU or one GPU, `verl` uses Ray, FSDP and vLLM on the GPUs of [cluster]."""
-    inference: Literal["local", "vllm"] = "local"
+    inference: Annotated[Literal["local", "vllm"], LOCAL, UsedBy(("train", "pages"))] = "local"
     """Sampling with engine.type = "local": in the training process, or by vLLM, which receives the weights after every
     update."""
     learning_rate: Rate = 3e-4
@@ -87,17 +91,17 @@ class EngineSection(Section):
     """Maximum gradient norm."""
     warmup_steps: Count = 10
     """Number of optimizer steps over which the learning rate rises from 0 to its peak."""
-    micro_batch_tokens: Positive = 16384
+    micro_batch_tokens: Annotated[Positive, RESUMABLE] = 16384
     """Maximum number of tokens in a micro-batch, counted as if its samples were padded to the longest."""
     max_pixels: Positive | None = None
     """Maximum number of pixels of a screenshot; null for the checkpoint's own limit."""
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: Annotated[bool, RESUMABLE] = False
     """Recompute activations in the backward pass, for much less memory but slower updates."""
     lora_rank: Count = 0
     """Rank of LoRA adapters on the language model's linear layers; 0 trains all weights."""
-    threads: Count = 0
+    threads: Annotated[Count, LOCAL, RESUMABLE] = 0
     """Number of CPU threads; 0 for all cores."""
-    generate_threads: Count = 0
+    generate_threads: Annotated[Count, LOCAL, RESUMABLE] = 0
     """Number of CPU threads for sampling; 0 for `threads`."""
 
     @property
@@ -109,17 +113,17 @@ class EngineSection(Section):
 class VllmSection(Section):
     """vLLM, if it does the sampling: engine.type = "verl" or engine.inference = "vllm"."""
 
-    tensor_parallel: Positive = 1
+    tensor_parallel: Annotated[Positive, RESUMABLE] = 1
     """Number of GPUs that each copy of the model is sharded over."""
-    gpu_memory: Share = 0.6
+    gpu_memory: Annotated[Share, RESUMABLE] = 0.6
     """Fraction of GPU memory for vLLM's weights and KV cache; training gets the rest if both share a GPU."""
-    sleep: bool = False
+    sleep: Annotated[bool, OnlyWith({"engine.inference": ("vllm",)}), RESUMABLE] = False
     """Free vLLM's GPU memory during updates, for engine.inference = "vllm"; verl always does."""
     max_prompt: Positive = 8192
     """Maximum prompt length in tokens, including image tokens; a longer prompt is an error."""
-    max_sequences: Positive = 256
+    max_sequences: Annotated[Positive, RESUMABLE] = 256
     """Maximum number of sequences that each copy of the model generates at once."""
-    timeout_s: Rate = 600.0
+    timeout_s: Annotated[Rate, RESUMABLE] = 600.0
     """Time limit of a start, a weight update or a request, in seconds, after which the run ends."""
 
 

@@ -18,6 +18,14 @@ def recipe_names() -> list[str]:
     return sorted(name for name in names if name not in PLANS)
 
 
+def check_given(config: Path | str | None, command: str) -> None:
+    """Raises ConfigError without a recipe: a training with nothing but defaults is hardly ever meant."""
+    if config is None:
+        raise ConfigError(
+            f"--config is missing: `mobilerl {command}` needs a recipe, a file or one of {', '.join(recipe_names())}"
+        )
+
+
 def find_recipe(given: Path | str) -> Path:
     """Returns the file of a recipe, given as a path or the name of a packaged one. Raises ConfigError without one."""
     path, name, names = Path(given), str(given), recipe_names()

@@ -6,9 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from mobilerl.config.marks import OnlyWith
 from mobilerl.config.types import Positive, Rate, Section
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+DPO = OnlyWith({"dpo.enabled": (True,)})
 
 
 class PagesSection(Section):
@@ -16,7 +18,7 @@ class PagesSection(Section):
 
     graph: str = ""
     """Folder of a stored page graph; empty to explore an embedded phone."""
-    apps: tuple[str, ...] = ()
+    apps: Annotated[tuple[str, ...], OnlyWith({"pages.graph": ("",)})] = ()
     """Apps to explore; empty for all."""
     walks: Positive = 1000
     """Number of random walks per app for navigation tasks, in addition to the shortest path to every page."""
@@ -39,9 +41,9 @@ class DpoSection(Section):
 
     enabled: bool = True
     """Run DPO (false: ReachAgent without DPO, which ends after stage 1)."""
-    beta: Rate = 0.1
+    beta: Annotated[Rate, DPO] = 0.1
     """Strength of the penalty for deviating from stage 1 (DPO eq. 7). recipes/reachagent.toml: 0.5."""
-    epochs: Positive = 2
+    epochs: Annotated[Positive, DPO] = 2
     """Epochs over the pairs (ReachAgent)."""
-    learning_rate: Rate = 1e-5
+    learning_rate: Annotated[Rate, DPO] = 1e-5
     """Peak learning rate (ReachAgent)."""

@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,8 +16,11 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from envs.text_files import read_text
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config.flags import NULL, ConfigError, Owners, parse_flags, quote, settings_of, suggestion
+from mobilerl.config.in_use import differing, reason, unused, without_unused
+from mobilerl.config.marks import OnlyWith
 from mobilerl.config.packaged import find_recipe
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
 from mobilerl.redaction import without_users
@@ -27,26 +30,39 @@ CONFIG_FILE = "config.json"
 """File in a run's directory with its resolved recipe."""
 LOCK_FILE = ".lock"
 """File in a run's directory that is locked by the process that writes there."""
-OF_A_RUN = ("metrics.jsonl", "checkpoints", "trajectories")
-"""Files that only a run with a config.json leaves behind."""
-MOST_NAMED = 4
-"""Maximum number of differing settings that a message names."""
 
 
-def load_recipe(path: Path | str | None = None, overrides: Sequence[str] = ()) -> Recipe:
+def load_recipe(
+    path: Path | str | None = None, overrides: Sequence[str] = (), defaults: Sequence[str] = (), command: str = ""
+) -> Recipe:
     """Returns a recipe with the dotted command-line `overrides` applied.
 
     `path` is a file or the name of a packaged recipe such as `generated/adagrpo`. Raises ConfigError with all mistakes.
+    Settings without effect are mistakes: those of a file in the file alone, so that a flag may switch off what a file
+    configures, and those of `overrides` in the whole recipe and for `command`, such as `eval sim`, if that is given.
+    `defaults` are words like `overrides` that come before them, from the program and not from the user.
     """
     data = _read_toml(find_recipe(path)) if path else {}
     flags, mistakes = parse_flags(overrides)
+    mistakes += [f"{path}: {name}: {why}" for name, why in unused(data, _alone(data)).items()]
     try:
-        recipe = Recipe(**_merge(data, flags))
+        recipe = Recipe(**_merge(_merge(data, parse_flags(defaults)[0]), flags))
     except ValidationError as error:
         mistakes += _explain(error, Recipe, str(path or "command line"), flags)
+    else:
+        ineffective = unused(flags, recipe.model_dump(), command, as_flags=True)
+        mistakes += [f"--{name}: {why}" for name, why in ineffective.items()]
     if mistakes:
         raise ConfigError(*mistakes)
     return recipe
+
+
+def _alone(data: dict[str, Any]) -> dict[str, Any]:
+    """The values of a file without flags, as written if it needs flags to be complete."""
+    try:
+        return Recipe(**data).model_dump()
+    except ValidationError:
+        return data
 
 
 def validate(kind: type[M], data: dict[str, Any], where: str, flags: Mapping[str, Any] | None = None) -> M:
@@ -63,14 +79,14 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
 
 
 def to_toml(recipe: Recipe) -> str:
-    """The resolved recipe as TOML, which `load_recipe` reads back as the same recipe."""
-    return tomli_w.dumps(_replace(recipe.model_dump(mode="json"), None, NULL))
+    """The resolved recipe as TOML, without settings that it does not use. `load_recipe` reads it back."""
+    return tomli_w.dumps(_replace(without_unused(recipe), None, NULL))
 
 
 def read_saved(path: Path) -> Recipe:
     """Reads a recipe written by `save_recipe`. Raises ConfigError if it is damaged or of another version."""
     try:
-        return recipe_with_plugins()(**json.loads(path.read_text()))
+        return recipe_with_plugins()(**json.loads(path.read_bytes()))
     except ValidationError as error:
         mistakes = _explain(error, Recipe, str(path))
         if any(mistake["type"] == "extra_forbidden" for mistake in error.errors()):
@@ -112,49 +128,18 @@ def held(run_dir: Path) -> Iterator[None]:
                     run_dir.rmdir()
 
 
-def claim(recipe: Recipe, run_dir: Path, may_change: Collection[str] = ()) -> None:
-    """Writes the recipe into its run directory as `config.json`.
-
-    Raises ConfigError if the directory has one with other settings, naming the differences, or none but files of a run.
-    `may_change` are dotted names of settings that may differ.
-    """
-    saved = run_dir / CONFIG_FILE
-    if saved.is_file():
-        changed = [name for name in differences(read_saved(saved), recipe) if name not in may_change]
-        if changed:
-            raise ConfigError(
-                f"{run_dir} belongs to another recipe ({', '.join(changed[:MOST_NAMED])} differ): "
-                f"continue with the settings of {saved}, or choose another --run-dir"
-            )
-    elif left := next((name for name in OF_A_RUN if (run_dir / name).exists()), None):
-        raise ConfigError(
-            f"{run_dir} has {left} of a run, but no {CONFIG_FILE}: put it back, or choose another --run-dir"
-        )
-    run_dir.mkdir(parents=True, exist_ok=True)
-    save_recipe(recipe, saved)
-
-
 def differences(a: Recipe, b: Recipe) -> list[str]:
     """Dotted names of the settings in which two recipes differ, in the order of the sections."""
-    left, right = dict(_flat(a.model_dump())), dict(_flat(b.model_dump()))
-    return [name for name in {**left, **right} if left.get(name) != right.get(name)]
-
-
-def _flat(section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in section.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
+    return differing(a.model_dump(), b.model_dump())
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
     """Returns the content of the file; a `model` that is a folder next to the file becomes the path of that folder."""
     try:
-        data = _replace(tomllib.loads(path.read_text()), NULL, None)
+        data = _replace(tomllib.loads(read_text(path)), NULL, None)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # also for a file that is not UTF-8
+    except (ValueError, RecursionError) as error:  # also for another encoding
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
     model = data.get("model")
     if isinstance(model, str) and model and (beside := path.resolve().parent / model).is_dir():
@@ -194,7 +179,8 @@ def _explain(
     for mistake in error.errors():
         name = _name(mistake, known)
         # A value that fits no member of a union is one mistake, not one per member.
-        said.setdefault(name, f"{_origin(name, flags or {}, where)}: {_what(mistake, name, known)}")
+        origin = _origin(name, flags or {}, where)
+        said.setdefault(name, f"{origin}: {_what(mistake, name, known, origin.startswith('--'))}")
     return list(said.values())
 
 
@@ -225,11 +211,11 @@ def _origin(name: str, flags: Mapping[str, Any], where: str) -> str:
     return f"{where}: {quote(name)}" if name else where
 
 
-def _what(mistake: ErrorDetails, name: str, known: Mapping[str, Owners]) -> str:
+def _what(mistake: ErrorDetails, name: str, known: Mapping[str, Owners], as_flag: bool) -> str:
     """Describes what is wrong and how to fix it."""
     if mistake["type"] == "extra_forbidden":
-        if choices := _types_with(name, known):
-            return f"only with {choices}; set it as well, or leave this out"
+        if mark := _types_with(name, known):
+            return reason(mark, mistake["loc"][next(iter(mark.any_of)).count(".")], as_flag)
         parent, _, last = name.rpartition(".")
         beside = [other.rpartition(".")[2] for other in known if other.rpartition(".")[0] == parent]
         return f"there is no such setting{suggestion(last, beside)}"
@@ -244,15 +230,15 @@ def _what(mistake: ErrorDetails, name: str, known: Mapping[str, Owners]) -> str:
     return message if isinstance(given, dict | BaseModel) else f"{message} (given: {quote(without_users(repr(given)))})"
 
 
-def _types_with(name: str, known: Mapping[str, Owners]) -> str:
+def _types_with(name: str, known: Mapping[str, Owners]) -> OnlyWith | None:
     """The enclosing section's types with which a setting exists, as in `algorithm.type = adagrpo or gigpo`."""
     parts = name.split(".")
     for end in range(1, len(parts)):
         section, rest = ".".join(parts[:end]), ".".join(parts[end:])
         members = [owner for owner, _ in known.get(f"{section}.type", ()) if _tag(owner)]
         if found := [_tag(member) for member in members if rest in settings_of([member])]:
-            return f"{section}.type = {' or '.join(found)}"
-    return ""
+            return OnlyWith({f"{section}.type": tuple(found)})
+    return None
 
 
 def _tag(section: type[BaseModel]) -> str:

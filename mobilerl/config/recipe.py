@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import model_validator
 from pydantic.fields import FieldInfo
@@ -12,10 +12,12 @@ from pydantic.fields import FieldInfo
 from mobilerl.config.algorithms import AdaGRPOSection, AnyAlgorithm
 from mobilerl.config.devices import FleetSection, PhoneSection
 from mobilerl.config.judge import JudgeSection
+from mobilerl.config.marks import RESUMABLE, NotWith, OnlyWith, Resumable, UsedBy
 from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, TinySection, VllmSection
 from mobilerl.config.reachagent import DpoSection, PagesSection
 from mobilerl.config.suite import OWN, PhoneSuiteSection, SuiteSection, suite_sections, union_of
 from mobilerl.config.training import (
+    TRAIN,
     CollectSection,
     EvalSection,
     SftSection,
@@ -25,32 +27,40 @@ from mobilerl.config.training import (
 )
 from mobilerl.config.types import Section
 
+PAGES, ENGINES = UsedBy(("pages",)), UsedBy(("train", "pages"))
+TRAININGS = UsedBy(("train", "sft", "pages"))
+SFT = UsedBy(("sft", "pages", "eval sim", "eval generated"))
+FLEET = UsedBy(("train", "fleet", "eval instructions", "eval androidworld"))
+JUDGE = UsedBy(("train", "eval sim", "eval generated", "eval instructions"))
+COLLECT = UsedBy(("train", "eval instructions"))
+VLLM, VERL = {"engine.inference": ("vllm",)}, {"engine.type": ("verl",)}
+
 
 class Recipe(Section):
     """All settings of a run, by section."""
 
-    model: str = ""
+    model: Annotated[str, Resumable(from_checkpoint=True)] = ""
     """Checkpoint folder or ORG/NAME on the Hugging Face Hub to start from; empty to make a tiny model. In a recipe,
     a folder next to its file takes precedence."""
-    tiny: TinySection = TinySection()
+    tiny: Annotated[TinySection, UsedBy(("sft",)), OnlyWith({"model": ("",)})] = TinySection()
     suite: SuiteSection = PhoneSuiteSection()
     phone: PhoneSection = PhoneSection()
-    fleet: FleetSection = FleetSection()
+    fleet: Annotated[FleetSection, FLEET, RESUMABLE] = FleetSection()
     agent: AgentSection = AgentSection()
     engine: EngineSection = EngineSection()
-    vllm: VllmSection = VllmSection()
-    cluster: ClusterSection = ClusterSection()
-    sft: SftSection = SftSection()
-    pages: PagesSection = PagesSection()
-    dpo: DpoSection = DpoSection()
+    vllm: Annotated[VllmSection, ENGINES, OnlyWith(VLLM | VERL)] = VllmSection()
+    cluster: Annotated[ClusterSection, ENGINES, OnlyWith(VERL), RESUMABLE] = ClusterSection()
+    sft: Annotated[SftSection, SFT] = SftSection()
+    pages: Annotated[PagesSection, PAGES] = PagesSection()
+    dpo: Annotated[DpoSection, PAGES] = DpoSection()
     tasks: TasksSection = TasksSection()
-    collect: CollectSection = CollectSection()
-    algorithm: AnyAlgorithm = AdaGRPOSection()
+    collect: Annotated[CollectSection, COLLECT] = CollectSection()
+    algorithm: Annotated[AnyAlgorithm, TRAIN] = AdaGRPOSection()
     """Algorithm, chosen by its `type`; the settings of all algorithms are listed."""
     train: TrainSection = TrainSection()
-    eval: EvalSection = EvalSection()
-    judge: JudgeSection = JudgeSection()
-    tracking: TrackingSection = TrackingSection()
+    eval: Annotated[EvalSection, TRAIN, NotWith("suite.type", ("androidworld",)), RESUMABLE] = EvalSection()
+    judge: Annotated[JudgeSection, JUDGE] = JudgeSection()
+    tracking: Annotated[TrackingSection, TRAININGS, RESUMABLE] = TrackingSection()
 
     @property
     def plays_in_workers(self) -> bool:

@@ -10,6 +10,7 @@ from pydantic import Tag, field_validator
 
 from envs.plugins import with_plugins
 from mobilerl.config.devices import FleetSection
+from mobilerl.config.marks import RESUMABLE
 from mobilerl.config.types import Count, Positive, Section, chosen_by_type
 
 EMULATOR_MB = 3072
@@ -56,7 +57,7 @@ class AndroidWorldSuiteSection(SuiteBase):
     type: Literal["androidworld"] = "androidworld"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
     for AndroidWorld's, `instructions` for those of a file."""
-    servers: tuple[str, ...] = ()
+    servers: Annotated[tuple[str, ...], RESUMABLE] = ()
     """AndroidWorld servers as http://HOST:PORT[,ADB_SERIAL], one device each; empty to start containers with
     fleet.type = "docker"."""
     seed: Count = 1000
@@ -82,6 +83,8 @@ class AndroidWorldSuiteSection(SuiteBase):
                 raise ValueError(
                     'suite.servers are already running, and fleet.type = "docker" starts its own: leave one of them out'
                 )
+        elif fleet.type == "adb":
+            raise ValueError("suite.servers name AndroidWorld's phones, as URL,ADB_SERIAL: leave fleet.type = adb out")
         elif not self.servers:
             raise ValueError(
                 'suite.type = "androidworld" needs suite.servers, or fleet.type = "docker", which starts them'
@@ -101,7 +104,7 @@ class InstructionsSuiteSection(SuiteBase):
     type: Literal["instructions"] = "instructions"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
     for AndroidWorld's, `instructions` for those of a file."""
-    file: str = ""
+    file: Annotated[str, RESUMABLE] = ""
     """File with the instructions, *.toml or *.jsonl."""
     free_reward: bool = False
     """Also train on tasks whose check succeeds before the agent has done anything."""

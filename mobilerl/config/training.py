@@ -7,13 +7,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from mobilerl.config.marks import ANY, RESUMABLE, NotWith, OnlyWith, UsedBy
 from mobilerl.config.types import Count, Positive, Rate, Section, Url
+
+TRAIN = UsedBy(("train",))
 
 
 class TasksSection(Section):
     """Training tasks: `per_template` instances of every training template."""
 
-    per_template: Positive = 20
+    per_template: Annotated[Positive, NotWith("suite.type", ("instructions",))] = 20
     """Number of instances per template, each with its own parameters."""
     templates: tuple[str, ...] = ()
     """Templates to train on; empty for all of the training split."""
@@ -29,9 +32,9 @@ class CollectSection(Section):
     max_staleness: Count = 0
     """Maximum number of policy versions that a trajectory may lag behind; 0 alternates collection and learning. With
     `workers`, one iteration is collected while the previous one is learned from."""
-    workers: Count = 0
+    workers: Annotated[Count, TRAIN, OnlyWith({"engine.inference": ("local",)}), RESUMABLE] = 0
     """Number of rollout workers, each on one CPU core with its share of the phones; 0 collects in the trainer."""
-    max_retries: Count = 3
+    max_retries: Annotated[Count, RESUMABLE] = 3
     """Maximum number of retries of an episode after device failures."""
     scorer: Annotated[str, Field(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] = ""
     """`module:name` of your own code that computes rewards instead of the tasks' checks: a function of the trajectory
@@ -41,21 +44,21 @@ class CollectSection(Section):
 class TrainSection(Section):
     """Length of a run, mini-batches, checkpoints and trajectories."""
 
-    iterations: Positive = 100
+    iterations: Annotated[Positive, TRAIN, RESUMABLE] = 100
     """Maximum number of iterations."""
-    max_minutes: Rate | None = None
+    max_minutes: Annotated[Rate | None, TRAIN, RESUMABLE] = None
     """Time limit in minutes; null for no limit."""
-    max_env_steps: Positive | None = None
+    max_env_steps: Annotated[Positive | None, TRAIN, RESUMABLE] = None
     """Maximum number of environment steps; null for no limit."""
     mini_batch: Positive = 256
     """Mini-batch size: samples per optimizer step."""
     seed: int = 0
     """Random seed of tasks, sampling and mini-batches."""
-    checkpoint_every: Positive = 10
+    checkpoint_every: Annotated[Positive, RESUMABLE] = 10
     """Checkpoint interval in iterations."""
-    keep_checkpoints: Positive = 2
+    keep_checkpoints: Annotated[Positive, RESUMABLE] = 2
     """Number of newest checkpoints to keep."""
-    trajectories_every: Count = 10
+    trajectories_every: Annotated[Count, RESUMABLE] = 10
     """Interval in iterations at which trajectories are written; 0 for never."""
 
 
@@ -64,7 +67,7 @@ class EvalSection(Section):
 
     every: Count = 0
     """Interval in iterations; also evaluates at the start and the end. 0 for never."""
-    instances: Positive = 2
+    instances: Annotated[Positive, OnlyWith({"eval.every": ANY})] = 2
     """Number of instances per template (for generated tasks, in every held-out part)."""
 
 
@@ -75,7 +78,7 @@ class TrackingSection(Section):
     """Mirror metrics.jsonl to Weights & Biases; `offline` logs to the run directory. The environment variables
     WANDB_PROJECT and WANDB_NAME override the project `mobilerl` and the name of the run directory, and WANDB_MODE
     (`offline` or `disabled`) this setting. If the server cannot be reached, the run logs offline."""
-    alerts: bool = False
+    alerts: Annotated[bool, OnlyWith({"tracking.wandb": ("offline", "online")})] = False
     """Send an alert through Weights & Biases when the run ends, fails, or skips optimizer steps."""
     tensorboard: bool = False
     """Mirror metrics.jsonl to TensorBoard event files."""
@@ -105,7 +108,7 @@ class SftSection(Section):
     reading_samples: Count = 12000
     """Number of samples of reading pre-training, which follows 0.4 times as many samples of copying; 0 for none. Both
     are skipped if a checkpoint is given. In the stages of a tiny model, a tenth of the samples are of this kind."""
-    goal_samples: Count = 0
+    goal_samples: Annotated[Count, OnlyWith({"suite.type": ("generated",)})] = 0
     """Number of goal samples, which have no screens, for a tiny model on generated apps; 0 for none."""
     sources: tuple[SourceSection, ...] = ()
     """Recorded demonstrations for stage 1, in addition to the phone's own."""
@@ -117,26 +120,26 @@ class SftSection(Section):
     """Epochs of each round of stage 2."""
     candidates: Positive = 1
     """Number of proposals per expert step."""
-    proposer_url: Url = ""
+    proposer_url: Annotated[Url, RESUMABLE] = ""
     """OpenAI-compatible endpoint of the first round's proposer; empty for built-in templates."""
-    proposer_model: str = ""
+    proposer_model: Annotated[str, OnlyWith({"sft.proposer_url": ANY})] = ""
     """Name of the model at `proposer_url`."""
     batch_size: Positive = 32
     """Samples (DPO: pairs) per optimizer step, over all processes."""
     learning_rate: Rate = 1e-3
     """Peak learning rate of both stages; it decays to 0 at the end."""
-    micro_batch_size: Count = 0
+    micro_batch_size: Annotated[Count, RESUMABLE] = 0
     """Samples per forward pass of a process; 0 for its whole share of a batch."""
-    processes: Count = 0
+    processes: Annotated[Count, RESUMABLE] = 0
     """Number of processes on this node, one per GPU (torchrun's --nproc-per-node), that train and make demonstrations;
     with 0 the main process does both."""
     deepspeed: str = ""
     """zero2, zero3, zero2-offload, zero3-offload, or a DeepSpeed configuration (*.json); empty for plain DDP."""
-    nodes: Positive = 1
+    nodes: Annotated[Positive, RESUMABLE] = 1
     """Number of nodes (torchrun's --nnodes); the command is started on each with its `node_rank`."""
-    node_rank: Count = 0
+    node_rank: Annotated[Count, RESUMABLE] = 0
     """Rank of this node (torchrun's --node-rank), from 0."""
-    rendezvous: str = ""
+    rendezvous: Annotated[str, RESUMABLE] = ""
     """HOST:PORT of node 0 if there are several nodes; the next port is used too."""
 
     @model_validator(mode="after")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -19,6 +20,8 @@ CHECKED_ELSEWHERE = {"verl", "vllm"}
 """Packages that engines check themselves."""
 PACKAGE_OF = {"yaml": "pyyaml", "PIL": "pillow", "google": "protobuf"}
 """Names of packages whose module is named differently."""
+OURS = {"mobilerl", "envs", "sft"}
+"""Packages of mobilerl, which its extras require too."""
 TORCH_FIRST = "torch==2.13.0"
 
 
@@ -92,9 +95,12 @@ def engine(kind: EngineKind) -> Iterator[Check]:
 
 
 def installs(module: str | None) -> str:
-    """Command that installs the extra with a module's package; "" if mobilerl does not require it."""
-    top = (module or "").partition(".")[0]
+    """Command that installs the extra with a module's package; "" if mobilerl does not require it, or if the package is
+    there and the module is not, as after a misspelling."""
+    top, inner, _ = (module or "").partition(".")
     package = canonicalize_name(PACKAGE_OF.get(top, top))
+    if top in OURS or (inner and find_spec(top) is not None):
+        return ""
     for extra, required in requirements().items():
         if package in {canonicalize_name(r.name) for r in required}:
             command = install_command(extra)

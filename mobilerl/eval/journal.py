@@ -22,6 +22,7 @@ from typing import Any
 
 from envs.base import Task
 from mobilerl.config import ConfigError
+from mobilerl.eval.report import RESULTS, read_results
 
 SCHEMA = 1
 FILE = "episodes.jsonl"
@@ -55,15 +56,22 @@ class Past:
     """Offset of the end of the last complete line, in bytes."""
     read: int = 0
     """Number of bytes that were read."""
+    results: dict[str, Any] | None = None
+    """results.json of an evaluation that has finished, in a folder without a journal."""
 
-    def check(self, protocol: Mapping[str, Any]) -> None:
-        """Raises ConfigError if an entry of `protocol`, which may be partial, differs from that of the episodes."""
-        for name, value in (protocol if self.protocol is not None else {}).items():
-            before = self.protocol.get(name)
-            if name not in NOT_COMPARED and before != value:
+    def check(self, protocol: Mapping[str, Any], otherwise: str = "or remove it") -> None:
+        """Raises ConfigError if an entry of `protocol`, which may be partial, differs from that of the episodes.
+
+        `otherwise` says in the message what else can be done about finished results.
+        """
+        path, before, fix = self.path, self.protocol, "or resume it with its own settings"
+        if before is None and self.results is not None:
+            path, before, fix = self.path.with_name(RESULTS), self.results["protocol"], otherwise
+        for name, value in (protocol if before is not None else {}).items():
+            if before.get(name) != value and (self.results is not None or name not in NOT_COMPARED):
                 raise ConfigError(
-                    f"{self.path} was run with {name} = {_short(before)} and not {_short(value)}; "
-                    "choose another --out, or resume it with its own settings"
+                    f"{path} was run with {name} = {_short(before.get(name))} and not {_short(value)}; "
+                    f"choose another --out, {fix}"
                 )
 
     def _take(self, record: dict[str, Any], number: int) -> None:
@@ -92,6 +100,7 @@ def read_journal(out: Path) -> Past:
     """Reads the journal in the folder `out`; empty if there is none. A line truncated by a crash is left out."""
     past = Past(out / FILE)
     if not past.path.is_file():
+        past.results = read_results(out / RESULTS) if (out / RESULTS).is_file() else None
         return past
     data = past.path.read_bytes()
     past.read = len(data)

@@ -148,7 +148,7 @@ class PageGraph:
         """Loads a graph. Raises GraphError if a file is missing or damaged."""
         file = folder / GRAPH_FILE
         try:
-            stored = json.loads(file.read_text(encoding="utf-8"))
+            stored = json.loads(file.read_bytes())
             if stored.get("format") != FORMAT:
                 raise GraphError(f"{file} is not a page graph: its format is not {FORMAT!r}")
             return _read(stored, folder / SCREENS)

@@ -14,7 +14,8 @@ from typing import Any
 from mobilerl.atomic_files import write_atomic
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.algorithms import AdaGRPOSection
-from mobilerl.config.reading import claim, held
+from mobilerl.config.claims import check_claim, claim
+from mobilerl.config.reading import held
 from mobilerl.engines.registry import make_engine, make_trainer_engine
 from mobilerl.eval.policies import weights_digest
 from mobilerl.eval.report import invalid_lines, read_results, write_results
@@ -41,7 +42,7 @@ from sft.checks import check as check_sft
 from sft.demonstrations import demonstrations
 from sft.distributed import follow
 from sft.reasoning import written_thought
-from sft.run import PLACEMENT, SftRun, put_final, remove_unfinished
+from sft.run import SftRun, put_final, remove_unfinished
 from sft.samples import Sample, encode
 
 STAGE1 = "stage1"
@@ -215,9 +216,10 @@ def run(recipe: Recipe, run_dir: Path) -> Path:
 
 
 def _run(recipe: Recipe, run_dir: Path) -> Path:
-    claim(recipe, run_dir, PLACEMENT)
+    check_claim(recipe, run_dir, "pages")
+    made = ReachAgentRun(recipe, run_dir)  # loads the checkpoint's tokenizer
+    claim(recipe, run_dir, "pages")
     remove_unfinished(run_dir, run_dir / "pages", *(run_dir / "eval").glob(f"{SUITE}-*"), run_dir / "eval")
-    made = ReachAgentRun(recipe, run_dir)
     entries = [("SFT", made.measure(f"{SUITE}-before", made.base_path))]
     final = made.train_stage1()
     entries.append(("stage 1", made.measure(f"{SUITE}-stage1", final)))

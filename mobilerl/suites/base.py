@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
 from envs.base import Devices, MobileEnv, Task
 from mobilerl.config import ConfigError, Recipe
+from mobilerl.config.named import load_named
 from mobilerl.config.suite import suite_sections
 
 TYPES = {"sim": "phone"}
@@ -45,7 +45,7 @@ class Suite(Protocol):
 
 
 def make_suite(recipe: Recipe) -> Suite:
-    return import_module(recipe.suite.module).make(recipe)
+    return load_named(recipe.suite.module, f"{type(recipe.suite).__name__}.module").make(recipe)
 
 
 def device_warnings(recipe: Recipe) -> list[str]:
@@ -74,4 +74,4 @@ def is_held_out(task: Task) -> bool | None:
     Raises ValueError if the task's suite has no such template.
     """
     section = suite_sections().get(TYPES.get(task.suite, task.suite))
-    return None if section is None else import_module(section.module).is_held_out(task)
+    return None if section is None else load_named(section.module, f"{section.__name__}.module").is_held_out(task)

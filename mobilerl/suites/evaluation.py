@@ -19,7 +19,7 @@ from mobilerl import __version__
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.types import Positive, Section, Weight
 from mobilerl.eval.agents import scripted_actor
-from mobilerl.eval.journal import Journal, Key, read_journal
+from mobilerl.eval.journal import Journal, Key, Past, read_journal
 from mobilerl.eval.policies import (
     SEED,
     EvalPolicy,
@@ -30,7 +30,7 @@ from mobilerl.eval.policies import (
     is_server,
     model_policy,
 )
-from mobilerl.eval.report import RESULTS, EpisodeResult, build_results, read_results, write_results
+from mobilerl.eval.report import RESULTS, EpisodeResult, build_results, write_results
 from mobilerl.eval.run import run_tasks
 from mobilerl.judge.scorer import Scorer
 from mobilerl.records import Group
@@ -91,20 +91,18 @@ def evaluate(
     model: str | Path | None,
     out: Path,
     model_name: str | None = None,
-    reuse: bool = False,
+    replace: bool = False,
     keep: bool = False,
 ) -> dict[str, Any]:
     """Runs the plan, writes `out/results.json` and returns its content.
 
     `model` is a checkpoint folder, a run directory, or the address of a server that has the model `model_name`; only
-    the agent "policy" needs one. With `reuse`, results in `out` with the same protocol are returned instead. With
-    `keep`, episodes are saved to `out/trajectories` and `out/screens`, where the viewer finds them. With a judge
-    (`recipe.judge.url`) that does not give the reward, they are saved as well, and the results include how far it
-    agrees with the tasks' own checks. Raises ConfigError for settings that cannot be used, and ValueError if test tasks
-    are trained on.
+    the agent "policy" needs one. Results of a finished evaluation in `out` are returned if they have the same protocol;
+    others are replaced only with `replace`. With `keep`, episodes are saved to `out/trajectories` and `out/screens`,
+    where the viewer finds them. With a judge (`recipe.judge.url`) that does not give the reward, they are saved as
+    well, and the results include how far it agrees with the tasks' own checks. Raises ConfigError for settings that
+    cannot be used, and ValueError if test tasks are trained on.
     """
-    if reuse and is_server(model):
-        raise ConfigError("--reuse cannot tell whether a server still has the same weights; leave it out")
     check_model(agent, model, model_name)
     make_policy = partial(model_policy, recipe, temperature=plan.temperature, max_wait_s=plan.max_wait_s)
     if model is not None and not is_server(model):
@@ -124,10 +122,16 @@ def evaluate(
     scorer = plan.scorer(recipe)
     audited = bool(recipe.judge.url) and not recipe.judge.reward
     keep = keep or audited
-    if reuse and (before := _results_with(protocol, out, keep)) is not None:
-        return before
+    past = read_journal(out)
+    if replace and past.results is not None and (past.results["protocol"] != protocol or is_server(model)):
+        past.results = None  # a server does not tell whether its weights have changed
+    past.check(protocol, "or add --replace")
+    if past.results is not None and _is_complete(past.results, out, keep):
+        hint = "; add --replace if the server has other weights now" if is_server(model) else ""
+        say(f"{out / RESULTS} is finished, with the same settings and model{hint}; these are its results")
+        return past.results
     out.mkdir(parents=True, exist_ok=True)  # first, so that an unwritable folder fails before anything runs
-    run = _Run(plan, tasks, protocol, out, keep, plan.unrunnable(recipe, tasks))
+    run = _Run(plan, tasks, protocol, past, keep, plan.unrunnable(recipe, tasks))
     if run.missing:
         screenshots = (model is not None and recipe.agent.screenshots > 0) or bool(recipe.judge.url) or keep
         devices = plan.devices(recipe, phones, screenshots, out)
@@ -149,12 +153,10 @@ def evaluate(
     return results
 
 
-def _results_with(protocol: dict[str, Any], out: Path, keep: bool) -> dict[str, Any] | None:
-    """The results in `out` if they have the same protocol, the episodes to keep and the judge's audit, else None."""
-    results = read_results(out / RESULTS) if (out / RESULTS).is_file() else None
-    if results is None or results["protocol"] != protocol or keep and not (out / EPISODES).is_dir():
-        return None
-    return results if "judge" in results or not any(name.startswith("judge.") for name in protocol) else None
+def _is_complete(results: dict[str, Any], out: Path, keep: bool) -> bool:
+    """Whether the results have the episodes to keep and the judge's audit."""
+    audited = "judge" in results or not any(name.startswith("judge.") for name in results["protocol"])
+    return audited and (not keep or (out / EPISODES).is_dir())
 
 
 class _Run:
@@ -165,13 +167,12 @@ class _Run:
         plan: Plan,
         tasks: Sequence[Task],
         protocol: dict[str, Any],
-        out: Path,
+        past: Past,
         keep: bool,
         unrunnable: Mapping[str, str],
     ) -> None:
-        self.plan, self.tasks, self.protocol, self.out, self.keep = plan, tasks, protocol, out, keep
-        self._past = read_journal(out)
-        self._past.check(protocol)
+        self.plan, self.tasks, self.protocol, self._past, self.keep = plan, tasks, protocol, past, keep
+        self.out = past.path.parent
         self._done: dict[Key, EpisodeResult] = {key: EpisodeResult(**e) for key, e in self._past.episodes.items()}
         self._lost = dict(unrunnable)
         missing = [task for task in tasks if any((task.id, n) not in self._done for n in range(plan.trials))]
@@ -215,7 +216,7 @@ class _Run:
             shutil.rmtree(self.out / EPISODES, ignore_errors=True)
         write_results(self.out / RESULTS, results)
         if not any(episode.is_error for episode in episodes):
-            self._past.path.unlink(missing_ok=True)  # so that the same command evaluates again
+            self._past.path.unlink(missing_ok=True)  # results.json says that it is finished
         return results
 
 

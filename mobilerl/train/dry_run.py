@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
-import tempfile
 from pathlib import Path
 
 from mobilerl.config import ConfigError, Recipe
@@ -25,12 +23,13 @@ from mobilerl.train.disk import disk
 from mobilerl.train.estimate import estimate
 from mobilerl.train.mirrors import check_mirrors
 from mobilerl.train.offline import check_offline_trajectories
+from mobilerl.train.run_dir import open_run
 
 
 def dry_run(recipe: Recipe, run_dir: Path, resume: bool) -> int:
     """Runs `mobilerl train --dry-run`. Raises ConfigError for anything that would stop the run at startup."""
     check(recipe, run_dir)
-    recipe = _resolved(recipe, run_dir, resume)
+    recipe = open_run(recipe, run_dir, resume)
     check_files(Path(recipe.model))
     for line in device_warnings(recipe):
         say(line, stderr=True)
@@ -67,21 +66,6 @@ def check_writable(run_dir: Path) -> None:
         raise ConfigError(f"--run-dir {run_dir}: {place} is a file; choose another --run-dir")
     if not os.access(place, os.W_OK | os.X_OK):
         raise ConfigError(f"--run-dir {run_dir}: no permission to write in {place}; choose another --run-dir")
-
-
-def _resolved(recipe: Recipe, run_dir: Path, resume: bool) -> Recipe:
-    """The recipe with the agent settings of its checkpoint, checked against the run in `run_dir` if there is one."""
-    from mobilerl.train.run_dir import CONFIG_FILE, open_run
-
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / run_dir.name
-        if (run_dir / CONFIG_FILE).is_file():
-            copy.mkdir()
-            shutil.copy(run_dir / CONFIG_FILE, copy)
-        try:
-            return open_run(recipe, copy, resume)
-        except ConfigError as error:
-            raise ConfigError(str(error).replace(str(copy), str(run_dir))) from None
 
 
 def _check_offline(recipe: Recipe, run_dir: Path) -> None:

@@ -41,6 +41,7 @@ from mobilerl.train.state import RunState
 from mobilerl.train.tasks import TaskSampler
 
 T = TypeVar("T")
+NOTHING = "stopped in the first iteration; nothing is saved"
 
 
 def train(recipe: Recipe, run_dir: Path, resume: bool) -> None:
@@ -110,7 +111,7 @@ class OnlineTrainer:
             watch = IterationWatch(collector, ahead=self.recipe.collect.max_staleness > 0)
             if state.saved_iteration is None and self.algorithm.stored_trajectories:
                 view.status("learning from stored trajectories")
-                self.log.metrics(await self._aside(self._learn_offline))
+                self.log.hold(await self._aside(self._learn_offline))
             given_up: Snapshot | None = None
             take_over()
             async with self.cost.holding(collector), collector:
@@ -133,14 +134,13 @@ class OnlineTrainer:
             if given_up is not None:
                 await given_up.restore()
                 state.iteration -= 1
-            if state.saved_iteration != state.iteration:
+            if state.saved_iteration != state.iteration and self.log.has_begun:
                 self.log.keep_directory()
                 await state.save(self.recipe, self.run_dir, self._thread)
             self.cost.record()
             view.say(self.cost.summary())
-            guard.raise_if_requested(
-                f"stopped; iteration {state.iteration} is saved in {checkpoint.latest(self.run_dir)}"
-            )
+            saved = checkpoint.latest(self.run_dir)
+            guard.raise_if_requested(f"stopped; iteration {state.iteration} is saved in {saved}" if saved else NOTHING)
             self.sampler.check()
             if not self.sampler.has_tasks:
                 view.say("stopped: the curriculum removed every task (see algorithm.curriculum.revisit_every)")

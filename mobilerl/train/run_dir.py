@@ -6,26 +6,26 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mobilerl.config import ConfigError, Recipe
+from mobilerl.config.claims import check_claim, left_by_a_run
 from mobilerl.config.flags import read_flags
-from mobilerl.config.reading import CONFIG_FILE, claim
-from mobilerl.models.checkpoint_folder import check_checkpoint, read_agent
+from mobilerl.config.reading import CONFIG_FILE
+from mobilerl.models.checkpoint_folder import check_checkpoint, latest, read_agent
 from mobilerl.policy.formats.choice import published_name, with_format
-
-MAY_CHANGE = ("train.iterations", "train.max_minutes", "train.max_env_steps")
-"""Settings that may differ when a run is resumed."""
 
 
 def open_run(recipe: Recipe, run_dir: Path, resume: bool) -> Recipe:
-    """Saves the recipe in a new run directory, or checks that a resumed run has the same recipe."""
+    """Checks that a new run may use the directory, or that a resumed one has the same recipe apart from settings that
+    may differ, and returns the recipe with its checkpoint's agent. Writes nothing: `RunLog` saves the recipe.
+    """
     exists = (run_dir / CONFIG_FILE).is_file()
     if resume and not exists:
         raise ConfigError(f"{run_dir} holds no run to resume; omit --resume to start one")
-    if exists and not resume:
+    if exists and not resume and left_by_a_run(run_dir):
         raise ConfigError(f"{run_dir} already holds a run; continue it with --resume, or choose another --run-dir")
     if not exists:
         check_checkpoint(recipe.model)
     recipe = with_checkpoints_agent(recipe)
-    claim(recipe, run_dir, MAY_CHANGE)
+    check_claim(recipe, run_dir, "train", latest(run_dir) is not None)
     return recipe
 
 

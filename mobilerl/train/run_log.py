@@ -41,6 +41,8 @@ class RunLog:
         self.run_dir, self._recipe, self._train = run_dir, recipe, recipe.train
         self._tracker = Tracker(run_dir, recipe.tracking, recipe.model_dump(mode="json"))
         self._status = StatusLog(run_dir)
+        self._claimed = False
+        self._held: list[Mapping[str, Any]] = []
 
     def __enter__(self) -> RunLog:
         return self
@@ -48,11 +50,31 @@ class RunLog:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._tracker.close(error)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether this start has something to save: a row of metrics, or one that is held."""
+        return self._claimed or bool(self._held)
+
     def keep_directory(self) -> None:
-        """Writes the recipe again if the run directory was deleted, so that the run can still be resumed."""
-        if not (self.run_dir / CONFIG_FILE).is_file():
+        """Saves the recipe: at first, and when the run directory was deleted, so that the run can still be resumed.
+
+        A directory belongs to a run from here on, and not before: a start that fails must not stand in the way of the
+        next one with other settings. Called before every checkpoint and every row of metrics.
+        """
+        saved = (self.run_dir / CONFIG_FILE).is_file()
+        if self._claimed and not saved:
             log.warning("%s was deleted during the run; it is written again, without what it held", self.run_dir)
+        if not (self._claimed and saved):
+            self.run_dir.mkdir(parents=True, exist_ok=True)
             save_recipe(self._recipe, self.run_dir / CONFIG_FILE)
+        self._claimed = True
+        rows, self._held = self._held, []
+        for row in rows:
+            self._tracker.log(row)
+
+    def hold(self, row: Mapping[str, Any]) -> None:
+        """Keeps a row until the next one or the next checkpoint: no device has answered yet."""
+        self._held.append(row)
 
     def metrics(self, row: Mapping[str, Any]) -> None:
         self.keep_directory()

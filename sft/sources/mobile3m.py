@@ -130,7 +130,7 @@ def _page(graph: Graph, name: str) -> RecordedStep:
     folder = graph.folder / name
     try:
         png = (folder / f"{name}-screen.png").read_bytes()
-        xml = (folder / f"{name}-xml.txt").read_text(encoding="utf-8").strip()
+        xml = (folder / f"{name}-xml.txt").read_text(encoding="utf-8-sig").strip()
     except FileNotFoundError:
         raise Reject("page without a screenshot or without XML") from None
     except (OSError, ValueError):
@@ -192,7 +192,7 @@ def _centre(element: str, xml: str) -> tuple[int, int]:
 def _json(path: Path) -> Any:
     """Content of a file, which may be JSON inside a JSON string as in the published files."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_bytes())
         return json.loads(found) if isinstance(found, str) else found
     except (OSError, ValueError, RecursionError) as fault:
         raise ValueError(f"{NAME}: {path} cannot be read: {fault}") from None

@@ -40,7 +40,7 @@ def read_splits(path: Path) -> dict[str, str]:
     Raises ValueError for another format, or if an episode is in two splits.
     """
     try:
-        listed = json.loads(path.read_text(encoding="utf-8"))
+        listed = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as fault:
         raise ValueError(f"split file {path} cannot be read: {fault}") from None
     if not isinstance(listed, dict) or not set(listed) <= set(SPLITS) or "train" not in listed:

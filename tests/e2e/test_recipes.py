@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 SCREEN = f"--phone.width {WIDTH} --phone.height {HEIGHT} --phone.count 8".split()
-SFT = """--tiny.hidden 32 --sft.reading_samples 64 --sft.processes 0
+SFT = """--sft.reading_samples 64 --sft.processes 0
     --sft.demos_per_template 1 --sft.stage1_epochs 0.1
     --sft.stage2_rounds 2 --sft.stage2_epochs 0.1 --sft.batch_size 8 --agent.max_new_tokens 12"""
 TRAIN = """--tasks.per_template 1 --collect.tasks_per_iteration 4 --algorithm.group_size 2 --train.iterations 2
@@ -90,7 +90,7 @@ def check_checkpoint(path: Path) -> None:
 def test_sft_leaves_a_checkpoint_and_its_report(folder, sft_run):
     run_dir = folder / "sft"
     saved = read_saved(run_dir / "config.json")
-    assert (saved.sft.reading_samples, saved.tiny.hidden) == (64, 32)
+    assert saved.sft.reading_samples == 64
     stages = [row["stage"] for row in read_metrics(run_dir / "metrics.jsonl")]
     assert {"stage1", "stage2-round1", "stage2-round2"} <= set(stages)
     check_checkpoint(run_dir / "final")

@@ -145,7 +145,9 @@ def test_errors_say_what_to_do(hub, run_dir, tmp_path):
     code, _, wrong = run_python(hub, tmp_path, "-m", "mobilerl", "push", str(run_dir), "--to", NAME, token="wrong")
     assert code == 2 and "cannot be uploaded" in wrong and "hf auth login" in wrong
     hub.stop()
-    code, _, wrong = run_python(hub, tmp_path, "-m", "mobilerl", "train", "--model", NAME, "--run-dir", "x")
+    code, _, wrong = run_python(
+        hub, tmp_path, "-m", "mobilerl", "train", "--config", "adagrpo", "--model", NAME, "--run-dir", "x"
+    )
     assert code == 2 and f"hf download {NAME} --local-dir DIR" in wrong and "sft.sh" not in wrong
     assert wrong.count("\n") == 1
 

@@ -35,6 +35,7 @@ def test_the_recipe_of_the_docs_publishes_adb_and_the_server(recipe_file):
         (["--fleet.memory_mb", "512"], "fleet.memory_mb"),
         (["--fleet.reset", "app_data"], "fleet.reset"),
         (["--suite.servers", '["http://h:5000"]'], "leave one of them out"),
+        (["--fleet.type", "adb", "--suite.servers", '["http://h:5000,s"]', "--fleet.serials", "s"], "URL,ADB_SERIAL"),
         (["--fleet.type", "embedded"], "suite.servers"),
         (["--collect.workers", "2"], "collect.workers = 0"),
         (["--suite.seed", "30"], "suite.seed"),
@@ -48,6 +49,6 @@ def test_what_does_not_fit_is_told_in_one_line(recipe_file, flags, says):
 
 @pytest.mark.parametrize("more", [[], ["--dry-run"]])
 def test_a_test_seed_is_refused_before_a_model_or_a_server_is_asked_for(tmp_path, capsys, more):
-    words = ["--suite.type", "androidworld", "--suite.seed", "42", *more]
+    words = ["--config", "adagrpo", "--suite.type", "androidworld", "--suite.seed", "42", *more]
     assert main(["train", "--run-dir", str(tmp_path / "run"), *words]) == 2
     assert "suite.seed" in capsys.readouterr().err and not (tmp_path / "run").exists()

@@ -11,6 +11,9 @@ import pytest
 from mobilerl import cli
 from mobilerl.cli import main
 from mobilerl.cli.completion import _commands
+from mobilerl.config import ConfigError
+from mobilerl.config.named import load_named
+from mobilerl.doctor.packages import installs
 from mobilerl.models.checkpoint_folder import save_agent
 from mobilerl.train.interrupt import Stopped
 
@@ -49,18 +52,24 @@ SOURCES = '[{{"format": "aitw", "path": "{dir}/nix"}}]'
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("train", "--run-dir", "{dir}/r", "--model", "{dir}/nix"), "no checkpoint folder"),
+        (("train", "--config", "adagrpo", "--run-dir", "{dir}/r", "--model", "{dir}/nix"), "no checkpoint folder"),
         (("train", "--run-dir", "{dir}/r", "--config", "{dir}/nix.toml"), "no recipe"),
-        (("train", "--run-dir", "{dir}/r"), "--model is missing"),
-        (("train", "--run-dir", "/proc/version", "--model", "m"), "is a file"),
-        (("train", "--run-dir", "{dir}/r", "--model", "m", "--resume"), "no run to resume"),
+        (("train", "--run-dir", "{dir}/r", "--model", "m"), "needs a recipe, a file or one of adagrpo, "),
+        (("sft", "--run-dir", "{dir}/r"), "`mobilerl sft` needs a recipe"),
+        (("pages", "--run-dir", "{dir}/r", "--model", "m"), "`mobilerl pages` needs a recipe"),
+        (("train", "--config", "gpu/qwen2.5-vl-3b-lora", "--run-dir", "{dir}/r"), "--model is missing"),
+        (("train", "--config", "adagrpo", "--run-dir", "/proc/version", "--model", "m"), "is a file"),
+        (("train", "--config", "adagrpo", "--run-dir", "{dir}/r", "--model", "m", "--resume"), "no run to resume"),
         (("eval", "sim", "--out", "{dir}"), "--model is missing"),
         (("eval", "sim", "--agent", "expert"), "--out DIR is missing"),
         (("eval", "sim", "--agent", "noop", "--model", "{dir}", "--out", "{dir}"), "needs no model"),
         (("eval", "sim", "--agent", "noop", "--template", "Nix", "--out", "{dir}"), "no task template is called 'Nix'"),
         (("eval", "sim", "--agent", "noop", "--trials", "0", "--out", "{dir}"), "--trials: Input should"),
         (("view", "{dir}/nix"), "no such run directory"),
-        (("sft", "--dry-run", "--run-dir", "{dir}/r", "--sft.sources", SOURCES), "/nix does not exist"),
+        (
+            ("sft", "--config", "sft", "--dry-run", "--run-dir", "{dir}/r", "--sft.sources", SOURCES),
+            "/nix does not exist",
+        ),
         (("phone", "serve", "--authorized-keys", "{dir}/nix"), "No such file"),
     ],
 )
@@ -103,7 +112,7 @@ def test_agent_settings_come_from_the_checkpoint_and_the_command_line_wins(check
 def test_a_mistake_that_can_be_known_leaves_no_run_behind(tmp_path, checkpoint, capsys):
     """Else the same command without the mistake would be told that the directory already holds a run."""
     run = tmp_path / "run"
-    words = ["train", "--run-dir", str(run), "--model", str(checkpoint)]
+    words = ["train", "--config", "adagrpo", "--run-dir", str(run), "--model", str(checkpoint)]
     for wrong in (["--tasks.templates", "Nix"], ["--fleet.type", "adb", "--fleet.serials", '["a,b"]']):
         assert main([*words, *wrong]) == 2
         assert not run.exists()
@@ -148,9 +157,9 @@ def test_a_stopped_run_prints_the_command_that_continues_it(monkeypatch, capsys,
     if begun:
         run.mkdir()
         (run / "config.json").touch()
-    assert main(["train", "--run-dir", str(run), "--model", "m"]) == code
+    assert main(["train", "--config", "adagrpo", "--run-dir", str(run), "--model", "m"]) == code
     resume = " --resume" if begun else ""
-    wanted = f"{says}; resume with\n  mobilerl train --run-dir '{run}' --model m{resume}"
+    wanted = f"{says}; resume with\n  mobilerl train --config adagrpo --run-dir '{run}' --model m{resume}"
     assert capsys.readouterr().err.strip() == wanted
 
 
@@ -166,7 +175,7 @@ def test_help_tables_and_messages_fit_100_columns(monkeypatch, capsys, tmp_path)
     commands = ["settings", "settings --all", "doctor", "eval androidworld --list", "train --x 1 --run-dir r"]
     commands += [f"eval {name} --list" for name in ("sim", "generated")]
     commands += [f"eval sim --agent noop --template TodoDue --instances 1 --out {tmp_path}"]
-    commands += ["train --run-dir r --train.iterations x --algorithm.type digirl --algorithm.dynamic_sampling true"]
+    commands += ["train --config adagrpo --run-dir r --train.iterations x --algorithm.type digirl --algorithm.spa true"]
     for command in commands:
         main(command.split())
         said = capsys.readouterr()
@@ -182,6 +191,18 @@ def test_a_missing_package_is_named_with_what_installs_it(monkeypatch, capsys, t
     monkeypatch.setattr(cli.train, "run", _fail(ModuleNotFoundError("No module named 'envs.gone'", name="envs.gone")))
     with pytest.raises(ModuleNotFoundError):  # a bug
         main(words)
+    assert [installs(name) for name in ("mobilerl.algorithms.nix", "torch.nix", "sft.nix", None)] == [""] * 4
+
+
+def test_a_misspelt_module_of_an_algorithm_or_suite_is_named():
+    with pytest.raises(
+        ConfigError, match=r"A.implementation = 'mobilerl.algorithms.gigop:GiGPO' cannot be imported \(No"
+    ):
+        load_named("mobilerl.algorithms.gigop:GiGPO", "A.implementation")
+    for name in ("mylab.algorithm:Mine", "mobilerl.algorithms.gigpo:GiPO"):
+        with pytest.raises(ConfigError, match="correct the name, or install"):
+            load_named(name, "A.implementation")
+    assert load_named("mobilerl.algorithms.gigpo:GiGPO", "A.implementation").__name__ == "GiGPO"
 
 
 def test_output_that_nobody_reads_any_more_is_no_error():

@@ -27,7 +27,8 @@ def checkpoint(tmp_path_factory):
 
 def test_dry_run_prints_a_recipe_that_can_be_used_and_leaves_nothing(checkpoint, tmp_path, capsys):
     run = tmp_path / "run"
-    words = ["train", "--dry-run", "--run-dir", str(run), "--model", str(checkpoint), "--engine.max_pixels", "null"]
+    words = ["train", "--config", "adagrpo", "--collect.workers", "0", "--dry-run", "--run-dir", str(run)]
+    words += ["--model", str(checkpoint), "--engine.max_pixels", "null"]
     assert main([*words, *SMALL]) == 0
     said = capsys.readouterr()
     assert re.search(r"likely time: .* an iteration .* Measured on this machine", said.err)
@@ -67,13 +68,14 @@ def test_devices_that_cannot_be_used(flags, says):
 
 def test_an_existing_run_is_checked(checkpoint, tmp_path, capsys):
     run = tmp_path / "run"
-    words = ["train", "--dry-run", "--run-dir", str(run), "--model", str(checkpoint)]
+    words = ["train", "--config", "adagrpo", "--dry-run", "--run-dir", str(run), "--model", str(checkpoint)]
     assert main([*words, "--resume"]) == 2
     assert f"{run} holds no run to resume" in capsys.readouterr().err
     run.mkdir()
-    (run / "config.json").write_text(load_recipe(None, ["--model", str(checkpoint)]).model_dump_json())
+    (run / "config.json").write_text(load_recipe("adagrpo", ["--model", str(checkpoint)]).model_dump_json())
+    (run / "metrics.jsonl").touch()
     assert main(words) == 2
     assert f"{run} already holds a run" in capsys.readouterr().err
     assert main([*words, "--resume", "--train.seed", "5"]) == 2
-    assert "train.seed differ" in capsys.readouterr().err
+    assert "train.seed is 5, and 0 there" in capsys.readouterr().err
     assert json.loads((run / "config.json").read_text())["train"]["seed"] == 0

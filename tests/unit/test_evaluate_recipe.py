@@ -29,7 +29,7 @@ def recipe_file(tmp_path: Path) -> Path:
 
 
 def agent_of(*settings: str, model=None, config=None, agent="policy") -> AgentSection:
-    args = Namespace(config=config, model=model and str(model), agent=agent, out="out")
+    args = Namespace(config=config, model=model and str(model), agent=agent, out="out", suite="sim")
     return evaluation_recipe(args, settings, OTHERWISE).agent
 
 
@@ -51,7 +51,7 @@ def test_a_recipe_keeps_the_deadline_that_it_sets(checkpoint, recipe_file):
 def test_a_checkpoints_picture_size_is_restored_unless_another_is_given(checkpoint):
     save_agent(AgentSection(), checkpoint)
     (checkpoint / "preprocessor_config.json").write_text('{"mobilerl_max_pixels": 1234}')
-    args = Namespace(config=None, model=str(checkpoint), agent="policy", out="out")
+    args = Namespace(config=None, model=str(checkpoint), agent="policy", out="out", suite="sim")
     assert evaluation_recipe(args, (), OTHERWISE).engine.max_pixels == 1234
     assert evaluation_recipe(args, ("--engine.max_pixels", "99"), OTHERWISE).engine.max_pixels == 99
     lifted = evaluation_recipe(args, ("--engine.max_pixels", "null"), OTHERWISE)

@@ -194,4 +194,4 @@ def test_serials_limit_the_number_of_devices():
     assert load_recipe(Path("adagrpo"), flags).phone.count == 2, "of the 64 phones of the recipe"
     assert load_recipe(None, [*flags, "--phone.count", "3"]).phone.count == 2
     assert load_recipe(None, [*flags, "--phone.count", "1"]).phone.count == 1
-    assert load_recipe(None, [*flags, "--phone.width", "720"]).phone.count == 2
+    assert load_recipe(None, [*flags, "--phone.popup_rate", "0.2"]).phone.count == 2

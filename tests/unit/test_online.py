@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,10 +18,11 @@ from envs.base import InfraError, TaskFault
 from envs.phone.env import PhoneEnv
 from envs.pool import FixedDevices
 from mobilerl import tiny
-from mobilerl.config import Recipe, load_recipe
+from mobilerl.config import Recipe, load_recipe, read_saved
 from mobilerl.suites.phone.training import make_phones, training_tasks
 from mobilerl.train import online, source
 from mobilerl.train.checkpoint import latest
+from mobilerl.train.interrupt import Stopped
 from mobilerl.train.online import OnlineTrainer, train
 from mobilerl.train.tracking import read_metrics
 
@@ -136,6 +138,34 @@ def test_devices_are_closed_exactly_once(model, tmp_path, monkeypatch, part):
         with pytest.raises((ValueError, InfraError), match="it broke|holds no trajectories|no device starts"):
             train(recipe, tmp_path / "run", resume=False)
     assert devices.closed == 1
+
+
+class Interrupted(PhoneEnv):
+    """Ctrl-C comes while it is being prepared."""
+
+    async def reset(self, task):
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(600)
+
+
+def test_a_failed_or_stopped_start_leaves_the_directory_to_the_next_one(model, tmp_path, monkeypatch):
+    run, first = tmp_path / "run", small(model, train__iterations=1)
+    tasks = training_tasks(first.tasks)
+    use_suite(monkeypatch, tasks, OpenedPhones(first, starts=False))
+    with pytest.raises(InfraError, match="no device starts"):
+        train(first, run, resume=False)
+    use_suite(monkeypatch, tasks, [Interrupted("p", 180, 360, screenshots=False)])
+    with pytest.raises(Stopped, match="nothing is saved"):
+        train(first, run, resume=False)
+    assert not (run / "config.json").exists() and latest(run) is None
+    other = small(model, train__iterations=1, train__seed=5)
+    use_suite(monkeypatch, tasks, OpenedPhones(other, starts=True))
+    train(other, run, resume=False)
+    assert read_saved(run / "config.json").train.seed == 5
+    moved = small(model, train__iterations=2, train__seed=5, fleet__type="docker", fleet__image="elsewhere")
+    use_suite(monkeypatch, tasks, OpenedPhones(moved, starts=True))
+    train(moved, run, resume=True)
+    assert read_saved(run / "config.json").fleet.image == "elsewhere" and latest(run).name == "iter-000002"
 
 
 class Refusing(PhoneEnv):

@@ -28,11 +28,18 @@ def model(tmp_path: Path) -> Path:
 
 def test_the_checkpoints_agent_is_used_with_the_recipes_deadline(tmp_path, model):
     recipe = Recipe(model=str(model), agent=AgentSection(deadline_s=3600.0))
-    opened = open_run(recipe, tmp_path / "run", resume=False).agent
+    run = tmp_path / "run"
+    opened = open_run(recipe, run, resume=False).agent
+    assert not run.exists(), "it is claimed when there is something to save"
+    with RunLog(open_run(recipe, run, resume=False), run) as log:
+        log.hold({"iteration": 0})
+        assert not (run / "config.json").exists() and log.has_begun
+        log.metrics({"iteration": 1})
+        assert (run / "metrics.jsonl").read_text().count("iteration") == 2
     assert (opened.history_thoughts, opened.max_new_tokens, opened.deadline_s) == (True, 7, 3600.0)
-    assert open_run(recipe, tmp_path / "run", resume=True).agent == opened
+    assert open_run(recipe, run, resume=True).agent == opened
     with pytest.raises(ConfigError, match="--resume"):
-        open_run(recipe, tmp_path / "run", resume=False)
+        open_run(recipe, run, resume=False)
     with pytest.raises(ConfigError, match="no run to resume"):
         open_run(recipe, tmp_path / "other", resume=True)
 

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mobilerl.config import ConfigError, Recipe, load_recipe
-from mobilerl.config.reading import claim
+from mobilerl.config.claims import claim
 from sft.batches import LengthBatches, RankBatches, with_placeholder
 from sft.checks import CONFIGS, check, deepspeed_file, fitted
-from sft.run import PLACEMENT
 from sft.samples import Sample, SampleFile, image_counts, lengths_of, write_samples
 
 ROOT = Path(__file__).parents[2]
@@ -115,10 +114,11 @@ def test_deepspeed_files(tmp_path, monkeypatch):
 
 
 def test_a_run_may_go_on_elsewhere_but_not_as_another(tmp_path):
-    claim(recipe(processes=2), tmp_path, PLACEMENT)
-    claim(recipe(processes=8, nodes=2, rendezvous="head:29400"), tmp_path, PLACEMENT)
-    with pytest.raises(ConfigError, match=r"another recipe \(sft.learning_rate differ\)"):
-        claim(recipe(processes=2, learning_rate=0.5), tmp_path, PLACEMENT)
+    claim(recipe(processes=2), tmp_path, "sft")
+    (tmp_path / "metrics.jsonl").touch()
+    claim(recipe(processes=8, nodes=2, rendezvous="head:29400"), tmp_path, "sft")
+    with pytest.raises(ConfigError, match="another recipe: sft.learning_rate is 0.5, and "):
+        claim(recipe(processes=2, learning_rate=0.5), tmp_path, "sft")
 
 
 # --- the script --------------------------------------------------------------------------------------------------

@@ -40,17 +40,27 @@ def test_random_agent_is_repeatable(tmp_path):
     assert first == second
 
 
-def test_results_are_reused_only_for_the_same_protocol(tmp_path, monkeypatch):
+def test_a_finished_evaluation_is_not_repeated_and_only_replaced_when_asked(tmp_path, monkeypatch, capsys):
     before = play(tmp_path, "noop")
-    monkeypatch.setattr(evaluation, "run_tasks", lambda *_, **__: pytest.fail("played again"))
-    assert play(tmp_path, "noop", "--reuse") == before
-    with pytest.raises(pytest.fail.Exception):
-        play(tmp_path, "noop", "--reuse", "--phone.popup_rate", "0")
+    with monkeypatch.context() as patched:
+        patched.setattr(evaluation, "run_tasks", lambda *_, **__: pytest.fail("played again"))
+        capsys.readouterr()
+        assert play(tmp_path, "noop") == play(tmp_path, "noop", "--replace") == before
+        assert "results.json is finished" in (said := capsys.readouterr().out) and "success rate" in said
+        words = ["eval", "sim", "--instances", "2", *(w for name in FEW for w in ("--template", name))]
+        for other, says in (
+            (["finish"], '"noop" and not "finish"'),
+            (["noop", "--phone.popup_rate", "0"], "0.5 and not 0"),
+        ):
+            assert main([*words, "--agent", *other, "--out", str(tmp_path)]) == 2
+            assert f"{says}; choose another --out, or add --replace" in capsys.readouterr().err.replace("0.0", "0")
+        assert json.loads((tmp_path / "results.json").read_text()) == before
+    assert play(tmp_path, "finish", "--replace")["protocol"]["agent"] == "finish"
 
 
 def test_kept_episodes_are_played_again_where_they_are_missing_and_shown_by_the_viewer(tmp_path):
     out = tmp_path / "eval" / "sim"
-    assert play(out, "expert")["trials"] == play(out, "expert", "--keep", "--reuse")["trials"] == 4
+    assert play(out, "expert")["trials"] == play(out, "expert", "--keep")["trials"] == 4
     kept = load_trajectories(out / "trajectories" / "iter-000000.jsonl")
     assert len(kept) == 6 and all(t.success and all(s.observation.screenshot for s in t.steps) for t in kept)
     assert main(["view", str(tmp_path)]) == 0

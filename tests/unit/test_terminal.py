@@ -56,13 +56,20 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_in_a_file(monkeypatch, is_ter
 
 
 def test_an_error_line_is_harmless(capsys):
-    assert main(["train", "--run-dir", "x", "--model", EVIL]) == 2
+    assert main(["train", "--config", "adagrpo", "--run-dir", "x", "--model", EVIL]) == 2
     said = capsys.readouterr().err
     assert "\x1b" not in said and "\x07" not in said and said.count("\n") == 1
 
 
 SECRETS = ["judge.url=http://me:hunter2@127.0.0.1:1/v1", "judge.model=m", "sft.proposer_url=https://hunter2@h/v1"]
-VALUES = ["--fleet.environment", '["TOKEN=hunter2", "HOME"]', "--fleet.hosts", '["tcp://me:hunter2@h:1"]']
+VALUES = [
+    "--fleet.type",
+    "docker",
+    "--fleet.environment",
+    '["TOKEN=hunter2", "HOME"]',
+    "--fleet.hosts",
+    '["tcp://me:hunter2@h:1"]',
+]
 
 
 def secret_recipe() -> Recipe:
@@ -80,7 +87,7 @@ def test_secrets_of_a_recipe_are_used_but_not_saved(tmp_path):
 
 @pytest.mark.parametrize("words", [["--judge.url", "ftp://me:hunter2@h"], ["--judge.url", "http://me:hunter2@h/v1"]])
 def test_no_message_repeats_a_password(words, capsys):
-    assert main(["train", "--run-dir", "x", "--model", "m", *words]) == 2
+    assert main(["train", "--config", "adagrpo", "--run-dir", "x", "--model", "m", *words]) == 2
     assert "hunter2" not in capsys.readouterr().err
 
 

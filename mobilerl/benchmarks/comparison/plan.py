@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from envs.text_files import read_text
 from mobilerl.config import validate
 from mobilerl.config.types import Section
 
@@ -92,4 +93,4 @@ class Plan(Section):
 
 def read_plan(path: Path) -> Plan:
     """Reads a plan. Raises ValueError naming the file and the field."""
-    return validate(Plan, tomllib.loads(path.read_text()), str(path))
+    return validate(Plan, tomllib.loads(read_text(path)), str(path))

@@ -112,7 +112,7 @@ class Runner:
         out = (folder / RESULTS).parent
         out.mkdir(parents=True, exist_ok=True)
         config = self.folder / self.plan.evaluation.config
-        words = ["--config", str(config), "--model", str(model), "--out", str(out), "--reuse"]
+        words = ["--config", str(config), "--model", str(model), "--out", str(out), "--replace"]
         words += self.plan.evaluation_flags(self.eval_flags)
         self._call([sys.executable, "-m", "mobilerl", "eval", "sim", *words], out / PRINT_OUT)
 

@@ -6,7 +6,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from mobilerl.config.marks import OnlyWith, Resumable
 from mobilerl.config.types import Count, Positive, Rate, Section, Share, Weight
+
+FCF = OnlyWith({"algorithm.curriculum.type": ("fcf",)})
 
 
 class CurriculumSection(Section):
@@ -17,11 +20,11 @@ class CurriculumSection(Section):
     about half of the time (after DigiRL's instruction filter)."""
     epoch_groups: Positive | None = None
     """Groups per curriculum epoch; null for twice the number of templates."""
-    patience: Positive = 2
+    patience: Annotated[Positive, FCF] = 2
     """Number of consecutive failed epochs before a task enters cooldown (MobileRL: 2)."""
-    cooldown: Count = 3
+    cooldown: Annotated[Count, FCF] = 3
     """Number of epochs with sampling weight exp(-failed epochs) before a task is removed (MobileRL: 3)."""
-    revisit_every: Positive | None = None
+    revisit_every: Annotated[Positive | None, FCF] = None
     """Epochs between probes of a removed task; null removes it for good (MobileRL)."""
 
 
@@ -54,7 +57,7 @@ class ValueSection(Section):
 class OfflineSection(Section):
     """Training on stored trajectories before the first iteration."""
 
-    trajectories: str = ""
+    trajectories: Annotated[str, Resumable(from_checkpoint=True)] = ""
     """Run directory with the trajectories; empty for none."""
 
 

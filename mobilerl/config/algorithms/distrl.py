@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from mobilerl.config.algorithms.base import BufferedSection, ValueSection
+from mobilerl.config.marks import OnlyWith
 from mobilerl.config.types import Positive, Section, Share, Weight
 
 
@@ -41,7 +42,7 @@ class DistRLSection(BufferedSection):
     """Discount per step."""
     retrace: bool = True
     """Correct the targets of the state value for off-policy data with Retrace; false uses the label 1[G > 0]."""
-    lam: Share = 0.95
+    lam: Annotated[Share, OnlyWith({"algorithm.retrace": (True,)})] = 0.95
     """lambda of Retrace."""
     trajectory_top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 0.8
     """Fraction of trajectories to learn from, those with the highest trajectory values."""

@@ -109,6 +109,8 @@ def evaluate(servers: Servers, plan: Plan, policy: EvalPolicy, out: Path, say: S
             say(HTTP_COST)
         asyncio.run(run.missing(past, protocol))
         past = read_journal(out)
+    else:
+        say(f"{past.path} has all {total} episodes, with the same settings and model; these are its results")
     assert past.protocol is not None
     protocol = past.protocol | {"servers": servers.count}
     records = [past.episodes.get(key_of(task)) or run.lost(task) for task in plan.tasks()]

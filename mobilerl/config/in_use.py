@@ -1,0 +1,136 @@
+"""Finds settings that a recipe does not use, by the marks beside the settings (`mobilerl.config.marks`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from mobilerl.config.flags import members
+from mobilerl.config.marks import NotWith, OnlyWith, UsedBy, accepts, flag_value, shown
+from mobilerl.config.recipe import Recipe, recipe_with_plugins
+
+Tables = Mapping[str, Any]
+"""Values nested by section, such as the content of a recipe file."""
+
+
+def unused(given: Tables, under: Tables, command: str = "", as_flags: bool = False) -> dict[str, str]:
+    """The settings in `given` that have no effect in the recipe `under`, by dotted name, with the reason and the fix.
+
+    A value that switches something off (0, false, empty, null) asks for nothing, so it is not among them. `command` is
+    the one that is to run, such as `eval sim`; without it, settings of all commands are in use.
+    """
+    reasons = {name: _why(name, under, command, as_flags) for name in names(given) if value_of(name, under)}
+    return {name: why for name, why in reasons.items() if why}
+
+
+def without_unused(recipe: Recipe) -> dict[str, Any]:
+    """The recipe's settings, as JSON values nested by section, without those that it does not use."""
+    tables = recipe.model_dump(mode="json")
+
+    def used(table: Tables, prefix: str = "") -> dict[str, Any]:
+        inner = {k: used(v, f"{prefix}{k}.") if isinstance(v, Mapping) else v for k, v in table.items()}
+        return {k: v for k, v in inner.items() if v != {} and (isinstance(v, Mapping) or not _why(prefix + k, tables))}
+
+    return used(tables)
+
+
+def is_read_by(name: str, under: Tables, command: str) -> bool:
+    """Whether the command reads the setting at all."""
+    marks = (mark for info, _ in _path(name, under) for mark in info.metadata)
+    return all(command in mark.commands for mark in marks if isinstance(mark, UsedBy))
+
+
+def names(tables: Tables, prefix: str = "") -> Iterator[str]:
+    """Dotted names of the settings in nested tables."""
+    for key, value in tables.items():
+        if isinstance(value, Mapping):
+            yield from names(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key
+
+
+def value_of(name: str, under: Tables) -> Any:
+    """The value of a setting, by default that of its section's class; None if there is no such setting."""
+    path = list(_path(name, under))
+    return path[-1][1] if len(path) == name.count(".") + 1 else None
+
+
+def differing(left: Tables, right: Tables) -> list[str]:
+    """Dotted names of the settings in which two recipes differ, in the order of the sections."""
+    every = dict.fromkeys([*names(left), *names(right)])
+    return [name for name in every if value_of(name, left) != value_of(name, right)]
+
+
+def info_of(name: str, under: Tables) -> list[FieldInfo]:
+    """The fields on the way to a setting, its own last."""
+    return [info for info, _ in _path(name, under)]
+
+
+def _path(name: str, under: Tables) -> Iterator[tuple[FieldInfo, Any]]:
+    """The fields and values on the way to a setting; ends early where there is none of that name."""
+    section: type[BaseModel] | None = recipe_with_plugins()
+    table: Any = under
+    for part in name.split("."):
+        info = section.model_fields.get(part) if section else None
+        if info is None:
+            return
+        default = info.default
+        table = table.get(part, default) if isinstance(table, Mapping) else getattr(table, part, default)
+        yield info, table
+        section = _section(info, table)
+
+
+def _section(info: FieldInfo, table: Any) -> type[BaseModel] | None:
+    """The class of a section, in a union that of its `type`; None for a setting."""
+    found = members(info.annotation)
+    if len(found) < 2:
+        return next(iter(found), None)
+    if isinstance(table, BaseModel):
+        return type(table)
+    kind = (table.get("type") if isinstance(table, Mapping) else None) or info.default.type
+    return next((member for member in found if member.model_fields["type"].default == kind), None)
+
+
+def _why(name: str, under: Tables, command: str = "", as_flags: bool = False) -> str:
+    """Why a setting has no effect, and the fix; "" if it has one."""
+    for mark in (mark for info in info_of(name, under) for mark in info.metadata):
+        if isinstance(mark, UsedBy) and command and command not in mark.commands:
+            return f"{mark}, not for `mobilerl {command}`; leave it out"
+        if isinstance(mark, NotWith) and accepts(mark.values, value_of(mark.setting, under)):
+            return f"{mark}; leave it out"
+        if isinstance(mark, OnlyWith) and name not in mark.any_of and _applies(mark, under, command):
+            if why := _lacking(mark, under, command, as_flags):
+                return why
+    return ""
+
+
+def _applies(mark: OnlyWith, under: Tables, command: str) -> bool:
+    """Whether the condition holds for the command: not if that does not read what it depends on."""
+    if mark.commands:
+        return command in mark.commands
+    return not command or any(is_read_by(switch, under, command) for switch in mark.any_of)
+
+
+def _lacking(mark: OnlyWith, under: Tables, command: str, as_flags: bool) -> str:
+    """Why none of the mark's settings makes another one effective; "" if one does."""
+    unused_switches = []
+    for switch, values in mark.any_of.items():
+        if accepts(values, value_of(switch, under)):
+            if not (why := _why(switch, under, command, as_flags)):
+                return ""
+            unused_switches.append(why)
+    if unused_switches:
+        return unused_switches[0]
+    first = next(iter(mark.any_of))
+    return _why(first, under, command, as_flags) or reason(mark, value_of(first, under), as_flags)
+
+
+def reason(mark: OnlyWith, value: Any, as_flag: bool) -> str:
+    """The condition, the `value` of its first setting, and the fix."""
+    switch, values = next(iter(mark.any_of.items()))
+    it = "it" if len(mark.any_of) == 1 else switch
+    fix = f"add --{switch} {flag_value(values[0]) if values else 'VALUE'}" if as_flag else "set it as well"
+    return f"{mark} ({it} is {shown(value)}); {fix}, or leave this out"
