@@ -232,7 +232,7 @@ def test_an_adapter_cannot_name_a_module_to_import(model, tmp_path, monkeypatch)
     mapping = {"base_model_class": "E", "parent_library": "evil_library"}
     lora = {"peft_type": "LORA", "base_model_name_or_path": str(model), "r": 1, "target_modules": ["q_proj"]}
     (tmp_path / "adapter_config.json").write_text(json.dumps(lora | {"auto_mapping": mapping}))
-    save_file({"lora_B": torch.ones(1)}, tmp_path / "adapter_model.safetensors")
+    save_file({"base_model.model.lora_B": torch.ones(1)}, tmp_path / "adapter_model.safetensors")
     with pytest.raises(ValueError, match="are not those of its model"):
         load_model(tmp_path)
     assert not (tmp_path / "owned").exists()
