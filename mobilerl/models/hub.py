@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobilerl.config import ConfigError, Recipe
-from mobilerl.models.adapter_folder import ADAPTER_FILE, BASE, adapter_base, is_adapter
+from mobilerl.models.adapter_folder import ADAPTER_FILE, BASE, adapter_base, is_adapter, read_adapter
 from mobilerl.models.checkpoint_folder import STATE_FILE, check_checkpoint, check_quantization, model_of_run, one_line
-from mobilerl.models.hub_names import is_hub_id
+from mobilerl.models.hub_names import hub_id_of, is_hub_id
 
 if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
@@ -88,20 +89,40 @@ def _refused(error: HfHubHTTPError, name: str) -> str:
     return f"the Hub refuses ({one_line(error)}); log in with `hf auth login`, or try again later"
 
 
-def upload(folder: Path, name: str, private: bool) -> str:
-    """Uploads a model folder without training state and returns its address. Raises ConfigError if that fails."""
+def published_base(folder: Path, given: str | None) -> str:
+    """Hub id of an adapter's base model, or `given`; "" for full weights. Raises ConfigError without a Hub id."""
+    if not is_adapter(folder):
+        return ""
+    base = adapter_base(folder)
+    if found := given or hub_id_of(base) or (base if is_hub_id(base) else ""):
+        return found
+    raise ConfigError(
+        f"{folder} is an adapter, and its base model {base} is a folder of this machine, which nobody else has: push "
+        "that first, and name it with --base ORG/NAME"
+    )
+
+
+def upload(folder: Path, name: str, base: str, private: bool) -> str:
+    """Uploads a model folder without training state and returns its address. Raises ConfigError if that fails.
+
+    `base` is the Hub id of an adapter's base model, which takes the place of a path.
+    """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
     api = HfApi()
     try:
         api.create_repo(name, private=private or None, exist_ok=True)
+        message = "Upload a model trained with mobilerl"
+        if base:
+            adapter = json.dumps({**read_adapter(folder), BASE: base}, indent=2).encode()
+            api.upload_file(path_or_fileobj=adapter, path_in_repo=ADAPTER_FILE, repo_id=name, commit_message=message)
         api.upload_folder(
             repo_id=name,
             folder_path=folder,
             allow_patterns=[*FILES, "*.md"],
-            ignore_patterns=OTHERS,
-            commit_message="Upload a model trained with mobilerl",
+            ignore_patterns=[*OTHERS, ADAPTER_FILE],
+            commit_message=message,
         )
     except HfHubHTTPError as error:
         raise ConfigError(

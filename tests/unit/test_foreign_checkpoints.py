@@ -157,10 +157,15 @@ def rename(file: Path, new: Callable[[str], str]) -> None:
     save_file({new(name): tensor for name, tensor in load_file(file).items()}, file, metadata={"format": "pt"})
 
 
-def test_full_weights_with_old_names_are_the_same_model(base, tmp_path):
-    old = shutil.copytree(base, tmp_path / "old")
-    rename(old / "model.safetensors", old_name)
-    assert torch.equal(logits(old), logits(base))
+def new_name(name: str) -> str:
+    return old_name(name).replace("model.", "model.language_model.").replace("visual.", "model.visual.")
+
+
+@pytest.mark.parametrize("names", [old_name, new_name])
+def test_full_weights_of_any_version_are_the_same_model(base, tmp_path, names):
+    folder = shutil.copytree(base, tmp_path / "copy")
+    rename(folder / "model.safetensors", names)
+    assert torch.equal(logits(folder), logits(base))
 
 
 OLD_TARGETS = (
