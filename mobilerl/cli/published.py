@@ -48,7 +48,8 @@ def _of(section: BaseModel, prefix: str) -> Iterator[tuple[str, Any]]:
         if isinstance(value, BaseModel):
             yield from _of(value, f"{name}.")
         elif isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
-            yield name, [dict(_of(entry, f"{name}.")) for entry in value]
+            inner = f"{name}."
+            yield name, [{key.removeprefix(inner): item for key, item in _of(entry, inner)} for entry in value]
         elif name in TEXTS or not _is_text(info.annotation):
             yield name, list(value) if isinstance(value, tuple) else value
 
