@@ -114,7 +114,12 @@ def check_tensors(
     parts = []
     for what, names in (("lacks", missing), ("has unknown", unknown), ("has other shapes of", mismatched)):
         if names:
-            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-            parts.append(f"{what} {', '.join(sorted(names)[:NAMED])}{more}")
+            parts.append(f"{what} {named(names)}")
     if parts:
         raise ValueError(f"the weights in {path} are not those of its model: it {'; it '.join(parts)}")
+
+
+def named(names: Collection[str]) -> str:
+    """The first of the names of some tensors, and the number of others."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(sorted(names)[:NAMED])}{more}"

@@ -73,6 +73,7 @@ def _resolved(recipe: Recipe, run_dir: Path, resume: bool) -> Recipe:
         if (run_dir / CONFIG_FILE).is_file():
             copy.mkdir()
             shutil.copy(run_dir / CONFIG_FILE, copy)
+            (copy / "checkpoints").symlink_to((run_dir / "checkpoints").resolve())
         try:
             return open_run(recipe, copy, resume)
         except ConfigError as error:

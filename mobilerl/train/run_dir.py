@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from mobilerl.config import ConfigError, Recipe, read_saved
+from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.flags import read_flags
 from mobilerl.config.reading import CONFIG_FILE, claim
 from mobilerl.models.checkpoint_folder import check_checkpoint, latest, read_agent
 from mobilerl.policy.formats.choice import published_name, with_format
+from mobilerl.train.start_model import as_started
 
 MAY_CHANGE = ("train.iterations", "train.max_minutes", "train.max_env_steps")
 """Settings that may differ when a run is resumed."""
@@ -25,11 +26,7 @@ def open_run(recipe: Recipe, run_dir: Path, resume: bool) -> Recipe:
     if not exists:
         check_checkpoint(recipe.model)
     recipe = with_checkpoints_agent(recipe)
-    own = latest(run_dir)
-    recorded = recipe
-    if own is not None and recipe.model == str(own):  # in place of the start model, which the run was given
-        recorded = recipe.model_copy(update={"model": read_saved(run_dir / CONFIG_FILE).model})
-    claim(recorded, run_dir, MAY_CHANGE if own is None else (*MAY_CHANGE, "model"))
+    claim(as_started(recipe, run_dir), run_dir, (*MAY_CHANGE, "model") if latest(run_dir) else MAY_CHANGE)
     return recipe
 
 

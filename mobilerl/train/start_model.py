@@ -43,6 +43,14 @@ def with_start_model(recipe: Recipe, run_dir: Path, resume: bool) -> Recipe:
     return recipe
 
 
+def as_started(recipe: Recipe, run_dir: Path) -> Recipe:
+    """The recipe for config.json, with the start model that is named there if the run's own checkpoint stands in."""
+    own = latest(run_dir)
+    if own is None or recipe.model != str(own):
+        return recipe
+    return recipe.model_copy(update={"model": read_saved(run_dir / CONFIG_FILE).model})
+
+
 def _need(recipe: Recipe, own: Path) -> str:
     """Why a run with the checkpoint `own` still needs its start model; "" if it does not."""
     if recipe.algorithm.uses_start_model:
