@@ -23,10 +23,12 @@ def with_start_model(recipe: Recipe, run_dir: Path, resume: bool) -> Recipe:
         return with_local_model(recipe)
     saved = read_saved(run_dir / CONFIG_FILE).model
     given, own = recipe.model or saved, latest(run_dir)
-    if given == hub_id_of(saved):  # the commit that the run started from
+    if given == hub_id_of(saved) and Path(saved).is_dir():  # the commit that the run started from
         given = saved
     recipe = with_local_model(recipe.model_copy(update={"model": given}))
-    if own is None or (Path(recipe.model).is_dir() and recipe.model == saved):
+    if Path(saved).is_dir() and Path(recipe.model).resolve() == Path(saved).resolve():
+        return recipe.model_copy(update={"model": saved})
+    if own is None:
         return recipe
     if recipe.model != saved:
         check_checkpoint(recipe.model)

@@ -131,12 +131,14 @@ def test_a_start_model_that_moved_is_replaced_by_the_runs_own_checkpoint(tmp_pat
 @pytest.mark.parametrize(
     "algorithm", [{"type": "gigpo", "loss": {"kl_coef": 0.1}}, {"type": "digirl"}], ids=["a reference", "features"]
 )
-def test_a_run_that_goes_on_using_its_start_model_asks_where_it_is(tmp_path, model, algorithm):
+def test_a_run_that_goes_on_using_its_start_model_asks_where_it_is(tmp_path, model, algorithm, monkeypatch):
     run, recipe = tmp_path / "run", Recipe(model=str(model), algorithm=algorithm)
     open_run(recipe, run, resume=False)
     add_checkpoint(model, run, 4)
     other = shutil.copytree(model, tmp_path / "other")
-    assert resumed(run, "", algorithm=algorithm)[0] == str(model)
+    monkeypatch.chdir(tmp_path)
+    for same in ("", "model", f"{model}/"):
+        assert resumed(run, same, algorithm=algorithm) == (str(model), str(model))
     with pytest.raises(ConfigError, match=f"started from {model}, and algorithm.type"):
         resumed(run, other, algorithm=algorithm)
     model.rename(tmp_path / "moved")
@@ -168,6 +170,18 @@ def test_a_published_model_keeps_its_format_under_another_name(tmp_path, model):
     add_checkpoint(start, run, 1)
     moved = start.rename(tmp_path / "scratch")
     assert resumed(run, moved) == (str(run / "checkpoints" / "iter-000001"), str(start))
+
+
+def test_a_model_of_the_hub_stays_at_the_commit_that_the_run_started_from(tmp_path, model):
+    cached = tmp_path / "models--lab--agent" / "snapshots" / "abc"
+    cached.parent.mkdir(parents=True)
+    model.rename(cached)
+    run = tmp_path / "run"
+    open_run(Recipe(model=str(cached)), run, resume=False)
+    assert resumed(run, "lab/agent") == (str(cached), str(cached)), "nothing is downloaded"
+    own = add_checkpoint(cached, run, 1)
+    shutil.rmtree(cached)
+    assert resumed(run, "") == (str(own), str(cached))
 
 
 def test_a_run_directory_is_a_model(tmp_path, model, run):
