@@ -38,7 +38,10 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     recipe = load_recipe(args.config, settings)
     from mobilerl.doctor.examine import examine, extras_of
+    from mobilerl.models.checkpoint_folder import model_of_run
 
+    if recipe.model:
+        recipe = recipe.model_copy(update={"model": str(model_of_run(Path(recipe.model)))})
     if args.extras:
         print(",".join(extras_of(recipe)))
         return 0

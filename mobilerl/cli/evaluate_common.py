@@ -90,7 +90,8 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], default
     cannot be used.
     """
     from mobilerl.eval.policies import find_model, is_server
-    from mobilerl.models.checkpoint_folder import MAX_PIXELS, image_settings, read_agent
+    from mobilerl.models.checkpoint_folder import MAX_PIXELS, PROCESSOR_FILES, image_settings, read_agent
+    from mobilerl.models.hub import source
 
     if args.out is None:
         raise ConfigError("--out DIR is missing: it says where results.json and the episodes go")
@@ -110,7 +111,7 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], default
     if args.config and "deadline_s" in load_recipe(args.config, ()).agent.model_fields_set:
         own = [*given, "--agent.deadline_s"]  # it depends on the devices and not on the policy
     recipe = load(settings, _saved_flags(saved, own))
-    cap = (image_settings(Path(args.model)) or {}).get(MAX_PIXELS)
+    cap = (image_settings(source(args.model, *PROCESSOR_FILES)) or {}).get(MAX_PIXELS)
     if cap is None or ("--engine.max_pixels" in given and recipe.engine.max_pixels):
         return recipe
     return recipe.model_copy(update={"engine": recipe.engine.model_copy(update={"max_pixels": cap})})

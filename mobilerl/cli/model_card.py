@@ -3,68 +3,94 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mobilerl import __version__
 from mobilerl.atomic_files import write_atomic
-from mobilerl.config import ConfigError, Recipe, read_saved
-from mobilerl.config.reading import CONFIG_FILE, differences
-from mobilerl.eval.policies import find_model, weights_digest
+from mobilerl.cli import published
+from mobilerl.config import Recipe, read_saved
+from mobilerl.config.reading import CONFIG_FILE
+from mobilerl.eval.policies import weights_digest
 from mobilerl.eval.report import percent
 from mobilerl.models.checkpoint_folder import read_agent
-from mobilerl.models.hub import is_hub_id
+from mobilerl.models.hub_names import is_hub_id
 from mobilerl.policy.formats.choice import published_name
-from mobilerl.redaction import without_users
+from mobilerl.suites.base import TYPES
 from mobilerl.viewer.evaluations import evaluations_of
 
 CARD = "README.md"
-_OF_RESULTS = ("prompt_hash", "model", "weights_sha256")
-"""Parts of a protocol that the card gives elsewhere or that are meaningful only on this machine."""
+COMMANDS = {
+    "sim": "mobilerl eval sim",
+    "generated": "mobilerl eval generated",
+    "instructions": "mobilerl eval instructions FILE",
+    "androidworld": "mobilerl eval androidworld --server URL",
+    "androidlab": "mobilerl eval androidlab --android-lab PATH --serial SERIAL",
+}
+"""Beginning of the command that evaluates on a suite, by its name in results.json."""
 
 
-def write_card(run_dir: Path, name: str, license_id: str | None) -> Path:
-    """Writes the card into the folder of the run's model and returns the folder. Raises ConfigError without a model."""
-    if not is_hub_id(name):
-        raise ConfigError(f"--to {name}: a name on the Hub is ORG/NAME, of letters, digits, '-', '_' and '.'")
-    folder = find_model(run_dir)
+def write_card(run_dir: Path, folder: Path, name: str, base: str, license_id: str | None) -> None:
+    """Writes the card of the model in `folder`, of the run `run_dir`, that is to be `name` on the Hub.
+
+    `base` is the Hub id of an adapter's base model; "" for full weights.
+    """
     recipe = read_saved(run_dir / CONFIG_FILE) if folder != run_dir and (run_dir / CONFIG_FILE).is_file() else None
-    lines = [*_header(recipe, license_id), *_introduction(name, folder, recipe), *_results(run_dir, folder)]
+    evaluations = evaluations_of(run_dir)
+    suites = dict.fromkeys([*_trained_on(recipe), *(e["suite"] for e in evaluations)])
+    lines = [*_header(base, recipe, license_id), *_introduction(name, folder, base or _start(recipe))]
+    lines += _commands(name, suites)
+    lines += _results(evaluations, folder)
     if recipe is not None:
-        lines += ["## Training", "", "Settings that differ from the defaults:", "", *_settings(recipe), ""]
+        lines += ["## Training", "", "Settings that differ from the defaults:", ""]
+        lines += [*(f"- `{key}`: {_shown(value)}" for key, value in published.settings(recipe).items()), ""]
     write_atomic(folder / CARD, "\n".join(lines).encode())
-    return folder
 
 
-def _base(recipe: Recipe | None) -> str:
-    """Name of the model that the run started from; "" for a tiny one or if unknown."""
-    return published_name(recipe.model).strip() if recipe is not None and recipe.model else ""
+def _start(recipe: Recipe | None) -> str:
+    """Hub id of the model that the run started from; "" if it is not on the Hub or unknown."""
+    name = published_name(recipe.model).strip() if recipe is not None and recipe.model else ""
+    return name if is_hub_id(name) else ""
 
 
-def _header(recipe: Recipe | None, license_id: str | None) -> Iterator[str]:
+def _header(base: str, recipe: Recipe | None, license_id: str | None) -> Iterator[str]:
     """Metadata of the card. It names a base model only if that is on the Hub."""
     yield "---"
     if license_id:
         yield f"license: {json.dumps(license_id)}"
-    if is_hub_id(base := _base(recipe)):
-        yield f"base_model: {base}"
-    yield from ("library_name: transformers", "pipeline_tag: image-text-to-text")
+    if start := base or _start(recipe):
+        yield f"base_model: {start}"
+    yield from (f"library_name: {'peft' if base else 'transformers'}", "pipeline_tag: image-text-to-text")
     yield from ("tags:", "- mobilerl", "- gui-agent", "- reinforcement-learning", "---", "")
 
 
-def _introduction(name: str, folder: Path, recipe: Recipe | None) -> Iterator[str]:
+def _introduction(name: str, folder: Path, start: str) -> Iterator[str]:
     agent = read_agent(folder)
     format_ = (agent and agent.format) or "mobilerl"
-    base = f", from {_base(recipe)}" if is_hub_id(_base(recipe)) else ""
+    origin = f", from {start}" if start else ""
     yield from (f"# {name.partition('/')[2]}", "")
-    yield from (f"A phone-using agent trained with mobilerl {__version__}{base}.", "")
+    yield from (f"A phone-using agent trained with mobilerl {__version__}{origin}.", "")
     yield from (f"Prompts and replies are in the format `{format_}`; `agent.json` has the agent's settings.", "")
-    yield from (f"    mobilerl eval sim --model {name} --out results", "")
 
 
-def _results(run_dir: Path, folder: Path) -> Iterator[str]:
-    evaluations = evaluations_of(run_dir)
+def _trained_on(recipe: Recipe | None) -> list[str]:
+    """Name, in results.json, of the suite that the model was trained on; none if unknown or of another package."""
+    if recipe is None:
+        return []
+    names = {section: suite for suite, section in TYPES.items()}
+    suite = names.get(recipe.suite.type, recipe.suite.type)
+    return [suite] if suite in COMMANDS else []
+
+
+def _commands(name: str, suites: Iterable[str]) -> Iterator[str]:
+    """The commands that evaluate the model, each on a suite of its own."""
+    known = [COMMANDS[suite] for suite in suites if suite in COMMANDS]
+    if known:
+        yield from (*(f"    {command} --model {name} --out results" for command in known), "")
+
+
+def _results(evaluations: Sequence[Mapping[str, Any]], folder: Path) -> Iterator[str]:
     if not evaluations:
         return
     digest = weights_digest(folder)
@@ -82,26 +108,14 @@ def _results(run_dir: Path, folder: Path) -> Iterator[str]:
     yield ""
     for e in evaluations:
         yield from (f"### Protocol of {e['name']}", "")
-        yield from (f"- {key}: {_shown(value)}" for key, value in e["protocol"].items() if key not in _OF_RESULTS)
+        yield from (f"- {key}: {_shown(value)}" for key, value in published.protocol(e["protocol"]).items())
         yield ""
 
 
-def _settings(recipe: Recipe) -> Iterator[str]:
-    values = recipe.model_dump(mode="json")
-    for name in differences(Recipe(), recipe):
-        if name != "model":
-            value: Any = values
-            for part in name.split("."):
-                value = value.get(part) if isinstance(value, Mapping) else None
-            yield f"- `{name}`: {_shown(value)}"
-
-
 def _shown(value: Any) -> str:
-    """A value as JSON, with absolute paths reduced to their last part and addresses without credentials."""
-    if isinstance(value, str):
-        return without_users(Path(value).name if value.startswith("/") else value)
+    """A value as JSON, lists as words."""
     if isinstance(value, Mapping):
-        return json.dumps({key: _shown(inner) for key, inner in value.items()})
+        return json.dumps(value)
     if isinstance(value, list):
         return ", ".join(map(_shown, value)) or "none"
-    return json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value)

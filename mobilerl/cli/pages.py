@@ -16,8 +16,8 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         parents=[common],
         allow_abbrev=False,
         help="ReachAgent: page graph, supervised stage, DPO",
-        epilog="--model DIR|ORG/NAME is the checkpoint to start from. Every setting is a flag as well: "
-        "--pages.reaching false --dpo.beta 0.2. Repeating the command resumes the run.",
+        epilog="--model DIR|ORG/NAME is the checkpoint or run directory to start from. Every setting is a flag "
+        "as well: --pages.reaching false --dpo.beta 0.2. Repeating the command resumes the run.",
     )
     parser.add_argument("--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe")
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR")

@@ -17,8 +17,8 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         parents=[common],
         allow_abbrev=False,
         help="two-stage supervised fine-tuning on demonstrations",
-        epilog="--model DIR|ORG/NAME is the checkpoint to start from. Every setting is a flag as well: "
-        "--sft.learning_rate 1e-3; `mobilerl settings` lists them",
+        epilog="--model DIR|ORG/NAME is the checkpoint or run directory to start from. Every setting is a flag "
+        "as well: --sft.learning_rate 1e-3; `mobilerl settings` lists them",
     )
     parser.add_argument(
         "--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe; flags override it"

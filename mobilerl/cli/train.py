@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mobilerl.config import ConfigError, load_recipe
+from mobilerl.config.flags import read_flags
 from mobilerl.config.packaged import check_given
 from mobilerl.train.interrupt import Stopped, interrupts_as_stopped, resume_command
 
@@ -17,8 +18,8 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         parents=[common],
         allow_abbrev=False,
         help="online reinforcement learning",
-        epilog="--model DIR|ORG/NAME is the checkpoint to start from. Every setting is a flag as well: "
-        "--algorithm.replay.gamma 0.25; `mobilerl settings` lists them",
+        epilog="--model DIR|ORG/NAME is the checkpoint or run directory to start from. Every setting is a flag "
+        "as well: --algorithm.replay.gamma 0.25; `mobilerl settings` lists them",
     )
     parser.add_argument(
         "--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe; flags override it"
@@ -34,13 +35,15 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     check_given(args.config, "train")
     recipe = load_recipe(args.config, settings, command="train")
-    if not recipe.model:
+    if args.resume and "model" not in read_flags(settings):
+        recipe = recipe.model_copy(update={"model": ""})  # that of the run, whatever the recipe now says
+    elif not recipe.model:
         raise ConfigError("--model is missing, the checkpoint to start from; make one with `mobilerl sft --config sft`")
-    from mobilerl.models.hub import with_local_model
     from mobilerl.train.dry_run import check, dry_run
     from mobilerl.train.run_dir import check_agent_flags
+    from mobilerl.train.start_model import with_start_model
 
-    recipe = with_local_model(recipe)
+    recipe = with_start_model(recipe, args.run_dir, args.resume)
     check_agent_flags(recipe, settings)
     if args.dry_run:
         return dry_run(recipe, args.run_dir, args.resume)

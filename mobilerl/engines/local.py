@@ -33,6 +33,8 @@ from mobilerl.engines.scoring import (
 )
 from mobilerl.inference.local import length_batches, sample
 from mobilerl.interfaces import ADAM_BETAS, Objective, Request
+from mobilerl.models.adapter_folder import is_adapter
+from mobilerl.models.adapters import load_adapter, read_adapter_tensors
 from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import add_lora, compute_dtype, enable_gradient_checkpointing, load_model, save_model
@@ -272,11 +274,20 @@ class LocalEngine:
         with open(path / STATE_FILE, "wb") as f:  # torch does not report a full disk if it opens the file itself
             torch.save(state, f)
 
-    def load(self, path: Path) -> None:
-        with _reading("the model's files"):
+    def _load_weights(self, path: Path) -> None:
+        model = self.accelerator.unwrap_model(self.model)
+        if is_adapter(path):  # its base model is in place, and may no longer be where the adapter was trained
+            saved = read_adapter_tensors(path)
+            finite(saved)
+            load_adapter(model, path, saved)
+        else:
             saved = load_model(path, learns=not self.settings.lora_rank).state_dict()
             finite(saved)
-            self.accelerator.unwrap_model(self.model).load_state_dict(saved)
+            model.load_state_dict(saved)
+
+    def load(self, path: Path) -> None:
+        with _reading("the model's files"):
+            self._load_weights(path)
         with _reading(STATE_FILE):
             state = torch.load(path / STATE_FILE, map_location=self.device, weights_only=True)
             version, steps = (count(name, state[name]) for name in ("version", "steps"))

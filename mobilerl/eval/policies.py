@@ -13,8 +13,7 @@ from mobilerl.engines.registry import make_engine
 from mobilerl.eval.agents import scripted_actor
 from mobilerl.inference.engine_policy import LATE_WAIT_S, EnginePolicy
 from mobilerl.interfaces import Sampling
-from mobilerl.models.checkpoint_folder import check_checkpoint, latest
-from mobilerl.models.hub import local_model
+from mobilerl.models.hub import find_model
 from mobilerl.policy.actor import Actor, ModelActor
 from mobilerl.policy.context import make_context, prompt_hash
 from mobilerl.policy.formats.choice import OURS
@@ -142,18 +141,6 @@ def agent_protocol(recipe: Recipe, temperature: float, leave_out: Collection[str
 
 def checkpoint_protocol(folder: Path) -> dict[str, Any]:
     return {"model": str(folder), "weights_sha256": weights_digest(folder)}
-
-
-def find_model(model: str | Path) -> Path:
-    """Returns a checkpoint folder: `model` itself, the newest one of a run, or one downloaded from the Hub.
-
-    Raises ConfigError if there is none.
-    """
-    run = Path(local_model(str(model)))
-    is_run = (run / "final").is_dir() or (run / "checkpoints").is_dir()
-    folder = latest(run) or run / "final" if is_run else run
-    check_checkpoint(folder)
-    return folder
 
 
 def weights_digest(folder: Path) -> str:

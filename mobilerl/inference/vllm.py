@@ -24,8 +24,10 @@ from mobilerl.child_processes import interrupts_held
 from mobilerl.config import ConfigError, VllmSection
 from mobilerl.inference.requests import CLOSED, RESUME, RequestLoop
 from mobilerl.interfaces import EngineError, Request
+from mobilerl.models.adapter_folder import is_adapter
 from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.models.codec import Codec
+from mobilerl.models.hub import base_folder
 from mobilerl.models.loading import compute_dtype
 from mobilerl.records import Completion
 
@@ -205,10 +207,12 @@ def _set_environment(settings: VllmSettings) -> None:
 def engine_arguments(folder: Path, codec: Codec, settings: VllmSettings) -> dict[str, Any]:
     """Keyword arguments of vLLM's `AsyncEngineArgs`."""
     vllm = settings.vllm
+    if is_adapter(folder):
+        folder = base_folder(folder)
     positions = AutoConfig.from_pretrained(folder).get_text_config().max_position_embeddings
     return {
         "model": str(folder),
-        "load_format": "dummy",  # the trainer sends the weights; an adapter's folder does not have them all
+        "load_format": "dummy",  # the trainer sends the weights
         "generation_config": "vllm",  # ignore top-p and penalties of the checkpoint
         "logprobs_mode": "processed_logprobs",  # at the temperature, over the allowed tokens
         "worker_extension_cls": "mobilerl.inference.vllm_worker.WeightLoader",

@@ -18,13 +18,23 @@ import transformers
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
 from mobilerl.config import ConfigError
-from mobilerl.models.checkpoint_folder import MAX_PIXELS, generation_ends, image_settings, one_line
+from mobilerl.models.adapter_folder import is_adapter
+from mobilerl.models.checkpoint_folder import (
+    MAX_PIXELS,
+    PROCESSOR_FILES,
+    chat_template,
+    generation_ends,
+    image_settings,
+    one_line,
+)
+from mobilerl.models.hub import base_folder, source
 from mobilerl.models.pictures import Pictures
 
 VISION_TOKENS = "image video vision_start vision_end image_start image_end video_start video_end".split()
 """Special tokens of Qwen and GLM, which their configs call `..._token_id`."""
 REPLY_TAGS = frozenset({"<think>", "</think>", "<answer>", "</answer>"})
 """Tags that are kept in a reply's text even if the tokenizer treats them as special tokens."""
+TOKENIZER_FILES = ("tokenizer.json", "vocab.json")
 FIX = "copy the tokenizer, chat template and preprocessor_config.json of the model the weights are from"
 
 
@@ -64,12 +74,17 @@ class Codec:
 
     @classmethod
     def load(cls, path: str | Path, max_pixels: int | None = None) -> Codec:
-        """Loads the codec of a Hugging Face model folder, without torchvision. Raises ConfigError if it is unusable."""
+        """Loads the codec of a Hugging Face model folder, without torchvision. Raises ConfigError if it is unusable.
+
+        What the folder of an adapter lacks is taken from its base model.
+        """
         try:
-            config = AutoConfig.from_pretrained(path)
-            tokenizer = AutoTokenizer.from_pretrained(path)
-            processor = load_image_processor(Path(path))
-            ends = generation_ends(Path(path))
+            config = AutoConfig.from_pretrained(source(path, "config.json"))
+            tokenizer = load_tokenizer(path)
+            processor = load_image_processor(source(path, *PROCESSOR_FILES))
+            ends = generation_ends(source(path, "generation_config.json"))
+        except ConfigError:
+            raise
         except (OSError, LookupError, AttributeError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"{path} cannot be read as a vision-language checkpoint ({one_line(error)}); {FIX}"
@@ -150,6 +165,21 @@ class Codec:
             inputs["pixel_values"] = self.pictures.values([p for p, _ in parts], device)
             inputs["image_grid_thw"] = torch.from_numpy(np.stack([g for _, g in parts]).astype(np.int64))
         return {name: tensor.to(device) for name, tensor in inputs.items()}
+
+
+def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
+    """Loads the tokenizer with its chat template, which may be in a file of its own or in an adapter's base model."""
+    home = source(path, *TOKENIZER_FILES)
+    if home != Path(path):
+        tokenizer = load_tokenizer(home)
+        tokenizer.chat_template = chat_template(path) or tokenizer.chat_template
+        return tokenizer
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    if not tokenizer.chat_template:
+        tokenizer.chat_template = chat_template(path)
+    if not tokenizer.chat_template and is_adapter(path):
+        tokenizer.chat_template = load_tokenizer(base_folder(path)).chat_template
+    return tokenizer
 
 
 def load_image_processor(path: Path) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobilerl.config import ConfigError, Recipe
-from mobilerl.models.checkpoint_folder import STATE_FILE, check_checkpoint, one_line
+from mobilerl.models.adapter_folder import ADAPTER_FILE, BASE, adapter_base, is_adapter, read_adapter
+from mobilerl.models.checkpoint_folder import STATE_FILE, check_checkpoint, check_quantization, model_of_run, one_line
+from mobilerl.models.hub_names import hub_id_of, is_hub_id
 from mobilerl.networks import check_variables
 
 if TYPE_CHECKING:
@@ -23,29 +24,51 @@ FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 OTHERS = ["*/*", STATE_FILE]
 """Files of these types that do not belong to the model: those in subfolders, and the state of a training run."""
 LOOK_UP_S = 10.0
-_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
-
-
-def is_hub_id(model: str | Path) -> bool:
-    """Whether `model` has the form `org/name` and does not begin with an existing folder."""
-    return bool(_ID.fullmatch(str(model))) and not Path(str(model).partition("/")[0]).exists()
 
 
 def local_model(model: str) -> str:
-    """Returns a folder unchanged and downloads a Hub id to the Hub's cache. Raises ConfigError if that fails."""
-    return str(download(model)) if is_hub_id(model) else model
+    """The folder of a model: `model` itself, the newest checkpoint of a run directory, or a download of a Hub id.
+
+    Raises ConfigError if a download fails.
+    """
+    return str(download(model) if is_hub_id(model) else model_of_run(Path(model)))
+
+
+def find_model(model: str | Path) -> Path:
+    """The `local_model`, checked. Raises ConfigError unless it is a checkpoint that can be used."""
+    folder = Path(local_model(str(model)))
+    check_checkpoint(folder)
+    return folder
+
+
+def base_folder(adapter: str | Path) -> Path:
+    """The folder of an adapter's base model, downloaded if need be. Raises ConfigError if it cannot be used."""
+    base = adapter_base(adapter)
+    try:
+        return find_model(base)
+    except ConfigError as error:
+        said = str(error).removeprefix("--model ")
+        raise ConfigError(f"{Path(adapter) / ADAPTER_FILE}: {BASE}, the base model: {said}") from None
+
+
+def source(folder: str | Path, *names: str) -> Path:
+    """The folder to read files from: `folder`, or its base model if it is an adapter that has none of these files."""
+    own = Path(folder)
+    return own if not is_adapter(own) or any((own / name).is_file() for name in names) else base_folder(own)
 
 
 def with_local_model(recipe: Recipe) -> Recipe:
-    """The recipe with its model as a local folder."""
-    return recipe.model_copy(update={"model": local_model(recipe.model)})
+    """The recipe with its `local_model`."""
+    return recipe if not recipe.model else recipe.model_copy(update={"model": local_model(recipe.model)})
 
 
 def download(name: str) -> Path:
-    """Downloads the files of a model that the Hub's cache lacks and returns its folder there."""
+    """Downloads the files of a model that the Hub's cache lacks and returns its folder there. Its settings come first,
+    so that a quantized model is refused before its weights."""
     from huggingface_hub import snapshot_download
 
     with _explained(name):
+        check_quantization(Path(snapshot_download(name, allow_patterns="*.json", ignore_patterns=OTHERS)))
         return Path(snapshot_download(name, allow_patterns=FILES, ignore_patterns=OTHERS))
 
 
@@ -124,8 +147,24 @@ def _refused(error: HfHubHTTPError, name: str) -> str:
     return f"the Hub refuses ({one_line(error)}); log in with `hf auth login`, or try again later"
 
 
-def upload(folder: Path, name: str, private: bool) -> str:
-    """Uploads a model folder without training state and returns its address. Raises ConfigError if that fails."""
+def published_base(folder: Path, given: str | None) -> str:
+    """Hub id of an adapter's base model, or `given`; "" for full weights. Raises ConfigError without a Hub id."""
+    if not is_adapter(folder):
+        return ""
+    base = adapter_base(folder)
+    if found := given or hub_id_of(base) or (base if is_hub_id(base) else ""):
+        return found
+    raise ConfigError(
+        f"{folder} is an adapter, and its base model {base} is a folder of this machine, which nobody else has: push "
+        "that first, and name it with --base ORG/NAME"
+    )
+
+
+def upload(folder: Path, name: str, base: str, private: bool) -> str:
+    """Uploads a model folder without training state and returns its address. Raises ConfigError if that fails.
+
+    `base` is the Hub id of an adapter's base model, which takes the place of a path.
+    """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -133,12 +172,16 @@ def upload(folder: Path, name: str, private: bool) -> str:
     api = HfApi()
     try:
         api.create_repo(name, private=private or None, exist_ok=True)
+        message = "Upload a model trained with mobilerl"
+        if base:
+            adapter = json.dumps({**read_adapter(folder), BASE: base}, indent=2).encode()
+            api.upload_file(path_or_fileobj=adapter, path_in_repo=ADAPTER_FILE, repo_id=name, commit_message=message)
         api.upload_folder(
             repo_id=name,
             folder_path=folder,
             allow_patterns=[*FILES, "*.md"],
-            ignore_patterns=OTHERS,
-            commit_message="Upload a model trained with mobilerl",
+            ignore_patterns=[*OTHERS, ADAPTER_FILE],
+            commit_message=message,
         )
     except HfHubHTTPError as error:
         raise ConfigError(

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection
+import warnings
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForImageTextToText
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
+from mobilerl.models.adapter_folder import is_adapter
+from mobilerl.models.adapters import add_adapter, check_tensors, leave_casts_to_autocast
 from mobilerl.models.alignment import align_vision_mlps
 from mobilerl.models.attention import use_concatenated_attention
+from mobilerl.models.hub import base_folder
 
 if TYPE_CHECKING:
     from mobilerl.models.codec import Codec
 
 LORA_TARGETS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|gate_up_proj|down_proj)"
 """All linear layers of the language model; the vision tower stays frozen."""
-ADAPTER_FILE = "adapter_config.json"
-NAMED = 3
-"""Maximum number of tensors that a message names."""
 
 
 def save_model(model: torch.nn.Module, codec: Codec, path: Path, state: dict[str, Tensor] | None = None) -> None:
@@ -48,10 +47,11 @@ def load_model(path: Path, learns: bool = False) -> torch.nn.Module:
 
     Trained weights are float32, since three digits of bfloat16 are too few for a step of 1e-6: an adapter always (with
     its base in `compute_dtype`), full weights with `learns`. Raises ValueError if tensors are missing, unknown or of
-    another shape; transformers would initialize those of the model at random.
+    another shape; transformers would initialize those of the model at random. Raises ConfigError for an adapter that
+    has no base model here, or changes nothing.
     """
-    if (path / ADAPTER_FILE).is_file():
-        return _load_adapter(path)
+    if is_adapter(path):
+        return add_adapter(_load_full(base_folder(path), compute_dtype()), path)
     return _load_full(path, torch.float32 if learns else compute_dtype())
 
 
@@ -71,7 +71,7 @@ def _load_full(path: Path | str, dtype: torch.dtype, **options: Any) -> torch.nn
     finally:
         logging.set_verbosity(verbosity)
     mismatched = [entry[0] if isinstance(entry, tuple) else entry for entry in info["mismatched_keys"]]
-    _check_tensors(path, info["missing_keys"], info["unexpected_keys"], mismatched)
+    check_tensors(path, info["missing_keys"], info["unexpected_keys"], mismatched)
     prepare_model(model)
     return model
 
@@ -82,42 +82,13 @@ def prepare_model(model: torch.nn.Module) -> None:
     align_vision_mlps(model)
 
 
-def _load_adapter(path: Path) -> torch.nn.Module:
-    from peft import PeftConfig, PeftModel, get_peft_model_state_dict
-
-    base = PeftConfig.from_pretrained(str(path)).base_model_name_or_path
-    model = PeftModel.from_pretrained(_load_full(base, compute_dtype()), str(path), is_trainable=True)
-    _leave_casts_to_autocast(model)
-    wanted, found = get_peft_model_state_dict(model).keys(), _tensor_names(path)
-    _check_tensors(path, wanted - found, found - wanted)
-    return model
-
-
 def check_weights(path: Path) -> None:
-    """Checks the tensors of a checkpoint without reading them. Raises ValueError like `load_model`."""
-    if (path / ADAPTER_FILE).is_file():
-        path = Path(json.loads((path / ADAPTER_FILE).read_text())["base_model_name_or_path"])
-    _load_full(path, compute_dtype(), device_map="meta")
-
-
-def _tensor_names(folder: Path) -> set[str]:
-    names: set[str] = set()
-    for file in folder.glob("*.safetensors"):
-        with safe_open(file, "pt") as tensors:
-            names |= set(tensors.keys())
-    return names
-
-
-def _check_tensors(
-    path: Path | str, missing: Collection[str], unknown: Collection[str], mismatched: Collection[str] = ()
-) -> None:
-    parts = []
-    for what, names in (("lacks", missing), ("has unknown", unknown), ("has other shapes of", mismatched)):
-        if names:
-            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-            parts.append(f"{what} {', '.join(sorted(names)[:NAMED])}{more}")
-    if parts:
-        raise ValueError(f"the weights in {path} are not those of its model: it {'; it '.join(parts)}")
+    """Checks the tensors of a checkpoint, without reading full weights. Raises the errors of `load_model`."""
+    model = _load_full(base_folder(path) if is_adapter(path) else path, compute_dtype(), device_map="meta")
+    if is_adapter(path):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns about copies into a model without data
+            add_adapter(model, path)
 
 
 def add_lora(model: torch.nn.Module, rank: int) -> torch.nn.Module:
@@ -125,15 +96,8 @@ def add_lora(model: torch.nn.Module, rank: int) -> torch.nn.Module:
     from peft import LoraConfig, get_peft_model
 
     model = get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=LORA_TARGETS))
-    _leave_casts_to_autocast(model)
+    leave_casts_to_autocast(model)
     return model
-
-
-def _leave_casts_to_autocast(model: torch.nn.Module) -> None:
-    """Stops peft from casting the input of every adapter to float32, which autocast would cast back to bfloat16."""
-    for module in model.modules():
-        if hasattr(module, "cast_input_dtype_enabled"):
-            module.cast_input_dtype_enabled = False
 
 
 def enable_gradient_checkpointing(model: torch.nn.Module) -> None:

@@ -22,13 +22,13 @@ class _Package(ModuleType):
         exit_if_imported_by_worker()
         from envs.blocking import outside
         from mobilerl.config import ConfigError
-        from mobilerl.models.hub import with_local_model
         from mobilerl.train import dry_run, online, tracking
+        from mobilerl.train.start_model import with_start_model
 
         run_dir = Path(run_dir)
-        if not recipe.model:
+        if not recipe.model and not resume:
             raise ConfigError("the recipe has no model: load_recipe(FILE, ['--model', 'DIR'])")
-        local = with_local_model(recipe)
+        local = with_start_model(recipe, run_dir, resume)
         outside(lambda: dry_run.check(local, run_dir))
         outside(lambda: online.train(local, run_dir, resume))
         return list(tracking.read_metrics(run_dir / "metrics.jsonl"))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mobilerl.config import ConfigError
+from mobilerl.models.hub import source
 
 
 def check_files(folder: Path) -> None:
@@ -14,13 +15,15 @@ def check_files(folder: Path) -> None:
     from safetensors import SafetensorError, safe_open
 
     try:
-        if not (folder / "adapter_config.json").is_file() and "vision_config" not in _config(folder):
+        if "vision_config" not in _config(folder):
             raise ValueError("config.json has no vision_config")
         for path in sorted(folder.glob("*.safetensors")):
             try:
                 safe_open(path, "pt")  # compares the header with the size of the file
             except SafetensorError as error:
                 raise ValueError(f"{path.name}: {error}") from None
+    except ConfigError:
+        raise
     except (OSError, ValueError, TypeError) as error:
         raise _unreadable(folder, error) from None
 
@@ -30,12 +33,14 @@ def vocabulary_size(folder: Path) -> int:
     try:
         config = _config(folder)
         return (config.get("text_config") or config)["vocab_size"]
+    except ConfigError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(folder, error) from None
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "config.json").read_text())
+    return json.loads((source(folder, "config.json") / "config.json").read_text())
 
 
 def _unreadable(folder: Path, error: Exception) -> ConfigError:

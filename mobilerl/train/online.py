@@ -37,6 +37,7 @@ from mobilerl.train.run_dir import open_run
 from mobilerl.train.run_log import RunLog
 from mobilerl.train.setup import make_resources
 from mobilerl.train.source import Collectors, GroupSource, make_group_source, take_some
+from mobilerl.train.start_model import as_started
 from mobilerl.train.state import RunState
 from mobilerl.train.tasks import TaskSampler
 
@@ -87,7 +88,7 @@ class OnlineTrainer:
         self.algorithm = make_algorithm(recipe.algorithm, make_resources(recipe, self.engine))
         self.sampler.value_of = self.algorithm.instruction_values
         self.state = RunState(self.engine, self.sampler, self.algorithm, self.rng)
-        self.log = RunLog(recipe, run_dir)
+        self.log = RunLog(as_started(recipe, run_dir), run_dir)
         self._held_out = make_suite(recipe).held_out(recipe.eval.instances) if recipe.eval.every else {}
         self._thread = ThreadPoolExecutor(1, "learning")
         checkpoint.clean(run_dir)

@@ -19,6 +19,7 @@ import numpy as np
 from envs.base import DeviceReport, Task
 from mobilerl.config import Recipe
 from mobilerl.free_memory import give_back_free_memory
+from mobilerl.models.checkpoint_folder import latest
 from mobilerl.records import Group, LostGroup, TrainingSample
 from mobilerl.suites.fleet import Part
 
@@ -121,7 +122,9 @@ class _WorkerState:
 
         self._index = part.index
         settings = recipe.engine.model_copy(update={"threads": 1, "generate_threads": 1})
-        self.engine = make_engine(recipe.model, settings, recipe.collect.temperature)
+        # A checkpoint of the run, in place of a start model that is gone, may have been deleted since.
+        newest = latest(run_dir) if run_dir and not Path(recipe.model).is_dir() else None
+        self.engine = make_engine(newest or recipe.model, settings, recipe.collect.temperature)
         self.collector = make_collector(recipe, self.engine, make_devices(recipe, run_dir, part), part.of)
         self._started = False
 

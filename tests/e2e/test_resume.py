@@ -9,6 +9,7 @@ import json
 import os
 import random
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -197,6 +198,17 @@ def test_killed_with_an_adapter(policy, tmp_path):
     finish(policy, tmp_path / "run", *lora, "--resume")
     assert_equal_runs(tmp_path / "run", tmp_path / "straight")
     assert (tmp_path / "run" / "checkpoints" / "iter-000003" / "adapter_model.safetensors").is_file()
+
+
+def test_resumed_without_the_start_model(policy, tmp_path):
+    settings = {"algorithm__loss__kl_coef": 0.0, "collect__workers": 2}
+    start = shutil.copytree(policy, tmp_path / "start")
+    finish(start, tmp_path / "straight", train__iterations=4, **settings)
+    finish(start, tmp_path / "run", train__iterations=2, **settings)
+    shutil.rmtree(start)
+    finish(start, tmp_path / "run", "--resume", train__iterations=4, **settings)
+    assert_equal_runs(tmp_path / "run", tmp_path / "straight")
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["model"] == str(start)
 
 
 SFT = """--stage 1 --tiny.hidden 32 --sft.reading_samples 16 --sft.demos_per_template 1 --sft.stage1_epochs 1

@@ -12,7 +12,7 @@ import pytest
 from http_stand_in import Handler, Server
 from safetensors.numpy import save_file
 
-from mobilerl.cli import main
+from mobilerl.cli import main, make_parser
 from mobilerl.config import AgentSection, Recipe, save_recipe
 from mobilerl.eval.policies import weights_digest
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
@@ -183,6 +183,71 @@ def test_the_card_says_what_the_run_knows(run_dir, capsys):
     assert "in the format `qwen3-vl`" in text
     assert str(run_dir.parent) not in card
     assert "uploaded" not in capsys.readouterr().out
+
+
+PRIVATE = {
+    "fleet": {"type": "adb", "serials": ["R5CT123ABC"], "name": "ward-7"},
+    "judge": {"url": "http://judge.lab.internal:8000/v1", "model": "judge-1", "api_key_env": "LAB_KEY"},
+    "sft": {"proposer_url": "http://10.1.2.3/v1", "sources": [{"format": "aitw", "path": "data/customers"}]},
+    "collect": {"scorer": "lab_secret.rewards:score"},
+    "algorithm": {"type": "gigpo", "loss": {"kl_coef": 0.01}},
+    "tracking": {"wandb": "online"},
+}
+SUITES = {
+    "phone": ({"type": "phone"}, "eval sim"),
+    "generated": ({"type": "generated", "apps": 7}, "eval generated"),
+    "instructions": ({"type": "instructions", "file": "customers.toml"}, "eval instructions FILE"),
+    "androidworld": ({"type": "androidworld", "servers": ["http://10.9.8.7:5000"]}, "eval androidworld --server URL"),
+}
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_the_card_publishes_what_describes_learning_and_the_command_of_the_suite(run_dir, suite):
+    section, command = SUITES[suite]
+    own = {"fleet": {}, "agent": {"deadline_s": 1800}} if suite == "androidworld" else {}
+    save_recipe(Recipe(model="/home/me/start", suite=section, **(PRIVATE | own)), run_dir / "config.json")
+    episodes = [EpisodeResult("t-0", "t", "Clock", True, "train", 0, 1.0, True, 3, "finished")]
+    protocol = {"seed": 0, "split": "test", "model_server": "http://10.4.5.6:8000/v1", "file": "customers.toml"}
+    out = run_dir / "eval" / "androidlab"
+    out.mkdir()
+    write_results(out / "results.json", build_results("androidlab", protocol, episodes))
+    assert main(["push", str(run_dir), "--to", NAME, "--dry-run"]) == 0
+    card = (run_dir / "final" / "README.md").read_text()
+    private = "R5CT ward-7 internal 10. LAB_KEY customers lab_secret /home wandb serials model_server".split()
+    assert [word for word in private if word in card.replace("100.0%", "")] == []
+    for said in ("judge.model`: judge-1", "loss.kl_coef`: 0.01", 'sources`: {"format": "aitw", "weight": 1.0}'):
+        assert said in card
+    assert "- seed: 0" in card and "- split: test" in card
+    commands = [line.split()[1:] for line in card.splitlines() if line.startswith("    mobilerl eval ")]
+    assert " ".join(commands[0]).startswith(f"{command} --model {NAME}") and [c[1] for c in commands].count("sim") == 1
+    for words in commands:
+        assert make_parser().parse_args(words).model == NAME
+
+
+def test_an_adapter_is_published_with_a_base_model_that_others_have(hub, run_dir, tmp_path):
+    final, base = run_dir / "final", tmp_path / "sft"
+    (final / "config.json").unlink()
+    base.mkdir()
+    (base / "config.json").write_text("{}")
+    save_file({}, base / "model.safetensors")
+    (final / "model.safetensors").rename(final / "adapter_model.safetensors")
+    (final / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(base), "r": 4}))
+    words = ["-m", "mobilerl", "push", str(run_dir), "--to", NAME]
+    code, _, wrong = run_python(hub, tmp_path, *words)
+    assert code == 2 and f"its base model {base} is a folder of this machine" in wrong and not hub.files
+    code, _, wrong = run_python(hub, tmp_path, *words, "--base", "lab/sft-agent")
+    assert code == 0, wrong
+    uploaded = json.loads(hub.files["adapter_config.json"])
+    assert uploaded == {"base_model_name_or_path": "lab/sft-agent", "r": 4}
+    assert b"base_model: lab/sft-agent\nlibrary_name: peft" in hub.files["README.md"]
+    assert not [name for name, data in hub.files.items() if str(tmp_path).encode() in data]
+
+
+def test_a_quantized_model_is_refused_before_its_weights_are_downloaded(hub, tmp_path):
+    hub.files |= {"config.json": b'{"quantization_config": {"quant_method": "awq"}}', "model.safetensors": b"large"}
+    code, _, wrong = run_python(hub, tmp_path, "-m", "mobilerl", "eval", "sim", "--model", NAME, "--out", "x")
+    assert code == 2 and "the weights are quantized (awq)" in wrong and wrong.count("\n") == 1
+    assert not list((tmp_path / "hf").rglob("*.safetensors"))
 
 
 def test_a_name_that_is_none_is_refused(run_dir, capsys):

@@ -13,6 +13,9 @@ from judge_stand_in import FAILURE, SUCCESS, Asked, stand_in  # noqa: F401
 from prepared import program
 
 from mobilerl import tiny
+from mobilerl.cli import main
+from mobilerl.models.checkpoint_folder import STATE_FILE, latest
+from mobilerl.models.hub import FILES
 from mobilerl.train.tracking import read_metrics
 from mobilerl.trajectory_files import load_trajectories
 
@@ -93,7 +96,7 @@ def test_with_check_commands(train):
     assert metrics[-1]["eval/success_rate"] is not None and {t.reward for t in played} <= {0.0, 1.0}
 
 
-def test_with_a_scripted_judge(train, stand_in):  # noqa: F811
+def test_with_a_scripted_judge(train, stand_in, tmp_path):  # noqa: F811
     def answer(asked: Asked) -> str:
         """Every other episode; never the untouched screen that a judge is tried out on."""
         return SUCCESS if "Open the settings" in asked.texts[-1] and len(stand_in.asked) % 2 else FAILURE
@@ -103,6 +106,15 @@ def test_with_a_scripted_judge(train, stand_in):  # noqa: F811
     judge += ["--judge.examples", "none", "--judge.unfinished", "judge", "--agent.screenshots", "1"]
     metrics, played = train(UNCHECKED, *judge)
     assert {t.reward for t in played} == {0.0, 1.0} and metrics[-1]["judge/requests"] >= len(played)
+    assert main(["push", str(tmp_path / "run"), "--to", "lab/agent", "--dry-run"]) == 0
+    uploaded = [p for name in (*FILES, "*.md") for p in latest(tmp_path / "run").glob(name) if p.name != STATE_FILE]
+    texts = {p.name: p.read_text() for p in uploaded if p.suffix != ".safetensors"}
+    serials = {t.device_id for t in played}
+    assert not [
+        n for n, text in texts.items() for private in (*serials, stand_in.url, str(tmp_path)) if private in text
+    ]
+    assert "    mobilerl eval instructions FILE --model lab/agent --out results" in texts["README.md"]
+    assert "- `judge.model`: judge-1" in texts["README.md"] and "serials" not in texts["README.md"]
 
 
 def test_with_a_scorer_of_another_package(train, tmp_path):

@@ -82,6 +82,11 @@ class AlgorithmSection(Section):
         return False
 
     @property
+    def uses_start_model(self) -> bool:
+        """Whether the initial weights are needed during the whole run, as a reference or for value functions."""
+        return self.uses_reference or any(isinstance(value, ValueSection) for _, value in self)
+
+    @property
     def stored_trajectories(self) -> str:
         """Run directory to learn from before the first iteration; empty for none."""
         return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 from mobilerl.config import ClusterSection, EngineSection, VllmSection
 from mobilerl.inference.vllm import image_limits
 from mobilerl.interfaces import ADAM_BETAS
+from mobilerl.models.adapter_folder import is_adapter, read_adapter
 from mobilerl.models.codec import Codec
-from mobilerl.models.loading import ADAPTER_FILE
+from mobilerl.models.hub import base_folder
 
 DTYPE = "bfloat16"
 """Precision of forward and backward passes and of vLLM; weights and optimizer state are float32."""
@@ -55,10 +55,9 @@ def verl_config(model: Path, codec: Codec, settings: VerlSettings, reference: bo
 
 
 def _model(path: Path, settings: VerlSettings) -> dict[str, Any]:
-    file = path / ADAPTER_FILE
-    adapter = json.loads(file.read_text()) if file.is_file() else None
+    adapter = read_adapter(path) if is_adapter(path) else None
     return {
-        "path": _base(adapter) if adapter else str(path.resolve()),
+        "path": str((base_folder(path) if adapter else path).resolve()),  # workers run in other folders
         "lora_adapter_path": str(path.resolve()) if adapter else None,
         "use_remove_padding": False,
         "enable_gradient_checkpointing": settings.engine.gradient_checkpointing,
@@ -67,12 +66,6 @@ def _model(path: Path, settings: VerlSettings) -> dict[str, Any]:
         "lora_rank": settings.engine.lora_rank or (adapter["r"] if adapter else 0),
         "lora": {"merge": True},  # send merged weights to the servers
     }
-
-
-def _base(adapter: dict[str, Any]) -> str:
-    """The adapter's base model; a folder as an absolute path, because workers run in other folders."""
-    name = adapter["base_model_name_or_path"]
-    return str(Path(name).resolve()) if Path(name).is_dir() else name
 
 
 def _actor(settings: VerlSettings) -> dict[str, Any]:

@@ -28,8 +28,8 @@ from mobilerl.engines.verl.worker import PolicyWorker, Scoring, Work
 from mobilerl.inference.requests import RESUME, RequestLoop
 from mobilerl.inference.vllm import check_prompt_length, check_same_prompt, collapse
 from mobilerl.interfaces import EngineError, Objective, Request
+from mobilerl.models.adapter_folder import is_adapter
 from mobilerl.models.codec import Codec
-from mobilerl.models.loading import ADAPTER_FILE
 from mobilerl.records import Completion, TrainingSample
 
 SHARDS_FOLDER = "shards"
@@ -80,7 +80,7 @@ class VerlEngine:
         config = verl_config(model, self.codec, settings, reference, get_device_name())
         shared = settings.cluster.rollout_nodes == 0
         # With LoRA the workers keep the initial adapter themselves.
-        copy = reference and not (settings.engine.lora_rank or (model / ADAPTER_FILE).is_file())
+        copy = reference and not (settings.engine.lora_rank or is_adapter(model))
         role = "actor_rollout_ref" if copy else "actor_rollout" if shared else "actor"
         scoring = Scoring(str(model.resolve()), settings.temperature, settings.engine.max_pixels)
         # By default verl would reserve ten CPUs per GPU, but each GPU has one process.

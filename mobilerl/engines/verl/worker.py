@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from peft import PeftModel
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from transformers import AutoModelForImageTextToText
 from verl.single_controller.base.decorator import Dispatch, register
@@ -29,6 +28,7 @@ from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 from mobilerl.engines.reference import FirstAdapter
 from mobilerl.engines.scoring import add_metrics, make_micro_batch, reply_values, sample_logprobs, with_pictures
 from mobilerl.interfaces import Objective
+from mobilerl.models.adapters import add_adapter
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import add_lora, prepare_model, save_model
 from mobilerl.records import TrainingSample
@@ -97,7 +97,7 @@ class PolicyEngine(FSDPEngine):
     def _build_lora_module(self, module: torch.nn.Module) -> torch.nn.Module:
         module.enable_input_require_grads()
         if (adapter := self.model_config.lora_adapter_path) is not None:
-            return PeftModel.from_pretrained(module, adapter, is_trainable=True)
+            return add_adapter(module, Path(adapter))
         return add_lora(module, self.model_config.lora_rank)
 
 

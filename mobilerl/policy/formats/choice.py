@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 from mobilerl.config import AgentSection, FormatName
+from mobilerl.models.adapter_folder import adapter_base, is_adapter
+from mobilerl.models.hub_names import hub_id_of
 from mobilerl.policy.formats import FORMATS
 
 NAMES: tuple[tuple[str, FormatName], ...] = (
@@ -27,17 +28,19 @@ NAMES: tuple[tuple[str, FormatName], ...] = (
 """Parts of published names, in lower case, and their formats; the first match counts."""
 OURS = frozenset({"grounding", "layout", "screen_style", "history_thoughts", "random_marks"})
 """Agent settings that only mobilerl's format has; setting one of them selects that format."""
-_SNAPSHOT = re.compile(r"models--([^/]+)--([^/]+)/snapshots/")
 
 
 def published_name(model: str | Path) -> str:
     """Name of a model: a Hub id, the Hub id of a folder in the Hub's cache, or the name of another folder.
 
-    A folder's name is followed by that in its config.json, if an older version of transformers wrote one.
+    A folder's name is followed by that of an adapter's base model, or by that in its config.json, which older versions
+    of transformers wrote.
     """
     path = Path(model)
-    if cached := _SNAPSHOT.search(f"{path.resolve().as_posix()}/"):
-        return f"{cached[1]}/{cached[2]}"
+    if hub_id := hub_id_of(path):
+        return hub_id
+    if is_adapter(path):
+        return f"{path.resolve().name} {published_name(adapter_base(path))}"
     try:
         config = json.loads((path / "config.json").read_text())
         said = config.get("_name_or_path") if isinstance(config, dict) else None
