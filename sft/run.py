@@ -195,16 +195,17 @@ class SftRun:
             micro_batch_size=settings.micro_batch_size,
             gradient_checkpointing=self.recipe.engine.gradient_checkpointing,
             deepspeed=str(deepspeed_file(settings.deepspeed)) if settings.deepspeed else "",
+            max_skipped_steps=self.recipe.train.max_skipped_steps,
         )
         began = time.monotonic()
         with Tracker(self.run_dir, self.recipe.tracking) as tracker, progress_bar(f"{name}: steps") as show:
             done = self.steps_done()
             tracker.truncate_after(done)
 
-            def log(step: int, max_steps: int, loss: float, learning_rate: float) -> None:
+            def log(step: int, max_steps: int, loss: float, learning_rate: float, skipped: int) -> None:
                 row = {"iteration": done + step, "stage": name, "sft/loss": loss, "sft/learning_rate": learning_rate}
-                tracker.log(row)
-                show(step, max_steps, f"loss {loss:.3f}")
+                tracker.log(row | {"sft/skipped_steps": skipped})
+                show(step, max_steps, f"loss {loss:.3f}" + (f", {skipped} skipped steps" if skipped else ""))
 
             if settings.processes:
                 folder = self.run_dir / f".{name}.job"

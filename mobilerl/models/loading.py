@@ -30,7 +30,13 @@ NAMED = 3
 
 
 def save_model(model: torch.nn.Module, codec: Codec, path: Path, state: dict[str, Tensor] | None = None) -> None:
-    """Writes a Hugging Face folder of weights or of an adapter. `state`: the gathered weights if they are sharded."""
+    """Writes a Hugging Face folder of weights or of an adapter. `state`: the gathered weights if they are sharded.
+
+    Raises ValueError, before anything is written, if trained weights are NaN or infinite.
+    """
+    trained = state if state is not None else {n: p for n, p in model.named_parameters() if p.requires_grad}
+    if broken := [n for n, w in trained.items() if w.is_floating_point() and not w.isfinite().all()]:
+        raise ValueError(f"the weights are not finite ({_named(broken)}), so they are not saved")
     model.save_pretrained(path, **({} if state is None else {"state_dict": state}))
     if hasattr(model, "peft_config"):  # PEFT does not write these for an adapter, but the codec reads both
         model.config.save_pretrained(path)
@@ -114,10 +120,14 @@ def _check_tensors(
     parts = []
     for what, names in (("lacks", missing), ("has unknown", unknown), ("has other shapes of", mismatched)):
         if names:
-            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-            parts.append(f"{what} {', '.join(sorted(names)[:NAMED])}{more}")
+            parts.append(f"{what} {_named(names)}")
     if parts:
         raise ValueError(f"the weights in {path} are not those of its model: it {'; it '.join(parts)}")
+
+
+def _named(names: Collection[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(sorted(names)[:NAMED])}{more}"
 
 
 def add_lora(model: torch.nn.Module, rank: int) -> torch.nn.Module:

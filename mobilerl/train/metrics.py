@@ -10,7 +10,14 @@ from envs.base import Invalid
 from mobilerl.records import Group, Status
 from mobilerl.train.source import Collectors
 
-LEARNED = ("train/loss", "train/kl", "train/grad_norm", "train/clip_frac", "train/rollout_prob_diff_max")
+LEARNED = (
+    "train/loss",
+    "train/kl",
+    "train/grad_norm",
+    "train/entropy",
+    "train/clip_frac",
+    "train/rollout_prob_diff_max",
+)
 """Metrics that every iteration reports; null if there was no update (or no KL term)."""
 COUNTED = ("infra_errors", "retried", "lost_groups", "stale_groups")
 

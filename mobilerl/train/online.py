@@ -29,7 +29,7 @@ from mobilerl.suites.fleet import fleet_type
 from mobilerl.train import checkpoint
 from mobilerl.train.cost import CostTracker
 from mobilerl.train.interrupt import Snapshot, StopGuard, Stopped
-from mobilerl.train.learner import learn
+from mobilerl.train.learner import learn, step_counter
 from mobilerl.train.metrics import LEARNED, IterationWatch
 from mobilerl.train.offline import load_offline_trajectories
 from mobilerl.train.progress import ProgressView, describe_status
@@ -85,6 +85,7 @@ class OnlineTrainer:
         self.engine: Engine = make_trainer_engine(recipe)
         self.algorithm = make_algorithm(recipe.algorithm, make_resources(recipe, self.engine))
         self.sampler.value_of = self.algorithm.instruction_values
+        self.steps = step_counter(self.algorithm, recipe.train.max_skipped_steps)
         self.state = RunState(self.engine, self.sampler, self.algorithm, self.rng)
         self.log = RunLog(recipe, run_dir)
         self._held_out = make_suite(recipe).held_out(recipe.eval.instances) if recipe.eval.every else {}
@@ -111,6 +112,7 @@ class OnlineTrainer:
             if state.saved_iteration is None and self.algorithm.stored_trajectories:
                 view.status("learning from stored trajectories")
                 self.log.metrics(await self._aside(self._learn_offline))
+                self._check_steps()
             given_up: Snapshot | None = None
             take_over()
             async with self.cost.holding(collector), collector:
@@ -127,9 +129,12 @@ class OnlineTrainer:
                         given_up = before
                         break
                     view.update(metrics)
+                    self._check_steps()
                     if state.iteration % train.checkpoint_every == 0:
                         await state.save(self.recipe, self.run_dir, self._thread)
                     give_back_free_memory()
+            if not guard.requested:
+                self._check_steps(ended=True)
             if given_up is not None:
                 await given_up.restore()
                 state.iteration -= 1
@@ -208,7 +213,8 @@ class OnlineTrainer:
     def _learn_offline(self) -> dict[str, float]:
         """Learns from the trajectories of another run, before the first iteration."""
         trajectories = load_offline_trajectories(Path(self.algorithm.stored_trajectories))
-        learned = learn(self.engine, self.algorithm, self.algorithm.offline_batches(trajectories, self.rng))
+        batches = self.algorithm.offline_batches(trajectories, self.rng)
+        learned = learn(self.engine, self.algorithm, batches, self.steps)
         self.engine.publish()
         return {"iteration": 0, **learned, **self.cost.record()}
 
@@ -220,7 +226,11 @@ class OnlineTrainer:
 
     def _update(self, groups: Sequence[Group]) -> dict[str, float]:
         self.algorithm.add(groups, self.state.iteration)
-        return learn(self.engine, self.algorithm, self.algorithm.mini_batches(self.rng))
+        return learn(self.engine, self.algorithm, self.algorithm.mini_batches(self.rng), self.steps)
+
+    def _check_steps(self, ended: bool = False) -> None:
+        """Raises NotFinite if nothing can be learned any more; called before a checkpoint could be written."""
+        self.steps.check(checkpoint.left_of(self.run_dir), ended)
 
     async def _aside(self, work: Callable[..., T], *args: object) -> T:
         """Runs `work` in a thread while episodes go on; always the same one, as malloc keeps each thread's peak."""

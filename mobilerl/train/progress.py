@@ -155,11 +155,16 @@ def _parts(metrics: Mapping[str, Any]) -> list[str]:
         "rollout/trajectories_per_min": "ep/min {:.0f}",
         "rollout/episode_len": "len {:.1f}",
         "rollout/reward": "reward {:.3f}",
+        "train/loss": "loss {:.3g}",
+        "train/grad_norm": "grad norm {:.2g}",
+        "train/entropy": "entropy {:.2g}",
         "train/kl": "kl {:.2g}",
         "replay/size": "replay {:.0f}",
         "replay/fraction": "replay share {:.0%}",
     }
     parts = [form.format(metrics[key]) for key, form in formats.items() if metrics.get(key) is not None]
+    if skipped := metrics.get("train/skipped_steps"):
+        parts.append(f"{skipped:.0f} skipped steps")
     held_out = [f"{name.removeprefix('eval/')} {rate:.0%}" for name, rate in metrics.items() if name[:5] == "eval/"]
     if held_out:
         parts.append(f"held out: {', '.join(held_out)}")
