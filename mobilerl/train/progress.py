@@ -164,7 +164,7 @@ def _parts(metrics: Mapping[str, Any]) -> list[str]:
     }
     parts = [form.format(metrics[key]) for key, form in formats.items() if metrics.get(key) is not None]
     if skipped := metrics.get("train/skipped_steps"):
-        parts.append(f"{skipped:.0f} skipped steps")
+        parts.append(f"skipped steps {skipped:.0f}")
     held_out = [f"{name.removeprefix('eval/')} {rate:.0%}" for name, rate in metrics.items() if name[:5] == "eval/"]
     if held_out:
         parts.append(f"held out: {', '.join(held_out)}")
