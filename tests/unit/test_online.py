@@ -119,7 +119,9 @@ def test_a_loss_that_is_never_finite_ends_the_run(model, tmp_path, monkeypatch, 
     algorithm = Learner()
     algorithm.objective = logarithm_of_zero
     monkeypatch.setattr(online, "make_algorithm", lambda *_: algorithm)
-    words = [f"--{name}={value}" for name, value in {**SMALL, **GROUPED, "train.iterations": 9, "eval.every": 0}.items()]
+    words = [
+        f"--{name}={value}" for name, value in {**SMALL, **GROUPED, "train.iterations": 9, "eval.every": 0}.items()
+    ]
     run = tmp_path / "run"
     assert main(["train", "--config", "adagrpo", "--model", str(model), "--run-dir", str(run), *words]) == 2
     said = capsys.readouterr()
