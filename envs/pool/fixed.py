@@ -70,7 +70,9 @@ class FixedDevices:
 
     def report(self) -> list[DeviceReport]:
         return [
-            DeviceReport(name, name, watch.state, watch.seconds(), self._faults[name], self._reasons.get(name, ""), name)
+            DeviceReport(
+                name, name, watch.state, watch.seconds(), self._faults[name], self._reasons.get(name, ""), name
+            )
             for name, watch in self._watches.items()
         ]
 

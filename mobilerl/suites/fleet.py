@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.base import Devices, InfraError
+from envs.base import Devices, InfraError, MobileEnv
 from envs.pool import DevicePool, FixedDevices, PoolSettings, Provider
 from mobilerl.config import ConfigError, FleetSection, Recipe
 from mobilerl.suites.base import make_suite
@@ -60,6 +60,10 @@ class FleetType:
         """Number of devices of a run beyond `count`. Raises ConfigError if there are fewer than `count`."""
         return fleet.spares
 
+    def describe(self, recipe: Recipe, count: int) -> str:
+        """`count` devices in words."""
+        raise NotImplementedError
+
     def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None) -> Provider:
         """Makes a provider of the run's devices with these numbers."""
         raise NotImplementedError
@@ -78,6 +82,9 @@ class EmbeddedFleet(FleetType):
     def spares(self, fleet: FleetSection, count: int) -> int:
         return 0
 
+    def describe(self, recipe: Recipe, count: int) -> str:
+        return f"{count} embedded phones"
+
     def devices(self, recipe: Recipe, leased: range, spares: range, run_dir: Path | None) -> Devices:
         return FixedDevices(make_phones(recipe.phone, len(leased), first=leased.start))
 
@@ -87,6 +94,10 @@ class DockerFleet(FleetType):
 
     extra, packages, starts_containers = "docker", ("docker", "adbutils"), True
 
+    def describe(self, recipe: Recipe, count: int) -> str:
+        where = f" on {', '.join(hosts)}" if (hosts := [host for host in recipe.fleet.hosts if host]) else ""
+        return f"{count} containers of {recipe.fleet.image}{where}"
+
     def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None) -> Provider:
         return docker_provider(recipe, run_dir, numbers)
 
@@ -95,6 +106,9 @@ class AdbFleet(FleetType):
     """Devices that are already running."""
 
     extra, packages = "adb", ("adbutils",)
+
+    def describe(self, recipe: Recipe, count: int) -> str:
+        return f"{count} adb devices: {', '.join(recipe.fleet.serials[:count])}"
 
     def spares(self, fleet: FleetSection, count: int) -> int:
         if len(fleet.serials) < count:
@@ -131,6 +145,14 @@ def make_devices(recipe: Recipe, run_dir: Path | None = None, part: Part | None 
     leased = part.among(range(count))
     spares = part.among(range(count, count + fleet_type(recipe.fleet).spares(recipe.fleet, count)))
     return fleet_type(recipe.fleet).devices(recipe, leased, spares, run_dir)
+
+
+def describe_devices(recipe: Recipe, own: Devices | Sequence[MobileEnv] | None = None) -> str:
+    """The devices of a run with its spares, in words. `own` are the suite's, if it brings some."""
+    if isinstance(own, Sequence):
+        return f"{len(own)} of the suite's own"
+    fleet = fleet_type(recipe.fleet)
+    return fleet.describe(recipe, recipe.phone.count + fleet.spares(recipe.fleet, recipe.phone.count))
 
 
 def check_packages(fleet: FleetSection) -> None:
