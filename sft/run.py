@@ -23,7 +23,8 @@ from mobilerl.models.codec import Codec
 from mobilerl.models.loading import save_model
 from mobilerl.policy.actor import Policy
 from mobilerl.policy.context import make_context
-from mobilerl.terminal import progress_bar, say
+from mobilerl.terminal import header, progress_bar, say
+from mobilerl.train.announcements import next_commands
 from mobilerl.train.tracking import Tracker, read_metrics
 from sft.checks import check, check_stages, deepspeed_file, fitted
 from sft.data import SftData
@@ -263,6 +264,14 @@ def _run(recipe: Recipe, run_dir: Path, stages: Sequence[int]) -> Path:
     check_stages(recipe, run_dir, stages)
     claim(recipe, run_dir, PLACEMENT)
     remove_unfinished(run_dir)
+    header(
+        {
+            "model": recipe.model or "a tiny model, trained from scratch",
+            "algorithm": f"SFT, {'stage' if len(stages) == 1 else 'stages'} {' and '.join(map(str, stages))}",
+            "suite": recipe.suite.type,
+            "run": run_dir,
+        }
+    )
     sft = SftRun(recipe, run_dir)
     if sft.data.sources:
         say(f"sources: {', '.join(source.name for source in sft.data.sources)}")
@@ -276,5 +285,5 @@ def _run(recipe: Recipe, run_dir: Path, stages: Sequence[int]) -> Path:
         checkpoint = sft.stage2(steps, checkpoint)
     final = put_final(checkpoint, run_dir)
     sft.cluster.close()
-    say(f"SFT done: {final}")
+    say(next_commands(final, recipe, run_dir))
     return final

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from envs.base import Devices, MobileEnv, Task
 from mobilerl.config import Recipe
-from mobilerl.models.checkpoint_folder import latest
 from mobilerl.suites.base import evaluation_words
 from mobilerl.suites.fleet import describe_devices
 from mobilerl.terminal import header
@@ -29,10 +28,10 @@ def announce(
     )
 
 
-def what_next(recipe: Recipe, run_dir: Path) -> str:
+def next_commands(result: Path | None, recipe: Recipe, run_dir: Path) -> str:
     """Where the result of a run is, and the commands that show it."""
     commands = [["view", run_dir]]
     if words := evaluation_words(recipe):
         commands.append(["eval", *words, "--model", run_dir, "--out", run_dir / "eval" / "final"])
     lines = [shlex.join(["mobilerl", *map(str, command)]) for command in commands]
-    return "\n  ".join([f"done: {latest(run_dir)}; next:", *lines])
+    return "\n  ".join([f"done: {result}; next:", *lines])

@@ -27,7 +27,7 @@ from mobilerl.records import Group
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.fleet import fleet_type
 from mobilerl.train import checkpoint
-from mobilerl.train.announcements import announce, what_next
+from mobilerl.train.announcements import announce, next_commands
 from mobilerl.train.cost import CostTracker
 from mobilerl.train.interrupt import Snapshot, StopGuard, Stopped
 from mobilerl.train.learner import learn, step_counter
@@ -113,7 +113,7 @@ class OnlineTrainer:
         with closing(self.engine), self._thread, self.log, view, StopGuard(view.say) as guard:
             if state.saved_iteration is not None and self._done():
                 self.sampler.check()
-                view.say(f"{self.run_dir} is finished: {self._why_done()}\n{what_next(self.recipe, self.run_dir)}")
+                view.say(f"{self.run_dir} is finished: {self._why_done()}\n{self._what_next()}")
                 return
             collector, source = make_group_source(
                 self.recipe, self.run_dir, self.engine, self.sampler, self.rng, self.devices
@@ -162,7 +162,7 @@ class OnlineTrainer:
             self.sampler.check()
             if not self.sampler.has_tasks:
                 view.say(f"stopped: {REMOVED}")
-            view.say(what_next(self.recipe, self.run_dir))
+            view.say(self._what_next())
             if not self.steps.taken:
                 view.say(nothing.no_step())
 
@@ -262,6 +262,9 @@ class OnlineTrainer:
     async def _aside(self, work: Callable[..., T], *args: object) -> T:
         """Runs `work` in a thread while episodes go on; always the same one, as malloc keeps each thread's peak."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
+
+    def _what_next(self) -> str:
+        return next_commands(checkpoint.latest(self.run_dir), self.recipe, self.run_dir)
 
     def _done(self) -> bool:
         return bool(self._why_done())

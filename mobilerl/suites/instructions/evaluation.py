@@ -13,7 +13,7 @@ from mobilerl.config import Recipe
 from mobilerl.inference.engine_policy import LATE_WAIT_S
 from mobilerl.judge.scorer import Scorer, make_scorer
 from mobilerl.suites.evaluation import Plan
-from mobilerl.suites.fleet import check_devices, make_devices
+from mobilerl.suites.fleet import check_devices, fleet_type, make_devices
 from mobilerl.suites.instructions.training import InstructionsSuite
 
 
@@ -52,6 +52,9 @@ class InstructionsPlan(Plan):
     def devices(self, recipe: Recipe, count: int, screenshots: bool, out: Path) -> Devices | Sequence[MobileEnv]:
         recipe = recipe.model_copy(update={"phone": recipe.phone.model_copy(update={"count": count})})
         return InstructionsSuite(recipe).phones() or make_devices(recipe, out)
+
+    def describe_devices(self, recipe: Recipe, count: int) -> str:
+        return fleet_type(recipe.fleet).describe(recipe, count)
 
     def scorer(self, recipe: Recipe) -> Scorer | None:
         return make_scorer(recipe)
