@@ -143,6 +143,32 @@ def test_a_run_that_ends_before_any_step_could_be_taken_fails(model, tmp_path, m
         train(small(model, train__max_env_steps=5), tmp_path / "run", resume=False)
 
 
+def test_a_run_says_what_it_does_and_what_it_left_and_a_finished_one_how_to_go_on(model, tmp_path, capsys):
+    run = tmp_path / "run"
+    recipe = small(model, algorithm__curriculum__type="uniform")
+    train(recipe, run, resume=False)
+    said = capsys.readouterr().out.splitlines()
+    assert said[:5] == [
+        f"model      {model}",
+        "algorithm  adagrpo, engine local",
+        "suite      phone, 2 tasks of 1 templates",
+        "devices    4 embedded phones",
+        f"run        {run}",
+    ]
+    assert sum("nothing to learn from: every group failed" in line for line in said) == 1
+    last = run / "checkpoints" / "iter-000003"
+    next_commands = [
+        f"done: {last}; next:",
+        f"  mobilerl view {run}",
+        f"  mobilerl eval sim --model {run} --out {run}/eval/final",
+    ]
+    assert said[-4:-1] == next_commands and said[-1].startswith("the model is unchanged: no optimizer step was taken")
+    train(recipe, run, resume=True)
+    said = capsys.readouterr().out.splitlines()
+    finished = f"{run} is finished: it has done 3 iterations; to go on, raise train.iterations"
+    assert said[5:] == [finished, *next_commands]
+
+
 class OpenedPhones(FixedDevices):
     """Like a pool it closes what it began when it cannot start."""
 
