@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scripted_env import ScriptedActor, ScriptedEnv, make_task, run
 
 from envs.base import DeviceEvent, Health, InfraError
-from envs.pool import DevicePool, PoolSettings
+from envs.pool import DevicePool, FixedDevices, PoolSettings
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings
 
@@ -214,6 +214,14 @@ def test_what_happens_to_a_device_is_said_when_it_happens():
     assert [event.kind for event in told] == ["failed", "quarantined", "replaced"]
     assert {event.device for event in told} == {"d0"} and told[0].reason == "d0.0: sick"
     assert "create failed" in told[1].reason and told[1].seconds == 50.0 and told[2].seconds < 50.0
+
+
+def test_devices_without_a_pool_say_when_they_begin_to_fail_and_when_an_episode_succeeds():
+    devices, told = FixedDevices([ScriptedEnv("a"), ScriptedEnv("b")]), []
+    devices.happened = lambda event: told.append(f"{event.device} {event.kind} {event.reason}")
+    for error in ("", "a: it hangs", "a: it hangs", "", ""):
+        devices.give_back(devices.take({"b"}), error)
+    assert told == ["a failed a: it hangs", "a back "]
 
 
 @pytest.mark.parametrize("where", ["open", "create", "check"])
