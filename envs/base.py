@@ -224,8 +224,8 @@ class DeviceEvent:
     device: str
     """What the user calls it, as in `DeviceReport.name`."""
     kind: Literal["failed", "quarantined", "replaced", "back"]
-    """`failed` for the first time since it last worked; `quarantined`, that is left alone for ever longer times;
-    `replaced` by another one, or `back` itself, after it had been out of use."""
+    """`failed` for the first time since it last worked or came back; `quarantined`, that is left alone for ever longer
+    times; `replaced` by another one, or `back` itself, after it had been out of use."""
     reason: str = ""
     """Why, for the first two."""
     seconds: float = 0.0

@@ -103,7 +103,7 @@ class Place:
     since: float = 0.0
     """When the device became ready, in seconds of the event loop's clock."""
     failed: float | None = None
-    """When it first failed since it last worked, on that clock."""
+    """When it first failed since it last worked or came back, on that clock."""
     out: bool = False
     """Whether it lost a device since then, or never had one."""
     taken: asyncio.Event = field(default_factory=asyncio.Event)

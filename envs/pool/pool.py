@@ -179,6 +179,7 @@ class DevicePool:
         if place.out and place.failed is not None:
             kind = "replaced" if self.provider.replaces else "back"
             self.happened(DeviceEvent(place.name, kind, seconds=place.since - place.failed))
+            place.failed = None
         place.out = False
         self._settled.set()
         self.changed()
