@@ -146,7 +146,7 @@ class SftTrainer(Trainer):
         loss = total / count if self.args.world_size == 1 else total / count * self.args.world_size
         self.watch.look({"the logits": logits, "the loss": loss})
         if self.watch.name and self.args.deepspeed:
-            raise NotFinite(f"{OBJECTIVE}: {self.watch.name} is NaN or infinite; {KEPT}")
+            raise NotFinite(f"{OBJECTIVE}: NaN or infinity in {self.watch.name}; {KEPT}")
         if self.watch.name:
             loss = loss * torch.nan  # so that the gradient is NaN on all ranks
         return (loss, outputs) if return_outputs else loss

@@ -59,7 +59,7 @@ class StepCounter:
             how = f"all {self.skipped} optimizer steps were skipped"
         else:
             return
-        raise NotFinite(f"{self._objective}: {self._cause} is NaN or infinite, so {how}; {kept}")
+        raise NotFinite(f"{self._objective}: NaN or infinity in {self._cause}, so {how}; {kept}")
 
 
 def name_of(objective: object) -> str:

@@ -145,8 +145,8 @@ class Skipping(RecordingEngine):
     ("skipped", "asked", "message"),
     [
         ((1, 2, 4, 5), 6, None),
-        ((1, 2, 4, 5, 6), 6, "number 4 is NaN or infinite, so 3 optimizer steps in a row were skipped"),
-        ((2, 3, 4), 4, "number 2 is NaN or infinite, so 3 optimizer steps in a row were skipped"),
+        ((1, 2, 4, 5, 6), 6, "NaN or infinity in number 4, so 3 optimizer steps in a row were skipped"),
+        ((2, 3, 4), 4, "NaN or infinity in number 2, so 3 optimizer steps in a row were skipped"),
     ],
 )
 def test_steps_that_cannot_be_taken_are_counted_and_end_the_training_when_they_are_in_a_row(skipped, asked, message):

@@ -127,7 +127,7 @@ def test_a_loss_that_is_never_finite_ends_the_run(model, tmp_path, monkeypatch, 
     said = capsys.readouterr()
     kept = run / "checkpoints" / "iter-000002"
     assert (
-        "error: the objective logarithm_of_zero of Learner: the loss is NaN or infinite, so 3 optimizer steps in a row "
+        "error: the objective logarithm_of_zero of Learner: NaN or infinity in the loss, so 3 optimizer steps in a row "
         f"were skipped (train.max_skipped_steps); {kept} is intact" in said.err
     )
     rows = read_metrics(run / "metrics.jsonl")
@@ -139,7 +139,7 @@ def test_a_run_that_ends_before_any_step_could_be_taken_fails(model, tmp_path, m
     algorithm = Learner()
     algorithm.objective = logarithm_of_zero
     monkeypatch.setattr(online, "make_algorithm", lambda *_: algorithm)
-    with pytest.raises(NotFinite, match="the loss is NaN or infinite, so all 2 optimizer steps were skipped"):
+    with pytest.raises(NotFinite, match="NaN or infinity in the loss, so all 2 optimizer steps were skipped"):
         train(small(model, train__max_env_steps=5), tmp_path / "run", resume=False)
 
 
