@@ -215,13 +215,41 @@ class DeviceReport:
     faults: int
     reason: str
     """Reason of the last fault."""
+    name: str = ""
+    """What the user calls the device of this place, such as its serial."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceEvent:
+    """Something happened to a device. `str` is a line for the user."""
+
+    device: str
+    """What the user calls it, as in `DeviceReport.name`."""
+    kind: Literal["failed", "quarantined", "replaced", "back"]
+    """`failed` for the first time since it last worked or came back; `quarantined`, that is left alone for ever longer
+    times; `replaced` by another one, or `back` itself, after it had been out of use."""
+    reason: str = ""
+    """Why, for the first two."""
+    seconds: float = 0.0
+    """The first time of the quarantine, or how long the device was out of use."""
+
+    def __str__(self) -> str:
+        reason = self.reason.removeprefix(f"{self.device}: ")  # a transport's messages begin with the serial
+        spent = f"{self.seconds:.0f} s"
+        said = {
+            "failed": f"failed: {reason}",
+            "quarantined": f"quarantined, tried again in {spent} and then less often: {reason}",
+            "replaced": f"replaced after {spent}",
+            "back": f"back after {spent}",
+        }
+        return f"device {self.device} {said[self.kind]}"
 
 
 class Devices(Protocol):
     """Where a collector gets its devices: a fixed set, or a pool that repairs and replaces them.
 
     Must be used from one event loop. The user of the devices sets `changed`, which is called when a device became ready
-    by itself (not by `give_back`), when one is no longer expected, and when `failure` was set.
+    by itself (not by `give_back`), when one is no longer expected, and when `failure` was set; and `happened`.
     """
 
     capacity: int
@@ -229,6 +257,7 @@ class Devices(Protocol):
     failure: Exception | None
     """Why no device will ever be ready again; None while there may be one."""
     changed: Callable[[], None]
+    happened: Callable[[DeviceEvent], None]
 
     async def start(self) -> None:
         """Raises InfraError when no device at all can be made ready."""

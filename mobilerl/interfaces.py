@@ -49,6 +49,10 @@ class EngineError(RuntimeError):
     """The processes of an engine failed or stopped responding. The run ends; its last checkpoint is intact."""
 
 
+class SkippedStep(ArithmeticError):
+    """An engine did not apply an optimizer step. The message names the first quantity of it that was not finite."""
+
+
 class Engine(Protocol):
     """Weights, their optimizer and a sampler."""
 
@@ -64,7 +68,10 @@ class Engine(Protocol):
         """Log-probabilities of the response tokens under the current weights or the frozen reference model."""
 
     def update(self, samples: Sequence[TrainingSample], objective: Objective, aggregation: str) -> dict[str, float]:
-        """Takes one optimizer step; returns metrics. `aggregation` is a mode of `losses.aggregation_weights`."""
+        """Takes one optimizer step; returns metrics. `aggregation` is a mode of `losses.aggregation_weights`.
+
+        Raises SkippedStep, with the weights and the optimizer as before, if loss or gradient are not finite.
+        """
 
     def publish(self) -> int:
         """Makes `generate` sample from the current weights and returns their version."""

@@ -8,7 +8,7 @@ import re
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.box import HEAVY_HEAD, Box
@@ -81,6 +81,12 @@ def say(text: str, stderr: bool = False) -> None:
     """Prints text wrapped to the width of the output, without rich's markup."""
     console = make_console(stderr)
     console.print(fit(text, console.width), markup=False, soft_wrap=True)
+
+
+def header(rows: Mapping[str, object]) -> None:
+    """Prints what a command is about to do, one `name  value` per line, without empty values."""
+    width = max(map(len, rows)) + 2
+    say("\n".join(f"{name:{width}}{value}" for name, value in rows.items() if value))
 
 
 def duration(seconds: float) -> str:

@@ -53,11 +53,11 @@ def fit(
     samples: Sequence[Sample],
     folder: Path,
     cluster: Cluster,
-    on_log: Callable[[int, int, float, float], None],
+    on_log: Callable[[int, int, float, float, int], None],
 ) -> Path:
     """Trains in the cluster's processes and returns the folder of the checkpoint.
 
-    `on_log` receives rank 0's log entries: step, max_steps, loss, learning_rate. Raises ChildProcessError with the
+    `on_log` receives rank 0's log entries, as in `LogCallback`. Raises ChildProcessError with the
     error of the first rank that failed; all ranks are stopped on any exception.
     """
     shutil.rmtree(folder, ignore_errors=True)

@@ -24,7 +24,8 @@ from mobilerl.models.codec import Codec
 from mobilerl.models.loading import save_model
 from mobilerl.policy.actor import Policy
 from mobilerl.policy.context import make_context
-from mobilerl.terminal import progress_bar, say
+from mobilerl.terminal import header, progress_bar, say
+from mobilerl.train.announcements import next_commands
 from mobilerl.train.tracking import Tracker, read_metrics
 from sft.checks import check, check_stages, deepspeed_file, fitted
 from sft.data import SftData
@@ -194,16 +195,17 @@ class SftRun:
             micro_batch_size=settings.micro_batch_size,
             gradient_checkpointing=self.recipe.engine.gradient_checkpointing,
             deepspeed=str(deepspeed_file(settings.deepspeed)) if settings.deepspeed else "",
+            max_skipped_steps=self.recipe.train.max_skipped_steps,
         )
         began = time.monotonic()
         with Tracker(self.run_dir, self.recipe.tracking) as tracker, progress_bar(f"{name}: steps") as show:
             done = self.steps_done()
             tracker.truncate_after(done)
 
-            def log(step: int, max_steps: int, loss: float, learning_rate: float) -> None:
+            def log(step: int, max_steps: int, loss: float, learning_rate: float, skipped: int) -> None:
                 row = {"iteration": done + step, "stage": name, "sft/loss": loss, "sft/learning_rate": learning_rate}
-                tracker.log(row)
-                show(step, max_steps, f"loss {loss:.3f}")
+                tracker.log(row | {"sft/skipped_steps": skipped})
+                show(step, max_steps, f"loss {loss:.3f}" + (f", {skipped} skipped steps" if skipped else ""))
 
             if settings.processes:
                 folder = self.run_dir / f".{name}.job"
@@ -260,6 +262,14 @@ def run(recipe: Recipe, run_dir: Path, stages: Sequence[int] = STAGES) -> Path:
 def _run(recipe: Recipe, run_dir: Path, stages: Sequence[int]) -> Path:
     check_stages(recipe, run_dir, stages)
     check_claim(recipe, run_dir, "sft")
+    header(
+        {
+            "model": recipe.model or "a tiny model, trained from scratch",
+            "algorithm": f"SFT, {'stage' if len(stages) == 1 else 'stages'} {' and '.join(map(str, stages))}",
+            "suite": recipe.suite.type,
+            "run": run_dir,
+        }
+    )
     sft = SftRun(recipe, run_dir)
     claim(recipe, run_dir, "sft")
     remove_unfinished(run_dir)
@@ -275,5 +285,5 @@ def _run(recipe: Recipe, run_dir: Path, stages: Sequence[int]) -> Path:
         checkpoint = sft.stage2(steps, checkpoint)
     final = put_final(checkpoint, run_dir)
     sft.cluster.close()
-    say(f"SFT done: {final}")
+    say(next_commands(final, recipe, run_dir))
     return final

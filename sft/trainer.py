@@ -14,13 +14,16 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
+from mobilerl.engines.finite import FirstNonFinite
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import add_lora, load_model
+from mobilerl.train.skipping import NotFinite, StepCounter
 from sft.batches import IGNORE, Collator, LengthBatches, RankBatches, collate, with_placeholder
 from sft.samples import Sample, image_counts, lengths_of
 
 DECAY = 0.2
 """Fraction of the steps over which the learning rate decays to 0."""
+OBJECTIVE, KEPT = "the cross-entropy of SFT", "finished stages are kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,9 @@ class TrainingJob:
     """Path of a DeepSpeed configuration; "" for plain DDP."""
     log_every: int = 5
     """Interval between log entries, in steps."""
+    max_skipped_steps: int = 3
+    """Steps in a row whose gradient is not finite, after which the training ends. DeepSpeed cannot skip a step: with it
+    the first one does."""
 
 
 def trainable_model(job: TrainingJob) -> torch.nn.Module:
@@ -62,24 +68,59 @@ def trainable_model(job: TrainingJob) -> torch.nn.Module:
 
 
 class LogCallback(TrainerCallback):
-    """Passes rank 0's log entries to `on_log(step, max_steps, loss, learning_rate)`."""
+    """Passes rank 0's log entries to `on_log(step, max_steps, loss, learning_rate, skipped)`.
 
-    def __init__(self, on_log: Callable[[int, int, float, float], None]) -> None:
+    `loss` is a mean over the steps since the last entry, and `skipped` the number of steps so far that it leaves out.
+    """
+
+    def __init__(self, on_log: Callable[[int, int, float, float, int], None]) -> None:
         self._on_log = on_log
 
     def on_log(self, args, state, control, logs=None, **_) -> None:  # noqa: ANN001 - the Trainer's own signature
         if state.is_world_process_zero and logs and "loss" in logs:
-            self._on_log(state.global_step, state.max_steps, float(logs["loss"]), float(logs["learning_rate"]))
+            loss, rate, skipped = (logs[name] for name in ("loss", "learning_rate", "skipped_steps"))
+            self._on_log(state.global_step, state.max_steps, float(loss), float(rate), int(skipped))
+
+
+class SkipCallback(TrainerCallback):
+    """Skips steps whose gradient is not finite. Raises NotFinite when there are too many in a row."""
+
+    def __init__(self, counter: StepCounter, watch: FirstNonFinite) -> None:
+        self._counter, self._watch = counter, watch
+
+    def on_pre_optimizer_step(self, args, state, control, model=None, **_) -> None:  # noqa: ANN001
+        if args.deepspeed:
+            return  # it has taken its step already, see `SftTrainer.compute_loss`
+        gradients = FirstNonFinite()
+        gradients.gradients(model.named_parameters())  # on several ranks they are those of all
+        if not gradients.name:
+            self._watch.name = ""
+            self._counter.take()
+            return
+        self._counter.skip(self._watch.name or gradients.name)
+        self._watch.name = ""
+        model.zero_grad()  # AdamW leaves parameters without a gradient alone
+        self._counter.check(KEPT)
+
+    def on_train_end(self, args, state, control, **_) -> None:  # noqa: ANN001
+        self._counter.check(KEPT, ended=True)
 
 
 class SftTrainer(Trainer):
     """Mean cross-entropy over the response tokens of a whole batch. Logits are computed only where there are labels."""
 
     def __init__(
-        self, *args: Any, batches: RankBatches, collator: Callable[[Sequence[Sample]], dict[str, Any]], **kwargs: Any
+        self,
+        *args: Any,
+        batches: RankBatches,
+        collator: Callable[[Sequence[Sample]], dict[str, Any]],
+        counter: StepCounter,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.batches, self.collator = batches, collator
+        self.counter, self.watch = counter, FirstNonFinite()
+        self.add_callback(SkipCallback(self.counter, self.watch))
         # Makes the Trainer count the labels of a batch over all micro-batches and ranks for `compute_loss`.
         self.model_accepts_loss_kwargs = True
 
@@ -103,7 +144,21 @@ class SftTrainer(Trainer):
         count = num_items_in_batch if num_items_in_batch is not None else (labels != IGNORE).sum()
         # Gradients are averaged over the ranks later, but `count` is the total of all ranks.
         loss = total / count if self.args.world_size == 1 else total / count * self.args.world_size
+        self.watch.look({"the logits": logits, "the loss": loss})
+        if self.watch.name and self.args.deepspeed:
+            raise NotFinite(f"{OBJECTIVE}: NaN or infinity in {self.watch.name}; {KEPT}")
+        if self.watch.name:
+            loss = loss * torch.nan  # so that the gradient is NaN on all ranks
         return (loss, outputs) if return_outputs else loss
+
+    def training_step(self, model: torch.nn.Module, *args: Any, **kwargs: Any) -> Tensor:
+        """Also looks for the first gradient that is not finite, before they are clipped."""
+        loss = super().training_step(model, *args, **kwargs)
+        self.watch.gradients(model.named_parameters())
+        return loss
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        super().log({**logs, "skipped_steps": self.counter.skipped}, *args, **kwargs)
 
 
 def arguments(job: TrainingJob, out: Path, batches: RankBatches, ranks: int) -> TrainingArguments:
@@ -177,7 +232,13 @@ def train(
     if ranks > 1 or batches.accumulation > 1:
         make = with_placeholder(make, samples, image_counts(samples))
     trainer = SftTrainer(
-        model=model, args=args, train_dataset=samples, batches=batches, callbacks=list(callbacks), collator=make
+        model=model,
+        args=args,
+        train_dataset=samples,
+        batches=batches,
+        callbacks=list(callbacks),
+        collator=make,
+        counter=StepCounter(job.max_skipped_steps, OBJECTIVE),
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train()

@@ -37,6 +37,8 @@ class AndroidWorldContainers:
     later handed to it; until then `close` removes it.
     """
 
+    replaces = True
+
     def __init__(
         self,
         containers: DockerProvider,
@@ -80,6 +82,12 @@ class AndroidWorldContainers:
             device = await self._made(number, generation, _log.info)
         device.env = self.wrap(device.env)
         return device
+
+    def name(self, number: int) -> str:
+        return self.containers.name(number)
+
+    async def returned(self, number: int) -> None:
+        await self.containers.returned(number)
 
     async def discard(self, number: int, failed: bool = True) -> None:
         if self._open:

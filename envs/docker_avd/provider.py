@@ -27,6 +27,8 @@ class DockerProvider:
     the fleet's name on every engine while the provider is open.
     """
 
+    replaces = True
+
     def __init__(
         self,
         settings: ContainerSettings,
@@ -72,7 +74,7 @@ class DockerProvider:
         """As in `Provider`. `check` must pass, after the boot, before the device is returned."""
         number = self._in_the_fleet(number)
         engine = self._engines[number % len(self._engines)]
-        name = f"{self.settings.fleet}-{number}" + (f".{generation}" if generation else "")
+        name = self._name(number) + (f".{generation}" if generation else "")
         async with engine.starting:
             run = self._runs[number] = asyncio.ensure_future(asyncio.to_thread(engine.run, self.owner, number))
             run.add_done_callback(lambda _: self._runs.pop(number, None))
@@ -86,6 +88,16 @@ class DockerProvider:
             await check(device)
         del self._undo[number]
         return device
+
+    def name(self, number: int) -> str:
+        return self._name(self._in_the_fleet(number))
+
+    def _name(self, number: int) -> str:
+        return f"{self.settings.fleet}-{number}"
+
+    async def returned(self, number: int) -> None:
+        """Waits forever: a container that failed is removed."""
+        await asyncio.get_running_loop().create_future()
 
     def _in_the_fleet(self, number: int) -> int:
         return self.numbers[number] if self.numbers else number

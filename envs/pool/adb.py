@@ -20,7 +20,7 @@ Reset = Literal["keep", "app_data", "snapshot", "fresh"]
 device takes its place."""
 MakeEnv = Callable[[str, AdbTransport], MobileEnv]
 """(device id, transport) -> environment of the device."""
-BOOT_POLL_S = 0.5
+BOOT_POLL_S, RETURN_POLL_S = 0.5, 2.0
 SNAPSHOT = "default_boot"
 COMMAND_S = 10.0
 MIN_FREE_KB = 64 << 10
@@ -65,11 +65,7 @@ class AdbDevice:
             await asyncio.sleep(BOOT_POLL_S)
 
     def _has_booted(self) -> bool:
-        try:
-            self.transport.connect()
-            return self.transport.shell(("getprop", "sys.boot_completed"), COMMAND_S).stdout.strip() == "1"
-        except InfraError:
-            return False
+        return _answers(self.transport, "1")
 
     async def refresh(self) -> bool:
         if self.reset == "app_data":
@@ -98,6 +94,15 @@ class AdbDevice:
             reason = str(error) or repr(error)
         return Health(not reason, reason)
 
+    async def lost(self) -> bool:
+        return await asyncio.to_thread(self._lost)
+
+    def _lost(self) -> bool:
+        try:
+            return self.transport.state() != "device"
+        except InfraError:
+            return True
+
     async def destroy(self, failed: bool = False) -> None:
         await self.env.close()
 
@@ -105,6 +110,8 @@ class AdbDevice:
 class AdbProvider:
     """Devices that were started elsewhere. They cannot be replaced, only reconnected. `claim` takes them while the
     provider is open."""
+
+    replaces = False
 
     def __init__(
         self,
@@ -135,6 +142,16 @@ class AdbProvider:
         await device.booted()
         return device
 
+    def name(self, number: int) -> str:
+        return self.serials[number]
+
+    async def returned(self, number: int) -> None:
+        """Waits forever if the device can be reached all the time: then something else is wrong with it."""
+        transport, away = self.server.transport(self.serials[number]), False
+        while not (answers := await asyncio.to_thread(_answers, transport)) or not away:
+            away |= not answers
+            await asyncio.sleep(RETURN_POLL_S)
+
     async def discard(self, number: int, failed: bool = True) -> None:
         """Does nothing: the device keeps running."""
 
@@ -146,6 +163,16 @@ class AdbProvider:
 def claim_phones(claim: Claim, phones: Iterable[AdbTransport]) -> None:
     for phone in phones:
         claim.take(f"the {phone.unique_name}", "wait until it ends, or use another device")
+
+
+def _answers(transport: AdbTransport, boot_completed: str = "") -> bool:
+    """Whether the device runs a command and, if given, has this state of the boot."""
+    try:
+        transport.connect()
+        said = transport.shell(("getprop", "sys.boot_completed"), COMMAND_S).stdout.strip()
+    except InfraError:
+        return False
+    return boot_completed in ("", said)
 
 
 def _complaint(device: Device) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from envs.base import DeviceReport, InfraError, MobileEnv
+from envs.base import DeviceEvent, DeviceReport, InfraError, MobileEnv
 from envs.pool.place import Watch
 
 CLOSE_TIMEOUT_S = 30.0
@@ -24,11 +25,14 @@ class FixedDevices:
         self.envs = tuple(envs)
         self.capacity = len(envs)
         self.changed: Callable[[], None] = lambda: None
+        self.happened: Callable[[DeviceEvent], None] = lambda event: None
         self._free = {env.device_id: env for env in envs}
         self._watches = {env.device_id: Watch("ready") for env in envs}
         self._faults: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}
         """Reason of each device's last fault."""
+        self._failed: dict[str, float] = {}
+        """When the devices whose last episode failed first did so."""
 
     async def start(self) -> None:
         """Does nothing: the devices need no start."""
@@ -57,10 +61,18 @@ class FixedDevices:
         if error:
             self._faults[env.device_id] += 1
             self._reasons[env.device_id] = error
+            if env.device_id not in self._failed:
+                self._failed[env.device_id] = time.monotonic()
+                self.happened(DeviceEvent(env.device_id, "failed", error))
+        elif env.device_id in self._failed:
+            away_s = time.monotonic() - self._failed.pop(env.device_id)
+            self.happened(DeviceEvent(env.device_id, "back", seconds=away_s))
 
     def report(self) -> list[DeviceReport]:
         return [
-            DeviceReport(name, name, watch.state, watch.seconds(), self._faults[name], self._reasons.get(name, ""))
+            DeviceReport(
+                name, name, watch.state, watch.seconds(), self._faults[name], self._reasons.get(name, ""), name
+            )
             for name, watch in self._watches.items()
         ]
 

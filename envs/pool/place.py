@@ -24,12 +24,21 @@ class PooledDevice(Protocol):
     async def check(self) -> Health:
         """Whether the device is fit for an episode."""
 
+    async def lost(self) -> bool:
+        """Whether the connection to the device is known to be lost. Must not use the device."""
+
     async def destroy(self, failed: bool = False) -> None:
         """Releases what the device holds: container, ports, connection. Its log is kept when it `failed`."""
 
 
 class Provider(Protocol):
     """Creates devices. `create` may raise or be cancelled at any time; `discard` removes what it began."""
+
+    replaces: bool
+    """Whether `create` makes a new device, or connects to the same one again."""
+
+    def name(self, number: int) -> str:
+        """What the user calls the device of place `number`."""
 
     async def open(self) -> None:
         """Checks what all devices need, so that mistakes show at start. Raises InfraError with the fix, and leaves
@@ -40,6 +49,9 @@ class Provider(Protocol):
 
     async def discard(self, number: int, failed: bool = True) -> None:
         """Removes what an unfinished `create` for this place left behind. `failed` as in `destroy`."""
+
+    async def returned(self, number: int) -> None:
+        """Waits until the device of a place, which could not be reached, can be reached; may wait forever."""
 
     async def close(self) -> None:
         """Removes what is left of all places. Does nothing when the provider is not open."""
@@ -77,6 +89,7 @@ class Place:
     """One place of a pool: the state of its device, and the history of earlier ones."""
 
     number: int
+    name: str
     watch: Watch = field(default_factory=lambda: Watch(State.STARTING))
     device: PooledDevice | None = None
     generation: int = 0
@@ -89,6 +102,10 @@ class Place:
     """Failures in total."""
     since: float = 0.0
     """When the device became ready, in seconds of the event loop's clock."""
+    failed: float | None = None
+    """When it first failed since it last worked or came back, on that clock."""
+    out: bool = False
+    """Whether it lost a device since then, or never had one."""
     taken: asyncio.Event = field(default_factory=asyncio.Event)
     returned: asyncio.Future[str] | None = None
     """Resolved at the end of the lease with what failed in it, or ""."""
@@ -115,5 +132,5 @@ class Place:
 
     def report(self) -> DeviceReport:
         return DeviceReport(
-            str(self.number), self.device_id, str(self.state), self.watch.seconds(), self.faults, self.reason
+            str(self.number), self.device_id, str(self.state), self.watch.seconds(), self.faults, self.reason, self.name
         )

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from envs.base import DeviceReport, InfraError, MobileEnv
+from envs.base import DeviceEvent, DeviceReport, InfraError, MobileEnv
 from envs.pool.place import Place, PooledDevice, Provider, State
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,8 @@ class PoolSettings:
     """Deadline of a lease: if the device is not given back by then, the lease ends and the device is replaced."""
     check_every_s: float = 60.0
     """Interval between health checks of an idle device."""
+    look_every_s: float = 5.0
+    """Interval at which an idle device is asked whether its connection was lost; then it is checked at once."""
     max_failures: int = 3
     """Failures in a row after which a device is replaced and its place is quarantined."""
     quarantine_s: float = 10.0
@@ -60,8 +62,9 @@ class DevicePool:
         self.capacity = settings.leases
         self.failure: Exception | None = None
         self.changed: Callable[[], None] = lambda: None
+        self.happened: Callable[[DeviceEvent], None] = lambda event: None
         self.counts: Counter[str] = Counter()
-        self._places = [Place(i) for i in range(settings.leases + settings.spares)]
+        self._places = [Place(i, provider.name(i)) for i in range(settings.leases + settings.spares)]
         self._tending: list[asyncio.Task[None]] = []
         self._worked = 0.0
         """When a device was last known to work."""
@@ -135,7 +138,7 @@ class DevicePool:
                 ending = await self._serve(place, place.device)
             except InfraError as error:
                 self._failed(place, str(error))
-            place.state = State.STARTING
+            place.state, place.out = State.STARTING, ending == "replaced"
             self.counts[ending] += place.device is not None
             if not place.expected:
                 self.changed()  # a caller that waited for this place may now take a device that it wanted to avoid
@@ -165,7 +168,7 @@ class DevicePool:
                 if usable:
                     await self._check(device)
             if not error:
-                place.failures = 0
+                place.failures, place.failed = 0, None
             if not usable:
                 return "replaced" if error else "renewed"
 
@@ -173,15 +176,24 @@ class DevicePool:
         place.taken.clear()
         place.state, place.since = State.READY, _now()
         self._worked = place.since
+        if place.out and place.failed is not None:
+            kind = "replaced" if self.provider.replaces else "back"
+            self.happened(DeviceEvent(place.name, kind, seconds=place.since - place.failed))
+            place.failed = None
+        place.out = False
         self._settled.set()
         self.changed()
 
     async def _lease(self, place: Place, device: PooledDevice) -> str:
         """Waits for a lease and for its end. Returns what failed in the episode, or ""."""
         while not place.taken.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self.settings.check_every_s):  # wait_for may swallow a cancellation
-                    await place.taken.wait()
+            due = _now() + self.settings.check_every_s
+            lost = False
+            while not (place.taken.is_set() or lost or _now() >= due):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(self.settings.look_every_s, due - _now())):
+                        await place.taken.wait()  # wait_for may swallow a cancellation
+                lost = not place.taken.is_set() and await device.lost()
             if not place.taken.is_set():
                 place.state = State.REFRESHING
                 async with _deadline(self.settings.refresh_s, "a health check"):
@@ -205,6 +217,9 @@ class DevicePool:
         place.faults += 1
         place.reason = reason
         self.counts["failures"] += 1
+        if place.failed is None:
+            place.failed = _now()
+            self.happened(DeviceEvent(place.name, "failed", reason))
         log.info("device %s: failure %d in a row: %s", place.device_id or place.number, place.failures, reason)
 
     async def _quarantine(self, place: Place) -> None:
@@ -217,7 +232,12 @@ class DevicePool:
             self.failure = InfraError(said)
             self.changed()
         beyond = min(place.failures - settings.max_failures, MOST_DOUBLINGS)
-        await asyncio.sleep(min(settings.quarantine_s * 2**beyond, settings.quarantine_max_s))
+        longest_s = min(settings.quarantine_s * 2**beyond, settings.quarantine_max_s)
+        if not beyond:
+            self.happened(DeviceEvent(place.name, "quarantined", place.reason, longest_s))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):
+                await self.provider.returned(place.number)
 
     async def _destroy(self, place: Place, failed: bool) -> None:
         device, place.device = place.device, None

@@ -39,6 +39,7 @@ from mobilerl.networks import bypass_proxies_for_loopback
 from mobilerl.terminal import make_logging_safe, printable, say
 from mobilerl.train.checkpoint import CheckpointError
 from mobilerl.train.interrupt import Stopped
+from mobilerl.train.skipping import NotFinite
 from mobilerl.train.workers import WorkerError
 
 COMMANDS = (demo, sft, train, pages, evaluate, phone, fleet, view, push, doctor, bench, settings, completion)
@@ -78,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of standard output, such as `head`, has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OUTPUT_CLOSED
-    except (CheckpointError, EngineError, InfraError, WorkerError, ValueError, KeyError, OSError) as error:
+    except (CheckpointError, EngineError, InfraError, NotFinite, WorkerError, ValueError, KeyError, OSError) as error:
         if args.debug:
             raise
         return _fail(_message(error))

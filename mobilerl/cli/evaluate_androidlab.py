@@ -11,6 +11,7 @@ from pathlib import Path
 from mobilerl.cli.evaluate_common import add_suite, evaluation_recipe, finish, resumable, say
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.eval.policies import MOBILERL_SETTINGS, REAL_PHONE_AGENTS, real_phone_policy
+from mobilerl.terminal import header
 
 DESCRIPTION = """\
 Runs AndroidLab's tasks on devices over adb and judges them with AndroidLab's own judges. Tasks and judges are read
@@ -81,6 +82,9 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     )
     answers = AnswerJudge(args.judge_url, args.judge_model) if args.judge_url else None
     judges = Judges(checkout, args.judge_python)
+    header(
+        {"model": args.model or args.agent, "suite": "androidlab", "devices": ", ".join(args.serial), "out": args.out}
+    )
     with resumable(args):
         results = asyncio.run(evaluate(checkout, plan, policy, addresses, judges, answers, args.out, say))
     finish(results, summary(results), args.out)

@@ -10,6 +10,7 @@ from envs.androidworld.tasks import EVAL_SEED, FACTS
 from mobilerl.cli.evaluate_common import add_suite, evaluation_recipe, finish, resumable, say
 from mobilerl.config import ConfigError, Recipe, validate
 from mobilerl.eval.policies import MOBILERL_SETTINGS, REAL_PHONE_AGENTS, real_phone_policy
+from mobilerl.terminal import header
 
 if TYPE_CHECKING:
     from mobilerl.suites.androidworld.servers import Servers
@@ -71,6 +72,9 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     }
     plan = validate(Plan, same | other, "command line")
     policy = real_phone_policy(recipe, args.agent, args.model, args.model_name, args.temperature, plan.seed)
+    header(
+        {"model": args.model or args.agent, "suite": "androidworld", "devices": ", ".join(args.server), "out": args.out}
+    )
     with resumable(args):
         results = evaluate(servers, plan, policy, args.out, say)
     finish(results, summary(results), args.out)

@@ -52,6 +52,9 @@ class TrainSection(Section):
     """Maximum number of environment steps; null for no limit."""
     mini_batch: Positive = 256
     """Mini-batch size: samples per optimizer step."""
+    max_skipped_steps: Annotated[Positive, RESUMABLE] = 3
+    """Optimizer steps in a row that may be skipped because their gradient is not finite, also in SFT; the last of them
+    ends the training."""
     seed: int = 0
     """Random seed of tasks, sampling and mini-batches."""
     checkpoint_every: Annotated[Positive, RESUMABLE] = 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,9 +18,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load as read_tensors
 from safetensors.torch import save as write_tensors
 from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from mobilerl.algorithms.checks import count, finite, load_optimizer
 from mobilerl.config import EngineSection
+from mobilerl.engines.finite import FirstNonFinite
 from mobilerl.engines.reference import FirstAdapter
 from mobilerl.engines.scoring import (
     add_metrics,
@@ -32,7 +35,7 @@ from mobilerl.engines.scoring import (
     with_pictures,
 )
 from mobilerl.inference.local import length_batches, sample
-from mobilerl.interfaces import ADAM_BETAS, Objective, Request
+from mobilerl.interfaces import ADAM_BETAS, Objective, Request, SkippedStep
 from mobilerl.models.adapter_folder import is_adapter
 from mobilerl.models.adapters import load_adapter, read_adapter_tensors
 from mobilerl.models.checkpoint_folder import one_line
@@ -169,6 +172,8 @@ class LocalEngine:
         torch.set_num_threads(self._threads)  # set per thread
         weights = sample_weights(samples, aggregation)
         metrics: dict[str, float] = {}
+        watch = FirstNonFinite()
+        objective = watch.watching(objective)
         self.optimizer.zero_grad()
         if self.helpers is not None:
             self._helped(self.helpers, samples, weights, objective, metrics)
@@ -179,7 +184,7 @@ class LocalEngine:
                 loss, parts = objective(make_micro_batch(part, weights[index], logp, mask, self.version))
                 self.accelerator.backward(loss)
                 add_metrics(metrics, {"loss": loss.detach(), **parts})
-        metrics["grad_norm"] = self._step()
+        metrics["grad_norm"] = self._step(metrics["loss"], watch)
         metrics["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         return metrics
 
@@ -230,16 +235,20 @@ class LocalEngine:
         trained = self.accelerator.unwrap_model(self.model).named_parameters()
         return {name: p.grad for name, p in trained if p.grad is not None}
 
-    def _step(self) -> float:
-        """Clips the gradient, steps, and returns the norm before clipping. A non-finite gradient is not applied."""
-        norm = self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.grad_clip)
-        if torch.isfinite(norm):
-            self.steps += 1
-            rate = warmup_rate(self.settings.learning_rate, self.steps, self.settings.warmup_steps)
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
-            with self._weights:
-                self.optimizer.step()
+    def _step(self, loss: float, watch: FirstNonFinite) -> float:
+        """Clips the gradient, steps, and returns the norm before clipping. Raises SkippedStep."""
+        parameters = list(self.model.parameters())
+        norm = get_total_norm([p.grad for p in parameters if p.grad is not None])
+        if not (math.isfinite(loss) and torch.isfinite(norm)):
+            watch.gradients(self.accelerator.unwrap_model(self.model).named_parameters())
+            raise SkippedStep(watch.name or "the norm of the gradient")
+        clip_grads_with_norm_(parameters, self.settings.grad_clip, norm)
+        self.steps += 1
+        rate = warmup_rate(self.settings.learning_rate, self.steps, self.settings.warmup_steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        with self._weights:
+            self.optimizer.step()
         return float(norm)
 
     def close(self) -> None:

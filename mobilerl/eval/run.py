@@ -12,7 +12,7 @@ from mobilerl.judge.scorer import Scorer
 from mobilerl.records import Group, LostGroup
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings
-from mobilerl.terminal import progress_bar
+from mobilerl.terminal import progress_bar, say
 
 T = TypeVar("T")
 Say = Callable[[str], None]
@@ -40,6 +40,7 @@ async def run_tasks(
     # A task keeps its number when the evaluation is resumed.
     left = {f"{prefix}-{number:03d}": task for number, task in enumerate(tasks) if not done(task)}
     count = len(tasks) - len(left)
+    collector.tell(lambda event: say(str(event), stderr=True))
     with progress_bar("tasks evaluated", count) as show:
         show(count, len(tasks))
         async with collector:

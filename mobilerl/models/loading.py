@@ -16,7 +16,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
 from mobilerl.models.adapter_folder import is_adapter
-from mobilerl.models.adapters import add_adapter, check_tensors, leave_casts_to_autocast
+from mobilerl.models.adapters import add_adapter, check_tensors, leave_casts_to_autocast, named
 from mobilerl.models.alignment import align_vision_mlps
 from mobilerl.models.attention import use_concatenated_attention
 from mobilerl.models.hub import base_folder
@@ -29,7 +29,13 @@ LORA_TARGETS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_p
 
 
 def save_model(model: torch.nn.Module, codec: Codec, path: Path, state: dict[str, Tensor] | None = None) -> None:
-    """Writes a Hugging Face folder of weights or of an adapter. `state`: the gathered weights if they are sharded."""
+    """Writes a Hugging Face folder of weights or of an adapter. `state`: the gathered weights if they are sharded.
+
+    Raises ValueError, before anything is written, if trained weights are NaN or infinite.
+    """
+    trained = state if state is not None else {n: p for n, p in model.named_parameters() if p.requires_grad}
+    if broken := [n for n, w in trained.items() if w.is_floating_point() and not w.isfinite().all()]:
+        raise ValueError(f"the weights are not finite ({named(broken)}), so they are not saved")
     model.save_pretrained(path, **({} if state is None else {"state_dict": state}))
     if hasattr(model, "peft_config"):  # PEFT does not write these for an adapter, but the codec reads both
         model.config.save_pretrained(path)

@@ -29,6 +29,7 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from mobilerl.interfaces import Engine
 from mobilerl.records import MicroBatch, TrainingSample
 from mobilerl.screen_files import ScreenFolder
 from mobilerl.train import checkpoint
+from mobilerl.train.skipping import StepCounter
 from mobilerl.train.tracking import Tracker
 from mobilerl.trajectory_files import read_records
 
@@ -108,7 +110,10 @@ def weighted_likelihood(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]
 
 
 def dpo_step(engine: Engine, pairs: Sequence[PreferencePair], reference: Tensor, beta: float) -> dict[str, float]:
-    """Takes one optimizer step; `reference` are (P, 2) scores. Returns the metrics before the update."""
+    """Takes one optimizer step; `reference` are (P, 2) scores. Returns the metrics before the update.
+
+    Raises SkippedStep like `Engine.update`.
+    """
     now = score(engine, pairs).requires_grad_()
     loss, metrics = dpo_loss(*now.T, *reference.T, beta)
     loss.backward()
@@ -147,23 +152,30 @@ class DpoTrainer:
         self.engine, self.pairs, self.recipe = engine, pairs, recipe
         self.run_dir, self.tracker, self.first = run_dir, tracker, first
         self.steps, self.done, self.elapsed_s = step_count(len(pairs), recipe), 0, 0.0
+        self.counter = StepCounter(recipe.train.max_skipped_steps, "the DPO loss")
         self.reference = score(engine, pairs)
         checkpoint.clean(run_dir)
         self._restore()
 
     def run(self) -> dict[str, float]:
-        """Trains to the end and returns the metrics of the last step ({} if nothing was left to do)."""
+        """Trains to the end and returns the metrics of the last step that was taken ({} if none was left to do).
+
+        Raises NotFinite.
+        """
         began, metrics = time.monotonic() - self.elapsed_s, {}
         while self.done < self.steps:
             started = time.monotonic()
             batch = self._batch(self.done)
             pairs, reference = [self.pairs[i] for i in batch], self.reference[batch]
-            learned = dpo_step(self.engine, pairs, reference, self.recipe.dpo.beta)
+            step = partial(dpo_step, self.engine, pairs, reference, self.recipe.dpo.beta)
+            learned = self.counter.attempt(step)
             self.done += 1
             now = time.monotonic()
-            metrics = {"iteration": self.first + self.done, "stage": STAGE, "time_s": now - began}
-            metrics |= {**learned, "time/update_s": now - started}
-            self.tracker.log(metrics)
+            row = {"iteration": self.first + self.done, "stage": STAGE, "time_s": now - began}
+            row |= {**(learned or {}), "time/update_s": now - started, "train/skipped_steps": float(learned is None)}
+            self.tracker.log(row)
+            metrics = metrics if learned is None else row
+            self.counter.check(checkpoint.left_of(self.run_dir), ended=self.done == self.steps)
             if self.done % self.recipe.train.checkpoint_every == 0 or self.done == self.steps:
                 self.engine.publish()
                 self._save(now - began)

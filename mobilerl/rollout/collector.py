@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from envs.base import DeviceReport, Devices, FreeReward, InfraError, MobileEnv, Task, TaskFault
+from envs.base import DeviceEvent, DeviceReport, Devices, FreeReward, InfraError, MobileEnv, Task, TaskFault
 from envs.pool import FixedDevices
 from mobilerl.judge.scorer import Scorer
 from mobilerl.policy.actor import Actor
@@ -160,6 +160,10 @@ class Collector:
     def report(self) -> list[DeviceReport]:
         return self.pool.report()
 
+    def tell(self, happened: Callable[[DeviceEvent], None]) -> None:
+        """Passes what happens to devices to `happened` from now on."""
+        self.pool.happened = happened
+
     def judged(self) -> Mapping[str, float]:
         """Cumulative requests and tokens of the judge; {} without one."""
         if self._scorer is None:
@@ -177,6 +181,11 @@ class Collector:
     def held(self) -> int:
         """Number of devices in the fleet, spares included."""
         return len(self.pool.report())
+
+    @property
+    def ended(self) -> int:
+        """Number of episodes that have ended so far, without those that are repeated."""
+        return self.counts["finished"] + self.counts["failed"]
 
     @property
     def unfinished(self) -> int:

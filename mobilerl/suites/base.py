@@ -11,7 +11,7 @@ from typing import Protocol
 from envs.base import Devices, MobileEnv, Task
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.named import load_named
-from mobilerl.config.suite import suite_sections
+from mobilerl.config.suite import OWN, suite_sections
 
 TYPES = {"sim": "phone"}
 """Maps `Task.suite` to `suite.type` where they differ."""
@@ -42,6 +42,16 @@ class Suite(Protocol):
 
     def env_factory(self) -> Callable[..., MobileEnv]:
         """Returns a function that makes an environment from device id, transport and, with a server, `url`."""
+
+
+def evaluation_words(recipe: Recipe) -> list[str]:
+    """What follows `mobilerl eval` to evaluate on the recipe's suite; [] for a suite of another package."""
+    section = recipe.suite
+    if section.type not in OWN:
+        return []
+    name = next((name for name, type in TYPES.items() if type == section.type), section.type)
+    servers = [word for server in getattr(section, "servers", ()) for word in ("--server", server)]
+    return [name, *filter(None, [getattr(section, "file", "")]), *servers]
 
 
 def make_suite(recipe: Recipe) -> Suite:

@@ -35,7 +35,8 @@ from mobilerl.eval.run import run_tasks
 from mobilerl.judge.scorer import Scorer
 from mobilerl.records import Group
 from mobilerl.rollout.episode import episode_settings
-from mobilerl.terminal import say
+from mobilerl.suites.fleet import FLEETS
+from mobilerl.terminal import header, say
 from mobilerl.trajectory_files import append_trajectory, load_trajectories
 
 EPISODES = "trajectories"
@@ -70,6 +71,10 @@ class Plan(Section):
     def devices(self, recipe: Recipe, count: int, screenshots: bool, out: Path) -> Devices | Sequence[MobileEnv]:
         """Makes at most `count` devices."""
         raise NotImplementedError
+
+    def describe_devices(self, recipe: Recipe, count: int) -> str:
+        """At most `count` devices in words."""
+        return FLEETS["embedded"].describe(recipe, count)
 
     def scorer(self, recipe: Recipe) -> Scorer | None:
         """Scorer that replaces the tasks' own checks; None for the checks."""
@@ -131,6 +136,14 @@ def evaluate(
         say(f"{out / RESULTS} is finished, with the same settings and model{hint}; these are its results")
         return past.results
     out.mkdir(parents=True, exist_ok=True)  # first, so that an unwritable folder fails before anything runs
+    header(
+        {
+            "model": model or agent,
+            "suite": f"{plan.suite}, {len(tasks)} tasks x {plan.trials}",
+            "devices": plan.describe_devices(recipe, phones),
+            "out": out,
+        }
+    )
     run = _Run(plan, tasks, protocol, past, keep, plan.unrunnable(recipe, tasks))
     if run.missing:
         screenshots = (model is not None and recipe.agent.screenshots > 0) or bool(recipe.judge.url) or keep

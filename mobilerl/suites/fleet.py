@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.base import Devices, InfraError, Transport
+from envs.base import Devices, InfraError, MobileEnv, Transport
 from envs.claims import Claim, run_name
 from envs.phone.apps.catalogue import APPS
 from envs.phone.phone import Phone
@@ -63,6 +63,10 @@ class FleetType:
         """Number of devices of a run beyond `count`. Raises ConfigError if there are fewer than `count`."""
         return fleet.spares
 
+    def describe(self, recipe: Recipe, count: int) -> str:
+        """`count` devices in words."""
+        raise NotImplementedError
+
     def transports(self, recipe: Recipe) -> dict[str, Transport]:
         """The run's devices, spares included, that can be asked before it starts, by name."""
         return {}
@@ -88,6 +92,9 @@ class EmbeddedFleet(FleetType):
     def spares(self, fleet: FleetSection, count: int) -> int:
         return 0
 
+    def describe(self, recipe: Recipe, count: int) -> str:
+        return f"{count} embedded phones"
+
     def transports(self, recipe: Recipe) -> dict[str, Transport]:
         name = "the embedded phones"  # which all have the same apps
         return {name: InProcessTransport(Phone(APPS, recipe.phone.width, recipe.phone.height), name)}
@@ -100,6 +107,10 @@ class DockerFleet(FleetType):
     """Containers that the run starts and removes."""
 
     extra, packages, starts_containers = "docker", ("docker", "adbutils"), True
+
+    def describe(self, recipe: Recipe, count: int) -> str:
+        where = f" on {', '.join(hosts)}" if (hosts := [host for host in recipe.fleet.hosts if host]) else ""
+        return f"{count} containers of {recipe.fleet.image}{where}"
 
     def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None, claim: Claim) -> Provider:
         return docker_provider(recipe, run_dir, numbers, claim=claim)
@@ -114,6 +125,9 @@ class AdbFleet(FleetType):
     """Devices that are already running."""
 
     extra, packages = "adb", ("adbutils",)
+
+    def describe(self, recipe: Recipe, count: int) -> str:
+        return f"{count} adb devices: {', '.join(recipe.fleet.serials[:count])}"
 
     def spares(self, fleet: FleetSection, count: int) -> int:
         if len(fleet.serials) < count:
@@ -176,6 +190,14 @@ def claimed_devices(recipe: Recipe, run_dir: Path | None) -> Claim:
         claim.release()
         raise
     return claim
+
+
+def describe_devices(recipe: Recipe, own: Devices | Sequence[MobileEnv] | None = None) -> str:
+    """The devices of a run with its spares, in words. `own` are the suite's, if it brings some."""
+    if isinstance(own, Sequence):
+        return f"{len(own)} of the suite's own"
+    fleet = fleet_type(recipe.fleet)
+    return fleet.describe(recipe, recipe.phone.count + fleet.spares(recipe.fleet, recipe.phone.count))
 
 
 def check_packages(fleet: FleetSection) -> None:

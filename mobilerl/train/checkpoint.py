@@ -108,14 +108,19 @@ def save(
         shutil.rmtree(temporary, ignore_errors=True)
         if isinstance(error, EngineError) or not _is_disk_error(error):
             raise
-        last = latest(run_dir)
         raise CheckpointError(
             f"checkpoint {final} could not be written ({_reason(error)}); "
-            f"{f'{last} is intact' if last else 'there is no earlier one'}: free disk space, then use --resume"
+            f"{left_of(run_dir)}: free disk space, then use --resume"
         ) from error
     for old in checkpoints(run_dir)[:-keep]:
         _discard(old)
     return final
+
+
+def left_of(run_dir: Path) -> str:
+    """What an error leaves of a run, in words."""
+    last = latest(run_dir)
+    return f"{last} is intact" if last else "there is no earlier checkpoint"
 
 
 def _is_disk_error(error: Exception) -> bool:

@@ -20,7 +20,7 @@ from mobilerl.records import Group
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.fleet import fleet_type, make_devices
 from mobilerl.terminal import duration
-from mobilerl.train.learner import learn
+from mobilerl.train.learner import learn, step_counter
 from mobilerl.train.progress import TimeLeft
 from mobilerl.train.setup import make_collector, make_resources
 from mobilerl.train.tasks import TaskSampler
@@ -134,16 +134,21 @@ async def _measure(recipe: Recipe, engine: Engine) -> Measured | None:
 
 
 def _learning_s(recipe: Recipe, engine: Engine, algorithm: Algorithm, groups: Sequence[Group]) -> float:
-    """Seconds to learn from all samples of `groups`, extrapolated from one full mini-batch."""
+    """Seconds to learn from all samples of `groups`, extrapolated from one full mini-batch.
+
+    Raises NotFinite if no step can be taken.
+    """
     algorithm.add(groups, 1)
     samples = [sample for batch in algorithm.mini_batches(random.Random(0)) for sample in batch]
     if not samples:
         return 0.0
     batch = list(islice(cycle(samples), recipe.train.mini_batch))
+    steps = step_counter(algorithm, recipe.train.max_skipped_steps)
     for _ in range(2):  # the first one is slower
         began = time.monotonic()
-        learn(engine, algorithm, [batch])
+        learn(engine, algorithm, [batch], steps)
         batch_s = time.monotonic() - began
         if batch_s > MEASURED_S:
             break
+    steps.check("no step can be taken", ended=True)
     return batch_s * len(samples) / len(batch)

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from mobilerl.algorithms.base import Algorithm
 from mobilerl.algorithms.objectives import FRESH_K3, FRESH_SURPRISE, FRESH_TOKENS, with_rollout_gap
 from mobilerl.interfaces import Engine
 from mobilerl.records import TrainingSample
+from mobilerl.train.skipping import StepCounter, name_of
+
+
+def step_counter(algorithm: Algorithm, limit: int) -> StepCounter:
+    return StepCounter(limit, f"the objective {name_of(algorithm.objective)} of {type(algorithm).__name__}")
 
 
 def learn(
-    engine: Engine, algorithm: Algorithm, mini_batches: Iterable[Sequence[TrainingSample]]
+    engine: Engine, algorithm: Algorithm, mini_batches: Iterable[Sequence[TrainingSample]], steps: StepCounter
 ) -> dict[str, float | None]:
-    """Takes one optimizer step per mini-batch and returns the mean of their metrics (the maximum of `*_max`)."""
+    """Takes one optimizer step per mini-batch and returns the mean of their metrics (the maximum of `*_max`).
+
+    Ends early when `steps` is hopeless, which the caller checks after it has logged the metrics.
+    """
     history: list[dict[str, float]] = []
     samples = replayed = 0
+    skipped_before = steps.skipped
     for batch in mini_batches:
         # Before the first step, log-probabilities of rollout and trainer are of the same weights and can be compared.
         comparable = not history and any(not s.replayed and s.version == engine.version for s in batch)
         objective = with_rollout_gap(algorithm.objective) if comparable else algorithm.objective
-        history.append(_means(engine.update(batch, objective, algorithm.aggregation)))
+        metrics = steps.attempt(partial(engine.update, batch, objective, algorithm.aggregation))
+        if metrics is None:
+            if steps.hopeless:
+                break
+            continue
+        history.append(_means(metrics))
         samples += len(batch)
         replayed += sum(s.replayed for s in batch)
     if history and "clip_frac" in history[0]:
@@ -31,6 +46,7 @@ def learn(
         "replay/fraction": replayed / samples if samples else 0.0,
         "train/samples": float(samples),
         "train/steps": float(len(history)),
+        "train/skipped_steps": float(steps.skipped - skipped_before),
         **algorithm.metrics(),
     }
 

@@ -12,7 +12,14 @@ from mobilerl.policy.unreadable import Why
 from mobilerl.records import Group, Status
 from mobilerl.train.source import Collectors
 
-LEARNED = ("train/loss", "train/kl", "train/grad_norm", "train/clip_frac", "train/rollout_prob_diff_max")
+LEARNED = (
+    "train/loss",
+    "train/kl",
+    "train/grad_norm",
+    "train/entropy",
+    "train/clip_frac",
+    "train/rollout_prob_diff_max",
+)
 """Metrics that every iteration reports; null if there was no update (or no KL term)."""
 COUNTED = ("infra_errors", "retried", "lost_groups", "stale_groups")
 
@@ -25,6 +32,7 @@ class IterationWatch:
         self._collector, self._ahead = collector, ahead
         self._collected = time.monotonic()
         self._counts, self._busy_s = collector.counts.copy(), collector.busy_s
+        self._ended = collector.ended
         self.begin()
 
     def begin(self) -> None:
@@ -33,6 +41,12 @@ class IterationWatch:
         self._parts: dict[str, float] = {}
         self._busy_in: dict[str, float] = {}
         self._busy_last = self._collector.busy_s
+        if not self._ahead:
+            self._ended = self._collector.ended
+
+    def episodes(self) -> int:
+        """Number of episodes that have ended in the current rollout or, with `ahead`, since the end of the last one."""
+        return self._collector.ended - self._ended
 
     def ended(self, part: str) -> None:
         """Ends the phase `rollout`, `update` or `publish`, which began with the end of the previous one."""
@@ -42,7 +56,7 @@ class IterationWatch:
         self._busy_in[part], self._busy_last = busy - self._busy_last, busy
         if part == "rollout":
             self._playing_s = now - (self._collected if self._ahead else self._began)
-            self._collected = now
+            self._collected, self._ended = now, self._collector.ended
 
     def metrics(self, groups: Sequence[Group], version: int) -> dict[str, float | None]:
         """Metrics of an iteration whose phases have ended; `version` is the learner's when `groups` were used.

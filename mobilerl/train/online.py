@@ -27,10 +27,12 @@ from mobilerl.records import Group
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.fleet import fleet_type
 from mobilerl.train import checkpoint
+from mobilerl.train.announcements import announce, next_commands
 from mobilerl.train.cost import CostTracker
 from mobilerl.train.interrupt import Snapshot, StopGuard, Stopped
-from mobilerl.train.learner import learn
+from mobilerl.train.learner import learn, step_counter
 from mobilerl.train.metrics import LEARNED, IterationWatch
+from mobilerl.train.nothing_to_learn import NothingToLearn
 from mobilerl.train.offline import load_offline_trajectories
 from mobilerl.train.progress import ProgressView, describe_status
 from mobilerl.train.run_dir import open_run
@@ -43,6 +45,7 @@ from mobilerl.train.tasks import TaskSampler
 
 T = TypeVar("T")
 NOTHING = "stopped in the first iteration; nothing is saved"
+REMOVED = "the curriculum removed every task (see algorithm.curriculum.revisit_every)"
 
 
 def train(recipe: Recipe, run_dir: Path, resume: bool) -> None:
@@ -61,6 +64,7 @@ def _train(recipe: Recipe, run_dir: Path, resume: bool) -> None:
     with ExitStack() as unplayed:
         if devices is not None and not isinstance(devices, Sequence):
             unplayed.callback(_close, devices)  # some of them may be running already
+        announce(recipe, run_dir, tasks, devices)
         trainer = OnlineTrainer(recipe, run_dir, resume, tasks, devices)
         asyncio.run(trainer.run(take_over=unplayed.pop_all))
 
@@ -87,9 +91,12 @@ class OnlineTrainer:
         self.engine: Engine = make_trainer_engine(recipe)
         self.algorithm = make_algorithm(recipe.algorithm, make_resources(recipe, self.engine))
         self.sampler.value_of = self.algorithm.instruction_values
+        self.steps = step_counter(self.algorithm, recipe.train.max_skipped_steps)
         self.state = RunState(self.engine, self.sampler, self.algorithm, self.rng)
         self.log = RunLog(as_started(recipe, run_dir), run_dir)
         self._held_out = make_suite(recipe).held_out(recipe.eval.instances) if recipe.eval.every else {}
+        self._asked = 0
+        """Number of groups asked for in this iteration."""
         self._thread = ThreadPoolExecutor(1, "learning")
         checkpoint.clean(run_dir)
         if resume:
@@ -106,13 +113,20 @@ class OnlineTrainer:
         if aside := self.sampler.losses.set_aside:
             view.say(f"excluded before: {', '.join(aside)}")
         with closing(self.engine), self._thread, self.log, view, StopGuard(view.say) as guard:
+            if state.saved_iteration is not None and self._done():
+                self.sampler.check()
+                view.say(f"{self.run_dir} is finished: {self._why_done()}\n{self._what_next()}")
+                return
             collector, source = make_group_source(
                 self.recipe, self.run_dir, self.engine, self.sampler, self.rng, self.devices
             )
+            collector.tell(lambda event: view.say(str(event)))
+            nothing = NothingToLearn(view.say)
             watch = IterationWatch(collector, ahead=self.recipe.collect.max_staleness > 0)
             if state.saved_iteration is None and self.algorithm.stored_trajectories:
                 view.status("learning from stored trajectories")
                 self.log.hold(await self._aside(self._learn_offline))
+                self._check_steps()
             given_up: Snapshot | None = None
             take_over()
             async with self.cost.holding(collector), collector:
@@ -123,15 +137,19 @@ class OnlineTrainer:
                 while not (guard.requested or self._done()):
                     before = Snapshot(self.sampler, self.rng)
                     try:
-                        with view.watching(lambda: describe_status(state.iteration, collector.status())):
-                            metrics = await self._iterate(collector, source, watch, guard)
+                        with view.watching(lambda: self._status(collector, watch)):
+                            metrics = await self._iterate(collector, source, watch, nothing, guard)
                     except Stopped:  # during collection, so nothing has been learned from it
                         given_up = before
                         break
-                    view.update(metrics)
+                    view.update(metrics, collector.report())
+                    nothing.say()
+                    self._check_steps()
                     if state.iteration % train.checkpoint_every == 0:
                         await state.save(self.recipe, self.run_dir, self._thread)
                     give_back_free_memory()
+            if not guard.requested:
+                self._check_steps(ended=True)
             if given_up is not None:
                 await given_up.restore()
                 state.iteration -= 1
@@ -144,10 +162,18 @@ class OnlineTrainer:
             guard.raise_if_requested(f"stopped; iteration {state.iteration} is saved in {saved}" if saved else NOTHING)
             self.sampler.check()
             if not self.sampler.has_tasks:
-                view.say("stopped: the curriculum removed every task (see algorithm.curriculum.revisit_every)")
+                view.say(f"stopped: {REMOVED}")
+            view.say(self._what_next())
+            if not self.steps.taken:
+                view.say(nothing.no_step())
 
     async def _iterate(
-        self, collector: Collectors, source: GroupSource, watch: IterationWatch, guard: StopGuard
+        self,
+        collector: Collectors,
+        source: GroupSource,
+        watch: IterationWatch,
+        nothing: NothingToLearn,
+        guard: StopGuard,
     ) -> dict[str, float]:
         state = self.state
         state.iteration += 1
@@ -175,6 +201,7 @@ class OnlineTrainer:
             **(await self._evaluate(collector)),
             **self.cost.record(),
         }
+        nothing.after(groups, informative, metrics)
         self.log.metrics(metrics)
         self.log.status(state.iteration, self.sampler, groups, collector.report())
         if self.log.keeps(state.iteration):
@@ -196,20 +223,26 @@ class OnlineTrainer:
 
     async def _collect(self, collector: Collectors, source: GroupSource) -> list[Group]:
         """Collects this iteration's groups; dynamic sampling replaces zero-variance ones while rounds are left."""
-        wanted = self.recipe.collect.tasks_per_iteration
+        wanted = self._asked = self.recipe.collect.tasks_per_iteration
         label, give_up_s = f"{self.state.iteration:06d}-0", self.recipe.fleet.give_up_s
         groups = await take_some(source, wanted, label, give_up_s, collector)
         for round in range(1, 1 + (self.algorithm.max_resample_rounds if source.can_resample else 0)):
             missing = wanted - sum(any(self.algorithm.informative(g)) for g in groups)
             if missing <= 0:
                 break
+            self._asked += missing
             groups += await source.take(missing, f"{self.state.iteration:06d}-{round}")
         return groups
+
+    def _status(self, collector: Collectors, watch: IterationWatch) -> str:
+        episodes = self._asked * self.recipe.algorithm.group_size
+        return describe_status(self.state.iteration, watch.episodes(), episodes, collector.status())
 
     def _learn_offline(self) -> dict[str, float]:
         """Learns from the trajectories of another run, before the first iteration."""
         trajectories = load_offline_trajectories(Path(self.algorithm.stored_trajectories))
-        learned = learn(self.engine, self.algorithm, self.algorithm.offline_batches(trajectories, self.rng))
+        batches = self.algorithm.offline_batches(trajectories, self.rng)
+        learned = learn(self.engine, self.algorithm, batches, self.steps)
         self.engine.publish()
         return {"iteration": 0, **learned, **self.cost.record()}
 
@@ -221,17 +254,30 @@ class OnlineTrainer:
 
     def _update(self, groups: Sequence[Group]) -> dict[str, float]:
         self.algorithm.add(groups, self.state.iteration)
-        return learn(self.engine, self.algorithm, self.algorithm.mini_batches(self.rng))
+        return learn(self.engine, self.algorithm, self.algorithm.mini_batches(self.rng), self.steps)
+
+    def _check_steps(self, ended: bool = False) -> None:
+        """Raises NotFinite if nothing can be learned any more; called before a checkpoint could be written."""
+        self.steps.check(checkpoint.left_of(self.run_dir), ended)
 
     async def _aside(self, work: Callable[..., T], *args: object) -> T:
         """Runs `work` in a thread while episodes go on; always the same one, as malloc keeps each thread's peak."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
-    def _done(self) -> bool:
-        return self.state.iteration >= self.recipe.train.iterations or self._spent() or not self.sampler.has_tasks
+    def _what_next(self) -> str:
+        return next_commands(checkpoint.latest(self.run_dir), self.recipe, self.run_dir)
 
-    def _spent(self) -> bool:
-        """Whether the budget of time or environment steps is used up."""
-        minutes, steps = self.recipe.train.max_minutes, self.recipe.train.max_env_steps
-        out_of_time = minutes is not None and self.state.elapsed_s > 60 * minutes
-        return out_of_time or (steps is not None and self.state.env_steps >= steps)
+    def _done(self) -> bool:
+        return bool(self._why_done())
+
+    def _why_done(self) -> str:
+        """The limit that the run has reached and what to change to go on; "" before."""
+        train, state = self.recipe.train, self.state
+        reached = {
+            "train.iterations": state.iteration >= train.iterations,
+            "train.max_minutes": train.max_minutes is not None and state.elapsed_s > 60 * train.max_minutes,
+            "train.max_env_steps": train.max_env_steps is not None and state.env_steps >= train.max_env_steps,
+        }
+        if names := [name for name, at_limit in reached.items() if at_limit]:
+            return f"it has done {state.iteration} iterations; to go on, raise {' and '.join(names)}"
+        return "" if self.sampler.has_tasks else REMOVED

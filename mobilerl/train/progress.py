@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,14 +14,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
+from envs.base import DeviceReport
 from mobilerl.policy.unreadable import MANY
 from mobilerl.terminal import duration, fit, make_console
 
 RECENT = 20
 """Number of recent iterations from which the time left is estimated."""
+LINE_EVERY_S = 300.0
+"""Interval of lines about an iteration that takes longer, in a file."""
 INDENT = 11 * " "
 """Indent of continuation lines."""
 INVALID = "rollout/invalid/"
+NAMED = 4
+"""Maximum number of devices that a line names."""
 PHASES = ("rollout", "update", "publish")
 
 
@@ -50,12 +55,13 @@ class TimeLeft:
         return max(0.0, min(estimates)) if estimates else None
 
 
-def describe_status(iteration: int, status: Mapping[str, float]) -> str:
-    """A collector's `status` in words: `iteration 12; devices: 40 leased, 2 starting`."""
+def describe_status(iteration: int, ended: int, wanted: int, status: Mapping[str, float]) -> str:
+    """Episodes of an iteration and a collector's `status`: `iteration 12: 18 of 32 episodes; devices: 40 leased`."""
     devices = ", ".join(
         f"{n:g} {name.removeprefix('fleet/')}" for name, n in status.items() if n and name.startswith("fleet/")
     )
-    return f"iteration {iteration}" + (f"; devices: {devices}" if devices else "")
+    episodes = f": {min(ended, wanted)} of {wanted} episodes" if wanted else ""
+    return f"iteration {iteration}{episodes}" + (f"; devices: {devices}" if devices else "")
 
 
 class ProgressView:
@@ -106,9 +112,13 @@ class ProgressView:
 
     @contextmanager
     def watching(self, describe: Callable[[], str]) -> Iterator[None]:
-        """Updates the current activity from `describe` every second. Needs a running event loop."""
+        """Updates the current activity from `describe` every second, or prints it now and then if the output is not a
+        terminal. Needs a running event loop."""
 
         async def show() -> None:
+            while not self._console.is_terminal:
+                await asyncio.sleep(LINE_EVERY_S)
+                self.say(describe())
             while True:
                 self.status(describe())
                 await asyncio.sleep(1.0)
@@ -123,12 +133,13 @@ class ProgressView:
         """Prints a line."""
         self._console.print(fit(text, self._console.width), markup=False, highlight=False, soft_wrap=True)
 
-    def update(self, metrics: Mapping[str, Any]) -> None:
-        """Prints the line of one iteration, leaving out metrics that it does not have."""
+    def update(self, metrics: Mapping[str, Any], devices: Sequence[DeviceReport] = ()) -> None:
+        """Prints the line of one iteration, leaving out metrics that it does not have. Of `devices` it names those that
+        are out of use."""
         total = f"/{self._iterations}" if self._iterations else ""
         line = Text(f"iter {metrics['iteration']:>4}{total}", style="bold")
         line.append("  ").append_text(self._success(metrics.get("rollout/success_rate")))
-        parts = _parts(metrics)
+        parts = _parts(metrics, [d.name for d in devices if d.state == "quarantined"])
         left = self._time_left.after(metrics)
         if left is not None:
             parts.append(f"left {duration(left)}")
@@ -152,16 +163,21 @@ class ProgressView:
         return Text(f"success {100 * rate:5.1f}% ", style="not bold").append(arrow, style=style)
 
 
-def _parts(metrics: Mapping[str, Any]) -> list[str]:
+def _parts(metrics: Mapping[str, Any], quarantined: Sequence[str]) -> list[str]:
     formats = {
         "rollout/trajectories_per_min": "ep/min {:.0f}",
         "rollout/episode_len": "len {:.1f}",
         "rollout/reward": "reward {:.3f}",
+        "train/loss": "loss {:.3g}",
+        "train/grad_norm": "grad norm {:.2g}",
+        "train/entropy": "entropy {:.2g}",
         "train/kl": "kl {:.2g}",
         "replay/size": "replay {:.0f}",
         "replay/fraction": "replay share {:.0%}",
     }
     parts = [form.format(metrics[key]) for key, form in formats.items() if metrics.get(key) is not None]
+    if skipped := metrics.get("train/skipped_steps"):
+        parts.append(f"skipped steps {skipped:.0f}")
     held_out = [f"{name.removeprefix('eval/')} {rate:.0%}" for name, rate in metrics.items() if name[:5] == "eval/"]
     if held_out:
         parts.append(f"held out: {', '.join(held_out)}")
@@ -170,7 +186,8 @@ def _parts(metrics: Mapping[str, Any]) -> list[str]:
     if tasks := _counts(metrics, "curriculum", ("active", "cooling", "removed")):
         parts.append(f"tasks {tasks}")
     if faults := _counts(metrics, "fleet", ("quarantined", "replaced", "failures")):
-        parts.append(f"devices {faults}")
+        named = f" ({', '.join(quarantined[:NAMED])}{', ...' if quarantined[NAMED:] else ''})" if quarantined else ""
+        parts.append(f"devices {faults.replace(' quarantined', f' quarantined{named}')}")
     seconds = {phase: metrics.get(f"time/{phase}_s") or 0.0 for phase in PHASES}
     if total := sum(seconds.values()):
         shares = ", ".join(f"{phase} {value / total:.0%}" for phase, value in seconds.items())

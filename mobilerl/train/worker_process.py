@@ -9,7 +9,8 @@ import signal
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -22,6 +23,8 @@ from mobilerl.free_memory import give_back_free_memory
 from mobilerl.models.checkpoint_folder import latest
 from mobilerl.records import Group, LostGroup, TrainingSample
 from mobilerl.suites.fleet import Part
+
+COUNT_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +71,19 @@ class WorkerResult:
     lost: tuple[LostGroup, ...] = ()
 
 
-def main(pipe: Connection, recipe: Recipe, part: Part, run_dir: Path | None) -> None:
-    """Carries out the assignments received through `pipe` on `part` of the run's devices."""
+def main(pipe: Connection, notes: Connection, recipe: Recipe, part: Part, run_dir: Path | None) -> None:
+    """Carries out the assignments received through `pipe` on `part` of the run's devices.
+
+    Sends through `notes`, at any time, DeviceEvents and the number of episodes that have ended in the assignment.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the learner handles Ctrl-C and ends its workers
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_the_learner, daemon=True).start()
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    asyncio.run(_serve(pipe, recipe, part, run_dir))
+    asyncio.run(_serve(pipe, notes, recipe, part, run_dir))
 
 
-async def _serve(pipe: Connection, recipe: Recipe, part: Part, run_dir: Path | None) -> None:
+async def _serve(pipe: Connection, notes: Connection, recipe: Recipe, part: Part, run_dir: Path | None) -> None:
     """Carries out assignments until there are no more. The pool maintains its devices in between."""
     state: _WorkerState | None = None
     while True:
@@ -91,7 +97,7 @@ async def _serve(pipe: Connection, recipe: Recipe, part: Part, run_dir: Path | N
             return
         try:
             if state is None:
-                state = _WorkerState(recipe, part, run_dir)
+                state = _WorkerState(recipe, part, run_dir, notes)
             answer: WorkerResult | bytes | str
             if isinstance(order, GradientOrder):
                 answer = await asyncio.to_thread(state.gradients, order, pipe)
@@ -115,7 +121,7 @@ def _end_with_the_learner() -> None:
 class _WorkerState:
     """A worker's engine and collector."""
 
-    def __init__(self, recipe: Recipe, part: Part, run_dir: Path | None) -> None:
+    def __init__(self, recipe: Recipe, part: Part, run_dir: Path | None, notes: Connection) -> None:
         from mobilerl.engines.registry import make_engine
         from mobilerl.suites.fleet import make_devices
         from mobilerl.train.setup import make_collector
@@ -126,7 +132,24 @@ class _WorkerState:
         newest = latest(run_dir) if run_dir and not Path(recipe.model).is_dir() else None
         self.engine = make_engine(newest or recipe.model, settings, recipe.collect.temperature)
         self.collector = make_collector(recipe, self.engine, make_devices(recipe, run_dir, part), part.of)
-        self._started = False
+        self.collector.tell(notes.send)
+        self._notes, self._started = notes, False
+
+    @asynccontextmanager
+    async def _counting(self) -> AsyncIterator[None]:
+        """Sends the number of episodes that have ended every second."""
+        before = self.collector.ended
+
+        async def count() -> None:
+            while True:
+                await asyncio.sleep(COUNT_EVERY_S)
+                self._notes.send(self.collector.ended - before)
+
+        counting = asyncio.create_task(count())
+        try:
+            yield
+        finally:
+            counting.cancel()
 
     async def collect(self, order: Assignment) -> WorkerResult:
         import torch
@@ -138,13 +161,8 @@ class _WorkerState:
             self.engine.set_weights(order.weights, order.version)
         torch.manual_seed(order.seed)
         before, busy, judged = self.collector.counts.copy(), self.collector.busy_s, self.collector.judged()
-        if order.evaluate:
-            prefix = order.jobs[0][0].rpartition("-")[0]
-            groups = await self.collector.evaluate([task for _, task in order.jobs], f"{prefix}.{self._index}")
-        else:
-            for group_id, task in order.jobs:
-                await self.collector.dispatch(task, group_id)
-            groups = [group async for group in self.collector.ready(len(order.jobs))]
+        async with self._counting():
+            groups = await self._played(order)
         lost, self.collector.lost = tuple(self.collector.lost), []
         return WorkerResult(
             tuple(groups),
@@ -156,6 +174,14 @@ class _WorkerState:
             tuple(self._named(d) for d in self.collector.report()),
             lost,
         )
+
+    async def _played(self, order: Assignment) -> list[Group]:
+        if order.evaluate:
+            prefix = order.jobs[0][0].rpartition("-")[0]
+            return await self.collector.evaluate([task for _, task in order.jobs], f"{prefix}.{self._index}")
+        for group_id, task in order.jobs:
+            await self.collector.dispatch(task, group_id)
+        return [group async for group in self.collector.ready(len(order.jobs))]
 
     def gradients(self, order: GradientOrder, pipe: Connection) -> bytes:
         """Computes the gradients of `order` and returns them as safetensors."""

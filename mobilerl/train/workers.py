@@ -23,7 +23,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from envs.base import DeviceReport, Task
+from envs.base import DeviceEvent, DeviceReport, Task
 from mobilerl.child_processes import interrupts_held
 from mobilerl.config import Recipe
 from mobilerl.records import Group, LostGroup, TrainingSample
@@ -75,7 +75,9 @@ class RolloutWorkers:
         self._judged: Counter[str] = Counter()
         self._devices: dict[str, DeviceReport] = {}
         self._untaken: list[WorkerResult] = []
-        self._workers = [_Worker(recipe, Part(i, count), run_dir) for i in range(count)]
+        self._ended = 0
+        self._happened: Callable[[DeviceEvent], None] = lambda event: None
+        self._workers = [_Worker(recipe, Part(i, count), run_dir, self._pass_on) for i in range(count)]
         self._threads = ThreadPoolExecutor(count, "rollout-worker")
         """One thread per worker waits for its answer; the event loop's default executor may have fewer."""
 
@@ -97,6 +99,18 @@ class RolloutWorkers:
     def report(self) -> list[DeviceReport]:
         """Reports of all workers' devices, as of each worker's last collection."""
         return list(self._devices.values())
+
+    def tell(self, happened: Callable[[DeviceEvent], None]) -> None:
+        """As in `Collector`; `happened` is called in other threads."""
+        self._happened = happened
+
+    def _pass_on(self, event: DeviceEvent) -> None:
+        self._happened(event)
+
+    @property
+    def ended(self) -> int:
+        """As in `Collector`; assignments that are being carried out included."""
+        return self._ended + sum(worker.ended for worker in self._workers)
 
     def judged(self) -> Mapping[str, float]:
         """The judge's counts summed over all workers and collections, as in `Collector`."""
@@ -126,6 +140,7 @@ class RolloutWorkers:
 
     async def _play(self, worker: _Worker, order: Assignment) -> WorkerResult:
         answer = await asyncio.get_running_loop().run_in_executor(self._threads, worker.play, order)
+        worker.ended, self._ended = 0, self._ended + answer.counts["finished"] + answer.counts["failed"]
         self._untaken.append(answer)
         return answer
 
@@ -163,12 +178,16 @@ class RolloutWorkers:
 class _Worker:
     """The learner's side of one worker process, which is started when first needed and again after it died."""
 
-    def __init__(self, recipe: Recipe, part: Part, run_dir: Path | None) -> None:
-        self._recipe, self._part, self._run_dir = recipe, part, run_dir
+    def __init__(
+        self, recipe: Recipe, part: Part, run_dir: Path | None, happened: Callable[[DeviceEvent], None]
+    ) -> None:
+        self._recipe, self._part, self._run_dir, self._happened = recipe, part, run_dir, happened
         self._process: BaseProcess | None = None
         self._pipe: Connection | None = None
         self.version: int | None = None
         """Version of the worker's weights."""
+        self.ended = 0
+        """Number of episodes of the current assignment that have ended, a second ago at most."""
         self._closed = self._playing = False
         self._changing = threading.Lock()
         self._busy = threading.Lock()
@@ -245,14 +264,29 @@ class _Worker:
             if self._closed:
                 raise WorkerError("the run is over")
             ours, theirs = context.Pipe()
-            arguments = (theirs, self._recipe, self._part, self._run_dir)
+            read, write = context.Pipe(duplex=False)
+            arguments = (theirs, write, self._recipe, self._part, self._run_dir)
             name = f"rollout-{self._part.index}"
             process = context.Process(target=worker_process.main, args=arguments, daemon=True, name=name)
             with interrupts_held():
                 process.start()
-            theirs.close()  # so that the worker's end of the pipe closes with the worker
+            theirs.close()  # so that the worker's ends of the pipes close with the worker
+            write.close()
+            threading.Thread(
+                target=self._read_notes, args=(read,), name=f"notes-{self._part.index}", daemon=True
+            ).start()
             self._process, self._pipe = process, ours
         return ours
+
+    def _read_notes(self, notes: Connection) -> None:
+        """Passes on what a process tells until it ends."""
+        with notes, suppress(EOFError, OSError):
+            while True:
+                note = notes.recv()
+                if isinstance(note, int):
+                    self.ended = note
+                else:
+                    self._happened(note)
 
     def _discard_process(self) -> int | None:
         """Returns its exit code, which is that of a signal if it was killed only now."""

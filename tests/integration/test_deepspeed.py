@@ -5,6 +5,7 @@ Without DeepSpeed (tests/install_verl_cpu.sh) only the plain ranks are tested.
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ import pytest
 import torch
 from ports import free_port
 from prepared import interpreter, release
+from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback
 
 from envs.phone.env import PhoneEnv
@@ -145,7 +147,7 @@ def test_two_ranks_train_as_one_process_does(
     job = job_of(base, lora, deepspeed, **settings)
     out = fit(job, samples, tmp_path / "job", cluster, lambda *entry: reports.append(entry))
     assert [step for step, *_ in reports] == list(range(1, reports[-1][1] + 1))
-    check_the_same([loss for _, _, loss, _ in reports], out, expected[lora], samples)
+    check_the_same([loss for _, _, loss, *_ in reports], out, expected[lora], samples)
     assert hasattr(load_model(out), "peft_config") == bool(lora)
     if not lora:
         trained = load_model(out).state_dict()
@@ -164,7 +166,16 @@ def test_two_nodes_train_as_one_process_does(base, samples, expected, forked_ran
     cluster.close()
     follower.join(60)
     assert ended == [None]
-    check_the_same([loss for _, _, loss, _ in reports], out, expected[0], samples)
+    check_the_same([loss for _, _, loss, *_ in reports], out, expected[0], samples)
+
+
+def test_a_loss_that_is_not_finite_ends_the_training_of_all_ranks(base, samples, forked_ranks, tmp_path):
+    broken = shutil.copytree(base, tmp_path / "broken")
+    weights = load_file(broken / "model.safetensors")
+    next(iter(weights.values())).fill_(torch.nan)
+    save_file(weights, broken / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ChildProcessError, match="SFT: NaN or infinity in the logits, so 3 optimizer steps in a row"):
+        fit(job_of(broken), samples, tmp_path / "job", Cluster(SftSection(processes=2)), print)
 
 
 def test_the_first_failed_ranks_error_is_reported(base, samples, tmp_path):

@@ -211,7 +211,8 @@ def test_the_tables_are_paired_with_their_groups_reference(compared, tmp_path):
     assert full[6:] == ["83.3 %", "5.5", "5.0", "2.0"]
     # 0.0 1.0 less 0.5 0.75: mean -0.125, V_T = 2 * 0.375^2 / 2; what the seeds of Full add, they have also shared.
     assert ablation[:2] == ["w/o X", "1"] and ablation[5] == "-12.5 (-489.0 to +464.0)"
-    assert rows[4][:3] == ["Graph", "0", "--"], "what failed is left out, and said"
+    assert rows[4][:4] == ["Graph", "0", "failed", "failed, failed"], "what failed is left out, and said"
+    assert ablation[3] == "50.0, failed"
     assert "- w/o X, seed 1: broke\n- Graph, seed 0: broke" in text
     assert (tmp_path / "learning-curves.png").read_bytes().startswith(b"\x89PNG")
     assert markdown(json.loads((tmp_path / "comparison.json").read_text())) == text
@@ -245,7 +246,7 @@ def test_differences_on_page_tasks_are_paired_by_seed():
 
 TRAINS = """
 echo "$RUN_DIR $SFT_DIR $EVALUATE $SKIP_INSTALL [$CONFIG] [$MODEL] $*" >>"$(dirname "$0")/calls"
-[[ $* != *"--x false"* ]] || exit 3
+[[ $* != *"--x false"* ]] || { echo "mobilerl: error: the loss is NaN" >&2; echo more; exit 3; }
 echo '{"iteration":1,"time_s":9.5,"rollout/env_steps":120,"rollout/trajectories":8,"rollout/success_rate":0.5}' \\
     >"$RUN_DIR/metrics.jsonl"
 """
@@ -266,7 +267,9 @@ def test_a_failed_run_is_reported_and_the_others_continue(runner, tmp_path):
     made, chosen, evaluated, calls = runner
     failed = made.run(chosen, [4], jobs=1)
     folder = run_folder(tmp_path / "runs", "no-x", 4)
-    assert failed == {("no-x", 4): f"ended with status 3, see {folder / 'print-out.txt'}"}
+    assert failed == {
+        ("no-x", 4): f"ended with status 3 (mobilerl: error: the loss is NaN), see {folder / 'print-out.txt'}"
+    }
     assert evaluated == ["final", "seed-4"]
     first, second = calls.read_text().splitlines()
     flags = "--train.seed 4 --train.max_env_steps 100"

@@ -13,7 +13,14 @@ from mobilerl.algorithms.batching import mini_batches
 from mobilerl.algorithms.objectives import imitation
 from mobilerl.algorithms.replay import AdaptivePositiveReplay
 from mobilerl.config.algorithms import FilteredBCSection
-from mobilerl.train.learner import learn
+from mobilerl.interfaces import SkippedStep
+from mobilerl.train.learner import learn as learn_with
+from mobilerl.train.learner import step_counter
+from mobilerl.train.skipping import NotFinite
+
+
+def learn(engine, algorithm, batches):
+    return learn_with(engine, algorithm, batches, step_counter(algorithm, 3))
 
 
 def filled(gamma: float, trajectories: int) -> AdaptivePositiveReplay:
@@ -86,6 +93,7 @@ def test_metrics_of_an_iteration():
         "train/rare": 5.0,
         "train/samples": 12.0,
         "train/steps": 3.0,
+        "train/skipped_steps": 0.0,
         "replay/fraction": 2 / 12,
         "replay/size": 0,
     }
@@ -117,3 +125,49 @@ def test_trainer_and_rollout_are_compared_on_the_first_step_of_current_samples(v
     batch = make_trajectory("t", 1.0, 2, version=version).samples(1.0, replayed=replayed)
     learn(engine, make(FilteredBCSection()), [batch, batch])
     assert [objective is not imitation for objective in engine.objectives] == [compared, False]
+
+
+class Skipping(RecordingEngine):
+    """Cannot take the steps of these numbers."""
+
+    def __init__(self, *numbers: int) -> None:
+        super().__init__()
+        self.numbers, self.asked = numbers, 0
+
+    def update(self, batch, objective, aggregation):
+        self.asked += 1
+        if self.asked in self.numbers:
+            raise SkippedStep(f"number {self.asked}")
+        return super().update(batch, objective, aggregation)
+
+
+@pytest.mark.parametrize(
+    ("skipped", "asked", "message"),
+    [
+        ((1, 2, 4, 5), 6, None),
+        ((1, 2, 4, 5, 6), 6, "NaN or infinity in number 4, so 3 optimizer steps in a row were skipped"),
+        ((2, 3, 4), 4, "NaN or infinity in number 2, so 3 optimizer steps in a row were skipped"),
+    ],
+)
+def test_steps_that_cannot_be_taken_are_counted_and_end_the_training_when_they_are_in_a_row(skipped, asked, message):
+    algorithm, engine = make(FilteredBCSection()), Skipping(*skipped)
+    counter = step_counter(algorithm, 3)
+    metrics = learn_with(engine, algorithm, [fresh_samples(1)] * 6, counter)
+    assert engine.asked == asked and metrics["train/skipped_steps"] == len(skipped)
+    assert metrics["train/steps"] == asked - len(skipped) == len(engine.objectives)
+    if message is None:
+        counter.check("x is intact", ended=True)
+    else:
+        with pytest.raises(NotFinite, match=f"^the objective imitation of FilteredBC: {message}.*; x is intact$"):
+            counter.check("x is intact")
+
+
+def test_a_training_that_took_no_step_at_all_failed():
+    algorithm = make(FilteredBCSection())
+    counter = step_counter(algorithm, 3)
+    metrics = learn_with(Skipping(1, 2), algorithm, [fresh_samples(1)] * 2, counter)
+    assert metrics["train/steps"] == 0 and "train/loss" not in metrics
+    counter.check("it goes on")
+    with pytest.raises(NotFinite, match="all 2 optimizer steps were skipped"):
+        counter.check("nothing was saved", ended=True)
+    step_counter(algorithm, 3).check("nothing was there to learn from", ended=True)

@@ -21,7 +21,7 @@ from mobilerl.config import Recipe
 from mobilerl.engines import local
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.scoring import with_pictures
-from mobilerl.interfaces import Request, Sampling
+from mobilerl.interfaces import Request, Sampling, SkippedStep
 from mobilerl.models import loading
 from mobilerl.models.codec import Codec
 from mobilerl.models.pictures import Pictures
@@ -167,18 +167,72 @@ async def test_workers_compute_the_gradients_of_an_update_and_one_that_dies_is_r
     assert gradients[0].abs().max() > 1e-3
 
 
-def test_a_gradient_that_is_not_finite_is_not_applied(folder):
+def not_finite(micro: MicroBatch):
+    return (micro.logp * micro.mask).sum() * float("nan"), {}
+
+
+def infinite_metric(micro: MicroBatch):
+    ratio = (micro.logp * 1e4).exp().max() * torch.inf
+    return (micro.logp * micro.mask).sum() * ratio, {"ratio_max": ratio.detach()}
+
+
+def finite_without_a_gradient(micro: MicroBatch):
+    """The square root of 0 has an infinite derivative."""
+    return (micro.logp * 0).sum().sqrt(), {}
+
+
+class OtherProcess:
+    """Helps with the gradients as rollout workers do, on another copy of the engine."""
+
+    number = 2
+
+    def __init__(self, folder: Path) -> None:
+        self.engine = LocalEngine(folder, LocalSettings())
+
+    def gradients(self, weights, shares, losses):
+        return [self.engine.gradients(s, loss) for s, loss in zip(shares, losses, strict=True)]
+
+
+@pytest.mark.parametrize("helped", [False, True])
+@pytest.mark.parametrize(
+    ("objective", "changed", "named"),
+    [
+        (not_finite, {}, "the loss"),
+        (infinite_metric, {}, "the objective's ratio_max"),
+        (finite_without_a_gradient, {}, "the loss's gradient"),
+        (policy_loss, {"advantage": math.nan}, "the advantage"),
+        (policy_loss, {"rollout_logprobs": math.nan}, "the sampler's log-probabilities"),
+    ],
+)
+def test_a_gradient_that_is_not_finite_is_not_applied_and_its_cause_is_named(folder, objective, changed, named, helped):
     engine = LocalEngine(folder, LocalSettings(learning_rate=1e-2, warmup_steps=10))
-    rows = sample_rows(engine, 4)
+    engine.helpers = OtherProcess(folder) if helped else None
+    rows = batch(sample_rows(engine, 4))
+    broken = {k: (v,) * len(rows[2].response_ids) if k == "rollout_logprobs" else v for k, v in changed.items()}
     before = fingerprint(engine.model)
-
-    def broken(micro: MicroBatch):
-        return (micro.logp * micro.mask).sum() * float("nan"), {}
-
-    assert not math.isfinite(engine.update(batch(rows), broken, "token-mean")["grad_norm"])
+    with pytest.raises(SkippedStep) as skipped:
+        engine.update([*rows[:2], replace(rows[2], **broken), rows[3]], objective, "token-mean")
+    assert str(skipped.value) == named
     assert fingerprint(engine.model) == before and engine.steps == 0
-    assert math.isfinite(engine.update(batch(rows), policy_loss, "token-mean")["grad_norm"])
+    assert math.isfinite(engine.update(rows, policy_loss, "token-mean")["grad_norm"])
     assert fingerprint(engine.model) != before and engine.steps == 1
+
+
+def test_a_weight_that_is_not_finite_is_named_and_not_saved(folder, tmp_path):
+    engine = LocalEngine(folder, LocalSettings())
+    rows = batch(sample_rows(engine, 2))
+    name, weight = [(n, p) for n, p in engine.model.named_parameters() if p.dim() > 1 and "layers.1" in n][-1]
+    handle = weight.register_hook(lambda gradient: gradient * torch.inf)
+    with pytest.raises(SkippedStep, match=f"^the gradient of {name}$"):
+        engine.update(rows, policy_loss, "token-mean")
+    handle.remove()
+    with torch.no_grad():
+        weight[0, 0] = torch.inf
+    with pytest.raises(SkippedStep, match="^the log-probabilities$"):
+        engine.update(rows, policy_loss, "token-mean")
+    with pytest.raises(ValueError, match=f"not finite .{name}., so they are not saved"):
+        engine.save(tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
 
 
 def test_micro_batches_keep_the_columns_of_a_sample_together(folder):

@@ -18,12 +18,15 @@ from envs.base import InfraError, TaskFault
 from envs.phone.env import PhoneEnv
 from envs.pool import FixedDevices
 from mobilerl import tiny
+from mobilerl.algorithms.base import Algorithm
+from mobilerl.cli import main
 from mobilerl.config import Recipe, load_recipe, read_saved
 from mobilerl.suites.phone.training import make_phones, training_tasks
 from mobilerl.train import online, source
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.interrupt import Stopped
 from mobilerl.train.online import OnlineTrainer, train
+from mobilerl.train.skipping import NotFinite
 from mobilerl.train.tracking import read_metrics
 
 
@@ -95,6 +98,77 @@ def test_uninformative_groups_are_replaced(rewards, settings, takes):
     trainer = SimpleNamespace(recipe=recipe, state=SimpleNamespace(iteration=1), algorithm=make(recipe.algorithm))
     asyncio.run(OnlineTrainer._collect(trainer, SimpleNamespace(counts=Counter()), Source()))
     assert taken == takes
+
+
+class Learner(Algorithm):
+    """Learns from all steps, one mini-batch per iteration."""
+
+    def add(self, groups, iteration):
+        self.fresh = [s for g in groups for t in g.trajectories for s in t.samples(1.0) if s.response_ids]
+
+    def mini_batches(self, rng):
+        yield self.fresh
+
+    def advantages(self):
+        return {}
+
+
+def logarithm_of_zero(micro):
+    return (micro.weights * (micro.logp - micro.logp).log()).sum(), {}
+
+
+def test_a_loss_that_is_never_finite_ends_the_run(model, tmp_path, monkeypatch, capsys):
+    algorithm = Learner()
+    algorithm.objective = logarithm_of_zero
+    monkeypatch.setattr(online, "make_algorithm", lambda *_: algorithm)
+    words = [
+        f"--{name}={value}" for name, value in {**SMALL, **GROUPED, "train.iterations": 9, "eval.every": 0}.items()
+    ]
+    run = tmp_path / "run"
+    assert main(["train", "--config", "adagrpo", "--model", str(model), "--run-dir", str(run), *words]) == 2
+    said = capsys.readouterr()
+    kept = run / "checkpoints" / "iter-000002"
+    assert (
+        "error: the objective logarithm_of_zero of Learner: NaN or infinity in the loss, so 3 optimizer steps in a row "
+        f"were skipped (train.max_skipped_steps); {kept} is intact" in said.err
+    )
+    rows = read_metrics(run / "metrics.jsonl")
+    assert [row["train/skipped_steps"] for row in rows] == [1, 1, 1] and latest(run) == kept
+    assert rows[-1]["train/loss"] is None and said.out.count("skipped steps 1") == 3
+
+
+def test_a_run_that_ends_before_any_step_could_be_taken_fails(model, tmp_path, monkeypatch):
+    algorithm = Learner()
+    algorithm.objective = logarithm_of_zero
+    monkeypatch.setattr(online, "make_algorithm", lambda *_: algorithm)
+    with pytest.raises(NotFinite, match="NaN or infinity in the loss, so all 2 optimizer steps were skipped"):
+        train(small(model, train__max_env_steps=5), tmp_path / "run", resume=False)
+
+
+def test_a_run_says_what_it_does_and_what_it_left_and_a_finished_one_how_to_go_on(model, tmp_path, capsys):
+    run = tmp_path / "run"
+    recipe = small(model, algorithm__curriculum__type="uniform")
+    train(recipe, run, resume=False)
+    said = capsys.readouterr().out.splitlines()
+    assert said[:5] == [
+        f"model      {model}",
+        "algorithm  adagrpo, engine local",
+        "suite      phone, 2 tasks of 1 templates",
+        "devices    4 embedded phones",
+        f"run        {run}",
+    ]
+    assert sum("nothing to learn from: every group failed" in line for line in said) == 1
+    last = run / "checkpoints" / "iter-000003"
+    next_commands = [
+        f"done: {last}; next:",
+        f"  mobilerl view {run}",
+        f"  mobilerl eval sim --model {run} --out {run}/eval/final",
+    ]
+    assert said[-4:-1] == next_commands and said[-1].startswith("the model is unchanged: no optimizer step was taken")
+    train(recipe, run, resume=True)
+    said = capsys.readouterr().out.splitlines()
+    finished = f"{run} is finished: it has done 3 iterations; to go on, raise train.iterations"
+    assert said[5:] == [finished, *next_commands]
 
 
 class OpenedPhones(FixedDevices):

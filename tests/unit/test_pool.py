@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_env import ScriptedActor, ScriptedEnv, make_task, run
 
-from envs.base import Health, InfraError
-from envs.pool import DevicePool, PoolSettings
+from envs.base import DeviceEvent, Health, InfraError
+from envs.pool import DevicePool, FixedDevices, PoolSettings
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings
 
@@ -31,6 +31,9 @@ class ScriptedDevice:
     async def check(self) -> Health:
         return Health(self.provider.fault("check", self.env.device_id) == "ok", "sick")
 
+    async def lost(self) -> bool:
+        return self.provider.fault("lost", self.env.device_id) != "ok"
+
     async def destroy(self, failed: bool = False) -> None:
         self.provider.alive.discard(self.env.device_id)
         await self.provider.suffer("destroy", self.env.device_id)
@@ -38,6 +41,8 @@ class ScriptedDevice:
 
 class ScriptedProvider:
     """Keeps account of what exists."""
+
+    replaces = True
 
     def __init__(self, fault: Callable[[str, str], str] = lambda where, device: "ok") -> None:
         self.fault = fault
@@ -55,6 +60,13 @@ class ScriptedProvider:
         self.most = max(self.most, len(self.alive))
         await self.suffer("create", device_id)
         return ScriptedDevice(self, device_id)
+
+    def name(self, number: int) -> str:
+        return f"d{number}"
+
+    async def returned(self, number: int) -> None:
+        while self.fault("returned", f"d{number}") != "yes":
+            await asyncio.sleep(0.01)
 
     async def discard(self, number: int, failed: bool = True) -> None:
         self.alive = {d for d in self.alive if not d.startswith(f"d{number}.")}
@@ -144,13 +156,13 @@ def test_quarantines_double_and_a_success_clears_the_failures(monkeypatch):
     """A device that fails now and then is kept; a place that always fails is tried ever less often."""
     broken, waits = False, []
     provider = ScriptedProvider(lambda where, device: "infra" if broken and where == "create" else "ok")
-    sleep = asyncio.sleep
+    sleep, timeout = asyncio.sleep, asyncio.timeout
 
-    async def counted(seconds: float) -> None:
-        if seconds >= 1.0:
+    def counted(seconds: float) -> asyncio.Timeout:
+        if 1.0 <= seconds < 60.0:
             waits.append(seconds)
             seconds = 0.0
-        await sleep(seconds)
+        return timeout(seconds)
 
     async def main():
         nonlocal broken
@@ -161,7 +173,7 @@ def test_quarantines_double_and_a_success_clears_the_failures(monkeypatch):
             await until_ready(pool)
         assert provider.made == ["d0.0"] and pool.counts["quarantines"] == 0
         broken = True
-        monkeypatch.setattr(asyncio, "sleep", counted)
+        monkeypatch.setattr(asyncio, "timeout", counted)
         for _ in range(2):
             pool.give_back(pool.take(), "gone") if pool.status()["ready"] else None
             await sleep(0.01)
@@ -171,6 +183,45 @@ def test_quarantines_double_and_a_success_clears_the_failures(monkeypatch):
 
     run(main())
     assert waits[:4] == [1.0, 2.0, 4.0, 5.0]
+
+
+def test_what_happens_to_a_device_is_said_when_it_happens():
+    """A fault in an episode, and a device that dies while it waits, cannot be started, and comes back."""
+    broken: dict[str, str] = {}
+    provider = ScriptedProvider(lambda where, device: broken.get(where, "ok"))
+    told: list[DeviceEvent] = []
+
+    async def main():
+        pool = DevicePool(provider, options(1, look_every_s=0.01, quarantine_s=50.0, quarantine_max_s=50.0))
+        pool.happened = told.append
+        await pool.start()
+        pool.give_back(pool.take(), "a black screen")
+        await until_ready(pool)
+        assert [str(event) for event in told] == ["device d0 failed: a black screen"]
+        pool.give_back(pool.take())
+        await until_ready(pool)
+        told.clear()
+        broken.update({"lost": "infra", "check": "infra", "create": "infra"})
+        async with asyncio.timeout(60):
+            while len(told) < 2:
+                await asyncio.sleep(0.01)
+        broken.clear()
+        broken["returned"] = "yes"
+        await until_ready(pool)
+        await pool.close()
+
+    run(main())
+    assert [event.kind for event in told] == ["failed", "quarantined", "replaced"]
+    assert {event.device for event in told} == {"d0"} and told[0].reason == "d0.0: sick"
+    assert "create failed" in told[1].reason and told[1].seconds == 50.0 and told[2].seconds < 50.0
+
+
+def test_devices_without_a_pool_say_when_they_begin_to_fail_and_when_an_episode_succeeds():
+    devices, told = FixedDevices([ScriptedEnv("a"), ScriptedEnv("b")]), []
+    devices.happened = lambda event: told.append(f"{event.device} {event.kind} {event.reason}")
+    for error in ("", "a: it hangs", "a: it hangs", "", ""):
+        devices.give_back(devices.take({"b"}), error)
+    assert told == ["a failed a: it hangs", "a back "]
 
 
 @pytest.mark.parametrize("where", ["open", "create", "check"])

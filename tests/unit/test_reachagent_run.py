@@ -50,10 +50,10 @@ def jobs(monkeypatch) -> list[TrainingJob]:
 
     def train(job: TrainingJob, codec, samples, out: Path, callbacks) -> SimpleNamespace:
         asked.append(job)
-        callbacks[0].log(20, 40, 1.0, 0.1)
+        callbacks[0].log(20, 40, 1.0, 0.1, 0)
         if len(asked) == 1:
             raise Killed
-        callbacks[0].log(40, 40, 1.0, 0.1)
+        callbacks[0].log(40, 40, 1.0, 0.1, 0)
         return SimpleNamespace(model=None)
 
     monkeypatch.setattr("sft.run.train", train)

@@ -87,6 +87,17 @@ async def test_a_killed_worker_is_replaced_by_one_with_the_weights_of_the_order(
     assert all(t.finished.is_set() for t in timers), "a process would be killed that has answered"
 
 
+async def test_what_happens_to_devices_in_workers_is_told_at_once(stand_ins):
+    told: list[str] = []
+    stand_ins.tell(lambda event: told.append(str(event)))
+    async with stand_ins as workers:
+        await workers.collect(TASKS, "1")
+        async with asyncio.timeout(60):
+            while len(told) < 2:
+                await asyncio.sleep(0.01)
+    assert sorted(told) == ["device phone-0 failed: it hangs", "device phone-1 failed: it hangs"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("learned", [False, True])
 async def test_a_hanging_worker_is_replaced(stand_ins, learner, monkeypatch, learned):

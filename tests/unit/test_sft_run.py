@@ -42,13 +42,13 @@ class Trainer:
 
     def here(self, job, codec, samples, out: Path, callbacks) -> SimpleNamespace:
         for step in STEPS.get(self.training, (20,)):
-            callbacks[0].log(step, 60, 1.0, 0.1)
+            callbacks[0].log(step, 60, 1.0, 0.1, 0)
         self.end(out / "trainer")
         return SimpleNamespace(model=None)
 
     def ranks(self, job, samples, folder: Path, cluster, on_log) -> Path:
         for step in STEPS.get(self.training, (20,)):
-            on_log(step, 60, 1.0, 0.1)
+            on_log(step, 60, 1.0, 0.1, 0)
         self.end(folder / "out")
         return folder / "out"
 

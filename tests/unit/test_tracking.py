@@ -1,5 +1,6 @@
 """metrics.jsonl, its mirrors, and the progress on the console."""
 
+import asyncio
 import io
 import json
 import os
@@ -11,11 +12,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from envs.base import InfraError
+from envs.base import DeviceReport, InfraError
 from mobilerl.config import ConfigError, TrackingSection, load_recipe
+from mobilerl.train import progress
 from mobilerl.train.interrupt import Stopped
 from mobilerl.train.mirrors import check_mirrors
-from mobilerl.train.progress import ProgressView, TimeLeft
+from mobilerl.train.progress import ProgressView, TimeLeft, describe_status
 from mobilerl.train.starts import STARTS_FILE, command_line
 from mobilerl.train.tracking import Tracker, read_metrics
 
@@ -227,6 +229,7 @@ def test_tensorboard_gets_the_numbers_and_a_resumed_run_replaces_them(tmp_path):
     assert [(e.step, e.value) for e in events.Scalars("a")] == [(0, 0.0), (1, 1.0), (2, 20.0)]
 
 
+OUT = ["quarantined"] * 6
 FULL = {
     "iteration": 12,
     "rollout/success_rate": 0.4375,
@@ -254,6 +257,29 @@ def test_progress_prints_plain_lines_without_a_terminal():
     assert lines[1] == " " * 11 + "devices 2 quarantined  10.0s (rollout 60%, update 40%, publish 0%)"
     assert "50.0% ↑" in lines[2] and "25.0% ↓" in lines[3] and "success    --" in lines[4]
     assert lines[5] == "saved [it]"
+
+
+def test_the_line_of_an_iteration_has_what_was_learned_and_names_devices():
+    out = io.StringIO()
+    devices = [DeviceReport(str(i), "", state, {}, 1, "", f"phone-{i}") for i, state in enumerate(["ready", *OUT])]
+    with ProgressView(console=Console(file=out, width=300)) as view:
+        learned = {"train/loss": -0.0213, "train/grad_norm": 0.31, "train/entropy": 0.84, "train/skipped_steps": 2.0}
+        view.update({"iteration": 3, **learned, "fleet/quarantined": 6, "fleet/failures": 9}, devices)
+    assert "loss -0.0213  grad norm 0.31  entropy 0.84  skipped steps 2  devices 6 quarantined (" in out.getvalue()
+    assert "quarantined (phone-1, phone-2, phone-3, phone-4, ...), 9 failures" in out.getvalue()
+
+
+async def test_a_long_iteration_gets_a_line_in_a_file(monkeypatch):
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.01)
+    out, ended = io.StringIO(), 0
+    with ProgressView(console=Console(file=out, width=100)) as view:
+        with view.watching(lambda: describe_status(12, ended, 32, {"fleet/leased": 40, "fleet/ready": 0})):
+            await asyncio.sleep(0.05)
+            ended = 18
+            await asyncio.sleep(0.05)
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "iteration 12: 0 of 32 episodes; devices: 40 leased"
+    assert lines[-1] == "iteration 12: 18 of 32 episodes; devices: 40 leased"
 
 
 @pytest.mark.parametrize(

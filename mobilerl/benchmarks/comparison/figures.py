@@ -115,7 +115,11 @@ def gather(
         "protocol": {key: sft["protocol"].get(key) for key in PROTOCOL},
         "sft": {"episodes": len(sft["instances"]), "success": success_of([sft]), "episode_length": _mean_length(sft)},
         "variants": {
-            name: {**plan.variants[name].model_dump(mode="json"), **summarise(runs[name], sft, budget)}
+            name: {
+                **plan.variants[name].model_dump(mode="json"),
+                **summarise(runs[name], sft, budget),
+                "failed_seeds": [seed for seed in seeds if (name, seed) in faults],
+            }
             for name in chosen
         },
         "groups": groups,

@@ -77,8 +77,8 @@ def _group_table(found: Mapping[str, Any], group: Mapping[str, Any]) -> str:
             [
                 variant["title"],
                 str(len(variant["runs"])),
-                _rate(variant["success"]),
-                ", ".join(f"{100 * run['success_rate']:.1f}" for run in variant["runs"]),
+                _rate(variant["success"]) if variant["runs"] else "failed",
+                ", ".join(_by_seed(variant)),
                 _points(variant["vs_sft"]),
                 _points(group["vs_reference"].get(name)),
                 "" if variant["in_training"] is None else _percent(variant["in_training"]),
@@ -88,6 +88,12 @@ def _group_table(found: Mapping[str, Any], group: Mapping[str, Any]) -> str:
             ]
         )
     return _table(header, rows)
+
+
+def _by_seed(variant: Mapping[str, Any]) -> list[str]:
+    rates = {run["seed"]: f"{100 * run['success_rate']:.1f}" for run in variant["runs"]}
+    failed = dict.fromkeys(variant.get("failed_seeds", ()), "failed")  # missing in figures of earlier versions
+    return [rate for _, rate in sorted((rates | failed).items())]
 
 
 def _page_table(found: Mapping[str, Any], group: Mapping[str, Any]) -> str:

@@ -117,8 +117,9 @@ class Runner:
         self._call([sys.executable, "-m", "mobilerl", "eval", "sim", *words], out / PRINT_OUT)
 
     def _call(self, command: Sequence[str], print_out: Path, **env: str) -> None:
-        """Runs a command. Raises RuntimeError naming the print-out if it fails."""
+        """Runs a command. Raises RuntimeError with its error and its print-out if it fails."""
         with open(print_out, "ab") as out:
+            began = out.tell()
             with self._lock:
                 if self._stopped:
                     raise RuntimeError("was stopped")
@@ -132,7 +133,9 @@ class Runner:
                 if self._stopped:  # a stopped run may save and exit with 0
                     raise RuntimeError("was stopped")
         if status != 0:
-            raise RuntimeError(f"ended with status {status}, see {print_out}")
+            said = print_out.read_bytes()[began:].decode(errors="replace").splitlines()
+            errors = [line for line in said if "error: " in line]
+            raise RuntimeError(f"ended with status {status}{f' ({errors[-1]})' if errors else ''}, see {print_out}")
 
     def _end_children(self) -> None:
         """Terminates the child processes, waits while they save, and kills those that take too long."""

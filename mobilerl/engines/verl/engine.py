@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -27,7 +28,7 @@ from mobilerl.engines.verl.sharding import shards
 from mobilerl.engines.verl.worker import PolicyWorker, Scoring, Work
 from mobilerl.inference.requests import RESUME, RequestLoop
 from mobilerl.inference.vllm import check_prompt_length, check_same_prompt, collapse
-from mobilerl.interfaces import EngineError, Objective, Request
+from mobilerl.interfaces import EngineError, Objective, Request, SkippedStep
 from mobilerl.models.adapter_folder import is_adapter
 from mobilerl.models.codec import Codec
 from mobilerl.records import Completion, TrainingSample
@@ -165,11 +166,13 @@ class VerlEngine:
         done = self._wait(
             self.workers.learn(work, [objective] * len(work), [rate] * len(work)), UPDATE_S, "an optimizer step"
         )
+        norm = done[0][0]["grad_norm"]
+        if not math.isfinite(norm):
+            raise SkippedStep(next((name for _, name in done if name), "the norm of the gradient"))
         self.steps += 1
         metrics: dict[str, float] = {}
-        norm = done[0].pop("grad_norm")
-        for part in done:
-            part.pop("grad_norm", None)
+        for part, _ in done:
+            part.pop("grad_norm")
             add_metrics(metrics, part)
         return {**metrics, "grad_norm": norm, "learning_rate": rate}
 

@@ -6,6 +6,7 @@ to the vLLM servers. Log-probabilities are computed by the same function as in t
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -25,6 +26,7 @@ from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp import FSDPEngine
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
+from mobilerl.engines.finite import FirstNonFinite, spoil
 from mobilerl.engines.reference import FirstAdapter
 from mobilerl.engines.scoring import add_metrics, make_micro_batch, reply_values, sample_logprobs, with_pictures
 from mobilerl.interfaces import Objective
@@ -136,9 +138,11 @@ class PolicyWorker(ActorRolloutRefWorker):
             self._first = FirstAdapter(module)
 
     @register(dispatch_mode=Dispatch.DP_COMPUTE, blocking=False)
-    def learn(self, work: Work, objective: Objective, learning_rate: float) -> dict[str, float]:
-        """Runs this process's part of an optimizer step and returns its metrics."""
-        engine, metrics = self.actor.engine, {}
+    def learn(self, work: Work, objective: Objective, learning_rate: float) -> tuple[dict[str, float], str]:
+        """Runs this process's part of an optimizer step, which verl leaves out if the norm of the gradient is not
+        finite. Returns the metrics and the first quantity of this process that is not finite, or ""."""
+        engine, metrics, watch = self.actor.engine, {}, FirstNonFinite()
+        objective = watch.watching(objective)
         processes = engine.get_data_parallel_size()
         with engine.train_mode():
             engine.optimizer_zero_grad()
@@ -152,8 +156,11 @@ class PolicyWorker(ActorRolloutRefWorker):
                 (loss * (processes if number < work.counted else 0.0)).backward()
             for group in engine.optimizer.param_groups:
                 group["lr"] = learning_rate
+            watch.gradients(engine.module.named_parameters())  # now, since clipping spreads NaN to all of them
+            if not math.isfinite(metrics.get("loss", 0.0)):
+                spoil(engine.module)
             metrics["grad_norm"] = float(engine.optimizer_step())
-        return metrics
+        return metrics, watch.name
 
     @register(dispatch_mode=Dispatch.DP_COMPUTE, blocking=False)
     def score(self, work: Work, reference: bool) -> list[tuple[float, ...]]:

@@ -13,7 +13,7 @@ from mobilerl.config import Recipe
 from mobilerl.inference.engine_policy import LATE_WAIT_S
 from mobilerl.judge.scorer import Scorer, make_scorer
 from mobilerl.suites.evaluation import Plan
-from mobilerl.suites.fleet import check_devices, make_devices
+from mobilerl.suites.fleet import check_devices, fleet_type, make_devices
 from mobilerl.suites.instructions.training import InstructionsSuite
 from mobilerl.terminal import say
 
@@ -59,6 +59,9 @@ class InstructionsPlan(Plan):
         for line in (*(f"{reason}: the task is not played" for reason in found.unrunnable.values()), *found.warnings):
             say(line)
         return found.unrunnable
+
+    def describe_devices(self, recipe: Recipe, count: int) -> str:
+        return fleet_type(recipe.fleet).describe(recipe, count)
 
     def scorer(self, recipe: Recipe) -> Scorer | None:
         return make_scorer(recipe)

@@ -26,8 +26,8 @@ from mobilerl.engines.verl.cluster import Cluster
 from mobilerl.engines.verl.engine import STATE_FILE, VerlEngine
 from mobilerl.engines.verl.worker import PolicyEngine
 from mobilerl.inference.engine_policy import StreamPolicy
-from mobilerl.interfaces import EngineError, Request, Sampling
-from mobilerl.records import Completion, TrainingSample
+from mobilerl.interfaces import EngineError, Request, Sampling, SkippedStep
+from mobilerl.records import Completion, MicroBatch, TrainingSample
 from mobilerl.suites.phone.training import make_phones
 from mobilerl.train.setup import make_collector
 from mobilerl_verl_cpu.flags import ENGINE_FLAGS
@@ -114,6 +114,23 @@ def iteration(verl: VerlEngine, local: LocalEngine, requests: Sequence[Request],
     return {**measured, "answered_later": [f.result(600).version for f in early]}
 
 
+def not_finite_in_one_process(micro: MicroBatch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """The gradient is finite everywhere."""
+    loss = (micro.weights * micro.logp).sum()
+    return loss + torch.nan if (micro.advantage == max(ADVANTAGES)).any() else loss, {}
+
+
+def skipped(verl: VerlEngine, local: LocalEngine, batch: Sequence[TrainingSample]) -> dict[str, Any]:
+    """What both engines say of a loss that is not finite, and what it does to the weights."""
+    before, steps, said = verl.logprobs(batch), verl.steps, []
+    for engine in (verl, local):
+        try:
+            engine.update(batch, not_finite_in_one_process, "token-mean")
+        except SkippedStep as skip:
+            said.append(str(skip))
+    return {"said": said, "moved": gap(verl.logprobs(batch), before), "steps": verl.steps - steps}
+
+
 def resumed(
     verl: VerlEngine, local: LocalEngine, model: Path, folder: Path, requests: Sequence[Request], recipe: Recipe
 ) -> dict[str, Any]:
@@ -122,6 +139,7 @@ def resumed(
     objective, agg = clipped(recipe.algorithm.loss), recipe.algorithm.loss.agg
     kept = verl.logprobs(rows)
     batch = samples_of(rows, kept if recipe.algorithm.uses_reference else None)
+    skips = skipped(verl, local, batch)
     folder.mkdir()
     verl.save(folder)
     verl.update(batch, objective, agg)
@@ -134,6 +152,7 @@ def resumed(
     state = folder / STATE_FILE
     state.write_text(json.dumps(json.loads(state.read_text()) | {"processes": 4}))
     return {
+        "skipped": skips,
         "of_other_gpus": complaint(lambda: verl.load(folder)),
         "rollout_gap": gap(kept, [r.rollout_logprobs for r in rows]),
         "learned": gap(kept, LocalEngine(model, LocalSettings()).logprobs(rows)),

@@ -1,0 +1,37 @@
+"""What a run says first, and last."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from envs.base import Devices, MobileEnv, Task
+from mobilerl.config import Recipe
+from mobilerl.suites.base import evaluation_words
+from mobilerl.suites.fleet import describe_devices
+from mobilerl.terminal import header
+
+
+def announce(
+    recipe: Recipe, run_dir: Path, tasks: Sequence[Task], devices: Devices | Sequence[MobileEnv] | None
+) -> None:
+    """Prints what a run is about to do. `devices` are the suite's own, if any."""
+    header(
+        {
+            "model": recipe.model,
+            "algorithm": f"{recipe.algorithm.type}, engine {recipe.engine.name}",
+            "suite": f"{recipe.suite.type}, {len(tasks)} tasks of {len({task.template for task in tasks})} templates",
+            "devices": describe_devices(recipe, devices),
+            "run": run_dir,
+        }
+    )
+
+
+def next_commands(result: Path | None, recipe: Recipe, run_dir: Path) -> str:
+    """Where the result of a run is, and the commands that show it."""
+    commands = [["view", run_dir]]
+    if words := evaluation_words(recipe):
+        commands.append(["eval", *words, "--model", run_dir, "--out", run_dir / "eval" / "final"])
+    lines = [shlex.join(["mobilerl", *map(str, command)]) for command in commands]
+    return "\n  ".join([f"done: {result}; next:", *lines])

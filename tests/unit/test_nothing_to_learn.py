@@ -1,0 +1,46 @@
+"""What is said when the episodes of a run teach nothing."""
+
+from __future__ import annotations
+
+import pytest
+from made_groups import make_group
+
+from mobilerl.train.nothing_to_learn import AGAIN, NothingToLearn
+
+FAILED, MIXED, SOLVED = (0, 0), (0, 1), (1, 1)
+
+
+def told(*iterations: tuple[int, ...], informative: bool = False, **metrics: float) -> tuple[list[str], NothingToLearn]:
+    """What was said after each iteration; "" for nothing. Each has two groups with these rewards."""
+    said: list[str] = []
+    watch = NothingToLearn(lambda text: said.append(text))
+    lines = []
+    for rewards in iterations:
+        groups = [make_group(name, rewards, (1,) * len(rewards)) for name in "ab"]
+        watch.after(groups, [informative or len(set(rewards)) > 1] * 2, metrics)
+        watch.say()
+        lines.append(said.pop() if said else "")
+    return lines, watch
+
+
+def test_failures_are_named_when_they_begin_and_when_they_go_on():
+    lines, watch = told(MIXED, *[FAILED] * (AGAIN + 1), MIXED, FAILED, **{"rollout/finished": 0.25})
+    assert [i for i, line in enumerate(lines) if line] == [1, AGAIN, AGAIN + 3]
+    assert lines[1].startswith("nothing to learn from: every group failed. Try a model that has had SFT")
+    assert "easier tasks" in lines[1] and "more steps per episode (75% of the episodes did not finish)" in lines[1]
+    assert lines[AGAIN].startswith(f"nothing to learn from for {AGAIN} iterations: every group failed")
+    assert watch.no_step().startswith("the model is unchanged: no optimizer step was taken; every group failed. Try")
+
+
+@pytest.mark.parametrize(("rate", "named"), [(0.34, True), (0.05, False)])
+def test_unreadable_replies_are_named_if_there_are_many(rate, named):
+    (line,), _ = told(FAILED, **{"rollout/invalid_rate": rate, "rollout/finished": 1.0})
+    assert ("34% of the replies are unreadable" in line) == named
+
+
+def test_successes_alone_are_named_unless_the_algorithm_learns_from_them():
+    assert told(SOLVED)[0] == ["nothing to learn from: every group succeeded. Try harder tasks (tasks.templates)"]
+    assert told(SOLVED, informative=True)[0] == [""]
+    lines, watch = told(FAILED, SOLVED, MIXED)
+    assert "failed" in lines[0] and "succeeded" in lines[1] and not lines[2]
+    assert watch.no_step() == "the model is unchanged: no optimizer step was taken"
