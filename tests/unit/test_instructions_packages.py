@@ -156,7 +156,16 @@ def test_a_reset_that_installs_names_none():
 def test_a_dry_run_asks_devices_that_answer(suite, tmp_path, capsys):
     suite()
     tiny.create(tmp_path / "tiny", ["open the settings"], hidden=32, layers=1, heads=2)
-    words = ["train", "--dry-run", "--run-dir", str(tmp_path / "run"), "--model", str(tmp_path / "tiny")]
+    words = [
+        "train",
+        "--config",
+        "/dev/null",
+        "--dry-run",
+        "--run-dir",
+        str(tmp_path / "run"),
+        "--model",
+        str(tmp_path / "tiny"),
+    ]
     words += [
         "--engine.max_pixels",
         "null",

@@ -16,7 +16,7 @@ from mobilerl.models.checkpoint_folder import save_agent
 from mobilerl.models.hub import find_model, with_local_model
 from mobilerl.train.run_dir import check_agent_flags, open_run
 from mobilerl.train.run_log import RunLog
-from mobilerl.train.start_model import with_start_model
+from mobilerl.train.start_model import as_started, with_start_model
 
 
 @pytest.fixture
@@ -105,9 +105,17 @@ def test_a_directory_that_is_deleted_during_the_run_can_still_be_resumed(tmp_pat
 def run(tmp_path, model) -> Path:
     """A run with a checkpoint of its own."""
     run = tmp_path / "run"
-    open_run(Recipe(model=str(model)), run, resume=False)
+    begin(Recipe(model=str(model)), run)
     add_checkpoint(model, run, 4)
     return run
+
+
+def begin(recipe: Recipe, run: Path, resume: bool = False) -> Recipe:
+    """Opens a run and writes its recipe, as the first row of metrics does."""
+    recipe = open_run(recipe, run, resume)
+    with RunLog(as_started(recipe, run), run) as log:
+        log.keep_directory()
+    return recipe
 
 
 def add_checkpoint(model: Path, run: Path, iteration: int) -> Path:
@@ -119,7 +127,7 @@ def add_checkpoint(model: Path, run: Path, iteration: int) -> Path:
 def resumed(run: Path, model: Path | str, **settings: object) -> tuple[str, str]:
     """The model that a resumed run uses, and the one in its config.json."""
     recipe = with_start_model(Recipe(model=str(model), **settings), run, resume=True)
-    used = open_run(recipe, run, resume=True).model
+    used = begin(recipe, run, resume=True).model
     return used, read_saved(run / "config.json").model
 
 
@@ -140,7 +148,7 @@ def test_a_start_model_that_moved_is_replaced_by_the_runs_own_checkpoint(tmp_pat
 )
 def test_a_run_that_goes_on_using_its_start_model_asks_where_it_is(tmp_path, model, algorithm, monkeypatch):
     run, recipe = tmp_path / "run", Recipe(model=str(model), algorithm=algorithm)
-    open_run(recipe, run, resume=False)
+    begin(recipe, run)
     add_checkpoint(model, run, 4)
     other = shutil.copytree(model, tmp_path / "other")
     monkeypatch.chdir(tmp_path)
@@ -173,7 +181,7 @@ def test_an_adapter_without_its_base_model_asks_where_it_is(tmp_path, model, run
 def test_a_published_model_keeps_its_format_under_another_name(tmp_path, model):
     start, run = model.rename(tmp_path / "Qwen2.5-VL-3B"), tmp_path / "run"
     (start / "agent.json").unlink()
-    assert open_run(Recipe(model=str(start)), run, resume=False).agent.format == "qwen2.5-vl"
+    assert begin(Recipe(model=str(start)), run).agent.format == "qwen2.5-vl"
     add_checkpoint(start, run, 1)
     moved = start.rename(tmp_path / "scratch")
     assert resumed(run, moved) == (str(run / "checkpoints" / "iter-000001"), str(start))
@@ -184,7 +192,7 @@ def test_a_model_of_the_hub_stays_at_the_commit_that_the_run_started_from(tmp_pa
     cached.parent.mkdir(parents=True)
     model.rename(cached)
     run = tmp_path / "run"
-    open_run(Recipe(model=str(cached)), run, resume=False)
+    begin(Recipe(model=str(cached)), run)
     assert resumed(run, "lab/agent") == (str(cached), str(cached)), "nothing is downloaded"
     own = add_checkpoint(cached, run, 1)
     shutil.rmtree(cached)
