@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mobilerl.engines.local import LocalEngine
     from mobilerl.inference.vllm import VllmSettings
 
-VLLM = {"vllm": ">=0.24,<1"}
+VLLM = {"vllm": ">=0.24,<0.28"}
 VERL = {"verl": "==0.9.*", "ray": "==2.*", "vllm": ">=0"}
 GPU_EXTRAS = ("vllm", "verl")
 """Extras with vLLM."""
