@@ -3,6 +3,8 @@
 #
 #   bash tests/run.sh [PYTEST-ARGUMENT...]         everything
 #   bash tests/run.sh fast [PYTEST-ARGUMENT...]    lint and the quick unit tests
+#   bash tests/run.sh newest [PYTEST-ARGUMENT...]  the quick unit tests, and those of models, with the newest releases that
+#                                                  pyproject.toml allows instead of the locked ones, in VENV-newest
 
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes/common.sh"
@@ -80,14 +82,26 @@ run_tests() {
     return "$status"
 }
 
-ensure_installed dev
+newest=
+if [[ ${1:-} == newest ]]; then
+    shift
+    newest=yes VENV=$VENV-newest
+    [[ -x $VENV/bin/python ]] || make_venv
+    once newest --upgrade --upgrade-strategy eager -e "${ROOT}[dev]"
+else
+    ensure_installed dev
+fi
 unset PYTHONDONTWRITEBYTECODE  # a hundred processes import the same modules
 # Several at a time, on two cores: tests are slow because they wait for one thread, an emulated device or a server.
 side_by_side=(--dist loadfile --no-loadscope-reorder)
 tests=(tests -n 4 "${side_by_side[@]}")
-if [[ ${1:-} == fast ]]; then
+quick=(tests/unit -m "not slow" -n 3 "${side_by_side[@]}")
+if [[ -n $newest ]]; then
+    "$VENV/bin/python" -c 'import torch, transformers as t; print("torch", torch.__version__, "transformers", t.__version__)'
+    tests=("${quick[@]}")
+elif [[ ${1:-} == fast ]]; then
     shift
-    tests=(tests/unit -m "not slow" -n 3 "${side_by_side[@]}")
+    tests=("${quick[@]}")
 else
     install_program chromium "the viewer's browser tests are skipped" chromium chromium-browser google-chrome
     install_program docker.io "the tests of containers are skipped" dockerd
@@ -114,6 +128,10 @@ if [[ ${tests[0]} == tests && $# == 0 ]]; then
     wait
     if [[ $status == 0 ]]; then test_alone; fi
 else
+    run_tests "$@" || status=$?
+fi
+if [[ -n $newest && $status == 0 ]]; then
+    tests=(tests/integration/test_real_models.py tests/integration/test_packing.py -n 2)
     run_tests "$@" || status=$?
 fi
 [[ $status != 0 ]] || status=$lint
