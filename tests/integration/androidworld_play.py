@@ -65,7 +65,7 @@ def servers_at(*stand_ins: StandIn) -> RunningServers:
 
 def command(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    evaluate_androidworld.add(parser.add_subparsers(), argparse.ArgumentParser(add_help=False))
+    evaluate_androidworld.add(parser.add_subparsers(dest="suite"), argparse.ArgumentParser(add_help=False))
     args, rest = parser.parse_known_args(["androidworld", *words])
     return args.run(args, rest)
 

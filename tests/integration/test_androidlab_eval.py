@@ -27,7 +27,7 @@ JUDGE, AGENT = "judge-1", "agent-1"
 def run(*words):
     """The command as `mobilerl eval` runs it; errors are raised."""
     parser = argparse.ArgumentParser()
-    suites = parser.add_subparsers()
+    suites = parser.add_subparsers(dest="suite")
     evaluate_androidlab.add(suites, argparse.ArgumentParser(add_help=False))
     args, settings = parser.parse_known_args(["androidlab", *map(str, words)])
     return args.run(args, settings)

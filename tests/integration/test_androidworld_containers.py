@@ -136,7 +136,7 @@ class WaitingActor(ExpertActor):
 
 
 def test_an_evaluation_on_containers_of_a_stand_in_survives_one_that_is_killed(adb, image, tmp_path):
-    recipe = load_recipe(None, settings("eval"))
+    recipe = load_recipe(None, settings("eval", **{"fleet.type": "docker"}))
     places = StartedContainers(recipe, 2, 120.0, tmp_path)
     killed: list[str] = []
     actor = WaitingActor([same_suite(1, 30)])
