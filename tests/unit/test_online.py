@@ -215,10 +215,10 @@ def test_devices_are_closed_exactly_once(model, tmp_path, monkeypatch, part):
 
 
 class Interrupted(PhoneEnv):
-    """Ctrl-C comes while it is being prepared."""
+    """SIGTERM comes while it is being prepared."""
 
     async def reset(self, task):
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
         await asyncio.sleep(600)
 
 

@@ -20,6 +20,7 @@ from mobilerl.benchmarks.gpu.calibrate import matmul_flops
 from mobilerl.benchmarks.gpu.families import objective
 from mobilerl.benchmarks.gpu.report import Report, wait
 from mobilerl.benchmarks.gpu.shapes import MAX_PIXELS, SHAPES, Shape, full_size_rows, make_folder, make_model
+from mobilerl.engines.finite import FirstNonFinite
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.scoring import make_micro_batch, sample_weights
 from mobilerl.models import attention
@@ -131,14 +132,16 @@ def timed_update(engine: LocalEngine, rows: Sequence[TrainingSample]) -> dict[st
     ]
     weights = sample_weights(rows, "token-mean")
     engine.optimizer.zero_grad()
+    total = 0.0
     for index in engine._parts(rows):
         part = [rows[i] for i in index]
         logp, mask = engine._logp(engine.model, part)
         loss, _ = objective(make_micro_batch(part, weights[index], logp, mask, 0))
         mark("language")
         engine.accelerator.backward(loss)
+        total += float(loss.detach())
         mark("backward")
-    engine._step()
+    engine._step(total, FirstNonFinite())
     mark("optimizer")
     for hook in hooks:
         hook.remove()
