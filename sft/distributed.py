@@ -130,6 +130,7 @@ def _check_success(launcher: subprocess.Popen[bytes], folder: Path, node_rank: i
         return
     logs = _logs(folder, node_rank)
     report = (logs / "launcher.log").read_text(errors="replace").rpartition("Root Cause")[2]
+    report = report.partition("\n====")[0]  # libraries print more when the launcher ends
     rank, code = re.search(r"rank\s*: (\d+)", report), re.search(r"exitcode\s*: (-?\d+)", report)
     lines = [line.strip() for line in report.splitlines() if line.strip(" =-")]
     failed = f"rank {rank[1]}, exit code {code[1]}" if rank and code else "torchrun"

@@ -25,7 +25,6 @@ SCREEN = ["--phone.width", str(WIDTH), "--phone.height", str(HEIGHT), "--phone.c
 PAGES = {"apps": '["Notes"]', "walks": 60, "epochs": 2}
 TRAIN = {"checkpoint_every": 1}
 SECTIONS = {"pages": PAGES, "dpo": {"epochs": 1}, "sft": {"batch_size": 8}, "train": TRAIN}
-SMALL = [*SCREEN, *(w for s, given in SECTIONS.items() for k, v in given.items() for w in (f"--{s}.{k}", str(v)))]
 EVAL = [*SCREEN, "--instances", "2", "--template", "MusicPause"]
 
 
@@ -39,7 +38,13 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-def recipe(folder: Path, *flags: str, run: str = "run", code: int = 0, evaluated: str = "yes") -> str:
+def flags_of(sections: dict[str, dict[str, object]]) -> list[str]:
+    return [w for section, given in sections.items() for k, v in given.items() for w in (f"--{section}.{k}", str(v))]
+
+
+def recipe(
+    folder: Path, *flags: str, sections: dict = SECTIONS, run: str = "run", code: int = 0, evaluated: str = "yes"
+) -> str:
     env = {
         **os.environ,
         "VENV": str(folder / "venv"),
@@ -50,7 +55,7 @@ def recipe(folder: Path, *flags: str, run: str = "run", code: int = 0, evaluated
         "EVALUATE": evaluated,
     }
     done = subprocess.run(
-        ["bash", str(ROOT / "recipes" / "reachagent.sh"), *SMALL, *flags],
+        ["bash", str(ROOT / "recipes" / "reachagent.sh"), *SCREEN, *flags_of(sections), *flags],
         env=env,
         cwd=folder,
         capture_output=True,
@@ -109,9 +114,10 @@ def test_a_second_call_repeats_nothing(folder, trained):
 
 def test_a_run_without_dpo_ends_after_stage_1(folder, trained):
     """The graph of the first run is used, so that the tasks are the same; another recipe needs another folder."""
-    other = ["--dpo.enabled", "false", "--pages.graph", str(folder / "run" / "pages"), "--pages.reaching", "false"]
-    assert "belongs to another recipe" in recipe(folder, *other, code=2)
-    recipe(folder, *other, run="ablation", evaluated="no")
+    pages = {"graph": folder / "run" / "pages", "reaching": "false", "walks": PAGES["walks"], "epochs": PAGES["epochs"]}
+    other = {**SECTIONS, "pages": pages, "dpo": {"enabled": "false"}}
+    assert "belongs to another recipe" in recipe(folder, sections=other, code=2)
+    recipe(folder, sections=other, run="ablation", evaluated="no")
     run = folder / "ablation"
     assert not (run / "pairs.jsonl").exists() and not (run / "checkpoints").exists()
     assert not any(row["stage"] == "dpo" for row in read_metrics(run / "metrics.jsonl"))

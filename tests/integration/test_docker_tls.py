@@ -11,6 +11,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -50,26 +51,37 @@ class TlsEngine:
     certs: Path
 
 
+@contextmanager
+def bridge(name: str) -> Iterator[None]:
+    """For a second engine; with `--bridge=none` it would remove the bridge of the first."""
+    subprocess.run(["ip", "link", "add", name, "type", "bridge"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["ip", "link", "delete", name], check=True)
+
+
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory) -> Iterator[TlsEngine]:
-    if shutil.which("dockerd") is None or shutil.which("openssl") is None or os.getuid() != 0:
-        pytest.skip("no dockerd or openssl here (apt-get install -y docker.io openssl), or not root")
+    if not all(map(shutil.which, ("dockerd", "openssl", "ip"))) or os.getuid() != 0:
+        pytest.skip("no dockerd, openssl or ip here (apt-get install -y docker.io openssl iproute2), or not root")
     folder, port = tmp_path_factory.mktemp("tls"), free_port()
     certs = certificates(folder / "certs")
     [command] = re.findall(r"^    (dockerd .*)", on_page(), re.MULTILINE)
     words = shlex.split(command.replace("2376", str(port)).replace("/var/run/docker.sock", f"{folder}/socket"))
-    apart = f"--data-root {folder}/data --exec-root {folder}/exec --pidfile {folder}/pid --bridge=none --iptables=false"
-    with open(folder / "log", "wb") as log:
+    apart = f"--data-root {folder}/data --exec-root {folder}/exec --pidfile {folder}/pid --iptables=false"
+    apart += f" --bridge=mobilerl{port}"
+    with bridge(f"mobilerl{port}"), open(folder / "log", "wb") as log:
         daemon = subprocess.Popen([*words, *apart.split()], cwd=certs, stdout=log, stderr=log)
-    until = time.monotonic() + 120
-    while "API listen on 127.0.0.1" not in (folder / "log").read_text():
-        if daemon.poll() is not None or time.monotonic() > until:
-            daemon.kill()
-            pytest.skip(f"dockerd does not start here: {(folder / 'log').read_text()[-300:]}")
-        time.sleep(0.2)
-    yield TlsEngine(f"tcp://127.0.0.1:{port}", certs)
-    daemon.terminate()
-    daemon.wait(60)
+        until = time.monotonic() + 120
+        while "API listen on 127.0.0.1" not in (folder / "log").read_text():
+            if daemon.poll() is not None or time.monotonic() > until:
+                daemon.kill()
+                pytest.skip(f"dockerd does not start here: {(folder / 'log').read_text()[-300:]}")
+            time.sleep(0.2)
+        yield TlsEngine(f"tcp://127.0.0.1:{port}", certs)
+        daemon.terminate()
+        daemon.wait(60)
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,9 @@ CHANGED = "dispatchEvent(new Event('change'))"
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("viewer")
-    run, other = make_run(folder / "big"), make_run(folder / "other", iterations=3, seed=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["mobilerl", "train", "--config", "adagrpo"])  # the start that the viewer shows
+        run, other = make_run(folder / "big"), make_run(folder / "other", iterations=3, seed=1)
     more = [make_run(folder / name, iterations=1, seed=i) for i, name in enumerate(("third", "fourth"), start=2)]
     build(run, [other, *more])
     return run, other
@@ -244,7 +246,8 @@ def test_the_overview_says_what_was_trained_and_shows_the_held_out_curve_first(p
     head = browser.text("#view-overview .about")
     assert re.search(r"Algorithm\s+gigpo\s+Suite\s+phone\s+Seed\s+0", head) and EVIL.strip()[-20:] in head
     assert re.search(r"2 settings differ.*engine\s+learning_rate\s+0.00001\s+algorithm\s+type\s+gigpo", head, re.S)
-    assert f"{datetime.now(UTC):%b %Y}" in head and "pytest" in browser.text("#view-overview .command")
+    assert f"{datetime.now(UTC):%b %Y}" in head
+    assert browser.text("#view-overview .command") == "mobilerl train --config adagrpo"
     titles = browser.each("#view-overview > .charts .title", "innerText")
     assert titles[:4] == ["Held-out success rate", "Success rate of training episodes", "Entropy", "Loss"]
     drawn = browser.each("#view-overview .chart:first-child figcaption + svg path", "attributes.d.value")[0]
