@@ -17,8 +17,8 @@ from subprocess import SubprocessError
 
 from adbutils import AdbClient, AdbConnection, AdbError
 
-from envs.base import InfraError, ShellResult
-from envs.serials import address_of, server_address
+from mobilerl.envs.base import InfraError, ShellResult
+from mobilerl.envs.serials import address_of, server_address
 
 CONNECT_TIMEOUT_S = 10.0
 FILE_TIMEOUT_S = 60.0

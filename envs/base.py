@@ -1,7 +1,7 @@
 """The contract between a phone and its driver: tasks, observations, actions, transports.
 
 Everything here is plain frozen data, so that it can be written to disk, compared and sent between processes.
-Coordinates in an action are integers 0-999 relative to the screen; only `envs.device.Device` turns them into pixels.
+Coordinates in an action are integers 0-999 relative to the screen; only `Device` turns them into pixels.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from envs.base import InfraError
+from mobilerl.envs.base import InfraError
 
 TOKEN_FILE = Path.home() / ".emulator_console_auth_token"
 MAX_ANSWER = 1 << 20

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from PIL import Image
 
-from envs.base import COORD_MAX, Action, InfraError, ShellResult, Transport
-from envs.retry import Lasting, retried
+from mobilerl.envs.base import COORD_MAX, Action, InfraError, ShellResult, Transport
+from mobilerl.envs.retry import Lasting, retried
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_END = b"IEND\xaeB`\x82"
@@ -22,7 +22,7 @@ MAX_WAIT_S = 10.0
 DUMP_S = 15.0
 """Maximum duration of `uiautomator dump`, which itself waits 10 s for a screen to stand still."""
 MAX_TYPED = 10_000
-"""Maximum bytes of text in one command. Quoting may make them five times as many; `envs.adb` sends at most 60,000."""
+"""Maximum bytes of text in one command. Quoting may make them five times as many; `adb` sends at most 60,000."""
 TOO_LONG = f"the text is too long for a phone: at most {MAX_TYPED} bytes can be typed at once"
 
 _SIZE = re.compile(r"^(Physical|Override) size: (\d{1,9})x(\d{1,9})", re.MULTILINE)

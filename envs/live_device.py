@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from envs.base import Action, InfraError, Transport
-from envs.device import BOOT_ID, TOO_LONG, Device, NoTree, too_long
-from envs.retry import retried
-from envs.text_fields import Fields
+from mobilerl.envs.base import Action, InfraError, Transport
+from mobilerl.envs.device import BOOT_ID, TOO_LONG, Device, NoTree, too_long
+from mobilerl.envs.retry import retried
+from mobilerl.envs.text_fields import Fields
 
 ADB_KEYBOARD = "com.android.adbkeyboard/.AdbIME"
 DEFAULT_KEYBOARD = ("settings", "get", "secure", "default_input_method")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from envs.base import InfraError
+from mobilerl.envs.base import InfraError
 
 T = TypeVar("T")
 PAUSES_S = (0.1, 1.0)

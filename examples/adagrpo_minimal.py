@@ -23,16 +23,16 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from envs.base import Task
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks.suite import train_tasks
 from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.envs.base import Task
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.tasks.suite import train_tasks
 from mobilerl.inference.engine_policy import EnginePolicy
-from mobilerl.interfaces import Sampling
 from mobilerl.models.checkpoint_folder import read_agent
 from mobilerl.policy.actor import ModelActor
 from mobilerl.policy.context import make_context
 from mobilerl.records import MicroBatch, TrainingSample, Trajectory
+from mobilerl.records.engine import Sampling
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import episode_settings
 

@@ -6,10 +6,10 @@ from typing import Any
 __version__ = "0.1.0"
 _PUBLIC = {
     "Agent": "mobilerl.api",
-    "PhoneEnv": "envs.phone.env",
+    "PhoneEnv": "mobilerl.envs.phone.env",
     "evaluate": "mobilerl.api",
     "load_recipe": "mobilerl.config",
-    "make_task": "envs.phone.tasks.suite",
+    "make_task": "mobilerl.envs.phone.tasks.suite",
 }
 __all__ = ["Agent", "PhoneEnv", "evaluate", "load_recipe", "make_task", "train"]  # noqa: F822 - see __getattr__
 

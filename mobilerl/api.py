@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from envs.base import MobileEnv, Task
-from envs.blocking import outside, run
 from mobilerl.config import AgentSection, ConfigError, EngineSection, Recipe
 from mobilerl.engines.registry import make_engine
+from mobilerl.envs.base import MobileEnv, Task
+from mobilerl.envs.blocking import outside, run
 from mobilerl.eval.policies import POLICY, find_model
 from mobilerl.inference.engine_policy import EnginePolicy
-from mobilerl.interfaces import Sampling
 from mobilerl.models.checkpoint_folder import read_agent
 from mobilerl.policy.actor import ModelActor
 from mobilerl.policy.context import make_context
 from mobilerl.policy.formats.choice import published_name, with_format
 from mobilerl.records import Trajectory
+from mobilerl.records.engine import Sampling
 from mobilerl.rollout.episode import episode_settings, run_episode
 from mobilerl.suites.evaluation import evaluate as _evaluate
 from mobilerl.suites.generated.evaluation import GeneratedPlan

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mobilerl.models.codec import Codec
 from mobilerl.models.packing import packed_inputs
-from sft.samples import Sample, lengths_of
+from mobilerl.sft.samples import Sample, lengths_of
 
 IGNORE = -100
 

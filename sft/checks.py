@@ -16,11 +16,11 @@ from mobilerl.config.packaged import RECIPES
 from mobilerl.models.checkpoint_folder import check_checkpoint
 from mobilerl.policy.context import make_context
 from mobilerl.policy.formats.choice import published_name, with_format
-from mobilerl.terminal import say
+from mobilerl.sft.pretraining import PRETRAINING_BATCH_SIZE
+from mobilerl.sft.sources.stream import open_sources
+from mobilerl.system.terminal import say
 from mobilerl.train.checkpoint_files import check_files
 from mobilerl.train.dry_run import check_writable, print_recipe
-from sft.pretraining import PRETRAINING_BATCH_SIZE
-from sft.sources.stream import open_sources
 
 CONFIGS = RECIPES / "deepspeed"
 

@@ -15,20 +15,20 @@ from pathlib import Path
 
 import torch
 
-from envs.phone.env import PhoneEnv
-from envs.phone.generated import tasks as generated
-from mobilerl import tiny
-from mobilerl.atomic_files import put_folder, write_atomic
 from mobilerl.config import ConfigError, GeneratedSuiteSection, Recipe
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.generated import tasks as generated
+from mobilerl.models import tiny
 from mobilerl.models.checkpoint_folder import check_checkpoint
 from mobilerl.policy.context import ContextPolicy, make_context
+from mobilerl.sft.demonstrations import corpus, demonstrations, generated_corpus
+from mobilerl.sft.samples import ExpertStep
+from mobilerl.sft.sources.report import Report
+from mobilerl.sft.sources.stream import Source, open_sources, steps
 from mobilerl.suites.base import demonstrated_tasks
 from mobilerl.suites.phone.training import make_phones
-from mobilerl.terminal import progress_bar
-from sft.demonstrations import corpus, demonstrations, generated_corpus
-from sft.samples import ExpertStep
-from sft.sources.report import Report
-from sft.sources.stream import Source, open_sources, steps
+from mobilerl.system.atomic_files import put_folder, write_atomic
+from mobilerl.system.terminal import progress_bar
 
 SOURCE_SAMPLES = 10_000
 """Number of samples drawn from all recorded sources together."""

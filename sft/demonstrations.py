@@ -12,17 +12,17 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from envs.base import InfraError, Tap, Task
-from envs.phone import words
-from envs.phone.env import PhoneEnv
-from envs.phone.generated import lexicon, phrasing
-from envs.phone.popups import CATALOGUE
-from envs.phone.tasks import suite
-from envs.phone.tasks.expert import ExpertAgent
+from mobilerl.envs.base import InfraError, Tap, Task
+from mobilerl.envs.phone import words
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.generated import lexicon, phrasing
+from mobilerl.envs.phone.popups import CATALOGUE
+from mobilerl.envs.phone.tasks import suite
+from mobilerl.envs.phone.tasks.expert import ExpertAgent
 from mobilerl.policy.actions import describe
 from mobilerl.policy.context import ContextPolicy, Turn
 from mobilerl.policy.screen import Element, Screen, parse_screen
-from sft.samples import ExpertStep
+from mobilerl.sft.samples import ExpertStep
 
 VOCABULARY_INSTANCES = 4
 """Instances of every training template whose texts form the tiny model's vocabulary."""

@@ -4,7 +4,7 @@
 torchrun, and collects the checkpoint. With several nodes the run directory must be on a shared disk: node 0 does
 everything else, and announces its jobs to the other nodes through a key-value store of torch.
 
-`python -m sft.distributed FOLDER PID` is one rank.
+`python -m mobilerl.sft.distributed FOLDER PID` is one rank.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from mobilerl.config import ConfigError, SftSection
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import save_model
-from sft.samples import Sample, SampleFile, write_samples
-from sft.trainer import LogCallback, SftTrainer, TrainingJob, train
+from mobilerl.sft.samples import Sample, SampleFile, write_samples
+from mobilerl.sft.trainer import LogCallback, SftTrainer, TrainingJob, train
 
 log = logging.getLogger(__name__)
 JOB, LOG, OUT = "job.json", "log.jsonl", "out"
@@ -95,7 +95,7 @@ def _torchrun(settings: SftSection, folder: Path) -> Iterator[subprocess.Popen[b
     logs.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "torch.distributed.run", *where, "--nproc-per-node", str(settings.processes)]
     command += ["--max-restarts", "0", "--log-dir", str(logs), "--redirects", "3"]
-    command += ["-m", "sft.distributed", str(folder), str(os.getpid())]
+    command += ["-m", "mobilerl.sft.distributed", str(folder), str(os.getpid())]
     environment = dict(os.environ)
     if not torch.cuda.is_available():
         environment["DS_ACCELERATOR"] = "cpu"

@@ -12,11 +12,11 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from envs.base import COORD_MAX
+from mobilerl.envs.base import COORD_MAX
 from mobilerl.models.codec import Codec
+from mobilerl.models.tiny import MARKS
 from mobilerl.policy.screen import Element, Screen
-from mobilerl.tiny import MARKS
-from sft.samples import Sample
+from mobilerl.sft.samples import Sample
 
 PRETRAINING_BATCH_SIZE = 16
 GOALS_BATCH_SIZE = 64

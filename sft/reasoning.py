@@ -13,14 +13,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envs.base import Action, Finish, Launch, LongPress, Swipe, Tap, Type
-from mobilerl.interfaces import Sampling
+from mobilerl.envs.base import Action, Finish, Launch, LongPress, Swipe, Tap, Type
 from mobilerl.policy.actions import describe, nearest_swipe
 from mobilerl.policy.actor import Policy
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.policy.screen import Element, Screen
-from mobilerl.terminal import progress_bar
-from sft.samples import ExpertStep
+from mobilerl.records.engine import Sampling
+from mobilerl.sft.samples import ExpertStep
+from mobilerl.system.terminal import progress_bar
 
 IN_FLIGHT = 64
 """Maximum number of concurrent proposal requests."""

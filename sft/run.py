@@ -11,30 +11,36 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from mobilerl import tiny
-from mobilerl.atomic_files import put_folder, remove_leftovers, sync_folder
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.claims import check_claim, claim
 from mobilerl.config.reading import held
 from mobilerl.engines.registry import make_engine, use_threads
 from mobilerl.inference.engine_policy import EnginePolicy
-from mobilerl.interfaces import Sampling
+from mobilerl.models import tiny
 from mobilerl.models.checkpoint_folder import save_agent
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import save_model
 from mobilerl.policy.actor import Policy
 from mobilerl.policy.context import make_context
-from mobilerl.terminal import header, progress_bar, say
+from mobilerl.records.engine import Sampling
+from mobilerl.sft.checks import check, check_stages, deepspeed_file, fitted
+from mobilerl.sft.data import SftData
+from mobilerl.sft.demonstrations import single_steps
+from mobilerl.sft.distributed import Cluster, fit, follow
+from mobilerl.sft.pretraining import (
+    GOALS_BATCH_SIZE,
+    PRETRAINING_BATCH_SIZE,
+    copying_samples,
+    goal_samples,
+    reading_samples,
+)
+from mobilerl.sft.reasoning import Proposal, bootstrap, sample_proposals, template_proposals, written_thought
+from mobilerl.sft.samples import ExpertStep, Sample, encode, encode_all
+from mobilerl.sft.trainer import LogCallback, TrainingJob, train
+from mobilerl.system.atomic_files import put_folder, remove_leftovers, sync_folder
+from mobilerl.system.terminal import header, progress_bar, say
 from mobilerl.train.announcements import next_commands
 from mobilerl.train.tracking import Tracker, read_metrics
-from sft.checks import check, check_stages, deepspeed_file, fitted
-from sft.data import SftData
-from sft.demonstrations import single_steps
-from sft.distributed import Cluster, fit, follow
-from sft.pretraining import GOALS_BATCH_SIZE, PRETRAINING_BATCH_SIZE, copying_samples, goal_samples, reading_samples
-from sft.reasoning import Proposal, bootstrap, sample_proposals, template_proposals, written_thought
-from sft.samples import ExpertStep, Sample, encode, encode_all
-from sft.trainer import LogCallback, TrainingJob, train
 
 STAGES = (1, 2)
 FOLDERS = ("init", "copying", "reading", "goals", "stage1", "stage2-round*", "final")

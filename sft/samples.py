@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from envs.base import Action, Observation, Task
+from mobilerl.envs.base import Action, Observation, Task
 from mobilerl.models.codec import Codec
 from mobilerl.policy.context import ContextPolicy, Turn, build_messages
 from mobilerl.policy.screen import Screen

@@ -17,9 +17,9 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from mobilerl.engines.finite import FirstNonFinite
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import add_lora, load_model
+from mobilerl.sft.batches import IGNORE, Collator, LengthBatches, RankBatches, collate, with_placeholder
+from mobilerl.sft.samples import Sample, image_counts, lengths_of
 from mobilerl.train.skipping import NotFinite, StepCounter
-from sft.batches import IGNORE, Collator, LengthBatches, RankBatches, collate, with_placeholder
-from sft.samples import Sample, image_counts, lengths_of
 
 DECAY = 0.2
 """Fraction of the steps over which the learning rate decays to 0."""

@@ -32,7 +32,13 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-MODULES = ("mobilerl.cli", "mobilerl.engines.local", "mobilerl.suites.evaluation", "mobilerl.train.online", "sft.run")
+MODULES = (
+    "mobilerl.cli",
+    "mobilerl.engines.local",
+    "mobilerl.suites.evaluation",
+    "mobilerl.train.online",
+    "mobilerl.sft.run",
+)
 PROGRAM = """#!{python} -IS
 import json, os, socket, sys
 files = [n for n in map(int, os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd/%d" % n)]

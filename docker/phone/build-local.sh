@@ -18,7 +18,8 @@ docker version >/dev/null 2>&1 || { echo "no Docker engine answers; start it: sy
 files=$(mktemp -d)
 trap 'rm -rf "$files"' EXIT
 "$PYTHON" "$ROOT/docker/phone/root_files.py" "$files"
-cp -r "$ROOT/envs" "$files/opt/mobilerl/"
+mkdir -p "$files/opt/mobilerl/mobilerl"
+cp -r "$ROOT/mobilerl/__init__.py" "$ROOT/envs" "$files/opt/mobilerl/mobilerl/"
 find "$files/opt/mobilerl" -name __pycache__ -prune -exec rm -rf {} +
 
 tar -C "$files" --owner=0 --group=0 -c . | docker import \
@@ -27,6 +28,6 @@ tar -C "$files" --owner=0 --group=0 -c . | docker import \
     --change 'EXPOSE 5554 5555' \
     --change 'ENV PATH=/usr/local/bin:/usr/bin:/bin PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1' \
     --change 'HEALTHCHECK --interval=60s --timeout=5s --start-period=5s --retries=3 CMD ["python3", "-c", "import socket; socket.create_connection((\"127.0.0.1\", 5555), 3)"]' \
-    --change 'ENTRYPOINT ["python3", "-m", "envs.phone", "--host", "0.0.0.0", "--port", "5555", "--console-port", "5554"]' \
+    --change 'ENTRYPOINT ["python3", "-m", "mobilerl.envs.phone", "--host", "0.0.0.0", "--port", "5555", "--console-port", "5554"]' \
     - "$TAG" >/dev/null
 echo "built $TAG"

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from envs.phone import render
-from envs.phone.app import Page
-from envs.phone.apps.catalogue import APPS
-from envs.phone.panels import QUICK_SETTINGS, SHADE
-from envs.phone.phone import Phone
+from mobilerl.envs.phone import render
+from mobilerl.envs.phone.app import Page
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.panels import QUICK_SETTINGS, SHADE
+from mobilerl.envs.phone.phone import Phone
 
 SEED = 7
 GAP, BACKGROUND = 12, (189, 193, 198)

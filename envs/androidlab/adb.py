@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envs.adb import AdbTransport
+from mobilerl.envs.adb import AdbTransport
 
 ROOT_S = 30.0
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envs.androidlab.tasks import LabTask, read_file, read_packages
+from mobilerl.envs.androidlab.tasks import LabTask, read_file, read_packages
 
 TASKS = 138
 """Number of tasks of the published benchmark."""

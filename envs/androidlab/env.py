@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envs.androidlab.phone import LabPhone
-from envs.androidlab.trace import TraceWriter
-from envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task
-from envs.blocking import OneAtATime
+from mobilerl.envs.androidlab.phone import LabPhone
+from mobilerl.envs.androidlab.trace import TraceWriter
+from mobilerl.envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task
+from mobilerl.envs.blocking import OneAtATime
 
 Grade = Callable[[Task, Path], Awaitable[float]]
 """(task, folder of its trace) -> reward in [0, 1]. Raises InfraError if there is no verdict."""

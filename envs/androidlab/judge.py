@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envs.androidlab.checkout import REPOSITORY, Checkout, CheckoutError
-from envs.androidlab.tasks import LabTask
-from envs.androidlab.trace import NO_TREE
+from mobilerl.envs.androidlab.checkout import REPOSITORY, Checkout, CheckoutError
+from mobilerl.envs.androidlab.tasks import LabTask
+from mobilerl.envs.androidlab.trace import NO_TREE
 
 CHILD = Path(__file__).with_name("judge_child.py")
 TIMEOUT_S = 120.0

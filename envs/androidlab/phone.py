@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from envs.androidlab.tasks import device_line
-from envs.base import InfraError, Launch, Transport
-from envs.console import Console
-from envs.live_device import LiveDevice
-from envs.retry import PAUSES_S
+from mobilerl.envs.androidlab.tasks import device_line
+from mobilerl.envs.base import InfraError, Launch, Transport
+from mobilerl.envs.console import Console
+from mobilerl.envs.live_device import LiveDevice
+from mobilerl.envs.retry import PAUSES_S
 
 LOCATION = "-122.156 37.438"
 """Longitude and latitude, as the console's `geo fix` takes them."""

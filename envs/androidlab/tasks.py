@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envs.base import Task
+from mobilerl.envs.base import Task
 
 SUITE = "androidlab"
 OPERATION, QUERY = "operation", "query_detect"

@@ -12,8 +12,21 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from envs.androidlab.phone import Seen
-from envs.base import COORD_MAX, Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Swipe, Tap, Type
+from mobilerl.envs.androidlab.phone import Seen
+from mobilerl.envs.base import (
+    COORD_MAX,
+    Action,
+    Back,
+    Enter,
+    Finish,
+    Home,
+    Invalid,
+    Launch,
+    LongPress,
+    Swipe,
+    Tap,
+    Type,
+)
 
 TRACE = "trace.jsonl"
 NO_TREE = "ERROR"

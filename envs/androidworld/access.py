@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from envs.androidworld.client import AndroidWorldClient
-from envs.androidworld.tasks import resolve
-from envs.base import COORD_MAX, Action, Launch, LongPress, Observation, Swipe, Tap, Transport, Type, Wait
-from envs.blocking import OneAtATime
-from envs.device import MAX_WAIT_S, no_app
-from envs.live_device import LiveDevice, Settle, png_size
+from mobilerl.envs.androidworld.client import AndroidWorldClient
+from mobilerl.envs.androidworld.tasks import resolve
+from mobilerl.envs.base import COORD_MAX, Action, Launch, LongPress, Observation, Swipe, Tap, Transport, Type, Wait
+from mobilerl.envs.blocking import OneAtATime
+from mobilerl.envs.device import MAX_WAIT_S, no_app
+from mobilerl.envs.live_device import LiveDevice, Settle, png_size
 
 
 class AdbAccess:

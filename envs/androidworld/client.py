@@ -17,8 +17,15 @@ from typing import Any, TypeVar
 
 import httpx
 
-from envs.androidworld.faults import CheckFault, EnvironmentFault, NanScore, ServerFault, Unreachable, WrongServer
-from envs.claims import Claim
+from mobilerl.envs.androidworld.faults import (
+    CheckFault,
+    EnvironmentFault,
+    NanScore,
+    ServerFault,
+    Unreachable,
+    WrongServer,
+)
+from mobilerl.envs.claims import Claim
 
 LONGEST_INIT_S = 600.0
 """Maximum time to wait for the set-up of a task."""

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from envs.androidworld.access import AdbAccess
-from envs.androidworld.client import AndroidWorldClient
-from envs.androidworld.env import AndroidWorldEnv
-from envs.androidworld.faults import WrongServer
-from envs.androidworld.startup import Address, Say, Server, StartupError, Suite, compare, open_server
-from envs.androidworld.tasks import APPS
-from envs.base import InfraError, MobileEnv, Transport
-from envs.docker_avd.provider import ContainerDevice, DockerProvider
+from mobilerl.envs.androidworld.access import AdbAccess
+from mobilerl.envs.androidworld.client import AndroidWorldClient
+from mobilerl.envs.androidworld.env import AndroidWorldEnv
+from mobilerl.envs.androidworld.faults import WrongServer
+from mobilerl.envs.androidworld.startup import Address, Say, Server, StartupError, Suite, compare, open_server
+from mobilerl.envs.androidworld.tasks import APPS
+from mobilerl.envs.base import InfraError, MobileEnv, Transport
+from mobilerl.envs.docker_avd.provider import ContainerDevice, DockerProvider
 
 _log = logging.getLogger(__name__)
 MARGIN_S = 1.0
@@ -29,9 +29,9 @@ def make_env(device_id: str, transport: Transport, url: str, free_reward: bool =
 
 
 class AndroidWorldContainers:
-    """Implements `envs.pool.Provider` on the containers of `containers`, whose `make_env` is the function above.
+    """Implements `mobilerl.envs.pool.Provider` on the containers of `containers`, whose `make_env` is above.
 
-    A container joins the pool if its server passes the checks of `envs.androidworld.startup` within `boot_s`, and has
+    A container joins the pool if its server passes the checks of `startup` within `boot_s`, and has
     the tasks, budgets and goals of the first one for the instances of `suite`. `wrap` is applied to every environment.
     Tasks are made from what a server reports, so the first container is started before the pool (`start_first`) and
     later handed to it; until then `close` removes it.

@@ -7,11 +7,11 @@ import contextlib
 import time
 from dataclasses import dataclass, replace
 
-from envs.androidworld.access import Access
-from envs.androidworld.client import AndroidWorldClient
-from envs.androidworld.faults import EnvironmentFault, NanScore, ServerFault, WrongServer
-from envs.androidworld.tasks import ANSWER_TASKS, SENTINELS, WALL_CLOCK_GOALS
-from envs.base import Action, Finish, FreeReward, Health, InfraError, Invalid, Observation, StepResult, Task
+from mobilerl.envs.androidworld.access import Access
+from mobilerl.envs.androidworld.client import AndroidWorldClient
+from mobilerl.envs.androidworld.faults import EnvironmentFault, NanScore, ServerFault, WrongServer
+from mobilerl.envs.androidworld.tasks import ANSWER_TASKS, SENTINELS, WALL_CLOCK_GOALS
+from mobilerl.envs.base import Action, Finish, FreeReward, Health, InfraError, Invalid, Observation, StepResult, Task
 
 BOOT_WAIT_S = 900.0
 """A starting server downloads and installs some twenty apps before it opens its port: 5 to 10 minutes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envs.base import InfraError, NoScore, TaskFault
+from mobilerl.envs.base import InfraError, NoScore, TaskFault
 
 
 class ServerFault(InfraError):

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from envs.androidworld.access import Access, AdbAccess, HttpAccess
-from envs.androidworld.client import AndroidWorldClient
-from envs.androidworld.env import BOOT_WAIT_S, POLL_S, AndroidWorldEnv
-from envs.androidworld.faults import ServerFault, Unreachable, WrongServer
-from envs.androidworld.tasks import APPS, COMMIT, FACTS, WALL_CLOCK_GOALS
-from envs.base import InfraError
-from envs.claims import Claim
+from mobilerl.envs.androidworld.access import Access, AdbAccess, HttpAccess
+from mobilerl.envs.androidworld.client import AndroidWorldClient
+from mobilerl.envs.androidworld.env import BOOT_WAIT_S, POLL_S, AndroidWorldEnv
+from mobilerl.envs.androidworld.faults import ServerFault, Unreachable, WrongServer
+from mobilerl.envs.androidworld.tasks import APPS, COMMIT, FACTS, WALL_CLOCK_GOALS
+from mobilerl.envs.base import InfraError
+from mobilerl.envs.claims import Claim
 
 STATUS_EVERY_S = 30.0
 PAIR_WAIT_S = 10.0
@@ -172,7 +172,7 @@ def make_access(address: Address, client: AndroidWorldClient) -> Access:
     if not address.serial:
         return HttpAccess(client, APPS)
     try:
-        from envs.adb import AdbTransport
+        from mobilerl.envs.adb import AdbTransport
     except ImportError as error:
         raise StartupError(f"an ADB serial needs adbutils ({error}): pip install 'mobilerl[androidworld]'") from None
     return AdbAccess(AdbTransport(address.serial, address.adb_host, address.adb_port), APPS)

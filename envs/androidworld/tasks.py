@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
-from envs.base import Task
+from mobilerl.envs.base import Task
 
 SUITE = "androidworld"
 EVAL_SEED = 30

@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from envs.base import InfraError
-from envs.claims import Claim
-from envs.docker_avd.endpoint import endpoint
-from envs.docker_avd.owner import DETACHED, is_dead, shown
+from mobilerl.envs.base import InfraError
+from mobilerl.envs.claims import Claim
+from mobilerl.envs.docker_avd.endpoint import endpoint
+from mobilerl.envs.docker_avd.owner import DETACHED, is_dead, shown
 
 if TYPE_CHECKING:
     from docker import DockerClient

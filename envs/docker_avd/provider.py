@@ -8,19 +8,19 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from envs.base import Health, InfraError, MobileEnv
-from envs.claims import Claim
-from envs.console import Console
-from envs.docker_avd.engine import OWNER, PLACE, ContainerSettings, Engine, Listed
-from envs.docker_avd.owner import DETACHED, this_process
-from envs.pool.adb import BOOT_POLL_S, AdbDevice, AdbServer, Reset
+from mobilerl.envs.base import Health, InfraError, MobileEnv
+from mobilerl.envs.claims import Claim
+from mobilerl.envs.console import Console
+from mobilerl.envs.docker_avd.engine import OWNER, PLACE, ContainerSettings, Engine, Listed
+from mobilerl.envs.docker_avd.owner import DETACHED, this_process
+from mobilerl.envs.pool.adb import BOOT_POLL_S, AdbDevice, AdbServer, Reset
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
 
 
 class DockerProvider:
-    """Implements `envs.pool.Provider`: one container for each place, on the engines in turn.
+    """Implements `mobilerl.envs.pool.Provider`: one container for each place, on the engines in turn.
 
     For a pool with only a part of the fleet, `numbers` gives its places their numbers in the whole fleet. `make_env`
     gets the device id, the transport and, with `settings.http_port`, the address of the server as `url`. `claim` takes

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from envs.base import (
+from mobilerl.envs.base import (
     Action,
     Finish,
     FreeReward,
@@ -23,9 +23,9 @@ from envs.base import (
     TaskFault,
     Transport,
 )
-from envs.blocking import OneAtATime
-from envs.instructions.packages import installed, nearest
-from envs.live_device import LiveDevice, Settle
+from mobilerl.envs.blocking import OneAtATime
+from mobilerl.envs.instructions.packages import installed, nearest
+from mobilerl.envs.live_device import LiveDevice, Settle
 
 COMMAND_S = 60.0
 """Maximum duration of a command from the file, in seconds."""

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Collection
 
-from envs.base import InfraError, Task, Transport
+from mobilerl.envs.base import InfraError, Task, Transport
 
 LIST_S = 30.0
 """Maximum duration of listing a device's packages, in seconds."""

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from envs.base import Task
-from envs.text_files import read_text
+from mobilerl.envs.base import Task
+from mobilerl.envs.text_files import read_text
 
 SUITE = "instructions"
 Line = Annotated[str, Field(min_length=1)]

@@ -1,7 +1,7 @@
-"""`python -m envs.phone` serves a phone with nothing but Pillow installed: what a phone's container runs."""
+"""`python -m mobilerl.envs.phone` serves a phone with nothing but Pillow installed: what a phone's container runs."""
 
 import sys
 
-from envs.phone.serve import main
+from mobilerl.envs.phone.serve import main
 
 sys.exit(main())

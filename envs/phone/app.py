@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from envs.phone.panes import ListDetail
-from envs.phone.ui import Dialog, Handler, Node, Screen
-from envs.phone.widgets import field as edit_field
-from envs.phone.widgets import icon_button, label, radio_item, tabs, text_button
+from mobilerl.envs.phone.panes import ListDetail
+from mobilerl.envs.phone.ui import Dialog, Handler, Node, Screen
+from mobilerl.envs.phone.widgets import field as edit_field
+from mobilerl.envs.phone.widgets import icon_button, label, radio_item, tabs, text_button
 
 if TYPE_CHECKING:
-    from envs.phone.phone import Phone
+    from mobilerl.envs.phone.phone import Phone
 
 Row = dict[str, Any]
 T = TypeVar("T")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from envs.phone.canvas import Canvas
-from envs.phone.theme import RGB, WHITE, Theme, accent
-from envs.phone.ui import Node
+from mobilerl.envs.phone.canvas import Canvas
+from mobilerl.envs.phone.theme import RGB, WHITE, Theme, accent
+from mobilerl.envs.phone.ui import Node
 
 OPPOSITE = {"left": "right", "right": "left"}
 POINTING = frozenset("back left right send message note list sort playlist_add volume".split())

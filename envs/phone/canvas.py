@@ -9,9 +9,9 @@ from functools import lru_cache
 
 from PIL import Image, ImageDraw, ImageFilter
 
-from envs.phone import fonts
-from envs.phone.icons import SHAPES, SMOOTH, icon_mask
-from envs.phone.theme import RGB
+from mobilerl.envs.phone import fonts
+from mobilerl.envs.phone.icons import SHAPES, SMOOTH, icon_mask
+from mobilerl.envs.phone.theme import RGB
 
 CAPITALS = 0.711
 """Height of Roboto's capital letters, in font sizes."""

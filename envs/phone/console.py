@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from envs.phone import telephony
-from envs.phone.apps.messages import RECEIVED
-from envs.phone.phone import Phone
+from mobilerl.envs.phone import telephony
+from mobilerl.envs.phone.apps.messages import RECEIVED
+from mobilerl.envs.phone.phone import Phone
 
 Exclusive = Callable[[Callable[[], str]], Awaitable[str]]
 GREETING = "Android Console: type 'help' for a list of commands"

@@ -1,6 +1,6 @@
 """Android's settings on a fresh phone, by namespace."""
 
-from envs.phone.languages import ENGLISH
+from mobilerl.envs.phone.languages import ENGLISH
 
 DEFAULT_SETTINGS: dict[str, dict[str, str]] = {
     "global": {

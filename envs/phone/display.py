@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from envs.phone.ui import SCREEN_DP
+from mobilerl.envs.phone.ui import SCREEN_DP
 
 BASE_DPI = 160
 """Density at which a dp is a pixel."""

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TypeVar
 
-from envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task, Transport
-from envs.device import Device
-from envs.phone.apps.catalogue import APP_NAMES, APPS
-from envs.phone.languages import current
-from envs.phone.phone import Phone
-from envs.phone.tasks.base import Admin, Template
-from envs.phone.transport import InProcessTransport
-from envs.retry import retried
+from mobilerl.envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task, Transport
+from mobilerl.envs.device import Device
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES, APPS
+from mobilerl.envs.phone.languages import current
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.tasks.base import Admin, Template
+from mobilerl.envs.phone.transport import InProcessTransport
+from mobilerl.envs.retry import retried
 
-SUITES = {"sim": "envs.phone.tasks.suite", "generated": "envs.phone.generated.tasks"}
+SUITES = {"sim": "mobilerl.envs.phone.tasks.suite", "generated": "mobilerl.envs.phone.generated.tasks"}
 """`Task.suite` -> the module that opens its tasks: `open_task`, `reset_options` and `app_names`."""
 
 T = TypeVar("T")

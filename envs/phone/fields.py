@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from envs.phone.bidi import levels
-from envs.phone.brush import Brush
-from envs.phone.fonts import text_width, wrapped
-from envs.phone.theme import mix
-from envs.phone.ui import LINE_PITCH, Node
+from mobilerl.envs.phone.bidi import levels
+from mobilerl.envs.phone.brush import Brush
+from mobilerl.envs.phone.fonts import text_width, wrapped
+from mobilerl.envs.phone.theme import mix
+from mobilerl.envs.phone.ui import LINE_PITCH, Node
 
 
 def draw_field(brush: Brush, node: Node) -> None:

@@ -18,7 +18,7 @@ from operator import itemgetter
 import fontpkg_roboto
 from PIL import Image, ImageDraw, ImageFont, features
 
-from envs.phone.bidi import levels, mirrored, visual_order
+from mobilerl.envs.phone.bidi import levels, mirrored, visual_order
 
 ROBOTO = str(fontpkg_roboto.ROOT / "files" / "Roboto[wdth,wght].ttf")
 REGULAR, MEDIUM = [400, 100], [500, 100]

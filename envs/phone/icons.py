@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from PIL import Image, ImageDraw
 
-from envs.phone.goods import GOODS
+from mobilerl.envs.phone.goods import GOODS
 
 GRID = 24
 SMOOTH = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from envs.phone.ui import KEYBOARD, NAV_BAR, SCREEN_DP, keyboard_height
+from mobilerl.envs.phone.ui import KEYBOARD, NAV_BAR, SCREEN_DP, keyboard_height
 
 ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 MARGIN, ROW_PITCH, KEY_PITCH = 3, 52, 35.4

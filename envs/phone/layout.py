@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import ceil
 
-from envs.phone.fonts import text_width, wrapped
-from envs.phone.ui import (
+from mobilerl.envs.phone.fonts import text_width, wrapped
+from mobilerl.envs.phone.ui import (
     APP_BAR,
     BODY_PAD,
     BOTTOM_BAR,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from envs.phone.brush import Brush, ink_of, middle
-from envs.phone.fields import draw_composer, draw_field
-from envs.phone.fonts import wrapped
-from envs.phone.theme import RGB, WHITE, bar_color, brightness, mix, rgb
-from envs.phone.tiles import draw_tile
-from envs.phone.ui import LINE_PITCH, Node
+from mobilerl.envs.phone.brush import Brush, ink_of, middle
+from mobilerl.envs.phone.fields import draw_composer, draw_field
+from mobilerl.envs.phone.fonts import wrapped
+from mobilerl.envs.phone.theme import RGB, WHITE, bar_color, brightness, mix, rgb
+from mobilerl.envs.phone.tiles import draw_tile
+from mobilerl.envs.phone.ui import LINE_PITCH, Node
 
 AVATARS = ("#5C6BC0", "#26A69A", "#EF6C00", "#AB47BC", "#42A5F5", "#66BB6A", "#EC407A", "#8D6E63")
 SYMBOLS = dict(zip("+-−×÷=%⌫", "plus minus minus times divide equals percent erase".split(), strict=True))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from envs.phone.phone import Phone
+    from mobilerl.envs.phone.phone import Phone
 
 ADB_KEYBOARD = "com.android.adbkeyboard"
 CLIPPER = "ca.zgrs.clipper"
@@ -92,7 +92,7 @@ def has_activity(package: str, activity: str) -> bool:
 
 def top_activity(phone: Phone) -> tuple[str, str]:
     """Package and full name of the activity in front; the shade covers one, and does not replace it."""
-    from envs.phone import panels
+    from mobilerl.envs.phone import panels
 
     if phone.panel is not None:
         package, activity = panels.component(phone, phone.panel)

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from envs.phone import telephony
-from envs.phone.app import Page
-from envs.phone.apps.messages import RECEIVED, Messages
-from envs.phone.ui import Node, Screen
-from envs.phone.widgets import icon_button, item, label, section, switch_item, wide_button
+from mobilerl.envs.phone import telephony
+from mobilerl.envs.phone.app import Page
+from mobilerl.envs.phone.apps.messages import RECEIVED, Messages
+from mobilerl.envs.phone.ui import Node, Screen
+from mobilerl.envs.phone.widgets import icon_button, item, label, section, switch_item, wide_button
 
 if TYPE_CHECKING:
-    from envs.phone.phone import Phone
+    from mobilerl.envs.phone.phone import Phone
 
 SHADE, QUICK_SETTINGS, RECENTS, CLIPPER = "shade", "quick_settings", "recents", "clipper"
 TILES = (

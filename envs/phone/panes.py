@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envs.phone.layout import assemble, dialog_window, enlarge, place
-from envs.phone.ui import APP_BAR, NAV_BAR, RAIL, STATUS_BAR, Node, Screen, Tree, keyboard_height
+from mobilerl.envs.phone.layout import assemble, dialog_window, enlarge, place
+from mobilerl.envs.phone.ui import APP_BAR, NAV_BAR, RAIL, STATUS_BAR, Node, Screen, Tree, keyboard_height
 
 LIST_PANE = 360
 TAB_PITCH = 72

@@ -13,18 +13,18 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from envs.phone import panels
-from envs.phone.app import App, Page
-from envs.phone.generated.app import app_class
-from envs.phone.keyboard import DELETE, ENTER, key_at, keyboard_top
-from envs.phone.languages import current
-from envs.phone.layout import assemble, mirror
-from envs.phone.panes import assemble_panes
-from envs.phone.popups import Popup, schedule
-from envs.phone.system import System
-from envs.phone.telephony import Call
-from envs.phone.ui import EXPANDED, NAV_BAR, STATUS_BAR, Node, Screen, Tree, node_at
-from envs.phone.widgets import hint
+from mobilerl.envs.phone import panels
+from mobilerl.envs.phone.app import App, Page
+from mobilerl.envs.phone.generated.app import app_class
+from mobilerl.envs.phone.keyboard import DELETE, ENTER, key_at, keyboard_top
+from mobilerl.envs.phone.languages import current
+from mobilerl.envs.phone.layout import assemble, mirror
+from mobilerl.envs.phone.panes import assemble_panes
+from mobilerl.envs.phone.popups import Popup, schedule
+from mobilerl.envs.phone.system import System
+from mobilerl.envs.phone.telephony import Call
+from mobilerl.envs.phone.ui import EXPANDED, NAV_BAR, STATUS_BAR, Node, Screen, Tree, node_at
+from mobilerl.envs.phone.widgets import hint
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 

@@ -9,11 +9,11 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from envs.phone.ui import Dialog
-from envs.phone.widgets import label, text_button
+from mobilerl.envs.phone.ui import Dialog
+from mobilerl.envs.phone.widgets import label, text_button
 
 if TYPE_CHECKING:
-    from envs.phone.phone import Phone
+    from mobilerl.envs.phone.phone import Phone
 
 SYSTEM_UI, STORE = "com.android.systemui", "com.android.vending"
 PERMISSIONS = "com.android.permissioncontroller"

@@ -11,13 +11,13 @@ from operator import attrgetter
 
 from PIL import Image
 
-from envs.phone.brush import Brush
-from envs.phone.canvas import Canvas, Written
-from envs.phone.keyboard import DELETE, ENTER, KEYS, SHIFT, keyboard_top
-from envs.phone.looks import draw
-from envs.phone.phone import Phone
-from envs.phone.theme import DARK, LIGHT, RGB, WHITE, Theme, accent, bar_color, mix
-from envs.phone.ui import KEYBOARD, NAV_BAR, SCREEN_DP, STATUS_BAR, Tree
+from mobilerl.envs.phone.brush import Brush
+from mobilerl.envs.phone.canvas import Canvas, Written
+from mobilerl.envs.phone.keyboard import DELETE, ENTER, KEYS, SHIFT, keyboard_top
+from mobilerl.envs.phone.looks import draw
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.theme import DARK, LIGHT, RGB, WHITE, Theme, accent, bar_color, mix
+from mobilerl.envs.phone.ui import KEYBOARD, NAV_BAR, SCREEN_DP, STATUS_BAR, Tree
 
 CACHED_SCREENS = 256
 SCRIM = 0.45

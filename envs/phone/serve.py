@@ -12,12 +12,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.phone.display import MAX_DENSITY, MIN_DENSITY
+from mobilerl.envs.phone.display import MAX_DENSITY, MIN_DENSITY
 
 if TYPE_CHECKING:
-    from envs.phone.adbd import ServedPhone
-    from envs.phone.adbd.auth import PublicKey
-    from envs.phone.faults import FaultSettings
+    from mobilerl.envs.phone.adbd import ServedPhone
+    from mobilerl.envs.phone.adbd.auth import PublicKey
+    from mobilerl.envs.phone.faults import FaultSettings
 
 CRASHED = 70
 """Exit code when every phone has crashed (faults on demand)."""
@@ -56,11 +56,11 @@ def check(args: argparse.Namespace) -> None:
 async def serve(args: argparse.Namespace) -> int:
     """Returns the exit code: 0 when stopped by a signal, `CRASHED` when no phone is left. ValueError when the ports
     cannot be had."""
-    from envs.phone.adbd import ServedPhone
-    from envs.phone.apps.catalogue import APPS
-    from envs.phone.console import Console
-    from envs.phone.faults import FaultPlan
-    from envs.phone.phone import Phone
+    from mobilerl.envs.phone.adbd import ServedPhone
+    from mobilerl.envs.phone.apps.catalogue import APPS
+    from mobilerl.envs.phone.console import Console
+    from mobilerl.envs.phone.faults import FaultPlan
+    from mobilerl.envs.phone.phone import Phone
 
     keys, faults = _keys(args.authorized_keys), _faults(args)
     phones = []
@@ -106,7 +106,7 @@ async def _all_crashed(phones: Sequence[ServedPhone]) -> None:
 
 
 def _keys(file: Path | None) -> tuple[PublicKey, ...] | None:
-    from envs.phone.adbd.auth import read_keys
+    from mobilerl.envs.phone.adbd.auth import read_keys
 
     if file is None:
         return None
@@ -117,7 +117,7 @@ def _keys(file: Path | None) -> tuple[PublicKey, ...] | None:
 
 
 def _faults(args: argparse.Namespace) -> FaultSettings:
-    from envs.phone.faults import Fault, FaultSettings
+    from mobilerl.envs.phone.faults import Fault, FaultSettings
 
     kinds = tuple(Fault)
     if args.fault_kinds is not None:
@@ -129,7 +129,9 @@ def _faults(args: argparse.Namespace) -> FaultSettings:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m envs.phone", description="Embedded phones that adb connects to.")
+    parser = argparse.ArgumentParser(
+        prog="python -m mobilerl.envs.phone", description="Embedded phones that adb connects to."
+    )
     add_arguments(parser)
     args = parser.parse_args()
     try:

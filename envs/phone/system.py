@@ -6,10 +6,10 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from envs.phone.default_settings import DEFAULT_SETTINGS
-from envs.phone.display import Display, tablet_density
-from envs.phone.languages import ENGLISH, listed, locales_for
-from envs.phone.languages.language import Language
+from mobilerl.envs.phone.default_settings import DEFAULT_SETTINGS
+from mobilerl.envs.phone.display import Display, tablet_density
+from mobilerl.envs.phone.languages import ENGLISH, listed, locales_for
+from mobilerl.envs.phone.languages.language import Language
 
 EPOCH = datetime(2023, 10, 15, 15, 34)
 """Device time at reset: the moment AndroidWorld sets, a Sunday."""

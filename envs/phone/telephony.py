@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from envs.phone.app import Page
+from mobilerl.envs.phone.app import Page
 
 if TYPE_CHECKING:
-    from envs.phone.phone import Phone
+    from mobilerl.envs.phone.phone import Phone
 
 IDLE, RINGING, OFFHOOK = 0, 1, 2
 """Android's call states."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from envs.phone.brush import Brush, middle
-from envs.phone.theme import RGB, WHITE, brightness, mix, rgb
-from envs.phone.ui import Bounds, Node
+from mobilerl.envs.phone.brush import Brush, middle
+from mobilerl.envs.phone.theme import RGB, WHITE, brightness, mix, rgb
+from mobilerl.envs.phone.ui import Bounds, Node
 
 
 def draw_tile(brush: Brush, node: Node) -> None:

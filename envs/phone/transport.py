@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envs.base import InfraError, ShellResult
-from envs.phone.phone import Phone
-from envs.phone.shell import Shell, files
-from envs.phone.shell.command import Failure
+from mobilerl.envs.base import InfraError, ShellResult
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell import Shell, files
+from mobilerl.envs.phone.shell.command import Failure
 
 
 class InProcessTransport:
-    """Implements `envs.base.Transport` on a phone of this process. Nothing can time out."""
+    """Implements `mobilerl.envs.base.Transport` on a phone of this process. Nothing can time out."""
 
     def __init__(self, phone: Phone, serial: str = "sim-0") -> None:
         self.serial = serial

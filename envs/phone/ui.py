@@ -1,7 +1,7 @@
 """The layout tree: one description of a screen that draws the PNG, makes the XML and receives the touches.
 
 Sizes are in dp: the screen is 360 dp wide at any resolution, until it is rotated or `wm` changes it. Apps build a
-`Screen` from the widgets in `envs.phone.widgets`; `envs.phone.layout` turns it into a `Tree` with bounds. Handlers are
+`Screen` from the widgets in `widgets`; `layout` turns it into a `Tree` with bounds. Handlers are
 closures over the app.
 """
 

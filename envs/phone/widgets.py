@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from envs.phone.ui import IMAGE, IMAGE_BUTTON, LEFT_TO_RIGHT, TEXT, Handler, Node
+from mobilerl.envs.phone.ui import IMAGE, IMAGE_BUTTON, LEFT_TO_RIGHT, TEXT, Handler, Node
 
 BUTTON = "android.widget.Button"
 LOOKS = {"Switch": "switch", "CheckBox": "checkbox", "RadioButton": "radio"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from envs.phone.ui import Bounds, Node, Tree
+from mobilerl.envs.phone.ui import Bounds, Node, Tree
 
 _HEAD = "<?xml version='1.0' encoding='UTF-8' standalone='yes' ?><hierarchy rotation=\"{}\">"
 _SPECIAL = re.compile(r"[&<>\"'\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]")

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.adb import AdbTransport
-from envs.base import Health, InfraError, MobileEnv
-from envs.claims import Claim
-from envs.console import Console
-from envs.device import Device
+from mobilerl.envs.adb import AdbTransport
+from mobilerl.envs.base import Health, InfraError, MobileEnv
+from mobilerl.envs.claims import Claim
+from mobilerl.envs.console import Console
+from mobilerl.envs.device import Device
 
 Reset = Literal["keep", "app_data", "snapshot", "fresh"]
 """How a device is reset between episodes. `keep`: not at all, because the suite's own set-up starts from a known state;
@@ -45,7 +45,7 @@ class AdbServer:
 
 
 class AdbDevice:
-    """Implements `envs.pool.PooledDevice`. The reset `snapshot` needs `console`."""
+    """Implements `mobilerl.envs.pool.PooledDevice`. The reset `snapshot` needs `console`."""
 
     def __init__(
         self,

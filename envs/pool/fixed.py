@@ -8,14 +8,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from envs.base import DeviceEvent, DeviceReport, InfraError, MobileEnv
-from envs.pool.place import Watch
+from mobilerl.envs.base import DeviceEvent, DeviceReport, InfraError, MobileEnv
+from mobilerl.envs.pool.place import Watch
 
 CLOSE_TIMEOUT_S = 30.0
 
 
 class FixedDevices:
-    """Implements `envs.base.Devices`. A device that failed is reused at once, but not for the same episode."""
+    """Implements `mobilerl.envs.base.Devices`. A device that failed is reused at once, but not for the same episode."""
 
     failure: Exception | None = None
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from envs.base import DeviceReport, Health, MobileEnv
+from mobilerl.envs.base import DeviceReport, Health, MobileEnv
 
 
 class PooledDevice(Protocol):

@@ -19,8 +19,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from envs.base import DeviceEvent, DeviceReport, InfraError, MobileEnv
-from envs.pool.place import Place, PooledDevice, Provider, State
+from mobilerl.envs.base import DeviceEvent, DeviceReport, InfraError, MobileEnv
+from mobilerl.envs.pool.place import Place, PooledDevice, Provider, State
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ COUNTS = ("created", "renewed", "replaced", "failures", "quarantines", "lease_ti
 
 
 class DevicePool:
-    """Implements `envs.base.Devices`. `counts` holds the counters of `COUNTS`, which only grow."""
+    """Implements `mobilerl.envs.base.Devices`. `counts` holds the counters of `COUNTS`, which only grow."""
 
     def __init__(self, provider: Provider, settings: PoolSettings) -> None:
         self.provider, self.settings = provider, settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envs.base import ACTION_TYPES, COORD_MAX, Action, Task
+from mobilerl.envs.base import ACTION_TYPES, COORD_MAX, Action, Task
 
 KINDS: tuple[str, ...] = tuple(kind for kind in ACTION_TYPES if kind != "invalid")
 COORDINATES = ("x", "y", "x2", "y2")

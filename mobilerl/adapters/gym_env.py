@@ -1,7 +1,7 @@
 """A phone as a `gymnasium.Env`: `gymnasium.make("mobilerl.adapters.gym_env:mobilerl/Phone-v0")`.
 
 Observations are the screen, (height, width, 3) uint8; `info` holds instruction, task_id, xml, app and note. The reward
-is 0 until the episode ends. A failing device raises `envs.base.InfraError`.
+is 0 until the episode ends. A failing device raises `mobilerl.envs.base.InfraError`.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ import numpy as np
 from gymnasium import spaces
 from PIL import Image
 
-from envs.base import COORD_MAX, Finish, MobileEnv, Observation, Task
-from envs.blocking import outside
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks.suite import train_tasks
 from mobilerl.adapters.flat import COORDINATES, KINDS, flat_action
+from mobilerl.envs.base import COORD_MAX, Finish, MobileEnv, Observation, Task
+from mobilerl.envs.blocking import outside
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.tasks.suite import train_tasks
 
 T = TypeVar("T")
 

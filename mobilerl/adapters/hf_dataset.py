@@ -12,8 +12,8 @@ from typing import Any
 from datasets import Dataset, Features, Image, IterableDataset, List, Value
 
 from mobilerl.records import Trajectory
-from mobilerl.screen_files import MemoryScreens, ScreenFolder
-from mobilerl.trajectory_files import read_records, trajectory_files, trajectory_from_dict
+from mobilerl.records.files import read_records, trajectory_files, trajectory_from_dict
+from mobilerl.records.screens import MemoryScreens, ScreenFolder
 
 TEXT, WHOLE, REAL, IDS = Value("string"), Value("int64"), Value("float64"), List(Value("int64"))
 COMPLETION = {"prompt_ids": IDS, "token_ids": IDS, "logprobs": List(REAL), "version": WHOLE, "text": TEXT}

@@ -11,11 +11,11 @@ from typing import Literal
 from fastapi import FastAPI
 from openenv.core import Action, Environment, Observation, State, create_fastapi_app
 
-from envs.base import StepResult
-from envs.blocking import run
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks.suite import test_tasks, train_tasks
 from mobilerl.adapters.flat import KINDS, flat_action, select_task
+from mobilerl.envs.base import StepResult
+from mobilerl.envs.blocking import run
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.tasks.suite import test_tasks, train_tasks
 
 SPLITS = {"train": tuple(train_tasks(1)), "test": tuple(test_tasks(1))}
 

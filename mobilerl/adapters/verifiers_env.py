@@ -9,15 +9,15 @@ from typing import Literal
 import verifiers.v1 as vf
 from openai import AsyncOpenAI
 
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks.suite import make_task, test_tasks, train_tasks
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.tasks.suite import make_task, test_tasks, train_tasks
 from mobilerl.inference.client import bounded_client
 from mobilerl.inference.images import with_images
 from mobilerl.inference.server import completion_of
-from mobilerl.interfaces import ANSWER_END, Sampling
 from mobilerl.policy.actor import ModelActor
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.records import Completion, Status
+from mobilerl.records.engine import ANSWER_END, Sampling
 from mobilerl.rollout.episode import EpisodeSettings, run_episode
 
 

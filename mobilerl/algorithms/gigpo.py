@@ -13,10 +13,10 @@ import xml.etree.ElementTree as ET
 
 import torch
 
-from envs.base import Observation
 from mobilerl.algorithms.advantages import group_relative
 from mobilerl.algorithms.grouped import GroupAlgorithm, StepAdvantages
 from mobilerl.config.algorithms import GiGPOSection
+from mobilerl.envs.base import Observation
 from mobilerl.records import Group
 
 STATE_ATTRIBUTES = ("class", "resource-id", "text", "content-desc", "checked", "selected", "enabled")

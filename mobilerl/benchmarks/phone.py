@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 
-from envs.base import Observation, Task
-from envs.phone import render
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks.catalogue import TEMPLATES
-from envs.phone.tasks.expert import ExpertAgent
-from envs.phone.tasks.suite import make_task
+from mobilerl.envs.base import Observation, Task
+from mobilerl.envs.phone import render
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.tasks.catalogue import TEMPLATES
+from mobilerl.envs.phone.tasks.expert import ExpertAgent
+from mobilerl.envs.phone.tasks.suite import make_task
 
 
 def measure(steps: int, width: int, height: int) -> dict[str, float]:

@@ -19,14 +19,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from envs.base import Observation
-from envs.phone.env import PhoneEnv
 from mobilerl.algorithms.replay import AdaptivePositiveReplay
 from mobilerl.benchmarks.samples import episodes, make_checkpoint
+from mobilerl.envs.base import Observation
+from mobilerl.envs.phone.env import PhoneEnv
 from mobilerl.models.codec import Codec
 from mobilerl.policy.context import ContextPolicy, build_messages
 from mobilerl.records import Completion, Status, Step, TrainingSample, Trajectory
-from sft.samples import ExpertStep
+from mobilerl.sft.samples import ExpertStep
 
 CONTEXT = ContextPolicy()
 """MobileRL's context: two screenshots, and the screen as text."""

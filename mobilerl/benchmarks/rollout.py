@@ -19,7 +19,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from envs.base import Action, Health, Observation, StepResult, Tap, Task
+from mobilerl.envs.base import Action, Health, Observation, StepResult, Tap, Task
 from mobilerl.policy.actor import Decision, scripted
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings, run_episode

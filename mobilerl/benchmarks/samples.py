@@ -14,17 +14,17 @@ from pathlib import Path
 
 import torch
 
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks import suite
-from mobilerl import tiny
 from mobilerl.config import AgentSection
 from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.tasks import suite
+from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
 from mobilerl.policy.context import ContextPolicy, make_context
 from mobilerl.records import Completion, Status, Step, TrainingSample, Trajectory
-from sft.demonstrations import corpus, demonstrate
-from sft.reasoning import written_thought
-from sft.samples import ExpertStep, encode
+from mobilerl.sft.demonstrations import corpus, demonstrate
+from mobilerl.sft.reasoning import written_thought
+from mobilerl.sft.samples import ExpertStep, encode
 
 
 def make_checkpoint(path: Path, hidden: int, layers: int) -> None:

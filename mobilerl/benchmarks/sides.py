@@ -29,10 +29,10 @@ from mobilerl.algorithms.objectives import clipped
 from mobilerl.config.algorithms import ClippedLossSection
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.scoring import right_aligned
-from mobilerl.interfaces import ADAM_BETAS
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model
 from mobilerl.records import TrainingSample
+from mobilerl.records.engine import ADAM_BETAS
 
 AGG = "token-mean"
 CLIP = 0.2

@@ -15,7 +15,6 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from envs.base import InfraError
 from mobilerl import __version__
 from mobilerl.cli import (
     bench,
@@ -34,9 +33,10 @@ from mobilerl.cli import (
 )
 from mobilerl.config import ConfigError
 from mobilerl.doctor.packages import installs
-from mobilerl.interfaces import EngineError
-from mobilerl.networks import bypass_proxies_for_loopback
-from mobilerl.terminal import make_logging_safe, printable, say
+from mobilerl.envs.base import InfraError
+from mobilerl.records.engine import EngineError
+from mobilerl.system.networks import bypass_proxies_for_loopback
+from mobilerl.system.terminal import make_logging_safe, printable, say
 from mobilerl.train.checkpoint import CheckpointError
 from mobilerl.train.interrupt import Stopped
 from mobilerl.train.skipping import NotFinite

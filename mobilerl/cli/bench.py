@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mobilerl.terminal import make_console, make_table
+from mobilerl.system.terminal import make_console, make_table
 
 PARTS: dict[str, tuple[str, dict[str, tuple[Any, str]]]] = {
     "phone": (

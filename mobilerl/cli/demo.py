@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobilerl.config import load_recipe
-from mobilerl.terminal import say
+from mobilerl.system.terminal import say
 
 if TYPE_CHECKING:
-    from envs.base import Observation
+    from mobilerl.envs.base import Observation
     from mobilerl.records import Step, Trajectory
 
 RECIPE = "generated/adagrpo"
@@ -48,9 +48,9 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     from mobilerl.eval.policies import POLICY
     from mobilerl.models.checkpoint_folder import read_agent
+    from mobilerl.records.files import load_trajectories
     from mobilerl.suites.evaluation import evaluate
     from mobilerl.suites.generated.evaluation import GeneratedPlan
-    from mobilerl.trajectory_files import load_trajectories
     from mobilerl.viewer import build
 
     recipe = load_recipe(RECIPE, ["--phone.popup_rate", "0"])

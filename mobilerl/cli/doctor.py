@@ -11,7 +11,7 @@ from rich.table import Column, Table
 
 from mobilerl.config import load_recipe
 from mobilerl.doctor.check import Check
-from mobilerl.terminal import make_console
+from mobilerl.system.terminal import make_console
 
 STYLES = {"ok": "green", "warning": "yellow", "failed": "red", "not needed": "dim"}
 

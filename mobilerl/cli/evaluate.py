@@ -8,19 +8,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from envs.instructions.tasks import read
-from envs.phone.generated.tasks import HELD_OUT, SPLITS, train_tasks
-from envs.phone.tasks import suite
 from mobilerl.cli import evaluate_androidlab, evaluate_androidworld
 from mobilerl.cli.evaluate_common import add_suite, command_of, evaluation_recipe, finish, resumable
 from mobilerl.config import ConfigError, GeneratedSuiteSection, InstructionsSuiteSection, Recipe, load_recipe, validate
+from mobilerl.envs.instructions.tasks import read
+from mobilerl.envs.phone.generated.tasks import HELD_OUT, SPLITS, train_tasks
+from mobilerl.envs.phone.tasks import suite
 from mobilerl.eval.policies import MOBILERL_SETTINGS, REAL_PHONE_AGENTS, is_server
 from mobilerl.eval.report import UNSEEN, percent
 from mobilerl.suites.evaluation import Plan, evaluate
 from mobilerl.suites.generated.evaluation import GeneratedPlan
 from mobilerl.suites.instructions.evaluation import InstructionsPlan
 from mobilerl.suites.phone.evaluation import AGENTS, SimPlan
-from mobilerl.terminal import make_console, make_table
+from mobilerl.system.terminal import make_console, make_table
 
 INSTANCES, PASS_K_INSTANCES = 6, 2
 """Default number of held-out instances per template, if each is played once and if it is sampled K times."""

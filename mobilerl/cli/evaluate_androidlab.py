@@ -11,7 +11,7 @@ from pathlib import Path
 from mobilerl.cli.evaluate_common import add_suite, evaluation_recipe, finish, resumable, say
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.eval.policies import MOBILERL_SETTINGS, REAL_PHONE_AGENTS, real_phone_policy
-from mobilerl.terminal import header
+from mobilerl.system.terminal import header
 
 DESCRIPTION = """\
 Runs AndroidLab's tasks on devices over adb and judges them with AndroidLab's own judges. Tasks and judges are read
@@ -51,7 +51,7 @@ def add(suites: argparse._SubParsersAction, common: argparse.ArgumentParser) -> 
 
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
-    from envs.androidlab.checkout import read_checkout
+    from mobilerl.envs.androidlab.checkout import read_checkout
 
     if args.android_lab is None:
         raise ConfigError("--android-lab PATH is missing: your checkout of github.com/THUDM/Android-Lab")
@@ -62,8 +62,8 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
             say(f"{task.id}  {task.app}  {task.kind}  {task.goal}")
         return 0
     _check(args)
-    from envs.androidlab.env import LabSettings
-    from envs.androidlab.judge import Judges
+    from mobilerl.envs.androidlab.env import LabSettings
+    from mobilerl.envs.androidlab.judge import Judges
     from mobilerl.suites.androidlab.answers import AnswerJudge
     from mobilerl.suites.androidlab.devices import parse_addresses
     from mobilerl.suites.androidlab.evaluation import Plan, evaluate

@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from envs.androidworld.tasks import EVAL_SEED, FACTS
 from mobilerl.cli.evaluate_common import add_suite, evaluation_recipe, finish, resumable, say
 from mobilerl.config import ConfigError, Recipe, validate
+from mobilerl.envs.androidworld.tasks import EVAL_SEED, FACTS
 from mobilerl.eval.policies import MOBILERL_SETTINGS, REAL_PHONE_AGENTS, real_phone_policy
-from mobilerl.terminal import header
+from mobilerl.system.terminal import header
 
 if TYPE_CHECKING:
     from mobilerl.suites.androidworld.servers import Servers
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
 
 def _servers(args: argparse.Namespace, recipe: Recipe) -> Servers:
     """Running servers if any are given, else as many containers as `--fleet` or the recipe says."""
-    from envs.androidworld.startup import parse_addresses
+    from mobilerl.envs.androidworld.startup import parse_addresses
     from mobilerl.suites.androidworld.servers import RunningServers, StartedContainers
     from mobilerl.suites.fleet import fleet_type
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from mobilerl.config import AgentSection, ConfigError, Recipe, load_recipe
 from mobilerl.config.flags import parse_flags
-from mobilerl.terminal import say
+from mobilerl.system.terminal import say
 from mobilerl.train.interrupt import Stopped, interrupts_as_stopped, resume_command
 
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from envs.base import InfraError
-from envs.claims import Claim
 from mobilerl.config import ConfigError, Recipe, load_recipe
+from mobilerl.envs.base import InfraError
+from mobilerl.envs.claims import Claim
 from mobilerl.suites.fleet import check_packages, docker_provider, engines, fleet_type
-from mobilerl.terminal import fit, make_console, make_table
+from mobilerl.system.terminal import fit, make_console, make_table
 
 if TYPE_CHECKING:
-    from envs.docker_avd import DockerProvider
+    from mobilerl.envs.docker_avd import DockerProvider
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
@@ -70,7 +70,7 @@ async def _start_missing(recipe: Recipe) -> tuple[list[str], list[str], list[str
     Raises ConfigError if a run uses the same fleet name: its devices end with it and have the same numbers, and
     `fleet down` would remove them as well.
     """
-    from envs.docker_avd import DETACHED
+    from mobilerl.envs.docker_avd import DETACHED
 
     claim, name = Claim("mobilerl fleet up", ConfigError), recipe.fleet.name
     provider = docker_provider(recipe, owner=DETACHED, claim=claim)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from mobilerl import __version__
-from mobilerl.atomic_files import write_atomic
 from mobilerl.cli import published
 from mobilerl.config import Recipe, read_saved
 from mobilerl.config.reading import CONFIG_FILE
@@ -18,6 +17,7 @@ from mobilerl.models.checkpoint_folder import read_agent
 from mobilerl.models.hub_names import is_hub_id
 from mobilerl.policy.formats.choice import published_name
 from mobilerl.suites.base import TYPES
+from mobilerl.system.atomic_files import write_atomic
 from mobilerl.viewer.evaluations import evaluations_of
 
 CARD = "README.md"

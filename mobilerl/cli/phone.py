@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 
-from envs.phone import serve
+from mobilerl.envs.phone import serve
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:

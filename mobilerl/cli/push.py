@@ -30,7 +30,7 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> int:
     from mobilerl.config import ConfigError
     from mobilerl.models.hub import find_model, published_base, upload
     from mobilerl.models.hub_names import is_hub_id
-    from mobilerl.terminal import say
+    from mobilerl.system.terminal import say
 
     for option, value in (("--to", args.to), ("--base", args.base)):
         if value is not None and not is_hub_id(value):

@@ -14,7 +14,7 @@ from rich.table import Table
 from mobilerl.config import ConfigError
 from mobilerl.config.flags import add_flags
 from mobilerl.config.recipe import recipe_with_plugins
-from mobilerl.terminal import make_console, say
+from mobilerl.system.terminal import make_console, say
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:

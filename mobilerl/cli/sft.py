@@ -38,14 +38,14 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     recipe = load_recipe(args.config, settings, command="sft")
     stages = (args.stage,) if args.stage else (1, 2)
     from mobilerl.models.hub import with_local_model
+    from mobilerl.sft.checks import dry_run_sft
     from mobilerl.train.dry_run import check_writable
-    from sft.checks import dry_run_sft
 
     recipe = with_local_model(recipe)
     if args.dry_run:
         return dry_run_sft(recipe, args.run_dir, stages)
     check_writable(args.run_dir)
-    from sft.run import run as run_sft
+    from mobilerl.sft.run import run as run_sft
 
     try:
         with interrupts_as_stopped():

@@ -16,14 +16,14 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from envs.text_files import read_text
-from mobilerl.atomic_files import write_atomic
 from mobilerl.config.flags import NULL, ConfigError, Owners, parse_flags, quote, settings_of, suggestion
 from mobilerl.config.in_use import differing, reason, unused, without_unused
 from mobilerl.config.marks import OnlyWith
 from mobilerl.config.packaged import find_recipe
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
-from mobilerl.redaction import without_users
+from mobilerl.envs.text_files import read_text
+from mobilerl.system.atomic_files import write_atomic
+from mobilerl.system.redaction import without_users
 
 M = TypeVar("M", bound=BaseModel)
 CONFIG_FILE = "config.json"

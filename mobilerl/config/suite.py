@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import Tag, field_validator
 
-from envs.plugins import with_plugins
 from mobilerl.config.devices import FleetSection
 from mobilerl.config.marks import RESUMABLE
 from mobilerl.config.types import Count, Positive, Section, chosen_by_type
+from mobilerl.envs.plugins import with_plugins
 
 EMULATOR_MB = 3072
 """Minimum memory of a container with an emulator, in MB: the phone's 2 GB and everything else in the container."""
@@ -70,7 +70,7 @@ class AndroidWorldSuiteSection(SuiteBase):
     @field_validator("seed")
     @classmethod
     def _seed_is_for_training(cls, seed: int) -> int:
-        from envs.androidworld.tasks import check_training_seed
+        from mobilerl.envs.androidworld.tasks import check_training_seed
 
         check_training_seed(seed)
         return seed

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, PlainSerializer
 
-from mobilerl.redaction import without_users, without_value
+from mobilerl.system.redaction import without_users, without_value
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]

@@ -11,10 +11,10 @@ from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
-from envs.base import InfraError
-from envs.phone import fonts as phone_fonts
 from mobilerl.config import FleetSection, Recipe
 from mobilerl.doctor.check import Check, broken, missing
+from mobilerl.envs.base import InfraError
+from mobilerl.envs.phone import fonts as phone_fonts
 from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.models.memory import fit
 from mobilerl.suites.fleet import fleet_type
@@ -100,7 +100,7 @@ def docker(fleet: FleetSection) -> Iterator[Check]:
 def _engine(host: str, fleet: FleetSection, needed: bool) -> Iterator[Check]:
     name, image = f"Docker at {host}" if host else "Docker", fleet.image
     try:
-        from envs.docker_avd.engine import connect
+        from mobilerl.envs.docker_avd.engine import connect
     except ImportError:
         yield missing(name, needed, "adbutils is not installed", "pip install 'mobilerl[docker]'")
         return
@@ -133,7 +133,7 @@ def adb(fleet: FleetSection) -> Check:
         from adbutils import AdbClient
         from adbutils.errors import AdbError
 
-        from envs.adb import attached
+        from mobilerl.envs.adb import attached
     except ImportError:
         fix = f"pip install 'mobilerl[{fleet.type if needed else 'adb'}]'"
         return missing("adb", needed, "adbutils is not installed", fix)
@@ -156,7 +156,7 @@ def adb(fleet: FleetSection) -> Check:
 
 def _unreachable(serial: str) -> str:
     """Why a run could not use a device, after connecting to one of the form HOST:PORT as it does; "" if it could."""
-    from envs.adb import AdbTransport
+    from mobilerl.envs.adb import AdbTransport
 
     try:
         AdbTransport(serial).connect()

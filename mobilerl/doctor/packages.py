@@ -20,8 +20,6 @@ CHECKED_ELSEWHERE = {"verl", "vllm"}
 """Packages that engines check themselves."""
 PACKAGE_OF = {"yaml": "pyyaml", "PIL": "pillow", "google": "protobuf"}
 """Names of packages whose module is named differently."""
-OURS = {"mobilerl", "envs", "sft"}
-"""Packages of mobilerl, which its extras require too."""
 TORCH_FIRST = "torch==2.13.0"
 
 
@@ -99,7 +97,7 @@ def installs(module: str | None) -> str:
     there and the module is not, as after a misspelling."""
     top, inner, _ = (module or "").partition(".")
     package = canonicalize_name(PACKAGE_OF.get(top, top))
-    if top in OURS or (inner and find_spec(top) is not None):
+    if top == "mobilerl" or (inner and find_spec(top) is not None):
         return ""
     for extra, required in requirements().items():
         if package in {canonicalize_name(r.name) for r in required}:

@@ -35,13 +35,13 @@ from mobilerl.engines.scoring import (
     with_pictures,
 )
 from mobilerl.inference.local import length_batches, sample
-from mobilerl.interfaces import ADAM_BETAS, Objective, Request, SkippedStep
 from mobilerl.models.adapter_folder import is_adapter
 from mobilerl.models.adapters import load_adapter, read_adapter_tensors
 from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import add_lora, compute_dtype, enable_gradient_checkpointing, load_model, save_model
 from mobilerl.records import Completion, TrainingSample
+from mobilerl.records.engine import ADAM_BETAS, Objective, Request, SkippedStep
 
 STATE_FILE = "trainer.pt"
 DAMAGED = (OSError, RuntimeError, ValueError, LookupError, AttributeError, TypeError, EOFError)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mobilerl.config import ConfigError, EngineSection, Recipe
-from mobilerl.interfaces import Engine, EngineError
 from mobilerl.models.checkpoint_folder import check_checkpoint, one_line
+from mobilerl.records.engine import Engine, EngineError
 
 if TYPE_CHECKING:
     from mobilerl.engines.local import LocalEngine

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.inference.vllm import VllmSampler, VllmSettings, checkpoint_weights
-from mobilerl.interfaces import Objective, Request
 from mobilerl.models.loading import compute_dtype
 from mobilerl.records import Completion, TrainingSample
+from mobilerl.records.engine import Objective, Request
 
 
 class VllmEngine(LocalEngine):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from envs.base import Action, Finish, Observation, Task, Wait
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks.expert import ExpertAgent
+from mobilerl.envs.base import Action, Finish, Observation, Task, Wait
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.tasks.expert import ExpertAgent
 from mobilerl.policy.actions import candidates
 from mobilerl.policy.actor import Actor, Decision, scripted
 from mobilerl.policy.context import Turn

@@ -20,8 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from envs.base import Task
 from mobilerl.config import ConfigError
+from mobilerl.envs.base import Task
 from mobilerl.eval.report import RESULTS, read_results
 
 SCHEMA = 1

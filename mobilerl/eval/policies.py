@@ -12,11 +12,11 @@ from mobilerl.config import ConfigError, Recipe
 from mobilerl.engines.registry import make_engine
 from mobilerl.eval.agents import scripted_actor
 from mobilerl.inference.engine_policy import LATE_WAIT_S, EnginePolicy
-from mobilerl.interfaces import Sampling
 from mobilerl.models.hub import find_model
 from mobilerl.policy.actor import Actor, ModelActor
 from mobilerl.policy.context import make_context, prompt_hash
 from mobilerl.policy.formats.choice import OURS
+from mobilerl.records.engine import Sampling
 from mobilerl.rollout.collector import Collector
 
 if TYPE_CHECKING:

@@ -13,18 +13,18 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from envs.base import Task
-from mobilerl.atomic_files import write_atomic
-from mobilerl.policy.unreadable import MANY, NO_PARSER, Why, counted
-from mobilerl.records import Status, Trajectory
-from mobilerl.statistics import (
+from mobilerl.envs.base import Task
+from mobilerl.eval.statistics import (
     PairedDifference,
     cluster_bootstrap_interval,
     paired_difference,
     pass_at_k,
     wilson_interval,
 )
-from mobilerl.terminal import make_console, make_table
+from mobilerl.policy.unreadable import MANY, NO_PARSER, Why, counted
+from mobilerl.records import Status, Trajectory
+from mobilerl.system.atomic_files import write_atomic
+from mobilerl.system.terminal import make_console, make_table
 
 SCHEMA = 1
 LONGEST_LINE = 160

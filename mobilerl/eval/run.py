@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from envs.base import Action, Devices, InfraError, MobileEnv, Observation, StepResult, Task
+from mobilerl.envs.base import Action, Devices, InfraError, MobileEnv, Observation, StepResult, Task
 from mobilerl.eval.journal import Key, key_of
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.judge.scorer import Scorer
 from mobilerl.records import Group, LostGroup
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings
-from mobilerl.terminal import progress_bar, say
+from mobilerl.system.terminal import progress_bar, say
 
 T = TypeVar("T")
 Say = Callable[[str], None]

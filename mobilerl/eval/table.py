@@ -15,8 +15,8 @@ from statistics import fmean
 from typing import Any
 
 from mobilerl.eval.report import UNSEEN, difference, percent, read_results
-from mobilerl.statistics import wilson_interval
-from mobilerl.terminal import printable
+from mobilerl.eval.statistics import wilson_interval
+from mobilerl.system.terminal import printable
 
 PARTS = ("phrasings", "pairs", "apps")
 """Held-out parts of generated tasks that are shown in addition to the headline."""

@@ -14,9 +14,9 @@ import httpx
 from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI, DefaultAsyncHttpxClient, NotFoundError
 
 from mobilerl.config import ConfigError
-from mobilerl.networks import client_options, way_to
 from mobilerl.policy.sanitize import encodable
-from mobilerl.redaction import without_users
+from mobilerl.system.networks import client_options, way_to
+from mobilerl.system.redaction import without_users
 
 MAX_ANSWER = 32 << 20
 """Maximum size of an answer in bytes. The longest reply with its log-probabilities has a few MB."""

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mobilerl.interfaces import Engine, Request, Sampling, StreamingEngine
 from mobilerl.policy.actor import Messages
 from mobilerl.records import Completion
+from mobilerl.records.engine import Engine, Request, Sampling, StreamingEngine
 
 LATE_WAIT_S = 0.25
 """Seconds that a batch waits for more requests if the run need not be repeatable."""

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mobilerl.interfaces import Request, Sampling
 from mobilerl.models.codec import Codec
+from mobilerl.records.engine import Request, Sampling
 
 
 @dataclass(slots=True)

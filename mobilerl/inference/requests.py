@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from PIL.Image import Image
 
-from mobilerl.interfaces import EngineError, Request
 from mobilerl.models.codec import Codec
 from mobilerl.records import Completion
+from mobilerl.records.engine import EngineError, Request
 
 T = TypeVar("T")
 CLOSE_S = 10.0

@@ -11,12 +11,12 @@ from typing import Any
 from mobilerl.config import ConfigError
 from mobilerl.inference.client import MALFORMED, ChatClient, Refused, Unreachable, most_characters, one_line
 from mobilerl.inference.images import blank, shrunk_size, with_images
-from mobilerl.interfaces import ANSWER_END, Sampling
 from mobilerl.policy.actor import Messages
 from mobilerl.policy.formats.pixels import qwen_size
 from mobilerl.policy.sanitize import encodable
 from mobilerl.policy.unreadable import NO_PARSER
 from mobilerl.records import Completion
+from mobilerl.records.engine import ANSWER_END, Sampling
 
 log = logging.getLogger(__name__)
 TIMEOUT_S = 300.0

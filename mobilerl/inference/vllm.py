@@ -20,16 +20,16 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import AutoConfig
 
-from mobilerl.child_processes import interrupts_held
 from mobilerl.config import ConfigError, VllmSection
 from mobilerl.inference.requests import CLOSED, RESUME, RequestLoop
-from mobilerl.interfaces import EngineError, Request
 from mobilerl.models.adapter_folder import is_adapter
 from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.models.codec import Codec
 from mobilerl.models.hub import base_folder
 from mobilerl.models.loading import compute_dtype
 from mobilerl.records import Completion
+from mobilerl.records.engine import EngineError, Request
+from mobilerl.system.child_processes import interrupts_held
 
 MIN_TEMPERATURE = 0.01
 """Lowest temperature besides 0 that vLLM supports; it raises lower ones to this value."""

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mobilerl.atomic_files import write_atomic
 from mobilerl.config import ConfigError
+from mobilerl.system.atomic_files import write_atomic
 
 SCHEMA = 1
 

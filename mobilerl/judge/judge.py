@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import asdict, replace
 from typing import Any
 
-from envs.base import Finish, Observation
 from mobilerl.config import ConfigError, JudgeSection
+from mobilerl.envs.base import Finish, Observation
 from mobilerl.inference.client import ChatClient, Refused, Reply, Unreachable
 from mobilerl.judge.cache import ReplyCache, reply_key
 from mobilerl.judge.examples import EXAMPLES, PROBE, Case

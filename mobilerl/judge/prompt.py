@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Literal
 
-from envs.base import Finish, Invalid, Observation
 from mobilerl.config import ConfigError
+from mobilerl.envs.base import Finish, Invalid, Observation
 from mobilerl.inference.images import image_part
 from mobilerl.judge.examples import EXAMPLES, Case
 from mobilerl.policy.actions import describe

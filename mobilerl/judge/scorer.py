@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from envs.base import InfraError, Observation
 from mobilerl.config import ConfigError, Recipe
+from mobilerl.envs.base import InfraError, Observation
 from mobilerl.records import Trajectory
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from mobilerl.config import ConfigError, Recipe
 from mobilerl.models.adapter_folder import ADAPTER_FILE, BASE, adapter_base, is_adapter, read_adapter
 from mobilerl.models.checkpoint_folder import STATE_FILE, check_checkpoint, check_quantization, model_of_run, one_line
 from mobilerl.models.hub_names import hub_id_of, is_hub_id
-from mobilerl.networks import check_variables
+from mobilerl.system.networks import check_variables
 
 if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError

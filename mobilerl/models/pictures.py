@@ -22,7 +22,7 @@ import torch
 from PIL import Image
 from torch.nn.functional import interpolate
 
-from envs.device import open_picture
+from mobilerl.envs.device import open_picture
 
 THREADS = min(4, os.cpu_count() or 1)
 _POOL = ThreadPoolExecutor(THREADS, "pictures")

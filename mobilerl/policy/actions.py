@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Literal
 
-from envs.base import COORD_MAX, Action, Finish, Invalid, Launch, LongPress, Swipe, Tap, Type
+from mobilerl.envs.base import COORD_MAX, Action, Finish, Invalid, Launch, LongPress, Swipe, Tap, Type
 from mobilerl.policy.grammar import quote
 from mobilerl.policy.screen import Screen, shortened
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from envs.base import Action, Invalid, Observation, Task
-from mobilerl.interfaces import Sampling
+from mobilerl.envs.base import Action, Invalid, Observation, Task
 from mobilerl.policy.context import ContextPolicy, Message, Turn, build_messages
 from mobilerl.policy.screen import Screen
 from mobilerl.policy.unreadable import Why, explained
 from mobilerl.records import Completion
+from mobilerl.records.engine import Sampling
 
 Messages = Sequence[dict[str, Any]]
 Fits = Callable[[Messages, Sequence[bytes]], bool]

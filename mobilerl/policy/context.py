@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from envs.base import Action, Observation, Task
 from mobilerl.config import AgentSection, FormatName
+from mobilerl.envs.base import Action, Observation, Task
 from mobilerl.policy.actions import Grounding, describe
 from mobilerl.policy.formats import FORMATS
 from mobilerl.policy.formats.base import Message

@@ -19,7 +19,21 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from envs.base import COORD_MAX, Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Swipe, Tap, Type, Wait
+from mobilerl.envs.base import (
+    COORD_MAX,
+    Action,
+    Back,
+    Enter,
+    Finish,
+    Home,
+    Invalid,
+    Launch,
+    LongPress,
+    Swipe,
+    Tap,
+    Type,
+    Wait,
+)
 from mobilerl.policy.actions import DISTANCES, MIDDLE, OFFSETS, Grounding, swipe_from
 from mobilerl.policy.grammar import Call, GrammarError, Mark, Value, excerpt, parse_call
 from mobilerl.policy.literals import read_call

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.base import COORD_MAX
+from mobilerl.envs.base import COORD_MAX
 from mobilerl.policy.sanitize import escape_markup
 
 ScreenStyle = Literal["mobilerl", "marks", "none"]

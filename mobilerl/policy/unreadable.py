@@ -7,7 +7,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
 
-from envs.base import Action, Invalid
+from mobilerl.envs.base import Action, Invalid
 from mobilerl.records import Completion
 
 NO_PARSER = "start it without --tool-call-parser (vLLM: and without --enable-auto-tool-choice)"

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from envs.base import Action, Back, Finish, LongPress, Swipe, Tap, Type
+from mobilerl.envs.base import Action, Back, Finish, LongPress, Swipe, Tap, Type
 from mobilerl.policy.screen import Box, Element, Screen
 
 Kind = Literal["click", "long_click", "input", "scroll", "back", "complete"]

@@ -12,9 +12,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from envs.base import Action, Observation, Tap, Task, Type
+from mobilerl.envs.base import Action, Observation, Tap, Task, Type
 from mobilerl.inference.engine_policy import EnginePolicy
-from mobilerl.interfaces import Sampling
 from mobilerl.policy.actions import describe
 from mobilerl.policy.context import ContextPolicy, Turn, build_messages
 from mobilerl.policy.screen import Box, Screen, parse_screen
@@ -25,6 +24,7 @@ from mobilerl.reachagent.identity import node_box
 from mobilerl.reachagent.metrics import MAX_STEPS
 from mobilerl.reachagent.tasks import PageTask
 from mobilerl.records import Completion
+from mobilerl.records.engine import Sampling
 
 SUITE = "pages"
 

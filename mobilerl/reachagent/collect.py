@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from envs.phone.apps.catalogue import APP_NAMES, APPS
-from envs.phone.phone import Phone
-from mobilerl.atomic_files import write_atomic
 from mobilerl.config import ConfigError, PagesSection, PhoneSection
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES, APPS
+from mobilerl.envs.phone.phone import Phone
 from mobilerl.reachagent.exploration import HOME_APP, Explorer, explore, survey
 from mobilerl.reachagent.graph import GRAPH_FILE, PageGraph
 from mobilerl.reachagent.identity import Abstraction
 from mobilerl.reachagent.tasks import TaskSet, make_tasks
+from mobilerl.system.atomic_files import write_atomic
 
 TASKS_FILE = "tasks.json"
 PHONE_SEED = 1

@@ -37,15 +37,15 @@ import torch
 from torch import Tensor
 
 from mobilerl.algorithms.losses import action_logp, dpo_loss
-from mobilerl.atomic_files import write_atomic
 from mobilerl.config import Recipe
-from mobilerl.interfaces import Engine
 from mobilerl.records import MicroBatch, TrainingSample
-from mobilerl.screen_files import ScreenFolder
+from mobilerl.records.engine import Engine
+from mobilerl.records.files import read_records
+from mobilerl.records.screens import ScreenFolder
+from mobilerl.system.atomic_files import write_atomic
 from mobilerl.train import checkpoint
 from mobilerl.train.skipping import StepCounter
 from mobilerl.train.tracking import Tracker
-from mobilerl.trajectory_files import read_records
 
 STAGE = "dpo"
 KEEP = 2

@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from mobilerl.eval.report import EpisodeResult, build_results, invalid_replies
+from mobilerl.eval.statistics import Interval, cluster_bootstrap_interval, paired_difference, wilson_interval
 from mobilerl.policy.unreadable import counted
 from mobilerl.reachagent.actions import COMPLETE, PageAction
 from mobilerl.reachagent.agent import SUITE, PageAgent, Query, episode_task
@@ -23,7 +24,6 @@ from mobilerl.reachagent.replies import ReplyWriter, query_flows
 from mobilerl.reachagent.rewards import advance, finished, first_state
 from mobilerl.reachagent.tasks import PageTask
 from mobilerl.records import Status
-from mobilerl.statistics import Interval, cluster_bootstrap_interval, paired_difference, wilson_interval
 
 
 def evaluate(

@@ -13,12 +13,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from envs.base import Home, InfraError, Launch
-from envs.device import Device
-from envs.phone.apps.catalogue import APP_NAMES
-from envs.phone.console import State, restore_snapshot, take_snapshot
-from envs.phone.phone import Phone
-from envs.phone.transport import InProcessTransport
+from mobilerl.envs.base import Home, InfraError, Launch
+from mobilerl.envs.device import Device
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES
+from mobilerl.envs.phone.console import State, restore_snapshot, take_snapshot
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.transport import InProcessTransport
 from mobilerl.policy.screen import parse_screen
 from mobilerl.reachagent.actions import COMPLETE, PageAction, action_space, device_actions
 from mobilerl.reachagent.graph import Page, PageGraph

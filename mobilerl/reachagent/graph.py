@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mobilerl.atomic_files import sync_folder, write_atomic
 from mobilerl.reachagent.actions import PageAction, same_action
 from mobilerl.reachagent.identity import Abstraction
+from mobilerl.system.atomic_files import sync_folder, write_atomic
 
 FORMAT = "mobilerl page graph 1"
 GRAPH_FILE, SCREENS = "graph.json", "screens"

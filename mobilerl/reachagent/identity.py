@@ -21,7 +21,7 @@ from typing import Any
 
 from PIL import Image, ImageChops, ImageStat
 
-from envs.base import COORD_MAX
+from mobilerl.envs.base import COORD_MAX
 from mobilerl.policy.screen import Box
 
 ANY = "*"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envs.base import COORD_MAX
+from mobilerl.envs.base import COORD_MAX
 from mobilerl.reachagent.actions import PageAction, same_action
 
 MARGIN = 0.14

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from envs.base import Action
+from mobilerl.envs.base import Action
 from mobilerl.models.codec import Codec
 from mobilerl.policy.screen import Box
 from mobilerl.reachagent.actions import PageAction, from_device, same_action
@@ -24,7 +24,7 @@ from mobilerl.reachagent.graph import PageGraph
 from mobilerl.reachagent.replies import INEXPRESSIBLE, UNKNOWN_WORDS, ReplyWriter, has_unknown_tokens, query_flows
 from mobilerl.reachagent.rewards import Level, State, advance, distances, first_state, level
 from mobilerl.reachagent.tasks import PageTask
-from sft.samples import Sample
+from mobilerl.sft.samples import Sample
 
 INVALID_REPLIES = "agent: not an action of the page"
 IDENTICAL = "the replies are identical"

@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from envs.base import Action, LongPress, Swipe, Tap
+from mobilerl.envs.base import Action, LongPress, Swipe, Tap
 from mobilerl.models.codec import Codec
 from mobilerl.policy.context import ContextPolicy, Turn
 from mobilerl.reachagent.actions import PageAction, device_actions, from_device
 from mobilerl.reachagent.agent import Decision, PageAgent, Query, Scenes, episode_task
 from mobilerl.reachagent.tasks import PageTask
-from sft.reasoning import written_thought
-from sft.samples import ExpertStep, Sample, encode
+from mobilerl.sft.reasoning import written_thought
+from mobilerl.sft.samples import ExpertStep, Sample, encode
 
 INEXPRESSIBLE = "no reply expresses the action"
 UNKNOWN_WORDS = "the checkpoint's vocabulary lacks some characters"

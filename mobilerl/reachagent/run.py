@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mobilerl.atomic_files import write_atomic
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.algorithms import AdaGRPOSection
 from mobilerl.config.claims import check_claim, claim
@@ -20,7 +19,6 @@ from mobilerl.engines.registry import make_engine, make_trainer_engine
 from mobilerl.eval.policies import weights_digest
 from mobilerl.eval.report import invalid_lines, read_results, write_results
 from mobilerl.inference.engine_policy import EnginePolicy
-from mobilerl.interfaces import Sampling
 from mobilerl.models.checkpoint_folder import check_checkpoint
 from mobilerl.models.codec import Codec
 from mobilerl.policy.context import make_context, prompt_hash
@@ -33,17 +31,19 @@ from mobilerl.reachagent.metrics import MAX_STEPS
 from mobilerl.reachagent.pairs import preference_pairs
 from mobilerl.reachagent.replies import ReplyWriter, flow_samples, has_unknown_tokens
 from mobilerl.reachagent.tasks import TaskSet
+from mobilerl.records.engine import Sampling
+from mobilerl.sft.checks import check as check_sft
+from mobilerl.sft.demonstrations import demonstrations
+from mobilerl.sft.distributed import follow
+from mobilerl.sft.reasoning import written_thought
+from mobilerl.sft.run import SftRun, put_final, remove_unfinished
+from mobilerl.sft.samples import Sample, encode
 from mobilerl.suites.base import demonstrated_tasks
-from mobilerl.terminal import printable, say
+from mobilerl.system.atomic_files import write_atomic
+from mobilerl.system.terminal import printable, say
 from mobilerl.train import checkpoint
 from mobilerl.train.run_dir import with_checkpoints_agent
 from mobilerl.train.tracking import Tracker
-from sft.checks import check as check_sft
-from sft.demonstrations import demonstrations
-from sft.distributed import follow
-from sft.reasoning import written_thought
-from sft.run import SftRun, put_final, remove_unfinished
-from sft.samples import Sample, encode
 
 STAGE1 = "stage1"
 RESULTS, COUNTS, TABLE = "results.json", "pages/counts.json", "pages.md"

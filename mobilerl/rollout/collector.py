@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from envs.base import DeviceEvent, DeviceReport, Devices, FreeReward, InfraError, MobileEnv, Task, TaskFault
-from envs.pool import FixedDevices
+from mobilerl.envs.base import DeviceEvent, DeviceReport, Devices, FreeReward, InfraError, MobileEnv, Task, TaskFault
+from mobilerl.envs.pool import FixedDevices
 from mobilerl.judge.scorer import Scorer
 from mobilerl.policy.actor import Actor
 from mobilerl.records import Cause, Group, LostGroup, Status, Trajectory

@@ -6,8 +6,8 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from envs.base import Finish, InfraError, Invalid, MobileEnv, NoScore, Observation, Task, TaskFault, as_worded
 from mobilerl.config import AgentSection
+from mobilerl.envs.base import Finish, InfraError, Invalid, MobileEnv, NoScore, Observation, Task, TaskFault, as_worded
 from mobilerl.policy.actor import Actor
 from mobilerl.policy.context import Turn
 from mobilerl.policy.screen import parse_screen

@@ -8,8 +8,8 @@ import reprlib
 from numbers import Complex, Real
 from typing import Any
 
-from envs.base import Observation
 from mobilerl.config import ConfigError
+from mobilerl.envs.base import Observation
 from mobilerl.judge.scorer import Scorer
 from mobilerl.records import Trajectory
 

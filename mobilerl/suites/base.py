@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from envs.base import Devices, MobileEnv, Task
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.named import load_named
 from mobilerl.config.suite import OWN, suite_sections
+from mobilerl.envs.base import Devices, MobileEnv, Task
 
 TYPES = {"sim": "phone"}
 """Maps `Task.suite` to `suite.type` where they differ."""

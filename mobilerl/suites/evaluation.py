@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from envs.base import Devices, MobileEnv, Task
 from mobilerl import __version__
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.types import Positive, Section, Weight
+from mobilerl.envs.base import Devices, MobileEnv, Task
 from mobilerl.eval.agents import scripted_actor
 from mobilerl.eval.journal import Journal, Key, Past, read_journal
 from mobilerl.eval.policies import (
@@ -34,10 +34,10 @@ from mobilerl.eval.report import RESULTS, EpisodeResult, build_results, write_re
 from mobilerl.eval.run import run_tasks
 from mobilerl.judge.scorer import Scorer
 from mobilerl.records import Group
+from mobilerl.records.files import append_trajectory, load_trajectories
 from mobilerl.rollout.episode import episode_settings
 from mobilerl.suites.fleet import FLEETS
-from mobilerl.terminal import header, say
-from mobilerl.trajectory_files import append_trajectory, load_trajectories
+from mobilerl.system.terminal import header, say
 
 EPISODES = "trajectories"
 LOST = "the device failed every time"
@@ -156,7 +156,7 @@ def evaluate(
         results |= extras
         write_results(out / RESULTS, results)
     if audited:
-        from mobilerl.judge.audit import audit
+        from mobilerl.eval.judge_audit import audit
 
         try:
             results["judge"] = audit(recipe.judge, load_trajectories(out / EPISODES / "iter-000000.jsonl"))

@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.base import Devices, InfraError, MobileEnv, Transport
-from envs.claims import Claim, run_name
-from envs.phone.apps.catalogue import APPS
-from envs.phone.phone import Phone
-from envs.phone.transport import InProcessTransport
-from envs.pool import DevicePool, FixedDevices, PoolSettings, Provider
-from envs.serials import address_of, is_serial
 from mobilerl.config import ConfigError, FleetSection, PhoneSection, Recipe
-from mobilerl.installed import is_installed
+from mobilerl.envs.base import Devices, InfraError, MobileEnv, Transport
+from mobilerl.envs.claims import Claim, run_name
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.transport import InProcessTransport
+from mobilerl.envs.pool import DevicePool, FixedDevices, PoolSettings, Provider
+from mobilerl.envs.serials import address_of, is_serial
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.phone.training import make_phones
+from mobilerl.system.installed import is_installed
 
 if TYPE_CHECKING:
-    from envs.docker_avd import ContainerSettings, DockerProvider, Engine
+    from mobilerl.envs.docker_avd import ContainerSettings, DockerProvider, Engine
 
 log = logging.getLogger(__name__)
 CONSOLE_PORT, HTTP_PORT = 5554, 5000
@@ -137,20 +137,20 @@ class AdbFleet(FleetType):
         return min(fleet.spares, len(fleet.serials) - count)
 
     def transports(self, recipe: Recipe) -> dict[str, Transport]:
-        from envs.pool.adb import AdbServer
+        from mobilerl.envs.pool.adb import AdbServer
 
         count = recipe.phone.count
         used = recipe.fleet.serials[: count + self.spares(recipe.fleet, count)]
         return {serial: AdbServer().transport(serial) for serial in used}
 
     def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None, claim: Claim) -> Provider:
-        from envs.pool.adb import AdbProvider, AdbServer
+        from mobilerl.envs.pool.adb import AdbProvider, AdbServer
 
         serials = [recipe.fleet.serials[number] for number in numbers]
         return AdbProvider(serials, make_suite(recipe).env_factory(), AdbServer(), recipe.fleet.reset, claim)
 
     def claim(self, recipe: Recipe, claim: Claim) -> None:
-        from envs.pool.adb import AdbServer, claim_phones
+        from mobilerl.envs.pool.adb import AdbServer, claim_phones
 
         count = recipe.phone.count + self.spares(recipe.fleet, recipe.phone.count)
         claim_phones(claim, map(AdbServer().transport, recipe.fleet.serials[:count]))
@@ -227,7 +227,7 @@ def check_devices(recipe: Recipe) -> None:
 
 def _check_endpoints(fleet: FleetSection) -> None:
     """Raises ConfigError for certificates and contexts that do not exist."""
-    from envs.docker_avd.endpoint import endpoint
+    from mobilerl.envs.docker_avd.endpoint import endpoint
 
     try:
         found = [endpoint(host, fleet.tls) for host in fleet.hosts]
@@ -253,8 +253,8 @@ def docker_provider(
     claim: Claim | None = None,
 ) -> DockerProvider:
     """Makes a provider of the containers with these `numbers` in the fleet, or of all without any."""
-    from envs.docker_avd import DockerProvider
-    from envs.pool.adb import AdbServer
+    from mobilerl.envs.docker_avd import DockerProvider
+    from mobilerl.envs.pool.adb import AdbServer
 
     fleet, make_env = recipe.fleet, make_suite(recipe).env_factory()
     settings = container_settings(recipe, run_dir)
@@ -264,7 +264,7 @@ def docker_provider(
 
 
 def container_settings(recipe: Recipe, run_dir: Path | None = None) -> ContainerSettings:
-    from envs.docker_avd import ContainerSettings
+    from mobilerl.envs.docker_avd import ContainerSettings
 
     fleet, phone, with_server = recipe.fleet, recipe.phone, make_suite(recipe).has_server
     same = ("image", "hosts", "tls", "adb_port", "publish", "kvm", "memory_mb", "cpus")
@@ -305,7 +305,7 @@ def remove_orphans(recipe: Recipe) -> None:
 @contextmanager
 def engines(recipe: Recipe, hosts: Sequence[str] = ()) -> Iterator[list[Engine]]:
     """Connects to the fleet's Docker engines, or those at `hosts`. Raises InfraError if one does not answer."""
-    from envs.docker_avd import Engine
+    from mobilerl.envs.docker_avd import Engine
 
     settings = container_settings(recipe)
     found = [Engine(host, settings) for host in hosts or settings.hosts]

@@ -20,8 +20,8 @@ class _Package(ModuleType):
         from mobilerl.train.unguarded import exit_if_imported_by_worker
 
         exit_if_imported_by_worker()
-        from envs.blocking import outside
         from mobilerl.config import ConfigError
+        from mobilerl.envs.blocking import outside
         from mobilerl.train import dry_run, online, tracking
         from mobilerl.train.start_model import with_start_model
 

@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from envs.base import Devices, MobileEnv, Task
 from mobilerl.config import Recipe
+from mobilerl.envs.base import Devices, MobileEnv, Task
 from mobilerl.suites.base import evaluation_words
 from mobilerl.suites.fleet import describe_devices
-from mobilerl.terminal import header
+from mobilerl.system.terminal import header
 
 
 def announce(

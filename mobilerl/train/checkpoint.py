@@ -29,13 +29,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import xxhash
 from pydantic import ConfigDict, Field
 
-from mobilerl.atomic_files import remove_leftovers, sync_folder, sync_path
 from mobilerl.config import AgentSection, ConfigError, validate
 from mobilerl.config.types import Count, Section, Weight
-from mobilerl.interfaces import Engine, EngineError
 from mobilerl.models.checkpoint_folder import STATE_FILE, checkpoints, folder_name, latest, save_agent
-from mobilerl.screen_files import ScreenFolder
-from mobilerl.trajectory_files import read_records, trajectory_from_dict, trajectory_to_dict
+from mobilerl.records.engine import Engine, EngineError
+from mobilerl.records.files import read_records, trajectory_from_dict, trajectory_to_dict
+from mobilerl.records.screens import ScreenFolder
+from mobilerl.system.atomic_files import remove_leftovers, sync_folder, sync_path
 
 if TYPE_CHECKING:
     from mobilerl.algorithms.base import Algorithm

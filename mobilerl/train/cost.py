@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from mobilerl.atomic_files import write_atomic
 from mobilerl.config import ConfigError
+from mobilerl.system.atomic_files import write_atomic
 from mobilerl.train.source import Collectors
 
 COST_FILE = "cost.json"

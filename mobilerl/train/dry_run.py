@@ -16,7 +16,7 @@ from mobilerl.judge.scorer import own_scorer
 from mobilerl.models.memory import hardware
 from mobilerl.suites.base import device_warnings, make_suite
 from mobilerl.suites.fleet import check_devices
-from mobilerl.terminal import say
+from mobilerl.system.terminal import say
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.checkpoint_files import check_files, vocabulary_size
 from mobilerl.train.disk import disk

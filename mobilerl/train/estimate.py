@@ -15,11 +15,11 @@ from pathlib import Path
 from mobilerl.algorithms.base import Algorithm, make_algorithm
 from mobilerl.config import Recipe
 from mobilerl.engines.registry import engine_kind, make_trainer_engine
-from mobilerl.interfaces import Engine
 from mobilerl.records import Group
+from mobilerl.records.engine import Engine
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.fleet import fleet_type, make_devices
-from mobilerl.terminal import duration
+from mobilerl.system.terminal import duration
 from mobilerl.train.learner import learn, step_counter
 from mobilerl.train.progress import TimeLeft
 from mobilerl.train.setup import make_collector, make_resources

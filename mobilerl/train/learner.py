@@ -7,8 +7,8 @@ from functools import partial
 
 from mobilerl.algorithms.base import Algorithm
 from mobilerl.algorithms.objectives import FRESH_K3, FRESH_SURPRISE, FRESH_TOKENS, with_rollout_gap
-from mobilerl.interfaces import Engine
 from mobilerl.records import TrainingSample
+from mobilerl.records.engine import Engine
 from mobilerl.train.skipping import StepCounter, name_of
 
 

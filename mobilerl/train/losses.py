@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from envs.base import InfraError
 from mobilerl.algorithms.checks import count
+from mobilerl.envs.base import InfraError
 from mobilerl.records import Cause, Group, LostGroup
 
 MOST_NAMED = 5

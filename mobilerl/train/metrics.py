@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 
-from envs.base import Invalid
+from mobilerl.envs.base import Invalid
 from mobilerl.policy.unreadable import Why
 from mobilerl.records import Group, Status
 from mobilerl.train.source import Collectors

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from PIL import Image
 
 from mobilerl.models.checkpoint_folder import one_line
-from mobilerl.terminal import say
+from mobilerl.system.terminal import say
 
 Row = Mapping[str, Any]
 End = Literal["finished", "stopped", "failed"]

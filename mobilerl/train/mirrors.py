@@ -11,8 +11,8 @@ import numpy as np
 from PIL import Image
 
 from mobilerl.config import ConfigError, TrackingSection
-from mobilerl.installed import is_installed
-from mobilerl.terminal import say
+from mobilerl.system.installed import is_installed
+from mobilerl.system.terminal import say
 from mobilerl.train.mirror import End, Guarded, Mirror, Row, numbers
 from mobilerl.train.prometheus import Prometheus
 from mobilerl.train.wandb_mirror import PROJECT, Wandb, wandb_mode

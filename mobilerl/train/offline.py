@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from envs.base import Task
+from mobilerl.envs.base import Task
 from mobilerl.records import Status, Trajectory
+from mobilerl.records.files import load_trajectories, read_records, trajectory_files
 from mobilerl.suites.base import is_held_out
-from mobilerl.trajectory_files import load_trajectories, read_records, trajectory_files
 
 
 def load_offline_trajectories(run_dir: Path) -> list[Trajectory]:

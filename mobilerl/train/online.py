@@ -16,16 +16,16 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
 
-from envs.base import Devices, MobileEnv, Task
 from mobilerl.algorithms.base import make_algorithm
 from mobilerl.config import Recipe
 from mobilerl.config.reading import held
 from mobilerl.engines.registry import engine_kind, make_trainer_engine
-from mobilerl.free_memory import give_back_free_memory
-from mobilerl.interfaces import Engine
+from mobilerl.envs.base import Devices, MobileEnv, Task
 from mobilerl.records import Group
+from mobilerl.records.engine import Engine
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.fleet import fleet_type
+from mobilerl.system.free_memory import give_back_free_memory
 from mobilerl.train import checkpoint
 from mobilerl.train.announcements import announce, next_commands
 from mobilerl.train.cost import CostTracker

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from envs.base import DeviceReport
+from mobilerl.envs.base import DeviceReport
 from mobilerl.policy.unreadable import MANY
-from mobilerl.terminal import duration, fit, make_console
+from mobilerl.system.terminal import duration, fit, make_console
 
 RECENT = 20
 """Number of recent iterations from which the time left is estimated."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-from mobilerl.atomic_files import write_atomic
+from mobilerl.system.atomic_files import write_atomic
 from mobilerl.train.mirror import End, Mirror, Row, numbers
 
 STATES = ("running", *get_args(End))

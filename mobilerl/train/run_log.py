@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envs.base import DeviceReport, Task
-from mobilerl.atomic_files import write_atomic
 from mobilerl.config import Recipe, save_recipe
 from mobilerl.config.reading import CONFIG_FILE
+from mobilerl.envs.base import DeviceReport, Task
 from mobilerl.models.checkpoint_folder import iteration_of
 from mobilerl.records import Group, Trajectory
+from mobilerl.records.files import save_trajectories
+from mobilerl.system.atomic_files import write_atomic
 from mobilerl.train.tracking import Tracker, append_row, read_metrics, truncate_rows
-from mobilerl.trajectory_files import save_trajectories
 
 if TYPE_CHECKING:  # the viewer imports this module and must not need torch
     from mobilerl.algorithms.curriculum import FailureCurriculum, InstructionValueCurriculum

@@ -7,14 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.base import Devices, MobileEnv
 from mobilerl.config import Recipe
 from mobilerl.engines.registry import engine_kind
+from mobilerl.envs.base import Devices, MobileEnv
 from mobilerl.inference.engine_policy import LATE_WAIT_S, EnginePolicy, StreamPolicy
-from mobilerl.interfaces import Engine, Sampling, StreamingEngine
 from mobilerl.judge.scorer import make_scorer
 from mobilerl.policy.actor import Messages, ModelActor
 from mobilerl.policy.context import make_context
+from mobilerl.records.engine import Engine, Sampling, StreamingEngine
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import episode_settings
 from mobilerl.suites.base import make_suite

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from mobilerl.interfaces import SkippedStep
+from mobilerl.records.engine import SkippedStep
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from envs.base import Devices, InfraError, MobileEnv
 from mobilerl.config import Recipe
-from mobilerl.interfaces import Engine
+from mobilerl.envs.base import Devices, InfraError, MobileEnv
 from mobilerl.records import Group
+from mobilerl.records.engine import Engine
 from mobilerl.rollout.collector import Collector
 from mobilerl.suites.fleet import make_devices
 from mobilerl.train.setup import make_collector

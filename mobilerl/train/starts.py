@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mobilerl import __version__
-from mobilerl.redaction import HIDDEN, without_users
+from mobilerl.system.redaction import HIDDEN, without_users
 
 STARTS_FILE = "starts.jsonl"
 SECRET_FLAG = "--fleet.environment"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mobilerl.algorithms.base import Algorithm
 from mobilerl.config import Recipe
-from mobilerl.interfaces import Engine
+from mobilerl.records.engine import Engine
 from mobilerl.train import checkpoint
 from mobilerl.train.tasks import TaskSampler
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from envs.base import Task
 from mobilerl.algorithms.checks import count, number
 from mobilerl.algorithms.curriculum import FailureCurriculum, InstructionValueCurriculum
 from mobilerl.config import CurriculumSection
+from mobilerl.envs.base import Task
 from mobilerl.records import Cause, Group, LostGroup
 from mobilerl.train.losses import TaskLosses
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mobilerl.atomic_files import write_atomic
 from mobilerl.config import TrackingSection
-from mobilerl.episode_picture import draw_episode
 from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.records import Trajectory
+from mobilerl.records.drawing import draw_episode
+from mobilerl.system.atomic_files import write_atomic
 from mobilerl.train.interrupt import Stopped
 from mobilerl.train.mirror import End, Level, Mirror
 from mobilerl.train.mirrors import open_mirrors

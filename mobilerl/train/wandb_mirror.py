@@ -13,9 +13,9 @@ from typing import Any
 
 from PIL import Image
 
-from mobilerl.atomic_files import write_atomic
 from mobilerl.models.checkpoint_folder import one_line
-from mobilerl.terminal import say
+from mobilerl.system.atomic_files import write_atomic
+from mobilerl.system.terminal import say
 from mobilerl.train.mirror import End, Level, Mirror, Row
 
 PROJECT = "mobilerl"

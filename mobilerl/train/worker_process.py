@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from envs.base import DeviceReport, Task
 from mobilerl.config import Recipe
-from mobilerl.free_memory import give_back_free_memory
+from mobilerl.envs.base import DeviceReport, Task
 from mobilerl.models.checkpoint_folder import latest
 from mobilerl.records import Group, LostGroup, TrainingSample
 from mobilerl.suites.fleet import Part
+from mobilerl.system.free_memory import give_back_free_memory
 
 COUNT_EVERY_S = 1.0
 

@@ -23,11 +23,11 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from envs.base import DeviceEvent, DeviceReport, Task
-from mobilerl.child_processes import interrupts_held
 from mobilerl.config import Recipe
+from mobilerl.envs.base import DeviceEvent, DeviceReport, Task
 from mobilerl.records import Group, LostGroup, TrainingSample
 from mobilerl.suites.fleet import Part, claimed_devices, fleet_type, remove_orphans
+from mobilerl.system.child_processes import interrupts_held
 from mobilerl.train import unguarded, worker_process
 from mobilerl.train.worker_process import Assignment, GradientOrder, LogProbabilities, WorkerResult
 

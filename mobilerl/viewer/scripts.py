@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mobilerl.atomic_files import write_atomic
+from mobilerl.system.atomic_files import write_atomic
 
 
 def to_json(value: Any) -> str:

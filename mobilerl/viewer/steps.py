@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from envs.base import COORD_MAX
+from mobilerl.envs.base import COORD_MAX
 from mobilerl.policy.screen import Element, Screen, parse_screen, shortened
 
 MAX_BARS = 160

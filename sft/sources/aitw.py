@@ -14,12 +14,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from envs.base import Action, Back, Enter, Finish, Home, Swipe, Tap, Type
-from sft.sources.convert import Wanted, attempt, column, png_of_pixels, relative, text_of, up_to_fault
-from sft.sources.report import Counts, Reject
-from sft.sources.schema import Demonstration, RecordedStep, recorded_task
-from sft.sources.screens import UNREADABLE, annotations_xml
-from sft.sources.tfrecord import Features, features, records, tfrecord_files
+from mobilerl.envs.base import Action, Back, Enter, Finish, Home, Swipe, Tap, Type
+from mobilerl.sft.sources.convert import Wanted, attempt, column, png_of_pixels, relative, text_of, up_to_fault
+from mobilerl.sft.sources.report import Counts, Reject
+from mobilerl.sft.sources.schema import Demonstration, RecordedStep, recorded_task
+from mobilerl.sft.sources.screens import UNREADABLE, annotations_xml
+from mobilerl.sft.sources.tfrecord import Features, features, records, tfrecord_files
 
 NAME = "aitw"
 TAP_DISTANCE = 0.04

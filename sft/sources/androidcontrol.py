@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from envs.base import Action, Back, Finish, Home, Launch, LongPress, Tap, Type, Wait
+from mobilerl.envs.base import Action, Back, Finish, Home, Launch, LongPress, Tap, Type, Wait
 from mobilerl.policy.actions import MIDDLE, Direction, swipe_from
-from sft.sources.convert import Wanted, attempt, checked_png, column, relative, text_of, up_to_fault
-from sft.sources.report import Counts, Reject
-from sft.sources.schema import Demonstration, RecordedStep, recorded_task
-from sft.sources.screens import UNREADABLE, forest_xml
-from sft.sources.tfrecord import Features, features, records, tfrecord_files
+from mobilerl.sft.sources.convert import Wanted, attempt, checked_png, column, relative, text_of, up_to_fault
+from mobilerl.sft.sources.report import Counts, Reject
+from mobilerl.sft.sources.schema import Demonstration, RecordedStep, recorded_task
+from mobilerl.sft.sources.screens import UNREADABLE, forest_xml
+from mobilerl.sft.sources.tfrecord import Features, features, records, tfrecord_files
 
 NAME = "androidcontrol"
 FINGER: dict[str, Direction] = {"up": "down", "down": "up", "left": "right", "right": "left"}

@@ -10,11 +10,11 @@ from typing import Any, Protocol, TypeVar
 
 from PIL import Image
 
-from envs.base import COORD_MAX
-from envs.device import MOST_PIXELS, PICTURE_ERRORS, PNG_SIGNATURE
+from mobilerl.envs.base import COORD_MAX
+from mobilerl.envs.device import MOST_PIXELS, PICTURE_ERRORS, PNG_SIGNATURE
 from mobilerl.policy.sanitize import encodable
-from sft.sources.report import Counts, Reject
-from sft.sources.schema import Demonstration, RecordedStep
+from mobilerl.sft.sources.report import Counts, Reject
+from mobilerl.sft.sources.schema import Demonstration, RecordedStep
 
 T = TypeVar("T")
 FORMATS = ("PNG", "JPEG", "WEBP")

@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from envs.base import Action, Finish, LongPress, Swipe, Tap, Type
+from mobilerl.envs.base import Action, Finish, LongPress, Swipe, Tap, Type
 from mobilerl.policy.actions import describe
 from mobilerl.policy.screen import parse_screen
-from sft.sources.convert import Wanted, attempt, checked_png, relative, size_of
-from sft.sources.report import Counts, Reject
-from sft.sources.schema import Demonstration, RecordedStep, recorded_task
+from mobilerl.sft.sources.convert import Wanted, attempt, checked_png, relative, size_of
+from mobilerl.sft.sources.report import Counts, Reject
+from mobilerl.sft.sources.schema import Demonstration, RecordedStep, recorded_task
 
 NAME = "mobile3m"
 _CALL = re.compile(r"\s*(click|press|scroll|swipe|input)\((.*)\)\s*", re.DOTALL)

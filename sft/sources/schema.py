@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from envs.base import Action, Invalid, LongPress, Observation, Tap, Task
+from mobilerl.envs.base import Action, Invalid, LongPress, Observation, Tap, Task
 from mobilerl.policy.actions import describe, format_reply
 from mobilerl.policy.context import ContextPolicy, Turn
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen, parse_screen
-from sft.samples import ExpertStep
-from sft.sources.report import Counts
+from mobilerl.sft.samples import ExpertStep
+from mobilerl.sft.sources.report import Counts
 
 NO_LIST = "no list of screen elements, which mark grounding needs"
 NO_MARK = "no mark stands for the touched element"

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from typing import Any
 
-from sft.sources.protos import parse
+from mobilerl.sft.sources.protos import parse
 
 MAX_DEPTH = 200
 UNREADABLE = "UI tree cannot be read"

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from mobilerl.config.training import SourceSection
 from mobilerl.policy.context import ContextPolicy
-from sft.sources import aitw, androidcontrol, mobile3m, trajectories
-from sft.sources.convert import Reader
-from sft.sources.report import Counts, Report
-from sft.sources.schema import SourceStep, expand
+from mobilerl.sft.sources import aitw, androidcontrol, mobile3m, trajectories
+from mobilerl.sft.sources.convert import Reader
+from mobilerl.sft.sources.report import Counts, Report
+from mobilerl.sft.sources.schema import SourceStep, expand
 
 READERS: dict[str, Reader] = {module.NAME: module for module in (androidcontrol, aitw, mobile3m, trajectories)}
 

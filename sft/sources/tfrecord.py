@@ -15,8 +15,8 @@ from typing import Any, BinaryIO
 
 import google_crc32c
 
-from sft.sources.protos import parse
-from sft.sources.report import Counts, Reject
+from mobilerl.sft.sources.protos import parse
+from mobilerl.sft.sources.report import Counts, Reject
 
 MAX_RECORD = 1 << 30
 """Maximum bytes of a record; a longer one is treated as damaged."""

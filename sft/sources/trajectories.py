@@ -7,15 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from envs.base import Invalid, Task
+from mobilerl.envs.base import Invalid, Task
 from mobilerl.policy.sanitize import encodable
 from mobilerl.records import Status, Step
-from mobilerl.screen_files import ScreenFolder
+from mobilerl.records.files import read_records, trajectory_files, trajectory_from_dict
+from mobilerl.records.screens import ScreenFolder
+from mobilerl.sft.sources.convert import Wanted, attempt, check_size, checked_png, up_to_fault
+from mobilerl.sft.sources.report import Counts, Reject
+from mobilerl.sft.sources.schema import Demonstration, RecordedStep
 from mobilerl.suites.base import is_held_out
-from mobilerl.trajectory_files import read_records, trajectory_files, trajectory_from_dict
-from sft.sources.convert import Wanted, attempt, check_size, checked_png, up_to_fault
-from sft.sources.report import Counts, Reject
-from sft.sources.schema import Demonstration, RecordedStep
 
 NAME = "trajectories"
 SUCCESS = 0.5

@@ -10,16 +10,15 @@ from pathlib import Path
 
 import torch
 
-from envs.base import Action, Finish, Task
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks import suite
-from mobilerl import tiny
 from mobilerl.config import AgentSection
 from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.envs.base import Action, Finish, Task
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.tasks import suite
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.eval.run import run_tasks
 from mobilerl.inference.engine_policy import EnginePolicy
-from mobilerl.interfaces import Sampling
+from mobilerl.models import tiny
 from mobilerl.models.checkpoint_folder import save_agent
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import save_model
@@ -27,10 +26,11 @@ from mobilerl.policy.actions import candidates
 from mobilerl.policy.actor import ModelActor
 from mobilerl.policy.context import make_context
 from mobilerl.records import Group
+from mobilerl.records.engine import Sampling
 from mobilerl.rollout.episode import EpisodeSettings
-from sft.demonstrations import demonstrations
-from sft.samples import ExpertStep, encode_all
-from sft.trainer import TrainingJob, train
+from mobilerl.sft.demonstrations import demonstrations
+from mobilerl.sft.samples import ExpertStep, encode_all
+from mobilerl.sft.trainer import TrainingJob, train
 
 WIDTH, HEIGHT = 180, 360
 GRAMMAR = "history app error tap hold type open finish invalid infeasible wait back home enter swipe up down"

@@ -9,14 +9,14 @@ from statistics import fmean
 import pytest
 from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune, sampled, success_rate, with_mistakes
 
-from envs.base import Action, Finish
-from envs.phone.tasks import suite
 from mobilerl.config import AgentSection, load_recipe
+from mobilerl.envs.base import Action, Finish
+from mobilerl.envs.phone.tasks import suite
 from mobilerl.policy.actions import candidates
+from mobilerl.sft.samples import ExpertStep
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.online import train
 from mobilerl.train.tracking import read_metrics
-from sft.samples import ExpertStep
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

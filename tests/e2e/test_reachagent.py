@@ -11,8 +11,8 @@ import pytest
 from installed import pretend_installed
 from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune
 
-from envs.phone.tasks import suite
 from mobilerl.config import AgentSection
+from mobilerl.envs.phone.tasks import suite
 from mobilerl.eval.report import read_results
 from mobilerl.reachagent.dpo import read_pairs
 from mobilerl.reachagent.graph import PageGraph

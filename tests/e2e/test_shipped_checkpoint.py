@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from mobilerl import tiny
 from mobilerl.config import load_recipe
+from mobilerl.models import tiny
 from mobilerl.models.checkpoint_folder import read_agent
 from mobilerl.policy.context import make_context
+from mobilerl.sft.data import SftData
 from mobilerl.suites.evaluation import evaluate
 from mobilerl.suites.generated.evaluation import GeneratedPlan
-from sft.data import SftData
 
 pytestmark = pytest.mark.e2e
 

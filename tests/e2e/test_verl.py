@@ -27,9 +27,9 @@ from safetensors.torch import load_file
 from small_policies import HEIGHT, WIDTH, weak_policy
 from test_recipes import METRICS
 
+from mobilerl.records.files import load_trajectories
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.tracking import read_metrics
-from mobilerl.trajectory_files import load_trajectories
 
 pytestmark = [
     pytest.mark.e2e,

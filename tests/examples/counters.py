@@ -6,7 +6,7 @@ import io
 
 from PIL import Image, ImageDraw
 
-from envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Tap, Task
+from mobilerl.envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Tap, Task
 
 SUITE = "counters"
 WIDTH, HEIGHT = 180, 360

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from envs.phone.app import App, Page
-from envs.phone.tasks.base import Admin, Template
-from envs.phone.tasks.helpers import reach
-from envs.phone.ui import Screen
-from envs.phone.widgets import item, label
+from mobilerl.envs.phone.app import App, Page
+from mobilerl.envs.phone.tasks.base import Admin, Template
+from mobilerl.envs.phone.tasks.helpers import reach
+from mobilerl.envs.phone.ui import Screen
+from mobilerl.envs.phone.widgets import item, label
 
 STATIONS = ("Harbour FM", "Radio North", "City Jazz", "News 24", "Valley Folk", "Night Waves", "Campus One")
 

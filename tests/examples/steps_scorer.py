@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from envs.base import InfraError, Observation
+from mobilerl.envs.base import InfraError, Observation
 from mobilerl.records import Trajectory
 
 

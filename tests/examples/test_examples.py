@@ -13,26 +13,26 @@ from radio import Radio, RadioPlay
 from rloo import leave_one_out, objective
 from steps_scorer import StepsScorer
 
-from envs.base import Action, Finish, InfraError, Observation, Tap, Task, Wait
-from envs.phone.apps.catalogue import APP_NAMES, APPS
-from envs.phone.env import PhoneEnv
-from envs.phone.phone import Phone
-from envs.phone.tasks.catalogue import TEMPLATES
-from envs.phone.tasks.expert import ExpertAgent
-from envs.phone.tasks.suite import HELD_OUT_SEEDS
-from envs.phone.tasks.suite import make_task as phone_task
-from envs.phone.transport import InProcessTransport
-from mobilerl import tiny
 from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.envs.base import Action, Finish, InfraError, Observation, Tap, Task, Wait
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES, APPS
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.tasks.catalogue import TEMPLATES
+from mobilerl.envs.phone.tasks.expert import ExpertAgent
+from mobilerl.envs.phone.tasks.suite import HELD_OUT_SEEDS
+from mobilerl.envs.phone.tasks.suite import make_task as phone_task
+from mobilerl.envs.phone.transport import InProcessTransport
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.eval.report import EpisodeResult, build_results
 from mobilerl.eval.run import run_tasks
-from mobilerl.interfaces import Request, Sampling
 from mobilerl.judge.scorer import Scorer
+from mobilerl.models import tiny
 from mobilerl.policy.actor import Decision, scripted
 from mobilerl.policy.context import Turn
 from mobilerl.policy.screen import Screen
 from mobilerl.records import Group, TrainingSample
+from mobilerl.records.engine import Request, Sampling
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings
 

@@ -13,11 +13,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from envs.base import Task
 from mobilerl.algorithms.advantages import group_relative
 from mobilerl.algorithms.curriculum import FailureCurriculum
 from mobilerl.algorithms.replay import AdaptivePositiveReplay
 from mobilerl.algorithms.rewards import shortest_path_adjustment
+from mobilerl.envs.base import Task
 from mobilerl.records import Status, TrainingSample, Trajectory
 
 FILE = Path(__file__).parents[2] / "examples" / "adagrpo_minimal.py"

@@ -8,10 +8,10 @@ from damage import damaged_text
 from fuzzing import Target
 from hypothesis import strategies as st
 
-from envs.base import COORD_MAX, Back, Finish, Invalid, Launch, LongPress, Swipe, Tap, Type
-from envs.phone.apps.catalogue import APPS
-from envs.phone.phone import Phone
-from envs.phone.transport import InProcessTransport
+from mobilerl.envs.base import COORD_MAX, Back, Finish, Invalid, Launch, LongPress, Swipe, Tap, Type
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.transport import InProcessTransport
 from mobilerl.judge.verdict import read_verdict
 from mobilerl.policy.actions import candidates, format_reply
 from mobilerl.policy.context import ContextPolicy

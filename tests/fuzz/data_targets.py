@@ -18,9 +18,9 @@ from google_crc32c import value as crc32c  # noqa: E402
 from source_files import control_episode, example, framed, save_forest, wild_step  # noqa: E402
 
 from mobilerl.policy.screen import parse_screen  # noqa: E402
-from sft.sources.report import Reject  # noqa: E402
-from sft.sources.screens import forest_xml  # noqa: E402
-from sft.sources.tfrecord import RecordFault, features, masked_crc, read_records  # noqa: E402
+from mobilerl.sft.sources.report import Reject  # noqa: E402
+from mobilerl.sft.sources.screens import forest_xml  # noqa: E402
+from mobilerl.sft.sources.tfrecord import RecordFault, features, masked_crc, read_records  # noqa: E402
 
 FILE = Path(tempfile.mkdtemp(prefix="mobilerl-fuzz-")) / "shard-00000-of-00001"
 atexit.register(shutil.rmtree, FILE.parent, True)

@@ -12,13 +12,13 @@ from pathlib import Path
 from damage import damaged_json, damaged_json_text, damaged_text
 from fuzzing import Target
 
-from envs.base import Observation, Tap, Task
 from mobilerl.config import ConfigError, load_recipe, read_saved
 from mobilerl.config.recipe import Recipe
+from mobilerl.envs.base import Observation, Tap, Task
 from mobilerl.records import Completion, Status, Step, Trajectory
-from mobilerl.screen_files import MemoryScreens
+from mobilerl.records.files import read_records, trajectory_from_dict, trajectory_to_dict
+from mobilerl.records.screens import MemoryScreens
 from mobilerl.train.checkpoint import CheckpointError, read_state
-from mobilerl.trajectory_files import read_records, trajectory_from_dict, trajectory_to_dict
 from mobilerl.viewer.serve import file_for
 
 ROOT = Path(__file__).parents[2]

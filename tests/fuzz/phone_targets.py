@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from PIL import Image
 from shell_grammar import SCRIPTS
 
-from envs.base import InfraError, ShellResult
-from envs.device import LONGEST_SIDE, PNG_SIGNATURE, Device
-from envs.phone.adbd.auth import PublicKey
-from envs.phone.adbd.connection import Connection
-from envs.phone.adbd.server import ServedPhone
-from envs.phone.adbd.wire import CLSE, CNXN, HEADER, MAX_PAYLOAD, OKAY, OPEN, VERSION, WRTE, Message
-from envs.phone.apps.catalogue import APPS
-from envs.phone.phone import Phone
-from envs.phone.shell import Shell
+from mobilerl.envs.base import InfraError, ShellResult
+from mobilerl.envs.device import LONGEST_SIDE, PNG_SIGNATURE, Device
+from mobilerl.envs.phone.adbd.auth import PublicKey
+from mobilerl.envs.phone.adbd.connection import Connection
+from mobilerl.envs.phone.adbd.server import ServedPhone
+from mobilerl.envs.phone.adbd.wire import CLSE, CNXN, HEADER, MAX_PAYLOAD, OKAY, OPEN, VERSION, WRTE, Message
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell import Shell
 from mobilerl.policy.screen import parse_screen
 
 WIDTH, HEIGHT = 90, 180

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from openai import AsyncOpenAI
 from phone_targets import PNGS
 
-from envs.androidworld.access import HttpAccess
-from envs.androidworld.client import AndroidWorldClient
-from envs.base import InfraError, Tap
 from mobilerl.config import ConfigError
+from mobilerl.envs.androidworld.access import HttpAccess
+from mobilerl.envs.androidworld.client import AndroidWorldClient
+from mobilerl.envs.base import InfraError, Tap
 from mobilerl.inference.server import ServerPolicy
-from mobilerl.interfaces import Sampling
 from mobilerl.records import Completion
+from mobilerl.records.engine import Sampling
 
 RUNNER = asyncio.Runner()
 """One event loop for all: clients belong to one, and are slow to make."""

@@ -13,10 +13,10 @@ from typing import Any
 
 from androidworld_server import StandIn
 
-from envs.phone.adbd import ServedPhone
-from envs.phone.apps.catalogue import APPS
-from envs.phone.phone import Phone
-from envs.phone.transport import InProcessTransport
+from mobilerl.envs.phone.adbd import ServedPhone
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.transport import InProcessTransport
 
 ADB_PORT, HTTP_PORT = 5556, 5000
 """As in the image of docker/androidworld."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from androidworld_server import StandIn, in_process
 
-from envs.base import Finish, Observation, Task, Wait
-from envs.phone.tasks.base import Admin
-from envs.phone.tasks.expert import ExpertAgent
+from mobilerl.envs.base import Finish, Observation, Task, Wait
+from mobilerl.envs.phone.tasks.base import Admin
+from mobilerl.envs.phone.tasks.expert import ExpertAgent
 from mobilerl.policy.actor import Decision, scripted
 from mobilerl.policy.context import Turn
 from mobilerl.policy.screen import Screen

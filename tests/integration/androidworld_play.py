@@ -10,11 +10,11 @@ import pytest
 from androidworld_expert import ExpertActor
 from androidworld_server import StandIn, in_process
 
-from envs.androidworld import access, startup
-from envs.androidworld.startup import Address
-from envs.live_device import Settle
-from envs.phone.apps.catalogue import APP_NAMES
 from mobilerl.cli import evaluate_androidworld
+from mobilerl.envs.androidworld import access, startup
+from mobilerl.envs.androidworld.startup import Address
+from mobilerl.envs.live_device import Settle
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.suites.androidworld.evaluation import evaluate
 from mobilerl.suites.androidworld.servers import RunningServers

@@ -20,15 +20,15 @@ from urllib.parse import parse_qsl, urlsplit
 from http_stand_in import Handler, Server
 from PIL import Image
 
-from envs.androidworld.tasks import ANSWER_TASKS, FACTS, WALL_CLOCK_GOALS
-from envs.base import Transport
-from envs.device import Device
-from envs.phone.apps.catalogue import APP_NAMES
-from envs.phone.apps.catalogue import APPS as PHONE_APPS
-from envs.phone.phone import Phone
-from envs.phone.tasks import suite
-from envs.phone.tasks.base import Admin, Template
-from envs.phone.transport import InProcessTransport
+from mobilerl.envs.androidworld.tasks import ANSWER_TASKS, FACTS, WALL_CLOCK_GOALS
+from mobilerl.envs.base import Transport
+from mobilerl.envs.device import Device
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES
+from mobilerl.envs.phone.apps.catalogue import APPS as PHONE_APPS
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.tasks import suite
+from mobilerl.envs.phone.tasks.base import Admin, Template
+from mobilerl.envs.phone.transport import InProcessTransport
 
 READING = ("SettingsReadVolume", "ContactsReadPhone", "NotesRead", "TodoDue", "ShopPrice")
 DOING = ("SettingsVolume", "ContactsDelete", "NotesPin", "TodoAdd", "FilesDelete", "MapsSave")

@@ -17,12 +17,12 @@ import pytest
 from docker_engine import docker_engine  # noqa: F401 - a fixture
 from ports import free_port, listens
 
-from envs.adb import AdbTransport
-from envs.phone.adbd import ServedPhone
-from envs.phone.adbd.auth import PublicKey
-from envs.phone.apps.catalogue import APPS
-from envs.phone.faults import FaultPlan
-from envs.phone.phone import Phone
+from mobilerl.envs.adb import AdbTransport
+from mobilerl.envs.phone.adbd import ServedPhone
+from mobilerl.envs.phone.adbd.auth import PublicKey
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.faults import FaultPlan
+from mobilerl.envs.phone.phone import Phone
 
 
 @dataclass

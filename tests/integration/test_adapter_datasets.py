@@ -9,12 +9,12 @@ import pytest
 
 datasets = pytest.importorskip("datasets", reason="no datasets: pip install 'mobilerl[local]'")
 
-from envs.base import Back, Observation, Tap, Wait  # noqa: E402
-from envs.phone.env import PhoneEnv  # noqa: E402
-from envs.phone.tasks.suite import make_task  # noqa: E402
 from mobilerl.adapters.hf_dataset import FEATURES, load_run, rows, to_trajectories  # noqa: E402
+from mobilerl.envs.base import Back, Observation, Tap, Wait  # noqa: E402
+from mobilerl.envs.phone.env import PhoneEnv  # noqa: E402
+from mobilerl.envs.phone.tasks.suite import make_task  # noqa: E402
 from mobilerl.records import Completion, Status, Step, Trajectory  # noqa: E402
-from mobilerl.trajectory_files import save_trajectories  # noqa: E402
+from mobilerl.records.files import save_trajectories  # noqa: E402
 
 
 def played(name: str, steps: int, screenshots: bool = True) -> Trajectory:

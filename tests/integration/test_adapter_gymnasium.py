@@ -12,11 +12,11 @@ gymnasium = pytest.importorskip("gymnasium", reason="no Gymnasium: pip install g
 
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
-from envs.base import Action, Observation  # noqa: E402
-from envs.phone.tasks.expert import ExpertAgent  # noqa: E402
-from envs.phone.tasks.suite import make_task  # noqa: E402
 from mobilerl.adapters.flat import COORDINATES, KINDS  # noqa: E402
 from mobilerl.adapters.gym_env import PhoneGym  # noqa: E402
+from mobilerl.envs.base import Action, Observation  # noqa: E402
+from mobilerl.envs.phone.tasks.expert import ExpertAgent  # noqa: E402
+from mobilerl.envs.phone.tasks.suite import make_task  # noqa: E402
 
 ID = "mobilerl.adapters.gym_env:mobilerl/Phone-v0"
 

@@ -17,11 +17,11 @@ import uvicorn  # noqa: E402
 from openenv import GenericEnvClient  # noqa: E402
 from PIL import Image  # noqa: E402
 
-from envs.base import Action, InfraError, Observation  # noqa: E402
-from envs.phone.env import PhoneEnv  # noqa: E402
-from envs.phone.tasks import suite  # noqa: E402
-from envs.phone.tasks.expert import ExpertAgent  # noqa: E402
 from mobilerl.adapters.openenv_env import app  # noqa: E402
+from mobilerl.envs.base import Action, InfraError, Observation  # noqa: E402
+from mobilerl.envs.phone.env import PhoneEnv  # noqa: E402
+from mobilerl.envs.phone.tasks import suite  # noqa: E402
+from mobilerl.envs.phone.tasks.expert import ExpertAgent  # noqa: E402
 
 
 @pytest.fixture(scope="module")

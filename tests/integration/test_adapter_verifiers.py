@@ -18,10 +18,10 @@ import verifiers.v1 as vf  # noqa: E402
 from http_stand_in import Handler, Server, completion  # noqa: E402
 from verifiers.v1.utils.loaders import load_environment  # noqa: E402
 
-from envs.base import InfraError, Task  # noqa: E402
-from envs.phone.env import PhoneEnv  # noqa: E402
-from envs.phone.tasks.expert import ExpertAgent  # noqa: E402
-from envs.phone.tasks.suite import train_tasks  # noqa: E402
+from mobilerl.envs.base import InfraError, Task  # noqa: E402
+from mobilerl.envs.phone.env import PhoneEnv  # noqa: E402
+from mobilerl.envs.phone.tasks.expert import ExpertAgent  # noqa: E402
+from mobilerl.envs.phone.tasks.suite import train_tasks  # noqa: E402
 from mobilerl.policy.actions import format_reply  # noqa: E402
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS  # noqa: E402
 from mobilerl.policy.screen import parse_screen  # noqa: E402

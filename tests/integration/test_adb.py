@@ -10,14 +10,14 @@ import pytest
 from PIL import Image
 from ports import free_port
 
-from envs.base import InfraError, Task
-from envs.phone.adbd.auth import read_keys
-from envs.phone.env import PhoneEnv
-from envs.phone.phone import Phone
-from envs.phone.tasks import suite
-from envs.phone.tasks.expert import ExpertAgent
 from mobilerl.config import FleetSection
 from mobilerl.doctor.machine import adb as doctor_adb
+from mobilerl.envs.base import InfraError, Task
+from mobilerl.envs.phone.adbd.auth import read_keys
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.tasks import suite
+from mobilerl.envs.phone.tasks.expert import ExpertAgent
 
 HOSTILE = "quotes ' \" ; $(reboot) `id` && false | x > /sdcard/y \\ \t 😀 שלום مرحبا *?[a] #!~"
 

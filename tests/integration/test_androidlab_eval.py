@@ -10,15 +10,15 @@ import pytest
 from androidlab_checkout import add_task, make_checkout
 from http_stand_in import ChatServer, text_of
 
-from envs.androidlab import phone as phone_module
-from envs.androidlab.adb import LabTransport
-from envs.androidlab.phone import LabPhone
-from envs.base import InfraError
-from envs.claims import Claim
-from envs.console import Console
-from envs.phone.console import Console as EmulatorConsole
-from envs.pool.adb import claim_phones
 from mobilerl.cli import evaluate_androidlab
+from mobilerl.envs.androidlab import phone as phone_module
+from mobilerl.envs.androidlab.adb import LabTransport
+from mobilerl.envs.androidlab.phone import LabPhone
+from mobilerl.envs.base import InfraError
+from mobilerl.envs.claims import Claim
+from mobilerl.envs.console import Console
+from mobilerl.envs.phone.console import Console as EmulatorConsole
+from mobilerl.envs.pool.adb import claim_phones
 
 WORDS = ("--interval", "0", "--launch-wait", "0")
 JUDGE, AGENT = "judge-1", "agent-1"

@@ -10,8 +10,8 @@ import time
 import pytest
 from androidlab_checkout import add_task, make_checkout
 
-from envs.androidlab.checkout import CheckoutError, read_checkout
-from envs.androidlab.judge import JudgeFault, Judges
+from mobilerl.envs.androidlab.checkout import CheckoutError, read_checkout
+from mobilerl.envs.androidlab.judge import JudgeFault, Judges
 
 NETWORK = (
     '<hierarchy rotation="0"><node class="a.ViewGroup" checkable="true" checked="{}" bounds="[0,0][90,50]">'

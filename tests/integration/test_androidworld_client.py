@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from androidworld_play import stand_ins_fixture  # noqa: F401 - a fixture
 
-from envs.androidworld.client import AndroidWorldClient
-from envs.androidworld.faults import EnvironmentFault, NanScore, Unreachable, WrongServer
-from envs.base import NoScore
+from mobilerl.envs.androidworld.client import AndroidWorldClient
+from mobilerl.envs.androidworld.faults import EnvironmentFault, NanScore, Unreachable, WrongServer
+from mobilerl.envs.base import NoScore
 
 TASK = "ContactsAddContact"
 

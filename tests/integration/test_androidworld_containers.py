@@ -19,11 +19,11 @@ from androidworld_expert import ExpertActor, same_suite
 from androidworld_server import StandIn
 from docker_engine import IMAGE, ROOT
 
-from envs.androidworld import containers, startup
-from envs.androidworld.startup import StartupError
-from envs.docker_avd import LABEL
-from envs.phone.apps.catalogue import APP_NAMES
 from mobilerl.config import Recipe, load_recipe
+from mobilerl.envs.androidworld import containers, startup
+from mobilerl.envs.androidworld.startup import StartupError
+from mobilerl.envs.docker_avd import LABEL
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.policy.actor import Decision
 from mobilerl.suites import fleet

@@ -9,14 +9,14 @@ from androidworld_expert import ExpertActor
 from androidworld_play import stand_ins_fixture  # noqa: F401 - a fixture
 from androidworld_server import StandIn, in_process
 
-from envs.androidworld.access import AdbAccess, HttpAccess
-from envs.androidworld.client import AndroidWorldClient
-from envs.androidworld.env import AndroidWorldEnv
-from envs.androidworld.faults import ServerFault, Unreachable
-from envs.androidworld.tasks import SENTINELS, make_task
-from envs.base import Back, Enter, Finish, Home, InfraError, Launch, LongPress, Swipe, Tap, Type, Wait
-from envs.live_device import Settle
-from envs.phone.apps.catalogue import APP_NAMES
+from mobilerl.envs.androidworld.access import AdbAccess, HttpAccess
+from mobilerl.envs.androidworld.client import AndroidWorldClient
+from mobilerl.envs.androidworld.env import AndroidWorldEnv
+from mobilerl.envs.androidworld.faults import ServerFault, Unreachable
+from mobilerl.envs.androidworld.tasks import SENTINELS, make_task
+from mobilerl.envs.base import Back, Enter, Finish, Home, InfraError, Launch, LongPress, Swipe, Tap, Type, Wait
+from mobilerl.envs.live_device import Settle
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES
 from mobilerl.records import Status
 from mobilerl.rollout.episode import EpisodeSettings, run_episode
 

@@ -19,10 +19,10 @@ from androidworld_play import (  # noqa: F401 - fixtures among them
 )
 from androidworld_server import Raised
 
-from envs.androidworld import startup
-from envs.androidworld.startup import parse_addresses
-from envs.androidworld.tasks import COMMIT, budgets_hash
-from envs.phone.apps.catalogue import APP_NAMES
+from mobilerl.envs.androidworld import startup
+from mobilerl.envs.androidworld.startup import parse_addresses
+from mobilerl.envs.androidworld.tasks import COMMIT, budgets_hash
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.suites.androidworld.evaluation import HTTP_COST, Plan, evaluate
 from mobilerl.suites.androidworld.servers import RunningServers

@@ -8,10 +8,10 @@ import pytest
 from androidworld_play import stand_ins_fixture  # noqa: F401 - a fixture
 from androidworld_server import in_process
 
-from envs.androidworld import startup
-from envs.androidworld.startup import Address, StartupError, Suite, open_servers, parse_addresses
-from envs.androidworld.tasks import FACTS
-from envs.phone.apps.catalogue import APP_NAMES
+from mobilerl.envs.androidworld import startup
+from mobilerl.envs.androidworld.startup import Address, StartupError, Suite, open_servers, parse_addresses
+from mobilerl.envs.androidworld.tasks import FACTS
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES
 
 
 def start(*addresses, boot_wait_s=0.0, say=lambda text: None, **more):

@@ -19,9 +19,9 @@ import pytest
 from avd_stand_ins import PACKAGE, PROGRAM
 from docker_engine import IMAGE
 
-from envs.docker_avd import ContainerSettings, DockerProvider
-from envs.phone.env import PhoneEnv
-from envs.pool.adb import AdbServer
+from mobilerl.envs.docker_avd import ContainerSettings, DockerProvider
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.pool.adb import AdbServer
 
 pytestmark = pytest.mark.slow
 PUBLIC = "QAAAA" + "A" * 695 + " someone@somewhere\n"
@@ -35,7 +35,7 @@ if os.fork() == 0:  # as an emulator does, it makes itself known to adb's server
     with socket.create_connection(("127.0.0.1", 5037)) as server:
         server.sendall(b"0012host:emulator:5555")
     os._exit(0)
-os.execv("/usr/local/bin/python3", ["python3", "-m", "envs.phone", "--port", "5555", "--console-port", "5554",
+os.execv("/usr/local/bin/python3", ["python3", "-m", "mobilerl.envs.phone", "--port", "5555", "--console-port", "5554",
          "--console-token", "s3cret", "--width", "360", "--height", "720"])
 """
 BASE, BAKED = "mobilerl-avd-test-base", "mobilerl-avd-test"
@@ -116,7 +116,7 @@ def test_bake_sh_and_its_containers(base, adb, tmp_path):
 
 def test_a_fleet_resets_by_snapshot(base, adb, tmp_path, monkeypatch):
     (tmp_path / "token").write_text("s3cret")
-    monkeypatch.setattr("envs.console.TOKEN_FILE", tmp_path / "token")
+    monkeypatch.setattr("mobilerl.envs.console.TOKEN_FILE", tmp_path / "token")
     settings = ContainerSettings(base, "avd-test", console_port=5554, kvm=True, memory_mb=3500)
 
     def make(device_id, transport):

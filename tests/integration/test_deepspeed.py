@@ -22,21 +22,21 @@ from prepared import interpreter, release
 from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback
 
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks import suite
-from mobilerl import tiny
 from mobilerl.config import SftSection
 from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.tasks import suite
+from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model, save_model
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.records import TrainingSample
-from sft import distributed
-from sft.checks import deepspeed_file
-from sft.demonstrations import demonstrations
-from sft.distributed import Cluster, fit, follow
-from sft.samples import Sample, encode_all, write_samples
-from sft.trainer import TrainingJob, train
+from mobilerl.sft import distributed
+from mobilerl.sft.checks import deepspeed_file
+from mobilerl.sft.demonstrations import demonstrations
+from mobilerl.sft.distributed import Cluster, fit, follow
+from mobilerl.sft.samples import Sample, encode_all, write_samples
+from mobilerl.sft.trainer import TrainingJob, train
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +51,12 @@ needs_deepspeed = pytest.mark.skipif(not HAS_DEEPSPEED, reason="DeepSpeed is not
 @pytest.fixture(scope="module")
 def python() -> Iterator[Path]:
     """A stand-in for Python: launchers and ranks are forks of a process that has imported what they need."""
-    needed = ("torch.distributed.run", "sft.distributed", "sft.trainer", *(["deepspeed"] if HAS_DEEPSPEED else []))
+    needed = (
+        "torch.distributed.run",
+        "mobilerl.sft.distributed",
+        "mobilerl.sft.trainer",
+        *(["deepspeed"] if HAS_DEEPSPEED else []),
+    )
     made = interpreter(needed, os.environ)
     yield made
     release(made)
@@ -195,9 +200,9 @@ WAITS = """
 import sys
 from pathlib import Path
 from mobilerl.config import SftSection
-from sft.distributed import Cluster, fit
-from sft.samples import SampleFile
-from sft.trainer import TrainingJob
+from mobilerl.sft.distributed import Cluster, fit
+from mobilerl.sft.samples import SampleFile
+from mobilerl.sft.trainer import TrainingJob
 job = TrainingJob(sys.argv[2], 1000.0, 8, 1e-3)
 fit(job, list(SampleFile(Path(sys.argv[3]))), Path(sys.argv[1]), Cluster(SftSection(processes=2)), print)
 """

@@ -19,7 +19,7 @@ import torch
 from ports import free_port, listens
 from prepared import program
 
-from mobilerl import tiny
+from mobilerl.models import tiny
 
 pytestmark = pytest.mark.slow
 SOON_S = 30.0

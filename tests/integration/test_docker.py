@@ -15,11 +15,11 @@ import torch
 from docker.models.containers import Container
 from docker_engine import IMAGE
 
-from envs.base import InfraError
-from envs.docker_avd import LABEL, ContainerSettings, Engine
-from envs.docker_avd.engine import PHONE_PIDS
-from mobilerl import tiny
 from mobilerl.cli import main
+from mobilerl.envs.base import InfraError
+from mobilerl.envs.docker_avd import LABEL, ContainerSettings, Engine
+from mobilerl.envs.docker_avd.engine import PHONE_PIDS
+from mobilerl.models import tiny
 
 pytestmark = pytest.mark.slow
 SCREEN = ("--width", "360", "--height", "720")
@@ -48,9 +48,9 @@ def settings(fleet: str, **wanted) -> ContainerSettings:
 
 OWNER = """
 import asyncio, sys
-from envs.docker_avd import ContainerSettings, DockerProvider
-from envs.phone.env import PhoneEnv
-from envs.pool.adb import AdbServer
+from mobilerl.envs.docker_avd import ContainerSettings, DockerProvider
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.pool.adb import AdbServer
 
 async def main():
     image, fleet, port = sys.argv[1:]

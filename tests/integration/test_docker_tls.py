@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 from ports import free_port
 
-from envs.base import InfraError
-from envs.docker_avd.engine import connect
 from mobilerl.cli import main
 from mobilerl.config import ConfigError, load_recipe
+from mobilerl.envs.base import InfraError
+from mobilerl.envs.docker_avd.engine import connect
 from mobilerl.suites.fleet import check_devices, engines
 
 PAGE = Path(__file__).parents[2] / "docs/guides/avd-fleet.md"

@@ -8,16 +8,16 @@ import time
 
 import pytest
 
-from envs.base import InfraError
-from envs.console import Console
-from envs.device import Device
-from envs.phone.console import Console as PhoneConsole
-from envs.phone.env import PhoneEnv
-from envs.phone.faults import Fault, FaultPlan, FaultSettings
-from envs.phone.tasks.suite import train_tasks
-from envs.pool import DevicePool, PoolSettings
-from envs.pool.adb import AdbProvider
-from envs.pool.adb import AdbServer as Where
+from mobilerl.envs.base import InfraError
+from mobilerl.envs.console import Console
+from mobilerl.envs.device import Device
+from mobilerl.envs.phone.console import Console as PhoneConsole
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.faults import Fault, FaultPlan, FaultSettings
+from mobilerl.envs.phone.tasks.suite import train_tasks
+from mobilerl.envs.pool import DevicePool, PoolSettings
+from mobilerl.envs.pool.adb import AdbProvider
+from mobilerl.envs.pool.adb import AdbServer as Where
 from mobilerl.eval.agents import ExpertActor
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings

@@ -14,22 +14,22 @@ from http_stand_in import ChatServer, text_of
 from PIL import Image
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
-from envs.base import Finish, Launch, Swipe, Tap, Type
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks.suite import test_tasks as held_out_tasks
 from mobilerl.benchmarks.model_families import FAMILIES, create
 from mobilerl.cli import main
 from mobilerl.config import AgentSection
-from mobilerl.interfaces import Sampling
+from mobilerl.envs.base import Finish, Launch, Swipe, Tap, Type
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.tasks.suite import test_tasks as held_out_tasks
 from mobilerl.models.codec import Codec
 from mobilerl.policy.actor import ModelActor
 from mobilerl.policy.context import make_context
 from mobilerl.policy.formats import FORMATS
 from mobilerl.policy.formats.choice import with_format
 from mobilerl.records import Completion
+from mobilerl.records.engine import Sampling
 from mobilerl.rollout.episode import episode_settings, run_episode
-from sft.demonstrations import demonstrate
-from sft.samples import encode
+from mobilerl.sft.demonstrations import demonstrate
+from mobilerl.sft.samples import encode
 
 
 def picture(request):

@@ -16,20 +16,20 @@ from functools import cache
 import openai
 import pytest
 
-import envs.adb
-import envs.androidworld.client as world
+import mobilerl.envs.adb
+import mobilerl.envs.androidworld.client as world
 import mobilerl.inference.client as chat_client
-from envs.adb import AdbTransport
-from envs.androidworld.client import AndroidWorldClient
-from envs.androidworld.faults import ServerFault
-from envs.base import InfraError, Invalid
 from mobilerl.config import ConfigError, JudgeSection
+from mobilerl.envs.adb import AdbTransport
+from mobilerl.envs.androidworld.client import AndroidWorldClient
+from mobilerl.envs.androidworld.faults import ServerFault
+from mobilerl.envs.base import InfraError, Invalid
 from mobilerl.inference.client import Unreachable, Usage
 from mobilerl.inference.server import PROBE_RETRIES, ServerPolicy
-from mobilerl.interfaces import Sampling
 from mobilerl.judge.judge import Judge
 from mobilerl.policy.parsing import parse_reply
 from mobilerl.records import Completion
+from mobilerl.records.engine import Sampling
 
 LIMIT = 4 << 20
 ASKED = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
@@ -80,7 +80,7 @@ def small_limits(monkeypatch):
     """The limits that users have are a few hundred times as high; the code under test is the same."""
     monkeypatch.setattr(chat_client, "MAX_ANSWER", LIMIT)
     monkeypatch.setattr(world, "MAX_ANSWER", LIMIT)
-    monkeypatch.setattr(envs.adb, "MAX_ANSWER", LIMIT)
+    monkeypatch.setattr(mobilerl.envs.adb, "MAX_ANSWER", LIMIT)
 
 
 # --- over HTTP ---------------------------------------------------------------------------------------------------

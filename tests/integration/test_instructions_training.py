@@ -12,12 +12,12 @@ import torch
 from judge_stand_in import FAILURE, SUCCESS, Asked, stand_in  # noqa: F401
 from prepared import program
 
-from mobilerl import tiny
 from mobilerl.cli import main
+from mobilerl.models import tiny
 from mobilerl.models.checkpoint_folder import STATE_FILE, latest
 from mobilerl.models.hub import FILES
+from mobilerl.records.files import load_trajectories
 from mobilerl.train.tracking import read_metrics
-from mobilerl.trajectory_files import load_trajectories
 
 pytestmark = pytest.mark.slow
 CHECKED = """

@@ -6,10 +6,10 @@ import openai
 import pytest
 from judge_stand_in import FAILURE, NONSENSE, SUCCESS, Raw, completion, error, stand_in  # noqa: F401
 
-from envs.base import Observation, Wait
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks.suite import make_task
 from mobilerl.config import ConfigError, JudgeSection
+from mobilerl.envs.base import Observation, Wait
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.tasks.suite import make_task
 from mobilerl.judge import judge as judge_module
 from mobilerl.judge.examples import EXAMPLES
 from mobilerl.judge.judge import Judge, check_judge

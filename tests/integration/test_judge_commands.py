@@ -10,10 +10,10 @@ import pytest
 import torch
 from judge_stand_in import FAILURE, SUCCESS, Asked, StandIn, stand_in  # noqa: F401
 
-from mobilerl import tiny
 from mobilerl.cli import main
 from mobilerl.eval.report import read_results
 from mobilerl.judge.examples import PROBE
+from mobilerl.models import tiny
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.tracking import read_metrics
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks import suite
 from mobilerl.config import AgentSection, Recipe, TrackingSection, load_recipe, save_recipe
 from mobilerl.config.reading import CONFIG_FILE
-from mobilerl.episode_picture import HEIGHT, draw_episode
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.tasks import suite
 from mobilerl.eval.agents import scripted_actor
 from mobilerl.records import Group, Trajectory
+from mobilerl.records.drawing import HEIGHT, draw_episode
 from mobilerl.rollout.episode import episode_settings, run_episode
 from mobilerl.train.run_log import RunLog
 from mobilerl.train.tracking import Tracker

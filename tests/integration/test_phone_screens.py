@@ -12,19 +12,19 @@ from itertools import combinations, product
 
 import pytest
 
-from envs.phone import fonts, render
-from envs.phone.app import Page
-from envs.phone.apps.catalogue import APPS
-from envs.phone.canvas import Written
-from envs.phone.console import State, restore_snapshot, take_snapshot
-from envs.phone.env import PhoneEnv
-from envs.phone.looks import SYMBOLS
-from envs.phone.phone import Phone
-from envs.phone.tasks.catalogue import TEMPLATES
-from envs.phone.tasks.expert import ExpertAgent
-from envs.phone.tasks.suite import make_task
-from envs.phone.transport import InProcessTransport
-from envs.phone.ui import Bounds, Node, Screen, Tree
+from mobilerl.envs.phone import fonts, render
+from mobilerl.envs.phone.app import Page
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.canvas import Written
+from mobilerl.envs.phone.console import State, restore_snapshot, take_snapshot
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.looks import SYMBOLS
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.tasks.catalogue import TEMPLATES
+from mobilerl.envs.phone.tasks.expert import ExpertAgent
+from mobilerl.envs.phone.tasks.suite import make_task
+from mobilerl.envs.phone.transport import InProcessTransport
+from mobilerl.envs.phone.ui import Bounds, Node, Screen, Tree
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SCRIPTS = {

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from envs.phone.app import App
-from envs.plugins import PluginError, with_plugins
-from mobilerl import tiny
 from mobilerl.config import read_saved
+from mobilerl.envs.phone.app import App
+from mobilerl.envs.plugins import PluginError, with_plugins
+from mobilerl.models import tiny
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SECTION = """
@@ -127,8 +127,14 @@ def test_a_broken_package_is_named(site):
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        ("envs.phone.apps.notes:Notes", "of the installed package other, is called 'Notes', as another one is"),
-        ("envs.phone.apps.notes:random", "of the installed package other, is <module 'random'.*not a subclass of"),
+        (
+            "mobilerl.envs.phone.apps.notes:Notes",
+            "of the installed package other, is called 'Notes', as another one is",
+        ),
+        (
+            "mobilerl.envs.phone.apps.notes:random",
+            "of the installed package other, is <module 'random'.*not a subclass of",
+        ),
     ],
 )
 def test_what_a_package_may_not_register(tmp_path, monkeypatch, value, says):

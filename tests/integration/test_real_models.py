@@ -20,20 +20,20 @@ from hypothesis import strategies as st
 from model_checks import fingerprint, largest_difference
 from PIL import Image
 
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks import suite
 from mobilerl.algorithms.losses import clipped_policy_loss
 from mobilerl.benchmarks.model_families import FAMILIES, Family, as_of_transformers_4, create, png, tokenizer_of
 from mobilerl.config import ConfigError
 from mobilerl.engines.local import LocalEngine, LocalSettings
-from mobilerl.interfaces import Request, Sampling
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.tasks import suite
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
 from mobilerl.records import MicroBatch, TrainingSample
-from sft.demonstrations import demonstrations
-from sft.samples import ExpertStep
+from mobilerl.records.engine import Request, Sampling
+from mobilerl.sft.demonstrations import demonstrations
+from mobilerl.sft.samples import ExpertStep
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 CHAT = ContextPolicy()

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import torch
 
-from mobilerl import tiny
 from mobilerl.benchmarks.model_families import FAMILIES, as_vllm_wants_it, create
 from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.models import tiny
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
 
 pytestmark = [

@@ -10,8 +10,8 @@ import pytest
 from viewer_browser import CHROMIUM, Browser
 from viewer_run import EVIL, episode, made_task, make_run
 
+from mobilerl.records.files import save_trajectories
 from mobilerl.train.tracking import Tracker
-from mobilerl.trajectory_files import save_trajectories
 from mobilerl.viewer import build
 from mobilerl.viewer.serve import make_server
 

@@ -18,16 +18,16 @@ import psutil
 import pytest
 import torch
 
-from mobilerl import tiny
 from mobilerl.benchmarks.model_families import FAMILIES, as_vllm_wants_it, create, png
 from mobilerl.config import VllmSection
 from mobilerl.engines.local import LocalSettings
 from mobilerl.engines.vllm import VllmEngine
 from mobilerl.inference.vllm import VllmSettings
-from mobilerl.interfaces import EngineError, Request, Sampling, StreamingEngine
+from mobilerl.models import tiny
 from mobilerl.models.loading import load_model
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
 from mobilerl.records import Completion, TrainingSample
+from mobilerl.records.engine import EngineError, Request, Sampling, StreamingEngine
 from mobilerl.train.tracking import read_metrics
 
 pytestmark = [

@@ -27,11 +27,11 @@ from ports import free_port
 from mobilerl.benchmarks.model_families import FAMILIES, create, png
 from mobilerl.cli import main
 from mobilerl.inference.server import connect
-from mobilerl.interfaces import Sampling
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
 from mobilerl.records import Completion
+from mobilerl.records.engine import Sampling
 
 PYTHON = os.environ.get("MOBILERL_VLLM_PYTHON") or (sys.executable if importlib.util.find_spec("vllm") else "")
 pytestmark = [

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mobilerl.trajectory_files import load_trajectories
+from mobilerl.records.files import load_trajectories
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -53,9 +53,9 @@ def command(wheel, tmp_path_factory) -> Path:
     return venv / "bin" / "mobilerl"
 
 
-def test_only_three_packages_are_installed_and_the_recipes_are_inside(wheel):
+def test_one_package_is_installed_and_the_recipes_are_inside(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"mobilerl", "envs", "sft"}
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"mobilerl"}
     recipes = {path.relative_to(ROOT).as_posix() for path in (ROOT / "recipes").rglob("*.toml")}
     checkpoint = {path.relative_to(ROOT).as_posix() for path in (ROOT / "recipes/generated/checkpoint").iterdir()}
     assert {f"mobilerl/{name}" for name in recipes | checkpoint} <= set(names)

@@ -12,15 +12,27 @@ from PIL import Image, ImageDraw
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from envs.base import Action, Back, DeviceReport, Finish, Launch, LongPress, Observation, Swipe, Tap, Task, Type
 from mobilerl.algorithms.curriculum import FailureCurriculum
 from mobilerl.config import load_recipe, save_recipe
+from mobilerl.envs.base import (
+    Action,
+    Back,
+    DeviceReport,
+    Finish,
+    Launch,
+    LongPress,
+    Observation,
+    Swipe,
+    Tap,
+    Task,
+    Type,
+)
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
 from mobilerl.records import Completion, Group, Status, Step, Trajectory
-from mobilerl.screen_files import ScreenFolder
+from mobilerl.records.files import save_trajectories, trajectory_to_dict
+from mobilerl.records.screens import ScreenFolder
 from mobilerl.train.run_log import StatusLog, write_advantages
 from mobilerl.train.tracking import Tracker
-from mobilerl.trajectory_files import save_trajectories, trajectory_to_dict
 
 WIDTH, HEIGHT = 90, 180
 GROUPS, SIZE, DEVICES = 16, 8, 24

@@ -1,14 +1,14 @@
-"""An embedded phone with a stand-in for map.me. Takes the arguments of `python -m envs.phone`."""
+"""An embedded phone with a stand-in for map.me. Takes the arguments of `python -m mobilerl.envs.phone`."""
 
 from __future__ import annotations
 
 import sys
 
-from envs.phone import serve
-from envs.phone.app import App, Page
-from envs.phone.apps import catalogue
-from envs.phone.ui import Screen
-from envs.phone.widgets import button, item
+from mobilerl.envs.phone import serve
+from mobilerl.envs.phone.app import App, Page
+from mobilerl.envs.phone.apps import catalogue
+from mobilerl.envs.phone.ui import Screen
+from mobilerl.envs.phone.widgets import button, item
 
 
 class MapMeStandIn(App):

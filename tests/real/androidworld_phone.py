@@ -1,4 +1,4 @@
-"""An embedded phone that AndroidWorld's set-up takes for its own. Takes the arguments of `python -m envs.phone`.
+"""An embedded phone that AndroidWorld's set-up takes for its own. It takes that program's arguments.
 
 A stand-in where AndroidWorld names apps: the phone's own messages app has the package of Simple SMS Messenger, and the
 text of its button; emptying the provider's database in the shell empties it; two packages that are cleared exist.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from envs.phone import packages, serve
-from envs.phone.apps import messages
-from envs.phone.shell.core import Result, Shell
+from mobilerl.envs.phone import packages, serve
+from mobilerl.envs.phone.apps import messages
+from mobilerl.envs.phone.shell.core import Result, Shell
 
 CLEARED = ("com.android.chrome", "com.google.android.deskclock")
 SIMPLE_SMS = "com.simplemobiletools.smsmessenger"
@@ -33,7 +33,7 @@ class AndroidWorldShell(Shell):
 
 
 if __name__ == "__main__":
-    from envs.phone.adbd import server
+    from mobilerl.envs.phone.adbd import server
 
     packages.SYSTEM = (*packages.SYSTEM, *CLEARED)
     make_simple_sms()

@@ -64,7 +64,9 @@ class Served:
 
 
 @contextmanager
-def served(width: int = 1080, height: int = 2400, program: Sequence[str] = ("-m", "envs.phone")) -> Iterator[Served]:
+def served(
+    width: int = 1080, height: int = 2400, program: Sequence[str] = ("-m", "mobilerl.envs.phone")
+) -> Iterator[Served]:
     """Starts an adb server and a phone, waits until the server says `device`, and ends both."""
     adb_path = adbutils.adb_path()
     with tempfile.TemporaryDirectory(prefix="mobilerl-phone-") as folder:

@@ -22,16 +22,16 @@ from androidlab_endpoint import AGENT, JUDGE, Endpoint
 from androidlab_pages import made_up_page, words_of
 from phones import served
 
-from envs.androidlab.checkout import TASKS, read_checkout
-from envs.androidlab.judge import Judges
-from envs.androidlab.phone import Seen
-from envs.androidlab.trace import TraceWriter, read_trace
-from envs.base import Finish, Tap
-from envs.device import Device
-from envs.phone.apps.catalogue import APPS
-from envs.phone.phone import Phone
-from envs.phone.transport import InProcessTransport
 from mobilerl.cli import main
+from mobilerl.envs.androidlab.checkout import TASKS, read_checkout
+from mobilerl.envs.androidlab.judge import Judges
+from mobilerl.envs.androidlab.phone import Seen
+from mobilerl.envs.androidlab.trace import TraceWriter, read_trace
+from mobilerl.envs.base import Finish, Tap
+from mobilerl.envs.device import Device
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.transport import InProcessTransport
 from mobilerl.suites.androidlab.metrics import Score, count_unchanged, reasonable_share, sub_goal_share
 
 CHECKOUT = Path(os.environ.get("MOBILERL_ANDROIDLAB", "."))

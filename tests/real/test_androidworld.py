@@ -16,10 +16,10 @@ import pytest
 from androidworld_stack import Stack, needs_androidworld
 from http_stand_in import ChatServer, text_of
 
-from envs.androidworld.tasks import FACTS
-from mobilerl import tiny
 from mobilerl.cli import main
-from mobilerl.trajectory_files import load_trajectories
+from mobilerl.envs.androidworld.tasks import FACTS
+from mobilerl.models import tiny
+from mobilerl.records.files import load_trajectories
 
 pytestmark = [needs_androidworld, pytest.mark.slow]
 

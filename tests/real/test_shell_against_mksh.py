@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from envs.phone.apps.launcher import Launcher
-from envs.phone.phone import Phone
-from envs.phone.shell import Shell
+from mobilerl.envs.phone.apps.launcher import Launcher
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell import Shell
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
 from shell_grammar import SCRIPTS  # noqa: E402

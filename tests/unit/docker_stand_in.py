@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-from envs.docker_avd.engine import NETWORK, PLACE
+from mobilerl.envs.docker_avd.engine import NETWORK, PLACE
 
 IMAGE = "phone"
 

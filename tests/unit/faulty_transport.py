@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from envs.base import InfraError, ShellResult, Transport
-from envs.phone.faults import Fault, FaultPlan, spoiled
+from mobilerl.envs.base import InfraError, ShellResult, Transport
+from mobilerl.envs.phone.faults import Fault, FaultPlan, spoiled
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import torch
 from made_groups import make_task, make_trajectory
 
-from envs.base import Task
 from mobilerl.algorithms.base import Algorithm, Resources, make_algorithm
 from mobilerl.config import AlgorithmSection
+from mobilerl.envs.base import Task
 from mobilerl.records import Group, Trajectory
 
 CRITIC = {"updates": 100}

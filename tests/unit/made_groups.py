@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envs.base import Observation, Tap, Task
+from mobilerl.envs.base import Observation, Tap, Task
 from mobilerl.records import Completion, Group, Status, Step, Trajectory
 
 

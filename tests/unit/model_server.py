@@ -10,7 +10,7 @@ import pytest
 from http_stand_in import Handler, Server
 
 from mobilerl.inference.server import ServerPolicy
-from mobilerl.interfaces import Sampling
+from mobilerl.records.engine import Sampling
 
 OPENAI_FIELDS = {"model", "messages", "temperature", "max_tokens", "max_completion_tokens", "stop", "logprobs", "top_p"}
 VLLM_FIELDS = {"return_token_ids", "top_k", "min_p", "repetition_penalty"}

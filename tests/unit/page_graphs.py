@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import SimpleNamespace
 
-from envs.device import Device
-from envs.phone.apps.catalogue import APP_NAMES, APPS
-from envs.phone.phone import Phone
-from envs.phone.tasks.base import Admin
-from envs.phone.transport import InProcessTransport
+from mobilerl.envs.device import Device
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES, APPS
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.tasks.base import Admin
+from mobilerl.envs.phone.transport import InProcessTransport
 from mobilerl.reachagent.actions import BACK, COMPLETE, PageAction
 from mobilerl.reachagent.agent import Decision
 from mobilerl.reachagent.evaluation import walk

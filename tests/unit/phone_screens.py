@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from envs.phone import panels, telephony
-from envs.phone.app import Page
-from envs.phone.console import State, restore_snapshot, take_snapshot
-from envs.phone.languages.language import Plural, Words
-from envs.phone.phone import Phone
-from envs.phone.popups import CATALOGUE
-from envs.phone.ui import Node
+from mobilerl.envs.phone import panels, telephony
+from mobilerl.envs.phone.app import Page
+from mobilerl.envs.phone.console import State, restore_snapshot, take_snapshot
+from mobilerl.envs.phone.languages.language import Plural, Words
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.popups import CATALOGUE
+from mobilerl.envs.phone.ui import Node
 
 OFTEN = 6
 """How many widgets of one look and icon are touched on a screen: rows of a list lead to screens of one kind."""

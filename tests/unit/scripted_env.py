@@ -6,7 +6,18 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from envs.base import Action, Finish, FreeReward, Health, InfraError, Observation, StepResult, Tap, Task, TaskFault
+from mobilerl.envs.base import (
+    Action,
+    Finish,
+    FreeReward,
+    Health,
+    InfraError,
+    Observation,
+    StepResult,
+    Tap,
+    Task,
+    TaskFault,
+)
 from mobilerl.policy.actor import Decision, scripted
 
 XML = '<hierarchy><node class="Button" text="OK" clickable="true" enabled="true" bounds="[0,0][50,50]"/></hierarchy>'

@@ -1,7 +1,7 @@
 """Groups of a small task, and their entries in the log of tasks and devices."""
 
-from envs.base import Task
 from mobilerl.algorithms.curriculum import FailureCurriculum
+from mobilerl.envs.base import Task
 from mobilerl.records import Group, Status, Trajectory
 from mobilerl.train.run_log import StatusLog
 

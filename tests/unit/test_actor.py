@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from envs.base import Back, Invalid, Observation, Task
-from mobilerl.interfaces import Sampling
+from mobilerl.envs.base import Back, Invalid, Observation, Task
 from mobilerl.policy.actor import ModelActor
 from mobilerl.policy.context import ContextPolicy, Turn
 from mobilerl.policy.screen import Screen
 from mobilerl.records import Completion
+from mobilerl.records.engine import Sampling
 
 TASK = Task("t-0", "t", "Do it", {}, 0, 10, "sim")
 CONTEXT = ContextPolicy(screenshots=0, layout="compact", grounding="mark", screen_style="marks")

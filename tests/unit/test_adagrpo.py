@@ -9,8 +9,8 @@ import pytest
 from made_algorithms import make
 from made_groups import make_group
 
-from envs.base import Invalid
 from mobilerl.config.algorithms import AdaGRPOSection
+from mobilerl.envs.base import Invalid
 
 GROUPS = [make_group("g", (1, 0), (2, 3)), make_group("h", (0, 1), (4, 3)), make_group("c", (0, 0), (2, 2))]
 

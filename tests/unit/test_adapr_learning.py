@@ -6,11 +6,11 @@ from statistics import fmean
 import torch
 from made_groups import make_task
 
-from envs.base import Observation, Tap
 from mobilerl.algorithms.adagrpo import AdaGRPO
 from mobilerl.algorithms.base import Resources
 from mobilerl.config.algorithms import AdaGRPOSection
 from mobilerl.engines.scoring import make_micro_batch, sample_weights
+from mobilerl.envs.base import Observation, Tap
 from mobilerl.records import Completion, Group, Status, Step, Trajectory
 
 TASKS, REPLIES, GROUP = 16, 100, 8

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.base import Back, Enter, Finish, Home, Invalid, Launch, LongPress, Swipe, Tap, Type, Wait
+from mobilerl.envs.base import Back, Enter, Finish, Home, Invalid, Launch, LongPress, Swipe, Tap, Type, Wait
 from mobilerl.policy.actions import format_reply, swipe_from
 from mobilerl.policy.parsing import parse_reply
 from mobilerl.policy.screen import Element, Screen

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from envs.base import Back, Invalid, Observation, Task
+from mobilerl.envs.base import Back, Invalid, Observation, Task
 from mobilerl.policy.context import ContextPolicy, Turn, build_messages
 from mobilerl.policy.parsing import parse_reply
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS

@@ -4,7 +4,7 @@ from xml.sax.saxutils import quoteattr
 
 import pytest
 
-from envs.base import Finish, Swipe, Tap, Type
+from mobilerl.envs.base import Finish, Swipe, Tap, Type
 from mobilerl.policy.actions import candidates, describe
 from mobilerl.policy.screen import HEADER, parse_screen
 

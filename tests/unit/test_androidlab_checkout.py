@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from envs.androidlab.checkout import CheckoutError, read_checkout
-from envs.androidlab.tasks import device_line, find_package, read_packages
+from mobilerl.envs.androidlab.checkout import CheckoutError, read_checkout
+from mobilerl.envs.androidlab.tasks import device_line, find_package, read_packages
 
 TASK = {
     "task_id": "a_1",

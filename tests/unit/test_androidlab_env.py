@@ -8,15 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from envs.androidlab import phone as phone_module
-from envs.androidlab.env import AndroidLabEnv, LabSettings
-from envs.androidlab.phone import LOCATION, UI_FILE, LabPhone
-from envs.androidlab.tasks import LabTask
-from envs.androidlab.trace import read_trace
-from envs.base import Back, Finish, Home, InfraError, Invalid, ShellResult, Tap
-from envs.phone.apps.catalogue import APPS
-from envs.phone.phone import Phone
-from envs.phone.transport import InProcessTransport
+from mobilerl.envs.androidlab import phone as phone_module
+from mobilerl.envs.androidlab.env import AndroidLabEnv, LabSettings
+from mobilerl.envs.androidlab.phone import LOCATION, UI_FILE, LabPhone
+from mobilerl.envs.androidlab.tasks import LabTask
+from mobilerl.envs.androidlab.trace import read_trace
+from mobilerl.envs.base import Back, Finish, Home, InfraError, Invalid, ShellResult, Tap
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.transport import InProcessTransport
 
 APP_NAMES = {"Settings": "com.android.settings", "map.me": "com.android.maps", "gone": "com.not.there"}
 QUERY = "adb shell settings get global airplane_mode_on"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from envs.androidlab.tasks import LabTask
+from mobilerl.envs.androidlab.tasks import LabTask
 from mobilerl.suites.androidlab.metrics import Score, count_unchanged, metrics, similarity, sub_goal_share
 from mobilerl.suites.androidlab.results import Record, androidlab_results, summary
 

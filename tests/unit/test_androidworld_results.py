@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from envs.androidworld.env import Episode
-from envs.androidworld.faults import NanScore
-from envs.androidworld.tasks import make_task
+from mobilerl.envs.androidworld.env import Episode
+from mobilerl.envs.androidworld.faults import NanScore
+from mobilerl.envs.androidworld.tasks import make_task
 from mobilerl.records import Status, Trajectory
 from mobilerl.suites.androidworld.results import androidworld_results, record_of, t_interval
 

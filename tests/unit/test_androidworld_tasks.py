@@ -6,7 +6,15 @@ from collections import Counter
 
 import pytest
 
-from envs.androidworld.tasks import ANSWER_TASKS, EVAL_SEED, FACTS, SENTINELS, check_training_seed, resolve, trainable
+from mobilerl.envs.androidworld.tasks import (
+    ANSWER_TASKS,
+    EVAL_SEED,
+    FACTS,
+    SENTINELS,
+    check_training_seed,
+    resolve,
+    trainable,
+)
 
 
 def test_the_bundled_table_is_the_documented_one():

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 import mobilerl
-from envs.base import Tap
-from mobilerl import Agent, PhoneEnv, evaluate, load_recipe, make_task, tiny, train
+from mobilerl import Agent, PhoneEnv, evaluate, load_recipe, make_task, train
 from mobilerl.config import ConfigError
+from mobilerl.envs.base import Tap
+from mobilerl.models import tiny
 from mobilerl.records import Status
 
 FLAGS = """--phone.count 2 --phone.width 180 --phone.height 360 --agent.screenshots 0 --agent.max_new_tokens 6

@@ -22,25 +22,25 @@ import torch
 from png_parts import chunk, png_head
 from safetensors.torch import save_file
 
-from envs.adb import _line
-from envs.base import InfraError, Launch, ShellResult, Type
-from envs.device import PNG_SIGNATURE, Device
-from envs.phone.adbd import ServedPhone
-from envs.phone.apps.catalogue import APPS
-from envs.phone.console import Console
-from envs.phone.phone import Phone
-from mobilerl import tiny
 from mobilerl.cli import make_parser
 from mobilerl.config import ConfigError, EngineSection, FleetSection
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.registry import make_engine
+from mobilerl.envs.adb import _line
+from mobilerl.envs.base import InfraError, Launch, ShellResult, Type
+from mobilerl.envs.device import PNG_SIGNATURE, Device
+from mobilerl.envs.phone.adbd import ServedPhone
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.console import Console
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model
 from mobilerl.policy.screen import parse_screen
-from mobilerl.screen_files import ScreenFolder
+from mobilerl.records.screens import ScreenFolder
+from mobilerl.sft.sources.convert import checked_png
+from mobilerl.sft.sources.report import Reject
 from mobilerl.viewer.steps import touched_element
-from sft.sources.convert import checked_png
-from sft.sources.report import Reject
 
 HOSTILE = (
     *("$(touch owned)", "`touch owned`", "; touch owned", "' ; touch owned ; '", '" ; touch owned ; "', "> owned"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mobilerl.installed import is_installed
+from mobilerl.system.installed import is_installed
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_SDK = """

@@ -21,14 +21,14 @@ from made_groups import make_trajectory
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from envs.base import Task
-from mobilerl import tiny
 from mobilerl.algorithms.base import Algorithm
 from mobilerl.config import AgentSection
 from mobilerl.config.algorithms import AdaGRPOSection, DigiRLSection
 from mobilerl.engines.local import LocalEngine, LocalSettings
-from mobilerl.interfaces import EngineError
+from mobilerl.envs.base import Task
+from mobilerl.models import tiny
 from mobilerl.models.checkpoint_folder import read_agent
+from mobilerl.records.engine import EngineError
 from mobilerl.train import checkpoint
 from mobilerl.train.checkpoint import (
     CheckpointError,
@@ -184,7 +184,7 @@ def test_only_errors_of_the_disk_become_checkpoint_errors(tmp_path, fault, raise
 HALF_WRITTEN = """
 import os, sys
 from pathlib import Path
-from mobilerl import atomic_files
+from mobilerl.system import atomic_files
 os.replace = lambda *_: os._exit(9)
 atomic_files.write_atomic(Path(sys.argv[1]), b"half")
 """

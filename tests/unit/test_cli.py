@@ -28,7 +28,7 @@ def error_of(capsys, *words) -> str:
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    from mobilerl import tiny
+    from mobilerl.models import tiny
 
     path = tmp_path_factory.mktemp("model") / "tiny"
     tiny.create(path, ["open the settings"], hidden=32, layers=1, heads=2)
@@ -188,10 +188,12 @@ def test_a_missing_package_is_named_with_what_installs_it(monkeypatch, capsys, t
     assert main(words) == 2
     said = "mobilerl: error: train needs adbutils, which is not installed: pip install 'mobilerl[adb]'\n"
     assert capsys.readouterr().err == said
-    monkeypatch.setattr(cli.train, "run", _fail(ModuleNotFoundError("No module named 'envs.gone'", name="envs.gone")))
+    monkeypatch.setattr(
+        cli.train, "run", _fail(ModuleNotFoundError("No module named 'mobilerl.envs.gone'", name="mobilerl.envs.gone"))
+    )
     with pytest.raises(ModuleNotFoundError):  # a bug
         main(words)
-    assert [installs(name) for name in ("mobilerl.algorithms.nix", "torch.nix", "sft.nix", None)] == [""] * 4
+    assert [installs(name) for name in ("mobilerl.algorithms.nix", "torch.nix", "mobilerl.sft.nix", None)] == [""] * 4
 
 
 def test_a_misspelt_module_of_an_algorithm_or_suite_is_named():

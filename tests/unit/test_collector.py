@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_env import FAULTS, WHERE, ScriptedActor, ScriptedEnv, run
 
-from envs.base import InfraError
+from mobilerl.envs.base import InfraError
 from mobilerl.inference.engine_policy import EnginePolicy
-from mobilerl.interfaces import Sampling
 from mobilerl.records import Completion, Status
+from mobilerl.records.engine import Sampling
 from mobilerl.rollout.collector import Collector, CollectorSettings
 
 

@@ -22,7 +22,7 @@ from mobilerl.benchmarks.comparison.report import markdown, write
 from mobilerl.benchmarks.comparison.runner import Runner
 from mobilerl.config import load_recipe
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
-from mobilerl.statistics import student_quantile
+from mobilerl.eval.statistics import student_quantile
 
 ROOT = Path(__file__).parents[2]
 PLAN = """

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from docker_stand_in import IMAGE, served
 
-from envs.claims import Claim
 from mobilerl.cli import main
 from mobilerl.config import ConfigError, Recipe
+from mobilerl.envs.claims import Claim
 from mobilerl.suites.fleet import Part, check_devices, claimed_devices, make_devices
 from mobilerl.train.workers import RolloutWorkers
 
@@ -23,7 +23,7 @@ MDNS = "adb-13e75597-Upleco (2)._adb-tls-connect._tcp"
 SERIALS = ["emulator-5554", "127.0.0.1:5601", MDNS, "ZUG 5S"]
 HOLD = """
 import sys, time
-from envs.claims import Claim
+from mobilerl.envs.claims import Claim
 
 claim = Claim("run /tmp/theirs")
 claim.take(sys.argv[1], "")
@@ -113,7 +113,7 @@ def test_rollout_workers_hold_the_claim_of_their_run(adb_port, tmp_path):
 
 @pytest.mark.parametrize("serial", SERIALS)
 def test_serials_as_adb_prints_them(adb_port, serial):
-    from envs.adb import AdbTransport
+    from mobilerl.envs.adb import AdbTransport
 
     check_devices(recipe_of(serial))
     assert AdbTransport(serial).state() == "device"

@@ -9,10 +9,10 @@ import pytest
 import torch
 from made_algorithms import CRITIC, EASY, easy_and_hard, looking, make
 
-from envs.base import Invalid
 from mobilerl.algorithms.base import AlgorithmState
 from mobilerl.algorithms.critics import trainer
 from mobilerl.config.algorithms import DigiRLSection, DistRLSection
+from mobilerl.envs.base import Invalid
 from mobilerl.records import Group
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -13,14 +13,14 @@ import pytest
 from docker_stand_in import IMAGE, StandInEngine, served
 from scripted_env import ScriptedEnv, run
 
-from envs.adb import AdbTransport
-from envs.base import InfraError
-from envs.docker_avd import DETACHED, LABEL, ContainerSettings, DockerProvider, owner
-from envs.docker_avd.engine import OWNER, PLACE
-from envs.docker_avd.provider import ContainerDevice
-from envs.pool import DevicePool, PoolSettings
-from envs.pool.adb import AdbServer
 from mobilerl.cli import main
+from mobilerl.envs.adb import AdbTransport
+from mobilerl.envs.base import InfraError
+from mobilerl.envs.docker_avd import DETACHED, LABEL, ContainerSettings, DockerProvider, owner
+from mobilerl.envs.docker_avd.engine import OWNER, PLACE
+from mobilerl.envs.docker_avd.provider import ContainerDevice
+from mobilerl.envs.pool import DevicePool, PoolSettings
+from mobilerl.envs.pool.adb import AdbServer
 
 pytest.importorskip("docker.errors")
 GONE = "unix:///nonexistent/docker.sock"

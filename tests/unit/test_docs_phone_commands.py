@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from test_docs import PAGES, ROOT
 
-from envs.instructions.env import HARMLESS
-from envs.phone.apps.catalogue import APPS
-from envs.phone.phone import Phone
-from envs.phone.shell import Shell
-from envs.phone.shell.android import COMMANDS
 from mobilerl.cli import main
+from mobilerl.envs.instructions.env import HARMLESS
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell import Shell
+from mobilerl.envs.phone.shell.android import COMMANDS
 
 ADB = re.compile(r"\badb (?:-s \S+ )?(?:shell|exec-out) ('[^']+'|[^`\n#]+)")
 LISTED = re.compile(r"^ *(reset|start|check) = \[(.*?)\]\s*(?:#.*)?$", re.MULTILINE)

@@ -15,12 +15,12 @@ import pytest
 from docker_stand_in import IMAGE, served
 from safetensors.numpy import save_file
 
-from mobilerl import tiny
 from mobilerl.cli import main
 from mobilerl.config import FleetSection, load_recipe
 from mobilerl.doctor import machine, packages, storage
 from mobilerl.doctor.examine import examine
 from mobilerl.engines.registry import engine_kind
+from mobilerl.models import tiny
 from mobilerl.train.disk import disk
 
 VERL = ("--engine.type", "verl")

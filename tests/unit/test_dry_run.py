@@ -8,9 +8,9 @@ import tomllib
 
 import pytest
 
-from mobilerl import tiny
 from mobilerl.cli import main
 from mobilerl.config import ConfigError, load_recipe
+from mobilerl.models import tiny
 from mobilerl.train.dry_run import check_devices
 from mobilerl.train.estimate import estimate
 

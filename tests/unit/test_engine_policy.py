@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mobilerl.inference.engine_policy import EnginePolicy
-from mobilerl.interfaces import Request, Sampling
 from mobilerl.records import Completion
+from mobilerl.records.engine import Request, Sampling
 
 
 class FakeCodec:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from scripted_env import ScriptedActor, ScriptedEnv, make_task, run
 
-from envs.base import Back, Finish, InfraError, Invalid, NoScore, Tap
+from mobilerl.envs.base import Back, Finish, InfraError, Invalid, NoScore, Tap
 from mobilerl.records import Status
 from mobilerl.rollout.episode import EpisodeSettings, play_episode
 

@@ -6,14 +6,14 @@ import pytest
 from faulty_transport import FaultyTransport
 from scripted_env import run
 
-from envs.base import InfraError
-from envs.device import Device
-from envs.phone.apps.catalogue import APPS
-from envs.phone.env import PhoneEnv
-from envs.phone.faults import ONLY, Fault, FaultPlan, FaultSettings
-from envs.phone.phone import Phone
-from envs.phone.tasks.suite import train_tasks
-from envs.phone.transport import InProcessTransport
+from mobilerl.envs.base import InfraError
+from mobilerl.envs.device import Device
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.faults import ONLY, Fault, FaultPlan, FaultSettings
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.tasks.suite import train_tasks
+from mobilerl.envs.phone.transport import InProcessTransport
 
 
 def test_a_plan_is_repeatable_and_keeps_its_rate():
@@ -32,7 +32,7 @@ def test_a_plan_is_repeatable_and_keeps_its_rate():
 
 
 def test_looking_is_tried_again_and_acting_is_not(monkeypatch):
-    monkeypatch.setattr("envs.retry.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("mobilerl.envs.retry.time.sleep", lambda seconds: None)
     phone = Phone(APPS)
     plan = FaultPlan(FaultSettings(0.3, (Fault.OFFLINE,), 4, slow_s=0.0), "phone")
     transport = FaultyTransport(InProcessTransport(phone), plan, phone.boot)

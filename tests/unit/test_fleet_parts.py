@@ -7,12 +7,12 @@ from docker_stand_in import IMAGE, served
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.docker_avd import DETACHED, LABEL
-from envs.docker_avd.engine import OWNER, PLACE
-from envs.docker_avd.owner import this_process
-from envs.pool import DevicePool
 from mobilerl.cli import main
 from mobilerl.config import Recipe
+from mobilerl.envs.docker_avd import DETACHED, LABEL
+from mobilerl.envs.docker_avd.engine import OWNER, PLACE
+from mobilerl.envs.docker_avd.owner import this_process
+from mobilerl.envs.pool import DevicePool
 from mobilerl.suites.fleet import Part, container_settings, make_devices
 from mobilerl.suites.phone.evaluation import SimPlan
 from mobilerl.suites.phone.training import make_phones

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from envs.base import Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Swipe, Tap, Type, Wait
 from mobilerl.config import AgentSection
+from mobilerl.envs.base import Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Swipe, Tap, Type, Wait
 from mobilerl.policy.context import make_context
 from mobilerl.policy.formats.choice import with_format
 from mobilerl.policy.screen import Element, Screen

@@ -12,9 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
-from envs.base import Back, Enter, Finish, Home, Invalid, Launch, LongPress, Observation, Swipe, Tap, Task, Type, Wait
-from envs.phone.tasks.base import INFEASIBLE
 from mobilerl.config import AgentSection, FormatName
+from mobilerl.envs.base import (
+    Back,
+    Enter,
+    Finish,
+    Home,
+    Invalid,
+    Launch,
+    LongPress,
+    Observation,
+    Swipe,
+    Tap,
+    Task,
+    Type,
+    Wait,
+)
+from mobilerl.envs.phone.tasks.base import INFEASIBLE
 from mobilerl.policy.context import ContextPolicy, Turn, build_messages, make_context, prompt_hash
 from mobilerl.policy.formats import FORMATS, base
 from mobilerl.policy.formats.choice import published_name, recognized, with_format

@@ -9,8 +9,8 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 
-from mobilerl import tiny
 from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.models import tiny
 from mobilerl.models.features import FrozenFeatures
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs.base import Finish, Home, Task
-from envs.phone.env import PhoneEnv
-from envs.phone.generated import everyday, goals, phrasing, search, tasks
-from envs.phone.generated.app import app_class
-from envs.phone.tasks.base import INFEASIBLE
-from envs.phone.tasks.expert import ExpertAgent
+from mobilerl.envs.base import Finish, Home, Task
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.generated import everyday, goals, phrasing, search, tasks
+from mobilerl.envs.phone.generated.app import app_class
+from mobilerl.envs.phone.tasks.base import INFEASIBLE
+from mobilerl.envs.phone.tasks.expert import ExpertAgent
 
 APPS = 64
 PARTS = [("train", ""), *((split, part) for split in ("dev", "test") for part in tasks.HELD_OUT)]
@@ -212,9 +212,9 @@ def test_apps_differ_and_every_design_choice_occurs():
 
 
 def test_a_phone_holds_the_generated_apps_alone_until_its_next_reset():
-    from envs.phone.apps.catalogue import APPS as OWN
-    from envs.phone.phone import Phone
-    from envs.phone.transport import InProcessTransport
+    from mobilerl.envs.phone.apps.catalogue import APPS as OWN
+    from mobilerl.envs.phone.phone import Phone
+    from mobilerl.envs.phone.transport import InProcessTransport
 
     phone = Phone(OWN)
     transport = InProcessTransport(phone, "p")

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from made_algorithms import make
 from made_groups import make_group, make_trajectory
 
-from envs.base import Observation
 from mobilerl.algorithms.advantages import group_relative
 from mobilerl.algorithms.gigpo import state_key, step_advantages
 from mobilerl.config.algorithms import GiGPOSection
+from mobilerl.envs.base import Observation
 from mobilerl.records import Group
 
 

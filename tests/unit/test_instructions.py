@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from envs.base import Back, Finish, FreeReward, Launch, NoScore, TaskFault
-from envs.instructions.env import InstructionEnv
-from envs.instructions.tasks import Instruction, make_task, read
-from envs.live_device import Settle
-from envs.phone.apps.catalogue import APP_NAMES, APPS
-from envs.phone.phone import Phone
-from envs.phone.transport import InProcessTransport
 from mobilerl.config import ConfigError, load_recipe
+from mobilerl.envs.base import Back, Finish, FreeReward, Launch, NoScore, TaskFault
+from mobilerl.envs.instructions.env import InstructionEnv
+from mobilerl.envs.instructions.tasks import Instruction, make_task, read
+from mobilerl.envs.live_device import Settle
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES, APPS
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.transport import InProcessTransport
 from mobilerl.suites.base import is_held_out, make_suite
 from mobilerl.suites.fleet import check_devices
 

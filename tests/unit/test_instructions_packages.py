@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from envs.base import InfraError, ShellResult
-from envs.instructions.packages import named
-from envs.instructions.tasks import Instruction, make_task
-from mobilerl import tiny
 from mobilerl.cli import main
 from mobilerl.config import ConfigError, load_recipe
+from mobilerl.envs.base import InfraError, ShellResult
+from mobilerl.envs.instructions.packages import named
+from mobilerl.envs.instructions.tasks import Instruction, make_task
+from mobilerl.models import tiny
 from mobilerl.suites import fleet
 from mobilerl.suites.base import device_warnings, make_suite
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from envs.base import Finish, Observation, Swipe, Tap, Task, Type
 from mobilerl.config import ConfigError
+from mobilerl.envs.base import Finish, Observation, Swipe, Tap, Task, Type
 from mobilerl.judge.examples import EXAMPLES, PROBE, Case
 from mobilerl.judge.prompt import NotJudgeable, asked_again, build_messages, case_of
 from mobilerl.judge.verdict import read_verdict

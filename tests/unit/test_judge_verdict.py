@@ -5,7 +5,7 @@ import itertools
 import pytest
 from scripted_env import make_task
 
-from mobilerl.judge.audit import agreement, audit_pairs
+from mobilerl.eval.judge_audit import agreement, audit_pairs
 from mobilerl.judge.verdict import Verdict, Vote, read_verdict, tally
 from mobilerl.records import Status, Trajectory
 

@@ -13,7 +13,7 @@ from mobilerl.algorithms.batching import mini_batches
 from mobilerl.algorithms.objectives import imitation
 from mobilerl.algorithms.replay import AdaptivePositiveReplay
 from mobilerl.config.algorithms import FilteredBCSection
-from mobilerl.interfaces import SkippedStep
+from mobilerl.records.engine import SkippedStep
 from mobilerl.train.learner import learn as learn_with
 from mobilerl.train.learner import step_counter
 from mobilerl.train.skipping import NotFinite

@@ -9,15 +9,15 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from envs.base import COORD_MAX, Observation, ShellResult, Tap, Type
-from envs.device import Device
-from envs.live_device import LiveDevice, Settle
-from envs.phone.apps.catalogue import APP_NAMES, APPS
-from envs.phone.phone import Phone
-from envs.phone.render import encode
-from envs.phone.tasks import suite
-from envs.phone.tasks.expert import ExpertAgent
-from envs.phone.transport import InProcessTransport
+from mobilerl.envs.base import COORD_MAX, Observation, ShellResult, Tap, Type
+from mobilerl.envs.device import Device
+from mobilerl.envs.live_device import LiveDevice, Settle
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES, APPS
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.render import encode
+from mobilerl.envs.phone.tasks import suite
+from mobilerl.envs.phone.tasks.expert import ExpertAgent
+from mobilerl.envs.phone.transport import InProcessTransport
 
 TREE = "<?xml version='1.0'?><hierarchy rotation=\"0\"></hierarchy>"
 
@@ -140,7 +140,7 @@ def test_nothing_is_reported_where_nobody_can_tell():
 
 @pytest.mark.parametrize(("said", "asked"), [(NO_IDLE, [1, 1, 1]), (NO_ROOT, [4, 1, 1])])
 def test_a_screen_without_a_tree_is_asked_once_from_then_on_and_others_as_before(said, asked, monkeypatch):
-    monkeypatch.setattr("envs.retry.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("mobilerl.envs.retry.time.sleep", lambda seconds: None)
     device, dumps = typing(), []
     device.settle = Settle(0.0, 30.0)
     device.transport.tree_said = said

@@ -14,18 +14,17 @@ import torch
 from accelerate.state import AcceleratorState
 from model_checks import fingerprint, largest_difference
 
-from mobilerl import tiny
 from mobilerl.algorithms.losses import clipped_policy_loss
 from mobilerl.benchmarks.model_families import png
 from mobilerl.config import Recipe
 from mobilerl.engines import local
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.scoring import with_pictures
-from mobilerl.interfaces import Request, Sampling, SkippedStep
-from mobilerl.models import loading
+from mobilerl.models import loading, tiny
 from mobilerl.models.codec import Codec
 from mobilerl.models.pictures import Pictures
 from mobilerl.records import Completion, MicroBatch, TrainingSample
+from mobilerl.records.engine import Request, Sampling, SkippedStep
 from mobilerl.train.workers import RolloutWorkers
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -14,7 +14,7 @@ from mobilerl.config import ConfigError, JudgeSection
 from mobilerl.inference.server import connect
 from mobilerl.judge.judge import check_judge
 from mobilerl.models.hub import download, look_up
-from mobilerl.networks import bypass_proxies_for_loopback, check_variables, is_loopback
+from mobilerl.system.networks import bypass_proxies_for_loopback, check_variables, is_loopback
 
 DEAD = "http://127.0.0.1:9"
 FAR = "http://models.invalid/v1"
@@ -127,7 +127,7 @@ def test_the_hub_is_not_asked_through_a_bad_proxy(monkeypatch):
 
 
 def test_socks_needs_a_package(monkeypatch):
-    monkeypatch.setattr("mobilerl.networks.find_spec", lambda name: None)
+    monkeypatch.setattr("mobilerl.system.networks.find_spec", lambda name: None)
     monkeypatch.setenv("ALL_PROXY", "socks5h://proxy:1080")
     with pytest.raises(ConfigError, match="ALL_PROXY=socks5h://proxy:1080: .*pip install socksio"):
         check_variables()

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 from made_groups import make_trajectory
 
-from envs.androidworld import tasks as androidworld
-from envs.base import Task
-from envs.phone.tasks import suite
 from mobilerl.config import ConfigError, load_recipe
+from mobilerl.envs.androidworld import tasks as androidworld
+from mobilerl.envs.base import Task
+from mobilerl.envs.phone.tasks import suite
 from mobilerl.records import Status
+from mobilerl.records.files import save_trajectories
 from mobilerl.train.dry_run import check
 from mobilerl.train.offline import check_offline_trajectories, load_offline_trajectories
-from mobilerl.trajectory_files import save_trajectories
 
 
 def recipe_from(run_dir):

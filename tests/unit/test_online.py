@@ -14,13 +14,13 @@ import torch
 from made_algorithms import make
 from made_groups import make_group
 
-from envs.base import InfraError, TaskFault
-from envs.phone.env import PhoneEnv
-from envs.pool import FixedDevices
-from mobilerl import tiny
 from mobilerl.algorithms.base import Algorithm
 from mobilerl.cli import main
 from mobilerl.config import Recipe, load_recipe, read_saved
+from mobilerl.envs.base import InfraError, TaskFault
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.pool import FixedDevices
+from mobilerl.models import tiny
 from mobilerl.suites.phone.training import make_phones, training_tasks
 from mobilerl.train import online, source
 from mobilerl.train.checkpoint import latest

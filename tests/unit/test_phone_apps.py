@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.phone.app import App
-from envs.phone.apps.calculator import KEYS, evaluate, press
-from envs.phone.apps.catalogue import APPS
-from envs.phone.apps.files import Files
-from envs.phone.apps.messages import DRAFT, RECEIVED, SENT, Messages
-from envs.phone.apps.settings import Settings
-from envs.phone.apps.settings_tables import Switch, rows_of
-from envs.phone.phone import Phone
-from envs.phone.ui import Node
+from mobilerl.envs.phone.app import App
+from mobilerl.envs.phone.apps.calculator import KEYS, evaluate, press
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.apps.files import Files
+from mobilerl.envs.phone.apps.messages import DRAFT, RECEIVED, SENT, Messages
+from mobilerl.envs.phone.apps.settings import Settings
+from mobilerl.envs.phone.apps.settings_tables import Switch, rows_of
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.ui import Node
 
 
 class Finger:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.base import Action, Back, InfraError, Launch, LongPress, ShellResult, Swipe, Tap, Type, Wait
-from envs.device import MAX_TYPED, Device
-from envs.phone.apps.catalogue import APPS
-from envs.phone.phone import Phone
-from envs.phone.transport import InProcessTransport
+from mobilerl.envs.base import Action, Back, InfraError, Launch, LongPress, ShellResult, Swipe, Tap, Type, Wait
+from mobilerl.envs.device import MAX_TYPED, Device
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.transport import InProcessTransport
 
 
 class Wire:

@@ -8,14 +8,14 @@ import pytest
 from phone_screens import node, tap
 from PIL import ImageStat
 
-from envs.phone import panels, render
-from envs.phone.apps.catalogue import APPS
-from envs.phone.console import Console
-from envs.phone.keyboard import KEYS, keyboard_top
-from envs.phone.phone import HOLD_MS, Phone
-from envs.phone.serve import add_arguments, check
-from envs.phone.shell.core import Shell
-from envs.phone.ui import COLUMN, KEYBOARD, keyboard_height
+from mobilerl.envs.phone import panels, render
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.console import Console
+from mobilerl.envs.phone.keyboard import KEYS, keyboard_top
+from mobilerl.envs.phone.phone import HOLD_MS, Phone
+from mobilerl.envs.phone.serve import add_arguments, check
+from mobilerl.envs.phone.shell.core import Shell
+from mobilerl.envs.phone.ui import COLUMN, KEYBOARD, keyboard_height
 
 SETTINGS, TASKS, MUSIC, MAPS = "com.android.settings", "com.android.tasks", "com.android.music", "com.android.maps"
 

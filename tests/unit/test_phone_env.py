@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from envs.base import Action, Finish, MobileEnv, Task, Wait
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks.expert import ExpertAgent
-from envs.phone.tasks.suite import HELD_OUT_SEEDS, make_task, phone_seed
+from mobilerl.envs.base import Action, Finish, MobileEnv, Task, Wait
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.tasks.expert import ExpertAgent
+from mobilerl.envs.phone.tasks.suite import HELD_OUT_SEEDS, make_task, phone_seed
 
 
 async def episode(env: PhoneEnv, task: Task, given: list[Action] | None):

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from envs.phone import fonts
-from envs.phone.bidi import levels, visual_order
+from mobilerl.envs.phone import fonts
+from mobilerl.envs.phone.bidi import levels, visual_order
 
 TEXTS = (
     "Wednesday 18 October",

@@ -13,15 +13,15 @@ from zlib import crc32
 
 import pytest
 
-from envs.base import Finish
-from envs.phone.apps.catalogue import APPS
-from envs.phone.env import PhoneEnv
-from envs.phone.languages import LANGUAGES
-from envs.phone.phone import Phone
-from envs.phone.tasks.catalogue import TEMPLATES
-from envs.phone.tasks.expert import ExpertAgent
-from envs.phone.tasks.suite import make_task
-from envs.phone.transport import InProcessTransport
+from mobilerl.envs.base import Finish
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.languages import LANGUAGES
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.tasks.catalogue import TEMPLATES
+from mobilerl.envs.phone.tasks.expert import ExpertAgent
+from mobilerl.envs.phone.tasks.suite import make_task
+from mobilerl.envs.phone.transport import InProcessTransport
 
 TABLET = ("wm size 800x1280", "wm density 160")
 TURNED = ("settings put system user_rotation 1",)

@@ -16,23 +16,23 @@ from pathlib import Path
 import pytest
 from phone_screens import Recorder, node, tap, walk
 
-from envs.base import Task
-from envs.phone import fonts, languages, phone, render, words
-from envs.phone.apps.catalogue import APPS
-from envs.phone.apps.shop import ADDRESSES, CATEGORIES
-from envs.phone.canvas import Written
-from envs.phone.env import PhoneEnv
-from envs.phone.generated import tasks as generated
-from envs.phone.languages import LANGUAGES
-from envs.phone.languages.ar import ARABIC
-from envs.phone.languages.de import GERMAN
-from envs.phone.languages.language import Language, Plural
-from envs.phone.phone import Phone
-from envs.phone.popups import CATALOGUE
-from envs.phone.shell.core import Shell
-from envs.phone.tasks.expert import ExpertAgent
-from envs.phone.tasks.suite import make_task
-from envs.phone.ui import Bounds
+from mobilerl.envs.base import Task
+from mobilerl.envs.phone import fonts, languages, phone, render, words
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.apps.shop import ADDRESSES, CATEGORIES
+from mobilerl.envs.phone.canvas import Written
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.generated import tasks as generated
+from mobilerl.envs.phone.languages import LANGUAGES
+from mobilerl.envs.phone.languages.ar import ARABIC
+from mobilerl.envs.phone.languages.de import GERMAN
+from mobilerl.envs.phone.languages.language import Language, Plural
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.popups import CATALOGUE
+from mobilerl.envs.phone.shell.core import Shell
+from mobilerl.envs.phone.tasks.expert import ExpertAgent
+from mobilerl.envs.phone.tasks.suite import make_task
+from mobilerl.envs.phone.ui import Bounds
 
 SOURCES = Path(languages.__file__).parents[1]
 TRANSLATED = ("de", "ar")

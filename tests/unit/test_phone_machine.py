@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from PIL import Image
 
-from envs.base import Action, Back, Enter, Home, Launch, LongPress, Swipe, Tap, Task, Type, Wait
-from envs.device import Device
-from envs.phone.apps.catalogue import APP_NAMES, APPS
-from envs.phone.console import State, restore_snapshot, take_snapshot
-from envs.phone.phone import Phone
-from envs.phone.tasks import suite
-from envs.phone.tasks.base import Admin
-from envs.phone.transport import InProcessTransport
+from mobilerl.envs.base import Action, Back, Enter, Home, Launch, LongPress, Swipe, Tap, Task, Type, Wait
+from mobilerl.envs.device import Device
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES, APPS
+from mobilerl.envs.phone.console import State, restore_snapshot, take_snapshot
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.tasks import suite
+from mobilerl.envs.phone.tasks.base import Admin
+from mobilerl.envs.phone.transport import InProcessTransport
 from mobilerl.policy.actions import candidates
 from mobilerl.policy.screen import parse_screen
 

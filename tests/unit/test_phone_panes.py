@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from envs.phone.apps.catalogue import APPS
-from envs.phone.phone import Phone
-from envs.phone.ui import EXPANDED, Node
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.ui import EXPANDED, Node
 
 WIDTH, HEIGHT = 1280, 800
 

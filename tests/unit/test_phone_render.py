@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from envs.phone import render
-from envs.phone.apps.catalogue import APPS
-from envs.phone.phone import Phone
+from mobilerl.envs.phone import render
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.phone import Phone
 
 NOTES = "com.android.notes"
 

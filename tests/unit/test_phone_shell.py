@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.base import InfraError, Transport
-from envs.phone.apps.catalogue import APPS
-from envs.phone.apps.launcher import Launcher
-from envs.phone.apps.notes import Notes
-from envs.phone.console import Console
-from envs.phone.phone import Phone
-from envs.phone.shell import Shell
-from envs.phone.tasks.base import parse_rows
-from envs.phone.transport import InProcessTransport
+from mobilerl.envs.base import InfraError, Transport
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.apps.launcher import Launcher
+from mobilerl.envs.phone.apps.notes import Notes
+from mobilerl.envs.phone.console import Console
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell import Shell
+from mobilerl.envs.phone.tasks.base import parse_rows
+from mobilerl.envs.phone.transport import InProcessTransport
 
 SETTINGS, CONTACTS, NOTES, LAUNCHER = (f"com.android.{n}" for n in ("settings", "contacts", "notes", "launcher"))
 TOP, BOTTOM = "input swipe 180 5 180 400", "input swipe 180 715 180 300"

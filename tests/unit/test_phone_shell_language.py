@@ -10,12 +10,12 @@ import sqlite3
 
 import pytest
 
-from envs.phone.apps.launcher import Launcher
-from envs.phone.apps.notes import Notes
-from envs.phone.console import restore_snapshot, take_snapshot
-from envs.phone.phone import Phone
-from envs.phone.shell import Session, Shell
-from envs.phone.shell.lang.state import KILLED
+from mobilerl.envs.phone.apps.launcher import Launcher
+from mobilerl.envs.phone.apps.notes import Notes
+from mobilerl.envs.phone.console import restore_snapshot, take_snapshot
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell import Session, Shell
+from mobilerl.envs.phone.shell.lang.state import KILLED
 
 
 @pytest.fixture

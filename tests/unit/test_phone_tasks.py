@@ -7,15 +7,15 @@ import json
 
 import pytest
 
-from envs.base import Action, Finish, Task
-from envs.phone.apps.catalogue import APPS
-from envs.phone.env import PhoneEnv
-from envs.phone.phone import Phone
-from envs.phone.tasks.base import INFEASIBLE, Admin, Template
-from envs.phone.tasks.catalogue import TEMPLATES
-from envs.phone.tasks.expert import ExpertAgent
-from envs.phone.tasks.suite import HELD_OUT_SEEDS, check_no_leak, held_out, make_task, test_tasks, train_tasks
-from envs.phone.transport import InProcessTransport
+from mobilerl.envs.base import Action, Finish, Task
+from mobilerl.envs.phone.apps.catalogue import APPS
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.tasks.base import INFEASIBLE, Admin, Template
+from mobilerl.envs.phone.tasks.catalogue import TEMPLATES
+from mobilerl.envs.phone.tasks.expert import ExpertAgent
+from mobilerl.envs.phone.tasks.suite import HELD_OUT_SEEDS, check_no_leak, held_out, make_task, test_tasks, train_tasks
+from mobilerl.envs.phone.transport import InProcessTransport
 
 test_tasks.__test__ = False  # a function of the suite, not of this file
 SEEDS = (0, 1, 2, 3, HELD_OUT_SEEDS, HELD_OUT_SEEDS + 1)

@@ -7,13 +7,13 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.phone import xml_dump
-from envs.phone.app import App, Page
-from envs.phone.keyboard import KEYS, keyboard_top
-from envs.phone.phone import Phone
-from envs.phone.popups import LAST_INPUT
-from envs.phone.ui import Dialog, Node, Screen, Tree
-from envs.phone.widgets import field, item, label, text_button
+from mobilerl.envs.phone import xml_dump
+from mobilerl.envs.phone.app import App, Page
+from mobilerl.envs.phone.keyboard import KEYS, keyboard_top
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.popups import LAST_INPUT
+from mobilerl.envs.phone.ui import Dialog, Node, Screen, Tree
+from mobilerl.envs.phone.widgets import field, item, label, text_button
 
 
 class Home(App):

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_env import ScriptedActor, ScriptedEnv, make_task, run
 
-from envs.base import DeviceEvent, Health, InfraError
-from envs.pool import DevicePool, FixedDevices, PoolSettings
+from mobilerl.envs.base import DeviceEvent, Health, InfraError
+from mobilerl.envs.pool import DevicePool, FixedDevices, PoolSettings
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings
 

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 from page_graphs import SEED, phone_explorer
 
-from envs.phone.apps.catalogue import APP_NAMES
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks.expert import ExpertAgent
-from envs.phone.tasks.suite import HELD_OUT_SEEDS, make_task, templates
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.tasks.expert import ExpertAgent
+from mobilerl.envs.phone.tasks.suite import HELD_OUT_SEEDS, make_task, templates
 from mobilerl.reachagent.exploration import explore, survey
 from mobilerl.reachagent.graph import PageGraph
 from mobilerl.reachagent.identity import shape_of

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from mobilerl import tiny
 from mobilerl.config import Recipe
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.scoring import sample_logprobs
+from mobilerl.models import tiny
 from mobilerl.reachagent.dpo import DpoTrainer, PreferencePair, dpo_step, read_pairs, write_pairs
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.tracking import Tracker, read_metrics

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from page_graphs import SEED, phone_device, phone_explorer
 
-from envs.base import Launch, Type
-from envs.device import Device
+from mobilerl.envs.base import Launch, Type
+from mobilerl.envs.device import Device
 from mobilerl.reachagent.actions import BACK, COMPLETE, PageAction, device_actions, from_device
 from mobilerl.reachagent.exploration import Explorer, Limits
 from mobilerl.reachagent.graph import PageGraph

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from envs.base import Tap, Type
-from mobilerl import tiny
 from mobilerl.config import ConfigError
-from mobilerl.interfaces import Sampling
+from mobilerl.envs.base import Tap, Type
+from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.reachagent.actions import BACK, COMPLETE, PageAction, action_space
@@ -24,6 +23,7 @@ from mobilerl.reachagent.replies import ReplyWriter, flow_samples, touches
 from mobilerl.reachagent.rewards import Goal, Operate, Reach
 from mobilerl.reachagent.tasks import PageTask
 from mobilerl.records import Completion
+from mobilerl.records.engine import Sampling
 
 CONTEXT = ContextPolicy(screenshots=1, history_thoughts=False, screen_style="marks", grounding="mark", layout="compact")
 SIZE = (360, 720)

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from mobilerl import tiny
 from mobilerl.config import ConfigError, Recipe
+from mobilerl.models import tiny
 from mobilerl.reachagent.run import ReachAgentRun, run
 from mobilerl.reachagent.tasks import TaskSet
+from mobilerl.sft.samples import Sample
+from mobilerl.sft.trainer import TrainingJob
 from mobilerl.train.tracking import read_metrics
-from sft.samples import Sample
-from sft.trainer import TrainingJob
 
 SAMPLES = [Sample((1, 2), (3,), ())] * 4
 SFT = {"batch_size": 4, "learning_rate": 0.5, "micro_batch_size": 2}
@@ -56,9 +56,9 @@ def jobs(monkeypatch) -> list[TrainingJob]:
         callbacks[0].log(40, 40, 1.0, 0.1, 0)
         return SimpleNamespace(model=None)
 
-    monkeypatch.setattr("sft.run.train", train)
-    monkeypatch.setattr("sft.run.LogCallback", lambda log: SimpleNamespace(log=log))
-    monkeypatch.setattr("sft.run.save_model", lambda model, codec, path: path.mkdir())
+    monkeypatch.setattr("mobilerl.sft.run.train", train)
+    monkeypatch.setattr("mobilerl.sft.run.LogCallback", lambda log: SimpleNamespace(log=log))
+    monkeypatch.setattr("mobilerl.sft.run.save_model", lambda model, codec, path: path.mkdir())
     monkeypatch.setattr("mobilerl.reachagent.run.flow_samples", lambda *args: SAMPLES)
     return asked
 

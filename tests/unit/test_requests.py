@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mobilerl.inference.requests import RequestLoop
-from mobilerl.interfaces import EngineError, Request, Sampling
 from mobilerl.records import Completion
+from mobilerl.records.engine import EngineError, Request, Sampling
 
 WAIT_S = 20.0
 """For what must happen at all, however busy the machine is."""

@@ -17,7 +17,7 @@ from source_files import png
 from mobilerl.config import ConfigError
 from mobilerl.inference.images import shrunk, with_images
 from mobilerl.inference.server import ServerPolicy, connect
-from mobilerl.interfaces import Sampling
+from mobilerl.records.engine import Sampling
 
 
 @pytest.fixture(autouse=True)

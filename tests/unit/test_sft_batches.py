@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.config.claims import claim
-from sft.batches import LengthBatches, RankBatches, with_placeholder
-from sft.checks import CONFIGS, check, deepspeed_file, fitted
-from sft.samples import Sample, SampleFile, image_counts, lengths_of, write_samples
+from mobilerl.sft.batches import LengthBatches, RankBatches, with_placeholder
+from mobilerl.sft.checks import CONFIGS, check, deepspeed_file, fitted
+from mobilerl.sft.samples import Sample, SampleFile, image_counts, lengths_of, write_samples
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = [

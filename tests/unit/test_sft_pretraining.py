@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 
-from envs.base import Finish, LongPress, Tap, Type
-from mobilerl import tiny
+from mobilerl.envs.base import Finish, LongPress, Tap, Type
+from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
 from mobilerl.policy.parsing import parse_reply
 from mobilerl.policy.screen import Element, Screen
-from sft.pretraining import QUESTIONS, goal_samples, reading_samples
+from mobilerl.sft.pretraining import QUESTIONS, goal_samples, reading_samples
 
 WORDS = tuple(
     "alarm apple blue bread call city cloud door east fast garden green hello home island jazz kite lamp market milk "

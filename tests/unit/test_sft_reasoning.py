@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from envs.base import Back, Finish, Invalid, Launch, LongPress, Observation, Swipe, Tap, Task, Type
-from mobilerl.interfaces import Sampling
+from mobilerl.envs.base import Back, Finish, Invalid, Launch, LongPress, Observation, Swipe, Tap, Task, Type
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.policy.screen import parse_screen
 from mobilerl.records import Completion
-from sft.reasoning import Proposal, bootstrap, same_action, sample_proposals, written_thought
-from sft.samples import ExpertStep
+from mobilerl.records.engine import Sampling
+from mobilerl.sft.reasoning import Proposal, bootstrap, same_action, sample_proposals, written_thought
+from mobilerl.sft.samples import ExpertStep
 
 XML = """<hierarchy>
 <node class="Button" text="Save" clickable="true" enabled="true" bounds="[0,0][50,50]"/>

@@ -11,9 +11,9 @@ import pytest
 from ports import free_port
 
 from mobilerl.config import ConfigError, Recipe, SftSection
+from mobilerl.sft.distributed import Cluster
+from mobilerl.sft.run import SftRun, run
 from mobilerl.train.tracking import read_metrics
-from sft.distributed import Cluster
-from sft.run import SftRun, run
 
 STEPS = {"copying": (20,), "reading": (20, 40), "stage1": (20, 40, 60), "stage2-round1": (20,), "stage2-round2": (20,)}
 """Steps at which the stages report."""
@@ -61,10 +61,10 @@ class Trainer:
 @pytest.fixture
 def trainer(monkeypatch) -> Trainer:
     made = Trainer()
-    monkeypatch.setattr("sft.run.train", made.here)
-    monkeypatch.setattr("sft.run.fit", made.ranks)
-    monkeypatch.setattr("sft.run.LogCallback", lambda log: SimpleNamespace(log=log))
-    monkeypatch.setattr("sft.run.save_model", lambda model, codec, path: path.mkdir())
+    monkeypatch.setattr("mobilerl.sft.run.train", made.here)
+    monkeypatch.setattr("mobilerl.sft.run.fit", made.ranks)
+    monkeypatch.setattr("mobilerl.sft.run.LogCallback", lambda log: SimpleNamespace(log=log))
+    monkeypatch.setattr("mobilerl.sft.run.save_model", lambda model, codec, path: path.mkdir())
     return made
 
 
@@ -102,7 +102,7 @@ def test_stage_2_of_nothing_is_refused(tmp_path):
 
 
 def test_a_node_that_stays_away_does_not_spoil_what_was_trained(monkeypatch, caplog):
-    monkeypatch.setattr("sft.distributed.LEAVE", timedelta(seconds=0.2))
+    monkeypatch.setattr("mobilerl.sft.distributed.LEAVE", timedelta(seconds=0.2))
     cluster = Cluster(SftSection(processes=1, nodes=3, rendezvous=f"127.0.0.1:{free_port()}"))
     cluster.store.set("left-1", b"")
     cluster.close()
@@ -113,17 +113,17 @@ def test_what_is_there_is_not_prepared_again(trainer, tmp_path, monkeypatch):
     """No proposals are requested, and no samples are made."""
     asked: list[str] = []
     step = SimpleNamespace()
-    monkeypatch.setattr("sft.run.Codec", SimpleNamespace(load=lambda *args: CODEC))
-    monkeypatch.setattr("sft.run.encode", lambda *args: None)
-    monkeypatch.setattr("sft.run.reading_samples", None)
-    monkeypatch.setattr("sft.run.copying_samples", None)
-    monkeypatch.setattr("sft.run.encode_all", None)
+    monkeypatch.setattr("mobilerl.sft.run.Codec", SimpleNamespace(load=lambda *args: CODEC))
+    monkeypatch.setattr("mobilerl.sft.run.encode", lambda *args: None)
+    monkeypatch.setattr("mobilerl.sft.run.reading_samples", None)
+    monkeypatch.setattr("mobilerl.sft.run.copying_samples", None)
+    monkeypatch.setattr("mobilerl.sft.run.encode_all", None)
 
     def bootstrap(steps, proposals, rng):
         asked.append(f"{proposals} {rng.random()}")
         return [(step, "a thought")], 1.0
 
-    monkeypatch.setattr("sft.run.bootstrap", bootstrap)
+    monkeypatch.setattr("mobilerl.sft.run.bootstrap", bootstrap)
     monkeypatch.setattr(SftRun, "_proposals", lambda self, number, base, steps: f"round {number} of {base.name}")
     monkeypatch.setattr(SftRun, "_refreshed", lambda self, name, codec, samples: samples)
     sft = SftRun(Recipe(sft={"proposer_url": "http://x/v1", "stage2_rounds": 2}), tmp_path)
@@ -143,9 +143,9 @@ def test_what_is_there_is_not_prepared_again(trainer, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("tiny", "trained"), [(True, ["goals"]), (False, [])])
 def test_a_checkpoint_learns_goals_if_it_is_tiny_but_does_not_learn_to_read_again(tmp_path, monkeypatch, tiny, trained):
     codec, names = SimpleNamespace(max_pixels=None, tokenizer=None), []
-    monkeypatch.setattr("sft.run.Codec", SimpleNamespace(load=lambda *args: codec))
-    monkeypatch.setattr("sft.run.tiny.is_tiny", lambda tokenizer: tiny)
-    monkeypatch.setattr("sft.run.goal_samples", lambda *args: [])
+    monkeypatch.setattr("mobilerl.sft.run.Codec", SimpleNamespace(load=lambda *args: codec))
+    monkeypatch.setattr("mobilerl.sft.run.tiny.is_tiny", lambda tokenizer: tiny)
+    monkeypatch.setattr("mobilerl.sft.run.goal_samples", lambda *args: [])
     monkeypatch.setattr(SftRun, "_refreshed", lambda self, name, codec, samples: samples)
     monkeypatch.setattr(SftRun, "train", lambda self, name, *args: names.append(name) or self.run_dir / name)
     recipe = Recipe(model="a checkpoint", suite={"type": "generated"}, sft={"goal_samples": 1})

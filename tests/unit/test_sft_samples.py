@@ -5,20 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from envs.base import Tap
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks import suite
-from mobilerl import tiny
 from mobilerl.config import Recipe
+from mobilerl.envs.base import Tap
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.tasks import suite
+from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model
 from mobilerl.policy.context import ContextPolicy, make_context
 from mobilerl.policy.parsing import parse_reply
-from sft.batches import IGNORE, collate
-from sft.data import SftData
-from sft.demonstrations import demonstrations, single_steps
-from sft.reasoning import same_action
-from sft.samples import Sample, encode_all
+from mobilerl.sft.batches import IGNORE, collate
+from mobilerl.sft.data import SftData
+from mobilerl.sft.demonstrations import demonstrations, single_steps
+from mobilerl.sft.reasoning import same_action
+from mobilerl.sft.samples import Sample, encode_all
 
 CONTEXT = ContextPolicy(screenshots=1, screen_style="marks", grounding="mark", layout="compact")
 TASKS = [suite.make_task(name, 0) for name in ("MusicPause", "TodoDue", "ClockAlarmOn")]

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from mobilerl import tiny
+from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
+from mobilerl.sft import trainer as module
+from mobilerl.sft.samples import Sample
+from mobilerl.sft.trainer import LogCallback, TrainingJob, train
 from mobilerl.train.skipping import NotFinite
-from sft import trainer as module
-from sft.samples import Sample
-from sft.trainer import LogCallback, TrainingJob, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 STEPS, BATCH = 6, 2

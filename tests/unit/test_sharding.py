@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mobilerl.engines.verl.sharding import shards
-from mobilerl.interfaces import EngineError
 from mobilerl.records import TrainingSample
+from mobilerl.records.engine import EngineError
 
 
 def row(length: int) -> TrainingSample:

@@ -2,15 +2,15 @@ import json
 
 import pytest
 
-from envs.phone.tasks import suite
 from mobilerl.cli import main
 from mobilerl.config import load_recipe
+from mobilerl.envs.phone.tasks import suite
 from mobilerl.eval import table
 from mobilerl.eval.journal import Journal
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
+from mobilerl.records.files import load_trajectories
 from mobilerl.suites import evaluation
 from mobilerl.suites.phone.evaluation import SimPlan
-from mobilerl.trajectory_files import load_trajectories
 
 FEW = ("TodoDue", "ClockAlarmMissing", "MapsNoteDistance")  # trained, infeasible, reserved for testing
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_groups import make_task, make_trajectory
 
-from envs.base import InfraError
 from mobilerl.config import CurriculumSection
+from mobilerl.envs.base import InfraError
 from mobilerl.records import Cause, Group, LostGroup
 from mobilerl.train import source as source_module
 from mobilerl.train.source import AsyncSource, PipelinedSource, take_some

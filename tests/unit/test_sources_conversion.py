@@ -6,10 +6,10 @@ import pytest
 from png_parts import chunk
 from source_files import HEIGHT, WIDTH, control_episode, gesture, png, wild_step, write_control, write_wild
 
-from envs.base import Back, Enter, Finish, Home, Launch, LongPress, Swipe, Tap, Type
+from mobilerl.envs.base import Back, Enter, Finish, Home, Launch, LongPress, Swipe, Tap, Type
 from mobilerl.policy.screen import parse_screen
-from sft.sources import aitw, androidcontrol
-from sft.sources.report import Counts, Reject
+from mobilerl.sft.sources import aitw, androidcontrol
+from mobilerl.sft.sources.report import Counts, Reject
 
 
 def anything(key: str, split: str = "") -> bool:

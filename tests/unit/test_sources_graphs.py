@@ -7,12 +7,12 @@ import pytest
 from made_groups import make_step, make_task
 from source_files import appium_page, html_button, png, write_graph
 
-from envs.base import Finish, Invalid, Observation, Swipe, Tap, Type
-from envs.phone.tasks import suite
+from mobilerl.envs.base import Finish, Invalid, Observation, Swipe, Tap, Type
+from mobilerl.envs.phone.tasks import suite
 from mobilerl.records import Status, Step, Trajectory
-from mobilerl.trajectory_files import save_trajectories
-from sft.sources import mobile3m, trajectories
-from sft.sources.report import Counts, Reject
+from mobilerl.records.files import save_trajectories
+from mobilerl.sft.sources import mobile3m, trajectories
+from mobilerl.sft.sources.report import Counts, Reject
 
 LIBRARY, ALBUM, SEARCH = ("Library", "m:id/library"), ("Album", "m:id/album"), ("Find", "m:id/find")
 HOME = appium_page((*LIBRARY, (0, 1200, 180, 1280)), (*SEARCH, (10, 20, 710, 80)))

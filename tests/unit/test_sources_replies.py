@@ -6,11 +6,11 @@ import pytest
 from made_groups import make_task
 from source_files import HEIGHT, WIDTH, png
 
-from envs.base import Finish, Launch, LongPress, Tap, Type
+from mobilerl.envs.base import Finish, Launch, LongPress, Tap, Type
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.policy.parsing import parse_reply
-from sft.sources.report import Counts
-from sft.sources.schema import CONTROL_TOKEN, NO_MARK, Demonstration, RecordedStep, expand
+from mobilerl.sft.sources.report import Counts
+from mobilerl.sft.sources.schema import CONTROL_TOKEN, NO_MARK, Demonstration, RecordedStep, expand
 
 BOX = ContextPolicy()
 MARK = ContextPolicy(screenshots=1, screen_style="marks", grounding="mark", layout="compact")

@@ -7,8 +7,8 @@ from source_files import CLICK_SAVE, control_episode, png, write_control
 
 from mobilerl.config.training import SourceSection
 from mobilerl.policy.context import ContextPolicy
-from sft.sources.report import Report
-from sft.sources.stream import hashed_split, open_sources, read_splits, steps
+from mobilerl.sft.sources.report import Report
+from mobilerl.sft.sources.stream import hashed_split, open_sources, read_splits, steps
 
 CONTEXT = ContextPolicy()
 COMPACT = ContextPolicy(screenshots=1, screen_style="marks", grounding="mark", layout="compact")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from source_files import framed, save_forest
 
 from mobilerl.policy.screen import parse_screen
-from sft.sources.screens import annotations_xml, forest_xml
-from sft.sources.tfrecord import RecordFault, read_records
+from mobilerl.sft.sources.screens import annotations_xml, forest_xml
+from mobilerl.sft.sources.tfrecord import RecordFault, read_records
 
 RECORDS = [b"first", b"", random.Random(1).randbytes(700), b"last"]
 

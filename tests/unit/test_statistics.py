@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mobilerl.statistics import cluster_bootstrap_interval, paired_difference, pass_at_k, wilson_interval
+from mobilerl.eval.statistics import cluster_bootstrap_interval, paired_difference, pass_at_k, wilson_interval
 
 
 def test_wilson_by_hand():

@@ -13,10 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from made_groups import make_group, make_task
 from scripted_env import ScriptedActor, ScriptedEnv, run
 
-from envs.base import InfraError
-from envs.phone.tasks import suite
 from mobilerl.config import ConfigError, CurriculumSection, TasksSection
 from mobilerl.config.algorithms.adagrpo import FailureCurriculumSection
+from mobilerl.envs.base import InfraError
+from mobilerl.envs.phone.tasks import suite
 from mobilerl.records import Cause, LostGroup
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.suites.phone.training import training_tasks

@@ -9,12 +9,12 @@ import logging
 import pytest
 from model_server import completion, stand_in_fixture  # noqa: F401 - a fixture
 
-from mobilerl import terminal
 from mobilerl.cli import main
 from mobilerl.config import Recipe, load_recipe, read_saved, save_recipe
 from mobilerl.config.reading import differences, to_toml
 from mobilerl.inference.client import ChatClient
-from mobilerl.terminal import SafeConsole, make_logging_safe, make_table, printable, progress_bar
+from mobilerl.system import terminal
+from mobilerl.system.terminal import SafeConsole, make_logging_safe, make_table, printable, progress_bar
 
 EVIL = "a\x1b]0;title\x07b\x1b[2J\x9b31mc\x1b]52;c;QQ==\x07\r\u202ed"
 """Sets the title, clears the screen, colours, writes the clipboard, and turns the direction of writing."""

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from envs.instructions import tasks
 from mobilerl.benchmarks.comparison.plan import read_plan
 from mobilerl.config import load_recipe, read_saved, save_recipe
-from mobilerl.trajectory_files import read_records
-from sft.checks import deepspeed_file
-from sft.sources.stream import read_splits
+from mobilerl.envs.instructions import tasks
+from mobilerl.records.files import read_records
+from mobilerl.sft.checks import deepspeed_file
+from mobilerl.sft.sources.stream import read_splits
 
 ROOT = Path(__file__).parents[2]
 

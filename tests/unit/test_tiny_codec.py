@@ -11,8 +11,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from transformers import AutoConfig
 
-from mobilerl import tiny
 from mobilerl.benchmarks.model_families import png
+from mobilerl.models import tiny
 from mobilerl.models.checkpoint_folder import image_settings
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model

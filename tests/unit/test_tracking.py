@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from envs.base import DeviceReport, InfraError
 from mobilerl.config import ConfigError, TrackingSection, load_recipe
+from mobilerl.envs.base import DeviceReport, InfraError
 from mobilerl.train import progress
 from mobilerl.train.interrupt import Stopped
 from mobilerl.train.mirrors import check_mirrors

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from source_files import png
 
-from envs.base import (
+from mobilerl.envs.base import (
     ACTION_TYPES,
     Back,
     Enter,
@@ -22,14 +22,14 @@ from envs.base import (
     Wait,
 )
 from mobilerl.records import Completion, Status, Step, Trajectory
-from mobilerl.screen_files import MemoryScreens
-from mobilerl.trajectory_files import (
+from mobilerl.records.files import (
     append_trajectory,
     load_trajectories,
     save_trajectories,
     trajectory_from_dict,
     trajectory_to_dict,
 )
+from mobilerl.records.screens import MemoryScreens
 
 ACTIONS = (
     *(Tap(0, 999), LongPress(5, 6), Swipe(1, 2, 3, 4), Type('né "quoted"\n\u2028\ud800'), Launch("Clock")),

@@ -12,16 +12,16 @@ from made_groups import make_group, make_trajectory
 from model_server import act, completion, stand_in_fixture  # noqa: F401 - a fixture among them
 from rich.console import Console
 
-from envs.base import Invalid, Observation, Tap, Task
+from mobilerl.envs.base import Invalid, Observation, Tap, Task
 from mobilerl.eval.report import EpisodeResult, build_results, print_results
 from mobilerl.inference.server import ServerPolicy
-from mobilerl.interfaces import Sampling
 from mobilerl.policy.actor import ModelActor
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.policy.formats import FORMATS
 from mobilerl.policy.screen import Screen
 from mobilerl.policy.unreadable import Why
 from mobilerl.records import Completion, Group
+from mobilerl.records.engine import Sampling
 from mobilerl.train.metrics import rollout_metrics
 from mobilerl.train.progress import ProgressView
 

@@ -18,17 +18,17 @@ from status_records import group, record
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from envs.base import Back, Finish, Observation, Swipe, Tap, Task, Type
 from mobilerl.algorithms.curriculum import FailureCurriculum
 from mobilerl.cli import main
 from mobilerl.config import Recipe, save_recipe
+from mobilerl.envs.base import Back, Finish, Observation, Swipe, Tap, Task, Type
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
 from mobilerl.policy.screen import parse_screen
 from mobilerl.records import Completion, Status, Step, Trajectory
-from mobilerl.screen_files import MemoryScreens
+from mobilerl.records.files import save_trajectories, trajectory_to_dict
+from mobilerl.records.screens import MemoryScreens
 from mobilerl.train.run_log import RunLog, StatusLog, write_advantages
 from mobilerl.train.tracking import Tracker
-from mobilerl.trajectory_files import save_trajectories, trajectory_to_dict
 from mobilerl.viewer import build
 from mobilerl.viewer.serve import file_for, is_allowed_host, make_server
 from mobilerl.viewer.steps import step_for_page, touched_element

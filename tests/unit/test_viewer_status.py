@@ -3,8 +3,8 @@
 import pytest
 from status_records import group, record
 
-from envs.base import DeviceReport
 from mobilerl.algorithms.curriculum import FailureCurriculum
+from mobilerl.envs.base import DeviceReport
 from mobilerl.train.run_log import StatusLog
 from mobilerl.train.tracking import read_metrics
 from mobilerl.viewer.status import device_table, task_table

@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from mobilerl import tiny
 from mobilerl.inference.vllm import checkpoint_weights, image_limits
+from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import add_lora, load_model
 

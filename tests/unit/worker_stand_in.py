@@ -11,7 +11,7 @@ from pathlib import Path
 
 from made_groups import make_trajectory
 
-from envs.base import DeviceEvent
+from mobilerl.envs.base import DeviceEvent
 from mobilerl.records import Group
 from mobilerl.suites.fleet import Part
 from mobilerl.train.unguarded import UNGUARDED

@@ -1,5 +1,5 @@
 """The device side of adb, to which a real `adb` server connects."""
 
-from envs.phone.adbd.server import ServedPhone
+from mobilerl.envs.phone.adbd.server import ServedPhone
 
 __all__ = ["ServedPhone"]

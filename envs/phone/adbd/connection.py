@@ -6,14 +6,14 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from envs.phone.adbd import services, shell_service, wire
-from envs.phone.adbd.auth import TOKEN_SIZE, PublicKey, accepts
-from envs.phone.adbd.streams import Stream, StreamClosed
-from envs.phone.adbd.sync import SyncService
-from envs.phone.adbd.wire import MAX_PAYLOAD, Message, ProtocolError, read_message
+from mobilerl.envs.phone.adbd import services, shell_service, wire
+from mobilerl.envs.phone.adbd.auth import TOKEN_SIZE, PublicKey, accepts
+from mobilerl.envs.phone.adbd.streams import Stream, StreamClosed
+from mobilerl.envs.phone.adbd.sync import SyncService
+from mobilerl.envs.phone.adbd.wire import MAX_PAYLOAD, Message, ProtocolError, read_message
 
 if TYPE_CHECKING:
-    from envs.phone.adbd.server import ServedPhone
+    from mobilerl.envs.phone.adbd.server import ServedPhone
 
 FEATURES = "shell_v2,cmd,stat_v2,ls_v2,fixed_push_mkdir"
 """Only implemented features, so that the host uses plain SEND/RECV and sends one WRTE at a time."""

@@ -6,13 +6,13 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from envs.blocking import OneAtATime
-from envs.phone.adbd.auth import PublicKey
-from envs.phone.adbd.connection import Connection
-from envs.phone.faults import Fault, FaultPlan, spoiled
-from envs.phone.phone import Phone
-from envs.phone.shell import Result, Session, Shell
-from envs.phone.shell.android.system import PROPERTIES
+from mobilerl.envs.blocking import OneAtATime
+from mobilerl.envs.phone.adbd.auth import PublicKey
+from mobilerl.envs.phone.adbd.connection import Connection
+from mobilerl.envs.phone.faults import Fault, FaultPlan, spoiled
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell import Result, Session, Shell
+from mobilerl.envs.phone.shell.android.system import PROPERTIES
 
 REBOOT_S = 1.0
 """Time for which a rebooting phone refuses connections."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from envs.phone import render
-from envs.phone.phone import Phone
+from mobilerl.envs.phone import render
+from mobilerl.envs.phone.phone import Phone
 
 Reversed = dict[str, str]
 """Address on the phone -> address on the host, for one connection."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Awaitable, Callable
 
-from envs.phone.adbd.streams import Stream
-from envs.phone.adbd.wire import ProtocolError
-from envs.phone.shell import Result, Session
-from envs.phone.shell.lang.escapes import to_text
+from mobilerl.envs.phone.adbd.streams import Stream
+from mobilerl.envs.phone.adbd.wire import ProtocolError
+from mobilerl.envs.phone.shell import Result, Session
+from mobilerl.envs.phone.shell.lang.escapes import to_text
 
 Run = Callable[[str, Session | None], Awaitable[Result]]
 STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN, WINDOW_SIZE = range(6)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from envs.phone.adbd.wire import CLSE, MAX_PAYLOAD, OKAY, WRTE, Message, ProtocolError
+from mobilerl.envs.phone.adbd.wire import CLSE, MAX_PAYLOAD, OKAY, WRTE, Message, ProtocolError
 
 Send = Callable[[Message], Awaitable[None]]
 

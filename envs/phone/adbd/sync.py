@@ -7,11 +7,11 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from envs.phone.adbd.streams import Stream
-from envs.phone.adbd.wire import ProtocolError
-from envs.phone.phone import Phone
-from envs.phone.shell import files
-from envs.phone.shell.command import Failure
+from mobilerl.envs.phone.adbd.streams import Stream
+from mobilerl.envs.phone.adbd.wire import ProtocolError
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell import files
+from mobilerl.envs.phone.shell.command import Failure
 
 Exclusive = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a function while nothing else touches the phone, and returns its result."""

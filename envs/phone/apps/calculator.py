@@ -6,9 +6,9 @@ import random
 from decimal import Decimal, DivisionByZero, InvalidOperation, localcontext
 from functools import partial
 
-from envs.phone.app import App, Page
-from envs.phone.ui import LOW_SCREEN, Node, Screen
-from envs.phone.widgets import button, icon_button, item, key_row, label, spacer
+from mobilerl.envs.phone.app import App, Page
+from mobilerl.envs.phone.ui import LOW_SCREEN, Node, Screen
+from mobilerl.envs.phone.widgets import button, icon_button, item, key_row, label, spacer
 
 KEYS = (("C", "Del"), ("7", "8", "9", "÷"), ("4", "5", "6", "×"), ("1", "2", "3", "-"), ("0", ".", "=", "+"))
 OPERATORS = ("+", "-", "×", "÷")

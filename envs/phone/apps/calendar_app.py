@@ -6,14 +6,14 @@ import random
 from datetime import date, timedelta
 from functools import partial
 
-from envs.phone.app import App, Page, Row
-from envs.phone.apps.pickers import date_dialog, month_view, time_dialog, time_order, time_text
-from envs.phone.languages.dates import day_and_month, full_day, weekday_name
-from envs.phone.panes import ListDetail
-from envs.phone.system import EPOCH
-from envs.phone.ui import Dialog, Node, Screen
-from envs.phone.widgets import fab, field, icon_button, item, label
-from envs.phone.words import EVENT_TITLES
+from mobilerl.envs.phone.app import App, Page, Row
+from mobilerl.envs.phone.apps.pickers import date_dialog, month_view, time_dialog, time_order, time_text
+from mobilerl.envs.phone.languages.dates import day_and_month, full_day, weekday_name
+from mobilerl.envs.phone.panes import ListDetail
+from mobilerl.envs.phone.system import EPOCH
+from mobilerl.envs.phone.ui import Dialog, Node, Screen
+from mobilerl.envs.phone.widgets import fab, field, icon_button, item, label
+from mobilerl.envs.phone.words import EVENT_TITLES
 
 
 class Calendar(App):

@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
-from envs.phone.app import App
-from envs.phone.apps.calculator import Calculator
-from envs.phone.apps.calendar_app import Calendar
-from envs.phone.apps.clock import Clock
-from envs.phone.apps.contacts import Contacts
-from envs.phone.apps.files import Files
-from envs.phone.apps.launcher import Launcher
-from envs.phone.apps.maps import Maps
-from envs.phone.apps.messages import Messages
-from envs.phone.apps.music import Music
-from envs.phone.apps.notes import Notes
-from envs.phone.apps.settings import Settings
-from envs.phone.apps.shop import Shop
-from envs.phone.apps.todo import Todo
-from envs.plugins import LazyDict, LazyList, with_plugins
+from mobilerl.envs.phone.app import App
+from mobilerl.envs.phone.apps.calculator import Calculator
+from mobilerl.envs.phone.apps.calendar_app import Calendar
+from mobilerl.envs.phone.apps.clock import Clock
+from mobilerl.envs.phone.apps.contacts import Contacts
+from mobilerl.envs.phone.apps.files import Files
+from mobilerl.envs.phone.apps.launcher import Launcher
+from mobilerl.envs.phone.apps.maps import Maps
+from mobilerl.envs.phone.apps.messages import Messages
+from mobilerl.envs.phone.apps.music import Music
+from mobilerl.envs.phone.apps.notes import Notes
+from mobilerl.envs.phone.apps.settings import Settings
+from mobilerl.envs.phone.apps.shop import Shop
+from mobilerl.envs.phone.apps.todo import Todo
+from mobilerl.envs.plugins import LazyDict, LazyList, with_plugins
 
 OWN: tuple[type[App], ...] = (
     Launcher,

@@ -6,11 +6,11 @@ import random
 from datetime import datetime, timedelta
 from functools import partial
 
-from envs.phone.app import App, Page, Row
-from envs.phone.apps.pickers import time_dialog, time_order, time_text
-from envs.phone.panes import ListDetail
-from envs.phone.ui import Dialog, Node, Screen
-from envs.phone.widgets import (
+from mobilerl.envs.phone.app import App, Page, Row
+from mobilerl.envs.phone.apps.pickers import time_dialog, time_order, time_text
+from mobilerl.envs.phone.panes import ListDetail
+from mobilerl.envs.phone.ui import Dialog, Node, Screen
+from mobilerl.envs.phone.widgets import (
     button,
     fab,
     flip,
@@ -24,7 +24,7 @@ from envs.phone.widgets import (
     tabs,
     text_button,
 )
-from envs.phone.words import ALARM_LABELS, CITIES
+from mobilerl.envs.phone.words import ALARM_LABELS, CITIES
 
 CITY_HOURS = dict(zip(CITIES, (3, 2, 3, 4, -5, 1, 2, 3, 2, 2, 2, 8, 11, 9, -4, 2), strict=True))
 """Hours ahead of the phone's clock, which shows UTC."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from functools import partial
 
-from envs.phone.app import App, Page, Row
-from envs.phone.apps.messages import Messages
-from envs.phone.apps.people import full_name, phone_number
-from envs.phone.panes import ListDetail
-from envs.phone.ui import IMAGE, Dialog, Node, Screen
-from envs.phone.widgets import fab, field, flip, icon_button, item, label, wide_button
-from envs.phone.words import FIRST_NAMES, LAST_NAMES, MAIL_HOSTS
+from mobilerl.envs.phone.app import App, Page, Row
+from mobilerl.envs.phone.apps.messages import Messages
+from mobilerl.envs.phone.apps.people import full_name, phone_number
+from mobilerl.envs.phone.panes import ListDetail
+from mobilerl.envs.phone.ui import IMAGE, Dialog, Node, Screen
+from mobilerl.envs.phone.widgets import fab, field, flip, icon_button, item, label, wide_button
+from mobilerl.envs.phone.words import FIRST_NAMES, LAST_NAMES, MAIL_HOSTS
 
 FIELDS = {"first": "First name", "last": "Last name", "phone": "Phone", "email": "Email"}
 COUNT = 8

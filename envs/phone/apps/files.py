@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from functools import partial
 
-from envs.phone.app import App, Page
-from envs.phone.panes import ListDetail
-from envs.phone.ui import Dialog, Node, Screen
-from envs.phone.widgets import fab, icon_button, item, label
-from envs.phone.words import FOLDERS, NOTE_LINES, NOTE_TITLES
+from mobilerl.envs.phone.app import App, Page
+from mobilerl.envs.phone.panes import ListDetail
+from mobilerl.envs.phone.ui import Dialog, Node, Screen
+from mobilerl.envs.phone.widgets import fab, icon_button, item, label
+from mobilerl.envs.phone.words import FOLDERS, NOTE_LINES, NOTE_TITLES
 
 ROOT = "/sdcard"
 KINDS = {"Documents": "txt", "Downloads": "pdf", "Music": "mp3", "Pictures": "jpg"}

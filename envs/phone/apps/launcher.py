@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from envs.phone.app import App, Page
-from envs.phone.languages.dates import full_day
-from envs.phone.ui import COLUMN, LOW_SCREEN, TEXT, Node, Screen
-from envs.phone.widgets import grid, spacer, tile
+from mobilerl.envs.phone.app import App, Page
+from mobilerl.envs.phone.languages.dates import full_day
+from mobilerl.envs.phone.ui import COLUMN, LOW_SCREEN, TEXT, Node, Screen
+from mobilerl.envs.phone.widgets import grid, spacer, tile
 
 COLUMNS, WIDE_COLUMNS = 4, 6
 

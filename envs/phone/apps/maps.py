@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from functools import partial
 
-from envs.phone.app import App, Page, Row
-from envs.phone.panes import ListDetail
-from envs.phone.ui import IMAGE, Node, Screen
-from envs.phone.widgets import flip, icon_button, item, label, radio_item, wide_button
-from envs.phone.words import PLACE_AREAS, PLACE_KINDS, STREETS
+from mobilerl.envs.phone.app import App, Page, Row
+from mobilerl.envs.phone.panes import ListDetail
+from mobilerl.envs.phone.ui import IMAGE, Node, Screen
+from mobilerl.envs.phone.widgets import flip, icon_button, item, label, radio_item, wide_button
+from mobilerl.envs.phone.words import PLACE_AREAS, PLACE_KINDS, STREETS
 
 TABS = ("Explore", "Saved")
 MODES = {"Car": 1.5, "Walk": 12.0}

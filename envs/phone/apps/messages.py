@@ -12,14 +12,14 @@ from functools import partial
 from math import ceil
 from typing import Any
 
-from envs.phone.app import App, Page, Row
-from envs.phone.apps.people import full_name
-from envs.phone.fonts import text_width
-from envs.phone.languages.dates import short_day
-from envs.phone.panes import ListDetail
-from envs.phone.ui import TEXT, Dialog, Node, Screen
-from envs.phone.widgets import fab, field, icon_button, item, label
-from envs.phone.words import FIRST_NAMES, LAST_NAMES, MESSAGE_TEXTS
+from mobilerl.envs.phone.app import App, Page, Row
+from mobilerl.envs.phone.apps.people import full_name
+from mobilerl.envs.phone.fonts import text_width
+from mobilerl.envs.phone.languages.dates import short_day
+from mobilerl.envs.phone.panes import ListDetail
+from mobilerl.envs.phone.ui import TEXT, Dialog, Node, Screen
+from mobilerl.envs.phone.widgets import fab, field, icon_button, item, label
+from mobilerl.envs.phone.words import FIRST_NAMES, LAST_NAMES, MESSAGE_TEXTS
 
 RECEIVED, SENT, DRAFT = 1, 2, 3
 COUNT = 5

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from functools import partial
 
-from envs.phone.app import App, Page, Row
-from envs.phone.panes import ListDetail
-from envs.phone.ui import IMAGE, LEFT_TO_RIGHT, Dialog, Node, Screen
-from envs.phone.widgets import check_item, fab, flip, heart_button, icon_button, item, label, text_button
-from envs.phone.words import FIRST_NAMES, LAST_NAMES, PLAYLISTS, SONGS
+from mobilerl.envs.phone.app import App, Page, Row
+from mobilerl.envs.phone.panes import ListDetail
+from mobilerl.envs.phone.ui import IMAGE, LEFT_TO_RIGHT, Dialog, Node, Screen
+from mobilerl.envs.phone.widgets import check_item, fab, flip, heart_button, icon_button, item, label, text_button
+from mobilerl.envs.phone.words import FIRST_NAMES, LAST_NAMES, PLAYLISTS, SONGS
 
 TABS = ("Songs", "Favourites", "Playlists")
 COLOR = "#8E24AA"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from envs.phone.app import Row
+from mobilerl.envs.phone.app import Row
 
 
 def full_name(person: Row) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
 
-from envs.phone.app import App
-from envs.phone.languages.dates import month_name
-from envs.phone.ui import TEXT, Dialog, Node
-from envs.phone.widgets import button, grid, icon_button, label, text_button
+from mobilerl.envs.phone.app import App
+from mobilerl.envs.phone.languages.dates import month_name
+from mobilerl.envs.phone.ui import TEXT, Dialog, Node
+from mobilerl.envs.phone.widgets import button, grid, icon_button, label, text_button
 
 
 def time_text(hour: int, minute: int) -> str:

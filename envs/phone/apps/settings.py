@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from envs.phone.app import App, Page, Row
-from envs.phone.apps.settings_tables import (
+from mobilerl.envs.phone.app import App, Page, Row
+from mobilerl.envs.phone.apps.settings_tables import (
     SECTIONS,
     SYSTEM,
     Choice,
@@ -19,12 +19,12 @@ from envs.phone.apps.settings_tables import (
     Stored,
     Switch,
 )
-from envs.phone.languages.dates import full_day
-from envs.phone.languages.language import Language
-from envs.phone.panes import ListDetail
-from envs.phone.ui import Dialog, Handler, Node, Screen
-from envs.phone.widgets import field, icon_button, item, label, radio_item, step_buttons, switch_item
-from envs.phone.words import NETWORK_NAMES, PASSWORDS
+from mobilerl.envs.phone.languages.dates import full_day
+from mobilerl.envs.phone.languages.language import Language
+from mobilerl.envs.phone.panes import ListDetail
+from mobilerl.envs.phone.ui import Dialog, Handler, Node, Screen
+from mobilerl.envs.phone.widgets import field, icon_button, item, label, radio_item, step_buttons, switch_item
+from mobilerl.envs.phone.words import NETWORK_NAMES, PASSWORDS
 
 
 class Settings(App):

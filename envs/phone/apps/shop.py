@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from functools import partial
 
-from envs.phone.app import App, Page, Row
-from envs.phone.icons import SHAPES
-from envs.phone.panes import ListDetail
-from envs.phone.ui import IMAGE, Dialog, Node, Screen
-from envs.phone.widgets import (
+from mobilerl.envs.phone.app import App, Page, Row
+from mobilerl.envs.phone.icons import SHAPES
+from mobilerl.envs.phone.panes import ListDetail
+from mobilerl.envs.phone.ui import IMAGE, Dialog, Node, Screen
+from mobilerl.envs.phone.widgets import (
     TEXT,
     grid,
     heart_button,
@@ -22,7 +22,7 @@ from envs.phone.widgets import (
     tile,
     wide_button,
 )
-from envs.phone.words import PRODUCTS
+from mobilerl.envs.phone.words import PRODUCTS
 
 CATEGORIES = {
     "Books": ("book", "#5C6BC0"),

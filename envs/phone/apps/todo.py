@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from functools import partial
 
-from envs.phone.app import App, Page, Row
-from envs.phone.panes import ListDetail
-from envs.phone.ui import Dialog, Node, Screen
-from envs.phone.widgets import fab, field, flip, icon_button, item, label, mark
-from envs.phone.words import NOTE_LINES, WEEKDAYS
+from mobilerl.envs.phone.app import App, Page, Row
+from mobilerl.envs.phone.panes import ListDetail
+from mobilerl.envs.phone.ui import Dialog, Node, Screen
+from mobilerl.envs.phone.widgets import fab, field, flip, icon_button, item, label, mark
+from mobilerl.envs.phone.words import NOTE_LINES, WEEKDAYS
 
 PRIORITIES = ("Low", "Normal", "High")
 DAYS = ("No day", *WEEKDAYS)

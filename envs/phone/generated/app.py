@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import ClassVar
 
-from envs.phone.app import App, Page, Row
-from envs.phone.generated import everyday, lexicon
-from envs.phone.generated.spec import Column, Spec, Table, make_spec
-from envs.phone.languages import ENGLISH
-from envs.phone.ui import Dialog, Node, Screen
-from envs.phone.widgets import (
+from mobilerl.envs.phone.app import App, Page, Row
+from mobilerl.envs.phone.generated import everyday, lexicon
+from mobilerl.envs.phone.generated.spec import Column, Spec, Table, make_spec
+from mobilerl.envs.phone.languages import ENGLISH
+from mobilerl.envs.phone.ui import Dialog, Node, Screen
+from mobilerl.envs.phone.widgets import (
     fab,
     field,
     flip,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from envs.phone.words import split
+from mobilerl.envs.phone.words import split
 
 
 @dataclass(frozen=True, slots=True)

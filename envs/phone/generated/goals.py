@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from envs.phone.app import Row
-from envs.phone.generated import lexicon
-from envs.phone.generated.app import GeneratedApp, app_class
-from envs.phone.generated.search import Aim, Database, Move, copy_rows, plan
-from envs.phone.generated.spec import Column, Table
-from envs.phone.tasks.base import INFEASIBLE
-from envs.phone.ui import Tree
+from mobilerl.envs.phone.app import Row
+from mobilerl.envs.phone.generated import lexicon
+from mobilerl.envs.phone.generated.app import GeneratedApp, app_class
+from mobilerl.envs.phone.generated.search import Aim, Database, Move, copy_rows, plan
+from mobilerl.envs.phone.generated.spec import Column, Table
+from mobilerl.envs.phone.tasks.base import INFEASIBLE
+from mobilerl.envs.phone.ui import Tree
 
 Op = dict[str, Any]
 """One change or question as plain values: `kind`, `app`, `table`, and others that depend on the kind."""

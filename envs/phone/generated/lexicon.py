@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from envs.phone.generated import everyday
-from envs.phone.words import CITIES, FIRST_NAMES, LAST_NAMES, MAIL_HOSTS, STREETS
-from envs.phone.words import split as _split
+from mobilerl.envs.phone.generated import everyday
+from mobilerl.envs.phone.words import CITIES, FIRST_NAMES, LAST_NAMES, MAIL_HOSTS, STREETS
+from mobilerl.envs.phone.words import split as _split
 
 ENTITIES = dict(
     pair.split("/")

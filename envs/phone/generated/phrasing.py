@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 
-from envs.phone.generated import everyday
+from mobilerl.envs.phone.generated import everyday
 
 Phrase = tuple[str, str]
 """A form, and the verb for its placeholder."""

@@ -9,10 +9,10 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
-from envs.phone.app import Page, Row
-from envs.phone.generated.app import GeneratedApp
-from envs.phone.layout import assemble
-from envs.phone.ui import Node, Screen, Tree
+from mobilerl.envs.phone.app import Page, Row
+from mobilerl.envs.phone.generated.app import GeneratedApp
+from mobilerl.envs.phone.layout import assemble
+from mobilerl.envs.phone.ui import Node, Screen, Tree
 
 HEIGHT_DP = 720
 SWIPE_DP = 360

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from envs.phone.generated import everyday, lexicon
-from envs.phone.words import split
+from mobilerl.envs.phone.generated import everyday, lexicon
+from mobilerl.envs.phone.words import split
 
 Kind = Literal["text", "number", "flag", "choice", "date"]
 

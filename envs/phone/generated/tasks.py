@@ -23,14 +23,14 @@ from functools import lru_cache
 from itertools import count, islice
 from typing import Any, ClassVar, Literal
 
-from envs.base import Action, Back, Finish, Home, Task, Type
-from envs.phone.app import Row
-from envs.phone.apps.launcher import Launcher
-from envs.phone.generated import everyday, goals, phrasing
-from envs.phone.generated.app import GeneratedApp, app_class
-from envs.phone.generated.search import Move
-from envs.phone.tasks.base import Admin, Template, same_answer
-from envs.phone.tasks.ui import UI
+from mobilerl.envs.base import Action, Back, Finish, Home, Task, Type
+from mobilerl.envs.phone.app import Row
+from mobilerl.envs.phone.apps.launcher import Launcher
+from mobilerl.envs.phone.generated import everyday, goals, phrasing
+from mobilerl.envs.phone.generated.app import GeneratedApp, app_class
+from mobilerl.envs.phone.generated.search import Move
+from mobilerl.envs.phone.tasks.base import Admin, Template, same_answer
+from mobilerl.envs.phone.tasks.ui import UI
 
 SUITE = "generated"
 SPLITS = ("train", "dev", "test")

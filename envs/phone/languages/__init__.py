@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from functools import lru_cache
 
-from envs.phone.languages import ar, de
-from envs.phone.languages.language import Language
+from mobilerl.envs.phone.languages import ar, de
+from mobilerl.envs.phone.languages.language import Language
 
 ENGLISH = Language("en", "en-US", "English (United States)")
 LANGUAGES = {language.code: language for language in (ENGLISH, de.GERMAN, ar.ARABIC)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date
 
-from envs.phone.words import MONTHS, WEEKDAYS
+from mobilerl.envs.phone.words import MONTHS, WEEKDAYS
 
 Translate = Callable[..., str]
 """`App.t`, or a phone's."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envs.phone.shell.command import Failure
-from envs.phone.shell.core import Result, Session, Shell
+from mobilerl.envs.phone.shell.command import Failure
+from mobilerl.envs.phone.shell.core import Result, Session, Shell
 
 __all__ = ["Failure", "Result", "Session", "Shell"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from envs.phone.phone import Phone
+from mobilerl.envs.phone.phone import Phone
 
 Handler = Callable[[Phone, list[str]], str | bytes]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from envs.phone.phone import Phone
-from envs.phone.shell.android import COMMANDS, run_command
-from envs.phone.shell.lang.interpret import BIN, Interpreter
-from envs.phone.shell.lang.state import Budget, Sink, Source, State
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell.android import COMMANDS, run_command
+from mobilerl.envs.phone.shell.lang.interpret import BIN, Interpreter
+from mobilerl.envs.phone.shell.lang.state import Budget, Sink, Source, State
 
 
 @dataclass(frozen=True, slots=True)

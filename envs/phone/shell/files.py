@@ -11,9 +11,9 @@ import posixpath
 import stat
 from datetime import datetime
 
-from envs.phone.phone import Phone
-from envs.phone.shell.command import Failure
-from envs.phone.system import EPOCH, UNIX_EPOCH
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell.command import Failure
+from mobilerl.envs.phone.system import EPOCH, UNIX_EPOCH
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 DISK_KB = 6 << 20

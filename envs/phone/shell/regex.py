@@ -6,7 +6,7 @@ import fnmatch
 import re
 from functools import lru_cache
 
-from envs.phone.shell.command import Failure
+from mobilerl.envs.phone.shell.command import Failure
 
 MAX_PATTERN = 4000
 MAX_LINE = 1 << 20

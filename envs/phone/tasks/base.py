@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from envs.base import Action, Finish, InfraError, Launch, Transport, Type
-from envs.phone.languages import ENGLISH
-from envs.phone.languages.language import Language
-from envs.phone.tasks.ui import UI
+from mobilerl.envs.base import Action, Finish, InfraError, Launch, Transport, Type
+from mobilerl.envs.phone.languages import ENGLISH
+from mobilerl.envs.phone.languages.language import Language
+from mobilerl.envs.phone.tasks.ui import UI
 
 INFEASIBLE = "infeasible"
 """What an agent must answer (`Finish.message`) when a task cannot be done."""

@@ -6,12 +6,12 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from envs.base import Action, Launch
-from envs.phone.apps.calculator import evaluate
-from envs.phone.tasks.base import Admin, Row, RowTemplate, Type
-from envs.phone.tasks.helpers import added
-from envs.phone.tasks.notes import NOTES
-from envs.phone.tasks.ui import UI
+from mobilerl.envs.base import Action, Launch
+from mobilerl.envs.phone.apps.calculator import evaluate
+from mobilerl.envs.phone.tasks.base import Admin, Row, RowTemplate, Type
+from mobilerl.envs.phone.tasks.helpers import added
+from mobilerl.envs.phone.tasks.notes import NOTES
+from mobilerl.envs.phone.tasks.ui import UI
 
 
 def _small_sum(rng: random.Random) -> str:

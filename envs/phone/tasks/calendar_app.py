@@ -6,12 +6,12 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from envs.base import Launch
-from envs.phone.system import EPOCH
-from envs.phone.tasks.base import Admin, RowTemplate, Type
-from envs.phone.tasks.clock import pick_time
-from envs.phone.tasks.helpers import added, adds, deletes, edits
-from envs.phone.words import EVENT_TITLES
+from mobilerl.envs.base import Launch
+from mobilerl.envs.phone.system import EPOCH
+from mobilerl.envs.phone.tasks.base import Admin, RowTemplate, Type
+from mobilerl.envs.phone.tasks.clock import pick_time
+from mobilerl.envs.phone.tasks.helpers import added, adds, deletes, edits
+from mobilerl.envs.phone.words import EVENT_TITLES
 
 TASKS = "tasks/tasks"
 TODAY = EPOCH.date()

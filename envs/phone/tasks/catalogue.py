@@ -10,8 +10,8 @@ from importlib import import_module
 from operator import attrgetter
 from types import ModuleType
 
-from envs.phone.tasks.base import Template
-from envs.plugins import LazyDict, with_plugins
+from mobilerl.envs.phone.tasks.base import Template
+from mobilerl.envs.plugins import LazyDict, with_plugins
 
 MODULES = "settings contacts messages notes calculator calendar_app clock todo files shop music maps".split()
 """Modules of this folder, in the order in which their templates are listed."""
@@ -25,7 +25,9 @@ def _defined_in(module: ModuleType) -> Iterator[type[Template]]:
 
 
 def _all() -> dict[str, type[Template]]:
-    own = {cls.__name__: cls for name in MODULES for cls in _defined_in(import_module(f"envs.phone.tasks.{name}"))}
+    own = {
+        cls.__name__: cls for name in MODULES for cls in _defined_in(import_module(f"mobilerl.envs.phone.tasks.{name}"))
+    }
     return with_plugins(own, "mobilerl.phone_tasks", Template, attrgetter("__name__"))
 
 

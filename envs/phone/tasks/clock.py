@@ -6,14 +6,14 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from envs.base import Action
-from envs.phone.apps.clock import PRESETS, city_time
-from envs.phone.apps.pickers import time_text
-from envs.phone.system import EPOCH
-from envs.phone.tasks.base import INFEASIBLE, Admin, Row, RowTemplate, Step, Template, Type
-from envs.phone.tasks.helpers import adds, deletes, edits, repeat, unchanged
-from envs.phone.tasks.ui import UI
-from envs.phone.words import ALARM_LABELS, CITIES
+from mobilerl.envs.base import Action
+from mobilerl.envs.phone.apps.clock import PRESETS, city_time
+from mobilerl.envs.phone.apps.pickers import time_text
+from mobilerl.envs.phone.system import EPOCH
+from mobilerl.envs.phone.tasks.base import INFEASIBLE, Admin, Row, RowTemplate, Step, Template, Type
+from mobilerl.envs.phone.tasks.helpers import adds, deletes, edits, repeat, unchanged
+from mobilerl.envs.phone.tasks.ui import UI
+from mobilerl.envs.phone.words import ALARM_LABELS, CITIES
 
 CITY_ROWS = "clock/cities"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from envs.phone.apps.people import full_name, phone_number
-from envs.phone.tasks.base import INFEASIBLE, Admin, RowTemplate, Type
-from envs.phone.tasks.helpers import added, deletes, edits, tap_field, unchanged
-from envs.phone.words import FIRST_NAMES, LAST_NAMES, MAIL_HOSTS
+from mobilerl.envs.phone.apps.people import full_name, phone_number
+from mobilerl.envs.phone.tasks.base import INFEASIBLE, Admin, RowTemplate, Type
+from mobilerl.envs.phone.tasks.helpers import added, deletes, edits, tap_field, unchanged
+from mobilerl.envs.phone.words import FIRST_NAMES, LAST_NAMES, MAIL_HOSTS
 
 PEOPLE = "contacts/people"
 

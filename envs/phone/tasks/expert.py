@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envs.base import Action, Observation
-from envs.phone.tasks.base import Template
-from envs.phone.tasks.ui import UI
+from mobilerl.envs.base import Action, Observation
+from mobilerl.envs.phone.tasks.base import Template
+from mobilerl.envs.phone.tasks.ui import UI
 
 
 class ExpertAgent:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from envs.phone.tasks.base import Admin, Template, Type
-from envs.phone.tasks.helpers import long_press
-from envs.phone.words import FOLDERS, NEW_FOLDERS, NOTE_TITLES
+from mobilerl.envs.phone.tasks.base import Admin, Template, Type
+from mobilerl.envs.phone.tasks.helpers import long_press
+from mobilerl.envs.phone.words import FOLDERS, NEW_FOLDERS, NOTE_TITLES
 
 ENDINGS = ("txt", "pdf", "mp3", "jpg")
 

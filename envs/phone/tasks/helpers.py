@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from envs.phone.tasks.base import Admin, Row, RowTemplate, Step
+from mobilerl.envs.phone.tasks.base import Admin, Row, RowTemplate, Step
 
 Done = Callable[[RowTemplate, Admin], bool]
 

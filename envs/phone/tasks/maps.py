@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envs.base import Action, Launch
-from envs.phone.apps import maps
-from envs.phone.tasks.base import INFEASIBLE, Admin, Row, RowTemplate, Type, same_answer
-from envs.phone.tasks.helpers import added, edits, tap_field
-from envs.phone.tasks.notes import NOTES
-from envs.phone.tasks.ui import UI
-from envs.phone.words import NOTE_TITLES, PLACE_AREAS, PLACE_KINDS
+from mobilerl.envs.base import Action, Launch
+from mobilerl.envs.phone.apps import maps
+from mobilerl.envs.phone.tasks.base import INFEASIBLE, Admin, Row, RowTemplate, Type, same_answer
+from mobilerl.envs.phone.tasks.helpers import added, edits, tap_field
+from mobilerl.envs.phone.tasks.notes import NOTES
+from mobilerl.envs.phone.tasks.ui import UI
+from mobilerl.envs.phone.words import NOTE_TITLES, PLACE_AREAS, PLACE_KINDS
 
 ROUTE = "maps/prefs"
 MODES = {"by car": "Car", "on foot": "Walk"}

@@ -6,14 +6,14 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from envs.base import Action, Finish, Launch
-from envs.phone.apps.messages import DRAFT, RECEIVED, SENT
-from envs.phone.apps.people import full_name, phone_number
-from envs.phone.tasks.base import Admin, RowTemplate, Type
-from envs.phone.tasks.contacts import PEOPLE, add_contact, draw_name
-from envs.phone.tasks.helpers import added, adds, edited, tap_field, unchanged
-from envs.phone.tasks.ui import UI
-from envs.phone.words import FIRST_NAMES, LAST_NAMES, MESSAGE_TEXTS
+from mobilerl.envs.base import Action, Finish, Launch
+from mobilerl.envs.phone.apps.messages import DRAFT, RECEIVED, SENT
+from mobilerl.envs.phone.apps.people import full_name, phone_number
+from mobilerl.envs.phone.tasks.base import Admin, RowTemplate, Type
+from mobilerl.envs.phone.tasks.contacts import PEOPLE, add_contact, draw_name
+from mobilerl.envs.phone.tasks.helpers import added, adds, edited, tap_field, unchanged
+from mobilerl.envs.phone.tasks.ui import UI
+from mobilerl.envs.phone.words import FIRST_NAMES, LAST_NAMES, MESSAGE_TEXTS
 
 OLD_NUMBER = "20 30 40"
 

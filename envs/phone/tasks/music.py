@@ -6,9 +6,9 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from envs.phone.tasks.base import Admin, RowTemplate, Type
-from envs.phone.tasks.helpers import added, edited, long_press, reach
-from envs.phone.words import FIRST_NAMES, LAST_NAMES, PLAYLISTS, SONGS
+from mobilerl.envs.phone.tasks.base import Admin, RowTemplate, Type
+from mobilerl.envs.phone.tasks.helpers import added, edited, long_press, reach
+from mobilerl.envs.phone.words import FIRST_NAMES, LAST_NAMES, PLAYLISTS, SONGS
 
 LISTED, LISTS, PREFS, TRACKS = "music/playlist_songs", "music/playlists", "music/prefs", "music/songs"
 

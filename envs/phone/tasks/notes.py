@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from envs.phone.tasks.base import INFEASIBLE, RowTemplate, Type
-from envs.phone.tasks.helpers import adds, deletes, edits, tap_field, unchanged
-from envs.phone.words import NOTE_LINES, NOTE_TITLES
+from mobilerl.envs.phone.tasks.base import INFEASIBLE, RowTemplate, Type
+from mobilerl.envs.phone.tasks.helpers import adds, deletes, edits, tap_field, unchanged
+from mobilerl.envs.phone.words import NOTE_LINES, NOTE_TITLES
 
 NOTES = "notes/notes"
 

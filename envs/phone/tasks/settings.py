@@ -6,12 +6,12 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from envs.base import Action, Back
-from envs.phone.apps.settings_tables import SECTIONS, Choice, Level, Section, Stored, Switch, rows_of
-from envs.phone.tasks.base import INFEASIBLE, Admin, Row, RowTemplate, Step, Template, Type
-from envs.phone.tasks.helpers import repeat, unchanged
-from envs.phone.tasks.ui import UI
-from envs.phone.words import DEVICE_NAMES, FIRST_NAMES, NETWORK_NAMES, PASSWORDS
+from mobilerl.envs.base import Action, Back
+from mobilerl.envs.phone.apps.settings_tables import SECTIONS, Choice, Level, Section, Stored, Switch, rows_of
+from mobilerl.envs.phone.tasks.base import INFEASIBLE, Admin, Row, RowTemplate, Step, Template, Type
+from mobilerl.envs.phone.tasks.helpers import repeat, unchanged
+from mobilerl.envs.phone.tasks.ui import UI
+from mobilerl.envs.phone.words import DEVICE_NAMES, FIRST_NAMES, NETWORK_NAMES, PASSWORDS
 
 SWITCHES: dict[str, Switch] = {row.title: row for _, row in rows_of(Switch)}
 CHOICES: dict[str, Choice] = {row.title: row for _, row in rows_of(Choice)}

@@ -6,12 +6,12 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from envs.base import Action
-from envs.phone.apps.shop import ADDRESSES, money
-from envs.phone.tasks.base import INFEASIBLE, Admin, Row, RowTemplate, Template
-from envs.phone.tasks.helpers import edits, reach, repeat
-from envs.phone.tasks.ui import UI
-from envs.phone.words import PRODUCTS
+from mobilerl.envs.base import Action
+from mobilerl.envs.phone.apps.shop import ADDRESSES, money
+from mobilerl.envs.phone.tasks.base import INFEASIBLE, Admin, Row, RowTemplate, Template
+from mobilerl.envs.phone.tasks.helpers import edits, reach, repeat
+from mobilerl.envs.phone.tasks.ui import UI
+from mobilerl.envs.phone.words import PRODUCTS
 
 CART, ITEMS, ORDERS, STOCK = "shop/cart", "shop/order_items", "shop/orders", "shop/products"
 PRICES = range(200, 9900, 50)

@@ -12,10 +12,10 @@ import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
 
-from envs.base import Task
-from envs.phone.apps.catalogue import APP_NAMES
-from envs.phone.tasks.base import Template
-from envs.phone.tasks.catalogue import TEMPLATES
+from mobilerl.envs.base import Task
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES
+from mobilerl.envs.phone.tasks.base import Template
+from mobilerl.envs.phone.tasks.catalogue import TEMPLATES
 
 SUITE = "sim"
 HELD_OUT_SEEDS = 1_000_000

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from envs.phone.tasks.base import INFEASIBLE, Admin, RowTemplate, Type
-from envs.phone.tasks.helpers import adds, deletes, edits, unchanged
-from envs.phone.words import FIRST_NAMES, NOTE_LINES, WEEKDAYS
+from mobilerl.envs.phone.tasks.base import INFEASIBLE, Admin, RowTemplate, Type
+from mobilerl.envs.phone.tasks.helpers import adds, deletes, edits, unchanged
+from mobilerl.envs.phone.words import FIRST_NAMES, NOTE_LINES, WEEKDAYS
 
 
 class _Tasks(RowTemplate):

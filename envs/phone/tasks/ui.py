@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from envs.base import COORD_MAX, Action, LongPress, Observation, Swipe, Tap
-from envs.phone.languages import ENGLISH
-from envs.phone.languages.language import Language
-from envs.phone.popups import CATALOGUE
+from mobilerl.envs.base import COORD_MAX, Action, LongPress, Observation, Swipe, Tap
+from mobilerl.envs.phone.languages import ENGLISH
+from mobilerl.envs.phone.languages.language import Language
+from mobilerl.envs.phone.popups import CATALOGUE
 
 MIDDLE = COORD_MAX // 2
 SWIPES = 8

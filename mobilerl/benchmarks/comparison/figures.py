@@ -17,9 +17,9 @@ import numpy as np
 from mobilerl.benchmarks.comparison.intervals import crossed_interval
 from mobilerl.benchmarks.comparison.plan import Plan
 from mobilerl.eval.report import read_results
+from mobilerl.eval.statistics import Interval, wilson_interval
 from mobilerl.reachagent.metrics import MEASURES
 from mobilerl.records import Status
-from mobilerl.statistics import Interval, wilson_interval
 from mobilerl.train.tracking import read_metrics
 
 SFT = "sft"

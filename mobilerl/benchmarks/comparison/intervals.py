@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mobilerl.statistics import Interval, student_quantile
+from mobilerl.eval.statistics import Interval, student_quantile
 
 Part = tuple[float, float]
 """A variance and its degrees of freedom."""

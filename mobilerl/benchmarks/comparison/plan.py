@@ -10,9 +10,9 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from envs.text_files import read_text
 from mobilerl.config import validate
 from mobilerl.config.types import Section
+from mobilerl.envs.text_files import read_text
 
 Flags = tuple[str, ...]
 

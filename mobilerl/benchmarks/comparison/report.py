@@ -11,9 +11,9 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from mobilerl.atomic_files import write_atomic
 from mobilerl.benchmarks.comparison.figures import Estimate, paired
 from mobilerl.reachagent.metrics import MEASURES
+from mobilerl.system.atomic_files import write_atomic
 
 PICTURE = "learning-curves.png"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mobilerl.atomic_files import write_atomic
 from mobilerl.benchmarks.comparison.figures import RESULTS, SFT, read_points, run_folder
 from mobilerl.benchmarks.comparison.plan import Plan
 from mobilerl.eval.policies import weights_digest
+from mobilerl.system.atomic_files import write_atomic
 
 PRINT_OUT = "print-out.txt"
 PATIENCE_S = 60.0

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from mobilerl.benchmarks.gpu.report import Line, Report
-from mobilerl.terminal import make_console
+from mobilerl.system.terminal import make_console
 
 PHASES = {
     "calibrate": 20,

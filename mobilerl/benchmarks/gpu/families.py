@@ -17,10 +17,10 @@ from mobilerl.benchmarks.gpu.report import Report, device
 from mobilerl.benchmarks.model_families import FAMILIES, create, png
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.scoring import sample_logprobs
-from mobilerl.interfaces import Request, Sampling
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model
 from mobilerl.records import MicroBatch, TrainingSample
+from mobilerl.records.engine import Request, Sampling
 
 TEXTS = ("tap the button", "compare the two screens and open the settings", "no picture", "type hello world")
 FLOAT32, BFLOAT16, K3, ROUNDING = 1e-4, 0.02, 1e-3, 0.02

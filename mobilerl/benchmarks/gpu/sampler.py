@@ -13,7 +13,7 @@ from mobilerl.benchmarks.gpu.report import Report, wait
 from mobilerl.benchmarks.gpu.shapes import MAX_PIXELS, SHAPES, full_size_rows, make_folder, make_model
 from mobilerl.engines import local
 from mobilerl.engines.local import LocalEngine, LocalSettings
-from mobilerl.interfaces import Request, Sampling
+from mobilerl.records.engine import Request, Sampling
 
 ROWS = (1, 8, 64)
 

@@ -11,14 +11,14 @@ import torch
 from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from envs.phone.env import PhoneEnv
-from mobilerl import tiny
 from mobilerl.benchmarks.gpu.report import device
 from mobilerl.benchmarks.samples import rows_of
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import prepare_model
 from mobilerl.records import TrainingSample
-from sft.demonstrations import corpus
+from mobilerl.sft.demonstrations import corpus
 
 WIDTH, HEIGHT, MAX_PIXELS = 1080, 2400, 1_000_000
 

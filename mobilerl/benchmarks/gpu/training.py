@@ -71,7 +71,7 @@ def _rows(run_dir: Path) -> list[dict[str, float]]:
 
 
 if __name__ == "__main__":
-    from envs.phone.env import PhoneEnv
+    from mobilerl.envs.phone.env import PhoneEnv
 
     episodes = itertools.count()
 

@@ -11,10 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from mobilerl.config import ClusterSection, EngineSection, VllmSection
 from mobilerl.inference.vllm import image_limits
-from mobilerl.interfaces import ADAM_BETAS
 from mobilerl.models.adapter_folder import is_adapter, read_adapter
 from mobilerl.models.codec import Codec
 from mobilerl.models.hub import base_folder
+from mobilerl.records.engine import ADAM_BETAS
 
 DTYPE = "bfloat16"
 """Precision of forward and backward passes and of vLLM; weights and optimizer state are float32."""

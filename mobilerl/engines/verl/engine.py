@@ -28,10 +28,10 @@ from mobilerl.engines.verl.sharding import shards
 from mobilerl.engines.verl.worker import PolicyWorker, Scoring, Work
 from mobilerl.inference.requests import RESUME, RequestLoop
 from mobilerl.inference.vllm import check_prompt_length, check_same_prompt, collapse
-from mobilerl.interfaces import EngineError, Objective, Request, SkippedStep
 from mobilerl.models.adapter_folder import is_adapter
 from mobilerl.models.codec import Codec
 from mobilerl.records import Completion, TrainingSample
+from mobilerl.records.engine import EngineError, Objective, Request, SkippedStep
 
 SHARDS_FOLDER = "shards"
 STATE_FILE = "verl.json"

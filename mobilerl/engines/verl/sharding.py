@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mobilerl.engines.scoring import micro_batches
-from mobilerl.interfaces import EngineError
 from mobilerl.records import TrainingSample
+from mobilerl.records.engine import EngineError
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,11 +29,11 @@ from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 from mobilerl.engines.finite import FirstNonFinite, spoil
 from mobilerl.engines.reference import FirstAdapter
 from mobilerl.engines.scoring import add_metrics, make_micro_batch, reply_values, sample_logprobs, with_pictures
-from mobilerl.interfaces import Objective
 from mobilerl.models.adapters import add_adapter
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import add_lora, prepare_model, save_model
 from mobilerl.records import TrainingSample
+from mobilerl.records.engine import Objective
 
 MODEL_TYPE = "mobilerl_policy"
 """Name of `PolicyEngine` in verl's registry."""

@@ -15,7 +15,21 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from envs.base import Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Observation, Tap, Task, Type, Wait
+from mobilerl.envs.base import (
+    Action,
+    Back,
+    Enter,
+    Finish,
+    Home,
+    Invalid,
+    Launch,
+    LongPress,
+    Observation,
+    Tap,
+    Task,
+    Type,
+    Wait,
+)
 from mobilerl.policy.formats.base import (
     BOX_TOKENS,
     NOBODY,

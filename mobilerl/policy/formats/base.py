@@ -12,7 +12,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from envs.base import COORD_MAX, Action, Finish, Invalid, Launch, LongPress, Observation, Swipe, Tap, Task, Type, Wait
+from mobilerl.envs.base import (
+    COORD_MAX,
+    Action,
+    Finish,
+    Invalid,
+    Launch,
+    LongPress,
+    Observation,
+    Swipe,
+    Tap,
+    Task,
+    Type,
+    Wait,
+)
 from mobilerl.policy.actions import MIDDLE, OFFSETS, swipe_from
 from mobilerl.policy.formats.pixels import qwen_size
 from mobilerl.policy.grammar import GrammarError, excerpt, quote

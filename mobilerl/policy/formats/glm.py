@@ -15,7 +15,21 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from envs.base import Action, Back, Enter, Finish, Home, Launch, LongPress, Observation, Swipe, Tap, Task, Type, Wait
+from mobilerl.envs.base import (
+    Action,
+    Back,
+    Enter,
+    Finish,
+    Home,
+    Launch,
+    LongPress,
+    Observation,
+    Swipe,
+    Tap,
+    Task,
+    Type,
+    Wait,
+)
 from mobilerl.policy.actions import nearest_swipe
 from mobilerl.policy.formats.base import (
     BOX_TOKENS,

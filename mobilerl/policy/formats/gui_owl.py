@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from envs.base import Action, Observation, Task
+from mobilerl.envs.base import Action, Observation, Task
 from mobilerl.policy.actions import describe
 from mobilerl.policy.formats.base import ASSISTANT, Chat, Coordinates, Message, shown, split_thought, tagged, told
 from mobilerl.policy.formats.mobile_use import ACTIONS, MobileUse, tools_prompt

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from envs.base import Action, Back, Enter, Finish, Home, Observation, Swipe, Task
+from mobilerl.envs.base import Action, Back, Enter, Finish, Home, Observation, Swipe, Task
 from mobilerl.policy.formats.base import INFEASIBLE, Chat, Coordinates, Message, split_thought, told
 from mobilerl.policy.formats.mobile_use import MEANING, MobileUse
 from mobilerl.policy.sanitize import escape_tokens

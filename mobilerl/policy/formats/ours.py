@@ -11,13 +11,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from envs.base import Action, Invalid, Observation, Task
-from mobilerl.interfaces import ANSWER_END
+from mobilerl.envs.base import Action, Invalid, Observation, Task
 from mobilerl.policy.actions import format_reply
 from mobilerl.policy.formats.base import Message
 from mobilerl.policy.parsing import Reply, parse_reply, split_reply
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
+from mobilerl.records.engine import ANSWER_END
 
 if TYPE_CHECKING:
     from mobilerl.policy.context import ContextPolicy, Turn

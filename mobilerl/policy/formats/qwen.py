@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from envs.base import Action, Observation, Task
+from mobilerl.envs.base import Action, Observation, Task
 from mobilerl.policy.actions import describe
 from mobilerl.policy.formats.base import ASSISTANT, Chat, Coordinates, Message, shown, split_thought, told
 from mobilerl.policy.formats.mobile_use import ACTIONS, MobileUse, find_call, tools_prompt

@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from envs.base import Action, Back, Enter, Finish, Home, Launch, LongPress, Observation, Tap, Task, Type, Wait
+from mobilerl.envs.base import Action, Back, Enter, Finish, Home, Launch, LongPress, Observation, Tap, Task, Type, Wait
 from mobilerl.policy.formats.base import (
     ASSISTANT,
     INFEASIBLE,

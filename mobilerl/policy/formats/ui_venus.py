@@ -12,7 +12,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from envs.base import Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Observation, Tap, Task, Type, Wait
+from mobilerl.envs.base import (
+    Action,
+    Back,
+    Enter,
+    Finish,
+    Home,
+    Invalid,
+    Launch,
+    LongPress,
+    Observation,
+    Tap,
+    Task,
+    Type,
+    Wait,
+)
 from mobilerl.policy.formats.base import (
     ASSISTANT,
     Arguments,

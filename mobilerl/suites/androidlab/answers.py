@@ -6,8 +6,8 @@ import hashlib
 import re
 from typing import Any
 
-from envs.androidlab.judge import JudgeFault
 from mobilerl.config import ConfigError, JudgeSection, validate
+from mobilerl.envs.androidlab.judge import JudgeFault
 from mobilerl.inference.client import Refused, Unreachable
 from mobilerl.judge.judge import chat_client
 from mobilerl.judge.verdict import without_reasoning

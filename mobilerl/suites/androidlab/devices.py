@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from envs.androidlab.phone import LabPhone, console_of
-from envs.base import InfraError
-from envs.claims import Claim
 from mobilerl.config import ConfigError
+from mobilerl.envs.androidlab.phone import LabPhone, console_of
+from mobilerl.envs.base import InfraError
+from mobilerl.envs.claims import Claim
 
 _ADDRESS = re.compile(r"([^@]+)(?:@(.+):([0-9]{1,5}))?")
 _SNAPSHOT = re.compile(r"[A-Za-z0-9_.-]+")
@@ -67,7 +67,7 @@ def open_phones(
     """Opens and checks the phones, and takes them with `claim`. `apps` can be launched by name. `packages` are those
     that the tasks need. Raises ConfigError, also for a device that lacks one of them."""
     try:
-        import envs.androidlab.adb  # noqa: F401
+        import mobilerl.envs.androidlab.adb  # noqa: F401
     except ImportError as error:
         raise ConfigError(f"AndroidLab is run over adb ({error}): pip install 'mobilerl[androidlab]'") from None
     if snapshot and not _SNAPSHOT.fullmatch(snapshot):
@@ -78,8 +78,8 @@ def open_phones(
 def _open(
     address: Address, apps: Mapping[str, str], packages: Sequence[str], snapshot: str, claim: Claim
 ) -> OpenedPhone:
-    from envs.androidlab.adb import LabTransport
-    from envs.pool.adb import claim_phones
+    from mobilerl.envs.androidlab.adb import LabTransport
+    from mobilerl.envs.pool.adb import claim_phones
 
     console = console_of(address.serial, address.host)
     if snapshot and console is None:

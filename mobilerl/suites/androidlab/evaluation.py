@@ -13,16 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from envs.androidlab.checkout import TASKS, Checkout
-from envs.androidlab.env import REPEATS, REPEATS_AFTER, AndroidLabEnv, LabSettings
-from envs.androidlab.judge import Ask, JudgeFault, Judges
-from envs.androidlab.phone import DATE, LOCATION
-from envs.androidlab.tasks import OPERATION, QUERY, SUITE, LabTask, Skipped
-from envs.androidlab.trace import read_trace
-from envs.base import InfraError, Task
-from envs.claims import Claim, run_name
 from mobilerl import __version__
 from mobilerl.config import ConfigError
+from mobilerl.envs.androidlab.checkout import TASKS, Checkout
+from mobilerl.envs.androidlab.env import REPEATS, REPEATS_AFTER, AndroidLabEnv, LabSettings
+from mobilerl.envs.androidlab.judge import Ask, JudgeFault, Judges
+from mobilerl.envs.androidlab.phone import DATE, LOCATION
+from mobilerl.envs.androidlab.tasks import OPERATION, QUERY, SUITE, LabTask, Skipped
+from mobilerl.envs.androidlab.trace import read_trace
+from mobilerl.envs.base import InfraError, Task
+from mobilerl.envs.claims import Claim, run_name
 from mobilerl.eval.journal import Journal, Key, Past, read_journal
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.eval.report import RESULTS, write_results

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from envs.androidlab.tasks import SUITE, LabTask, Skipped
+from mobilerl.envs.androidlab.tasks import SUITE, LabTask, Skipped
 from mobilerl.eval.report import EpisodeResult, build_results
 from mobilerl.records import Status
 from mobilerl.suites.androidlab.metrics import Score, metrics

@@ -10,21 +10,21 @@ from typing import Any, TypeVar
 
 from pydantic import field_validator
 
-from envs.androidworld.env import BOOT_WAIT_S, AndroidWorldEnv, Episode
-from envs.androidworld.startup import Suite
-from envs.androidworld.tasks import COMMIT, EVAL_SEED, FACTS, SUITE, budgets_hash, check_names, make_task
-from envs.base import InfraError, MobileEnv, Observation, Task
 from mobilerl import __version__
 from mobilerl.config.types import Count, Positive, Section, Weight
+from mobilerl.envs.androidworld.env import BOOT_WAIT_S, AndroidWorldEnv, Episode
+from mobilerl.envs.androidworld.startup import Suite
+from mobilerl.envs.androidworld.tasks import COMMIT, EVAL_SEED, FACTS, SUITE, budgets_hash, check_names, make_task
+from mobilerl.envs.base import InfraError, MobileEnv, Observation, Task
 from mobilerl.eval.journal import Journal, Key, Past, key_of, read_journal
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.eval.report import RESULTS, write_results
 from mobilerl.eval.run import Say, WatchedEnv, run_tasks
 from mobilerl.records import Group
+from mobilerl.records.files import append_trajectory
 from mobilerl.rollout.episode import EpisodeSettings
 from mobilerl.suites.androidworld.results import androidworld_results, record_of
 from mobilerl.suites.androidworld.servers import DEADLINE_S, Servers
-from mobilerl.trajectory_files import append_trajectory
 
 T = TypeVar("T")
 ASSUMED = f"{COMMIT} (assumed: its server does not tell, and its task list fits)"

@@ -12,13 +12,13 @@ from dataclasses import asdict, fields, replace
 from statistics import fmean, stdev
 from typing import Any
 
-from envs.androidworld.env import Episode
-from envs.androidworld.faults import ServerFault
-from envs.androidworld.tasks import SUITE
-from envs.base import InfraError, Task
+from mobilerl.envs.androidworld.env import Episode
+from mobilerl.envs.androidworld.faults import ServerFault
+from mobilerl.envs.androidworld.tasks import SUITE
+from mobilerl.envs.base import InfraError, Task
 from mobilerl.eval.report import EpisodeResult, build_results, percent
+from mobilerl.eval.statistics import student_quantile
 from mobilerl.records import Trajectory
-from mobilerl.statistics import student_quantile
 
 _FIELDS = tuple(f.name for f in fields(EpisodeResult))
 

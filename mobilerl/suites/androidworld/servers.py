@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from envs.androidworld.env import AndroidWorldEnv
-from envs.androidworld.startup import Address, Say, Server, Suite, open_servers
-from envs.base import Devices, MobileEnv
-from envs.claims import run_name
-from envs.pool import DevicePool
 from mobilerl.config import AndroidWorldSuiteSection, ConfigError, Recipe
 from mobilerl.config.suite import check_androidworld_fleet
+from mobilerl.envs.androidworld.env import AndroidWorldEnv
+from mobilerl.envs.androidworld.startup import Address, Say, Server, Suite, open_servers
+from mobilerl.envs.base import Devices, MobileEnv
+from mobilerl.envs.claims import run_name
+from mobilerl.envs.pool import DevicePool
 from mobilerl.suites.androidworld.training import container_pool
 
 DEADLINE_S = 3600.0

@@ -8,17 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.androidworld.env import AndroidWorldEnv
-from envs.androidworld.startup import Suite, open_servers, parse_addresses
-from envs.androidworld.tasks import EVAL_SEEDS, FREE_BY_DESIGN, make_task, trainable
-from envs.base import Devices, MobileEnv, Task
-from envs.claims import run_name
-from envs.pool import DevicePool
 from mobilerl.config import AndroidWorldSuiteSection, Recipe
-from mobilerl.terminal import say
+from mobilerl.envs.androidworld.env import AndroidWorldEnv
+from mobilerl.envs.androidworld.startup import Suite, open_servers, parse_addresses
+from mobilerl.envs.androidworld.tasks import EVAL_SEEDS, FREE_BY_DESIGN, make_task, trainable
+from mobilerl.envs.base import Devices, MobileEnv, Task
+from mobilerl.envs.claims import run_name
+from mobilerl.envs.pool import DevicePool
+from mobilerl.system.terminal import say
 
 if TYPE_CHECKING:
-    from envs.androidworld.containers import AndroidWorldContainers
+    from mobilerl.envs.androidworld.containers import AndroidWorldContainers
 
 
 class AndroidWorldSuite:
@@ -60,7 +60,7 @@ class AndroidWorldSuite:
         return {}
 
     def env_factory(self) -> Callable[..., MobileEnv]:
-        from envs.androidworld.containers import make_env
+        from mobilerl.envs.androidworld.containers import make_env
 
         return partial(make_env, free_reward=self._free_reward)
 
@@ -80,7 +80,7 @@ def container_pool(
 ) -> tuple[DevicePool, AndroidWorldContainers]:
     """Makes a pool of `phone.count` containers with AndroidWorld, and its provider, without starting anything. `wrap`
     wraps each environment."""
-    from envs.androidworld.containers import AndroidWorldContainers
+    from mobilerl.envs.androidworld.containers import AndroidWorldContainers
     from mobilerl.suites.fleet import check_packages, docker_provider, pool_settings
 
     fleet, count = recipe.fleet, recipe.phone.count

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from envs.base import Task
-from envs.phone.generated import tasks
 from mobilerl.config import ConfigError, GeneratedSuiteSection, Recipe
+from mobilerl.envs.base import Task
+from mobilerl.envs.phone.generated import tasks
 from mobilerl.eval.report import EpisodeResult, build_results
 from mobilerl.suites.evaluation import summary
 from mobilerl.suites.generated.training import DEMONSTRATION_SEEDS

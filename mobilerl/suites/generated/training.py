@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from envs.base import Task
-from envs.phone.generated import tasks
 from mobilerl.config import ConfigError, GeneratedSuiteSection, Recipe
+from mobilerl.envs.base import Task
+from mobilerl.envs.phone.generated import tasks
 from mobilerl.suites.phone.training import PhoneSuite
 
 

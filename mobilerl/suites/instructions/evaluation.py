@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from envs.base import Devices, MobileEnv, Task
-from envs.instructions.tasks import SUITE
 from mobilerl.config import Recipe
+from mobilerl.envs.base import Devices, MobileEnv, Task
+from mobilerl.envs.instructions.tasks import SUITE
 from mobilerl.inference.engine_policy import LATE_WAIT_S
 from mobilerl.judge.scorer import Scorer, make_scorer
 from mobilerl.suites.evaluation import Plan
 from mobilerl.suites.fleet import check_devices, fleet_type, make_devices
 from mobilerl.suites.instructions.training import InstructionsSuite
-from mobilerl.terminal import say
+from mobilerl.system.terminal import say
 
 
 class InstructionsPlan(Plan):

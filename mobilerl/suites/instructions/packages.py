@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from envs.base import InfraError, Task, Transport
-from envs.instructions.packages import installed, named, nearest
+from mobilerl.envs.base import InfraError, Task, Transport
+from mobilerl.envs.instructions.packages import installed, named, nearest
 
 MOST_AT_ONCE = 32
 """Number of devices that are asked at the same time."""

@@ -6,17 +6,17 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from envs.base import MobileEnv, Task, Transport
-from envs.instructions.env import InstructionEnv
-from envs.instructions.tasks import Instruction, InstructionFile, make_task, read
-from envs.live_device import Settle
-from envs.phone.apps.catalogue import APP_NAMES, APPS
-from envs.phone.phone import Phone
-from envs.phone.transport import InProcessTransport
 from mobilerl.config import ConfigError, InstructionsSuiteSection, Recipe
+from mobilerl.envs.base import MobileEnv, Task, Transport
+from mobilerl.envs.instructions.env import InstructionEnv
+from mobilerl.envs.instructions.tasks import Instruction, InstructionFile, make_task, read
+from mobilerl.envs.live_device import Settle
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES, APPS
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.transport import InProcessTransport
 from mobilerl.suites.fleet import fleet_type
 from mobilerl.suites.instructions.packages import Findings, ask, findings
-from mobilerl.terminal import say
+from mobilerl.system.terminal import say
 
 STILL = Settle(limit_s=0.0)
 """Embedded phones need no time to settle, as their screens do not move by themselves."""

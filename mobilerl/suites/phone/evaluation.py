@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from envs.base import MobileEnv, Task
-from envs.phone.tasks import suite
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.types import Positive
+from mobilerl.envs.base import MobileEnv, Task
+from mobilerl.envs.phone.tasks import suite
 from mobilerl.eval.agents import SCRIPTED
 from mobilerl.eval.policies import POLICY
 from mobilerl.eval.report import UNSEEN, EpisodeResult, build_results

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from envs.base import MobileEnv, Task, Transport
-from envs.phone import fonts
-from envs.phone.env import PhoneEnv
-from envs.phone.tasks import suite
 from mobilerl.config import ConfigError, PhoneSection, Recipe, TasksSection
+from mobilerl.envs.base import MobileEnv, Task, Transport
+from mobilerl.envs.phone import fonts
+from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.tasks import suite
 
 
 class PhoneSuite:

@@ -10,7 +10,7 @@ from mobilerl.config import load_recipe
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.registry import make_trainer_engine
 from mobilerl.engines.verl import engine
-from mobilerl.interfaces import Request, Sampling
+from mobilerl.records.engine import Request, Sampling
 from mobilerl_verl_cpu.flags import engine_flags
 from mobilerl_verl_cpu.launch import ray_cluster
 from mobilerl_verl_cpu.session import ask, complaint, gap, rows_of, screens

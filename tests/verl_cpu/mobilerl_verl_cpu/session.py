@@ -16,7 +16,6 @@ import psutil
 import torch
 from verl.workers.engine.fsdp import FSDPEngine
 
-from envs.phone.tasks import suite
 from mobilerl.algorithms.objectives import clipped, with_rollout_gap
 from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.engines.local import LocalEngine, LocalSettings
@@ -25,9 +24,10 @@ from mobilerl.engines.verl import cluster
 from mobilerl.engines.verl.cluster import Cluster
 from mobilerl.engines.verl.engine import STATE_FILE, VerlEngine
 from mobilerl.engines.verl.worker import PolicyEngine
+from mobilerl.envs.phone.tasks import suite
 from mobilerl.inference.engine_policy import StreamPolicy
-from mobilerl.interfaces import EngineError, Request, Sampling, SkippedStep
 from mobilerl.records import Completion, MicroBatch, TrainingSample
+from mobilerl.records.engine import EngineError, Request, Sampling, SkippedStep
 from mobilerl.suites.phone.training import make_phones
 from mobilerl.train.setup import make_collector
 from mobilerl_verl_cpu.flags import ENGINE_FLAGS
@@ -194,7 +194,7 @@ def sent_in(precision: str) -> list[str]:
 
 
 def beside_the_local_engine(model: str | Path, folder: str | Path, *settings: str) -> dict[str, Any]:
-    """`model`: a checkpoint written by `mobilerl.tiny.create`; `folder`: for another. The settings are flags."""
+    """`model`: a checkpoint written by `mobilerl.models.tiny.create`; `folder`: for another. The settings are flags."""
     model, folder = Path(model), Path(folder)
     recipe = load_recipe(None, [*ENGINE_FLAGS, "--cluster.gpus_per_node", "2", *settings])
     engine, anchored = recipe.engine, recipe.algorithm.loss.kl_coef > 0

@@ -1,9 +1,9 @@
 """Arabic, as Android's own apps write it, with the digits 0 to 9, which many phones in Arabic show."""
 
-from envs.phone.languages.ar.daily import DAILY
-from envs.phone.languages.ar.leisure import LEISURE
-from envs.phone.languages.ar.system import SYSTEM
-from envs.phone.languages.language import Language
+from mobilerl.envs.phone.languages.ar.daily import DAILY
+from mobilerl.envs.phone.languages.ar.leisure import LEISURE
+from mobilerl.envs.phone.languages.ar.system import SYSTEM
+from mobilerl.envs.phone.languages.language import Language
 
 ARABIC = Language(
     code="ar",

@@ -1,6 +1,6 @@
 """Arabic of Contacts, Messages, Notes, Tasks, Calendar, Clock and Calculator."""
 
-from envs.phone.languages.language import Words
+from mobilerl.envs.phone.languages.language import Words
 
 CONTACTS: Words = {
     "Contacts": "جهات الاتصال",

@@ -1,6 +1,6 @@
 """Arabic of Files, Shop, Music and Maps."""
 
-from envs.phone.languages.language import Plural, Words
+from mobilerl.envs.phone.languages.language import Plural, Words
 
 FILES: Words = {
     "Files": "الملفات",

@@ -1,9 +1,9 @@
 """German, as Android's own apps write it."""
 
-from envs.phone.languages.de.daily import DAILY
-from envs.phone.languages.de.leisure import LEISURE
-from envs.phone.languages.de.system import SYSTEM
-from envs.phone.languages.language import Language
+from mobilerl.envs.phone.languages.de.daily import DAILY
+from mobilerl.envs.phone.languages.de.leisure import LEISURE
+from mobilerl.envs.phone.languages.de.system import SYSTEM
+from mobilerl.envs.phone.languages.language import Language
 
 GERMAN = Language(
     code="de",

@@ -1,6 +1,6 @@
 """German of Contacts, Messages, Notes, Tasks, Calendar, Clock and Calculator."""
 
-from envs.phone.languages.language import Words
+from mobilerl.envs.phone.languages.language import Words
 
 CONTACTS: Words = {
     "Contacts": "Kontakte",

@@ -1,6 +1,6 @@
 """German of Files, Shop, Music and Maps."""
 
-from envs.phone.languages.language import Words
+from mobilerl.envs.phone.languages.language import Words
 
 FILES: Words = {
     "Files": "Dateien",

@@ -1,6 +1,6 @@
 """German of the system: words that many apps share, days, panels, pop-ups, and Settings."""
 
-from envs.phone.languages.language import Words
+from mobilerl.envs.phone.languages.language import Words
 
 SHARED: Words = {
     "Cancel": "Abbrechen",

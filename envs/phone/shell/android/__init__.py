@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from envs.phone.phone import Phone
-from envs.phone.shell.android import activity, dumps, inputs, packages, providers, services, system
-from envs.phone.shell.command import Failure, Handler
-from envs.phone.shell.lang.escapes import to_bytes
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell.android import activity, dumps, inputs, packages, providers, services, system
+from mobilerl.envs.phone.shell.command import Failure, Handler
+from mobilerl.envs.phone.shell.lang.escapes import to_bytes
 
 COMMANDS: dict[str, Handler] = {}
 for _module in (activity, dumps, inputs, packages, providers, services, system):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 
-from envs.phone import packages, panels
-from envs.phone.phone import Phone
-from envs.phone.shell.android import intents
-from envs.phone.shell.android.packages import has_icon
-from envs.phone.shell.command import Failure, Handler, dispatch, option
+from mobilerl.envs.phone import packages, panels
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell.android import intents
+from mobilerl.envs.phone.shell.android.packages import has_icon
+from mobilerl.envs.phone.shell.command import Failure, Handler, dispatch, option
 
 ADB_IME = "com.android.adbkeyboard/.AdbIME"
 

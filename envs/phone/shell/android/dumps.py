@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from envs.phone import packages, telephony
-from envs.phone.phone import Phone
-from envs.phone.shell.android import packages as package_commands
-from envs.phone.shell.android.activity import task_id
-from envs.phone.shell.command import Failure, Handler
+from mobilerl.envs.phone import packages, telephony
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell.android import packages as package_commands
+from mobilerl.envs.phone.shell.android.activity import task_id
+from mobilerl.envs.phone.shell.command import Failure, Handler
 
 FIRST_PID = 2000
 DISPLAY_ID = "4619827259835644672"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from envs.phone import panels, telephony
-from envs.phone.app import Page
-from envs.phone.phone import Phone
-from envs.phone.shell.command import Failure, Handler, number
+from mobilerl.envs.phone import panels, telephony
+from mobilerl.envs.phone.app import Page
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell.command import Failure, Handler, number
 
 SOURCES = ("touchscreen", "keyboard")
 VOLUME_TOP = 15

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from envs.phone import packages, panels, telephony
-from envs.phone.app import Page
-from envs.phone.apps.contacts import Contacts
-from envs.phone.apps.messages import Messages
-from envs.phone.apps.settings import Settings
-from envs.phone.phone import Phone
-from envs.phone.shell.command import Failure, option
+from mobilerl.envs.phone import packages, panels, telephony
+from mobilerl.envs.phone.app import Page
+from mobilerl.envs.phone.apps.contacts import Contacts
+from mobilerl.envs.phone.apps.messages import Messages
+from mobilerl.envs.phone.apps.settings import Settings
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell.command import Failure, option
 
 MAIN, VIEW, DIAL, CALL, SENDTO, INSERT = (
     f"android.intent.action.{n}" for n in ("MAIN", "VIEW", "DIAL", "CALL", "SENDTO", "INSERT")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from envs.phone import packages
-from envs.phone.phone import Phone
-from envs.phone.shell.command import Failure, Handler, dispatch, option
+from mobilerl.envs.phone import packages
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell.command import Failure, Handler, dispatch, option
 
 FEATURES = (
     "audio.output bluetooth faketouch location microphone nfc screen.landscape screen.portrait telephony touchscreen "

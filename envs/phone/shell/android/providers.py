@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from envs.phone.app import Row
-from envs.phone.phone import Phone
-from envs.phone.shell.android.tables import Refused, Table, authorities, find_table
-from envs.phone.shell.command import Failure, Handler, option
+from mobilerl.envs.phone.app import Row
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell.android.tables import Refused, Table, authorities, find_table
+from mobilerl.envs.phone.shell.command import Failure, Handler, option
 
 _CONDITION = r"""\s*([A-Za-z_]\w*)\s*=\s*(?:'([^']*)'|(-?[\w.+-]+))\s*"""
 _WHERE = re.compile(_CONDITION)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-from envs.phone import panels
-from envs.phone.app import Page
-from envs.phone.default_settings import DEFAULT_SETTINGS
-from envs.phone.display import MAX_DENSITY, MIN_DENSITY
-from envs.phone.phone import Phone
-from envs.phone.shell.android import packages
-from envs.phone.shell.android.activity import ADB_IME
-from envs.phone.shell.command import Failure, Handler, dispatch
-from envs.phone.system import NIGHT_MODES
+from mobilerl.envs.phone import panels
+from mobilerl.envs.phone.app import Page
+from mobilerl.envs.phone.default_settings import DEFAULT_SETTINGS
+from mobilerl.envs.phone.display import MAX_DENSITY, MIN_DENSITY
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell.android import packages
+from mobilerl.envs.phone.shell.android.activity import ADB_IME
+from mobilerl.envs.phone.shell.command import Failure, Handler, dispatch
+from mobilerl.envs.phone.system import NIGHT_MODES
 
 IMES = (ADB_IME, "com.android.inputmethod.latin/.LatinIME")
 ENABLED, DEFAULT = "enabled_input_methods", "default_input_method"

@@ -6,12 +6,12 @@ import re
 import struct
 from datetime import datetime
 
-from envs.phone import packages, render, xml_dump
-from envs.phone.languages import LANGUAGES, current
-from envs.phone.phone import Phone
-from envs.phone.shell import files
-from envs.phone.shell.command import Failure, Handler, number, option
-from envs.phone.system import UNIX_EPOCH
+from mobilerl.envs.phone import packages, render, xml_dump
+from mobilerl.envs.phone.languages import LANGUAGES, current
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell import files
+from mobilerl.envs.phone.shell.command import Failure, Handler, number, option
+from mobilerl.envs.phone.system import UNIX_EPOCH
 
 # --- date ----------------------------------------------------------------------------------------------------------
 

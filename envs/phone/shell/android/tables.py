@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from envs.phone.app import App, Row
-from envs.phone.apps.contacts import Contacts
-from envs.phone.apps.messages import DRAFT, RECEIVED, SENT, Messages
-from envs.phone.apps.people import full_name
-from envs.phone.phone import Phone
+from mobilerl.envs.phone.app import App, Row
+from mobilerl.envs.phone.apps.contacts import Contacts
+from mobilerl.envs.phone.apps.messages import DRAFT, RECEIVED, SENT, Messages
+from mobilerl.envs.phone.apps.people import full_name
+from mobilerl.envs.phone.phone import Phone
 
 
 class Refused(Exception):

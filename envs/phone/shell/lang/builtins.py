@@ -10,14 +10,14 @@ import stat
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from envs.phone.shell import files
-from envs.phone.shell.command import Failure
-from envs.phone.shell.lang.escapes import to_bytes, unescaped
-from envs.phone.shell.lang.parser import NAME
-from envs.phone.shell.lang.state import Exit, Sink
+from mobilerl.envs.phone.shell import files
+from mobilerl.envs.phone.shell.command import Failure
+from mobilerl.envs.phone.shell.lang.escapes import to_bytes, unescaped
+from mobilerl.envs.phone.shell.lang.parser import NAME
+from mobilerl.envs.phone.shell.lang.state import Exit, Sink
 
 if TYPE_CHECKING:
-    from envs.phone.shell.lang.interpret import Interpreter
+    from mobilerl.envs.phone.shell.lang.interpret import Interpreter
 
 Builtin = Callable[["Interpreter", list[str]], int]
 

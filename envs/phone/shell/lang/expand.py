@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from envs.phone.shell.command import Failure
-from envs.phone.shell.files import exists
-from envs.phone.shell.lang.state import MAX_WORD
-from envs.phone.shell.lang.syntax import Literal, Parameter, Word
-from envs.phone.shell.regex import glob
+from mobilerl.envs.phone.shell.command import Failure
+from mobilerl.envs.phone.shell.files import exists
+from mobilerl.envs.phone.shell.lang.state import MAX_WORD
+from mobilerl.envs.phone.shell.lang.syntax import Literal, Parameter, Word
+from mobilerl.envs.phone.shell.regex import glob
 
 if TYPE_CHECKING:
-    from envs.phone.shell.lang.interpret import Interpreter
+    from mobilerl.envs.phone.shell.lang.interpret import Interpreter
 
 Piece = tuple[str, bool]
 """Text, and whether it was quoted."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import get_args
 
-from envs.phone.phone import Phone
-from envs.phone.shell import files
-from envs.phone.shell.android import COMMANDS, run_command
-from envs.phone.shell.command import Failure
-from envs.phone.shell.lang import syntax
-from envs.phone.shell.lang.builtins import BUILTINS
-from envs.phone.shell.lang.escapes import to_bytes, to_text
-from envs.phone.shell.lang.expand import Expander
-from envs.phone.shell.lang.parser import parse
-from envs.phone.shell.lang.state import (
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell import files
+from mobilerl.envs.phone.shell.android import COMMANDS, run_command
+from mobilerl.envs.phone.shell.command import Failure
+from mobilerl.envs.phone.shell.lang import syntax
+from mobilerl.envs.phone.shell.lang.builtins import BUILTINS
+from mobilerl.envs.phone.shell.lang.escapes import to_bytes, to_text
+from mobilerl.envs.phone.shell.lang.expand import Expander
+from mobilerl.envs.phone.shell.lang.parser import parse
+from mobilerl.envs.phone.shell.lang.state import (
     KILLED,
     Budget,
     Exit,
@@ -26,7 +26,7 @@ from envs.phone.shell.lang.state import (
     reading,
     writing,
 )
-from envs.phone.shell.toybox import PROGRAMS, Call
+from mobilerl.envs.phone.shell.toybox import PROGRAMS, Call
 
 BIN = "/system/bin/"
 SHELL = f"{BIN}sh"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from envs.phone.shell.lang import syntax
-from envs.phone.shell.lang.syntax import Literal, Node, Part, Sequence, SyntaxFault, Word
+from mobilerl.envs.phone.shell.lang import syntax
+from mobilerl.envs.phone.shell.lang.syntax import Literal, Node, Part, Sequence, SyntaxFault, Word
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _UNSUPPORTED = "for while until do done case esac function select".split()

@@ -6,12 +6,12 @@ import posixpath
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from envs.phone.phone import Phone
-from envs.phone.shell import files
-from envs.phone.shell.command import Failure
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell import files
+from mobilerl.envs.phone.shell.command import Failure
 
 if TYPE_CHECKING:
-    from envs.phone.shell.lang.interpret import Interpreter
+    from mobilerl.envs.phone.shell.lang.interpret import Interpreter
 
 MAX_WORK = 1_000_000
 """Work that one line may do, in units of about 10 microseconds on a slow processor."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal as OneOf
 from typing import NamedTuple
 
-from envs.phone.shell.command import Failure
+from mobilerl.envs.phone.shell.command import Failure
 
 
 class SyntaxFault(Failure):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envs.phone.shell.toybox import changing, find, grep, listing, running, sqlite, text
-from envs.phone.shell.toybox.call import Call, Program
+from mobilerl.envs.phone.shell.toybox import changing, find, grep, listing, running, sqlite, text
+from mobilerl.envs.phone.shell.toybox.call import Call, Program
 
 __all__ = ["PROGRAMS", "Call", "Program"]
 PROGRAMS: dict[str, Program] = {}

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from envs.phone.phone import Phone
-from envs.phone.shell import files
-from envs.phone.shell.command import Failure
-from envs.phone.shell.lang.escapes import to_bytes, to_text
-from envs.phone.shell.lang.state import Source
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell import files
+from mobilerl.envs.phone.shell.command import Failure
+from mobilerl.envs.phone.shell.lang.escapes import to_bytes, to_text
+from mobilerl.envs.phone.shell.lang.state import Source
 
 if TYPE_CHECKING:
-    from envs.phone.shell.lang.interpret import Interpreter
+    from mobilerl.envs.phone.shell.lang.interpret import Interpreter
 
 MISSING = "No such file or directory"
 Flags = dict[str, str]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import posixpath
 
-from envs.phone.shell import files
-from envs.phone.shell.command import Failure
-from envs.phone.shell.toybox.call import MISSING, Call, Program
+from mobilerl.envs.phone.shell import files
+from mobilerl.envs.phone.shell.command import Failure
+from mobilerl.envs.phone.shell.toybox.call import MISSING, Call, Program
 
 
 def rm(call: Call) -> None:

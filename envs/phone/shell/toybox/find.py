@@ -8,10 +8,10 @@ from __future__ import annotations
 import posixpath
 import stat
 
-from envs.phone.shell import files
-from envs.phone.shell.command import Failure
-from envs.phone.shell.regex import Pattern, glob
-from envs.phone.shell.toybox.call import Call, Program
+from mobilerl.envs.phone.shell import files
+from mobilerl.envs.phone.shell.command import Failure
+from mobilerl.envs.phone.shell.regex import Pattern, glob
+from mobilerl.envs.phone.shell.toybox.call import Call, Program
 
 DEEPEST = 60
 """Maximum depth to which `find` descends."""

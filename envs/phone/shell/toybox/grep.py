@@ -6,10 +6,10 @@ import posixpath
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from envs.phone.shell import files
-from envs.phone.shell.command import Failure
-from envs.phone.shell.regex import MAX_LINE, Pattern, compiled
-from envs.phone.shell.toybox.call import Call, Flags, Program, lines_of
+from mobilerl.envs.phone.shell import files
+from mobilerl.envs.phone.shell.command import Failure
+from mobilerl.envs.phone.shell.regex import MAX_LINE, Pattern, compiled
+from mobilerl.envs.phone.shell.toybox.call import Call, Flags, Program, lines_of
 
 _OPTIONS = "A:B:C:EFHILRace:f:hilm:noqrsvwx"
 

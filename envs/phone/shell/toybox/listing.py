@@ -7,9 +7,9 @@ import re
 import stat as modes
 from datetime import timedelta
 
-from envs.phone.shell import files
-from envs.phone.shell.toybox.call import Call, Flags, Program
-from envs.phone.system import UNIX_EPOCH
+from mobilerl.envs.phone.shell import files
+from mobilerl.envs.phone.shell.toybox.call import Call, Flags, Program
+from mobilerl.envs.phone.system import UNIX_EPOCH
 
 
 def _moment(mtime: int, form: str) -> str:

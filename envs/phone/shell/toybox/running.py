@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from envs.phone.shell.command import Failure
-from envs.phone.shell.lang.escapes import to_text
-from envs.phone.shell.toybox.call import Call, Program
+from mobilerl.envs.phone.shell.command import Failure
+from mobilerl.envs.phone.shell.lang.escapes import to_text
+from mobilerl.envs.phone.shell.toybox.call import Call, Program
 
 
 def sh(call: Call) -> None:

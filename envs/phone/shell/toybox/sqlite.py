@@ -11,11 +11,11 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from envs.phone.shell import files
-from envs.phone.shell.command import Failure
-from envs.phone.shell.lang.escapes import to_text
-from envs.phone.shell.lang.state import LimitReached, writing
-from envs.phone.shell.toybox.call import Call, Program
+from mobilerl.envs.phone.shell import files
+from mobilerl.envs.phone.shell.command import Failure
+from mobilerl.envs.phone.shell.lang.escapes import to_text
+from mobilerl.envs.phone.shell.lang.state import LimitReached, writing
+from mobilerl.envs.phone.shell.toybox.call import Call, Program
 
 MAX_DATABASE = 64 << 20
 MAX_VALUE = 4 << 20

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from envs.phone.shell.lang.escapes import to_bytes
-from envs.phone.shell.toybox.call import Call, Program, lines_of
+from mobilerl.envs.phone.shell.lang.escapes import to_bytes
+from mobilerl.envs.phone.shell.toybox.call import Call, Program, lines_of
 
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mobilerl.config import JudgeSection
+from mobilerl.eval.statistics import wilson_interval
 from mobilerl.records import Status, Trajectory
-from mobilerl.statistics import wilson_interval
 
 if TYPE_CHECKING:
     from mobilerl.judge.judge import Judge, Verdict

@@ -23,8 +23,8 @@ from transformers import (
     Qwen2VLImageProcessorPil,
 )
 
-from mobilerl.induction import init_induction_heads
 from mobilerl.models.codec import Codec
+from mobilerl.models.induction import init_induction_heads
 
 SPECIAL = [
     f"<|{name}|>" for name in "pad end unk vision_start vision_end image_pad video_pad system user assistant".split()
@@ -133,7 +133,7 @@ def build_model(
 ) -> Qwen2_5_VLForConditionalGeneration:
     """Random weights scaled by 1 / sqrt(hidden), since narrow models train slowly with Hugging Face's default of 0.02.
 
-    The first two layers start with induction heads (see `mobilerl.induction`).
+    The first two layers start with induction heads (see `mobilerl.models.induction`).
 
     The head size `hidden / heads` must be a multiple of 8 (for three rotary sections).
     """

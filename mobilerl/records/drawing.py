@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PIL import Image, ImageDraw, ImageFont
 
-from envs.base import COORD_MAX, LongPress, Swipe, Tap
+from mobilerl.envs.base import COORD_MAX, LongPress, Swipe, Tap
 from mobilerl.records import Step, Trajectory
 
 HEIGHT, MARGIN, TEXT = 480, 8, 14

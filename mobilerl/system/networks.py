@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from mobilerl.config import ConfigError
-from mobilerl.redaction import HIDDEN
+from mobilerl.system.redaction import HIDDEN
 
 SCHEMES = ("http", "https", "socks5", "socks5h")
 """Kinds of proxies that httpx can use."""

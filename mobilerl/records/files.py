@@ -17,10 +17,10 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from envs.base import ACTION_TYPES, Observation, Task
-from mobilerl.atomic_files import write_atomic
+from mobilerl.envs.base import ACTION_TYPES, Observation, Task
 from mobilerl.records import Completion, Status, Step, Trajectory
-from mobilerl.screen_files import ScreenFolder, ScreenStore
+from mobilerl.records.screens import ScreenFolder, ScreenStore
+from mobilerl.system.atomic_files import write_atomic
 
 SCHEMA = 1
 _JSON_TYPES: dict[str, Any] = {

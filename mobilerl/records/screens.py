@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Protocol
 
-from mobilerl.atomic_files import write_atomic
+from mobilerl.system.atomic_files import write_atomic
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.segment import Segment
 from rich.table import Column, Table
 
-from mobilerl.redaction import without_users
+from mobilerl.system.redaction import without_users
 
 FILE_WIDTH = 100
 """Columns of output to a file or another program, unless $COLUMNS is set; a terminal has its own width."""

@@ -2,7 +2,7 @@
 
 Screenshots are PNG bytes shared by reference: one `bytes` object is both the observation of a step and an image in the
 prompts that show it, so a trajectory holds each screen once. On disk they become `screens/<sha256>.png`.
-`mobilerl.trajectory_files` reads and writes trajectories.
+`mobilerl.records.files` reads and writes trajectories.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from envs.base import Action, Invalid, Observation, Task
+from mobilerl.envs.base import Action, Invalid, Observation, Task
 
 if TYPE_CHECKING:
     from torch import Tensor

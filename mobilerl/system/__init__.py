@@ -1,0 +1,1 @@
+"""Files, processes, the network and the terminal; knows nothing of training."""
