@@ -172,7 +172,7 @@ def test_a_written_recipe_reads_back_equal(tmp_path):
         assert read_saved(tmp_path / "config.json") == each
 
 
-@pytest.mark.parametrize("modules", ["mobilerl, mobilerl.config, envs", "mobilerl.cli"])
+@pytest.mark.parametrize("modules", ["mobilerl, mobilerl.config, mobilerl.envs", "mobilerl.cli"])
 def test_imports_are_quick_and_without_torch(modules):
     code = f"import sys, time, {modules}; print('torch' in sys.modules, time.process_time())"
     loads_torch, seconds = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split()

@@ -149,6 +149,6 @@ def test_a_checkpoint_learns_goals_if_it_is_tiny_but_does_not_learn_to_read_agai
     monkeypatch.setattr(SftRun, "_refreshed", lambda self, name, codec, samples: samples)
     monkeypatch.setattr(SftRun, "train", lambda self, name, *args: names.append(name) or self.run_dir / name)
     recipe = Recipe(model="a checkpoint", suite={"type": "generated"}, sft={"goal_samples": 1})
-    monkeypatch.setattr("sft.data.SftData.words", [], raising=False)
+    monkeypatch.setattr("mobilerl.sft.data.SftData.words", [], raising=False)
     SftRun(recipe, tmp_path).pretrain(tmp_path)
     assert names == trained
