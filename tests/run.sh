@@ -8,7 +8,6 @@
 #   bash tests/run.sh newest [PYTEST-ARGUMENT...]  the quick unit tests, and those of models, with the newest releases that
 #                                                  pyproject.toml allows instead of the locked ones, in VENV-newest
 
-# shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes/common.sh"
 cd "$ROOT" || exit
 
@@ -128,7 +127,7 @@ fi
 lint=0
 "$VENV/bin/ruff" check --quiet . || lint=1
 "$VENV/bin/ruff" format --quiet --check . || lint=1
-"$VENV/bin/shellcheck" -x recipes/*.sh recipes/cluster/{ray-node.sh,slurm.sbatch} docker/*/*.sh mobilerl/benchmarks/*/*.sh tests/*.sh .ci/run || lint=1
+"$VENV/bin/shellcheck" -x -P SCRIPTDIR recipes/*.sh recipes/cluster/{ray-node.sh,slurm.sbatch} docker/*/*.sh mobilerl/benchmarks/*/*.sh tests/*.sh .ci/run || lint=1
 [[ $lint == 0 ]] || say "ruff or shellcheck found faults: see above"
 status=0
 if [[ -z $mode && $# == 0 ]]; then

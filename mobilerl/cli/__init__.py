@@ -31,6 +31,7 @@ from mobilerl.cli import (
     train,
     view,
 )
+from mobilerl.cli import run as whole_run
 from mobilerl.config import ConfigError
 from mobilerl.doctor.packages import installs
 from mobilerl.envs.base import InfraError
@@ -42,7 +43,9 @@ from mobilerl.train.interrupt import Stopped
 from mobilerl.train.skipping import NotFinite
 from mobilerl.train.workers import WorkerError
 
-COMMANDS = (demo, sft, train, pages, evaluate, phone, fleet, view, push, doctor, bench, settings, completion)
+COMMANDS = (
+    *(demo, whole_run, sft, train, pages, evaluate, phone, fleet, view, push, doctor, bench, settings, completion),
+)
 BAD_INPUT, INTERRUPTED, OUTPUT_CLOSED = 2, 130, 141
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Column, Table
 
+from mobilerl.cli.options import add_config
 from mobilerl.config import load_recipe
 from mobilerl.doctor.check import Check
 from mobilerl.system.terminal import make_console
@@ -25,9 +26,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         epilog="Without --config, checks for training a small model on embedded phones. Settings of the recipe are "
         "flags as well: --model DIR --engine.type verl. Exits with 1 if anything that the recipe needs has failed.",
     )
-    parser.add_argument(
-        "--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe, to check for"
-    )
+    add_config(parser)
     parser.add_argument(
         "--run-dir", type=Path, default=Path("runs"), metavar="DIR", help="directory of the run, whose disk is checked"
     )

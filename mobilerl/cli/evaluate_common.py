@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mobilerl.cli.options import add_config
 from mobilerl.config import AgentSection, ConfigError, Recipe, load_recipe
 from mobilerl.config.flags import parse_flags
 from mobilerl.system.terminal import say
@@ -40,7 +41,7 @@ def add_suite(
     )
     option("--model-name", metavar="NAME", help="what a model server calls the model")
     option("--out", type=Path, metavar="DIR", help="where results.json and the episodes go")
-    option("--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe")
+    add_config(parser)
     option("--list", action="store_true", help="list the tasks and stop")
     parser.set_defaults(takes_settings=True)
     return parser

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from mobilerl.cli.options import add_config
 from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.envs.base import InfraError
 from mobilerl.envs.claims import Claim
@@ -34,7 +34,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         help="up: start phone.count devices and leave them running; status: list every device; "
         "down: remove the devices of fleet.name",
     )
-    parser.add_argument("--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe")
+    add_config(parser)
     parser.set_defaults(run=run, takes_settings=True)
 
 

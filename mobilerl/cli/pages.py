@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from mobilerl.cli.options import add_config
 from mobilerl.config import load_recipe
 from mobilerl.config.packaged import check_given
 
@@ -19,7 +20,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         epilog="--model DIR|ORG/NAME is the checkpoint or run directory to start from. Every setting is a flag "
         "as well: --pages.reaching false --dpo.beta 0.2. Repeating the command resumes the run.",
     )
-    parser.add_argument("--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe")
+    add_config(parser)
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR")
     parser.set_defaults(run=run, takes_settings=True)
 

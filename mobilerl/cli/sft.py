@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from mobilerl.cli.options import add_config
 from mobilerl.config import load_recipe
 from mobilerl.config.packaged import check_given
 from mobilerl.train.interrupt import Stopped, interrupts_as_stopped, resume_command
@@ -20,9 +21,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         epilog="--model DIR|ORG/NAME is the checkpoint or run directory to start from. Every setting is a flag "
         "as well: --sft.learning_rate 1e-3; `mobilerl settings` lists them",
     )
-    parser.add_argument(
-        "--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe; flags override it"
-    )
+    add_config(parser)
     parser.add_argument(
         "--run-dir", type=Path, default=Path("runs/sft"), metavar="DIR", help="run directory (default: runs/sft)"
     )

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from mobilerl.cli.options import add_config
 from mobilerl.config import ConfigError, load_recipe
 from mobilerl.config.flags import read_flags
 from mobilerl.config.packaged import check_given
@@ -21,9 +22,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         epilog="--model DIR|ORG/NAME is the checkpoint or run directory to start from. Every setting is a flag "
         "as well: --algorithm.replay.gamma 0.25; `mobilerl settings` lists them",
     )
-    parser.add_argument(
-        "--config", type=Path, metavar="RECIPE", help="recipe file, or name of a packaged recipe; flags override it"
-    )
+    add_config(parser)
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="directory of the run")
     parser.add_argument("--resume", action="store_true", help="continue from the run's newest checkpoint")
     parser.add_argument(

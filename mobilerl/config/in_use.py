@@ -43,6 +43,12 @@ def is_read_by(name: str, under: Tables, command: str) -> bool:
     return all(command in mark.commands for mark in marks if isinstance(mark, UsedBy))
 
 
+def is_union(name: str, under: Tables) -> bool:
+    """Whether a section has a `type` that says which settings it has."""
+    infos = info_of(name, under)
+    return bool(infos) and len(members(infos[-1].annotation)) > 1
+
+
 def names(tables: Tables, prefix: str = "") -> Iterator[str]:
     """Dotted names of the settings in nested tables."""
     for key, value in tables.items():

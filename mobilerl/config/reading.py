@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import socket
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,10 +17,9 @@ from pydantic_core import ErrorDetails
 
 from mobilerl.config.flags import NULL, ConfigError, Owners, parse_flags, quote, settings_of, suggestion
 from mobilerl.config.in_use import differing, reason, unused, without_unused
+from mobilerl.config.layers import Layers, overlay, read_layers, replace_values, take_run_table
 from mobilerl.config.marks import OnlyWith
-from mobilerl.config.packaged import find_recipe
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
-from mobilerl.envs.text_files import read_text
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.system.redaction import without_users
 
@@ -33,22 +31,34 @@ LOCK_FILE = ".lock"
 
 
 def load_recipe(
-    path: Path | str | None = None, overrides: Sequence[str] = (), defaults: Sequence[str] = (), command: str = ""
+    path: Path | str | Sequence[Path | str] | None = None,
+    overrides: Sequence[str] = (),
+    defaults: Sequence[str] = (),
+    command: str = "",
 ) -> Recipe:
     """Returns a recipe with the dotted command-line `overrides` applied.
 
-    `path` is a file or the name of a packaged recipe such as `generated/adagrpo`. Raises ConfigError with all mistakes.
-    Settings without effect are mistakes: those of a file in the file alone, so that a flag may switch off what a file
-    configures, and those of `overrides` in the whole recipe and for `command`, such as `eval sim`, if that is given.
-    `defaults` are words like `overrides` that come before them, from the program and not from the user.
+    `path` is a file or the name of a packaged recipe such as `generated/adagrpo`; of several, later ones overlay
+    earlier ones. Raises ConfigError with all mistakes. Settings without effect are mistakes: those of a given file
+    together with what it extends or overlays, so that an overlay or a flag may switch off what a file configures, and
+    those of `overrides` in the whole recipe and for `command`, such as `eval sim`, if that is given. `defaults` are
+    words like `overrides` that come before them, from the program and not from the user.
     """
-    data = _read_toml(find_recipe(path)) if path else {}
+    paths = [path] if isinstance(path, Path | str) else path or ()
     flags, mistakes = parse_flags(overrides)
-    mistakes += [f"{path}: {name}: {why}" for name, why in unused(data, _alone(data)).items()]
+    data: dict[str, Any] = {}
+    files: Layers = {}
+    for layers in map(read_layers, paths):
+        take_run_table(layers)
+        for own in layers.values():
+            data = overlay(data, own)
+        file, own = next(reversed(layers.items()))
+        mistakes += [f"{file}: {name}: {why}" for name, why in unused(own, _alone(data)).items()]
+        files |= layers
     try:
         recipe = Recipe(**_merge(_merge(data, parse_flags(defaults)[0]), flags))
     except ValidationError as error:
-        mistakes += _explain(error, Recipe, str(path or "command line"), flags)
+        mistakes += _explain(error, Recipe, files or {"command line": {}}, flags)
     else:
         ineffective = unused(flags, recipe.model_dump(), command, as_flags=True)
         mistakes += [f"--{name}: {why}" for name, why in ineffective.items()]
@@ -70,7 +80,7 @@ def validate(kind: type[M], data: dict[str, Any], where: str, flags: Mapping[str
     try:
         return kind(**data)
     except ValidationError as error:
-        raise ConfigError(*_explain(error, kind, where, flags)) from None
+        raise ConfigError(*_explain(error, kind, {where: data}, flags)) from None
 
 
 def save_recipe(recipe: Recipe, path: Path) -> None:
@@ -80,7 +90,7 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
 
 def to_toml(recipe: Recipe) -> str:
     """The resolved recipe as TOML, without settings that it does not use. `load_recipe` reads it back."""
-    return tomli_w.dumps(_replace(without_unused(recipe), None, NULL))
+    return tomli_w.dumps(replace_values(without_unused(recipe), None, NULL))
 
 
 def read_saved(path: Path) -> Recipe:
@@ -88,7 +98,7 @@ def read_saved(path: Path) -> Recipe:
     try:
         return recipe_with_plugins()(**json.loads(path.read_bytes()))
     except ValidationError as error:
-        mistakes = _explain(error, Recipe, str(path))
+        mistakes = _explain(error, Recipe, {str(path): {}})
         if any(mistake["type"] == "extra_forbidden" for mistake in error.errors()):
             mistakes[-1] += (
                 " (it was written by another version of mobilerl: resume with that version, or start a new run)"
@@ -133,20 +143,6 @@ def differences(a: Recipe, b: Recipe) -> list[str]:
     return differing(a.model_dump(), b.model_dump())
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
-    """Returns the content of the file; a `model` that is a folder next to the file becomes the path of that folder."""
-    try:
-        data = _replace(tomllib.loads(read_text(path)), NULL, None)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # also for another encoding
-        raise ConfigError(f"{path} is not valid TOML: {error}") from None
-    model = data.get("model")
-    if isinstance(model, str) and model and (beside := path.resolve().parent / model).is_dir():
-        data["model"] = str(beside)
-    return data
-
-
 def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in over.items():
@@ -155,31 +151,22 @@ def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _replace(value: Any, old: Any, new: Any) -> Any:
-    """Replaces every `old` in the tables and lists of `value` by `new`."""
-    if isinstance(value, dict):
-        return {key: _replace(item, old, new) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_replace(item, old, new) for item in value]
-    return new if value == old and type(value) is type(old) else value
-
-
 # --- error messages ------------------------------------------------------------------------------------------------
 
 
 def _explain(
-    error: ValidationError, kind: type[BaseModel], where: str, flags: Mapping[str, Any] | None = None
+    error: ValidationError, kind: type[BaseModel], files: Layers, flags: Mapping[str, Any] | None = None
 ) -> list[str]:
     """One line per mistake, with its origin, the field, what is wrong, and the value.
 
-    `where` names the file; `flags` are the values that did not come from it.
+    `flags` are the values that did not come from the files.
     """
     known = settings_of([kind])
     said: dict[str, str] = {}
     for mistake in error.errors():
         name = _name(mistake, known)
         # A value that fits no member of a union is one mistake, not one per member.
-        origin = _origin(name, flags or {}, where)
+        origin = _origin(name, flags or {}, files)
         said.setdefault(name, f"{origin}: {_what(mistake, name, known, origin.startswith('--'))}")
     return list(said.values())
 
@@ -196,19 +183,27 @@ def _name(mistake: ErrorDetails, known: Mapping[str, Owners]) -> str:
     return f"{name}.type" if mistake["type"] == "union_tag_invalid" else name
 
 
-def _origin(name: str, flags: Mapping[str, Any], where: str) -> str:
+def _origin(name: str, flags: Mapping[str, Any], files: Layers) -> str:
     """Origin of a field: its flag or the file, or both for a section that both set in part."""
-    value: Any = flags
-    for part in filter(None, name.split(".")):
-        if not isinstance(value, Mapping) or part not in value:
-            break
-        value = value[part]
-    else:
-        if isinstance(value, Mapping) and value:
-            where += "" if where == "command line" else " and the command line"
-    if not isinstance(value, Mapping):
+    where = next((file for file in reversed(files) if _lookup(name, files[file]) is not None), next(reversed(files)))
+    value = _lookup(name, flags)
+    if value is not None and not isinstance(value, Mapping):
         return f"--{quote(name)}"
+    if value and where != "command line":
+        where += " and the command line"
     return f"{where}: {quote(name)}" if name else where
+
+
+def _lookup(name: str, tables: Mapping[str, Any]) -> Any:
+    """The value, or its part of the tables for a section; a value on the way to the name counts as well."""
+    value: Any = tables
+    for part in filter(None, name.split(".")):
+        if not isinstance(value, Mapping):
+            return value
+        if part not in value:
+            return None
+        value = value[part]
+    return value
 
 
 def _what(mistake: ErrorDetails, name: str, known: Mapping[str, Owners], as_flag: bool) -> str:

@@ -119,8 +119,8 @@ def test_before_and_after_are_measured_in_the_same_way(folder, trained):
     for name, trials, temperature in (
         ("sim-before", 2, 0.0),
         ("sim-after", 2, 0.0),
-        ("sft-pass-k", 16, 1.0),
-        ("adagrpo-pass-k", 16, 1.0),
+        ("sim-before-pass-k", 16, 1.0),
+        ("sim-after-pass-k", 16, 1.0),
     ):
         check_results(run_dir / "eval" / name / "results.json", trials, temperature)
     before, after = (
@@ -165,10 +165,10 @@ def test_sigterm_to_the_script_alone_ends_the_run_with_a_checkpoint(folder, sft_
 
 
 def test_variants_are_compared_on_one_budget(folder, sft_run, monkeypatch):
-    given = {"VARIANTS": "adagrpo no-spa", "SEEDS": "0", "STEPS": "10", "JOBS": "1", "SKIP_INSTALL": "yes"}
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    said = recipe(folder, "compare.sh", *TRAIN, *HERE, run="compare")
+    where = ["--sft-dir", str(folder / "sft"), "--run-dir", str(folder / "compare"), "--eval-flags", " ".join(EVAL)]
+    budget = ["--variants", "adagrpo no-spa", "--seeds", "0", "--steps", "10", "--jobs", "1"]
+    monkeypatch.setenv("SKIP_INSTALL", "yes")
+    said = recipe(folder, "compare.sh", *where, *budget, *TRAIN, *HERE)
     runs = [folder / "compare" / variant / "seed-0" for variant in ("adagrpo", "no-spa")]
     saved = [read_saved(run / "config.json") for run in runs]
     assert [s.algorithm.spa for s in saved] == [True, False]

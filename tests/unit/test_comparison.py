@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,14 +32,14 @@ online = ["--train.seed", "{seed}", "--train.max_env_steps", "{steps}"]
 config = "a.toml"
 [variants.full]
 title = "Full"
-script = "a.sh"
+recipe = "a"
 [variants.no-x]
 title = "w/o X"
-script = "a.sh"
+recipe = "a"
 flags = ["--x", "false"]
 [variants.graph]
 title = "Graph"
-script = "b.sh"
+recipe = "b"
 flags = ["--seed", "{seed}"]
 offline = true
 [groups.all]
@@ -93,8 +94,7 @@ def test_the_committed_plan_holds_settings_that_exist():
     path = ROOT / "recipes" / "compare.toml"
     plan = read_plan(path)
     for name, variant in plan.variants.items():
-        recipe = path.parent / variant.script.replace(".sh", ".toml")
-        loaded = load_recipe(recipe, plan.flags(name, 7, 1234))
+        loaded = load_recipe(variant.recipe, plan.flags(name, 7, 1234))
         assert loaded.train.seed == 7, f"the seeds of {name} are all the same"
         assert variant.offline or (loaded.train.max_env_steps, loaded.train.max_minutes) == (1234, None)
 
@@ -245,21 +245,21 @@ def test_differences_on_page_tasks_are_paired_by_seed():
 # --- running -------------------------------------------------------------------------------------------------------
 
 TRAINS = """
-echo "$RUN_DIR $SFT_DIR $EVALUATE $SKIP_INSTALL [$CONFIG] [$MODEL] $*" >>"$(dirname "$0")/calls"
+echo "$*" >>"$(dirname "$0")/calls"
 [[ $* != *"--x false"* ]] || { echo "mobilerl: error: the loss is NaN" >&2; echo more; exit 3; }
 echo '{"iteration":1,"time_s":9.5,"rollout/env_steps":120,"rollout/trajectories":8,"rollout/success_rate":0.5}' \\
-    >"$RUN_DIR/metrics.jsonl"
+    >"$4/metrics.jsonl"
 """
 
 
 @pytest.fixture
 def runner(plan, folder, tmp_path, monkeypatch):
-    """With a script that writes metrics, and evaluations that are only recorded."""
-    (folder / "a.sh").write_text(TRAINS)
-    monkeypatch.setenv("CONFIG", "of another run")
+    """With a program that writes metrics, and evaluations that are only recorded."""
+    program = folder / "program"
+    program.write_text(TRAINS)
     evaluated: list[str] = []
     monkeypatch.setattr(Runner, "evaluate", lambda self, model, folder: evaluated.append(model.name))
-    made = Runner(plan, folder, tmp_path / "runs", tmp_path / "sft", BUDGET)
+    made = Runner(plan, tmp_path / "runs", tmp_path / "sft", BUDGET, program=("bash", program))
     return made, plan.choose(["parts"]), evaluated, folder / "calls"
 
 
@@ -273,18 +273,18 @@ def test_a_failed_run_is_reported_and_the_others_continue(runner, tmp_path):
     assert evaluated == ["final", "seed-4"]
     first, second = calls.read_text().splitlines()
     flags = "--train.seed 4 --train.max_env_steps 100"
-    assert first == f"{tmp_path}/runs/full/seed-4 {tmp_path}/sft no yes [] [] {flags}"
-    assert second.endswith(f"{flags} --x false")
+    words = f"run a --run-dir {tmp_path}/runs/full/seed-4 --sft-dir {tmp_path}/sft --evaluate no"
+    assert first == f"{words} {flags}" and second.endswith(f"{flags} --x false")
 
 
 def test_called_again_it_trains_only_what_is_missing(runner):
     made, chosen, _, calls = runner
     made.run(chosen, [0], jobs=2)
     calls.unlink()
-    Runner(made.plan, made.folder, made.run_dir, made.sft_dir, BUDGET).run(chosen, [0], jobs=2)
+    replace(made, _stopped=False).run(chosen, [0], jobs=2)
     (only,) = calls.read_text().splitlines()
     assert only.endswith("--x false")
-    Runner(made.plan, made.folder, made.run_dir, made.sft_dir, 110).run(chosen[:1], [0], jobs=1)
+    replace(made, _stopped=False, steps=110).run(chosen[:1], [0], jobs=1)
     assert "--train.max_env_steps 110" in calls.read_text(), "a larger budget continues the run"
 
 
@@ -295,7 +295,7 @@ def test_a_run_from_another_sft_checkpoint_is_refused(runner, tmp_path):
     other = tmp_path / "other" / "final"
     other.mkdir(parents=True)
     (other / "model.safetensors").write_bytes(b"weights")
-    failed = Runner(made.plan, made.folder, made.run_dir, other.parent, BUDGET).run(chosen[:1], [0], jobs=1)
+    failed = replace(made, _stopped=False, sft_dir=other.parent).run(chosen[:1], [0], jobs=1)
     assert "another checkpoint" in failed["full", 0] and not calls.exists()
 
 
@@ -309,7 +309,7 @@ def test_runs_of_another_budget_do_not_count(steps, count, runner):
 
 def test_stopping_the_comparison_stops_its_runs(folder, tmp_path):
     """Even those that ignore SIGTERM, with all their processes."""
-    (folder / "a.sh").write_text("trap '' TERM\necho $$ >\"$RUN_DIR/pid\"\nwhile :; do sleep 0.1; done\n")
+    (folder / "program").write_text("trap '' TERM\necho $$ >\"$4/pid\"\nwhile :; do sleep 0.1; done\n")
     run = run_folder(tmp_path, "full", 0)
     code = (
         "import sys, signal; from pathlib import Path; from mobilerl.benchmarks.comparison import runner\n"
@@ -317,7 +317,8 @@ def test_stopping_the_comparison_stops_its_runs(folder, tmp_path):
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
         "runner.Runner.evaluate, runner.PATIENCE_S = lambda self, *_: None, 0.5\n"
         "plan, runs = Path(sys.argv[1]), Path(sys.argv[2])\n"
-        "runner.Runner(read_plan(plan), plan.parent, runs, runs, 1).run(['full', 'no-x'], [0, 1], 1)\n"
+        "program = ('bash', plan.with_name('program'))\n"
+        "runner.Runner(read_plan(plan), runs, runs, 1, program=program).run(['full', 'no-x'], [0, 1], 1)\n"
     )
     command = [sys.executable, "-c", code, str(folder / "compare.toml"), str(tmp_path)]
     process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})

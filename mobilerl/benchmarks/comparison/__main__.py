@@ -1,4 +1,4 @@
-"""Trains, evaluates and reports all variants; called by recipes/compare.sh after its installation."""
+"""Trains, evaluates and reports all variants: recipes/compare.sh."""
 
 from __future__ import annotations
 
@@ -14,33 +14,44 @@ from mobilerl.benchmarks.comparison.figures import gather
 from mobilerl.benchmarks.comparison.plan import read_plan
 from mobilerl.benchmarks.comparison.report import write
 from mobilerl.benchmarks.comparison.runner import Runner
+from mobilerl.cli.pipeline import Pipeline
 from mobilerl.config.packaged import RECIPES
 
 PLAN = RECIPES / "compare.toml"
 
 
 def parser() -> argparse.ArgumentParser:
-    words = argparse.ArgumentParser(prog="compare.sh", allow_abbrev=False, description=__doc__)
-    words.add_argument("--sft-dir", type=Path, required=True, help="the SFT run with the checkpoint final/")
-    words.add_argument("--run-dir", type=Path, required=True)
-    words.add_argument("--steps", type=int, required=True, help="environment steps of an online run")
-    words.add_argument("--seeds", required=True, help="in one word, such as '0 1 2'")
-    words.add_argument("--variants", default="", help="names of variants or groups, in one word (default: all)")
-    words.add_argument("--jobs", type=int, default=1, help="runs side by side (default 1)")
-    words.add_argument("--eval-flags", default="", help="further flags of `mobilerl eval sim`, in one word")
-    words.add_argument("flags", nargs="*", metavar="-- FLAG", help="further settings of every online run")
+    words = argparse.ArgumentParser(
+        prog="compare.sh",
+        allow_abbrev=False,
+        description="Compares algorithms and ablations on the embedded phone: one SFT checkpoint, one budget of "
+        "environment steps, several seeds. Leaves tables (comparison.md), learning curves and the figures as JSON.",
+        epilog="All other flags are settings of every online run. Called again, it continues; a run that fails does "
+        "not stop the others.",
+    )
+    option = words.add_argument
+    option("--sft-dir", type=Path, default=Path("runs/sft"), help="the SFT run to start from, made if it is not there")
+    option("--run-dir", type=Path, default=Path("runs/compare"), help="directory of the runs (default: runs/compare)")
+    option("--steps", type=int, default=12000, help="environment steps of an online run (default 12000)")
+    option("--seeds", default="0 1 2", help="in one word (default: '0 1 2')")
+    option("--variants", default="", help="names of variants or groups, in one word (default: all)")
+    option("--jobs", type=int, default=os.cpu_count(), help="runs side by side (default: the number of cores)")
+    option("--eval-flags", default="", help="further flags of `mobilerl eval sim`, in one word")
     return words
 
 
 def main(words: Sequence[str]) -> int:
-    args = parser().parse_args(words)
+    args, args.flags = parser().parse_known_args(words)
+    if not (args.sft_dir / "final").is_dir():
+        if failed := Pipeline([Path("sft")], (), run_dir=args.sft_dir).run("yes"):
+            return failed
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # ends the runs as well
     try:
         plan = read_plan(PLAN)
         chosen, seeds = plan.choose(args.variants.split()), list(dict.fromkeys(map(int, args.seeds.split())))
         run_dir, sft_dir = args.run_dir.resolve(), args.sft_dir.resolve()
-        runner = Runner(plan, PLAN.parent, run_dir, sft_dir, args.steps, args.flags, args.eval_flags.split())
+        runner = Runner(plan, run_dir, sft_dir, args.steps, args.flags, args.eval_flags.split())
         faults = runner.run(chosen, seeds, args.jobs)
         found = gather(plan, run_dir, chosen, seeds, args.steps, faults)
     except (ValueError, RuntimeError) as error:
@@ -54,10 +65,10 @@ def main(words: Sequence[str]) -> int:
 
 def _command(args: argparse.Namespace) -> str:
     """Command that gives the same table."""
-    names = {"STEPS": str(args.steps), "SEEDS": args.seeds, "JOBS": str(args.jobs)}
-    names |= {name: text for name, text in (("VARIANTS", args.variants), ("EVAL_FLAGS", args.eval_flags)) if text}
-    assigned = [f"{name}={shlex.quote(value)}" for name, value in names.items()]
-    return " ".join([*assigned, "bash recipes/compare.sh", *map(shlex.quote, args.flags)])
+    given = {"steps": str(args.steps), "seeds": args.seeds, "jobs": str(args.jobs)}
+    given |= {name: text for name, text in (("variants", args.variants), ("eval-flags", args.eval_flags)) if text}
+    words = [word for name, value in given.items() for word in (f"--{name}", value)]
+    return shlex.join(["bash", "recipes/compare.sh", *words, *args.flags])
 
 
 if __name__ == "__main__":

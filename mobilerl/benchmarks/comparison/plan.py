@@ -1,4 +1,4 @@
-"""recipes/compare.toml: the variants to train, with their scripts and flags, and the groups to compare them in."""
+"""recipes/compare.toml: the variants to train, with their recipes and flags, and the groups to compare them in."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ Flags = tuple[str, ...]
 
 
 class Variant(Section):
-    """A variant to train, with a script that is next to the plan."""
+    """A variant to train."""
 
     title: str
-    script: str
+    recipe: str
+    """Name of a packaged recipe."""
     flags: Flags = ()
     offline: bool = False
     """Whether it collects no episodes, so that the budget and the flags of online runs do not apply."""
@@ -40,13 +41,13 @@ class Evaluation(Section):
 
 
 class Plan(Section):
-    """`online` are flags of all online runs, `scripts` of all variants of a script; both precede a variant's own."""
+    """`online` are flags of all online runs, `recipes` of all variants of a recipe; both precede a variant's own."""
 
     templates: tuple[str, ...] = ()
     """Templates to train and evaluate on; empty for all."""
     online: Flags
     evaluation: Evaluation
-    scripts: dict[str, Flags] = {}
+    recipes: dict[str, Flags] = {}
     variants: dict[str, Variant]
     groups: dict[str, Group]
 
@@ -58,9 +59,9 @@ class Plan(Section):
         return self
 
     def flags(self, name: str, seed: int, steps: int, extra: Sequence[str] = ()) -> list[str]:
-        """Arguments of a variant's script, with {seed} and {steps} filled in; `extra` is for online variants."""
+        """Flags of a variant, with {seed} and {steps} filled in; `extra` is for online variants."""
         variant = self.variants[name]
-        own = (*self.scripts.get(variant.script, ()), *variant.flags)
+        own = (*self.recipes.get(variant.recipe, ()), *variant.flags)
         if not variant.offline:
             templates = ("--tasks.templates", json.dumps(self.templates)) if self.templates else ()
             own = (*self.online, *templates, *own, *extra)

@@ -35,8 +35,6 @@ KILL_PATIENCE_S = 10.0
 @dataclass(slots=True)
 class Runner:
     plan: Plan
-    folder: Path
-    """Folder of the plan's scripts and recipes."""
     run_dir: Path
     sft_dir: Path
     steps: int
@@ -44,6 +42,7 @@ class Runner:
     flags: Sequence[str] = ()
     """Further settings of every online run."""
     eval_flags: Sequence[str] = ()
+    program: Sequence[str | Path] = (sys.executable, "-m", "mobilerl")
     _children: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stopped: bool = False
@@ -81,7 +80,7 @@ class Runner:
         before = json.loads(path.read_bytes()) if path.is_file() else {**job, "wall_s": 0.0, "finished": False}
         if before["sft"] != self._digest:
             raise RuntimeError(
-                f"was started from another checkpoint than {self.sft_dir}: choose another RUN_DIR, or remove {folder}"
+                f"was started from another checkpoint than {self.sft_dir}: choose another --run-dir, or remove {folder}"
             )
         if not (before["finished"] and before["flags"] == job["flags"]):
             folder.mkdir(parents=True, exist_ok=True)
@@ -90,11 +89,9 @@ class Runner:
             job |= {"wall_s": before["wall_s"], "finished": False}
             write_atomic(path, json.dumps(job).encode())
             began = time.monotonic()
-            given = {"RUN_DIR": str(folder), "SFT_DIR": str(self.sft_dir), "CONFIG": "", "MODEL": ""}
-            given |= {"EVALUATE": "no", "SKIP_INSTALL": "yes"}
+            words = ["--run-dir", str(folder), "--sft-dir", str(self.sft_dir), "--evaluate", "no", *job["flags"]]
             try:
-                script = ["bash", str(self.folder / variant.script), *job["flags"]]
-                self._call(script, folder / PRINT_OUT, **given)
+                self._call(["run", variant.recipe, *words], folder / PRINT_OUT)
                 job["finished"] = True
             finally:
                 job["wall_s"] += time.monotonic() - began
@@ -111,21 +108,20 @@ class Runner:
         """Evaluates greedily on the held-out instances; results of the same weights and settings are kept."""
         out = (folder / RESULTS).parent
         out.mkdir(parents=True, exist_ok=True)
-        config = self.folder / self.plan.evaluation.config
-        words = ["--config", str(config), "--model", str(model), "--out", str(out), "--replace"]
+        words = ["--config", self.plan.evaluation.config, "--model", str(model), "--out", str(out), "--replace"]
         words += self.plan.evaluation_flags(self.eval_flags)
-        self._call([sys.executable, "-m", "mobilerl", "eval", "sim", *words], out / PRINT_OUT)
+        self._call(["eval", "sim", *words], out / PRINT_OUT)
 
-    def _call(self, command: Sequence[str], print_out: Path, **env: str) -> None:
-        """Runs a command. Raises RuntimeError with its error and its print-out if it fails."""
+    def _call(self, words: Sequence[str], print_out: Path) -> None:
+        """Runs a command of mobilerl. Raises RuntimeError with its error and its print-out if it fails."""
         with open(print_out, "ab") as out:
             began = out.tell()
             with self._lock:
                 if self._stopped:
                     raise RuntimeError("was stopped")
-                # In a session of its own, so that a script ends together with its children.
+                # In a session of its own, so that it ends together with its children.
                 pipes = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT}
-                child = subprocess.Popen(command, env={**os.environ, **env}, start_new_session=True, **pipes)
+                child = subprocess.Popen([*self.program, *words], start_new_session=True, **pipes)
                 self._children.append(child)
             status = child.wait()
             with self._lock:
