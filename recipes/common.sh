@@ -32,7 +32,10 @@ make_venv() {
 }
 
 # has MODULE: whether VENV has it, without importing it.
-has() { "$VENV/bin/python" -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$1') is None)" 2>/dev/null; }
+has() {
+    "$VENV/bin/python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)' "$1" \
+        2>/dev/null
+}
 
 # once NAME ARGUMENT...: pip installs the arguments, unless it did so for the same requirements and lock files.
 once() {

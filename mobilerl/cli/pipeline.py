@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -128,7 +129,7 @@ class Pipeline:
         return str(final)
 
     def _sft(self, evaluate: str) -> None:
-        out = self.run_dir or self.sft_dir or self.out
+        out = self.sft_dir or self.out
         words = ["--run-dir", str(out), *self._model_flags(), *slurm_flags(), *self.flags]
         call("sft", *self._config_flags(), *words)
         if node_rank(self.flags):
@@ -257,10 +258,10 @@ def call(*words: str, print_out: Path | None = None) -> None:
 
 
 def _in_child(words: Sequence[str], print_out: Path | None) -> NoReturn:
-    from mobilerl.cli import main
-
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if print_out is not None:
         os.dup2(os.open(print_out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), sys.stdout.fileno())
-    sys.exit(main(words))
+    sys.argv = ["mobilerl", *words]
+    runpy.run_module("mobilerl", run_name="__main__", alter_sys=True)  # as `python -m mobilerl` does
+    sys.exit()

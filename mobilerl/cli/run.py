@@ -47,12 +47,16 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
 
 
 def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
-    recipes = [*([args.recipe] if args.recipe else []), *(args.config or [])]
-    check_given(recipes[0] if recipes else None, "run")
-    short = (("--engine.type", args.engine), ("--cluster.nodes", args.nodes))
-    flags = [*settings, *(word for flag, value in short if value for word in (flag, value))]
-    pipeline = Pipeline(recipes, flags, args.model, args.run_dir, args.sft_dir, shlex.split(args.eval_flags))
+    pipeline = pipeline_of(args, settings)
     if args.extras:
         print(",".join(pipeline.extras()))
         return 0
     return pipeline.run(args.evaluate)
+
+
+def pipeline_of(args: argparse.Namespace, settings: Sequence[str]) -> Pipeline:
+    recipes = [*([args.recipe] if args.recipe else []), *(args.config or [])]
+    check_given(recipes[0] if recipes else None, "run")
+    short = (("--engine.type", args.engine), ("--cluster.nodes", args.nodes))
+    flags = [*(word for flag, value in short if value for word in (flag, value)), *settings]
+    return Pipeline(recipes, flags, args.model, args.run_dir, args.sft_dir, shlex.split(args.eval_flags))

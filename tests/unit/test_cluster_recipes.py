@@ -14,16 +14,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mobilerl.config import load_recipe
+from mobilerl.cli import make_parser
+from mobilerl.cli.run import pipeline_of
+from mobilerl.config import Recipe, load_recipe
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = ROOT / "recipes" / "cluster"
-SOURCED = ("common", "online")
-PYTHON = (
-    rf"""#!/usr/bin/env bash
-[[ $* != *suite.type* ]] || exec {sys.executable} "$@"
-"""
-    + r"""
+PYTHON = r"""#!/usr/bin/env bash
 case "$*" in
     *find_spec*verl) [[ -n ${HAS_VERL:-} ]] ;;
     *find_spec*torch) [[ -n ${HAS_TORCH:-} ]] ;;
@@ -37,15 +34,13 @@ case "$*" in
         ;;
 esac
 """
-)
 MOBILERL = (
     rf"""#!/usr/bin/env bash
-[[ $1 != doctor ]] || exec {sys.executable} -m mobilerl "$@"
+[[ $* != *--extras ]] || exec {sys.executable} -m mobilerl "$@"
 """
     + r"""
 echo "mobilerl $*" >>"$CALLS"
-[[ $1 != train ]] || eval "${DURING_TRAINING:-:}"
-[[ $1 != view ]] || echo page.html
+eval "${DURING_TRAINING:-:}"
 """
 )
 RAY = r"""#!/usr/bin/env bash
@@ -125,9 +120,14 @@ class Place:
         return set(self.calls("ray stopped"))
 
     def trained(self) -> list[str]:
-        """The words after `mobilerl train`."""
-        (line,) = self.calls("mobilerl train")
-        return line.split()[2:]
+        """The words after `mobilerl`."""
+        (line,) = self.calls("mobilerl run")
+        return line.split()[1:]
+
+    def recipe(self) -> Recipe:
+        """What `mobilerl run` was told to train."""
+        args, settings = make_parser().parse_known_args(self.trained())
+        return pipeline_of(args, settings).recipe()
 
 
 @pytest.fixture
@@ -163,52 +163,25 @@ def test_every_cluster_recipe_loads(path):
 # --- recipes/adagrpo.sh --------------------------------------------------------------------------------------------
 
 
-def test_the_short_flags_become_settings(place):
-    config = CLUSTER / "qwen2.5-vl-7b.toml"
-    short = ["--engine", "verl", f"--config={config}", "--model", "some folder", "--nodes", "4"]
-    place.adagrpo(*short, "--phone.count", "7", HAS_VERL="1")
-    words = place.trained()
-    assert after(words, "--config") == str(config) and " --model some folder " in place.calls("mobilerl train")[0]
-    recipe = load_recipe(config, words[words.index("--engine.type") :])
-    assert (recipe.engine.type, recipe.cluster.nodes, recipe.phone.count) == ("verl", 4, 7)
-    assert not place.calls("pip"), "verl is installed already"
-
-
-@pytest.mark.parametrize(
-    ("words", "evaluations"),
-    [
-        ((), 2),
-        (("--suite.type", "generated"), 2),
-        (("--suite.type", "instructions", "--suite.file", "mine.toml", "--collect.workers", "0"), 0),
-    ],
-)
-def test_suites_of_embedded_phones_are_evaluated_before_and_after(place, words, evaluations):
-    place.adagrpo("--model", "m", *words, EVALUATE="yes")
-    assert len(place.calls("mobilerl eval")) == evaluations and place.calls("mobilerl view")
-
-
-@pytest.mark.parametrize(
-    "name", sorted(path.name for path in (ROOT / "recipes").glob("*.sh") if path.stem not in SOURCED)
-)
-def test_help_comes_before_anything_else(place, name):
-    process = place.start(ROOT / "recipes" / name, "--train.seed", "1", "--help")
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode == 0 and f"bash recipes/{name}" in said and "SKIP_INSTALL" in said and not place.calls("")
+@pytest.mark.parametrize("name", ["adagrpo", "digirl", "distrl", "filtered_bc", "gigpo", "reachagent", "sft"])
+def test_help_installs_nothing_but_the_command(place, name):
+    place.run(ROOT / "recipes" / f"{name}.sh", "--train.seed", "1", "--help", HAS_VERL="1")
+    (call,) = place.calls("")
+    assert call.startswith(f"mobilerl run {name} --train.seed 1 --help")
 
 
 @pytest.mark.parametrize(
     ("words", "engine"),
     [
-        (("--config", str(CLUSTER / "glm-4.1v-9b.toml")), "verl"),
+        (("--config", f"{CLUSTER}/glm-4.1v-9b.toml", "--model", "m", "--nodes", "4"), "verl"),
         (("--engine=verl",), "verl"),
         (("--engine", "verl", "--engine.type", "local"), "local"),
     ],
 )
 def test_flags_override_the_recipe(place, words, engine):
     place.adagrpo(*words, HAS_VERL="1", HAS_TORCH="1")
-    given = place.trained()
-    config = Path(after(given, "--config"))
-    assert load_recipe(config, given[given.index("--model") :]).engine.type == engine
+    recipe = place.recipe()
+    assert (recipe.engine.type, recipe.cluster.nodes) == (engine, 4 if "--nodes" in words else 1)
     assert bool(place.calls("pip")) == (engine == "local"), "verl is there already"
 
 
@@ -253,7 +226,7 @@ def test_a_slurm_job_starts_the_cluster_runs_the_recipe_and_stops_what_it_starte
     assert "srun 2 --exclude gpu-1" in place.calls("srun"), "workers are everywhere but where the head is"
     assert place.calls("wait") == ["wait 10.0.0.9:6379 3"]
     words = place.trained()
-    assert after(words, "--cluster.nodes") == "2" and after(words, "--cluster.rollout_nodes") == "1"
+    assert after(words, "--nodes") == "2" and after(words, "--cluster.rollout_nodes") == "1"
     assert after(words, "--phone.count") == "9"
     assert place.calls("during") == ["during 10.0.0.9:6379 token 600 64"]
     assert len(place.stopped()) == 2
@@ -282,8 +255,7 @@ def test_kuberays_job_runs_the_recipe_on_as_many_gpus_as_it_asks_for(place):
     words = shlex.split(job["entrypoint"].replace("/opt/mobilerl", str(ROOT)))
     script = next(i for i, word in enumerate(words) if word.endswith("adagrpo.sh"))
     place.adagrpo(*words[script + 1 :], HAS_VERL="1")
-    trained = shlex.split(place.calls("mobilerl train")[0].replace('["', "'[\"").replace('"]', "\"]'"))
-    recipe = load_recipe(Path(after(trained, "--config")), trained[trained.index("--engine.type") :])
+    recipe = place.recipe()
     (group,) = job["rayClusterSpec"]["workerGroupSpecs"]
     (container,) = group["template"]["spec"]["containers"]
     assert recipe.cluster.nodes + recipe.cluster.rollout_nodes == group["replicas"]
@@ -301,7 +273,7 @@ def test_skypilots_nodes_start_ray_and_the_first_runs_the_recipe(place):
     head, joined = sorted(place.calls("ray start"), key=lambda line: "--head" not in line)
     assert after(head.split(), "--port") == "7379" and after(joined.split(), "--address") == "10.0.0.9:7379"
     assert after(place.trained(), "--model") == task["envs"]["MODEL"]
-    assert after(place.trained(), "--cluster.nodes") == "2"
+    assert after(place.trained(), "--nodes") == "2"
     worker.terminate()
     worker.communicate(timeout=60)
     assert len(place.stopped()) == 2

@@ -1,11 +1,7 @@
 """How batches are shared by ranks, how samples travel to them, and what is refused before anything starts."""
 
 import json
-import os
 import random
-import stat
-import subprocess
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -119,45 +115,3 @@ def test_a_run_may_go_on_elsewhere_but_not_as_another(tmp_path):
     claim(recipe(processes=8, nodes=2, rendezvous="head:29400"), tmp_path, "sft")
     with pytest.raises(ConfigError, match="another recipe: sft.learning_rate is 0.5, and "):
         claim(recipe(processes=2, learning_rate=0.5), tmp_path, "sft")
-
-
-# --- the script --------------------------------------------------------------------------------------------------
-
-
-def script(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-
-
-def node_1_of_2(tmp_path: Path) -> dict[str, str]:
-    """The environment of a node of a SLURM step, with stand-ins for the programs."""
-    script(tmp_path / "venv/bin/mobilerl", 'printf "%s\\n" "$@" >>"$SFT_DIR/said"')
-    script(tmp_path / "venv/bin/python", "")
-    script(tmp_path / "bin/scontrol", "echo node7; echo node9")
-    slurm = {"SLURM_JOB_ID": "5", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "node[7,9]", "SLURM_NODEID": "1"}
-    return {
-        **os.environ,
-        **slurm,
-        "VENV": str(tmp_path / "venv"),
-        "SKIP_INSTALL": "yes",
-        "SFT_DIR": str(tmp_path),
-        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
-    }
-
-
-NODES = ["--sft.nodes", "2", "--sft.node_rank", "1", "--sft.rendezvous", "node7:29400", "--sft.processes", "8"]
-
-
-@pytest.mark.parametrize(
-    ("name", "command", "words"), [("sft.sh", "sft", ()), ("reachagent.sh", "pages", ("--model", "m"))]
-)
-def test_the_scripts_take_the_nodes_from_slurm(tmp_path, name, command, words):
-    subprocess.run(
-        ["bash", str(ROOT / "recipes" / name), *words, "--sft.processes", "8"],
-        env=node_1_of_2(tmp_path),
-        check=True,
-        timeout=600,
-    )
-    said = (tmp_path / "said").read_text().split()
-    assert said[-8:] == NODES and Counter(said)[command] == 1 and "eval" not in said, "evaluation is node 0's"

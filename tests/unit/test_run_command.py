@@ -1,0 +1,130 @@
+"""`mobilerl run`: which commands it runs, with which recipes. They themselves do not run here; tests/e2e has that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mobilerl.cli import main, make_parser, pipeline
+from mobilerl.cli.run import pipeline_of
+from mobilerl.config import ConfigError, load_recipe
+from mobilerl.config.packaged import recipe_names
+from mobilerl.config.reading import differences
+
+
+@pytest.fixture
+def calls(monkeypatch, tmp_path) -> list[list[str]]:
+    """The commands that run, in a folder in which SFT leaves a checkpoint."""
+    made: list[list[str]] = []
+
+    def call(*words: str, print_out: Path | None = None) -> None:
+        made.append(list(words))
+        if words[0] == "sft":
+            (Path(words[words.index("--run-dir") + 1]) / "final").mkdir(parents=True)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pipeline, "call", call)
+    monkeypatch.setattr(pipeline, "print_table", lambda rows: made.append(["table", *rows]))
+    monkeypatch.setattr(pipeline, "page_of", lambda run_dir: run_dir / "page")
+    return made
+
+
+def test_the_main_job_runs_sft_first_and_once(calls):
+    assert main(["run", "adagrpo", "--train.seed", "3"]) == 0
+    assert [words[0] for words in calls] == "sft eval table train eval eval table".split()
+    train = calls[3]
+    assert train[train.index("--model") + 1] == "runs/sft/final" and train[-2:] == ["--train.seed", "3"]
+    assert train[train.index("--run-dir") + 1] == "runs/adagrpo"
+    assert calls[-1] == ["table", "SFT", "AdaGRPO"]
+    calls.clear()
+    main(["run", "reachagent", "--evaluate", "no"])
+    assert [words[0] for words in calls] == ["pages"]
+
+
+@pytest.mark.parametrize(
+    ("words", "evaluations"),
+    [
+        ((), 2),
+        (("--evaluate", "pass-k"), 4),
+        (("--suite.type", "generated"), 2),
+        (("--suite.type", "instructions", "--suite.file", "mine.toml", "--collect.workers", "0"), 0),
+    ],
+)
+def test_suites_of_embedded_phones_are_evaluated_before_and_after(calls, words, evaluations):
+    assert main(["run", "adagrpo", "--model", "m", *words]) == 0
+    assert sum(words[0] == "eval" for words in calls) == evaluations
+
+
+def test_a_recipe_for_a_published_model_needs_one(calls, capsys):
+    for more in ([], ["--extras"]):
+        assert main(["run", "adagrpo", "--engine", "verl", "--config", "cluster/androidworld-7b", *more]) == 2
+        assert "--model is missing: cluster/androidworld-7b is for a published model" in capsys.readouterr().err
+    assert not calls
+
+
+@pytest.mark.parametrize(("name", "command"), [("sft", "sft"), ("reachagent", "pages")])
+def test_nodes_of_a_slurm_step_take_part_and_leave_the_rest_to_the_first(calls, monkeypatch, tmp_path, name, command):
+    scontrol = tmp_path / "bin/scontrol"
+    scontrol.parent.mkdir()
+    scontrol.write_text("#!/bin/sh\necho node7; echo node9\n")
+    scontrol.chmod(0o755)
+    step = {"JOB_ID": "5", "STEP_NUM_NODES": "2", "STEP_NODELIST": "node[7,9]", "NODEID": "1"}
+    for key, value in step.items():
+        monkeypatch.setenv(f"SLURM_{key}", value)
+    monkeypatch.setenv("PATH", str(scontrol.parent), prepend=":")
+    assert main(["run", name, "--model", "m", "--sft.processes", "8"]) == 0
+    (words,) = calls
+    nodes = ["--sft.nodes", "2", "--sft.node_rank", "1", "--sft.rendezvous", "node7:29400"]
+    assert words[0] == command and words[-8:] == [*nodes, "--sft.processes", "8"]
+
+
+def test_the_exit_code_is_that_of_the_step_that_failed(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "sft", "--model", str(tmp_path / "nothing")]) == 2
+
+
+# --- composition ---------------------------------------------------------------------------------------------------
+
+
+def test_overlays_apply_in_order(tmp_path):
+    (tmp_path / "base.toml").write_text("[train]\nseed = 1\niterations = 7\n[phone]\ncount = 3\n")
+    (tmp_path / "mine.toml").write_text('extends = "base.toml"\n[train]\nseed = 2\n')
+    (tmp_path / "over.toml").write_text('[train]\nseed = 3\n[algorithm]\ntype = "gigpo"\n')
+    paths = [tmp_path / "mine.toml", tmp_path / "over.toml"]
+    recipe = load_recipe(paths, ["--phone.count", "4"])
+    assert (recipe.train.seed, recipe.train.iterations, recipe.phone.count) == (3, 7, 4)
+    assert recipe.algorithm.type == "gigpo" and load_recipe(paths[:1]).train.seed == 2
+    assert load_recipe(["gpu/qwen2.5-vl-3b-lora", "adagrpo"]).engine.lora_rank == 64
+
+
+def test_an_overlay_of_another_algorithm_replaces_that_section_whole():
+    recipe = load_recipe(["digirl", "gpu/qwen2.5-vl-3b-lora"])
+    assert recipe.algorithm == load_recipe("gpu/qwen2.5-vl-3b-lora").algorithm
+
+
+@pytest.mark.parametrize("name", [n for n in recipe_names() if n.split("/")[0] in ("gpu", "cluster")])
+@pytest.mark.parametrize("below", ["adagrpo", "gigpo", "digirl", "filtered_bc", "distrl"])
+def test_nothing_of_the_tiny_model_is_left_below_a_recipe_for_a_published_one(name, below):
+    assert differences(load_recipe(name), load_recipe([below, name])) == []
+    args, rest = make_parser().parse_known_args(["run", below, "--config", name])
+    with pytest.raises(ConfigError, match="--model is missing"):
+        pipeline_of(args, rest).extras()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('extends = "nowhere.toml"', "there is no recipe nowhere.toml"),
+        ("extends = 3", "extends: name one recipe"),
+        ('extends = "a.toml"', "extends: a circle"),
+        ('[run]\nsfft = "x"', "run: this is a table with title, sft, evaluation"),
+        ("[run]\nsft = 3", "run.sft: this is text"),
+        ("[train]\nsead = 1", r"a.toml: train.sead: there is no such setting; did you mean 'seed'"),
+    ],
+)
+def test_mistakes_name_the_file(tmp_path, text, message):
+    (tmp_path / "a.toml").write_text(text)
+    (tmp_path / "b.toml").write_text("[train]\nseed = 1\n")
+    with pytest.raises(ConfigError, match=message):
+        load_recipe([tmp_path / "a.toml", tmp_path / "b.toml"])
