@@ -176,14 +176,17 @@ need_checkpoint() {
 }
 
 # stoppable COMMAND...: runs it and passes SIGTERM on to it, which the end of a container or of a job step may send to this
-# script alone. Ctrl-C reaches the command anyway, as it belongs to the same process group.
+# script alone. Ctrl-C reaches the command anyway, as it belongs to the same process group. In a SLURM step, srun's SIGINT
+# reaches this script alone; the command gets SIGTERM, since a second SIGINT, where it has one, would end it at once.
 stoppable() {
-    local status=0 pid
+    local status=0 pid pass_on
     env --default-signal=INT "$@" &
     pid=$!
-    trap : INT
+    pass_on="kill -TERM $pid 2>/dev/null || true"
     # shellcheck disable=SC2064  # this process, whatever `pid` is later
-    trap "kill -TERM $pid 2>/dev/null || true" TERM
+    trap "$pass_on" TERM
+    # shellcheck disable=SC2064
+    if [[ -n ${SLURM_STEP_ID:-} && ! -t 0 ]]; then trap "$pass_on" INT; else trap : INT; fi
     wait "$pid" || status=$?
     while kill -0 "$pid" 2>/dev/null; do  # a signal ends `wait` before the command has ended
         status=0
