@@ -294,7 +294,8 @@ def test_a_slurm_job_with_no_node_left_for_training_says_so_before_it_starts_any
 
 
 def test_waiting_for_a_head_that_never_comes_ends_in_time(place):
-    (place.folder / "ray.py").write_text("def is_initialized(): return False\ndef init(*_, **__): raise SystemExit(9)\n")
+    asked_ray = "def is_initialized(): return False\ndef init(*_, **__): raise SystemExit(9)\n"
+    (place.folder / "ray.py").write_text(asked_ray)
     (place.folder / "venv/bin/python").unlink()
     (place.folder / "venv/bin/python").symlink_to(sys.executable)
     with socket.socket() as unused:
