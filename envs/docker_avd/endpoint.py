@@ -105,7 +105,10 @@ def _checked(folder: Path, setting: str) -> str:
     """The folder, if it has an authority and either both or none of the client's files."""
     there = {name for name in (CA, CERTIFICATE, KEY) if (folder / name).is_file()}
     if missing := ({CA} if there <= {CA} else {CA, CERTIFICATE, KEY}) - there:
-        raise ValueError(f"{setting}: the folder {folder} has no {' and no '.join(sorted(missing))}")
+        raise ValueError(
+            f"{setting}: the folder {folder} has no {' and no '.join(sorted(missing))}: correct it, or create them as "
+            "docs/guides/avd-fleet.md says"
+        )
     return str(folder)
 
 

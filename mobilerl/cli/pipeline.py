@@ -239,14 +239,16 @@ def call(*words: str, print_out: Path | None = None) -> None:
     """Runs a command of mobilerl in a child process, with its standard output in `print_out` if given.
 
     Raises StepFailed with its exit code. SIGTERM, which the end of a container or of a job may send to this process
-    alone, is passed on; Ctrl-C reaches the child anyway, as it belongs to the same process group.
+    alone, is passed on; Ctrl-C reaches the child anyway, as it belongs to the same process group. In a SLURM step,
+    srun's SIGINT reaches this process alone, and the child, where a second one would end it at once, gets SIGTERM.
     """
     sys.stdout.flush()
     # A fork, since nothing heavy is loaded here that it could inherit: each command loads what it needs.
     child = multiprocessing.get_context("fork").Process(target=_in_child, args=(words, print_out))
     child.start()
     before = {signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: child.terminate())}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    is_step = "SLURM_STEP_ID" in os.environ and not os.isatty(0)
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, (lambda *_: child.terminate()) if is_step else signal.SIG_IGN)
     try:
         child.join()
     finally:

@@ -47,7 +47,7 @@ def kvm(needed: bool, device: Path = KVM) -> Check:
 def gpus(needed: int, setting: str = "cluster.gpus_per_node", timeout_s: float = NVIDIA_SMI_S) -> Check:
     """Checks the GPUs that nvidia-smi lists. `needed`, set by `setting`, is the number that the recipe uses here."""
     driver = "apt-get install -y nvidia-driver, then reboot; nvidia-smi must list the GPUs"
-    command = ["nvidia-smi", "--query-gpu=name,memory.free,memory.total", "--format=csv,noheader"]
+    command = ["nvidia-smi", "--query-gpu=name,memory.free,memory.total,driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
     except FileNotFoundError:
@@ -55,10 +55,11 @@ def gpus(needed: int, setting: str = "cluster.gpus_per_node", timeout_s: float =
         return missing("GPU", needed > 0, "nvidia-smi not found", f"{driver}, or {instead}")
     except (OSError, subprocess.TimeoutExpired) as error:
         return broken("GPU", needed > 0, f"nvidia-smi does not answer: {error}", driver)
-    lines = [line.rsplit(", ", 2) for line in done.stdout.strip().splitlines()]
-    if done.returncode or not lines or any(len(line) != 3 for line in lines):
+    lines = [line.rsplit(", ", 3) for line in done.stdout.strip().splitlines()]
+    if done.returncode or not lines or any(len(line) != 4 for line in lines):
         return broken("GPU", needed > 0, f"nvidia-smi: {' '.join((done.stdout + done.stderr).split())[:200]}", driver)
-    names = ", ".join(f"{name} ({free} of {total} free)" for name, free, total in lines)
+    names = ", ".join(f"{name} ({free} of {total} free)" for name, free, total, _ in lines)
+    names += f", driver {lines[0][3]}"
     if len(lines) < needed:
         detail = f"{len(lines)} GPUs, the recipe uses {needed}: {names}"
         return missing("GPU", True, detail, f"--{setting} {len(lines)}")

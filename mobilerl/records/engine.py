@@ -80,7 +80,8 @@ class Engine(Protocol):
         """Writes a Hugging Face model folder, including optimizer and RNG state."""
 
     def load(self, path: Path) -> None:
-        """Restores a saved state exactly. Raises OSError or ValueError naming a file that cannot be used."""
+        """Restores a saved state exactly. Raises OSError or ValueError naming a file that cannot be used, and
+        EngineError if the files are fine but do not fit this run."""
 
     def close(self) -> None:
         """Ends the processes that the engine started. It cannot be used afterwards."""

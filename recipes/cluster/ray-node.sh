@@ -30,8 +30,11 @@ die() {
 }
 
 node_ip() {
+    local ip
     if [[ -n ${INTERFACE:-} ]]; then
-        ip -4 -oneline address show dev "$INTERFACE" | awk '{ sub(/\/.*/, "", $4); print $4; exit }'
+        ip=$(ip -4 -oneline address show dev "$INTERFACE" | awk '{ sub(/\/.*/, "", $4); print $4; exit }') || true
+        [[ -n $ip ]] || die "INTERFACE=$INTERFACE has no IPv4 address on $(hostname); \`ip -4 -brief address\` lists those that have"
+        echo "$ip"
     else
         "$VENV/bin/python" -c 'import ray.util; print(ray.util.get_node_ip_address())'
     fi
@@ -40,6 +43,7 @@ node_ip() {
 # Tries until the head answers and has N nodes; prints what it still misses when that takes too long.
 wait_for_nodes() {
     "$VENV/bin/python" - "$1" "$2" "${WAIT_S:-600}" <<'PY'
+import socket
 import sys
 import time
 
@@ -52,9 +56,11 @@ while found < wanted:
         sys.exit(f"ray-node.sh: error: {found} of {wanted} nodes of the Ray cluster {address} came up; see their logs")
     try:
         if not ray.is_initialized():
+            host, port = address.rsplit(":", 1)
+            socket.create_connection((host, int(port)), timeout=5).close()  # without a head, Ray tries for minutes
             ray.init(address, log_to_driver=False, logging_level="error")
         found = sum(node["Alive"] for node in ray.nodes())
-    except ConnectionError:
+    except OSError:
         pass
     time.sleep(1)
 PY
@@ -72,7 +78,6 @@ start() {
     local temp ray status=0 ip
     trap 'end_ray "${!:-}"' TERM INT  # $! is set as Ray starts, $ray a moment later
     ip=$(node_ip)
-    [[ -n $ip ]] || die "the interface ${INTERFACE:-} has no IPv4 address"
     if [[ -n ${INTERFACE:-} ]]; then
         export NCCL_SOCKET_IFNAME=$INTERFACE GLOO_SOCKET_IFNAME=$INTERFACE
     fi
@@ -107,7 +112,7 @@ case ${1:-} in
         shift 2
         start --address "$address" "$@"
         ;;
-    address) printf '%s:%s\n' "$(node_ip)" "$PORT" ;;
+    address) ip=$(node_ip) && printf '%s:%s\n' "$ip" "$PORT" ;;
     wait)
         [[ ${2:-} == *:* && ${3:-} =~ ^[0-9]+$ ]] || die "wait wants HEAD:PORT and a number of nodes"
         wait_for_nodes "$2" "$3"

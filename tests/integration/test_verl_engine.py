@@ -92,7 +92,7 @@ def adapter_of(model: Path, folder: Path) -> Path:
 def check_resumed(said: dict[str, Any]) -> None:
     assert said["folder_gap"] < 1e-4, "the saved folder is another model"
     assert said["moved"] > 0.01
-    assert "verl.json was written by 4 GPUs but this run has 2" in said["of_other_gpus"]
+    assert "verl.json was written by 4 GPUs but this run has 2: resume with as many" in said["of_other_gpus"]
     assert said["skipped"] == {"said": ["the loss", "the loss"], "moved": 0.0, "steps": 0}
     assert said["restored_gap"] == 0 and said["repeated_gap"] == 0, "the shards do not restore weights and optimizer"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -62,8 +63,16 @@ while [[ $1 != bash ]]; do
 done
 echo "srun $nodes $where" >>"$CALLS"
 [[ $log == all ]] || exec >>"${log//%N/node}"
-exec "$@"
+set -m
+SLURM_STEP_ID=0 "$@" &
+task=$!
+trap 'kill -INT "$task"' INT
+trap 'kill -KILL -- "-$task"' TERM
+status=0
+until wait "$task" || status=$?; ! kill -0 "$task" 2>/dev/null; do status=0; done
+exit "$status"
 """
+"""As SLURM's: SIGINT reaches the first process of a task alone, and SIGTERM kills all of them."""
 SCONTROL = "#!/usr/bin/env bash\nprintf '%s\\n' gpu-1 gpu-2 gpu-3\n"
 
 
@@ -231,20 +240,51 @@ def test_a_slurm_job_starts_the_cluster_runs_the_recipe_and_stops_what_it_starte
     assert place.calls("during") == ["during 10.0.0.9:6379 token 600 64"]
     assert len(place.stopped()) == 2
     assert not (place.folder / "run/ray/12/token").exists()
+    assert list(place.folder.glob("run/ray/12/*-6379/raylet.out")), "Ray was killed before its logs were copied"
 
 
-def test_when_the_jobs_time_is_over_the_run_is_interrupted_and_tidies_up(place):
+def test_when_the_jobs_time_is_over_the_run_is_saved_and_tidies_up(place):
     waits = (
-        'trap "echo interrupted >>$CALLS; exit 130" INT; echo begun >>"$CALLS"; '
+        'trap "echo saved >>$CALLS; sleep 0.5; exit 143" TERM; trap "exit 1" INT; echo begun >>"$CALLS"; '
         "while [[ -e $CALLS ]]; do sleep 0.05; done"
     )
-    job = place.start(CLUSTER / "slurm.sbatch", DURING_TRAINING=waits, **slurm(2))
+    job = place.start(CLUSTER / "slurm.sbatch", DURING_TRAINING=waits, SLURM_RESTART_COUNT="1", **slurm(2))
     wait_for(place, "begun")
     wait_for(place, "ray start", 2)
     job.send_signal(signal.SIGTERM)
-    job.communicate(timeout=300)
-    assert job.returncode != 0
-    assert place.calls("interrupted") and len(place.stopped()) == 2
+    wait_for(place, "saved")
+    job.send_signal(signal.SIGTERM)  # preemption, and then the end of its grace time
+    out, err = job.communicate(timeout=300)
+    assert job.returncode == 143, out + err
+    assert len(place.calls("saved")) == 1 and len(place.stopped()) == 2
+    assert list(place.folder.glob("run/ray/12-1/*-6379/raylet.out"))
+
+
+def test_a_slurm_job_with_no_node_left_for_training_says_so_before_it_starts_anything(place):
+    job = place.start(CLUSTER / "slurm.sbatch", ROLLOUT_NODES="2", **slurm(2))
+    _, err = job.communicate(timeout=60)
+    assert job.returncode == 2 and "ROLLOUT_NODES=2 of 2 nodes" in err and not place.calls("")
+
+
+def test_waiting_for_a_head_that_never_comes_ends_in_time(place):
+    asked_ray = "def is_initialized(): return False\ndef init(*_, **__): raise SystemExit(9)\n"
+    (place.folder / "ray.py").write_text(asked_ray)
+    (place.folder / "venv/bin/python").unlink()
+    (place.folder / "venv/bin/python").symlink_to(sys.executable)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and does not listen
+        head = f"127.0.0.1:{unused.getsockname()[1]}"
+        wait = place.start(CLUSTER / "ray-node.sh", "wait", head, "2", WAIT_S="1", PYTHONPATH=str(place.folder))
+        _, err = wait.communicate(timeout=60)
+    assert wait.returncode == 1 and f"0 of 2 nodes of the Ray cluster {head} came up" in err
+
+
+@pytest.mark.parametrize("words", [("address",), ("worker", "10.0.0.9:6379")])
+def test_an_interface_without_an_address_is_named(place, words):
+    node = place.start(CLUSTER / "ray-node.sh", *words, INTERFACE="nowhere0")
+    out, err = node.communicate(timeout=60)
+    assert node.returncode == 2 and "INTERFACE=nowhere0 has no IPv4 address" in err and not out
+    assert not place.calls("ray")
 
 
 # --- KubeRay and SkyPilot ------------------------------------------------------------------------------------------
@@ -277,3 +317,7 @@ def test_skypilots_nodes_start_ray_and_the_first_runs_the_recipe(place):
     worker.terminate()
     worker.communicate(timeout=60)
     assert len(place.stopped()) == 2
+    assert worker.returncode == 0, "the job would fail after a run that did not"
+    failed = place.start(script, SKYPILOT_NODE_RANK="0", **node, DURING_TRAINING="exit 3")
+    failed.communicate(timeout=60)
+    assert failed.returncode == 3

@@ -116,13 +116,14 @@ def test_an_adapter_needs_less_disk_than_the_model_and_verl_more(tmp_path):
     assert needed(*VERL) == pytest.approx(full * 16 / 12)
 
 
-LINE = "NVIDIA H100 80GB HBM3, 80994 MiB, 81559 MiB"
+LINE = "NVIDIA H100 80GB HBM3, 80994 MiB, 81559 MiB, 580.95.05"
 
 
 @pytest.mark.parametrize(
     ("script", "needed", "state", "text"),
     [
         (f"echo '{LINE}'; echo '{LINE}'", 2, "ok", "HBM3 (80994 MiB of 81559 MiB free), NVIDIA"),
+        (f"echo '{LINE}'", 1, "ok", "free), driver 580.95.05"),
         (f"echo '{LINE}'", 2, "failed", "the recipe uses 2"),
         ("exec sleep 60", 1, "failed", "timed out"),
     ],

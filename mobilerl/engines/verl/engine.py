@@ -258,7 +258,11 @@ class VerlEngine:
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"{STATE_FILE} cannot be read ({error})") from error
         if processes != self.workers.world_size:
-            raise ValueError(f"{STATE_FILE} was written by {processes} GPUs but this run has {self.workers.world_size}")
+            raise EngineError(  # the folder is fine
+                f"{path / STATE_FILE} was written by {processes} GPUs but this run has {self.workers.world_size}: "
+                "resume with as many (cluster.nodes x cluster.gpus_per_node), or start a new run from these weights, "
+                f"with --model {path} and another --run-dir"
+            )
         self._take_gpus()
         shard = str((path / SHARDS_FOLDER).resolve())
         refs = self.workers.execute_all_async("load_checkpoint", shard)

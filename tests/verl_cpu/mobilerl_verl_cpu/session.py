@@ -29,6 +29,7 @@ from mobilerl.inference.engine_policy import StreamPolicy
 from mobilerl.records import Completion, MicroBatch, TrainingSample
 from mobilerl.records.engine import EngineError, Request, Sampling, SkippedStep
 from mobilerl.suites.phone.training import make_phones
+from mobilerl.train.checkpoint import load_engine
 from mobilerl.train.setup import make_collector
 from mobilerl_verl_cpu.flags import ENGINE_FLAGS
 from mobilerl_verl_cpu.launch import ray_cluster
@@ -153,7 +154,7 @@ def resumed(
     state.write_text(json.dumps(json.loads(state.read_text()) | {"processes": 4}))
     return {
         "skipped": skips,
-        "of_other_gpus": complaint(lambda: verl.load(folder)),
+        "of_other_gpus": complaint(lambda: load_engine(folder, verl)),
         "rollout_gap": gap(kept, [r.rollout_logprobs for r in rows]),
         "learned": gap(kept, LocalEngine(model, LocalSettings()).logprobs(rows)),
         "folder_gap": gap(LocalEngine(folder, LocalSettings()).logprobs(rows), kept),
