@@ -82,7 +82,9 @@ class InstructionEnv:
                 raise TaskFault(f"{task.id}: its app does not start on {self.device_id}: {problem}{hint}")
         self._device.prepare()
         if not self._free_reward and task.params["check"] and self._passes(task) and not task.params["answer"]:
-            raise FreeReward(f"{task.id}: its check succeeds before the agent has done anything")
+            raise FreeReward(
+                f"{task.id}: its check succeeds before the agent has done anything; let `reset` undo what it checks"
+            )
         return self._observe(0)
 
     def _must(self, task: Task, field: str, line: str) -> None:

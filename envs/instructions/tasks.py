@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,8 @@ from mobilerl.envs.text_files import read_text
 SUITE = "instructions"
 Line = Annotated[str, Field(min_length=1)]
 """A command line for the device's shell."""
+PATTERNS = {"id": "a name of letters, digits, _, - and .", "app": "a package, such as com.android.settings"}
+"""What the fields with a pattern may be, in words."""
 
 
 class Instruction(BaseModel):
@@ -113,10 +116,17 @@ def _instruction(content: Any, number: int, where: str) -> Instruction:
 
 
 def _said(error: ValidationError, kind: type[BaseModel]) -> str:
-    first = error.errors()[0]
+    errors = error.errors()
+    first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])  # "missing" may be one misspelt
     field = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        return f"there is no field {field!r}; fields are {', '.join(kind.model_fields)}"
+        near = difflib.get_close_matches(field, kind.model_fields, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"fields are {', '.join(kind.model_fields)}"
+        return f"there is no field {field!r}; {hint}"
+    if first["type"] == "tuple_type":
+        return f"{field}: it must be a list, as in [{json.dumps(first['input'], default=str)}]"
+    if first["type"] == "string_pattern_mismatch" and field in PATTERNS:
+        return f"{field}: {first['input']!r} is not {PATTERNS[field]}"
     return f"{field + ': ' if field else ''}{first['msg'].removeprefix('Value error, ')}"
 
 

@@ -78,7 +78,9 @@ def own_scorer(name: str) -> Scorer:
     module, _, attribute = name.partition(":")
     try:
         found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except AttributeError as error:
+        raise ConfigError(f"collect.scorer = {name!r} cannot be imported ({error}): correct the name") from error
+    except ImportError as error:
         raise ConfigError(
             f"collect.scorer = {name!r} cannot be imported ({error}): install its package here, or add its folder to "
             "PYTHONPATH"

@@ -51,7 +51,16 @@ def evaluation_words(recipe: Recipe) -> list[str]:
         return []
     name = next((name for name, type in TYPES.items() if type == section.type), section.type)
     servers = [word for server in getattr(section, "servers", ()) for word in ("--server", server)]
-    return [name, *filter(None, [getattr(section, "file", "")]), *servers]
+    return [name, *filter(None, [getattr(section, "file", "")]), *servers, *_fleet_words(recipe)]
+
+
+def _fleet_words(recipe: Recipe) -> list[str]:
+    """The devices of a run on a file of instructions, which are embedded phones unless its evaluation is told."""
+    if recipe.suite.type != "instructions" or recipe.fleet.type == "embedded":
+        return []
+    if recipe.fleet.type == "adb":
+        return ["--serial", *recipe.fleet.serials[: recipe.phone.count]]
+    return ["--fleet.type", recipe.fleet.type]
 
 
 def make_suite(recipe: Recipe) -> Suite:
@@ -59,7 +68,7 @@ def make_suite(recipe: Recipe) -> Suite:
 
 
 def device_warnings(recipe: Recipe) -> list[str]:
-    """What the devices that answer lack for the suite's tasks. Raises ConfigError if none of them can run.
+    """Devices that do not answer, and what the others lack for the suite's tasks. Raises ConfigError if none can run.
 
     Suites that bring their own apps do not ask.
     """

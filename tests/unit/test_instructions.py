@@ -77,7 +77,12 @@ def test_both_kinds_of_file_are_read(file):
     ("name", "text", "says"),
     [
         ("a.toml", "[[task]]\ninstruction = 3", r"a.toml, task 1: instruction: Input should be a valid string"),
-        ("a.toml", "[[task]]\ninstruction = 'x'\ncheks = []", r"task 1: there is no field 'cheks'; fields are instr"),
+        ("a.toml", "[[task]]\ninstruction = 'x'\ncheks = []", r"no field 'cheks'; did you mean 'check'"),
+        ("a.toml", "[[task]]\ninstrction = 'x'", r"task 1: there is no field 'instrction'; did you mean 'instruction'"),
+        ("a.toml", "[[task]]\ninstruction = 'x'\nzzz = 1", r"task 1: there is no field 'zzz'; fields are instruction"),
+        ("a.toml", "[[task]]\ninstruction = 'x'\ncheck = 'true'", r"1: check: it must be a list, as in \[\"true\"\]"),
+        ("a.toml", "[[task]]\ninstruction = 'x'\nid = 'a b'", r"task 1: id: 'a b' is not a name of letters, digits"),
+        ("a.toml", "[[task]]\ninstruction = 'x'\napp = 'Clock'", r"task 1: app: 'Clock' is not a package, such as"),
         ("a.toml", "[[task]]\ninstruction = 'x'\nstart = ['am']", r"task 1: `start` needs `app`"),
         ("a.toml", "x = 1\n[[task]]\ninstruction = 'x'", r"a.toml: there is no field 'x'; fields are apps, task"),
         ("a.toml", "[[task]\n", r"a.toml: .*line 1"),

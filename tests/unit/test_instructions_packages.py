@@ -13,7 +13,7 @@ from mobilerl.envs.instructions.packages import named
 from mobilerl.envs.instructions.tasks import Instruction, make_task
 from mobilerl.models import tiny
 from mobilerl.suites import fleet
-from mobilerl.suites.base import device_warnings, make_suite
+from mobilerl.suites.base import device_warnings, evaluation_words, make_suite
 
 SETTINGS = "com.android.settings"
 FILE = f"""
@@ -101,9 +101,20 @@ def test_a_device_that_lacks_an_app_is_named_and_the_task_stays(suite):
 
 def test_devices_that_do_not_answer_leave_no_task_out(suite):
     own, recipe = suite(Asked("one", SETTINGS), Asked("two", None))
-    assert "is not installed on one" in device_warnings(recipe)[1] and len(own.open()[0]) == 3
+    silent, _, lacking, *_ = device_warnings(recipe)
+    assert silent.startswith("device two: not attached: `adb devices`") and "is not installed on one" in lacking
+    assert len(own.open()[0]) == 3
     own, recipe = suite(Asked("one", None))
-    assert device_warnings(recipe) == [] and len(own.open()[0]) == 3
+    assert [line.split(":")[0] for line in device_warnings(recipe)] == ["device one"] and len(own.open()[0]) == 3
+
+
+def test_the_next_command_evaluates_on_the_devices_of_the_run(suite, tmp_path):
+    _, recipe = suite(Asked("one"), Asked("two"))
+    file = str(tmp_path / "mine.toml")
+    assert evaluation_words(recipe) == ["instructions", file, "--serial", "one"], "phone.count is 1"
+    assert evaluation_words(suite()[1]) == ["instructions", file]
+    docker = load_recipe(None, ["--suite.type", "instructions", "--suite.file", file, "--fleet.type", "docker"])
+    assert evaluation_words(docker) == ["instructions", file, "--fleet.type", "docker"]
 
 
 def test_a_file_of_which_nothing_can_run_is_refused(suite, tmp_path):

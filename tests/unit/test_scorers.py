@@ -107,7 +107,7 @@ def test_the_reward_of_an_environment_is_checked_as_well():
         ("Needs", "is a class that needs arguments: .*weight"),
         ("alone", "cannot be called with the trajectory and the last screen: too many"),
         ("Empty", "give a function, or a class with a method `score`"),
-        ("none", "cannot be imported"),
+        ("none", "cannot be imported .*: correct the name"),
     ],
 )
 def test_what_is_no_scorer_is_refused_at_the_start(module, name, says):

@@ -19,6 +19,8 @@ class Packages:
 
     devices: Mapping[str, frozenset[str]]
     complete: bool
+    silent: Mapping[str, str] = field(default_factory=dict)
+    """Why devices did not answer, by device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +29,28 @@ class Findings:
     """Reasons by task id why tasks can run on no device of the run."""
     warnings: Sequence[str] = ()
     """Other packages that devices lack."""
+    silent: Sequence[str] = ()
+    """Devices that did not answer, with the reason."""
 
 
 def ask(transports: Mapping[str, Transport]) -> Packages:
-    """Asks devices for their packages. Those that do not answer are left out: other checks report them."""
+    """Asks devices for their packages."""
 
-    def answer(transport: Transport) -> frozenset[str] | None:
+    def answer(transport: Transport) -> frozenset[str] | str:
         try:
             return installed(transport)
-        except InfraError:
-            return None
+        except InfraError as error:
+            return str(error)
 
     with ThreadPoolExecutor(MOST_AT_ONCE, "packages") as threads:
         answers = dict(zip(transports, threads.map(answer, transports.values()), strict=True))
-    found = {name: known for name, known in answers.items() if known is not None}
-    return Packages(found, len(found) == len(transports))
+    found = {name: known for name, known in answers.items() if not isinstance(known, str)}
+    silent = {name: reason for name, reason in answers.items() if isinstance(reason, str)}
+    return Packages(found, not silent, silent)
 
 
 def findings(packages: Packages, tasks: Sequence[Task], apps: Mapping[str, str]) -> Findings:
-    """What is missing for `tasks` and for the launcher names `apps`; nothing if no device answered."""
+    """What is missing for `tasks` and for the launcher names `apps` on the devices that answered."""
     unrunnable: dict[str, str] = {}
     warnings = [
         f"[apps] {name!r}: {_missing(packages, package, lacking)}"
@@ -61,7 +66,8 @@ def findings(packages: Packages, tasks: Sequence[Task], apps: Mapping[str, str])
                 unrunnable.setdefault(task.id, said)
             else:
                 warnings.append(said)
-    return Findings(unrunnable, warnings)
+    silent = [f"device {reason}: `adb devices` shows what is attached" for reason in packages.silent.values()]
+    return Findings(unrunnable, warnings, silent)
 
 
 def _lacking(packages: Packages, package: str) -> list[str]:

@@ -41,11 +41,15 @@ class InstructionsSuite:
     def open(self, run_dir: Path | None = None) -> tuple[list[Task], Sequence[MobileEnv] | None]:
         """Leaves out, and names, tasks whose app no device has."""
         tasks = self._training_tasks()
-        for line in self.device_warnings():
+        for line in self._lacking():  # a device that does not answer is named by the pool
             say(line)
         return [task for task in tasks if task.id not in self._findings.unrunnable], self.phones()
 
     def device_warnings(self) -> list[str]:
+        """Devices that do not answer, and what the others lack. Raises ConfigError if no training task can run."""
+        return [*self._findings.silent, *self._lacking()]
+
+    def _lacking(self) -> list[str]:
         """Packages that the file names and devices lack. Raises ConfigError if no training task can run for that."""
         found, tasks = self._findings, self._training_tasks()
         if all(task.id in found.unrunnable for task in tasks):
