@@ -4,7 +4,7 @@
 #   bash recipes/sft.sh [--sft.stage1_epochs 4 ...]
 #   bash recipes/sft.sh --config recipes/generated/sft.toml     a tiny model from scratch, on apps made from a seed
 #   bash recipes/sft.sh --model CHECKPOINT --sft.processes 8 --sft.deepspeed zero3     on 8 GPUs
-#   srun --ntasks-per-node=1 bash recipes/sft.sh ...     on the nodes of a SLURM job (docs/sft-distributed.md)
+#   srun --ntasks-per-node=1 bash recipes/sft.sh ...     on the nodes of a SLURM job (docs/gpu.md)
 #
 # sft.toml starts from the tiny model that has learned to read on generated apps (docs/generated.md).
 # recipes/common.sh lists flags and environment. The run goes to SFT_DIR; CONFIG is the recipe of its evaluation.
