@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# DistRL: asynchronous, off-policy, with Retrace and prioritised replay.
+# DistRL: asynchronous, off-policy, with Retrace and prioritized replay.
 #
 #   bash recipes/distrl.sh [--train.max_minutes 20 ...]
 #   bash recipes/distrl.sh --algorithm.offline.trajectories runs/adagrpo      starts from what another run collected
