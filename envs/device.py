@@ -246,7 +246,7 @@ def no_app(name: str) -> str:
 def is_black(png: bytes) -> bool:
     """Whether a PNG is all black. Raises ValueError like `open_picture`.
 
-    Only pictures that compress as well as a single colour are decoded.
+    Only pictures that compress as well as a single color are decoded.
     """
     picture = open_picture(png)
     if len(png) > 1000 + picture.width * picture.height // 200:

@@ -1,6 +1,6 @@
 """Reading pre-training on synthetic screens of random words, for a tiny model trained from scratch.
 
-A pretrained model can find a word on a screen and copy it. A tiny randomly initialised one cannot, and would memorise
+A pretrained model can find a word on a screen and copy it. A tiny randomly initialized one cannot, and would memorize
 the few phrases that repeat in demonstrations instead. These samples teach only that skill: a synthetic screen is
 followed by several single-step instructions, and every reply is trained on. Words are drawn uniformly from the whole
 vocabulary, so that only reading helps, and instructions drop some capitals.

@@ -201,7 +201,7 @@ def arguments(job: TrainingJob, out: Path, batches: RankBatches, ranks: int) -> 
 
 
 def _start_cpu_deepspeed() -> None:
-    """Makes accelerate recognise DeepSpeed's ranks on CPUs."""
+    """Makes accelerate recognize DeepSpeed's ranks on CPUs."""
     from accelerate import PartialState
 
     os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"

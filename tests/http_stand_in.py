@@ -13,7 +13,7 @@ class Handler(BaseHTTPRequestHandler):
     """One connection. Subclasses have do_GET and do_POST; nothing is logged."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # or every answer waits 40 ms for the acknowledgement of its head
+    disable_nagle_algorithm = True  # or every answer waits 40 ms for the acknowledgment of its head
     text_type = "text/plain; charset=utf-8"
 
     def body(self) -> Any:

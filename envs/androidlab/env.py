@@ -18,7 +18,7 @@ Grade = Callable[[Task, Path], Awaitable[float]]
 REAL_DATE = "map.me"
 """Tasks whose instruction contains this word keep the device's own date."""
 MOVING = ("map.me", "pimusic")
-"""Words in instructions by which AndroidLab recognises screens that never stand still, so that `uiautomator` gives no
+"""Words in instructions by which AndroidLab recognizes screens that never stand still, so that `uiautomator` gives no
 tree. Its music tasks say `Pi Music Player`, and are still read with `uiautomator`."""
 REPEATS, REPEATS_AFTER = 5, 5
 """An episode ends after more than `REPEATS_AFTER` steps if the last `REPEATS` actions were identical."""

@@ -24,7 +24,7 @@ MAX_REPEATS = 5
 """A trace is read until the same action is repeated more often than this in a row."""
 MAX_ROUNDS = 5
 """Maximum number of runs of a judge, each with the answers to the questions of the previous one."""
-NEEDS = "give --judge-python an interpreter with the packages of docs/androidlab.md"
+NEEDS = "give --judge-python an interpreter with the packages of docs/benchmarks.md"
 Ask = Callable[[str, str, str], Awaitable[bool]]
 """(question, the agent's answer, the right answer) -> whether it is right. Raises JudgeFault if there is no verdict."""
 

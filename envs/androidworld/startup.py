@@ -241,7 +241,7 @@ def _fix(fault: InfraError) -> str:
     if isinstance(fault, Unreachable):
         return "check the address, start the server, or give it longer with --boot-wait SECONDS"
     if isinstance(fault, WrongServer):
-        return f"use a server of commit {COMMIT} (docs/androidworld.md)"
+        return f"use a server of commit {COMMIT} (docs/benchmarks.md)"
     if isinstance(fault, ServerFault):
         return "look at the server's log, and restart its container"
-    return "`adb devices` must list it as `device` (docs/androidworld.md: the phone of a container)"
+    return "`adb devices` must list it as `device` (docs/benchmarks.md: the phone of a container)"

@@ -60,7 +60,7 @@ def check_names(names: Iterable[str]) -> None:
     """Raises ValueError for a name that is not one of the 116 tasks."""
     for name in names:
         if name not in FACTS:
-            raise ValueError(f"no AndroidWorld task is called {name!r} (commit {COMMIT}); see docs/androidworld.md")
+            raise ValueError(f"no AndroidWorld task is called {name!r} (commit {COMMIT}); see docs/benchmarks.md")
 
 
 def make_task(

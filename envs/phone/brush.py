@@ -1,4 +1,4 @@
-"""What the functions that draw a node share: the canvas with its colours, and small helpers."""
+"""What the functions that draw a node share: the canvas with its colors, and small helpers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Brush:
     canvas: Canvas
     theme: Theme
     color: str
-    """The app's colour."""
+    """The app's color."""
     on_wallpaper: bool = False
     rtl: bool = False
     """Whether texts begin on the right, and what points to the left or the right is turned over."""

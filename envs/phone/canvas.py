@@ -88,7 +88,7 @@ class Canvas:
         self.image.paste((0, 0, 0), (self.px(x) - mask.width // 2, self.px(y) - mask.height // 2), mask)
 
     def icon(self, name: str, x: float, y: float, size: float, color: RGB, turned_over: bool = False) -> None:
-        """An icon centred at (x, y); a name that is no icon is drawn as its first letter."""
+        """An icon centered at (x, y); a name that is no icon is drawn as its first letter."""
         if name not in SHAPES:
             self.text(name[:1].upper(), x, y, size * 0.8, color, align="center", bold=True)
             return
@@ -106,7 +106,7 @@ class Canvas:
         bold: bool = False,
         room: float = 0,
     ) -> float:
-        """One line, vertically centred on y; `align` says what x is. Cut to `room` dp if given. Returns its width."""
+        """One line, vertically centered on y; `align` says what x is. Cut to `room` dp if given. Returns its width."""
         shown = fonts.elided(text, size, max(1, room), bold) if room else text
         if not shown:
             return 0

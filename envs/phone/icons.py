@@ -1,6 +1,6 @@
 """Icons as simple shapes on a 24 x 24 grid, drawn once per size and kept as masks.
 
-A shape is a letter and numbers: `l` a line through points, `f` a filled polygon, `o` a ring (centre, radius), `d` a
+A shape is a letter and numbers: `l` a line through points, `f` a filled polygon, `o` a ring (center, radius), `d` a
 disc, `r` an outlined and `b` a filled rounded box (corners, radius), `a` an arc (box, start and end in degrees,
 clockwise from three o'clock), `w` a filled sector; `x` and one of these letters cuts the shape out.
 """

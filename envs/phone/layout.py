@@ -44,7 +44,7 @@ def measure(node: Node, width: int) -> int:
 
 
 def place(node: Node, x: int, y: int, width: int, height: int) -> None:
-    """Gives `node` and its children their bounds. Row children are centred vertically."""
+    """Gives `node` and its children their bounds. Row children are centered vertically."""
     node.bounds = (x, y, x + width, y + height)
     if not node.children:
         return

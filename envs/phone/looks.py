@@ -55,7 +55,7 @@ def _text(brush: Brush, node: Node) -> None:
 
 
 def _bubble(brush: Brush, node: Node) -> None:
-    """A chat message: the sender's own in the app's colour, the others' in grey."""
+    """A chat message: the sender's own in the app's color, the others' in gray."""
     fill = mix(brush.theme.surface, brush.accent, 0.25) if node.color else brush.theme.divider
     left, top, right, bottom = node.bounds
     brush.canvas.round_rect(left, top + 2, right, bottom - 2, 16, fill)

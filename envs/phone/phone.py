@@ -199,7 +199,7 @@ class Phone(System):
         self._settle()
 
     def _press_key(self, name: str) -> None:
-        """A key of the on-screen keyboard; shift and the symbol page are not modelled."""
+        """A key of the on-screen keyboard; shift and the symbol page are not modeled."""
         if name == DELETE:
             self._input()
             self.delete_char()

@@ -1,4 +1,4 @@
-"""Colours of the light and the dark theme, and how an app's own colour becomes an accent that can be read."""
+"""Colors of the light and the dark theme, and how an app's own color becomes an accent that can be read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEFAULT_COLOR = "#1A73E8"
 
 @lru_cache(maxsize=256)
 def rgb(color: str) -> RGB:
-    """A CSS colour; the default accent for "" or what is no colour."""
+    """A CSS color; the default accent for "" or what is no color."""
     try:
         return ImageColor.getrgb(color or DEFAULT_COLOR)[:3]
     except ValueError:
@@ -48,7 +48,7 @@ def brightness(color: RGB) -> float:
 
 @lru_cache(maxsize=256)
 def accent(color: str, dark: bool) -> RGB:
-    """The app's colour, darkened until white text on it can be read (lightened on a dark screen)."""
+    """The app's color, darkened until white text on it can be read (lightened on a dark screen)."""
     value = rgb(color)
     if dark:
         return mix(value, WHITE, 0.35)
@@ -59,7 +59,7 @@ def accent(color: str, dark: bool) -> RGB:
 
 @lru_cache(maxsize=256)
 def bar_color(color: str, theme: Theme) -> RGB:
-    """Background of the title bar: a breath of the app's colour."""
+    """Background of the title bar: a breath of the app's color."""
     return mix(theme.surface, rgb(color), 0.12)
 
 

@@ -22,7 +22,7 @@ def hint(text: str, icon: str) -> Node:
 
 
 def section(text: str) -> Node:
-    """A small coloured heading between rows."""
+    """A small colored heading between rows."""
     return Node(cls=TEXT, text=text, look="section", size=13, bold=True, height=34, pad=(16, 8))
 
 

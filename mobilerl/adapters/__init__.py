@@ -5,5 +5,5 @@
     verifiers_env       verifiers: the tasks as a taskset, MobileRL's episode loop as a harness
     hf_dataset          datasets: a run's trajectories as a Hugging Face dataset, and back
 
-docs/adapters.md lists the limits of each.
+docs/python.md lists the limits of each.
 """

@@ -1,6 +1,6 @@
 """The phone's tasks for verifiers (`verifiers.v1`): a taskset, and a harness that runs them with MobileRL's prompts.
 
-verifiers finds a taskset by the name of a top-level module; docs/adapters.md shows one with two lines. verifiers sets
+verifiers finds a taskset by the name of a top-level module; docs/python.md shows one with two lines. verifiers sets
 the sampling parameters. A failing device is an error of the rollout and gives no reward.
 """
 

@@ -41,11 +41,11 @@ class GroupAlgorithm(Algorithm):
 
     def add(self, groups: Sequence[Group], iteration: int) -> None:
         self._fresh, self._advantages = [], {}
-        regularised = self.settings.uses_reference and not self.settings.dynamic_sampling
+        regularized = self.settings.uses_reference and not self.settings.dynamic_sampling
         for group in groups:
             advantages = self.group_advantages(group)
             # With zero advantages only the KL term has a gradient.
-            keep = regularised or any(a != 0.0 for steps in advantages for a in steps)
+            keep = regularized or any(a != 0.0 for steps in advantages for a in steps)
             for trajectory, steps in zip(group.trajectories, advantages, strict=True):
                 self._advantages[trajectory.id] = steps
                 if keep:

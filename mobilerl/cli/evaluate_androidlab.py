@@ -26,7 +26,7 @@ def add(suites: argparse._SubParsersAction, common: argparse.ArgumentParser) -> 
         common,
         "androidlab",
         REAL_PHONE_AGENTS,
-        "--agent.max_new_tokens 512; see docs/androidlab.md",
+        "--agent.max_new_tokens 512; see docs/benchmarks.md",
         description=DESCRIPTION,
         help="AndroidLab's 138 tasks, from a checkout whose judges are run",
     )

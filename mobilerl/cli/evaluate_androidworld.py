@@ -25,7 +25,7 @@ def add(suites: argparse._SubParsersAction, common: argparse.ArgumentParser) -> 
         common,
         "androidworld",
         REAL_PHONE_AGENTS,
-        "--agent.screenshots 1; see docs/androidworld.md",
+        "--agent.screenshots 1; see docs/benchmarks.md",
         help="AndroidWorld's 116 tasks, on its own servers",
     )
     option = parser.add_argument

@@ -51,7 +51,7 @@ class GeneratedSuiteSection(SuiteBase):
 
 
 class AndroidWorldSuiteSection(SuiteBase):
-    """AndroidWorld's tasks (docs/androidworld.md)."""
+    """AndroidWorld's tasks (docs/benchmarks.md)."""
 
     module = "mobilerl.suites.androidworld.training"
     type: Literal["androidworld"] = "androidworld"
@@ -144,8 +144,7 @@ def check_androidworld_fleet(fleet: FleetSection) -> None:
     """Raises ValueError unless containers of this fleet can be AndroidWorld servers."""
     if fleet.image == FleetSection.model_fields["image"].default:
         raise ValueError(
-            f"the image {fleet.image} has no AndroidWorld: set fleet.image and fleet.adb_port, as in "
-            "docs/androidworld.md"
+            f"the image {fleet.image} has no AndroidWorld: set fleet.image and fleet.adb_port, as in docs/benchmarks.md"
         )
     if 0 < fleet.memory_mb < EMULATOR_MB:
         raise ValueError(f"fleet.memory_mb is {fleet.memory_mb}; an emulator needs {EMULATOR_MB}, and 4096 is better")

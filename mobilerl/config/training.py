@@ -38,7 +38,7 @@ class CollectSection(Section):
     """Maximum number of retries of an episode after device failures."""
     scorer: Annotated[str, Field(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] = ""
     """`module:name` of your own code that computes rewards instead of the tasks' checks: a function of the trajectory
-    and the last observation, or a class like `mobilerl.judge.scorer.Scorer` (docs/guides/reward.md)."""
+    and the last observation, or a class like `mobilerl.judge.scorer.Scorer` (docs/rewards.md)."""
 
 
 class TrainSection(Section):

@@ -53,5 +53,5 @@ def shrunk_size(width: int, height: int, max_pixels: int | None) -> tuple[int, i
 def blank() -> bytes:
     """A gray square PNG, to test whether a server accepts images."""
     data = io.BytesIO()
-    Image.new("RGB", (64, 64), "grey").save(data, "PNG")
+    Image.new("RGB", (64, 64), "gray").save(data, "PNG")
     return data.getvalue()

@@ -60,9 +60,9 @@ def demonstration(fields: Features, episode: str, counts: Counts) -> Demonstrati
         png = checked_png(screens[i], width, height)
         action = convert_action(actions[i], width, height) if i < len(actions) else Finish()
         xml, app = _elements(trees[i], counts) if trees else ("", "")
-        # An instruction repeated at a neighbouring step describes several actions.
-        neighbours = instructions[max(i - 1, 0) : i] + instructions[i + 1 : i + 2]
-        single = i < len(actions) and instructions[i] not in neighbours
+        # An instruction repeated at a neighboring step describes several actions.
+        neighbors = instructions[max(i - 1, 0) : i] + instructions[i + 1 : i + 2]
+        single = i < len(actions) and instructions[i] not in neighbors
         instruction = instructions[i].decode("utf-8", "replace").strip() if single else ""
         return RecordedStep(png, width, height, action, xml, bool(xml), app, instruction)
 

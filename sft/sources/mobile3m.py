@@ -144,7 +144,7 @@ def _page(graph: Graph, name: str) -> RecordedStep:
 def convert_action(call: str, xml: str, width: int, height: int) -> list[Action]:
     """Converts an action on the page with this XML. Raises Reject.
 
-    `click(ELEMENT)` and `press(ELEMENT)` touch the centre of the first matching node (ReachAgent 4.2).
+    `click(ELEMENT)` and `press(ELEMENT)` touch the center of the first matching node (ReachAgent 4.2).
     `input(ELEMENT, 'text')` is a tap, which focuses the field, and a text. `scroll` has the end points of the finger's
     path in px.
     """
@@ -173,7 +173,7 @@ def convert_action(call: str, xml: str, width: int, height: int) -> list[Action]
 
 
 def _centre(element: str, xml: str) -> tuple[int, int]:
-    """Centre (px, floored) of the first node in the XML with the attributes and the text of an HTML element."""
+    """Center (px, floored) of the first node in the XML with the attributes and the text of an HTML element."""
     criteria = {
         _ATTRIBUTES[name]: value.strip()
         for name, value in re.findall(r'([\w-]+)\s*=\s*"([^"]*)"', element)

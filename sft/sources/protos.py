@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
 _Field = descriptor_pb2.FieldDescriptorProto
-# message: {field: (number, type)}. "*" marks a repeated field; capitalised types are messages. A map is encoded as a
+# message: {field: (number, type)}. "*" marks a repeated field; capitalized types are messages. A map is encoded as a
 # repeated message of key and value.
 _EXAMPLE = {
     "Example": {"features": (1, "Features")},

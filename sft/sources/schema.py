@@ -122,7 +122,7 @@ def _screen(xml: str, width: int, height: int) -> Screen:
 def reply_of(action: Action, screen: Screen, context: ContextPolicy, thought: str | None = None) -> str:
     """The reply for a recorded action, which must touch the same element.
 
-    A reply that names an element touches its centre; if another element is there, the reply gives the exact point
+    A reply that names an element touches its center; if another element is there, the reply gives the exact point
     instead. Raises ValueError if the action cannot be expressed, such as a touch for which no mark stands.
     """
     written = context.reply(action, screen, thought)

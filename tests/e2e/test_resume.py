@@ -274,7 +274,7 @@ def test_killed_workers_change_nothing_and_none_outlives_its_run(policy, straigh
 # --- Ctrl-C and SIGTERM -------------------------------------------------------------------------------------------
 
 
-def signalled(words: list[str], number: int, moment: Callable[[], bool]) -> tuple[int, str]:
+def signaled(words: list[str], number: int, moment: Callable[[], bool]) -> tuple[int, str]:
     """Starts a run and signals it and its workers at a moment, as a terminal and SLURM do; (exit code, stderr)."""
     child = subprocess.Popen(
         words,
@@ -321,7 +321,7 @@ def test_a_run_resumed_after_a_signal_equals_one_never_stopped(
             reached.append(time.monotonic())
         return bool(reached) and time.monotonic() - reached[0] >= wait_s
 
-    got, said = signalled(command(policy, run, **wanted), number, moment)
+    got, said = signaled(command(policy, run, **wanted), number, moment)
     assert got == code, said
     done = rows(run)
     assert latest(run).name == f"iter-{done:06d}"

@@ -1,4 +1,4 @@
-"""Example of a custom app and task; see CONTRIBUTING.md and docs/guides/app-and-tasks.md."""
+"""Example of a custom app and task; see CONTRIBUTING.md and docs/instructions.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Example of a custom reward, from the last screen and the number of steps; see docs/guides/reward.md."""
+"""Example of a custom reward, from the last screen and the number of steps; see docs/rewards.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of CONTRIBUTING.md and the guides work as described."""
+"""The examples of CONTRIBUTING.md and of the docs work as described."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-WHERE = "needs verifiers: see docs/adapters.md"
+WHERE = "needs verifiers: see docs/python.md"
 pytest.importorskip("verifiers.v1.tasksets", reason=WHERE, exc_type=ImportError)
 
 import verifiers.v1 as vf  # noqa: E402

@@ -65,7 +65,7 @@ def test_servers_of_something_else_and_of_another_version_are_refused(stand_ins)
     server = stand_ins()
     server.answers["/suite/task_list"] = [{"error": "no such page"}]
     text = refused(server.url)
-    assert "gives no task_list but {'error': 'no such page'}" in text and "docs/androidworld.md" in text
+    assert "gives no task_list but {'error': 'no such page'}" in text and "docs/benchmarks.md" in text
     assert "/suite/reinitialize" not in [r[1] for r in server.requests]  # nothing was changed on it
     other = stand_ins(names=tuple(sorted((FACTS.keys() - {"BrowserDraw", "VlcCreatePlaylist"}) | {"BrowserPaint"})))
     text = refused(other.url)

@@ -1,4 +1,4 @@
-"""A real Docker engine with TLS, with the certificates and the settings of docs/guides/avd-fleet.md."""
+"""A real Docker engine with TLS, with the certificates and the settings of docs/devices.md."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mobilerl.envs.base import InfraError
 from mobilerl.envs.docker_avd.engine import connect
 from mobilerl.suites.fleet import check_devices, engines
 
-PAGE = Path(__file__).parents[2] / "docs/guides/avd-fleet.md"
+PAGE = Path(__file__).parents[2] / "docs/devices.md"
 FILES = ("ca.pem", "cert.pem", "key.pem")
 
 

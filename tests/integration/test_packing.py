@@ -1,4 +1,4 @@
-"""Packed rows on every model family: the loss and every gradient of a padded batch, and no leak between neighbours."""
+"""Packed rows on every model family: the loss and every gradient of a padded batch, and no leak between neighbors."""
 
 from dataclasses import replace
 

@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 CHECKOUT, PYTHON = "MOBILERL_ANDROIDWORLD", "MOBILERL_ANDROIDWORLD_PYTHON"
 needs_androidworld = pytest.mark.skipif(
     not (os.environ.get(CHECKOUT) and os.environ.get(PYTHON)),
-    reason=f"{CHECKOUT} and {PYTHON} do not name AndroidWorld's checkout and its Python (docs/androidworld.md)",
+    reason=f"{CHECKOUT} and {PYTHON} do not name AndroidWorld's checkout and its Python (docs/benchmarks.md)",
 )
 EMULATOR_PORTS = range(5585, 5555, -2)
 """adb finds emulators at these ports by itself, and again after AndroidEnv has restarted its adb server."""

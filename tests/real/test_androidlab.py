@@ -1,4 +1,4 @@
-"""AndroidLab's real checkout: its tasks, judges and scores beside ours. docs/androidlab.md says how to run this.
+"""AndroidLab's real checkout: its tasks, judges and scores beside ours. docs/benchmarks.md says how to run this.
 
 MOBILERL_ANDROIDLAB          folder of the checkout
 MOBILERL_ANDROIDLAB_PYTHON   interpreter with the packages its judges import; this one by default

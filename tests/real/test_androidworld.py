@@ -1,4 +1,4 @@
-"""AndroidWorld's own server, tasks and runner against mobilerl's client. docs/androidworld.md says how to run this.
+"""AndroidWorld's own server, tasks and runner against mobilerl's client. docs/benchmarks.md says how to run this.
 
 The apps are not on the embedded phone, so no task can be done: what is compared is what is set up, told and scored.
 """

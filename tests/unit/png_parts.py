@@ -10,5 +10,5 @@ def chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def png_head(width: int, height: int, depth: int = 1, colour: int = 0, interlaced: int = 0) -> bytes:
-    return chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced))
+def png_head(width: int, height: int, depth: int = 1, color: int = 0, interlaced: int = 0) -> bytes:
+    return chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, interlaced))

@@ -33,7 +33,7 @@ STD = math.sqrt(0.171875)
     ("settings", "wanted"),
     [
         # Rewards 1 1 0 0 in 2, 4, 3, 3 steps. SPA: R = 1, 2/4 = 0.5, 0, 0; mean 0.375.
-        # Centred: 0.625, 0.125, -0.375, -0.375; variance (0.390625 + 0.015625 + 2 * 0.140625) / 4 = 0.171875.
+        # Centered: 0.625, 0.125, -0.375, -0.375; variance (0.390625 + 0.015625 + 2 * 0.140625) / 4 = 0.171875.
         ({"normalize_std": True}, [0.625 / STD, 0.125 / STD, -0.375 / STD, -0.375 / STD]),
         ({"normalize_std": True, "spa": False}, [1, 1, -1, -1]),
         ({}, [0.625, 0.125, -0.375, -0.375]),
@@ -118,8 +118,8 @@ def test_groups_without_advantages_are_uninformative_and_dropped(rewards, length
     once = {"spa": spa, "dynamic_sampling": False, "replay": {"gamma": 0.0}}
     assert make(AdaGRPOSection(**once)).max_resample_rounds == 0 < algorithm.max_resample_rounds
     assert len(samples(make(AdaGRPOSection(**once)), [group])) == (sum(lengths) if informative else 0)
-    regularised = make(AdaGRPOSection(**once, loss={"kl_coef": 0.1}))
-    assert len(samples(regularised, [group])) == sum(lengths), "the KL term learns from all of them"
+    regularized = make(AdaGRPOSection(**once, loss={"kl_coef": 0.1}))
+    assert len(samples(regularized, [group])) == sum(lengths), "the KL term learns from all of them"
 
 
 def test_samples_carry_the_advantage_of_their_trajectory():

@@ -10,9 +10,9 @@ from mobilerl.policy.parsing import parse_reply
 from mobilerl.policy.screen import Element, Screen
 
 W, H = 1080, 2400
-BUTTON = (100, 200, 301, 260)  # centre (200, 230)
-LIST = (0, 100, 999, 800)  # centre (499, 450)
-FIELD = (0, 900, 999, 999)  # centre (499, 949)
+BUTTON = (100, 200, 301, 260)  # center (200, 230)
+LIST = (0, 100, 999, 800)  # center (499, 450)
+FIELD = (0, 900, 999, 999)  # center (499, 949)
 
 
 def element(mark, box, *actions):
@@ -113,10 +113,10 @@ def test_a_refused_action_says_why(code, grounding, reason):
 
 GROUNDINGS = st.sampled_from(["box", "point", "mark"])
 TEXT = st.text() | st.text(alphabet="\"'\\/<>`\n\r\t =()[]answerthik\u05d0\u202e\U0001f600")
-CENTRES = st.sampled_from([(499, 450), (200, 230), (499, 949)])
+CENTERS = st.sampled_from([(499, 450), (200, 230), (499, 949)])
 SWIPES = st.builds(
-    lambda centre, direction, distance: swipe_from(*centre, direction, distance, W, H),
-    CENTRES | st.just((499, 499)),
+    lambda center, direction, distance: swipe_from(*center, direction, distance, W, H),
+    CENTERS | st.just((499, 499)),
     st.sampled_from(["up", "down", "left", "right"]),
     st.sampled_from(["short", "medium", "long"]),
 )
@@ -125,8 +125,8 @@ ACTIONS = st.one_of(
     st.builds(Launch, TEXT),
     st.builds(Finish, TEXT),
     st.sampled_from([Back(), Home(), Enter(), Wait()]),
-    st.builds(lambda c: Tap(*c), CENTRES),
-    st.builds(lambda c: LongPress(*c), CENTRES),
+    st.builds(lambda c: Tap(*c), CENTERS),
+    st.builds(lambda c: LongPress(*c), CENTERS),
     SWIPES,
 )
 

@@ -44,7 +44,7 @@ def png(array):
 
 
 def screen(value=100, dots=0):
-    """White but for a grey block of 1,000 pixels, of which `dots` have another grey."""
+    """White but for a gray block of 1,000 pixels, of which `dots` have another gray."""
     picture = np.full((40, 30, 3), 255)
     picture[:25, :30] = value
     picture[25:35, :25] = value

@@ -14,8 +14,8 @@ from mobilerl.suites.fleet import container_settings
 
 @pytest.fixture
 def recipe_file(pytestconfig, tmp_path):
-    """The recipe of docs/androidworld.md."""
-    text = (pytestconfig.rootpath / "docs/androidworld.md").read_text()
+    """The recipe of docs/benchmarks.md."""
+    text = (pytestconfig.rootpath / "docs/benchmarks.md").read_text()
     path = tmp_path / "world.toml"
     path.write_text(textwrap.dedent(re.search(r"^    # world\.toml\n(?:    .*\n)+", text, re.MULTILINE)[0]))
     return path

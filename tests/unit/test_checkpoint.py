@@ -222,7 +222,7 @@ def critics() -> Algorithm:
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    """The base model and a checkpoint of a real engine with optimiser state."""
+    """The base model and a checkpoint of a real engine with optimizer state."""
     torch.set_num_threads(1)
     base, run_dir = tmp_path_factory.mktemp("base"), tmp_path_factory.mktemp("run")
     torch.manual_seed(0)

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from test_docs import PAGES, ROOT
+from test_docs import PAGES_OF_TODAY, ROOT
 
 from mobilerl.cli import main
 from mobilerl.envs.instructions.env import HARMLESS
@@ -36,8 +36,6 @@ def commands(page: Path) -> list[tuple[str, str]]:
     return [(kind, line) for kind, line in found if kind not in ("adb", "span") or not PLACEHOLDER.search(line)]
 
 
-# The changelog names commands without their arguments.
-PAGES_OF_TODAY = [page for page in PAGES if page.name != "CHANGELOG.md"]
 FOUND = [(str(page.relative_to(ROOT)), *command) for page in PAGES_OF_TODAY for command in commands(page)]
 
 

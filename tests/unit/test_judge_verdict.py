@@ -90,7 +90,7 @@ def test_agreement_by_hand():
     assert found["precision"] == pytest.approx(20 / 25)
     assert found["recall"] == pytest.approx(20 / 30)
     assert found["kappa"] == pytest.approx(0.4)
-    # Wilson, n = 50, p = 0.7, z^2 = 3.841459: centre (0.7 + 0.0384146) / 1.0768292 = 0.685730,
+    # Wilson, n = 50, p = 0.7, z^2 = 3.841459: center (0.7 + 0.0384146) / 1.0768292 = 0.685730,
     # half 1.959964 * sqrt(0.0042 + 0.000384146) / 1.0768292 = 0.123234
     assert found["accuracy_ci95"] == pytest.approx([0.562496, 0.808964], abs=1e-6)
 

@@ -41,7 +41,7 @@ class Scripted:
 
 
 def test_a_screen_is_taken_once_two_in_a_row_are_equal():
-    moving = [encode(Image.new("RGB", (20, 40), (grey, 100, 200))) for grey in range(4)]
+    moving = [encode(Image.new("RGB", (20, 40), (gray, 100, 200))) for gray in range(4)]
     transport = Scripted([*moving[:3], moving[2], moving[3]])
     png, tree = LiveDevice(transport, settle=Settle(0.0, 30.0)).observe()
     assert png == moving[2] and transport.shown == 4 and tree == TREE

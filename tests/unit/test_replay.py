@@ -84,7 +84,7 @@ def test_priorities_golden():
     assert {name: n / 6000 for name, n in counts.items()} == pytest.approx(expected, abs=0.03)
 
 
-def test_priorities_are_normalised_by_the_largest_delta_ever_seen():
+def test_priorities_are_normalized_by_the_largest_delta_ever_seen():
     buffer = ring({"a": 1}, PrioritizedReplay, capacity=1, weights=(1.0, 0.0, 0.0))
     buffer.update({"a": terms(0.8)})
     buffer.insert([make_trajectory("b", 0.0, 1)], 1)

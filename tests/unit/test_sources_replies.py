@@ -34,7 +34,7 @@ WEB = (
     )
     + "</hierarchy>"
 )
-"""A page that scrolls, whose rows cannot be acted on by themselves: at its centre is Display."""
+"""A page that scrolls, whose rows cannot be acted on by themselves: at its center is Display."""
 ROW = (
     "<hierarchy>"
     + node("Song", "[0,100][108,140]", clickable=True, children=node("Delete", "[40,110][68,130]", clickable=True))

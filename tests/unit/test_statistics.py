@@ -6,7 +6,7 @@ from mobilerl.eval.statistics import cluster_bootstrap_interval, paired_differen
 
 
 def test_wilson_by_hand():
-    # n = 10, p = 0.5, z = 1.959964, z^2 = 3.841459: scale 1.3841459, centre 0.6920729/1.3841459 = 0.5,
+    # n = 10, p = 0.5, z = 1.959964, z^2 = 3.841459: scale 1.3841459, center 0.6920729/1.3841459 = 0.5,
     # half 1.959964 * sqrt(0.025 + 0.0096036) / 1.3841459 = 0.364595/1.3841459 = 0.263407
     interval = wilson_interval(5, 10)
     assert interval.low == pytest.approx(0.236593, abs=1e-6)

@@ -17,7 +17,7 @@ from mobilerl.system import terminal
 from mobilerl.system.terminal import SafeConsole, make_logging_safe, make_table, printable, progress_bar
 
 EVIL = "a\x1b]0;title\x07b\x1b[2J\x9b31mc\x1b]52;c;QQ==\x07\r\u202ed"
-"""Sets the title, clears the screen, colours, writes the clipboard, and turns the direction of writing."""
+"""Sets the title, clears the screen, colors, writes the clipboard, and turns the direction of writing."""
 
 
 def test_escape_sequences_are_printed_as_question_marks(caplog):

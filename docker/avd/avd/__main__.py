@@ -56,7 +56,7 @@ def run(wanted: settings.Settings, options: Sequence[str], processes: Processes,
     processes.start(EMULATOR, emulator.command(wanted, options))
     emulator.wait_for_boot(wanted, phone, processes.watch)
     if key is not None:
-        adb.authorise(phone, key)
+        adb.authorize(phone, key)
     if with_tasks:
         processes.start("AndroidWorld's server", tasks.command(wanted))
         tasks.wait_until_ready(wanted, processes.watch)

@@ -84,7 +84,7 @@ def place_keys(settings: Settings) -> Path | None:
     return written
 
 
-def authorise(adb: Adb, public: Path) -> None:
+def authorize(adb: Adb, public: Path) -> None:
     """Makes the phone accept a key. A phone from a snapshot knows only the keys of the day it was baked."""
     adb.ask("root")
     adb.ask("wait-for-device", timeout=30.0)

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from avd import Failure, emulator, settings
-from avd.adb import Adb, authorise
+from avd.adb import Adb, authorize
 from avd.processes import say
 
 INSTALL_S = 300.0
@@ -43,7 +43,7 @@ def bake(wanted: settings.Settings, adb: Adb, folder: Path) -> None:
     elif not apks:
         say("there are no APKs and no AndroidWorld: the snapshot will be a bare phone")
     for key in sorted((folder / "keys").glob("*.pub")):
-        authorise(adb, key)
+        authorize(adb, key)
     emulator.quiet(adb)
     adb.ask("shell", "input", "keyevent", "KEYCODE_HOME")
     say(f"saving the snapshot {wanted.snapshot}")

@@ -97,7 +97,7 @@ def check_kvm(device: Path) -> None:
         fix = 'start the container with --device /dev/kvm, and if not as root --group-add "$(stat -c %g /dev/kvm)"'
         raise _wrong(f"{device} is there, but user {os.getuid()} may not open it: {fix}") from None
     except OSError as error:
-        fix = "switch virtualisation on in the host's firmware, or nested virtualisation where the host is virtual"
+        fix = "switch virtualization on in the host's firmware, or nested virtualization where the host is virtual"
         raise _wrong(f"{device} does not open ({error.strerror}): {fix}") from None
 
 

@@ -46,7 +46,7 @@ def time_dialog(app: App, on_time: Callable[[str], None]) -> Dialog:
 def month_view(
     app: App, month: date, on_month: Callable[[date], None], on_day: Callable[[date], None], marked: Sequence[date] = ()
 ) -> list[Node]:
-    """A month's days in weeks, between arrows to its neighbours; `marked` days stand out."""
+    """A month's days in weeks, between arrows to its neighbors; `marked` days stand out."""
 
     def turn(months: int) -> None:
         years, index = divmod(month.month - 1 + months, 12)

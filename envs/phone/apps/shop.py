@@ -32,7 +32,7 @@ CATEGORIES = {
     "Sport": ("bike", "#00897B"),
     "Toys": ("game", "#D81B60"),
 }
-"""Category -> its icon and colour."""
+"""Category -> its icon and color."""
 OTHER = ("bag", "#78909C")
 ADDRESSES = ("Home", "Work")
 PAGES = ("Home", "Favourites", "Cart", "Orders")

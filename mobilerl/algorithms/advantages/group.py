@@ -27,11 +27,11 @@ def group_relative(reward: Tensor, group: Tensor, normalize_std: bool = True, ep
     index, groups = group_index(group, reward=reward)
     r = reward.double()
     size = r.new_zeros(groups).index_add(0, index, torch.ones_like(r))
-    centred = r - (r.new_zeros(groups).index_add(0, index, r) / size)[index]
+    centered = r - (r.new_zeros(groups).index_add(0, index, r) / size)[index]
     if normalize_std:
-        variance = r.new_zeros(groups).index_add(0, index, centred**2) / size
-        centred = centred / (variance.sqrt()[index] + eps)
-    advantage = torch.where(informative(reward, group), centred, torch.zeros_like(centred))
+        variance = r.new_zeros(groups).index_add(0, index, centered**2) / size
+        centered = centered / (variance.sqrt()[index] + eps)
+    advantage = torch.where(informative(reward, group), centered, torch.zeros_like(centered))
     return advantage.to(reward.dtype if reward.is_floating_point() else torch.get_default_dtype())
 
 

@@ -117,7 +117,7 @@ def gather(
         "variants": {
             name: {
                 **plan.variants[name].model_dump(mode="json"),
-                **summarise(runs[name], sft, budget),
+                **summarize(runs[name], sft, budget),
                 "failed_seeds": [seed for seed in seeds if (name, seed) in faults],
             }
             for name in chosen
@@ -131,7 +131,7 @@ def gather(
 # --- a variant -----------------------------------------------------------------------------------------------------
 
 
-def summarise(runs: Sequence[Run], sft: Results, budget: int) -> dict[str, Any]:
+def summarize(runs: Sequence[Run], sft: Results, budget: int) -> dict[str, Any]:
     """Figures of a variant over its seeds; None for figures that none of its runs has."""
     online = [run for run in runs if run.points]
     successes = sum(run.points[-1].successes for run in online)

@@ -16,7 +16,7 @@ from mobilerl.reachagent.metrics import MEASURES
 from mobilerl.system.atomic_files import write_atomic
 
 PICTURE = "learning-curves.png"
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette, which is safe for color blindness."""
 DASHES = ("-", "--", "-.", ":")
 METHOD = """\
@@ -165,7 +165,7 @@ def draw(path: Path, found: Mapping[str, Any]) -> None:
     for axis, group in zip(axes.flat, groups, strict=False):
         for i, name in enumerate(group["members"]):
             if curve := found["variants"][name]["curve"]:
-                style = {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)]}
+                style = {"color": COLORS[i % len(COLORS)], "linestyle": DASHES[i % len(DASHES)]}
                 label = f"{found['variants'][name]['title']} ({curve['seeds']} seeds)"
                 _plot(axis, curve, label, style)
         axis.set_title(group["title"])

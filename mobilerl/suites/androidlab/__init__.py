@@ -1,1 +1,1 @@
-"""AndroidLab; see docs/androidlab.md."""
+"""AndroidLab; see docs/benchmarks.md."""

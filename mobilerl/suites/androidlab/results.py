@@ -1,4 +1,4 @@
-"""results.json of an AndroidLab evaluation, whose fields are described in docs/androidlab.md."""
+"""results.json of an AndroidLab evaluation, whose fields are described in docs/benchmarks.md."""
 
 from __future__ import annotations
 

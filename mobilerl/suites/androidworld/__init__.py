@@ -1,1 +1,1 @@
-"""AndroidWorld; see docs/androidworld.md."""
+"""AndroidWorld; see docs/benchmarks.md."""

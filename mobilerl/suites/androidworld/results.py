@@ -1,4 +1,4 @@
-"""results.json of an AndroidWorld evaluation, whose fields are described in docs/androidworld.md.
+"""results.json of an AndroidWorld evaluation, whose fields are described in docs/benchmarks.md.
 
 Only the full score is a success; partial scores of composite tasks count only in `mean_score`.
 """

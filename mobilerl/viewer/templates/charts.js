@@ -38,7 +38,7 @@ function range(values, spec) {
   return [spec.zero && low === 0 ? 0 : low - room, high + room];
 }
 
-/** Path data through the points; a null breaks the line, and a point with no neighbours becomes a dot. */
+/** Path data through the points; a null breaks the line, and a point with no neighbors becomes a dot. */
 function linePath(xs, ys) {
   let data = "", open = false;
   ys.forEach((y, i) => {

@@ -50,7 +50,7 @@ const SPEED_CURVES = [
     { key: "cost/judge_prompt_tokens", name: "prompt" }, { key: "cost/judge_completion_tokens", name: "completion" }] },
 ];
 const FLEET_CURVES = [
-  { title: "Utilisation while collecting", format: percent, domain: [0, 1], series: [{ key: "rollout/env_utilization", name: "busy" }] },
+  { title: "Utilization while collecting", format: percent, domain: [0, 1], series: [{ key: "rollout/env_utilization", name: "busy" }] },
   { title: "Episodes lost to device faults", zero: true, series: [
     { key: "rollout/infra_errors", name: "infra errors" }, { key: "rollout/retried", name: "retried" },
     { key: "rollout/lost_groups", name: "groups lost" }] },

@@ -1,4 +1,4 @@
-// The state of each device over time, its utilisation and its faults.
+// The state of each device over time, its utilization and its faults.
 
 const FLEET_KEYS = [["leased", "busy"], ["ready", "ready"], ["refreshing", "refreshing"], ["starting", "starting"],
   ["quarantined", "quarantined; at the top: a fault"]];

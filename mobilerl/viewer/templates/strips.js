@@ -1,4 +1,4 @@
-// A strip of coloured fields: a canvas with one pixel per column, stretched by CSS.
+// A strip of colored fields: a canvas with one pixel per column, stretched by CSS.
 
 function palette() {
   const style = getComputedStyle(document.documentElement);
@@ -33,7 +33,7 @@ function successStrip(played, first, last) {
   }), "success by iteration");
 }
 
-/** A device over time: utilisation as a bar, other states as a full field, faults at the top. */
+/** A device over time: utilization as a bar, other states as a full field, faults at the top. */
 function deviceStrip(device, columns) {
   return strip(columns, 20, (context, _, colors) => {
     const full = { f: colors.refreshing, s: colors.starting, q: colors.quarantined };

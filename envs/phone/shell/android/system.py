@@ -124,7 +124,7 @@ def uiautomator(phone: Phone, words: list[str]) -> str:
 def screencap(phone: Phone, words: list[str]) -> bytes:
     """`screencap [-p] [-d DISPLAY] [FILE]`; there is only one display.
 
-    Without `-p`, writes width, height, pixel format (1: RGBA), colour space (1: sRGB), and the pixels.
+    Without `-p`, writes width, height, pixel format (1: RGBA), color space (1: sRGB), and the pixels.
     """
     at = words.index("-d") if "-d" in words else len(words)
     target = next((w for w in words[:at] + words[at + 2 :] if not w.startswith("-")), "")
