@@ -245,7 +245,7 @@ def test_a_slurm_job_starts_the_cluster_runs_the_recipe_and_stops_what_it_starte
 
 def test_when_the_jobs_time_is_over_the_run_is_saved_and_tidies_up(place):
     waits = (
-        'trap "echo saved >>$CALLS; sleep 0.5; exit 143" TERM; trap "exit 1" INT; echo begun >>"$CALLS"; '
+        'trap "echo saved >>$CALLS; sleep 0.5; exit 143" INT; trap "exit 1" TERM; echo begun >>"$CALLS"; '
         "while [[ -e $CALLS ]]; do sleep 0.05; done"
     )
     job = place.start(CLUSTER / "slurm.sbatch", DURING_TRAINING=waits, SLURM_RESTART_COUNT="1", **slurm(2))

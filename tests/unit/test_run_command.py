@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,6 +86,32 @@ def test_nodes_of_a_slurm_step_take_part_and_leave_the_rest_to_the_first(calls, 
 def test_the_exit_code_is_that_of_the_step_that_failed(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert main(["run", "sft", "--model", str(tmp_path / "nothing")]) == 2
+
+
+WAITS = """
+import runpy, signal, sys, time
+from mobilerl.cli import pipeline
+
+def command(*_, **__):
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    print("begun", flush=True)
+    time.sleep(60)
+
+runpy.run_module = command
+try:
+    pipeline.call("train")
+except pipeline.StepFailed as failure:
+    sys.exit(failure.code)
+"""
+
+
+@pytest.mark.parametrize(("number", "step"), [(signal.SIGTERM, {}), (signal.SIGINT, {"SLURM_STEP_ID": "0"})])
+def test_a_signal_to_the_command_alone_stops_the_step(number, step):
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "start_new_session": True, "text": True}
+    with subprocess.Popen([sys.executable, "-c", WAITS], env={**os.environ, **step}, **pipes) as process:
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(number)
+        assert process.wait(30) == 143
 
 
 # --- composition ---------------------------------------------------------------------------------------------------
