@@ -67,6 +67,12 @@ def test_a_recipe_for_a_published_model_needs_one(calls, capsys):
     assert not calls
 
 
+def test_devices_are_looked_for_before_sft(calls, capsys):
+    flags = ["--fleet.type", "docker", "--fleet.hosts", '["tcp://127.0.0.1:9"]']
+    assert main(["run", "adagrpo", *flags]) == 2 and not calls
+    assert "no Docker engine answers at tcp://127.0.0.1:9" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("name", "command"), [("sft", "sft"), ("reachagent", "pages")])
 def test_nodes_of_a_slurm_step_take_part_and_leave_the_rest_to_the_first(calls, monkeypatch, tmp_path, name, command):
     scontrol = tmp_path / "bin/scontrol"
