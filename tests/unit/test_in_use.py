@@ -29,8 +29,8 @@ JUDGE = ["--judge.url", "http://h/v1", "--judge.model", "m"]
         (["--vllm.gpu_memory", "0.5"], "only with engine.inference = vllm or engine.type = verl (engine.inference is"),
         (["--engine.type", "verl", "--vllm.sleep", "true"], "only with engine.type = local"),
         (["--engine.type", "verl", "--engine.threads", "2"], "only with engine.type = local (it is 'verl')"),
-        (["--engine.type", "verl", "--collect.workers", "2"], "only with engine.type = local (it is 'verl')"),
-        (["--engine.inference", "vllm", "--collect.workers", "2"], "only with engine.inference = local (it is 'vllm')"),
+        (["--engine.type", "verl", "--rollout.workers", "2"], "only with engine.type = local (it is 'verl')"),
+        (["--engine.inference", "vllm", "--rollout.workers", "2"], "only with engine.inference = local (it is 'vllm')"),
         (["--cluster.nodes", "2"], "only with engine.type = verl (it is 'local'); add --engine.type verl"),
         (["--judge.model", "m"], "only with judge.url (it is ''); add --judge.url VALUE"),
         (["--judge.votes", "3", "--judge.temperature", "1"], "only with judge.url"),
@@ -40,7 +40,10 @@ JUDGE = ["--judge.url", "http://h/v1", "--judge.model", "m"]
         (["--sft.proposer_model", "m"], "only with sft.proposer_url"),
         (["--sft.goal_samples", "9"], "only with suite.type = generated"),
         (["--algorithm.curriculum.type", "uniform", "--algorithm.curriculum.patience", "3"], "curriculum.type = fcf"),
-        (["--algorithm.replay.gamma", "0", "--algorithm.replay.kappa", "3"], "only with algorithm.replay.gamma (it is"),
+        (
+            ["--algorithm.replay.fraction", "0", "--algorithm.replay.kappa", "3"],
+            "only with algorithm.replay.fraction (it is",
+        ),
         (["--algorithm.type", "distrl", "--algorithm.retrace", "false", "--algorithm.lam", "0.5"], "algorithm.retrace"),
         (["--agent.format", "qwen3-vl", "--agent.layout", "chat"], "only with agent.format = mobilerl or null (it is"),
         (
@@ -74,7 +77,7 @@ def test_a_flag_without_effect_is_a_mistake(flags, says):
             ["--engine.type", "verl", "--vllm.gpu_memory", "0.5"],
             "only for `mobilerl train` and `mobilerl pag",
         ),
-        ("eval instructions", ["--collect.workers", "2"], "only for `mobilerl train`"),
+        ("eval instructions", ["--rollout.workers", "2"], "only for `mobilerl train`"),
         ("eval androidworld", JUDGE, "not for `mobilerl eval androidworld`"),
     ],
 )
@@ -91,7 +94,7 @@ def test_what_is_in_use_or_asks_for_nothing_is_accepted():
         ("train", [*JUDGE, "--judge.reward", "true", "--judge.votes", "3", "--judge.temperature", "1"]),
         (
             "train",
-            ["--engine.type", "verl", "--collect.workers", "0", "--cluster.nodes", "2", "--vllm.gpu_memory", "1"],
+            ["--engine.type", "verl", "--rollout.workers", "0", "--cluster.nodes", "2", "--vllm.gpu_memory", "1"],
         ),
         ("train", ["--engine.inference", "vllm", "--vllm.sleep", "true"]),
         ("train", ["--fleet.spares", "0", "--fleet.serials", "[]", "--fleet.kvm", "false"]),

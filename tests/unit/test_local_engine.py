@@ -147,7 +147,7 @@ async def test_workers_compute_the_gradients_of_an_update_and_one_that_dies_is_r
         engine = LocalEngine(folder, LocalSettings(learning_rate=1e-2, micro_batch_tokens=150))
         rows = batch(sample_rows(engine, 9))
         engine.update(rows, policy_loss, "trajectory-mean")
-        async with RolloutWorkers(Recipe(model=str(folder), phone={"count": 2}, collect={"workers": 2}), engine) as two:
+        async with RolloutWorkers(Recipe(model=str(folder), phone={"count": 2}, rollout={"workers": 2}), engine) as two:
             engine.helpers = two if helped else None
             results.append(engine.update(rows, policy_loss, "trajectory-mean"))
             victims = [p.pid for p in multiprocessing.active_children() if p.name == "rollout-0"]

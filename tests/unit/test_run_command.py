@@ -52,7 +52,7 @@ def test_the_main_job_runs_sft_first_and_once(calls):
         ((), 2),
         (("--evaluate", "pass-k"), 4),
         (("--suite.type", "generated"), 2),
-        (("--suite.type", "instructions", "--suite.file", "mine.toml", "--collect.workers", "0"), 0),
+        (("--suite.type", "instructions", "--suite.file", "mine.toml", "--rollout.workers", "0"), 0),
     ],
 )
 def test_suites_of_embedded_phones_are_evaluated_before_and_after(calls, words, evaluations):
