@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
-from mobilerl.config.algorithms import AdaGRPOSection, AnyAlgorithm
+from mobilerl.config.algorithms import OWN as ALGORITHMS
+from mobilerl.config.algorithms import AdaGRPOSection, AnyAlgorithm, algorithm_sections
 from mobilerl.config.devices import FleetSection, PhoneSection
 from mobilerl.config.judge import JudgeSection
 from mobilerl.config.marks import RESUMABLE, NotWith, OnlyWith, Resumable, UsedBy
 from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, TinySection, VllmSection
 from mobilerl.config.reachagent import DpoSection, PagesSection
-from mobilerl.config.suite import OWN, PhoneSuiteSection, SuiteSection, suite_sections, union_of
+from mobilerl.config.suite import OWN as SUITES
+from mobilerl.config.suite import PhoneSuiteSection, SuiteSection, suite_sections
 from mobilerl.config.training import (
     TRAIN,
     EvalSection,
@@ -25,7 +27,7 @@ from mobilerl.config.training import (
     TrackingSection,
     TrainSection,
 )
-from mobilerl.config.types import Section
+from mobilerl.config.types import Section, union_of
 
 PAGES, ENGINES = UsedBy(("pages",)), UsedBy(("train", "pages"))
 TRAININGS = UsedBy(("train", "sft", "pages"))
@@ -101,8 +103,17 @@ class Recipe(Section):
 
 @cache
 def recipe_with_plugins() -> type[Recipe]:
-    """Returns Recipe after adding the suites of installed packages. Raises PluginError if one cannot be used."""
-    if len(sections := suite_sections()) > len(OWN):
-        Recipe.model_fields["suite"] = FieldInfo.from_annotated_attribute(union_of(sections), PhoneSuiteSection())
+    """Returns Recipe after adding the suites and algorithms of installed packages.
+
+    Raises PluginError if one cannot be used.
+    """
+    suites, algorithms = suite_sections(), algorithm_sections()
+    fields = Recipe.model_fields
+    if len(suites) > len(SUITES):
+        fields["suite"] = FieldInfo.from_annotated_attribute(union_of(suites, "phone"), PhoneSuiteSection())
+    if len(algorithms) > len(ALGORITHMS):
+        kind = Annotated[union_of(algorithms, "adagrpo"), TRAIN, Field(description=fields["algorithm"].description)]
+        fields["algorithm"] = FieldInfo.from_annotated_attribute(kind, AdaGRPOSection())
+    if len(suites) > len(SUITES) or len(algorithms) > len(ALGORITHMS):
         Recipe.model_rebuild(force=True)
     return Recipe

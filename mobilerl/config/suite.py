@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, Union
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Tag, field_validator
+from pydantic import field_validator
 
 from mobilerl.config.devices import FleetSection
 from mobilerl.config.marks import RESUMABLE
-from mobilerl.config.types import Count, Positive, Section, chosen_by_type
+from mobilerl.config.types import Count, Positive, Section, type_of, union_of
 from mobilerl.envs.plugins import with_plugins
 
 EMULATOR_MB = 3072
@@ -128,16 +127,10 @@ OWN = {
 @cache
 def suite_sections() -> dict[str, type[SuiteBase]]:
     """Sections by `suite.type`: our own and those of installed packages (entry points `mobilerl.suites`)."""
-    return with_plugins(OWN, "mobilerl.suites", SuiteBase, lambda section: section.model_fields["type"].default)
+    return with_plugins(OWN, "mobilerl.suites", SuiteBase, type_of)
 
 
-def union_of(sections: Mapping[str, type[SuiteBase]]) -> Any:
-    """Annotated union of suite sections, the type of `recipe.suite`."""
-    tagged = tuple(Annotated[section, Tag(name)] for name, section in sections.items())
-    return Annotated[Union[tagged], chosen_by_type("phone")]  # noqa: UP007 - of a tuple
-
-
-SuiteSection = union_of(OWN)
+SuiteSection = union_of(OWN, "phone")
 
 
 def check_androidworld_fleet(fleet: FleetSection) -> None:
