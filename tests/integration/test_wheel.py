@@ -79,7 +79,9 @@ def test_packages_called_envs_and_sft_stay_what_they_are(command, tmp_path):
     if subprocess.run(install, capture_output=True).returncode:
         pytest.skip("envs and sft cannot be installed from PyPI here")
     code = (
-        "import envs, sft, mobilerl.envs.base, mobilerl.sft; print(envs.__file__, sft.__file__, mobilerl.sft.__file__)"
+        "from importlib.util import find_spec as find\n"
+        "import mobilerl.envs.base, mobilerl.sft\n"
+        "print(find('envs').origin, find('sft').origin, mobilerl.sft.__file__)"
     )
     options = {
         "cwd": tmp_path,
