@@ -64,18 +64,8 @@ def test_one_package_is_installed_and_the_recipes_are_inside(wheel):
 def test_packages_called_envs_and_sft_stay_what_they_are(command, tmp_path):
     """Two of these names are on PyPI."""
     [site] = command.parents[1].glob("lib/python*/site-packages")
-    install = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--no-deps",
-        "--target",
-        tmp_path,
-        "envs==1.4",
-        "sft==0.1.1",
-    ]
+    words = f"-m pip install -q --no-deps --target {tmp_path} envs==1.4 sft==0.1.1"
+    install = [sys.executable, *words.split()]
     if subprocess.run(install, capture_output=True).returncode:
         pytest.skip("envs and sft cannot be installed from PyPI here")
     code = (
