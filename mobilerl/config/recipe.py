@@ -18,8 +18,8 @@ from mobilerl.config.reachagent import DpoSection, PagesSection
 from mobilerl.config.suite import OWN, PhoneSuiteSection, SuiteSection, suite_sections, union_of
 from mobilerl.config.training import (
     TRAIN,
-    CollectSection,
     EvalSection,
+    RolloutSection,
     SftSection,
     TasksSection,
     TrackingSection,
@@ -32,7 +32,7 @@ TRAININGS = UsedBy(("train", "sft", "pages"))
 SFT = UsedBy(("sft", "pages", "eval sim", "eval generated"))
 FLEET = UsedBy(("train", "fleet", "eval instructions", "eval androidworld"))
 JUDGE = UsedBy(("train", "eval sim", "eval generated", "eval instructions"))
-COLLECT = UsedBy(("train", "eval instructions"))
+ROLLOUT = UsedBy(("train", "eval instructions"))
 VLLM, VERL = {"engine.inference": ("vllm",)}, {"engine.type": ("verl",)}
 
 
@@ -54,7 +54,7 @@ class Recipe(Section):
     pages: Annotated[PagesSection, PAGES] = PagesSection()
     dpo: Annotated[DpoSection, PAGES] = DpoSection()
     tasks: TasksSection = TasksSection()
-    collect: Annotated[CollectSection, COLLECT] = CollectSection()
+    rollout: Annotated[RolloutSection, ROLLOUT] = RolloutSection()
     algorithm: Annotated[AnyAlgorithm, TRAIN] = AdaGRPOSection()
     """Algorithm, chosen by its `type`; the settings of all algorithms are listed."""
     train: TrainSection = TrainSection()
@@ -65,7 +65,7 @@ class Recipe(Section):
     @property
     def plays_in_workers(self) -> bool:
         """Whether worker processes with copies of the model collect; vLLM serves many episodes without workers."""
-        return self.collect.workers > 0 and self.engine.name == "local"
+        return self.rollout.workers > 0 and self.engine.name == "local"
 
     @model_validator(mode="before")
     @classmethod
@@ -82,20 +82,20 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _judge_is_shared(self) -> Recipe:
-        asking = min(self.collect.workers, self.phone.count)
+        asking = min(self.rollout.workers, self.phone.count)
         if self.judge.reward and self.plays_in_workers and asking > self.judge.concurrency:
-            raise ValueError(f"each of collect.workers asks the judge: set judge.concurrency to at least {asking}")
+            raise ValueError(f"each of rollout.workers asks the judge: set judge.concurrency to at least {asking}")
         return self
 
     @model_validator(mode="after")
     def _one_reward(self) -> Recipe:
-        if self.judge.reward and self.collect.scorer:
-            raise ValueError("judge.reward and collect.scorer both give the reward: leave one of them out")
+        if self.judge.reward and self.rollout.scorer:
+            raise ValueError("judge.reward and rollout.scorer both give the reward: leave one of them out")
         return self
 
     @model_validator(mode="after")
     def _suite_fits(self) -> Recipe:
-        self.suite.check(self.fleet, self.collect.workers, self.agent.deadline_s)
+        self.suite.check(self.fleet, self.rollout.workers, self.agent.deadline_s)
         return self
 
 

@@ -27,7 +27,7 @@ class SuiteBase(Section):
     """Module with `make(recipe) -> Suite` and `is_held_out(task) -> bool`."""
 
     def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
-        """Raises ValueError unless the suite can be trained on with this fleet, `collect.workers` and deadline."""
+        """Raises ValueError unless the suite can be trained on with this fleet, `rollout.workers` and deadline."""
 
 
 class PhoneSuiteSection(SuiteBase):
@@ -76,7 +76,7 @@ class AndroidWorldSuiteSection(SuiteBase):
         return seed
 
     def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
-        """Raises ValueError unless the suite can be trained on with this fleet, `collect.workers` and deadline."""
+        """Raises ValueError unless the suite can be trained on with this fleet, `rollout.workers` and deadline."""
         if fleet.type == "docker":
             check_androidworld_fleet(fleet)
             if self.servers:
@@ -90,7 +90,7 @@ class AndroidWorldSuiteSection(SuiteBase):
                 'suite.type = "androidworld" needs suite.servers, or fleet.type = "docker", which starts them'
             )
         if workers:
-            raise ValueError('suite.type = "androidworld" runs in one process: set collect.workers = 0')
+            raise ValueError('suite.type = "androidworld" runs in one process: set rollout.workers = 0')
         if deadline_s < ANDROIDWORLD_DEADLINE_S:
             raise ValueError(
                 f"episodes of AndroidWorld take long: set agent.deadline_s to at least {ANDROIDWORLD_DEADLINE_S:g}"
@@ -114,7 +114,7 @@ class InstructionsSuiteSection(SuiteBase):
         if not self.file:
             raise ValueError('suite.type = "instructions" needs suite.file, a *.toml or *.jsonl of instructions')
         if workers:
-            raise ValueError('suite.type = "instructions" runs in one process: set collect.workers = 0')
+            raise ValueError('suite.type = "instructions" runs in one process: set rollout.workers = 0')
 
 
 OWN = {

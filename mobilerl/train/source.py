@@ -160,7 +160,7 @@ def make_group_source(
     devices: Devices | Sequence[MobileEnv] | None,
 ) -> tuple[Collectors, GroupSource]:
     """Makes the collector or rollout workers and a group source on top. `devices` are the suite's own, if any."""
-    staleness = recipe.collect.max_staleness
+    staleness = recipe.rollout.max_staleness
     if recipe.plays_in_workers:
         workers = RolloutWorkers(recipe, engine, run_dir)
         return workers, (PipelinedSource if staleness else SynchronousSource)(workers, sampler, rng)

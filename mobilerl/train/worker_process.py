@@ -107,7 +107,7 @@ class _WorkerState:
         settings = recipe.engine.model_copy(update={"threads": 1, "generate_threads": 1})
         # A checkpoint of the run, in place of a start model that is gone, may have been deleted since.
         newest = latest(run_dir) if run_dir and not Path(recipe.model).is_dir() else None
-        self.engine = make_engine(newest or recipe.model, settings, recipe.collect.temperature)
+        self.engine = make_engine(newest or recipe.model, settings, recipe.rollout.temperature)
         self.collector = make_collector(recipe, self.engine, make_devices(recipe, run_dir, part), part.of)
         self.collector.tell(notes.send)
         self._notes, self._started = notes, False

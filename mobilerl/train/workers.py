@@ -48,7 +48,7 @@ class WorkerError(RuntimeError):
 
 
 class RolloutWorkers:
-    """Collects for one learner in `recipe.collect.workers` processes. Use it as an async context manager.
+    """Collects for one learner in `recipe.rollout.workers` processes. Use it as an async context manager.
 
     It has the part of `Collector`'s interface that the training loop uses: `collect`, `counts`, `lost`, `busy_s`,
     `devices`. An assignment that a worker does not finish adds nothing to the counts.
@@ -58,7 +58,7 @@ class RolloutWorkers:
     """`busy_s` is updated only when workers are done."""
 
     def __init__(self, recipe: Recipe, engine: LocalEngine, run_dir: Path | None = None) -> None:
-        count = min(recipe.collect.workers, recipe.phone.count)
+        count = min(recipe.rollout.workers, recipe.phone.count)
         self.devices = recipe.phone.count
         self.held = self.devices + fleet_type(recipe.fleet).spares(recipe.fleet, recipe.phone.count)
         """Number of devices of all workers, spares included."""
@@ -205,7 +205,7 @@ class _Worker:
             return answer
         reason = f", {late} of them killed for having no answer in {limit_s:g} s" if late else ""
         said = f"rollout worker {self._part.index} died {MAX_DEATHS} times{reason}"
-        raise WorkerError(f"{said}; use fewer collect.workers")
+        raise WorkerError(f"{said}; use fewer rollout.workers")
 
     @contextmanager
     def _killed_after(self, seconds: float) -> Iterator[None]:
@@ -282,14 +282,14 @@ def longest_s(recipe: Recipe, part: Part, groups: int) -> float:
 
     This is far more than a healthy worker takes: the time if every attempt ran into its deadline and broke its device.
     """
-    collect, fleet = recipe.collect, recipe.fleet
+    rollout, fleet = recipe.rollout, recipe.fleet
     episode = recipe.agent.deadline_s + (recipe.judge.longest_s if recipe.judge.reward else 0.0)
     start = START_S
     if not fleet_type(fleet).in_process:
         episode += 2 * fleet.refresh_s + fleet.boot_s  # the device is refreshed, dropped, and another started
         start += fleet.give_up_s  # time without a working device after which a worker fails by itself
     rounds = math.ceil(groups * recipe.algorithm.group_size / len(part.among(range(recipe.phone.count))))
-    return min(start + rounds * (1 + collect.max_retries) * episode, threading.TIMEOUT_MAX)
+    return min(start + rounds * (1 + rollout.max_retries) * episode, threading.TIMEOUT_MAX)
 
 
 def _seed(seed: int, prefix: str, index: int) -> int:

@@ -103,8 +103,8 @@ def test_an_app_with_its_task_and_a_suite_of_another_package(site, tmp_path):
     assert (results["success_rate"], results["trials"]) == (1.0, 4) and list(results["per_task"]) == ["RadioPlay"]
     tiny.create(tmp_path / "model", ["count to more less"], hidden=32, layers=1, heads=2, vision_hidden=16)
     words = f"""train --config /dev/null --model {tmp_path}/model --run-dir {tmp_path}/run --suite.type counters
-        --suite.buttons 3 --train.iterations 1 --collect.tasks_per_iteration 2 --algorithm.group_size 2
-        --agent.screenshots 0 --agent.max_new_tokens 4 --collect.workers 0 --train.trajectories_every 1
+        --suite.buttons 3 --train.iterations 1 --rollout.tasks_per_iteration 2 --algorithm.group_size 2
+        --agent.screenshots 0 --agent.max_new_tokens 4 --rollout.workers 0 --train.trajectories_every 1
         --algorithm.dynamic_sampling false"""
     done = mobilerl(site, *words.split())
     assert done.returncode == 0, done.stderr

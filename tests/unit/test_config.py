@@ -83,9 +83,9 @@ def test_all_mistakes_are_named_at_once_and_blamed_on_who_made_them(tmp_path):
     assert len(lines) == len(expected)
     for line, begins in zip(lines, expected, strict=True):
         assert line.startswith(begins), line
-    with pytest.raises(ConfigError, match="recipe.toml and the command line: judge.reward and collect.scorer both"):
+    with pytest.raises(ConfigError, match="recipe.toml and the command line: judge.reward and rollout.scorer both"):
         load_recipe(
-            write(tmp_path, '[collect]\nscorer = "a:b"\n'),
+            write(tmp_path, '[rollout]\nscorer = "a:b"\n'),
             ["--judge.reward", "true", "--judge.url", "http://a", "--judge.model", "m"],
         )
 
