@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from mobilerl.config.flags import NULL, ConfigError, Owners, parse_flags, quote, settings_of, suggestion
-from mobilerl.config.in_use import differing, reason, unused, without_unused
+from mobilerl.config.in_use import reason, unused, without_unused
 from mobilerl.config.layers import Layers, overlay, read_layers, replace_values, take_run_table
 from mobilerl.config.marks import OnlyWith
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
@@ -137,11 +137,6 @@ def held(run_dir: Path) -> Iterator[None]:
                 path.unlink()
                 if is_new:
                     run_dir.rmdir()
-
-
-def differences(a: Recipe, b: Recipe) -> list[str]:
-    """Dotted names of the settings in which two recipes differ, in the order of the sections."""
-    return differing(a.model_dump(), b.model_dump())
 
 
 def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

@@ -163,8 +163,6 @@ def make_group_source(
     staleness = recipe.rollout.max_staleness
     if recipe.plays_in_workers:
         workers = RolloutWorkers(recipe, engine, run_dir)
-        if not staleness and engine.device.type == "cpu":
-            engine.helpers = workers  # they do not play while the learner learns
         return workers, (PipelinedSource if staleness else SynchronousSource)(workers, sampler, rng)
     collector = make_collector(recipe, engine, devices or make_devices(recipe, run_dir))
     if staleness == 0:

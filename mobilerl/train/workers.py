@@ -21,22 +21,19 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from mobilerl.config import Recipe
 from mobilerl.envs.base import DeviceEvent, DeviceReport, Task
-from mobilerl.records import Group, LostGroup, TrainingSample
+from mobilerl.records import Group, LostGroup
 from mobilerl.suites.fleet import Part, claimed_devices, fleet_type, remove_orphans
 from mobilerl.system.child_processes import interrupts_held
 from mobilerl.train import unguarded, worker_process
-from mobilerl.train.worker_process import Assignment, GradientOrder, LogProbabilities, WorkerResult
+from mobilerl.train.worker_process import Assignment, WorkerResult
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from mobilerl.engines.local import LocalEngine
 
-    from mobilerl.engines.local import LocalEngine, LossGradient
-
-T = TypeVar("T")
 log = logging.getLogger(__name__)
 CLOSE_S = 60.0
 """Time limit for a worker to release its devices, in seconds."""
@@ -144,21 +141,6 @@ class RolloutWorkers:
         self._untaken.append(answer)
         return answer
 
-    @property
-    def number(self) -> int:
-        return len(self._workers)
-
-    def gradients(
-        self, weights: bytes, shares: Sequence[Sequence[TrainingSample]], losses: Sequence[LossGradient]
-    ) -> list[dict[str, Tensor]]:
-        """Implements `engines.local.Helpers` with one share per worker. Call it while nothing is played."""
-        from safetensors.torch import load
-
-        orders = [GradientOrder(share, weights) for share in shares]
-        jobs = zip(self._workers, orders, losses, strict=False)
-        answers = list(self._threads.map(lambda job: job[0].gradients(job[1], job[2]), list(jobs)))
-        return [load(answer) for answer in answers]
-
     def take(self, answers: Sequence[WorkerResult]) -> list[Group]:
         """Adds up the counts of results of `play` and returns their groups in the order of their tasks."""
         taken = {id(answer) for answer in answers}
@@ -198,31 +180,9 @@ class _Worker:
         with self._busy:
             return self._carried_out(order)
 
-    def gradients(self, order: GradientOrder, loss: LossGradient) -> bytes:
-        """Computes gradients, blocking until they are done, as safetensors. Raises WorkerError like `play`."""
-        from torch import from_numpy
-
-        def ask(pipe: Connection) -> bytes | str:
-            self.version = None  # these weights are of a step within an iteration and have no version
-            pipe.send(order)
-            while isinstance(answer := pipe.recv(), LogProbabilities):
-                pipe.send(loss(answer.index, from_numpy(answer.logp), from_numpy(answer.mask)).numpy())
-            return answer
-
-        with self._busy:
-            return self._answered(ask, START_S)
-
     def _carried_out(self, order: Assignment) -> WorkerResult:
-        def ask(pipe: Connection) -> WorkerResult | str:
-            pipe.send(replace(order, weights=None) if self.version == order.version else order)
-            answer = pipe.recv()
-            self.version = order.version
-            return answer
-
-        return self._answered(ask, longest_s(self._recipe, self._part, len(order.jobs)))
-
-    def _answered(self, ask: Callable[[Connection], T | str], limit_s: float) -> T:
-        """The worker's answer, or that of its replacement if it dies or takes longer than `limit_s`."""
+        """The worker's result, or that of its replacement if it dies or takes longer than `longest_s`."""
+        limit_s = longest_s(self._recipe, self._part, len(order.jobs))
         late = 0
         for _ in range(MAX_DEATHS):
             until = time.monotonic() + limit_s
@@ -230,8 +190,9 @@ class _Worker:
                 self._playing = True
                 pipe = self._pipe or self._start()
                 with self._killed_after(limit_s):
-                    answer = ask(pipe)
-                self._playing = False
+                    pipe.send(replace(order, weights=None) if self.version == order.version else order)
+                    answer = pipe.recv()
+                self._playing, self.version = False, order.version
             except (EOFError, OSError):  # killed, for example by the kernel when out of memory, or for being late
                 if time.monotonic() >= until:
                     late += 1

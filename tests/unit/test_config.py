@@ -31,13 +31,10 @@ def test_flags_override_the_file_and_the_file_the_defaults(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--train.sede", "1"], "did you mean '--train.seed'"),
         (["--train", "1"], "train: this is a section"),
         (["--algorithm.group_size", "1"], "algorithm.group_size"),
         (["--algorithm.loss.clip_low", "1.5"], "algorithm.loss.clip_low: Input should be less than"),
         (["--algorithm.type", "nix"], "'adagrpo'"),
-        (["--train.seed"], "expected one argument"),
-        (["stray"], "stray"),
         (["--" + "x" * 9000, "1"], "no such setting"),
     ],
 )
@@ -50,7 +47,6 @@ def test_a_wrong_flag_is_named_in_one_line(flags, says):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[trian]\niterations = 5\n", "did you mean 'train'?"),
         ("[train]\niterations = 0\n", "train.iterations: Input should be greater"),
         ("[train\n", "is not valid TOML"),
         ('[[sft.sources]]\nformat = "x"\npath = "p"\n', "sft.sources.0.format"),
@@ -174,6 +170,6 @@ def test_a_written_recipe_reads_back_equal(tmp_path):
 
 @pytest.mark.parametrize("modules", ["mobilerl, mobilerl.config, mobilerl.envs", "mobilerl.cli"])
 def test_imports_are_quick_and_without_torch(modules):
-    code = f"import sys, time, {modules}; print('torch' in sys.modules, time.process_time())"
-    loads_torch, seconds = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split()
-    assert loads_torch == "False" and float(seconds) < 2.0
+    code = f"import sys, time, {modules}; print({{'torch', 'transformers'}} & {{*sys.modules}}, time.process_time())"
+    loaded, seconds = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split()
+    assert loaded == "set()" and float(seconds) < 2.0
