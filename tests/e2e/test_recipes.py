@@ -62,7 +62,7 @@ def recipe(folder: Path, name: str, *flags: str, run: str = "run", evaluate: str
 
 @pytest.fixture(scope="module")
 def sft_run(folder) -> str:
-    return recipe(folder, "sft.sh", *SFT)
+    return recipe(folder, "sft.sh", *SFT, evaluate="yes")
 
 
 @pytest.fixture(scope="module")
