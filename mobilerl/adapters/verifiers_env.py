@@ -4,7 +4,7 @@ verifiers finds a taskset by the name of a top-level module; docs/python.md show
 the sampling parameters. A failing device is an error of the rollout and gives no reward.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import verifiers.v1 as vf
 from openai import AsyncOpenAI
@@ -34,7 +34,7 @@ class PhoneTasksetConfig(vf.TasksetConfig):
 
 class PhoneTaskset(vf.Taskset[PhoneTask, PhoneTasksetConfig]):
     def load(self) -> list[PhoneTask]:
-        tasks = {"train": train_tasks, "test": test_tasks}[self.config.split](self.config.instances)
+        tasks = (train_tasks if self.config.split == "train" else test_tasks)(self.config.instances)
         return [PhoneTask(vf.TaskData(id=t.id, prompt=t.instruction), self.config.task) for t in tasks]
 
 
@@ -55,7 +55,7 @@ class _Endpoint:
         self.client, self.model = client, model
 
     async def act(self, messages, images, sampling, key="") -> Completion:
-        asked = with_images(messages, images)
+        asked: Any = with_images(messages, images)
         return completion_of(
             await self.client.chat.completions.create(model=self.model, messages=asked, stop=[ANSWER_END])
         )

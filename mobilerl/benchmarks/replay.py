@@ -93,7 +93,7 @@ def fill(drawn: Sequence[tuple[ExpertStep, tuple[int, ...]]], rows: int) -> Adap
 
 def _trajectory(drawn: Sequence[tuple[ExpertStep, tuple[int, ...]]], number: int) -> Trajectory:
     screens = [_copy(drawn[0][0].observation.screenshot, -1 - number)]
-    made = []
+    made: list[Step] = []
     for turn in range(number * STEPS, (number + 1) * STEPS):
         step, ids = drawn[turn % len(drawn)]
         seen = step.observation

@@ -117,7 +117,7 @@ class InstructionsSuiteSection(SuiteBase):
             raise ValueError('suite.type = "instructions" runs in one process: set collect.workers = 0')
 
 
-OWN = {
+OWN: dict[str, type[SuiteBase]] = {
     "phone": PhoneSuiteSection,
     "generated": GeneratedSuiteSection,
     "androidworld": AndroidWorldSuiteSection,

@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from mobilerl.algorithms.checks import count, finite, load_optimizer
+from mobilerl.algorithms.losses.aggregation import Aggregation
 from mobilerl.config import EngineSection
 from mobilerl.engines.finite import FirstNonFinite
 from mobilerl.engines.reference import FirstAdapter
@@ -58,7 +59,8 @@ LossGradient = Callable[[list[int], Tensor, Tensor], Tensor]
 class Helpers(Protocol):
     """Copies of the engine in other processes."""
 
-    number: int
+    @property
+    def number(self) -> int: ...
 
     def gradients(
         self, weights: bytes, shares: Sequence[Sequence[TrainingSample]], losses: Sequence[LossGradient]
@@ -111,8 +113,11 @@ class LocalEngine:
         self.model.eval()
         # Another thread may sample during an update, and weights must not change during a generation.
         self._weights = threading.Lock()
-        self.helpers: Helpers | None = None
-        """Processes that compute the gradients of an update instead of this one."""
+        self._helpers: Helpers | None = None
+
+    def share_updates(self, helpers: Helpers) -> None:
+        """From now on these processes compute the gradients of an update instead of this one."""
+        self._helpers = helpers
 
     def _freeze(self, model: torch.nn.Module) -> torch.nn.Module | FirstAdapter:
         """Copies the initial weights; with LoRA, only those of the adapter."""
@@ -168,15 +173,17 @@ class LocalEngine:
     def _logp(self, model: torch.nn.Module, rows: Sequence[TrainingSample]) -> tuple[Tensor, Tensor]:
         return sample_logprobs(model, self.codec, rows, self.settings.temperature, self.device)
 
-    def update(self, samples: Sequence[TrainingSample], objective: Objective, aggregation: str) -> dict[str, float]:
+    def update(
+        self, samples: Sequence[TrainingSample], objective: Objective, aggregation: Aggregation
+    ) -> dict[str, float]:
         torch.set_num_threads(self._threads)  # set per thread
         weights = sample_weights(samples, aggregation)
         metrics: dict[str, float] = {}
         watch = FirstNonFinite()
         objective = watch.watching(objective)
         self.optimizer.zero_grad()
-        if self.helpers is not None:
-            self._helped(self.helpers, samples, weights, objective, metrics)
+        if self._helpers is not None:
+            self._helped(self._helpers, samples, weights, objective, metrics)
         else:
             for index in self._parts(samples):
                 part = [samples[i] for i in index]

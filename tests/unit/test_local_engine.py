@@ -148,7 +148,8 @@ async def test_workers_compute_the_gradients_of_an_update_and_one_that_dies_is_r
         rows = batch(sample_rows(engine, 9))
         engine.update(rows, policy_loss, "trajectory-mean")
         async with RolloutWorkers(Recipe(model=str(folder), phone={"count": 2}, collect={"workers": 2}), engine) as two:
-            engine.helpers = two if helped else None
+            if helped:
+                engine.share_updates(two)
             results.append(engine.update(rows, policy_loss, "trajectory-mean"))
             victims = [p.pid for p in multiprocessing.active_children() if p.name == "rollout-0"]
             assert bool(victims) == helped
@@ -205,7 +206,8 @@ class OtherProcess:
 )
 def test_a_gradient_that_is_not_finite_is_not_applied_and_its_cause_is_named(folder, objective, changed, named, helped):
     engine = LocalEngine(folder, LocalSettings(learning_rate=1e-2, warmup_steps=10))
-    engine.helpers = OtherProcess(folder) if helped else None
+    if helped:
+        engine.share_updates(OtherProcess(folder))
     rows = batch(sample_rows(engine, 4))
     broken = {k: (v,) * len(rows[2].response_ids) if k == "rollout_logprobs" else v for k, v in changed.items()}
     before = fingerprint(engine.model)

@@ -25,7 +25,7 @@ class GeneratedPlan(PhonePlan):
     suite = "generated"
     split: Literal["train", "dev", "test"] = "test"
     """`dev` to choose settings, `test` for results, `train` for the training tasks."""
-    parts: tuple[Literal["instances", "phrasings", "pairs", "apps"], ...] = tasks.HELD_OUT
+    parts: tuple[tasks.HeldOut, ...] = tasks.HELD_OUT
     """Held-out parts to evaluate on; not used with the split `train`."""
 
     def tasks(self, recipe: Recipe) -> list[Task]:
