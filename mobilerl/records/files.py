@@ -15,14 +15,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar, cast
 
 from mobilerl.envs.base import ACTION_TYPES, Observation, Task
 from mobilerl.records import Completion, Status, Step, Trajectory
 from mobilerl.records.screens import ScreenFolder, ScreenStore
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 from mobilerl.system.atomic_files import write_atomic
 
 SCHEMA = 1
@@ -35,7 +32,7 @@ _JSON_TYPES: dict[str, Any] = {
     "Mapping[str, float]": Mapping,
 }
 """Accepted types of dataclass fields, by annotation."""
-_T = TypeVar("_T", bound="DataclassInstance")
+_T = TypeVar("_T")
 
 
 # --- dicts -------------------------------------------------------------------------------------------------------
@@ -73,7 +70,7 @@ def trajectory_from_dict(record: Mapping[str, Any], screens: ScreenStore) -> Tra
 
 def _checked(made: _T) -> _T:
     """Returns `made`. Raises ValueError if a field does not have its declared type."""
-    for field in fields(made):
+    for field in fields(cast("Any", made)):
         value, kind = getattr(made, field.name), _JSON_TYPES.get(str(field.type))
         if kind and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
             raise ValueError(f"field {field.name!r} of {type(made).__name__} is {value!r:.60}; it must be {field.type}")

@@ -90,7 +90,7 @@ class OnlineTrainer:
         self.rng = random.Random(recipe.train.seed)
         self.engine: Engine = make_trainer_engine(recipe)
         self.algorithm = make_algorithm(recipe.algorithm, make_resources(recipe, self.engine))
-        self.sampler.value_of = self.algorithm.instruction_values
+        self.sampler.use_values(self.algorithm.instruction_values)
         self.steps = step_counter(self.algorithm, recipe.train.max_skipped_steps)
         self.state = RunState(self.engine, self.sampler, self.algorithm, self.rng)
         self.log = RunLog(as_started(recipe, run_dir), run_dir)
@@ -109,7 +109,7 @@ class OnlineTrainer:
         train, state = self.recipe.train, self.state
         state.start_clock()
         view = ProgressView(train.iterations, max_minutes=train.max_minutes, max_env_steps=train.max_env_steps)
-        self.sampler.say = view.say
+        self.sampler.report_to(view.say)
         if aside := self.sampler.losses.set_aside:
             view.say(f"excluded before: {', '.join(aside)}")
         with closing(self.engine), self._thread, self.log, view, StopGuard(view.say) as guard:
