@@ -97,7 +97,8 @@ class AdbTransport:
 
     def pull(self, path: str) -> bytes:
         # Not adbutils' own pull: a device that keeps sending would fill this machine's memory.
-        name, parts = path.encode(errors="replace"), []
+        name = path.encode(errors="replace")
+        parts: list[bytes] = []
         with self._service("sync:", FILE_TIMEOUT_S, f"pull {path}") as answer:
             answer.send(_SYNC.pack(b"RECV", len(name)) + name)
             while True:

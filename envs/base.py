@@ -118,8 +118,8 @@ class Invalid:
 Action = Tap | LongPress | Swipe | Type | Launch | Back | Home | Enter | Wait | Finish | Invalid
 """A discriminated union on `kind`."""
 
-ACTION_TYPES: dict[str, type] = {
-    cls.__dataclass_fields__["kind"].default: cls
+ACTION_TYPES: dict[str, type[Action]] = {
+    str(cls.__dataclass_fields__["kind"].default): cls
     for cls in (Tap, LongPress, Swipe, Type, Launch, Back, Home, Enter, Wait, Finish, Invalid)
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from io import BufferedIOBase
 from pathlib import Path
 
 from mobilerl.envs.base import InfraError
@@ -38,7 +39,7 @@ class Console:
             raise InfraError(f"{where}: `{line[:40]}` failed: {error or type(error).__name__}") from None
 
 
-def _answer(lines) -> str:  # noqa: ANN001 - a binary file
+def _answer(lines: BufferedIOBase) -> str:
     """Reads the lines up to OK."""
     said: list[str] = []
     size = 0

@@ -8,6 +8,7 @@ import re
 import struct
 import zlib
 from collections.abc import Mapping
+from typing import cast
 
 from PIL import Image
 
@@ -251,7 +252,8 @@ def is_black(png: bytes) -> bool:
     picture = open_picture(png)
     if len(png) > 1000 + picture.width * picture.height // 200:
         return False
-    return max(high for _, high in picture.convert("RGB").getextrema()) <= BLACK
+    bands = cast("tuple[tuple[int, int], ...]", picture.convert("RGB").getextrema())
+    return max(high for _, high in bands) <= BLACK
 
 
 def open_picture(png: bytes) -> Image.Image:

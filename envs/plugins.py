@@ -8,7 +8,7 @@ from functools import cached_property
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-T = TypeVar("T", bound=type)
+T = TypeVar("T")
 
 
 class LazyDict(UserDict):
@@ -37,7 +37,9 @@ class PluginError(ValueError):
     """An installed package registers something that cannot be used. The message names the package."""
 
 
-def with_plugins(own: Mapping[str, T], group: str, kind: type, name_of: Callable[[T], str]) -> dict[str, T]:
+def with_plugins(
+    own: Mapping[str, type[T]], group: str, kind: type[T], name_of: Callable[[type[T]], str]
+) -> dict[str, type[T]]:
     """`own` and the subclasses of `kind` that the entry points of `group` name, each a class or a list of classes.
 
     Raises PluginError for one that cannot be loaded, is not such a class, or has a name that is taken.

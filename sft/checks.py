@@ -8,6 +8,7 @@ import os
 import shlex
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -36,7 +37,8 @@ def fitted(recipe: Recipe) -> Recipe:
 
     Recipes for CPUs ask for one process per core.
     """
-    gpus, settings, changes = torch.cuda.device_count(), recipe.sft, {}
+    gpus, settings = torch.cuda.device_count(), recipe.sft
+    changes: dict[str, Any] = {}
     if gpus and settings.nodes == 1 and settings.processes > gpus:
         changes["sft"] = settings.model_copy(update={"processes": gpus if gpus > 1 else 0})
     if recipe.model:

@@ -43,7 +43,7 @@ JOB, LOG, OUT = "job.json", "log.jsonl", "out"
 POLL_S = 0.2
 STOP_S = 30.0
 """Time in seconds for torchrun to stop its ranks before it is killed; the ranks notice that and exit."""
-END = b"end"
+END = "end"
 CONNECT, WAIT, LEAVE = timedelta(minutes=30), timedelta(days=7), timedelta(minutes=1)
 """Timeouts: a node connecting to node 0, a node waiting for its next job, node 0 waiting for the others at the end."""
 
@@ -160,7 +160,7 @@ class Cluster:
     def announce(self, folder: Path | None) -> None:
         """Announces the folder of a job; None means that there are no more jobs."""
         if self.store is not None:
-            self.store.set(f"job-{self.jobs}", END if folder is None else str(folder.resolve()).encode())
+            self.store.set(f"job-{self.jobs}", END if folder is None else str(folder.resolve()))
             self.jobs += 1
 
     def close(self) -> None:
@@ -184,7 +184,7 @@ def follow(settings: SftSection) -> None:
     try:
         store = TCPStore(*_address(settings), is_master=False, timeout=CONNECT)
         store.set_timeout(WAIT)
-        while (job := store.get(f"job-{number}")) != END:
+        while (job := store.get(f"job-{number}")) != END.encode():
             folder = Path(job.decode())
             if not folder.is_dir():
                 raise ConfigError(f"node 0 trains in {folder}, which is not here: --run-dir must be on a shared disk")
@@ -192,7 +192,7 @@ def follow(settings: SftSection) -> None:
                 launcher.wait()
                 _check_success(launcher, folder, settings.node_rank)
             number += 1
-        store.set(f"left-{settings.node_rank}", b"")
+        store.set(f"left-{settings.node_rank}", "")
     except DistError as error:
         raise ConfigError(f"node 0 at {settings.rendezvous} cannot be reached ({error})") from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from mobilerl.envs.base import Action, Observation, Task
 from mobilerl.models.codec import Codec
@@ -96,7 +96,13 @@ class SampleFile(Sequence[Sample]):
     def __len__(self) -> int:
         return self._rows.num_rows
 
-    def __getitem__(self, index: int) -> Sample:
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Sample]: ...
+    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
         row = {name: self._rows[name][index].as_py() for name in self._rows.column_names}
         images = tuple(self._images[number].as_py() for number in row["images"])
         trained = None if row["trained"] is None else tuple(row["trained"])

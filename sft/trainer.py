@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from mobilerl.engines.finite import FirstNonFinite
 from mobilerl.models.codec import Codec
@@ -76,7 +76,14 @@ class LogCallback(TrainerCallback):
     def __init__(self, on_log: Callable[[int, int, float, float, int], None]) -> None:
         self._on_log = on_log
 
-    def on_log(self, args, state, control, logs=None, **_) -> None:  # noqa: ANN001 - the Trainer's own signature
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **_: Any,
+    ) -> None:
         if state.is_world_process_zero and logs and "loss" in logs:
             loss, rate, skipped = (logs[name] for name in ("loss", "learning_rate", "skipped_steps"))
             self._on_log(state.global_step, state.max_steps, float(loss), float(rate), int(skipped))
@@ -88,7 +95,9 @@ class SkipCallback(TrainerCallback):
     def __init__(self, counter: StepCounter, watch: FirstNonFinite) -> None:
         self._counter, self._watch = counter, watch
 
-    def on_pre_optimizer_step(self, args, state, control, model=None, **_) -> None:  # noqa: ANN001
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: Any = None, **_: Any
+    ) -> None:
         if args.deepspeed:
             return  # it has taken its step already, see `SftTrainer.compute_loss`
         gradients = FirstNonFinite()
@@ -102,7 +111,7 @@ class SkipCallback(TrainerCallback):
         model.zero_grad()  # AdamW leaves parameters without a gradient alone
         self._counter.check(KEPT)
 
-    def on_train_end(self, args, state, control, **_) -> None:  # noqa: ANN001
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._counter.check(KEPT, ended=True)
 
 

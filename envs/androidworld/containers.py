@@ -80,7 +80,7 @@ class AndroidWorldContainers:
             device, self._waiting = self._waiting, None
         else:
             device = await self._made(number, generation, _log.info)
-        device.env = self.wrap(device.env)
+        device.wrap(self.wrap)
         return device
 
     def name(self, number: int) -> str:

@@ -289,14 +289,14 @@ def _remove(container: Container) -> None:
             raise
 
 
-def _faults() -> tuple[type[Exception], ...]:
-    """Exceptions of the SDK when the engine or its connection fails; over ssh also paramiko's, which the SDK imports if
-    it is installed."""
+def _faults(*others: type[Exception]) -> tuple[type[Exception], ...]:
+    """`others`, and exceptions of the SDK when the engine or its connection fails; over ssh also paramiko's, which the
+    SDK imports if it is installed."""
     from docker.errors import DockerException
     from requests.exceptions import RequestException
 
     ssh = sys.modules.get("paramiko")
-    return (DockerException, RequestException, OSError, EOFError, *([ssh.SSHException] if ssh else []))
+    return (DockerException, RequestException, OSError, EOFError, *([ssh.SSHException] if ssh else []), *others)
 
 
 def _reason(error: Exception) -> str:
@@ -321,7 +321,7 @@ def connect(host: str, tls: str = "", timeout_s: float = 60.0) -> DockerClient:
     try:
         client = found.client(timeout_s)
         client.ping()
-    except (*_faults(), ValueError) as error:
+    except _faults(ValueError) as error:
         if client is not None:
             client.close()
         where, reason = host or found.url or "this machine", _reason(error)

@@ -79,7 +79,7 @@ class DockerProvider:
             run = self._runs[number] = asyncio.ensure_future(asyncio.to_thread(engine.run, self.owner, number))
             run.add_done_callback(lambda _: self._runs.pop(number, None))
             container = await asyncio.shield(run)
-        self._undo[number] = partial(asyncio.to_thread, engine.end, container, name)
+        self._undo[number] = lambda failed: asyncio.to_thread(engine.end, container, name, failed)
         ports = await asyncio.to_thread(engine.ports, container)
         device = ContainerDevice(name, engine, container, ports, self)
         self._undo[number] = device.destroy

@@ -21,7 +21,7 @@ from PIL import Image, ImageDraw, ImageFont, features
 from mobilerl.envs.phone.bidi import levels, mirrored, visual_order
 
 ROBOTO = str(fontpkg_roboto.ROOT / "files" / "Roboto[wdth,wght].ttf")
-REGULAR, MEDIUM = [400, 100], [500, 100]
+REGULAR, MEDIUM = [400.0, 100.0], [500.0, 100.0]
 """Weight and width of Roboto for plain and for bold texts."""
 FOLDERS = ("/usr/share/fonts", "/usr/local/share/fonts", "~/.local/share/fonts", "~/.fonts")
 SYSTEM = {
@@ -74,7 +74,7 @@ def stack() -> dict[str, str]:
 
 def shapes_text() -> bool:
     """Whether Pillow can join Arabic letters and order Devanagari ones; it needs the system's libfribidi."""
-    return features.check("raqm")
+    return bool(features.check("raqm"))
 
 
 @lru_cache(maxsize=256)

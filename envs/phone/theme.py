@@ -33,12 +33,13 @@ def rgb(color: str) -> RGB:
     try:
         return ImageColor.getrgb(color or DEFAULT_COLOR)[:3]
     except ValueError:
-        return ImageColor.getrgb(DEFAULT_COLOR)
+        return ImageColor.getrgb(DEFAULT_COLOR)[:3]
 
 
 def mix(a: RGB, b: RGB, share: float) -> RGB:
     """`share` of b in a."""
-    return tuple(round(x + (y - x) * share) for x, y in zip(a, b, strict=True))
+    red, green, blue = (round(x + (y - x) * share) for x, y in zip(a, b, strict=True))
+    return red, green, blue
 
 
 def brightness(color: RGB) -> float:
@@ -63,5 +64,13 @@ def bar_color(color: str, theme: Theme) -> RGB:
     return mix(theme.surface, rgb(color), 0.12)
 
 
-LIGHT = Theme(*map(rgb, "#FFFFFF #202124 #5F6368 #BDC1C6 #E8EAED #FFFFFF #E2E5EA #FFFFFF".split()), dark=False)
-DARK = Theme(*map(rgb, "#191A1C #E8EAED #9AA0A6 #5F6368 #34363A #2D2E31 #26282B #3E4044".split()), dark=True)
+_COLORS = ("surface", "text", "subtext", "outline", "divider", "dialog", "keyboard", "key")
+
+
+def _theme(colors: str, dark: bool) -> Theme:
+    named: dict[str, RGB] = dict(zip(_COLORS, map(rgb, colors.split()), strict=True))
+    return Theme(**named, dark=dark)
+
+
+LIGHT = _theme("#FFFFFF #202124 #5F6368 #BDC1C6 #E8EAED #FFFFFF #E2E5EA #FFFFFF", dark=False)
+DARK = _theme("#191A1C #E8EAED #9AA0A6 #5F6368 #34363A #2D2E31 #26282B #3E4044", dark=True)

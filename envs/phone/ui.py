@@ -38,7 +38,7 @@ IMAGE = "android.widget.ImageView"
 IMAGE_BUTTON = "android.widget.ImageButton"
 LEFT_TO_RIGHT = "ltr"
 """Look of a row that keeps its order on a mirrored screen, as number pads and the keys of players do."""
-Handler = Callable[[], None]
+Handler = Callable[[], object]
 Bounds = tuple[int, int, int, int]
 
 

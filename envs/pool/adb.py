@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from mobilerl.envs.adb import AdbTransport
 from mobilerl.envs.base import Health, InfraError, MobileEnv
@@ -58,6 +58,10 @@ class AdbDevice:
         self.transport, self.reset, self.console = transport, reset, console
         self.env = make_env(device_id, transport)
         self._device = Device(transport, timeout_s=COMMAND_S)
+
+    def wrap(self, wrapper: Callable[[Any], MobileEnv]) -> None:
+        """Puts an environment that `wrapper` makes from this one in its place."""
+        self.env = wrapper(self.env)
 
     async def booted(self) -> None:
         """Waits until adb reaches the device and it has booted. The caller sets the deadline."""

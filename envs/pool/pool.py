@@ -177,8 +177,11 @@ class DevicePool:
         place.state, place.since = State.READY, _now()
         self._worked = place.since
         if place.out and place.failed is not None:
-            kind = "replaced" if self.provider.replaces else "back"
-            self.happened(DeviceEvent(place.name, kind, seconds=place.since - place.failed))
+            self.happened(
+                DeviceEvent(
+                    place.name, "replaced" if self.provider.replaces else "back", seconds=place.since - place.failed
+                )
+            )
             place.failed = None
         place.out = False
         self._settled.set()

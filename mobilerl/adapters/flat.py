@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mobilerl.envs.base import ACTION_TYPES, COORD_MAX, Action, Task
 
@@ -19,7 +20,7 @@ def flat_action(kind: str, x: int = 0, y: int = 0, x2: int = 0, y2: int = 0, tex
         raise ValueError(f"action kind is {kind!r}; choose one of {', '.join(KINDS)}")
     if not all(0 <= v <= COORD_MAX for v in (x, y, x2, y2)):
         raise ValueError(f"action coordinates are {(x, y, x2, y2)}; each must be within 0-{COORD_MAX}")
-    given = {"x": x, "y": y, "x2": x2, "y2": y2, "text": text, "app": text, "message": text}
+    given: dict[str, Any] = {"x": x, "y": y, "x2": x2, "y2": y2, "text": text, "app": text, "message": text}
     cls = ACTION_TYPES[kind]
     return cls(**{name: value for name, value in given.items() if name in cls.__dataclass_fields__})
 

@@ -50,7 +50,8 @@ class PhoneGym(gymnasium.Env[np.ndarray, dict]):
         return self._observe(self._run(self.env.reset(self.task)))
 
     def step(self, action: dict) -> tuple[np.ndarray, float, bool, bool, dict]:
-        done = flat_action(KINDS[action["kind"]], *(int(action[name]) for name in COORDINATES), action["text"])
+        x, y, x2, y2 = (int(action[name]) for name in COORDINATES)
+        done = flat_action(KINDS[action["kind"]], x, y, x2, y2, action["text"])
         result = self._run(self.env.step(done))
         reward = self._run(self.env.score()) if result.done else 0.0
         pixels, info = self._observe(result.observation, result.note)
@@ -73,4 +74,4 @@ class PhoneGym(gymnasium.Env[np.ndarray, dict]):
         return self._pixels, {"instruction": self.task.instruction, "task_id": self.task.id} | seen
 
 
-gymnasium.register("mobilerl/Phone-v0", entry_point=PhoneGym)
+gymnasium.register("mobilerl/Phone-v0", entry_point=f"{__name__}:PhoneGym")

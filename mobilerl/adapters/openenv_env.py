@@ -22,7 +22,7 @@ SPLITS = {"train": tuple(train_tasks(1)), "test": tuple(test_tasks(1))}
 
 class PhoneAction(Action):
     # `at` and `to` are (x, y) in thousandths of the screen, 0-999; `text` is the text to type, app to open or answer.
-    kind: Literal[KINDS]
+    kind: Literal[KINDS]  # type: ignore[valid-type]  # of a tuple
     at: tuple[int, int] = (0, 0)
     to: tuple[int, int] = (0, 0)
     text: str = ""

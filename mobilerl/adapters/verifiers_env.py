@@ -4,7 +4,8 @@ verifiers finds a taskset by the name of a top-level module; docs/python.md show
 the sampling parameters. A failing device is an error of the rollout and gives no reward.
 """
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import verifiers.v1 as vf
 from openai import AsyncOpenAI
@@ -14,7 +15,7 @@ from mobilerl.envs.phone.tasks.suite import make_task, test_tasks, train_tasks
 from mobilerl.inference.client import bounded_client
 from mobilerl.inference.images import with_images
 from mobilerl.inference.server import completion_of
-from mobilerl.policy.actor import ModelActor
+from mobilerl.policy.actor import Messages, ModelActor
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.records import Completion, Status
 from mobilerl.records.engine import ANSWER_END, Sampling
@@ -34,14 +35,16 @@ class PhoneTasksetConfig(vf.TasksetConfig):
 
 class PhoneTaskset(vf.Taskset[PhoneTask, PhoneTasksetConfig]):
     def load(self) -> list[PhoneTask]:
-        tasks = {"train": train_tasks, "test": test_tasks}[self.config.split](self.config.instances)
+        tasks = (train_tasks if self.config.split == "train" else test_tasks)(self.config.instances)
         return [PhoneTask(vf.TaskData(id=t.id, prompt=t.instruction), self.config.task) for t in tasks]
 
 
 class PhoneHarness(vf.Harness[vf.HarnessConfig]):
     EXECUTES_CODE = NEEDS_CONTAINER = False
 
-    async def launch(self, ctx, trace, runtime, endpoint, secret, mcp_urls, data) -> vf.ProgramResult:
+    async def launch(
+        self, ctx: Any, trace: vf.Trace, runtime: Any, endpoint: str, secret: str, mcp_urls: Any, data: vf.TaskData
+    ) -> vf.ProgramResult:
         _, template, seed = data.id.split("/")
         async with AsyncOpenAI(base_url=endpoint, api_key=secret, http_client=bounded_client(endpoint)) as client:
             actor = ModelActor(_Endpoint(client, ctx.model), ContextPolicy(), Sampling())
@@ -54,8 +57,8 @@ class _Endpoint:
     def __init__(self, client: AsyncOpenAI, model: str) -> None:
         self.client, self.model = client, model
 
-    async def act(self, messages, images, sampling, key="") -> Completion:
-        asked = with_images(messages, images)
+    async def act(self, messages: Messages, images: Sequence[bytes], sampling: Sampling, key: str = "") -> Completion:
+        asked: Any = with_images(messages, images)
         return completion_of(
             await self.client.chat.completions.create(model=self.model, messages=asked, stop=[ANSWER_END])
         )

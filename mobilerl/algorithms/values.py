@@ -47,10 +47,11 @@ class ValueHead(nn.Module):
 
     def forward(self, *features: Tensor) -> Tensor:
         """Maps features, (R, size) each, to (R,) logits."""
+        dtype = next(self.mlp.parameters()).dtype
         for name, feature, size in zip(range(len(self.sizes)), features, self.sizes, strict=True):
             if feature.dim() != 2 or feature.shape[1] != size:
                 raise ValueError(f"value head: feature {name} has shape {tuple(feature.shape)}, not (rows, {size})")
-        return self.mlp(torch.cat([f.to(self.mlp[0].weight.dtype) for f in features], dim=1)).squeeze(1)
+        return self.mlp(torch.cat([f.to(dtype) for f in features], dim=1)).squeeze(1)
 
     @torch.no_grad()
     def predict(self, *features: Tensor) -> Tensor:

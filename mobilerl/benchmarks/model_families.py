@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,6 +27,9 @@ from transformers import (
     Qwen3VLConfig,
     Qwen3VLForConditionalGeneration,
 )
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 HIDDEN, HEADS, VISION = 64, 2, 16
 VISION_CONFIG = {
@@ -75,7 +78,7 @@ class Family:
     image: str
     preprocessor: dict[str, Any]
     generation: dict[str, Any]
-    build: Callable[[PreTrainedTokenizerFast], torch.nn.Module]
+    build: Callable[[PreTrainedTokenizerFast], PreTrainedModel]
     tokenizer_class: str
     user_opens: str
     assistant_opens: str
@@ -218,7 +221,7 @@ def _glm(tokenizer: PreTrainedTokenizerFast) -> torch.nn.Module:
     return Glm4vForConditionalGeneration(config)
 
 
-_QWEN = {
+_QWEN: dict[str, Any] = {
     "special": QWEN_SPECIAL,
     "eos": "<|im_end|>",
     "pad": "<|endoftext|>",

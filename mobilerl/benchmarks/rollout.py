@@ -16,8 +16,9 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mobilerl.envs.base import Action, Health, Observation, StepResult, Tap, Task
 from mobilerl.policy.actor import Decision, scripted
@@ -130,7 +131,7 @@ async def step_barrier(devices: Devices, actor: FixedLatency) -> None:
             playing = [device for device in playing if device not in ended]
 
 
-COLLECTORS: dict[str, Callable[[Devices, FixedLatency], Awaitable[None]]] = {
+COLLECTORS: dict[str, Callable[[Devices, FixedLatency], Coroutine[Any, Any, None]]] = {
     "trajectory": trajectory,
     "episode barrier": episode_barrier,
     "step barrier": step_barrier,

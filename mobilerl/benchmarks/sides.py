@@ -18,12 +18,13 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
+from mobilerl.algorithms.losses.aggregation import Aggregation
 from mobilerl.algorithms.objectives import clipped
 from mobilerl.config.algorithms import ClippedLossSection
 from mobilerl.engines.local import LocalEngine, LocalSettings
@@ -32,7 +33,7 @@ from mobilerl.models.loading import load_model
 from mobilerl.records import TrainingSample
 from mobilerl.records.engine import ADAM_BETAS
 
-AGG = "token-mean"
+AGG: Aggregation = "token-mean"
 CLIP = 0.2
 GRAD_CLIP = 1.0
 RATE = 1e-5
@@ -70,12 +71,14 @@ class Side(Protocol):
 
 
 class Mobilerl:
+    engine_type: ClassVar[type[LocalEngine]] = LocalEngine
+
     def __init__(self, step: Update, recompute: bool = False) -> None:
         self.step = step
         settings = LocalSettings(
             learning_rate=RATE, micro_batch_tokens=step.micro_batch_tokens, gradient_checkpointing=recompute
         )
-        self.engine = LocalEngine(step.model, settings)
+        self.engine = self.engine_type(step.model, settings)
         self.model, self.optimizer = self.engine.model, self.engine.optimizer
         self.objective = clipped(ClippedLossSection(clip_low=CLIP, clip_high=CLIP, kl_coef=0.0))
 

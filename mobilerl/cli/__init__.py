@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args, rest = parser.parse_known_args(words)
     args.command_line, args.parser = words, parser
     if rest and not args.takes_settings:
-        parser.error(f"{args.command} does not know {rest[0]!r}", args.command)
+        parser.fail(f"{args.command} does not know {rest[0]!r}", args.command)
     try:
         code = args.run(args, rest)
         print(end="", flush=True)  # so that a closed pipe is noticed here rather than at exit
@@ -93,7 +93,7 @@ def run() -> None:
     sys.exit(main())
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> _Parser:
     parser = _Parser(prog="mobilerl", description="Trains agents that use phones.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"mobilerl {__version__}")
     common = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -107,7 +107,11 @@ def make_parser() -> argparse.ArgumentParser:
 class _Parser(argparse.ArgumentParser):
     """An argument parser that suggests the most similar choice in a usage error."""
 
-    def error(self, message: str, command: str = "") -> NoReturn:
+    def error(self, message: str) -> NoReturn:
+        self.fail(message)
+
+    def fail(self, message: str, command: str = "") -> NoReturn:
+        """Exits with a usage error that names the help of `command`."""
         hint = ""
         if invalid := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
             near = difflib.get_close_matches(invalid[1], re.findall(r"[\w-]+", invalid[2]), n=1)

@@ -39,9 +39,9 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> int:
         for action in command._actions:
             placeholder = str(action.metavar or "")
             if "DIR" in placeholder or action.option_strings and action.option_strings[0] in FOLDER_SETTINGS:
-                action.complete = shtab.DIRECTORY
+                action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]  # where shtab looks
             elif action.type is Path:
-                action.complete = shtab.FILE
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
             elif placeholder.startswith("{") and not placeholder.startswith(NUMBERS):
                 action.choices = placeholder.strip("{}").split(",")
     print(shtab.complete(parser, args.shell))

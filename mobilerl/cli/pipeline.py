@@ -57,7 +57,7 @@ class Pipeline:
             return failure.code
         return 0
 
-    def extras(self) -> list[str]:
+    def extras(self) -> tuple[str, ...]:
         """Extras of the package that the recipe needs. Raises ConfigError without a model to start from."""
         from mobilerl.doctor.examine import extras_of
         from mobilerl.models.checkpoint_folder import model_of_run

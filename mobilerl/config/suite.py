@@ -116,7 +116,7 @@ class InstructionsSuiteSection(SuiteBase):
             raise ValueError('suite.type = "instructions" runs in one process: set rollout.workers = 0')
 
 
-OWN = {
+OWN: dict[str, type[SuiteBase]] = {
     "phone": PhoneSuiteSection,
     "generated": GeneratedSuiteSection,
     "androidworld": AndroidWorldSuiteSection,

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from mobilerl.algorithms.checks import count, finite, load_optimizer
+from mobilerl.algorithms.losses.aggregation import Aggregation
 from mobilerl.config import EngineSection
 from mobilerl.engines.finite import FirstNonFinite
 from mobilerl.engines.reference import FirstAdapter
@@ -150,7 +151,9 @@ class LocalEngine:
     def _logp(self, model: torch.nn.Module, rows: Sequence[TrainingSample]) -> tuple[Tensor, Tensor]:
         return sample_logprobs(model, self.codec, rows, self.settings.temperature, self.device)
 
-    def update(self, samples: Sequence[TrainingSample], objective: Objective, aggregation: str) -> dict[str, float]:
+    def update(
+        self, samples: Sequence[TrainingSample], objective: Objective, aggregation: Aggregation
+    ) -> dict[str, float]:
         torch.set_num_threads(self._threads)  # set per thread
         weights = sample_weights(samples, aggregation)
         metrics: dict[str, float] = {}

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from mobilerl.algorithms.losses import aggregation_weights
+from mobilerl.algorithms.losses.aggregation import Aggregation
 from mobilerl.models.packing import packed_inputs
 from mobilerl.records import MicroBatch, TrainingSample
 
@@ -41,7 +42,7 @@ def sample_logprobs(
     return torch.zeros_like(mask).masked_scatter(mask.bool(), logp), mask
 
 
-def sample_weights(samples: Sequence[TrainingSample], aggregation: str) -> Tensor:
+def sample_weights(samples: Sequence[TrainingSample], aggregation: Aggregation) -> Tensor:
     """Computes (R, L) token weights of an optimizer step, right-aligned; see `losses.aggregation_weights`."""
     longest = max(len(s.response_ids) for s in samples)
     mask = right_aligned([[1.0] * len(s.response_ids) for s in samples], longest)

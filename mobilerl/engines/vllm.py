@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
+from mobilerl.algorithms.losses.aggregation import Aggregation
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.inference.vllm import VllmSampler, VllmSettings, checkpoint_weights
 from mobilerl.models.loading import compute_dtype
@@ -38,7 +39,9 @@ class VllmEngine(LocalEngine):
         self._make_room()
         return super().logprobs(rows, reference)
 
-    def update(self, samples: Sequence[TrainingSample], objective: Objective, aggregation: str) -> dict[str, float]:
+    def update(
+        self, samples: Sequence[TrainingSample], objective: Objective, aggregation: Aggregation
+    ) -> dict[str, float]:
         self._make_room()
         return super().update(samples, objective, aggregation)
 

@@ -67,7 +67,9 @@ class Past:
         path, before, fix = self.path, self.protocol, "or resume it with its own settings"
         if before is None and self.results is not None:
             path, before, fix = self.path.with_name(RESULTS), self.results["protocol"], otherwise
-        for name, value in (protocol if before is not None else {}).items():
+        if before is None:
+            return
+        for name, value in protocol.items():
             if before.get(name) != value and (self.results is not None or name not in NOT_COMPARED):
                 raise ConfigError(
                     f"{path} was run with {name} = {_short(before.get(name))} and not {_short(value)}; "
@@ -82,8 +84,8 @@ class Past:
         elif record["event"] == "start":
             self.leftovers[record["server"]] = (record["template"], record["index"])
         elif record["event"] == "end":
-            self.leftovers.pop(record.get("server"), None)
-            self.dead.pop(record.get("server"), None)
+            self.leftovers.pop(record.get("server", ""), None)
+            self.dead.pop(record.get("server", ""), None)
             self.episodes[record["task_id"], record["trial"]] = {k: v for k, v in record.items() if k != "event"}
         elif record["event"] == "dead":
             self.dead[record["server"]] = {name: record[name] for name in ("server", "fault", "at")}

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.engines.registry import make_engine
@@ -62,7 +62,7 @@ class EvalPolicy:
         return {REFUSED: {"count": self.server.refused, "first": self.server.refusal}}
 
 
-def is_server(model: str | Path | None) -> bool:
+def is_server(model: str | Path | None) -> TypeGuard[str]:
     return str(model).startswith(("http://", "https://"))
 
 
@@ -108,7 +108,7 @@ def model_policy(
     policy = EnginePolicy(engine, max_wait_s)
 
     def expect_all(collector: Collector) -> None:
-        policy.expected = lambda: collector.playing
+        policy.expect(lambda: collector.playing)
 
     actor = ModelActor(policy, context, sampling)
     return EvalPolicy(actor, checkpoint_protocol(folder), expect_all, policy.check_batch)

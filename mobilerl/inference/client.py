@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from json import JSONDecodeError
 from typing import Any
@@ -71,7 +71,7 @@ class Usage:
     def count(self, usage: Any) -> None:
         """Adds one reply with the token counts reported by the server."""
         self.replies += 1
-        tokens = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
+        tokens: list[Any] = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
         if not all(isinstance(n, int) and n >= 0 for n in tokens):
             self.unmetered += 1
             return
@@ -240,13 +240,13 @@ def api_key(variable: str = "OPENAI_API_KEY") -> str:
     return key or "none"
 
 
-def bounded_client(url: str) -> httpx.AsyncClient:
+def bounded_client(url: str) -> DefaultAsyncHttpxClient:
     """HTTP client for the server at `url`. Answers above MAX_ANSWER and 200s that are not JSON are broken connections.
 
     The openai library then retries them, which helps if a proxy shows a maintenance page for a while. Raises
     ConfigError for a proxy or certificates in the environment that cannot be used.
     """
-    hooks = {"request": [_ask_unpacked], "response": [_read_bounded]}
+    hooks: dict[str, list[Callable[..., Any]]] = {"request": [_ask_unpacked], "response": [_read_bounded]}
     return DefaultAsyncHttpxClient(event_hooks=hooks, **client_options(url))
 
 
@@ -273,7 +273,7 @@ async def _read_bounded(response: httpx.Response) -> None:
             raise httpx.ReadError(f"not a chat completion but {said}", request=response.request) from None
 
 
-def _reason(error: APIConnectionError) -> str:
+def _reason(error: Exception) -> str:
     said = one_line(error.__cause__ or error)
     own = "; name the file with its CA's certificate in SSL_CERT_FILE" if "CERTIFICATE_VERIFY_FAILED" in said else ""
     return said + own

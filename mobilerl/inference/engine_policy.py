@@ -24,7 +24,7 @@ class _Waiting:
 class EnginePolicy:
     """Batches the requests of many concurrent episodes into calls of an engine.
 
-    A batch is formed when all running episodes (`expected` counts them) have sent a request, or when the oldest request
+    A batch is formed when all running episodes (see `expect`) have sent a request, or when the oldest request
     has waited `max_wait_s`. Without a time limit, batches depend only on the episodes and never on the clock, so that a
     synchronous run is reproducible bit for bit.
     """
@@ -32,10 +32,14 @@ class EnginePolicy:
     def __init__(self, engine: Engine, max_wait_s: float | None = None) -> None:
         self.engine = engine
         self.max_wait_s = max_wait_s
-        self.expected: Callable[[], int] = lambda: 1
+        self._expected: Callable[[], int] = lambda: 1
         self._waiting: list[_Waiting] = []
         self._running: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+
+    def expect(self, episodes: Callable[[], int]) -> None:
+        """`episodes` counts the running episodes, each of which sends one request at a time; by default one."""
+        self._expected = episodes
 
     async def act(self, messages: Messages, images: Sequence[bytes], sampling: Sampling, key: str = "") -> Completion:
         loop = asyncio.get_running_loop()
@@ -50,7 +54,7 @@ class EnginePolicy:
     def check_batch(self) -> None:
         """Forms a batch if all episodes have sent a request. Call it when an episode begins or ends."""
         self._waiting = [w for w in self._waiting if not w.future.done()]
-        if self._waiting and len(self._waiting) >= self.expected():
+        if self._waiting and len(self._waiting) >= self._expected():
             self._flush()
 
     def _flush(self) -> None:

@@ -88,8 +88,8 @@ class ServerPolicy:
         self.answered += 1
         if lost_call(reply) and not self.warned:
             self.warned = True
-            said = "tokens of a reply came without their text, as from a server that parses tool calls"
-            log.warning("the model server %s: %s; %s", self.url, said, NO_PARSER)
+            problem = "tokens of a reply came without their text, as from a server that parses tool calls"
+            log.warning("the model server %s: %s; %s", self.url, problem, NO_PARSER)
         return completion_of(reply, sampling.max_new_tokens)
 
     @property
@@ -111,7 +111,7 @@ def completion_of(reply: Any, max_new_tokens: int | None = None) -> Completion:
     choice = reply.choices[0]
     ids = _ids(getattr(choice, "token_ids", None))
     content = getattr(getattr(choice, "logprobs", None), "content", None)
-    logprobs = [getattr(token, "logprob", None) for token in content] if isinstance(content, list) else []
+    logprobs: list[Any] = [getattr(token, "logprob", None) for token in content] if isinstance(content, list) else []
     too_many = max_new_tokens is not None and len(ids) > max_new_tokens
     if too_many or len(ids) != len(logprobs) or not all(type(p) in (int, float) and math.isfinite(p) for p in logprobs):
         ids, logprobs = (), []

@@ -104,7 +104,7 @@ def leave_casts_to_autocast(model: torch.nn.Module) -> None:
     """Stops peft from casting the input of every adapter to float32, which autocast would cast back to bfloat16."""
     for module in model.modules():
         if hasattr(module, "cast_input_dtype_enabled"):
-            module.cast_input_dtype_enabled = False
+            module.cast_input_dtype_enabled = False  # type: ignore[assignment]  # torch declares tensors and modules
 
 
 def check_tensors(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from inspect import signature
 from itertools import accumulate, groupby
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -66,7 +66,7 @@ def _attention(
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, is_causal=is_causal, **kwargs
         )
-    causal = module.is_causal if is_causal is None else is_causal
+    causal = cast("bool", module.is_causal) if is_causal is None else is_causal
     kind = query.device.type
     if torch.is_autocast_enabled(kind):  # rotary positions make float32 of query and key
         dtype = torch.get_autocast_dtype(kind)
@@ -78,7 +78,8 @@ def _attention(
 def _windows(ends: Tensor) -> Sequences:
     """The windows of a vision tower, cached on the tensor that its layers share, as reading it waits for the GPU."""
     if (known := getattr(ends, "_sequences", None)) is None:
-        known = ends._sequences = Sequences(ends.diff().tolist())
+        known = Sequences(ends.diff().tolist())
+        ends._sequences = known  # type: ignore[attr-defined]
     return known
 
 
@@ -86,7 +87,7 @@ def _kernel(query: Tensor, key: Tensor, value: Tensor, of: Sequences, causal: bo
     from torch.nn.attention.varlen import varlen_attn
 
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-    grouped: dict[str, bool] = {}
+    grouped: dict[str, Any] = {}
     if (group := q.shape[1] // k.shape[1]) > 1:
         if "enable_gqa" in signature(varlen_attn).parameters:
             grouped["enable_gqa"] = True
@@ -95,6 +96,7 @@ def _kernel(query: Tensor, key: Tensor, value: Tensor, of: Sequences, causal: bo
     ends = of.ends(query.device)
     window = (-1, 0) if causal else (-1, -1)
     out = varlen_attn(q, k, v, ends, ends, of.longest, of.longest, scale=scale, window_size=window, **grouped)
+    assert isinstance(out, Tensor)
     return out.unsqueeze(0)
 
 

@@ -25,7 +25,7 @@ QUANTIZED_FILES = ("quantize_config.json", "quant_config.json", "hf_quant_config
 """Files of GPTQ, AWQ and ModelOpt."""
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """The message of an error on one line, for use in another message."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 

@@ -61,7 +61,8 @@ class Codec:
         self.eos_id: int = tokenizer.eos_token_id
         self.end_ids = frozenset({self.eos_id, *end_ids})
         self.pad_id: int = self.eos_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-        placeholders = {getattr(config, f"{name}_token_id", None) for name in VISION_TOKENS} - {None}
+        vision = (getattr(config, f"{name}_token_id", None) for name in VISION_TOKENS)
+        placeholders = {token for token in vision if token is not None}
         # Embeddings are often padded: ids beyond the last token have weights but no meaning.
         padding = range(len(tokenizer), config.get_text_config().vocab_size)
         self.placeholder_ids = tuple(sorted(placeholders))

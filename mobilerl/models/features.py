@@ -49,8 +49,9 @@ class FrozenFeatures:
 
     def screens(self, pngs: Sequence[bytes]) -> Tensor:
         """(N, size) means over the image tokens of each screenshot; 0 for b"", a step without a screenshot."""
-        known = {png: self._screens.get(_name(png)) for png in dict.fromkeys(pngs) if png}
-        missing = [png for png, vector in known.items() if vector is None]
+        wanted = [png for png in dict.fromkeys(pngs) if png]
+        known = {png: vector for png in wanted if (vector := self._screens.get(_name(png))) is not None}
+        missing = [png for png in wanted if png not in known]
         for start in range(0, len(missing), SCREENS_AT_ONCE):
             part = missing[start : start + SCREENS_AT_ONCE]
             for png, vector in zip(part, self._seen(part), strict=True):

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from transformers import Qwen2_5_VLForConditionalGeneration
+
+if TYPE_CHECKING:
+    from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLAttention
 
 PREVIOUS = (1, 1, 2)
 """Distances to which the heads of the first layer attend; one more head stays random."""
@@ -62,7 +66,7 @@ def init_induction_heads(model: Qwen2_5_VLForConditionalGeneration) -> None:
     _init_induction_heads(layers[1].self_attn, layers[0].self_attn.v_proj.weight, shape, written)
 
 
-def _init_previous_token_heads(attention: nn.Module, shape: _Shape, written: Tensor) -> None:
+def _init_previous_token_heads(attention: Qwen2_5_VLAttention, shape: _Shape, written: Tensor) -> None:
     """Sets heads that attend to one distance each, by a phase shift between the rotated biases of query and key."""
     query, key = attention.q_proj, attention.k_proj
     for number, distance in enumerate(PREVIOUS):
@@ -78,7 +82,7 @@ def _init_previous_token_heads(attention: nn.Module, shape: _Shape, written: Ten
         attention.o_proj.weight[:, head] = written[:, head] / math.sqrt(shape.head)
 
 
-def _init_induction_heads(attention: nn.Module, seen: Tensor, shape: _Shape, written: Tensor) -> None:
+def _init_induction_heads(attention: Qwen2_5_VLAttention, seen: Tensor, shape: _Shape, written: Tensor) -> None:
     """Sets heads whose queries project tokens like the first layer's values (`seen`) and whose keys read its output."""
     slow = [pair for pair, frequency in enumerate(shape.frequencies()) if frequency < SLOW]
     rows = torch.tensor([*slow, *(pair + shape.head // 2 for pair in slow)])

@@ -22,13 +22,16 @@ from mobilerl.models.attention import use_concatenated_attention
 from mobilerl.models.hub import base_folder
 
 if TYPE_CHECKING:
+    from peft import PeftModel
+    from transformers import PreTrainedModel
+
     from mobilerl.models.codec import Codec
 
 LORA_TARGETS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|gate_up_proj|down_proj)"
 """All linear layers of the language model; the vision tower stays frozen."""
 
 
-def save_model(model: torch.nn.Module, codec: Codec, path: Path, state: dict[str, Tensor] | None = None) -> None:
+def save_model(model: PreTrainedModel, codec: Codec, path: Path, state: dict[str, Tensor] | None = None) -> None:
     """Writes a Hugging Face folder of weights or of an adapter. `state`: the gathered weights if they are sharded.
 
     Raises ValueError, before anything is written, if trained weights are NaN or infinite.
@@ -48,7 +51,7 @@ def compute_dtype() -> torch.dtype:
     return torch.bfloat16 if torch.cuda.is_available() else torch.float32
 
 
-def load_model(path: Path, learns: bool = False) -> torch.nn.Module:
+def load_model(path: Path, learns: bool = False) -> PreTrainedModel:
     """Loads a checkpoint folder with full weights or a LoRA adapter (which names its base model).
 
     Trained weights are float32, since three digits of bfloat16 are too few for a step of 1e-6: an adapter always (with
@@ -61,7 +64,7 @@ def load_model(path: Path, learns: bool = False) -> torch.nn.Module:
     return _load_full(path, torch.float32 if learns else compute_dtype())
 
 
-def _load_full(path: Path | str, dtype: torch.dtype, **options: Any) -> torch.nn.Module:
+def _load_full(path: Path | str, dtype: torch.dtype, **options: Any) -> PreTrainedModel:
     """Loads full weights; `options` are passed to `from_pretrained`."""
     verbosity = logging.get_verbosity()
     logging.set_verbosity(logging.CRITICAL)  # its report of wrong tensors would precede our error
@@ -97,13 +100,13 @@ def check_weights(path: Path) -> None:
             add_adapter(model, path)
 
 
-def add_lora(model: torch.nn.Module, rank: int) -> torch.nn.Module:
+def add_lora(model: PreTrainedModel, rank: int) -> PeftModel:
     """Adds LoRA adapters to all linear layers of the language model; the vision tower stays frozen."""
     from peft import LoraConfig, get_peft_model
 
-    model = get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=LORA_TARGETS))
-    leave_casts_to_autocast(model)
-    return model
+    adapted = get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=LORA_TARGETS))
+    leave_casts_to_autocast(adapted)
+    return adapted
 
 
 def enable_gradient_checkpointing(model: torch.nn.Module) -> None:

@@ -20,9 +20,9 @@ Distance = Literal["short", "medium", "long"]
 
 MAX_DESCRIBED = 200
 """Maximum characters of a name or a typed text in a description."""
-DISTANCES: dict[str, int] = {"short": 1, "medium": 2, "long": 10}
+DISTANCES: dict[Distance, int] = {"short": 1, "medium": 2, "long": 10}
 """Length of a swipe in tenths of the screen's width."""
-OFFSETS: dict[str, tuple[float, float]] = {"up": (0, -2), "down": (0, 2), "left": (-2.5, 0), "right": (2.5, 0)}
+OFFSETS: dict[Direction, tuple[float, float]] = {"up": (0, -2), "down": (0, 2), "left": (-2.5, 0), "right": (2.5, 0)}
 """Movement of the finger (x, y) per unit of length."""
 MIDDLE = COORD_MAX // 2
 """Center of the screen in 0-999, where a swipe without an element starts."""
@@ -124,7 +124,7 @@ def swipe_from(x: int, y: int, direction: Direction, distance: Distance, width: 
 def nearest_swipe(swipe: Swipe, width: int, height: int) -> tuple[Direction, Distance]:
     """Direction and distance of the swipe with the same start whose end is nearest to that of `swipe`."""
 
-    def miss(choice: tuple[str, str]) -> float:
+    def miss(choice: tuple[Direction, Distance]) -> float:
         other = swipe_from(swipe.x, swipe.y, *choice, width, height)
         return ((other.x2 - swipe.x2) * width) ** 2 + ((other.y2 - swipe.y2) * height) ** 2
 

@@ -85,7 +85,8 @@ def _unquote(token: str) -> str:
 
 def _tokenize(text: str) -> list[Token]:
     text = text.rstrip()
-    tokens, position = [], 0
+    tokens: list[Token] = []
+    position = 0
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
@@ -94,6 +95,7 @@ def _tokenize(text: str) -> list[Token]:
                 raise GrammarError("a quoted text is not closed")
             raise GrammarError(f"cannot read: {excerpt(rest)}")
         kind = match.lastgroup
+        assert kind is not None  # every alternative is a group
         tokens.append((kind, match[kind]))
         position = match.end()
         if tokens[-1] == ("sign", ")"):

@@ -89,7 +89,8 @@ class _Reader:
         self.text, self.at = text, start
 
     def space(self) -> None:
-        self.at = _SPACE.match(self.text, self.at).end()
+        if found := _SPACE.match(self.text, self.at):
+            self.at = found.end()
 
     def skip(self, sign: str) -> bool:
         """Takes `sign` if it comes next. Returns whether it did."""

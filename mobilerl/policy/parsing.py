@@ -17,7 +17,9 @@ What the grammar rejects but MobileRL's own agent runs is read as there: decimal
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard, TypeVar
 
 from mobilerl.envs.base import (
     COORD_MAX,
@@ -50,7 +52,9 @@ _ARGUMENTS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "finish": (frozenset(), frozenset({"message"})),
 } | {name: (frozenset(), frozenset()) for name in _PLAIN}
 """Required and optional arguments of each action."""
-_DRAG_ARGUMENTS = (frozenset({"start", "end"}), frozenset())
+_DRAG_ARGUMENTS: tuple[frozenset[str], frozenset[str]] = (frozenset({"start", "end"}), frozenset())
+
+_Choice = TypeVar("_Choice", bound=str)
 
 _ANSWER = re.compile(r"<ans(?:wer)?>")
 _ANSWER_END = re.compile(r"</ans(?:wer)?>")
@@ -178,10 +182,11 @@ def _text(arguments: dict[str, Value], key: str) -> str:
     return value
 
 
-def _one_of(choices: dict[str, object], key: str, value: str) -> str:
-    if value not in choices:
-        raise GrammarError(f'the argument "{key}" must be one of {", ".join(choices)}')
-    return value
+def _one_of(choices: Mapping[_Choice, object], key: str, value: str) -> _Choice:
+    for choice in choices:
+        if choice == value:
+            return choice
+    raise GrammarError(f'the argument "{key}" must be one of {", ".join(choices)}')
 
 
 def _point(value: Value, view: _View) -> tuple[int, int]:
@@ -202,7 +207,7 @@ def _point(value: Value, view: _View) -> tuple[int, int]:
     return _middle(value[0], value[-2]), _middle(value[1], value[-1])
 
 
-def _is_box(value: object) -> bool:
+def _is_box(value: object) -> TypeGuard[Sequence[float]]:
     numbers = value if isinstance(value, tuple | list) else ()
     return len(numbers) in (2, 4) and all(type(v) in (int, float) for v in numbers)
 

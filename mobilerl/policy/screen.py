@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ET
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from mobilerl.envs.base import COORD_MAX
 from mobilerl.policy.sanitize import escape_markup
@@ -148,7 +148,8 @@ def parse_screen(xml: str, width: int, height: int, random_marks: bool = False) 
     parser = ET.XMLParser(target=_Collector(width, height, mark_order(xml) if random_marks else None))
     try:
         parser.feed(xml)
-        return Screen(parser.close(), width, height)
+        elements = cast("tuple[Element, ...]", parser.close())  # what the target's `close` returns
+        return Screen(elements, width, height)
     except (ET.ParseError, ValueError) as fault:  # ValueError: lone surrogates
         return Screen((), width, height, error=f"unreadable UI dump: {fault}")
 

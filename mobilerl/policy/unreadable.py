@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
@@ -75,10 +76,11 @@ class Answer(Protocol):
 
 def counted(answers: Iterable[Answer]) -> dict[str, dict[str, int | str]]:
     """`count` and `first` reply of those that could not be read, by reason."""
-    found: dict[str, dict[str, int | str]] = {}
+    first: dict[str, str] = {}
+    counts: Counter[str] = Counter()
     for answer in answers:
         if isinstance(answer.action, Invalid):
-            kind = answer.action.why or Why.MALFORMED
-            entry = found.setdefault(str(kind), {"count": 0, "first": answer.completion.text[:LONGEST_QUOTE]})
-            entry["count"] += 1
-    return found
+            kind = str(answer.action.why or Why.MALFORMED)
+            first.setdefault(kind, answer.completion.text[:LONGEST_QUOTE])
+            counts[kind] += 1
+    return {kind: {"count": counts[kind], "first": said} for kind, said in first.items()}

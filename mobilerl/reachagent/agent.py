@@ -136,7 +136,7 @@ class PageAgent:
         return [self._decision(reply, second.get(i)) for i, reply in enumerate(first)]
 
     async def _ask(self, queries: Sequence[Query]) -> list[Reply]:
-        self.policy.expected = lambda: len(queries)
+        self.policy.expect(lambda: len(queries))
         return list(await asyncio.gather(*(self._reply(query, f"{i:08d}") for i, query in enumerate(queries))))
 
     async def _reply(self, query: Query, key: str) -> Reply:

@@ -115,8 +115,10 @@ def dpo_step(engine: Engine, pairs: Sequence[PreferencePair], reference: Tensor,
     Raises SkippedStep like `Engine.update`.
     """
     now = score(engine, pairs).requires_grad_()
-    loss, metrics = dpo_loss(*now.T, *reference.T, beta)
+    (chosen, rejected), (ref_chosen, ref_rejected) = now.T, reference.T
+    loss, metrics = dpo_loss(chosen, rejected, ref_chosen, ref_rejected, beta)
     loss.backward()
+    assert now.grad is not None
     samples = [sample for pair in pairs for sample in pair.samples()]
     weights = now.grad.flatten().tolist()
     weighted = [replace(sample, advantage=weight) for sample, weight in zip(samples, weights, strict=True)]
@@ -157,12 +159,13 @@ class DpoTrainer:
         checkpoint.clean(run_dir)
         self._restore()
 
-    def run(self) -> dict[str, float]:
+    def run(self) -> dict[str, Any]:
         """Trains to the end and returns the metrics of the last step that was taken ({} if none was left to do).
 
         Raises NotFinite.
         """
-        began, metrics = time.monotonic() - self.elapsed_s, {}
+        began = time.monotonic() - self.elapsed_s
+        metrics: dict[str, Any] = {}
         while self.done < self.steps:
             started = time.monotonic()
             batch = self._batch(self.done)
@@ -171,7 +174,7 @@ class DpoTrainer:
             learned = self.counter.attempt(step)
             self.done += 1
             now = time.monotonic()
-            row = {"iteration": self.first + self.done, "stage": STAGE, "time_s": now - began}
+            row: dict[str, Any] = {"iteration": self.first + self.done, "stage": STAGE, "time_s": now - began}
             row |= {**(learned or {}), "time/update_s": now - started, "train/skipped_steps": float(learned is None)}
             self.tracker.log(row)
             metrics = metrics if learned is None else row

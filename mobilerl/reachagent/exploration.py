@@ -124,8 +124,10 @@ class Explorer:
             explored = self._explored[here]
             actions = self._untried(explored) or self._candidates(explored)
             target = self._try(explored, self._rng.choice(actions)) if actions else None
-            lost = target is None or self._explored[target].depth >= self._limits.depth
-            here = home if lost or self._rng.random() < RESTART else target
+            if target is None or self._explored[target].depth >= self._limits.depth or self._rng.random() < RESTART:
+                here = home
+            else:
+                here = target
 
     def finish(self) -> PageGraph:
         """Returns the graph, including edges between explored apps."""

@@ -73,7 +73,9 @@ def _goals(graph: PageGraph, app: str, walks: int, rng: random.Random) -> Iterat
 
 def _walked(graph: PageGraph, home: str, rng: random.Random) -> Goal:
     """The goal of a random walk that repeats no edge."""
-    page, used, operations = home, set(), []
+    page = home
+    used: set[tuple[str, PageAction]] = set()
+    operations: list[Operate] = []
     for _ in range(rng.randint(*FLOW_LENGTH) - 1):
         edges = [(a, t) for a, t in graph.edges[page].items() if t != page and (page, a) not in used]
         if not edges:

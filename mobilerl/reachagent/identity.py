@@ -161,11 +161,11 @@ def learn(phones: Sequence[Iterable[Shape]]) -> Abstraction:
     number (see `MAX_NAMES`), which is the only rule that applies with one phone.
     """
     seen = [set(shapes) for shapes in phones]
-    labels = [{(s.package, use, text) for s in shapes for use, text in s.controls} for shapes in seen]
+    labels: list[set[Texts]] = [{(s.package, use, text) for s in shapes for use, text in s.controls} for shapes in seen]
     few = _few((label[:2], label[2]) for label in set().union(*labels) if label[1].endswith(IN_LIST))
     kept = frozenset(t for t in _common(labels) if not t[1].endswith(IN_LIST) or t[:2] in few)
     key = Abstraction(kept).controls_key
-    titles = [{(key(s), s.package, s.title) for s in shapes if s.title} for shapes in seen]
+    titles: list[set[Texts]] = [{(key(s), s.package, s.title) for s in shapes if s.title} for shapes in seen]
     few = _few((title[0], title[2]) for title in set().union(*titles))
     return Abstraction(kept, frozenset(t[1:] for t in _common(titles) if t[0] in few))
 

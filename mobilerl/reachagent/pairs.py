@@ -79,7 +79,8 @@ def preference_pairs(
     graph: PageGraph, tasks: Sequence[PageTask], agent: PageAgent, writer: ReplyWriter, codec: Codec, seed: int
 ) -> tuple[list[PreferencePair], Counter[str]]:
     """Makes pairs of replies; returns them with counts of pairs by source and of steps without a pair by reason."""
-    answers, counts = query_flows(agent, writer, tasks), Counter()
+    answers = query_flows(agent, writer, tasks)
+    counts: Counter[str] = Counter()
     made: list[PreferencePair] = []
     for task in tasks:
         decisions = answers[task.id]
@@ -109,6 +110,7 @@ def _reply_pair(
     if pair.source == "agent":
         worse = [(reply.action, reply.completion.token_ids) for reply in decision.replies]
     else:
+        assert pair.rejected is not None  # only that of a reply of the agent can be
         written = writer.write(query, pair.rejected)
         worse = [(w.step.action, codec.encode_reply(w.reply(writer.context))) for w in written]
     if not better or not worse:

@@ -62,7 +62,9 @@ class ReplyWriter:
 
     def flow(self, task: PageTask, rng: random.Random | None = None) -> list[tuple[Query, list[WrittenReply]]]:
         """Queries and replies of the steps of a golden flow."""
-        episode, turns, steps = episode_task(task), (), []
+        episode = episode_task(task)
+        turns: tuple[Turn, ...] = ()
+        steps: list[tuple[Query, list[WrittenReply]]] = []
         for page, action in zip(task.pages, task.actions, strict=True):
             query = Query(episode, page, turns)
             written = self.write(query, action, rng)
@@ -105,7 +107,8 @@ def touches(action: PageAction, rng: random.Random | None) -> tuple[Action, ...]
     assert isinstance(first, Swipe)
     length = 4 * rng.uniform(0.1, 0.5)  # relative to the quarter of the box that an aligned swipe covers
     ends = x + length * (first.x2 - first.x), y + length * (first.y2 - first.y)
-    return (Swipe(x, y, *(min(max(round(end), 0), 999) for end in ends)),)
+    x2, y2 = (min(max(round(end), 0), 999) for end in ends)
+    return (Swipe(x, y, x2, y2),)
 
 
 def flow_samples(

@@ -81,7 +81,8 @@ class ReachAgentRun(SftRun):
         """Trains on the golden flows of the training tasks, mixed with ordinary demonstrations."""
         if out := self.finished(STAGE1):
             return out
-        settings, counts = self.recipe.pages, Counter()
+        settings = self.recipe.pages
+        counts: Counter[str] = Counter()
         kinds = {"navigation": True, "reaching": settings.reaching, "operation": settings.operation}
         tasks = [task for task in self.tasks.train if kinds[task.kind]]
         samples = list(flow_samples(self.writer, tasks, self.codec, settings.alignment, self.seed, counts))
@@ -140,7 +141,9 @@ class ReachAgentRun(SftRun):
                 f"DPO: loss {last['train/loss']:.3f}, accuracy {last['dpo/accuracy']:.2f}, "
                 f"margin {last['dpo/margin']:+.2f}, {last['time_s']:.0f} s"
             )
-        return checkpoint.latest(self.run_dir)
+        newest = checkpoint.latest(self.run_dir)
+        assert newest is not None
+        return newest
 
     # --- metrics ---------------------------------------------------------------------------------------------
 

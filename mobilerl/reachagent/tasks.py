@@ -156,17 +156,21 @@ class _Writer:
         steps = [phrase(action, self._rng) for action in flow or ()]
         app = graph.pages[goal.start].app
         if flow is None or len(flow) < 2:
-            return self._drop(kind, "already complete at the start")
+            self._drop(kind, "already complete at the start")
+            return None
         if instruction is None or None in steps:
-            return self._drop(kind, "a step cannot be described")
+            self._drop(kind, "a step cannot be described")
+            return None
         if len(instruction.split()) > MAX_WORDS:
-            return self._drop(kind, "the instruction is too long")
+            self._drop(kind, "the instruction is too long")
+            return None
         instruction = instruction[0].upper() + instruction[1:]
         self._number += 1
         name = f"{app}/{kind}/{self._number}"
         task = PageTask(name, kind, app, instruction, goal, pages, flow)
         if self._seen & {*task.keys()}:
-            return self._drop(kind, "duplicate path, actions, goal or instruction")
+            self._drop(kind, "duplicate path, actions, goal or instruction")
+            return None
         self._seen |= {*task.keys()}
         return task
 

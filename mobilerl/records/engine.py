@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from mobilerl.records import Completion, Objective, TrainingSample
 
 if TYPE_CHECKING:
+    from mobilerl.algorithms.losses.aggregation import Aggregation
     from mobilerl.models.codec import Codec
 
 
@@ -67,7 +68,9 @@ class Engine(Protocol):
     def logprobs(self, rows: Sequence[TrainingSample], reference: bool = False) -> list[tuple[float, ...]]:
         """Log-probabilities of the response tokens under the current weights or the frozen reference model."""
 
-    def update(self, samples: Sequence[TrainingSample], objective: Objective, aggregation: str) -> dict[str, float]:
+    def update(
+        self, samples: Sequence[TrainingSample], objective: Objective, aggregation: Aggregation
+    ) -> dict[str, float]:
         """Takes one optimizer step; returns metrics. `aggregation` is a mode of `losses.aggregation_weights`.
 
         Raises SkippedStep, with the weights and the optimizer as before, if loss or gradient are not finite.

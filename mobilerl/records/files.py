@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar, cast
 
 from mobilerl.envs.base import ACTION_TYPES, Observation, Task
 from mobilerl.records import Completion, Status, Step, Trajectory
@@ -70,8 +70,8 @@ def trajectory_from_dict(record: Mapping[str, Any], screens: ScreenStore) -> Tra
 
 def _checked(made: _T) -> _T:
     """Returns `made`. Raises ValueError if a field does not have its declared type."""
-    for field in fields(made):
-        value, kind = getattr(made, field.name), _JSON_TYPES.get(field.type)
+    for field in fields(cast("Any", made)):
+        value, kind = getattr(made, field.name), _JSON_TYPES.get(str(field.type))
         if kind and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
             raise ValueError(f"field {field.name!r} of {type(made).__name__} is {value!r:.60}; it must be {field.type}")
     return made

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from mobilerl.envs.base import DeviceEvent, DeviceReport, Devices, FreeReward, InfraError, MobileEnv, Task, TaskFault
@@ -117,7 +118,7 @@ class Collector:
         self._changed, self._scorer = changed, scorer
         self._scoring: set[asyncio.Task[Trajectory]] = set()
         self._jobs: list[_Job] = []
-        self._playing: set[asyncio.Task[None]] = set()
+        self._playing: set[asyncio.Task[Played]] = set()
         self._open: dict[str, _OpenGroup] = {}
         self._ready: asyncio.Queue[Group | None] = asyncio.Queue()
         self._waiting = {self._ready}
@@ -264,7 +265,7 @@ class Collector:
                     self._jobs.remove(job)
                     episode = asyncio.get_running_loop().create_task(self._play(env, job))
                     self._playing.add(episode)
-                    episode.add_done_callback(lambda done, env=env, job=job: self._ended(done, env, job))
+                    episode.add_done_callback(partial(self._ended, env=env, job=job))
                 elif not job.failed_on:
                     break  # no device is ready
         self._changed()

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from mobilerl import __version__
 from mobilerl.config import ConfigError, Recipe
@@ -38,6 +38,9 @@ from mobilerl.records.files import append_trajectory, load_trajectories
 from mobilerl.rollout.episode import episode_settings
 from mobilerl.suites.fleet import FLEETS
 from mobilerl.system.terminal import header, say
+
+if TYPE_CHECKING:
+    from mobilerl.envs.phone.env import PhoneEnv
 
 EPISODES = "trajectories"
 LOST = "the device failed every time"
@@ -149,8 +152,11 @@ def evaluate(
         screenshots = (model is not None and recipe.agent.screenshots > 0) or bool(recipe.judge.url) or keep
         devices = plan.devices(recipe, phones, screenshots, out)
         if model is None:
-            policy = EvalPolicy(scripted_actor(agent, SEED, devices if isinstance(devices, Sequence) else ()), {})
-        run(devices, policy or make_policy(model, None), recipe, scorer)  # loads the model only if it is needed
+            envs = cast("Sequence[PhoneEnv]", devices if isinstance(devices, Sequence) else ())  # of the expert
+            used = policy = EvalPolicy(scripted_actor(agent, SEED, envs), {})
+        else:
+            used = policy or make_policy(model, None)  # loads the model only if it is needed
+        run(devices, used, recipe, scorer)
     results = run.results()
     if policy and (extras := policy.extras()):
         results |= extras

@@ -10,6 +10,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from rich.box import HEAVY_HEAD, Box
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -110,7 +111,7 @@ def progress_bar(what: str, before: int = 0) -> Iterator[Callable[..., None]]:
     console = make_console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     more = TextColumn("{task.fields[more]}", markup=False)
-    settings = {"console": console, "transient": True, "disable": not console.is_terminal}
+    settings: dict[str, Any] = {"console": console, "transient": True, "disable": not console.is_terminal}
     began = printed = time.monotonic()
     tenths = 0
     # Output to a file must not be redirected to the bar's console.

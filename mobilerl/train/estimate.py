@@ -103,7 +103,7 @@ async def _measure(recipe: Recipe, engine: Engine) -> Measured | None:
     rng = random.Random(recipe.train.seed)
     known, devices = suite.open()
     sampler = TaskSampler(known, recipe.algorithm.curriculum)
-    sampler.value_of = algorithm.instruction_values
+    sampler.use_values(algorithm.instruction_values)
     tasks = sampler.sample(min(rollout.tasks_per_iteration, max(1, recipe.phone.count // size)), rng)
     groups: list[Group] = []
     began = time.monotonic()

@@ -90,7 +90,7 @@ class OnlineTrainer:
         self.rng = random.Random(recipe.train.seed)
         self.engine: Engine = make_trainer_engine(recipe)
         self.algorithm = make_algorithm(recipe.algorithm, make_resources(recipe, self.engine))
-        self.sampler.value_of = self.algorithm.instruction_values
+        self.sampler.use_values(self.algorithm.instruction_values)
         self.steps = step_counter(self.algorithm, recipe.train.max_skipped_steps)
         self.state = RunState(self.engine, self.sampler, self.algorithm, self.rng)
         self.log = RunLog(as_started(recipe, run_dir), run_dir)
@@ -109,7 +109,7 @@ class OnlineTrainer:
         train, state = self.recipe.train, self.state
         state.start_clock()
         view = ProgressView(train.iterations, max_minutes=train.max_minutes, max_env_steps=train.max_env_steps)
-        self.sampler.say = view.say
+        self.sampler.report_to(view.say)
         if aside := self.sampler.losses.set_aside:
             view.say(f"excluded before: {', '.join(aside)}")
         with closing(self.engine), self._thread, self.log, view, StopGuard(view.say) as guard:
@@ -174,7 +174,7 @@ class OnlineTrainer:
         watch: IterationWatch,
         nothing: NothingToLearn,
         guard: StopGuard,
-    ) -> dict[str, float]:
+    ) -> dict[str, float | None]:
         state = self.state
         state.iteration += 1
         watch.begin()
@@ -188,7 +188,7 @@ class OnlineTrainer:
         await self._aside(self.engine.publish)
         self.sampler.record(groups)
         watch.ended("publish")
-        metrics = {
+        metrics: dict[str, float | None] = {
             "iteration": state.iteration,
             "time_s": state.elapsed_s,
             **watch.metrics(groups, version),
@@ -238,7 +238,7 @@ class OnlineTrainer:
         episodes = self._asked * self.recipe.algorithm.group_size
         return describe_status(self.state.iteration, watch.episodes(), episodes, collector.status())
 
-    def _learn_offline(self) -> dict[str, float]:
+    def _learn_offline(self) -> dict[str, float | None]:
         """Learns from the trajectories of another run, before the first iteration."""
         trajectories = load_offline_trajectories(Path(self.algorithm.stored_trajectories))
         batches = self.algorithm.offline_batches(trajectories, self.rng)
@@ -246,13 +246,13 @@ class OnlineTrainer:
         self.engine.publish()
         return {"iteration": 0, **learned, **self.cost.record()}
 
-    async def _learn(self, groups: Sequence[Group]) -> dict[str, float]:
+    async def _learn(self, groups: Sequence[Group]) -> dict[str, float | None]:
         """Updates in a thread, unless nothing else needs the event loop, as a pool that repairs devices does."""
         if self.recipe.rollout.max_staleness == 0 and fleet_type(self.recipe.fleet).in_process:
             return self._update(groups)
         return await self._aside(self._update, groups)
 
-    def _update(self, groups: Sequence[Group]) -> dict[str, float]:
+    def _update(self, groups: Sequence[Group]) -> dict[str, float | None]:
         self.algorithm.add(groups, self.state.iteration)
         return learn(self.engine, self.algorithm, self.algorithm.mini_batches(self.rng), self.steps)
 

@@ -35,8 +35,11 @@ def make_collector(
     """
     in_process = fleet_type(recipe.fleet).in_process and make_suite(recipe).in_process
     repeatable = recipe.rollout.max_staleness == 0 and in_process
-    streams = isinstance(engine, StreamingEngine)
-    policy = StreamPolicy(engine) if streams else EnginePolicy(engine, None if repeatable else LATE_WAIT_S)
+    policy: StreamPolicy | EnginePolicy
+    if isinstance(engine, StreamingEngine):
+        policy = StreamPolicy(engine)
+    else:
+        policy = EnginePolicy(engine, None if repeatable else LATE_WAIT_S)
     sampling = Sampling(recipe.rollout.temperature, recipe.agent.max_new_tokens)
     context = make_context(recipe.agent, engine.codec.pictures.size_seen)
     fits = None if recipe.engine.name == "local" else partial(_fits, engine, recipe.vllm.max_prompt)
@@ -48,7 +51,7 @@ def make_collector(
     if isinstance(policy, StreamPolicy):
         return Collector(devices, actor, settings, scorer=make_scorer(recipe, processes), greedy=greedy)
     collector = Collector(devices, actor, settings, policy.check_batch, make_scorer(recipe, processes), greedy)
-    policy.expected = lambda: collector.playing
+    policy.expect(lambda: collector.playing)
     return collector
 
 

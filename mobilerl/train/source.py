@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from mobilerl.config import Recipe
 from mobilerl.envs.base import Devices, InfraError, MobileEnv
@@ -21,6 +21,9 @@ from mobilerl.train.setup import make_collector
 from mobilerl.train.tasks import TaskSampler
 from mobilerl.train.worker_process import WorkerResult
 from mobilerl.train.workers import RolloutWorkers
+
+if TYPE_CHECKING:
+    from mobilerl.engines.local import LocalEngine
 
 log = logging.getLogger(__name__)
 Collectors = Collector | RolloutWorkers
@@ -162,7 +165,8 @@ def make_group_source(
     """Makes the collector or rollout workers and a group source on top. `devices` are the suite's own, if any."""
     staleness = recipe.rollout.max_staleness
     if recipe.plays_in_workers:
-        workers = RolloutWorkers(recipe, engine, run_dir)
+        # The settings have workers with no other engine.
+        workers = RolloutWorkers(recipe, cast("LocalEngine", engine), run_dir)
         return workers, (PipelinedSource if staleness else SynchronousSource)(workers, sampler, rng)
     collector = make_collector(recipe, engine, devices or make_devices(recipe, run_dir))
     if staleness == 0:

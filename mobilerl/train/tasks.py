@@ -39,23 +39,31 @@ class TaskSampler:
     """Samples tasks by the curriculum's weights and reports the rewards of every epoch to the curriculum.
 
     An epoch ends after `epoch_groups` groups. `type = "uniform"` is failure filtering with infinite patience. An
-    instruction-value curriculum gets the mean of `value_of`, a value function of instructions, over each task's
+    instruction-value curriculum gets the mean of a value function of instructions (see `use_values`) over each task's
     instances; until that returns values, it keeps running means of their rewards.
 
-    Tasks whose groups are repeatedly lost are excluded (`losses`), and `say` reports each exclusion.
+    Tasks whose groups are repeatedly lost are excluded (`losses`), which is reported (see `report_to`).
     """
 
     def __init__(self, tasks: Sequence[Task], settings: CurriculumSection, max_losses: int = 3) -> None:
         self._all, self._settings = tuple(tasks), settings
         self.losses = TaskLosses(max_losses)
-        self.say: Callable[[str], None] = lambda text: None
+        self._say: Callable[[str], None] = lambda text: None
         self._faulty: set[str] = set()
         """Tasks of which a lost group was reported as their own fault."""
         self._arrange()
-        self.value_of: Callable[[Sequence[str]], list[float] | None] = lambda instructions: None
+        self._value_of: Callable[[Sequence[str]], list[float] | None] = lambda instructions: None
         self._epoch_groups = settings.epoch_groups or GROUPS_OF_A_TEMPLATE * len(self._tasks)
         self._seen = 0
         self._rewards: dict[str, list[float]] = defaultdict(list)
+
+    def report_to(self, say: Callable[[str], None]) -> None:
+        """`say` is called with a line for each task that is excluded."""
+        self._say = say
+
+    def use_values(self, value_of: Callable[[Sequence[str]], list[float] | None]) -> None:
+        """`value_of` gives the value of each instruction, or None while it has none."""
+        self._value_of = value_of
 
     def _arrange(self) -> None:
         """Makes a new curriculum over all tasks."""
@@ -83,11 +91,11 @@ class TaskSampler:
         excluded = self.losses.ended(groups, lost)
         for task_id in excluded:
             self._set_aside(task_id)
-            self.say(f"task {task_id} is excluded for the rest of the run: {self.losses.set_aside[task_id].reason}")
+            self._say(f"task {task_id} is excluded for the rest of the run: {self.losses.set_aside[task_id].reason}")
         faulty = {g.task.id: g.reason for g in lost if g.cause is Cause.TASK}
         for task_id, reason in faulty.items():
             if task_id not in self._faulty and task_id not in self.losses.set_aside:
-                self.say(f"task {task_id} cannot run: {reason}; after {self.losses.limit} such groups it is excluded")
+                self._say(f"task {task_id} cannot run: {reason}; after {self.losses.limit} such groups it is excluded")
         self._faulty |= faulty.keys()
 
     def _set_aside(self, task_id: str) -> None:
@@ -120,10 +128,10 @@ class TaskSampler:
             self.curriculum.update(self._rewards)
 
     def _values(self) -> dict[str, float]:
-        """Mean V(c) over each task's instances; empty while `value_of` has no values."""
+        """Mean V(c) over each task's instances; empty while there are no values."""
         values: dict[str, float] = {}
         for key, tasks in self._tasks.items():
-            if (known := self.value_of([t.instruction for t in tasks])) is None:
+            if (known := self._value_of([t.instruction for t in tasks])) is None:
                 return {}
             values[key] = fmean(known)
         return values

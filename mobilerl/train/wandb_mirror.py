@@ -73,7 +73,7 @@ class Wandb(Mirror):
         return wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             name=os.environ.get("WANDB_NAME", self._run_dir.resolve().name),
-            config=self._config,
+            config=dict(self._config or {}),
             dir=str(self._run_dir),
             **options,
         )

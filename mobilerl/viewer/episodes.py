@@ -88,7 +88,8 @@ def write_episodes(run: Path, view: Path, folder: str, cache: Cache, decode: Dec
     cannot be read.
     """
     tasks, devices = _Numbering(), _Numbering()
-    sources, rows = [], []
+    sources: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
     for source in sources_of(run):
         built = build_source(source, run, view, folder, cache, decode)
         for index, (task, outcome, reward, steps, group, device) in enumerate(built["rows"]):

@@ -10,7 +10,7 @@ from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from mobilerl.viewer.build import build
@@ -101,7 +101,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         hosts = self.headers.get_all("Host", [])
-        if len(hosts) != 1 or not is_allowed_host(hosts[0], self._host, self.server.server_address[0]):
+        bound = cast("tuple[str, int]", self.server.server_address)[0]
+        if len(hosts) != 1 or not is_allowed_host(hosts[0], self._host, bound):
             fix = "use 127.0.0.1 or localhost, or pass the address that clients use as --host"
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST, explain=f"Not an address of this server: {fix}")
             return

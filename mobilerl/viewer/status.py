@@ -56,7 +56,7 @@ def _solved_since(played: Sequence[Sequence[int]]) -> int | None:
     return since if streak >= SOLVED_STREAK else None
 
 
-def app_columns(run: Path) -> dict[str, list[Any]]:
+def app_columns(run: Path) -> dict[str, Any]:
     """`iteration` and the success rates by app, null where an app had no episode; {} without tasks.jsonl."""
     path = run / TASKS_FILE
     try:

@@ -64,12 +64,12 @@ def _demonstration(name: str, records: Iterable[Features], counts: Counts) -> De
             steps[number] = convert_step(fields, counts)
         except Reject as reason:
             steps[number] = reason
-    goal = text_of(goal, "goal")
+    instruction = text_of(goal, "goal")
     if len(steps) < length:
         raise Reject("episode with missing steps")
     feasible = all(getattr(step, "action", None) != INFEASIBLE for step in steps.values())
     kept, fault, lost = up_to_fault(partial(_or_raise, steps[i]) for i in range(length))
-    return Demonstration(recorded_task(NAME, name, goal, length, feasible=feasible), kept, fault, lost)
+    return Demonstration(recorded_task(NAME, name, instruction, length, feasible=feasible), kept, fault, lost)
 
 
 def _or_raise(step: RecordedStep | Reject) -> RecordedStep:

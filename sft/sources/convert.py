@@ -24,7 +24,7 @@ MAX_ASPECT = 200
 
 
 class Wanted(Protocol):
-    def __call__(self, key: str, split: str = "") -> bool:
+    def __call__(self, key: str, split: str = "", /) -> bool:
         """Whether the episode with this key is in the requested split. `split`: as stated by the source itself."""
 
 

@@ -156,7 +156,8 @@ def convert_action(call: str, xml: str, width: int, height: int) -> list[Action]
         numbers = [int(n) for n in re.findall(r"-?\d{1,6}", inside)]
         if len(numbers) != 4:
             raise Reject("scroll without two points")
-        return [Swipe(*(relative(n, width if i % 2 == 0 else height) for i, n in enumerate(numbers)))]
+        x, y, x2, y2 = (relative(n, width if i % 2 == 0 else height) for i, n in enumerate(numbers))
+        return [Swipe(x, y, x2, y2)]
     element = _ELEMENT.search(inside)
     if element is None:
         raise Reject("action without an element")
@@ -179,7 +180,7 @@ def _centre(element: str, xml: str) -> tuple[int, int]:
         for name, value in re.findall(r'([\w-]+)\s*=\s*"([^"]*)"', element)
         if name in _ATTRIBUTES and value.strip()
     }
-    if text := re.search(r">([^<>]*)<", element).group(1).strip():
+    if (inner := re.search(r">([^<>]*)<", element)) and (text := inner[1].strip()):
         criteria["text"] = text
     for node in ET.fromstring(xml).iter():
         if criteria and all((node.get(name) or "").strip() == value for name, value in criteria.items()):

@@ -126,8 +126,9 @@ def reply_of(action: Action, screen: Screen, context: ContextPolicy, thought: st
     instead. Raises ValueError if the action cannot be expressed, such as a touch for which no mark stands.
     """
     written = context.reply(action, screen, thought)
-    touch = isinstance(action, Tap | LongPress) and context.format == "mobilerl"  # the other formats write points
-    if not touch or _touches_same_element(written, action, screen, context):
+    if context.format != "mobilerl" or not isinstance(action, Tap | LongPress):  # the other formats write points
+        return written
+    if _touches_same_element(written, action, screen, context):
         return written
     if context.grounding == "mark":
         raise ValueError(NO_MARK)

@@ -74,8 +74,8 @@ class Source:
         """The samples of one file that belong to `split`."""
 
         def wanted(key: str, fixed: str = "") -> bool:
-            hashed = self.splits is None
-            found = fixed or (hashed_split(self.settings.format, key) if hashed else self.splits.get(key, ""))
+            listed = self.splits
+            found = fixed or (hashed_split(self.settings.format, key) if listed is None else listed.get(key, ""))
             if not found:
                 counts.rejected_episodes[UNLISTED] += 1
             elif found != split:

@@ -10,8 +10,9 @@ import gzip
 import struct
 import zlib
 from collections.abc import Iterator
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import google_crc32c
 
@@ -53,7 +54,7 @@ def read_records(path: Path | str) -> Iterator[bytes]:
         raise RecordFault(f"{path}, record {number}: {fault}") from None
 
 
-def _record(header: bytes, stream: BinaryIO) -> bytes:
+def _record(header: bytes, stream: BufferedIOBase) -> bytes:
     if len(header) < 12:
         raise RecordFault("the file ends within a record's length")
     length, check = struct.unpack("<QI", header)

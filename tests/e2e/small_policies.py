@@ -96,7 +96,7 @@ def sampled(path: Path, agent: AgentSection, tasks: Sequence[Task], trials: int,
     actor = ModelActor(policy, make_context(agent), Sampling(temperature, agent.max_new_tokens))
 
     def connect(collector) -> None:
-        policy.expected = lambda: collector.playing
+        policy.expect(lambda: collector.playing)
 
     groups: list[Group] = []
     evaluated, settings = EvalPolicy(actor, {}, connect, policy.check_batch), EpisodeSettings(agent.max_invalid)

@@ -36,7 +36,7 @@ def play(recipe: Recipe, servers, iterations: int = 3):
     """(template of every group, the sampler, what it said)"""
     tasks, envs = make_suite(recipe).open()
     sampler, heard = TaskSampler(tasks, recipe.algorithm.curriculum), []
-    sampler.say = heard.append
+    sampler.report_to(heard.append)
 
     async def main():
         settings = CollectorSettings(group_size=3, max_retries=3)

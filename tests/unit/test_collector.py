@@ -105,7 +105,7 @@ def collect_batched(envs, **wanted):
 
     async def main():
         collector = Collector(envs, BatchedActor(), CollectorSettings(**wanted), changed=policy.check_batch)
-        policy.expected = lambda: collector.playing
+        policy.expect(lambda: collector.playing)
         async with collector:
             return await collector.collect(TASKS[:2], "i0"), collector, engine.sizes
 

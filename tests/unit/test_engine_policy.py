@@ -50,7 +50,7 @@ def test_each_step_of_all_running_episodes_is_one_batch(episodes):
     """Whatever their lengths, and however many turns of the event loop each is late at every step."""
     engine = FakeEngine()
     policy, running = EnginePolicy(engine), len(episodes)
-    policy.expected = lambda: running
+    policy.expect(lambda: running)
 
     async def episode(i: int, length: int, delay: int) -> None:
         nonlocal running
@@ -75,7 +75,7 @@ def test_cancelled_requests_are_dropped():
 
     async def main():
         policy = EnginePolicy(engine)
-        policy.expected = lambda: 3
+        policy.expect(lambda: 3)
         given_up = asyncio.create_task(ask(policy, 0))
         others = [asyncio.create_task(ask(policy, i)) for i in (1, 2)]
         given_up.cancel()
@@ -92,7 +92,7 @@ def test_a_time_limit_starts_an_incomplete_batch():
 
     async def main():
         policy = EnginePolicy(engine, max_wait_s=0.02)
-        policy.expected = lambda: 3
+        policy.expect(lambda: 3)
         assert await asyncio.gather(ask(policy, 5), ask(policy, 4)) == [6, 5]
         assert await ask(policy, 7) == 8
         return await asyncio.gather(*(ask(policy, i) for i in (1, 2, 3)))
@@ -104,7 +104,7 @@ def test_a_time_limit_starts_an_incomplete_batch():
 def test_an_engine_failure_reaches_every_request_and_the_policy_continues():
     async def main():
         policy = EnginePolicy(FakeEngine(fails=True))
-        policy.expected = lambda: 3
+        policy.expect(lambda: 3)
         results = await asyncio.gather(*(ask(policy, i) for i in range(3)), return_exceptions=True)
         assert [str(r) for r in results] == ["the engine broke"] * 3
         return await asyncio.gather(*(ask(policy, i) for i in range(3)))

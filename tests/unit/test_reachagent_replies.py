@@ -114,6 +114,9 @@ class Script:
     def __init__(self, codec: Codec, replies: dict[str, str]) -> None:
         self.codec, self.replies, self.prompts = codec, replies, []
 
+    def expect(self, episodes) -> None:
+        pass
+
     async def act(self, messages, images, sampling, key="") -> Completion:
         text = messages[-1]["content"][-1]["text"]
         self.prompts.append(text)

@@ -52,7 +52,7 @@ def test_values_of_instructions_choose_the_tasks_once_the_critic_has_them():
     s.record([group(A, 0.0)])
     assert s.curriculum.active == {"B"}, "without values it is the mean reward that counts"
     value = {"do A0": 0.4, "do A1": 0.6}
-    s.value_of = lambda instructions: [value.get(i, 0.99) for i in instructions]
+    s.use_values(lambda instructions: [value.get(i, 0.99) for i in instructions])
     s.record([group(A, 0.0)])
     assert s.curriculum.active == {"A"} and s.curriculum.weights() == {"A": 1.0, "B": 0.2}
 
@@ -152,7 +152,7 @@ def test_lost_groups_of_a_task_count_in_a_row():
 
 def test_a_fault_of_a_task_is_named_with_its_first_lost_group_and_at_its_exclusion():
     s, said = by_name(), []
-    s.say = said.append
+    s.report_to(said.append)
     for _ in range(3):
         s.ended([completed("d")], [lost("a"), lost("b", Cause.DEVICE)])
     assert said[0] == "task s/a cannot run: a raised; after 3 such groups it is excluded"

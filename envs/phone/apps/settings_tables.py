@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ class Info:
     name: str = ""
 
 
-SettingsRow = Stored | Link | Info
+SettingsRow = Switch | Choice | Level | Link | Info
+RowT = TypeVar("RowT", Switch, Choice, Level, Link, Info)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,6 @@ SECTIONS = (
 )
 
 
-def rows_of(kind: type[SettingsRow]) -> Iterator[tuple[Section, SettingsRow]]:
+def rows_of(kind: type[RowT]) -> Iterator[tuple[Section, RowT]]:
     """All rows of a kind with the section they are in, in screen order."""
     return ((section, row) for section in SECTIONS for row in section.rows if isinstance(row, kind))

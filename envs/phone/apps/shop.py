@@ -69,9 +69,9 @@ class Shop(App):
                 self.insert("products", name=name, category=category, price=rng.randrange(200, 9900, 50))
         for product in rng.sample(self.db["products"], 2):
             product["favourite"] = 1
-        names = [r["name"] for r in self.db["products"]]
+        known = [r["name"] for r in self.db["products"]]
         for number in range(11, 13):
-            self._order(number, [(n, rng.randint(1, 3)) for n in rng.sample(names, 2)], rng.choice(ADDRESSES))
+            self._order(number, [(n, rng.randint(1, 3)) for n in rng.sample(known, 2)], rng.choice(ADDRESSES))
 
     def product(self, name: str) -> Row | None:
         return next((r for r in self.db["products"] if r["name"] == name), None)

@@ -24,7 +24,7 @@ from itertools import count, islice
 from typing import Any, ClassVar, Literal
 
 from mobilerl.envs.base import Action, Back, Finish, Home, Task, Type
-from mobilerl.envs.phone.app import Row
+from mobilerl.envs.phone.app import App, Row
 from mobilerl.envs.phone.apps.launcher import Launcher
 from mobilerl.envs.phone.generated import everyday, goals, phrasing
 from mobilerl.envs.phone.generated.app import GeneratedApp, app_class
@@ -34,9 +34,10 @@ from mobilerl.envs.phone.tasks.ui import UI
 
 SUITE = "generated"
 SPLITS = ("train", "dev", "test")
-HELD_OUT = ("instances", "phrasings", "pairs", "apps")
 Split = Literal["train", "dev", "test"]
 Part = Literal["", "instances", "phrasings", "pairs", "apps"]
+HeldOut = Literal["instances", "phrasings", "pairs", "apps"]
+HELD_OUT: tuple[HeldOut, ...] = ("instances", "phrasings", "pairs", "apps")
 TEMPLATES = (*goals.KINDS, "two-changes", "three-changes")
 BUCKETS = 8
 """Number of hash buckets: one for testing, one for development, the others for training."""
@@ -55,7 +56,8 @@ STEPS_BEYOND = 2
 def split_of(*what: Any) -> Split:
     """The split to which something belongs, by its hash."""
     digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).digest()
-    return {0: "test", 1: "dev"}.get(digest[0] % BUCKETS, "train")
+    held_out: dict[int, Split] = {0: "test", 1: "dev"}
+    return held_out.get(digest[0] % BUCKETS, "train")
 
 
 @lru_cache
@@ -73,7 +75,8 @@ def phrase_splits(kind: str) -> dict[phrasing.Phrase, Split]:
     """The split of every phrasing of a kind."""
     ranked = sorted(phrasing.phrases(kind), key=lambda p: hashlib.sha256(repr((kind, p)).encode()).digest())
     share = max(2, len(ranked) // BUCKETS)
-    parts: list[Split] = ["test"] * share + ["dev"] * share + ["train"] * len(ranked)
+    sizes: dict[Split, int] = {"test": share, "dev": share, "train": len(ranked)}
+    parts = [part for part, size in sizes.items() for _ in range(size)]
     return dict(zip(ranked, parts, strict=False))
 
 
@@ -164,7 +167,7 @@ def _ops(template: str, app: GeneratedApp, source: GeneratedApp | None, rng: ran
     if template in goals.KINDS:
         op = goals.draw(template, app, source, rng)
         return None if op is None else [op]
-    ops = []
+    ops: list[goals.Op] = []
     for _ in range({"two-changes": 2, "three-changes": 3}[template]):
         op = goals.draw(rng.choice(goals.CHANGES), app, None, rng)
         if op is None or any(_same_place(op, other) for other in ops):
@@ -326,7 +329,8 @@ def reset_options(task: Task) -> tuple[str, ...]:
 
 def app_names(task: Task) -> dict[str, str]:
     """Name under the icon -> package."""
-    return {cls.label: cls.package for cls in (Launcher, *map(app_class, task.params["apps"]))}
+    apps: list[type[App]] = [Launcher, *map(app_class, task.params["apps"])]
+    return {cls.label: cls.package for cls in apps}
 
 
 def train_tasks(per_template: int, apps: int, templates: Sequence[str] = TEMPLATES, first_seed: int = 0) -> list[Task]:

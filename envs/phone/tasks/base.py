@@ -101,7 +101,9 @@ def _parse_value(raw: str) -> Any:
     return raw
 
 
-Step = str | Action | Callable[[UI, Row], Iterable[Action]]
+Actions = Callable[[UI, Row], Iterable[Action]]
+"""Makes the next actions of a script."""
+Step = str | Action | Actions
 """A step of a script: a widget to tap, an action, or a function of the screen and the task's parameters."""
 
 
@@ -152,7 +154,7 @@ class Template:
     def setup(self, phone: Admin) -> None:
         """Brings the freshly reset phone into the task's first state. The task must not be solved in it."""
 
-    def done(self, phone: Admin) -> bool:
+    def done(self, phone: Admin, /) -> bool:
         """Whether the phone's state is the wanted one."""
         return True
 

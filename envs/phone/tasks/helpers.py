@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mobilerl.envs.phone.tasks.base import Admin, Row, RowTemplate, Step
+from mobilerl.envs.phone.tasks.base import Actions, Admin, Row, RowTemplate
 
 Done = Callable[[RowTemplate, Admin], bool]
 
@@ -49,20 +49,20 @@ def adds(**values: str | int) -> Done:
     return done
 
 
-def tap_field(hint: str) -> Step:
+def tap_field(hint: str) -> Actions:
     """Taps the edit field with this hint."""
     return lambda ui, p: ui.press(hint, field=True)
 
 
-def long_press(name: str) -> Step:
+def long_press(name: str) -> Actions:
     return lambda ui, p: ui.press(name.format(**p), long=True)
 
 
-def reach(name: str) -> Step:
+def reach(name: str) -> Actions:
     """Scrolls until `name` can be seen."""
     return lambda ui, p: ui.reach(name.format(**p))
 
 
-def repeat(name: str, times: Callable[[Row], int]) -> Step:
+def repeat(name: str, times: Callable[[Row], int]) -> Actions:
     """Taps `name` as often as `times` says for the task's parameters."""
     return lambda ui, p: (action for _ in range(times(p)) for action in ui.press(name.format(**p)))

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from mobilerl.envs.base import Action, Finish, Launch
 from mobilerl.envs.phone.apps.messages import DRAFT, RECEIVED, SENT
 from mobilerl.envs.phone.apps.people import full_name, phone_number
-from mobilerl.envs.phone.tasks.base import Admin, RowTemplate, Type
+from mobilerl.envs.phone.tasks.base import Admin, Row, RowTemplate, Type
 from mobilerl.envs.phone.tasks.contacts import PEOPLE, add_contact, draw_name
 from mobilerl.envs.phone.tasks.helpers import added, adds, edited, tap_field, unchanged
 from mobilerl.envs.phone.tasks.ui import UI
 from mobilerl.envs.phone.words import FIRST_NAMES, LAST_NAMES, MESSAGE_TEXTS
 
 OLD_NUMBER = "20 30 40"
+
+
+def _is_to(first: str, row: Row) -> bool:
+    """Whether a message is from or to someone with this first name."""
+    return row["address"].split(" ")[0] == first
 
 
 class _NewMessage(RowTemplate):
@@ -31,8 +37,7 @@ class _NewMessage(RowTemplate):
     def clear(self, phone: Admin) -> None:
         for name in self.names():
             add_contact(phone, name, phone=OLD_NUMBER)
-            first = name.split(" ")[0]
-            phone.delete_where(self.table, lambda row, first=first: row["address"].split(" ")[0] == first)
+            phone.delete_where(self.table, partial(_is_to, name.split(" ")[0]))
 
 
 class _Thread(_NewMessage):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from mobilerl.envs.base import Action, Back
@@ -16,7 +16,7 @@ from mobilerl.envs.phone.words import DEVICE_NAMES, FIRST_NAMES, NETWORK_NAMES, 
 SWITCHES: dict[str, Switch] = {row.title: row for _, row in rows_of(Switch)}
 CHOICES: dict[str, Choice] = {row.title: row for _, row in rows_of(Choice)}
 LEVELS: dict[str, Level] = {row.title: row for _, row in rows_of(Level)}
-STORED: dict[str, Stored] = SWITCHES | CHOICES | LEVELS
+STORED: dict[str, Stored] = {**SWITCHES, **CHOICES, **LEVELS}
 
 
 def section_of(title: str) -> Section:
@@ -137,7 +137,7 @@ class SettingsReadChoice(_OneChoice):
         return {self.p["setting"]: CHOICES[self.p["setting"]].options[self.p["value"]]}
 
 
-def _step_volume(ui: UI, p: Row) -> Iterator[Action]:
+def _step_volume(ui: UI, p: Row) -> Iterable[Action]:
     verb = "Raise" if p["level"] > p["start"] else "Lower"
     return repeat(f"{verb} {p['setting'].lower()}", lambda p: abs(p["level"] - p["start"]))(ui, p)
 

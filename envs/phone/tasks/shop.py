@@ -43,7 +43,8 @@ class _OneProduct(RowTemplate):
 
     def setup(self, phone: Admin) -> None:
         row = next(r for r in phone.rows(STOCK) if r["name"] == self.p["product"])
-        self.row_id, price = row["_id"], self.p.get("price", row["price"])
+        self.row_id = row["_id"]
+        price: int = self.p["price"] if "price" in self.p else row["price"]
         phone.update(STOCK, self.row_id, favourite=self.favourite, stock=self.stock, price=price)
         self.p["cost"] = money(price)
         self.before, self.cart, self.orders = phone.rows(STOCK), phone.rows(CART), phone.rows(ORDERS)

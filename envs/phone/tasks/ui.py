@@ -45,8 +45,9 @@ class UI:
         self._widgets = []
         for node in ElementTree.fromstring(observation.xml).iter("node"):
             left, top, right, bottom = (int(v) for v in re.findall(r"-?\d+", node.get("bounds", "")))
-            said = (node.get(name, "") for name in ("text", "content-desc", "hint", "class"))
-            self._widgets.append(Widget(*said, node.get("scrollable") == "true", (left, top, right, bottom)))
+            text, desc, hint, cls = (node.get(name, "") for name in ("text", "content-desc", "hint", "class"))
+            scrolls = node.get("scrollable") == "true"
+            self._widgets.append(Widget(text, desc, hint, cls, scrolls, (left, top, right, bottom)))
 
     def has(self, name: str, field: bool = False) -> bool:
         return self._find(name, 0, field) is not None

@@ -41,7 +41,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str]) -> int:
-    args, args.flags = parser().parse_known_args(words)
+    args, flags = parser().parse_known_args(words)
+    args.flags = flags
     if not (args.sft_dir / "final").is_dir():
         if failed := Pipeline([Path("sft")], (), run_dir=args.sft_dir).run("yes"):
             return failed

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -146,7 +146,7 @@ def summarize(runs: Sequence[Run], sft: Results, budget: int) -> dict[str, Any]:
             {
                 "seed": run.seed,
                 "env_steps": run.points[-1].steps if run.points else None,
-                "success_rate": success_of([run.results])["mean"],
+                "success_rate": cast("Estimate", success_of([run.results]))["mean"],
                 "wall_s": run.wall_s,
             }
             for run in runs

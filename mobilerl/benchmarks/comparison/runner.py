@@ -120,8 +120,13 @@ class Runner:
                 if self._stopped:
                     raise RuntimeError("was stopped")
                 # In a session of its own, so that it ends together with its children.
-                pipes = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT}
-                child = subprocess.Popen([*self.program, *words], start_new_session=True, **pipes)
+                child = subprocess.Popen(
+                    [*self.program, *words],
+                    start_new_session=True,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                )
                 self._children.append(child)
             status = child.wait()
             with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 
 import torch
@@ -81,7 +82,7 @@ def _handed_over(report: Report) -> None:
     report.figure("handing over", seconds=seconds)
 
 
-def _last(there: object, back: object) -> None:
+def _last(there: SimpleQueue[torch.Tensor], back: SimpleQueue[tuple[float, int]]) -> None:
     tensor = there.get()
     back.put((float(tensor[-1]), tensor.numel()))
     del tensor

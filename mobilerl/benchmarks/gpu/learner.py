@@ -60,6 +60,7 @@ ON_CPU = (Case("tiny", 8, True, 512, 8), Case("tiny", 0, False, 2048, 8))
 def run(report: Report) -> None:
     peak = matmul_flops()
     rows: list[TrainingSample] = []
+    engine: LocalEngine | None
     for case in ON_GPU if torch.cuda.is_available() else ON_CPU:
         try:
             with tempfile.TemporaryDirectory() as folder:

@@ -61,7 +61,7 @@ def _corpus() -> list[str]:
     return corpus(PhoneEnv("bench", screenshots=False))
 
 
-def make_model(config: Qwen2_5_VLConfig, dtype: torch.dtype) -> torch.nn.Module:
+def make_model(config: Qwen2_5_VLConfig, dtype: torch.dtype) -> Qwen2_5_VLForConditionalGeneration:
     """Makes a model with random weights, on the GPU."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)

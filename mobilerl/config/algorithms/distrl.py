@@ -6,12 +6,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from mobilerl.config.algorithms.base import BufferedSection, ValueSection
+from mobilerl.config.algorithms.base import BufferedSection, BufferSection, ValueSection
 from mobilerl.config.marks import OnlyWith
-from mobilerl.config.types import Positive, Section, Share, Weight
+from mobilerl.config.types import Positive, Share, Weight
 
 
-class PrioritizedReplaySection(Section):
+class PrioritizedReplaySection(BufferSection):
     """Distributed prioritized experience replay (DPER)."""
 
     capacity: Positive = 600

@@ -21,6 +21,7 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.device import get_device_name
 from verl.workers.rollout.llm_server import LLMServerManager
 
+from mobilerl.algorithms.losses.aggregation import Aggregation
 from mobilerl.engines.scoring import add_metrics, sample_weights, warmup_rate
 from mobilerl.engines.verl.cluster import CPUS_PER_GPU, Cluster
 from mobilerl.engines.verl.config import VerlSettings, verl_config
@@ -107,6 +108,11 @@ class VerlEngine:
         if self._hands_over:
             self._within("freeing the vLLM servers' memory", self.transfer.sleep_replicas)
 
+    @property
+    def _loop(self) -> RequestLoop:
+        assert self.requests is not None  # since the start
+        return self.requests
+
     def submit(self, request: Request) -> Future[Completion]:
         """Starts sampling one request. The first request sends the weights to the servers."""
         check_prompt_length(request, self.settings.vllm)
@@ -114,7 +120,7 @@ class VerlEngine:
             with self._transferring:
                 if self._state is State.UNSENT:  # another thread may have been faster
                     self._send_weights()
-        return self.requests.submit(request)
+        return self._loop.submit(request)
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         return [answer.result() for answer in [self.submit(r) for r in requests]]
@@ -156,7 +162,9 @@ class VerlEngine:
                 result[i] = logprobs
         return result
 
-    def update(self, samples: Sequence[TrainingSample], objective: Objective, aggregation: str) -> dict[str, float]:
+    def update(
+        self, samples: Sequence[TrainingSample], objective: Objective, aggregation: Aggregation
+    ) -> dict[str, float]:
         self._take_gpus()
         engine = self.settings.engine
         weights = sample_weights(samples, aggregation)
@@ -189,13 +197,13 @@ class VerlEngine:
             if not self._shared or self._state is State.TRAINING:
                 return
             awake, self._state = self._state is State.SERVING, State.TRAINING
-            self._within("ending the running model calls", self.requests.pause)
+            self._within("ending the running model calls", self._loop.pause)
             if self._hands_over and awake:
                 self._within("freeing the vLLM servers' memory", self.transfer.sleep_replicas)
 
     def _send_weights(self) -> None:
         """Sends the weights to the servers and resumes requests. `_transferring` must be held."""
-        self._within("ending the running model calls", self.requests.pause)
+        self._within("ending the running model calls", self._loop.pause)
         if self._shared:
             refs = self.workers.update_weights(global_steps=self.version, mode="naive")
             self._wait(refs, self.settings.vllm.timeout_s, "refreshing the vLLM servers' weights")
@@ -203,7 +211,7 @@ class VerlEngine:
             send = partial(self.transfer.update_weights, self.version)
             self._within("refreshing the vLLM servers' weights", send)
         self._state = State.SERVING
-        self.requests.resume()
+        self._loop.resume()
 
     def _within(self, what: str, call: Callable[[], T]) -> T:
         """Returns the result of a call that has no timeout of its own. Raises EngineError after `vllm.timeout_s`."""
@@ -277,7 +285,7 @@ class VerlEngine:
     def close(self) -> None:
         """Closes the engine after a running weight transfer; waiting and running requests raise EngineError."""
         with self._transferring:
-            self.requests.close()
+            self._loop.close()
             self.cluster.leave()
 
 

@@ -14,4 +14,4 @@ class RolloutWorker(vLLMColocateWorkerExtension):
 
     def update_weights_from_ipc(self, *args: Any, **kwargs: Any) -> None:
         super().update_weights_from_ipc(*args, **kwargs)
-        clear_deepstack(self.model_runner.model)  # type: ignore[attr-defined]
+        clear_deepstack(self.model_runner.model)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.distributed as dist
@@ -34,6 +34,10 @@ from mobilerl.models.codec import Codec
 from mobilerl.models.loading import add_lora, prepare_model, save_model
 from mobilerl.records import TrainingSample
 from mobilerl.records.engine import Objective
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+    from transformers import PreTrainedModel
 
 MODEL_TYPE = "mobilerl_policy"
 """Name of `PolicyEngine` in verl's registry."""
@@ -96,7 +100,7 @@ class PolicyEngine(FSDPEngine):
         dtype = PrecisionType.to_dtype(self.engine_config.mixed_precision["param_dtype"])
         return ((name, w.to(dtype) if w.is_floating_point() else w) for name, w in weights), adapter
 
-    def _build_lora_module(self, module: torch.nn.Module) -> torch.nn.Module:
+    def _build_lora_module(self, module: PreTrainedModel) -> PeftModel:
         module.enable_input_require_grads()
         if (adapter := self.model_config.lora_adapter_path) is not None:
             return add_adapter(module, Path(adapter))
@@ -141,7 +145,9 @@ class PolicyWorker(ActorRolloutRefWorker):
     def learn(self, work: Work, objective: Objective, learning_rate: float) -> tuple[dict[str, float], str]:
         """Runs this process's part of an optimizer step, which verl leaves out if the norm of the gradient is not
         finite. Returns the metrics and the first quantity of this process that is not finite, or ""."""
-        engine, metrics, watch = self.actor.engine, {}, FirstNonFinite()
+        engine, watch = self.actor.engine, FirstNonFinite()
+        metrics: dict[str, float] = {}
+        assert work.weights is not None  # in an optimizer step
         objective = watch.watching(objective)
         processes = engine.get_data_parallel_size()
         with engine.train_mode():
@@ -189,5 +195,10 @@ class PolicyWorker(ActorRolloutRefWorker):
         if dist.get_rank() == 0:
             # Gathered weights include tied ones twice.
             tied = getattr(module, "all_tied_weights_keys", None) or {}
-            save_model(module, self.codec, Path(folder), {name: t for name, t in state.items() if name not in tied})
+            save_model(
+                module,
+                self.codec,
+                Path(folder),
+                {name: cast("torch.Tensor", t) for name, t in state.items() if name not in tied},
+            )
         dist.barrier()

@@ -51,10 +51,13 @@ _OPPOSITE = {"down": "up", "up": "down", "left": "right", "right": "left"}
 class Format(Protocol):
     """Prompt and reply format of a family of models."""
 
-    settings: Mapping[str, Any]
-    """Agent settings of the published agent, used where the user sets none."""
-    stop: tuple[str, ...]
-    """Stop strings of a reply, besides the model's end token."""
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Agent settings of the published agent, used where the user sets none."""
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """Stop strings of a reply, besides the model's end token."""
 
     def build(
         self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy

@@ -72,7 +72,7 @@ _PLAIN: dict[str, Action] = {
 
 def _box(arguments: Arguments) -> Any:
     """`box_2d`: a list of boxes, the first of which counts, or the box itself."""
-    boxes = arguments.get("box_2d")
+    boxes: Any = arguments.get("box_2d")
     listed = isinstance(boxes, list) and boxes and isinstance(boxes[0], list) and len(boxes[0]) != 2
     return boxes[0] if listed else boxes
 

@@ -30,21 +30,20 @@ def record_of(
     task: Task, trajectory: Trajectory | None, said: Episode | None, fault: InfraError | None = None
 ) -> dict[str, Any]:
     """Record of an episode for the journal and the results. `trajectory` is None if it was lost to `fault`."""
-    lost = trajectory is None
     kind = fault.kind if isinstance(fault, ServerFault) else ServerFault.kind
     error = str(fault or "the episode missed its deadline")
     result = EpisodeResult.of(task, "test", task.params["run"], trajectory, error)
     result = replace(result, success=result.reward >= 1.0)
     return {
         **asdict(result),
-        "error_kind": kind if lost else "",
+        "error_kind": kind if trajectory is None else "",
         "goal": said.goal if said else task.instruction,
         "probe": said.probe if said else None,
-        "raw_score": said.raw_score if said and not lost else None,
-        "said_done": bool(said and not lost and said.said_done),
-        "server": "" if lost else trajectory.device_id,
-        "wall_s": 0.0 if lost else round(trajectory.wall_s, 3),
-        "steps_without_tree": 0 if lost else sum(not s.observation.xml for s in trajectory.steps),
+        "raw_score": said.raw_score if said and trajectory is not None else None,
+        "said_done": bool(said and trajectory is not None and said.said_done),
+        "server": "" if trajectory is None else trajectory.device_id,
+        "wall_s": 0.0 if trajectory is None else round(trajectory.wall_s, 3),
+        "steps_without_tree": 0 if trajectory is None else sum(not s.observation.xml for s in trajectory.steps),
     }
 
 

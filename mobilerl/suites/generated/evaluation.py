@@ -8,6 +8,7 @@ from typing import Any, Literal
 from mobilerl.config import ConfigError, GeneratedSuiteSection, Recipe
 from mobilerl.envs.base import Task
 from mobilerl.envs.phone.generated import tasks
+from mobilerl.envs.phone.generated.tasks import HeldOut
 from mobilerl.eval.report import EpisodeResult, build_results
 from mobilerl.suites.evaluation import summary
 from mobilerl.suites.generated.training import DEMONSTRATION_SEEDS
@@ -25,7 +26,7 @@ class GeneratedPlan(PhonePlan):
     suite = "generated"
     split: Literal["train", "dev", "test"] = "test"
     """`dev` to choose settings, `test` for results, `train` for the training tasks."""
-    parts: tuple[Literal["instances", "phrasings", "pairs", "apps"], ...] = tasks.HELD_OUT
+    parts: tuple[HeldOut, ...] = tasks.HELD_OUT
     """Held-out parts to evaluate on; not used with the split `train`."""
 
     def tasks(self, recipe: Recipe) -> list[Task]:

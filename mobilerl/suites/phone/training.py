@@ -65,9 +65,18 @@ def make_phones(
             'phone.languages has "ar", and this machine has no font for Arabic, whose letters would be drawn as boxes: '
             f"apt-get install {fonts.PACKAGES}"
         )
-    screen = {"width": phone.width, "height": phone.height, "density": phone.density}
-    rest = {"popup_rate": phone.popup_rate, "screenshots": screenshots, "languages": phone.languages}
-    return [PhoneEnv(f"sim-{first + i}", **screen, **rest) for i in range(count or phone.count)]
+    return [
+        PhoneEnv(
+            f"sim-{first + i}",
+            width=phone.width,
+            height=phone.height,
+            density=phone.density,
+            popup_rate=phone.popup_rate,
+            screenshots=screenshots,
+            languages=phone.languages,
+        )
+        for i in range(count or phone.count)
+    ]
 
 
 def training_tasks(settings: TasksSection) -> list[Task]:

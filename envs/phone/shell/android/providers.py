@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from mobilerl.envs.phone.app import Row
@@ -14,7 +15,15 @@ _CONDITION = r"""\s*([A-Za-z_]\w*)\s*=\s*(?:'([^']*)'|(-?[\w.+-]+))\s*"""
 _WHERE = re.compile(_CONDITION)
 _ALL = re.compile(f"{_CONDITION}(?:and{_CONDITION})*", re.IGNORECASE)
 _SQL = "android.database.sqlite.SQLiteException: "
-_KINDS = {"s": str, "i": int, "l": int, "d": float, "f": float, "b": lambda v: int(v == "true"), "n": lambda v: None}
+_KINDS: dict[str, Callable[[str], Any]] = {
+    "s": str,
+    "i": int,
+    "l": int,
+    "d": float,
+    "f": float,
+    "b": lambda v: int(v == "true"),
+    "n": lambda v: None,
+}
 
 
 def content(phone: Phone, words: list[str]) -> str:

@@ -132,7 +132,11 @@ def _known(name: str, names: tuple[str, ...] | list[str]) -> None:
 
 
 def _panel(name: str) -> Handler:
-    return lambda phone, words: phone.show_panel(Page(name)) or ""
+    def show(phone: Phone, words: list[str]) -> str:
+        phone.show_panel(Page(name))
+        return ""
+
+    return show
 
 
 def _collapse(phone: Phone, words: list[str]) -> str:

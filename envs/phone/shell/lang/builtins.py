@@ -40,6 +40,10 @@ def echo(shell: Interpreter, words: list[str]) -> int:
     return say(shell, (unescaped(text) if escapes else text) + "\n" * newline)
 
 
+def pwd(shell: Interpreter, words: list[str]) -> int:
+    return say(shell, f"{shell.state.cwd}\n")
+
+
 def cd(shell: Interpreter, words: list[str]) -> int:
     state = shell.state
     target = words[0] if words else state.variables.get("HOME", "/")
@@ -138,7 +142,7 @@ def _holds(shell: Interpreter, flag: str, word: str) -> bool:
 
 BUILTINS: dict[str, Builtin] = {
     **{"echo": echo, "cd": cd, "test": test, "[": bracket, "export": export, "unset": unset, "exit": exit_},
-    "pwd": lambda shell, words: say(shell, f"{shell.state.cwd}\n"),
+    "pwd": pwd,
     **dict.fromkeys((":", "true", "wait"), lambda shell, words: 0),
     "false": lambda shell, words: 1,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import methodcaller
 from typing import get_args
 
 from mobilerl.envs.phone.phone import Phone
@@ -118,7 +119,7 @@ class Interpreter:
         source, code = self.streams.get(0, Source()), 0
         for command in node.commands[:-1]:
             sink = Sink(self.budget)
-            self.isolated(lambda inner, command=command: inner.run(command), {**self.streams, 0: source, 1: sink})
+            self.isolated(methodcaller("run", command), {**self.streams, 0: source, 1: sink})
             source = Source(bytes(sink.data))
         last = node.commands[-1]
         if len(node.commands) == 1:

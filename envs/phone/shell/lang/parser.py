@@ -101,7 +101,7 @@ class Parser:
         left = self._pipeline()
         while op := self.accept("&&", "||"):
             self._skip_newlines()
-            left = syntax.AndOr(left, op, self._pipeline())
+            left = syntax.AndOr(left, "&&" if op == "&&" else "||", self._pipeline())
         return left
 
     def _pipeline(self) -> Node:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 import stat as modes
+from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 
 from mobilerl.envs.phone.shell import files
 from mobilerl.envs.phone.shell.toybox.call import Call, Flags, Program
@@ -29,7 +31,8 @@ def ls(call: Call) -> None:
     if sum(word.count("l") for word in call.words if word.startswith("-")) > 1:
         flags["l"] = "full time"
     tree = files.folders(call.phone)
-    single, folders = [], []
+    single: list[tuple[str, str]] = []
+    folders: list[tuple[str, str]] = []
     for name, path in call.existing(names or ["."]):
         (folders if path in tree and "d" not in flags else single).append((name, path))
     _entries(call, flags, single)
@@ -59,8 +62,9 @@ def _entries(call: Call, flags: Flags, found: list[tuple[str, str]]) -> None:
         owner, group = ("u0_a139", "media_rw") if files.is_shared(path) else ("root", "root")
         rows.append((mode, str(_links(call, path)), owner, group, str(size), f"{time} {name}"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for mode, links, owner, group, size, rest in rows:
-        call.out(f"{mode} {links:>{widths[1]}} {owner:{widths[2]}} {group:{widths[3]}} {size:>{widths[4]}} {rest}\n")
+    for row in rows:
+        mode, links, owner, group, length, rest = row
+        call.out(f"{mode} {links:>{widths[1]}} {owner:{widths[2]}} {group:{widths[3]}} {length:>{widths[4]}} {rest}\n")
 
 
 def _links(call: Call, path: str) -> int:
@@ -86,7 +90,11 @@ def stat(call: Call) -> None:
             "F": kinds.get(modes.S_IFMT(mode), "regular file" if size else "regular empty file"),
         }
         form = flags.get("c", "  File: %n\n  Size: %s\t %F\nAccess: (0%a/%A)\nModify: %y")
-        call.out(re.sub(r"%([a-zA-Z%])", lambda found, v=values: str(v.get(found[1], "?")), form) + "\n")
+        call.out(re.sub(r"%([a-zA-Z%])", partial(_filled, values), form) + "\n")
+
+
+def _filled(values: Mapping[str, object], found: re.Match[str]) -> str:
+    return str(values.get(found[1], "?"))
 
 
 def df(call: Call) -> None:
