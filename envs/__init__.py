@@ -1,4 +1,6 @@
 """Phones for agents: the embedded one, and real ones over adb. Does not import `mobilerl`."""
 
 if __name__ == "envs":
-    raise ImportError("import mobilerl.envs instead of envs", name="envs")
+    from mobilerl.system.short_names import alias
+
+    alias("envs")

@@ -1,4 +1,6 @@
 """Two-stage supervised fine-tuning: demonstrations, bootstrapped reasoning, training with the Hugging Face Trainer."""
 
 if __name__ == "sft":
-    raise ImportError("import mobilerl.sft instead of sft", name="sft")
+    from mobilerl.system.short_names import alias
+
+    alias("sft")

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from mobilerl.config.marks import NotWith, OnlyWith
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
-from mobilerl.config.renamed import new_name
+from mobilerl.config.renamed import modern_flags
 
 MOST_CHOICES = 8
 """Maximum number of choices shown as a flag's placeholder; longer lists are shown in its help."""
@@ -163,7 +163,7 @@ def parse_flags(overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     add_flags(parser)
     for action in parser._actions:  # argparse would end at the first flag without a value
         action.nargs, action.const = "?", MISSING
-    values, unknown = parser.parse_known_args(list(overrides))
+    values, unknown = parser.parse_known_args(modern_flags(overrides))
     mistakes = _unknown_flags(unknown, list(parser._option_string_actions))
     data: dict[str, Any] = {}
     for name, value in vars(values).items():
@@ -187,8 +187,6 @@ def _unknown_flags(words: Sequence[str], known: Sequence[str]) -> list[str]:
                 mistakes.append(f"command line: {quote(flag)} belongs to no flag")
         elif inside := [option for option in known if option.startswith(f"{flag}.")]:
             mistakes.append(f"{flag}: this is a section, not a value; give one of its settings, such as {inside[0]}")
-        elif new := new_name(flag.removeprefix("--")):
-            mistakes.append(f"{flag}: this is called --{new} now")
         else:
             mistakes.append(f"{quote(flag)}: there is no such setting{suggestion(flag, known)}")
     return mistakes

@@ -20,7 +20,7 @@ from mobilerl.config.in_use import reason, unused, without_unused
 from mobilerl.config.layers import Layers, overlay, read_layers, replace_values, take_run_table
 from mobilerl.config.marks import OnlyWith
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
-from mobilerl.config.renamed import new_name
+from mobilerl.config.renamed import modern_tables
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.system.redaction import without_users
 
@@ -97,7 +97,7 @@ def to_toml(recipe: Recipe) -> str:
 def read_saved(path: Path) -> Recipe:
     """Reads a recipe written by `save_recipe`. Raises ConfigError if it is damaged or of another version."""
     try:
-        return recipe_with_plugins()(**json.loads(path.read_bytes()))
+        return recipe_with_plugins()(**modern_tables(json.loads(path.read_bytes())))
     except ValidationError as error:
         mistakes = _explain(error, Recipe, {str(path): {}})
         if any(mistake["type"] == "extra_forbidden" for mistake in error.errors()):
@@ -207,8 +207,6 @@ def _what(mistake: ErrorDetails, name: str, known: Mapping[str, Owners], as_flag
     if mistake["type"] == "extra_forbidden":
         if mark := _types_with(name, known):
             return reason(mark, mistake["loc"][next(iter(mark.any_of)).count(".")], as_flag)
-        if new := new_name(name):
-            return f"this is called {new} now"
         parent, _, last = name.rpartition(".")
         beside = [other.rpartition(".")[2] for other in known if other.rpartition(".")[0] == parent]
         return f"there is no such setting{suggestion(last, beside)}"

@@ -1,6 +1,11 @@
-"""Settings that had other names before: an old name is refused with the new one."""
+"""Settings that had other names before. Old names are still understood, with a line that says the new one."""
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
 
 RENAMED = {
     "collect": "rollout",
@@ -19,3 +24,30 @@ def new_name(name: str) -> str | None:
     if name in RENAMED:
         return RENAMED[name]
     return f"{RENAMED[section]}.{rest}" if dot and section in RENAMED else None
+
+
+def modern_flags(words: Sequence[str]) -> list[str]:
+    """Command-line words with the new names of settings."""
+    modern = []
+    for word in words:
+        flag, sign, value = word.partition("=")
+        if flag.startswith("--") and (new := new_name(flag[2:])):
+            print(f"{flag} is called --{new} now", file=sys.stderr)
+            word = f"--{new}{sign}{value}"
+        modern.append(word)
+    return modern
+
+
+def modern_tables(tables: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """The content of a recipe with the new names of settings. `where` is the file to name, if any."""
+    modern = deepcopy(dict(tables))
+    for old, new in RENAMED.items():
+        *way, last = old.split(".")
+        name, table = new.rpartition(".")[2], modern
+        for key in way:
+            table = inner if isinstance(inner := table.get(key), dict) else {}
+        if last in table and name not in table:
+            table[name] = table.pop(last)
+            if where:
+                print(f"{where}: {old} is called {new} now", file=sys.stderr)
+    return modern

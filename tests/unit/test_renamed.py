@@ -1,33 +1,56 @@
-"""Old names of settings are refused with the new ones."""
+"""Old names of settings and packages are understood, and the new ones said."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from mobilerl.config import ConfigError, load_recipe
+from mobilerl.config import load_recipe, read_saved
 from mobilerl.config.in_use import value_of
 from mobilerl.config.renamed import RENAMED
 
+ROOT = Path(__file__).parents[2]
+FILE = """[collect]
+workers = 3
+[algorithm.replay]
+gamma = 0.5
+[algorithm.loss]
+is_cap = 4.0
+"""
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("collect.workers", "rollout.workers"),
-        ("algorithm.replay.gamma", "algorithm.replay.fraction"),
-        ("algorithm.loss.is_cap", "algorithm.loss.tis_cap"),
-    ],
-)
-def test_an_old_name_is_refused_with_the_new_one(tmp_path, old, new):
-    with pytest.raises(ConfigError, match=f"--{old}: this is called --{new} now"):
-        load_recipe(None, [f"--{old}", "1"])
-    section, _, key = old.rpartition(".")
-    (tmp_path / "old.toml").write_text(f"[{section}]\n{key} = 1\n")
-    with pytest.raises(
-        ConfigError, match=rf"old\.toml: [a-z_.]+: this is called {new.removesuffix('.workers')}\S* now"
-    ):
-        load_recipe(tmp_path / "old.toml")
+
+def test_old_names_are_understood_and_the_new_ones_said(tmp_path, capsys):
+    (tmp_path / "old.toml").write_text(FILE)
+    recipe = load_recipe(tmp_path / "old.toml", ["--collect.workers", "2", "--algorithm.skip_above=0.9"])
+    assert (recipe.rollout.workers, recipe.algorithm.max_response_prob) == (2, 0.9)
+    assert (recipe.algorithm.replay.fraction, recipe.algorithm.loss.tis_cap) == (0.5, 4.0)
+    said = capsys.readouterr().err
+    assert "--collect.workers is called --rollout.workers now" in said
+    assert "old.toml: algorithm.replay.gamma is called algorithm.replay.fraction now" in said
+
+
+def test_a_run_of_an_earlier_version_is_read(tmp_path):
+    (tmp_path / "config.json").write_text('{"collect": {"workers": 3}, "algorithm": {"loss": {"agg": "token-mean"}}}')
+    recipe = read_saved(tmp_path / "config.json")
+    assert (recipe.rollout.workers, recipe.algorithm.loss.loss_aggregation) == (3, "token-mean")
 
 
 @pytest.mark.parametrize("name", RENAMED.values())
 def test_every_new_name_is_that_of_a_setting_or_section(name):
     assert value_of(name, {}) is not None
+
+
+def test_packages_have_their_old_names_in_a_clone():
+    code = """if True:
+        from envs.base import Task
+        import envs.phone.env, sft.data
+        import mobilerl.envs.base, mobilerl.sft.data
+        assert Task is mobilerl.envs.base.Task and sft.data is mobilerl.sft.data
+        assert envs.phone.env.__spec__.name == "mobilerl.envs.phone.env"
+    """
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "import mobilerl.envs instead of envs" in done.stderr
