@@ -92,7 +92,7 @@ class Device:
             found = {kind: (int(w), int(h)) for kind, w, h in _SIZE.findall(said)}
             size = found.get("Override") or found.get("Physical")
             if size is None or not all(0 < side <= LONGEST_SIDE for side in size):
-                raise InfraError(f"{self.transport.serial}: `wm size` does not say a size but {said[:80]!r}")
+                raise InfraError(f"{self.transport.serial}: no screen size in the answer to `wm size`: {said[:80]!r}")
             self._size = size
         return self._size[::-1] if self._rotation % 2 else self._size
 

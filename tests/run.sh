@@ -94,7 +94,7 @@ fi
 if [[ $mode == newest ]]; then
     once newest --upgrade --upgrade-strategy eager -e "${ROOT}[dev]"
 else
-    [[ $mode != locked ]] || TORCH=$(grep '^torch==' "$RECIPES/cluster/constraints.txt")
+    [[ $mode != locked ]] || TORCH=$(grep '^torch==' "$ROOT/recipes/cluster/constraints.txt")
     ensure_installed dev
 fi
 unset PYTHONDONTWRITEBYTECODE  # a hundred processes import the same modules

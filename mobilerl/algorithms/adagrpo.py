@@ -31,10 +31,10 @@ class AdaGRPO(GroupAlgorithm):
     def __init__(self, settings: AdaGRPOSection, resources: Resources) -> None:
         super().__init__(settings, resources)
         replay = settings.replay
-        if replay.gamma > 0:
+        if replay.fraction > 0:
             uniform = replay.order == "uniform"
             self.replay = AdaptivePositiveReplay(
-                replay.capacity, replay.kappa, replay.gamma, replay.max_age, uniform, settings.skip_above
+                replay.capacity, replay.kappa, replay.fraction, replay.max_age, uniform, settings.max_response_prob
             )
         self._shaped_rewards: dict[str, float] = {}
         self.objective = clipped(settings.loss, unclipped_replay=replay.ratio == "unclipped")

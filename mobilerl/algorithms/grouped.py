@@ -25,7 +25,7 @@ class GroupAlgorithm(Algorithm):
     def __init__(self, settings: GroupSection, resources: Resources) -> None:
         self.settings, self._resources = settings, resources
         self.objective = clipped(settings.loss)
-        self.aggregation = settings.loss.agg
+        self.aggregation = settings.loss.loss_aggregation
         self.max_resample_rounds = int(settings.dynamic_sampling)
         self._fresh: list[TrainingSample] = []
         self._advantages: dict[str, StepAdvantages] = {}
@@ -49,7 +49,7 @@ class GroupAlgorithm(Algorithm):
             for trajectory, steps in zip(group.trajectories, advantages, strict=True):
                 self._advantages[trajectory.id] = steps
                 if keep:
-                    self._fresh += trajectory.samples_to_learn(steps, skip_above=self.settings.skip_above)
+                    self._fresh += trajectory.samples_to_learn(steps, max_response_prob=self.settings.max_response_prob)
 
     def mini_batches(self, rng: random.Random) -> Iterator[list[TrainingSample]]:
         fresh = self._with_ref_logprobs(self._with_old_logprobs(self._fresh))
@@ -62,7 +62,7 @@ class GroupAlgorithm(Algorithm):
         return batch
 
     def _with_old_logprobs(self, samples: list[TrainingSample]) -> list[TrainingSample]:
-        return self.rescored(samples) if self.settings.loss.recompute_old else samples
+        return self.rescored(samples) if self.settings.loss.recompute_old_logprobs else samples
 
     def rescored(self, samples: list[TrainingSample]) -> list[TrainingSample]:
         """The samples with `old_logprobs` recomputed under the current weights."""

@@ -3,8 +3,7 @@
 All sides have the same checkpoint and samples, the same limit on the padded tokens of a micro-batch, AdamW with the
 same settings, the same clipped token-mean loss and gradient clipping. All compute pixels from PNGs in every step.
 
-- `mobilerl`: `LocalEngine.update`; `mobilerl-recompute`: with gradient checkpointing; `mobilerl-padded`: with padded
-  rows and the attention of transformers instead of packed rows.
+- `mobilerl`: `LocalEngine.update`; `mobilerl-recompute`: with gradient checkpointing.
 - `trl`: `GRPOTrainer.training_step` until the optimizer steps, with recorded samples instead of generation. The rest
   is the trainer's: padding to the longest prompt and reply, shuffling, splitting, its loss and metrics.
 - `trl-recompute`: the same with gradient checkpointing, which is TRL's default.
@@ -19,7 +18,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -29,7 +28,6 @@ from mobilerl.algorithms.losses.aggregation import Aggregation
 from mobilerl.algorithms.objectives import clipped
 from mobilerl.config.algorithms import ClippedLossSection
 from mobilerl.engines.local import LocalEngine, LocalSettings
-from mobilerl.engines.scoring import right_aligned
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model
 from mobilerl.records import TrainingSample
@@ -73,14 +71,12 @@ class Side(Protocol):
 
 
 class Mobilerl:
-    engine_type: ClassVar[type[LocalEngine]] = LocalEngine
-
     def __init__(self, step: Update, recompute: bool = False) -> None:
         self.step = step
         settings = LocalSettings(
             learning_rate=RATE, micro_batch_tokens=step.micro_batch_tokens, gradient_checkpointing=recompute
         )
-        self.engine = self.engine_type(step.model, settings)
+        self.engine = LocalEngine(step.model, settings)
         self.model, self.optimizer = self.engine.model, self.engine.optimizer
         self.objective = clipped(ClippedLossSection(clip_low=CLIP, clip_high=CLIP, kl_coef=0.0))
 
@@ -91,34 +87,6 @@ class Mobilerl:
         rows = self.step.rows
         batch = [replace(r, advantage=a) for r, a in zip(rows, self.step.advantages, strict=True)]
         return self.engine.update(batch, self.objective, AGG)["grad_norm"]
-
-
-class _PaddedEngine(LocalEngine):
-    def _logp(self, model: torch.nn.Module, rows: Sequence[TrainingSample]) -> tuple[Tensor, Tensor]:
-        return padded_logprobs(model, self.codec, rows, 1.0, self.device)
-
-
-class Padded(Mobilerl):
-    engine_type = _PaddedEngine
-
-    def __init__(self, step: Update) -> None:
-        super().__init__(step)
-        self.model.set_attn_implementation("sdpa")
-
-
-def padded_logprobs(
-    model: torch.nn.Module, codec: Codec, rows: Sequence[TrainingSample], temperature: float, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Computes the same as `sample_logprobs` from left-padded rows, with the model's own masks and positions."""
-    ids = [r.prompt_ids + r.response_ids for r in rows]
-    inputs = codec.collate(ids, [r.images for r in rows], pad_left=True, device=device)
-    longest = max(len(r.response_ids) for r in rows)
-    logits = model(**inputs, logits_to_keep=longest + 1).logits[:, :-1].float() / temperature
-    logits[..., list(codec.banned_ids)] = torch.finfo(logits.dtype).min
-    targets = inputs["input_ids"][:, -longest:]
-    logp = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
-    mask = right_aligned([[1.0] * len(r.response_ids) for r in rows], longest).to(device)
-    return logp * mask, mask
 
 
 class Trl:
@@ -218,23 +186,18 @@ def _no_reward(prompts: list[str], completions: list[str], **kwargs: object) -> 
 
 def make(name: str, step: Update) -> Side:
     kind, _, variant = name.partition("-")
-    if variant == "padded":
-        return Padded(step)
     return (Mobilerl if kind == "mobilerl" else Trl)(step, recompute=bool(variant))
 
 
-def peak_memory(side: Side) -> dict[str, float]:
-    """Megabytes in one more step: `held_mb` for weights and optimizer state, and `peak_mb` including those."""
+def peak_memory(side: Side) -> float:
+    """Megabytes in one more step, including weights and optimizer state."""
     side.optimizer.zero_grad()
-    state = [v for entry in side.optimizer.state.values() for v in entry.values() if torch.is_tensor(v)]
-    held = _bytes(side.model.parameters()) + _bytes(state)
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
         side.update()
-        peak = torch.cuda.max_memory_allocated()
-    else:
-        peak = held + _peak_on_cpu(side)
-    return {"peak_mb": peak / 1e6, "held_mb": held / 1e6}
+        return torch.cuda.max_memory_allocated() / 1e6
+    state = [v for entry in side.optimizer.state.values() for v in entry.values() if torch.is_tensor(v)]
+    return (_bytes(side.model.parameters()) + _bytes(state) + _peak_on_cpu(side)) / 1e6
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:

@@ -29,7 +29,6 @@ PARTS: dict[str, tuple[str, dict[str, tuple[Any, str]]]] = {
             "hidden": (128, "width of the tiny model, a multiple of 32"),
             "layers": (4, "its layers"),
             "rows": (256, "samples of an update"),
-            "micro_batch_tokens": (4096, "padded tokens of a micro-batch"),
             "rounds": (5, "updates of each side to time"),
             "threads": (1, "torch's, on a CPU"),
         },
@@ -37,15 +36,6 @@ PARTS: dict[str, tuple[str, dict[str, tuple[Any, str]]]] = {
     "gpu": (
         "correctness and speed of this GPU, in ten minutes; without one, of every phase at a tiny size",
         {"minutes": (10.0, "for all phases together")},
-    ),
-    "replay": (
-        "memory of replayed samples with full-size screenshots, and the speed of drawing and collating them",
-        {
-            "rows": (5120, "samples held"),
-            "screens": (96, "different screens to draw; others are copies of them"),
-            "max_pixels": (1_000_000, "of a picture in a batch"),
-            "collate": (32, "samples to collate"),
-        },
     ),
 }
 """Help and options of each part. The options are the arguments of `measure` in the module of the same name."""

@@ -16,7 +16,9 @@ from typing import NoReturn
 from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.config.layers import RunTable, read_layers, take_run_table
 from mobilerl.config.reading import CONFIG_FILE
+from mobilerl.envs.claims import Claim
 from mobilerl.suites.base import evaluation_words
+from mobilerl.suites.fleet import check_devices, fleet_type
 from mobilerl.system.terminal import say
 
 EMBEDDED = ("sim", "generated")
@@ -118,12 +120,13 @@ class Pipeline:
                 raise self._no_model()
             say(f"== starting from {model}")
             return model
-        self.recipe()  # mistakes are found before SFT
         sft = Pipeline([Path(self.table.sft)], (), run_dir=self.sft_dir, eval_flags=self.eval_flags)
         final = sft.out / "final"
         if not final.is_dir():
             if slurm_flags() or node_rank(self.flags):
                 raise ConfigError(f"there is no {final}: run the recipe {self.table.sft} first, or give --model DIR")
+            check_devices(recipe := self.recipe())  # SFT takes minutes, after which they are needed
+            fleet_type(recipe.fleet).claim(recipe, Claim())
             say(f"== no checkpoint in {sft.out}: running SFT first")
             sft._sft("yes")
         return str(final)

@@ -15,7 +15,7 @@ from mobilerl.config import Recipe
 
 SECTIONS = (
     *("suite", "phone", "agent", "engine", "sft", "pages", "dpo"),
-    *("tasks", "collect", "algorithm", "train", "eval", "judge"),
+    *("tasks", "rollout", "algorithm", "train", "eval", "judge"),
 )
 """Sections of a recipe that describe learning. [fleet], [cluster], [vllm] and [tracking] describe where it ran."""
 TEXTS = ("tasks.templates", "judge.model")

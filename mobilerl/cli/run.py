@@ -18,7 +18,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         parents=[common],
         allow_abbrev=False,
         help="a whole recipe: SFT if there is no checkpoint, training, evaluation before and after, table, page",
-        epilog="Every setting is a flag as well: --algorithm.replay.gamma 0.25; `mobilerl settings` lists them. "
+        epilog="Every setting is a flag as well: --algorithm.replay.fraction 0.25; `mobilerl settings` lists them. "
         "The same command again continues the run.",
     )
     option = parser.add_argument

@@ -20,7 +20,7 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         allow_abbrev=False,
         help="online reinforcement learning",
         epilog="--model DIR|ORG/NAME is the checkpoint or run directory to start from. Every setting is a flag "
-        "as well: --algorithm.replay.gamma 0.25; `mobilerl settings` lists them",
+        "as well: --algorithm.replay.fraction 0.25; `mobilerl settings` lists them",
     )
     add_config(parser)
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="directory of the run")

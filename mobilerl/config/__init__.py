@@ -18,7 +18,7 @@ from mobilerl.config.suite import (
     SuiteBase,
     SuiteSection,
 )
-from mobilerl.config.training import CollectSection, SftSection, TasksSection, TrackingSection, TrainSection
+from mobilerl.config.training import RolloutSection, SftSection, TasksSection, TrackingSection, TrainSection
 
 __all__ = [
     "AgentSection",
@@ -26,7 +26,7 @@ __all__ = [
     "AlgorithmSection",
     "ClippedLossSection",
     "ClusterSection",
-    "CollectSection",
+    "RolloutSection",
     "ConfigError",
     "CurriculumSection",
     "DpoSection",

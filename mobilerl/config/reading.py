@@ -16,10 +16,11 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from mobilerl.config.flags import NULL, ConfigError, Owners, parse_flags, quote, settings_of, suggestion
-from mobilerl.config.in_use import differing, reason, unused, without_unused
+from mobilerl.config.in_use import reason, unused, without_unused
 from mobilerl.config.layers import Layers, overlay, read_layers, replace_values, take_run_table
 from mobilerl.config.marks import OnlyWith
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
+from mobilerl.config.renamed import new_name
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.system.redaction import without_users
 
@@ -138,11 +139,6 @@ def held(run_dir: Path) -> Iterator[None]:
                     run_dir.rmdir()
 
 
-def differences(a: Recipe, b: Recipe) -> list[str]:
-    """Dotted names of the settings in which two recipes differ, in the order of the sections."""
-    return differing(a.model_dump(), b.model_dump())
-
-
 def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in over.items():
@@ -211,6 +207,8 @@ def _what(mistake: ErrorDetails, name: str, known: Mapping[str, Owners], as_flag
     if mistake["type"] == "extra_forbidden":
         if mark := _types_with(name, known):
             return reason(mark, mistake["loc"][next(iter(mark.any_of)).count(".")], as_flag)
+        if new := new_name(name):
+            return f"this is called {new} now"
         parent, _, last = name.rpartition(".")
         beside = [other.rpartition(".")[2] for other in known if other.rpartition(".")[0] == parent]
         return f"there is no such setting{suggestion(last, beside)}"

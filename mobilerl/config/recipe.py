@@ -6,33 +6,35 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
-from mobilerl.config.algorithms import AdaGRPOSection, AnyAlgorithm
+from mobilerl.config.algorithms import OWN as ALGORITHMS
+from mobilerl.config.algorithms import AdaGRPOSection, AnyAlgorithm, algorithm_sections
 from mobilerl.config.devices import FleetSection, PhoneSection
 from mobilerl.config.judge import JudgeSection
 from mobilerl.config.marks import RESUMABLE, NotWith, OnlyWith, Resumable, UsedBy
 from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, TinySection, VllmSection
 from mobilerl.config.reachagent import DpoSection, PagesSection
-from mobilerl.config.suite import OWN, PhoneSuiteSection, SuiteSection, suite_sections, union_of
+from mobilerl.config.suite import OWN as SUITES
+from mobilerl.config.suite import PhoneSuiteSection, SuiteSection, suite_sections
 from mobilerl.config.training import (
     TRAIN,
-    CollectSection,
     EvalSection,
+    RolloutSection,
     SftSection,
     TasksSection,
     TrackingSection,
     TrainSection,
 )
-from mobilerl.config.types import Section
+from mobilerl.config.types import Section, union_of
 
 PAGES, ENGINES = UsedBy(("pages",)), UsedBy(("train", "pages"))
 TRAININGS = UsedBy(("train", "sft", "pages"))
 SFT = UsedBy(("sft", "pages", "eval sim", "eval generated"))
 FLEET = UsedBy(("train", "fleet", "eval instructions", "eval androidworld"))
 JUDGE = UsedBy(("train", "eval sim", "eval generated", "eval instructions"))
-COLLECT = UsedBy(("train", "eval instructions"))
+ROLLOUT = UsedBy(("train", "eval instructions"))
 VLLM, VERL = {"engine.inference": ("vllm",)}, {"engine.type": ("verl",)}
 
 
@@ -54,7 +56,7 @@ class Recipe(Section):
     pages: Annotated[PagesSection, PAGES] = PagesSection()
     dpo: Annotated[DpoSection, PAGES] = DpoSection()
     tasks: TasksSection = TasksSection()
-    collect: Annotated[CollectSection, COLLECT] = CollectSection()
+    rollout: Annotated[RolloutSection, ROLLOUT] = RolloutSection()
     algorithm: Annotated[AnyAlgorithm, TRAIN] = AdaGRPOSection()
     """Algorithm, chosen by its `type`; the settings of all algorithms are listed."""
     train: TrainSection = TrainSection()
@@ -65,7 +67,7 @@ class Recipe(Section):
     @property
     def plays_in_workers(self) -> bool:
         """Whether worker processes with copies of the model collect; vLLM serves many episodes without workers."""
-        return self.collect.workers > 0 and self.engine.name == "local"
+        return self.rollout.workers > 0 and self.engine.name == "local"
 
     @model_validator(mode="before")
     @classmethod
@@ -82,27 +84,38 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _judge_is_shared(self) -> Recipe:
-        asking = min(self.collect.workers, self.phone.count)
+        asking = min(self.rollout.workers, self.phone.count)
         if self.judge.reward and self.plays_in_workers and asking > self.judge.concurrency:
-            raise ValueError(f"each of collect.workers asks the judge: set judge.concurrency to at least {asking}")
+            raise ValueError(f"each of rollout.workers asks the judge: set judge.concurrency to at least {asking}")
         return self
 
     @model_validator(mode="after")
     def _one_reward(self) -> Recipe:
-        if self.judge.reward and self.collect.scorer:
-            raise ValueError("judge.reward and collect.scorer both give the reward: leave one of them out")
+        if self.judge.reward and self.rollout.scorer:
+            raise ValueError("judge.reward and rollout.scorer both give the reward: leave one of them out")
         return self
 
     @model_validator(mode="after")
     def _suite_fits(self) -> Recipe:
-        self.suite.check(self.fleet, self.collect.workers, self.agent.deadline_s)
+        self.suite.check(self.fleet, self.rollout.workers, self.agent.deadline_s)
         return self
 
 
 @cache
 def recipe_with_plugins() -> type[Recipe]:
-    """Returns Recipe after adding the suites of installed packages. Raises PluginError if one cannot be used."""
-    if len(sections := suite_sections()) > len(OWN):
-        Recipe.model_fields["suite"] = FieldInfo.from_annotated_attribute(union_of(sections), PhoneSuiteSection())
+    """Returns Recipe after adding the suites and algorithms of installed packages.
+
+    Raises PluginError if one cannot be used.
+    """
+    suites, algorithms = suite_sections(), algorithm_sections()
+    fields = Recipe.model_fields
+    if len(suites) > len(SUITES):
+        fields["suite"] = FieldInfo.from_annotated_attribute(union_of(suites, "phone"), PhoneSuiteSection())
+    if len(algorithms) > len(ALGORITHMS):
+        kind: Any = Annotated[
+            union_of(algorithms, "adagrpo"), TRAIN, Field(description=fields["algorithm"].description)
+        ]
+        fields["algorithm"] = FieldInfo.from_annotated_attribute(kind, AdaGRPOSection())
+    if len(suites) > len(SUITES) or len(algorithms) > len(ALGORITHMS):
         Recipe.model_rebuild(force=True)
     return Recipe

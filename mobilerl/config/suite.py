@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, Union
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Tag, field_validator
+from pydantic import field_validator
 
 from mobilerl.config.devices import FleetSection
 from mobilerl.config.marks import RESUMABLE
-from mobilerl.config.types import Count, Positive, Section, chosen_by_type
+from mobilerl.config.types import Count, Positive, Section, type_of, union_of
 from mobilerl.envs.plugins import with_plugins
 
 EMULATOR_MB = 3072
@@ -27,7 +26,7 @@ class SuiteBase(Section):
     """Module with `make(recipe) -> Suite` and `is_held_out(task) -> bool`."""
 
     def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
-        """Raises ValueError unless the suite can be trained on with this fleet, `collect.workers` and deadline."""
+        """Raises ValueError unless the suite can be trained on with this fleet, `rollout.workers` and deadline."""
 
 
 class PhoneSuiteSection(SuiteBase):
@@ -76,7 +75,7 @@ class AndroidWorldSuiteSection(SuiteBase):
         return seed
 
     def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
-        """Raises ValueError unless the suite can be trained on with this fleet, `collect.workers` and deadline."""
+        """Raises ValueError unless the suite can be trained on with this fleet, `rollout.workers` and deadline."""
         if fleet.type == "docker":
             check_androidworld_fleet(fleet)
             if self.servers:
@@ -90,7 +89,7 @@ class AndroidWorldSuiteSection(SuiteBase):
                 'suite.type = "androidworld" needs suite.servers, or fleet.type = "docker", which starts them'
             )
         if workers:
-            raise ValueError('suite.type = "androidworld" runs in one process: set collect.workers = 0')
+            raise ValueError('suite.type = "androidworld" runs in one process: set rollout.workers = 0')
         if deadline_s < ANDROIDWORLD_DEADLINE_S:
             raise ValueError(
                 f"episodes of AndroidWorld take long: set agent.deadline_s to at least {ANDROIDWORLD_DEADLINE_S:g}"
@@ -114,7 +113,7 @@ class InstructionsSuiteSection(SuiteBase):
         if not self.file:
             raise ValueError('suite.type = "instructions" needs suite.file, a *.toml or *.jsonl of instructions')
         if workers:
-            raise ValueError('suite.type = "instructions" runs in one process: set collect.workers = 0')
+            raise ValueError('suite.type = "instructions" runs in one process: set rollout.workers = 0')
 
 
 OWN: dict[str, type[SuiteBase]] = {
@@ -128,16 +127,10 @@ OWN: dict[str, type[SuiteBase]] = {
 @cache
 def suite_sections() -> dict[str, type[SuiteBase]]:
     """Sections by `suite.type`: our own and those of installed packages (entry points `mobilerl.suites`)."""
-    return with_plugins(OWN, "mobilerl.suites", SuiteBase, lambda section: section.model_fields["type"].default)
+    return with_plugins(OWN, "mobilerl.suites", SuiteBase, type_of)
 
 
-def union_of(sections: Mapping[str, type[SuiteBase]]) -> Any:
-    """Annotated union of suite sections, the type of `recipe.suite`."""
-    tagged = tuple(Annotated[section, Tag(name)] for name, section in sections.items())
-    return Annotated[Union[tagged], chosen_by_type("phone")]  # noqa: UP007 - of a tuple
-
-
-SuiteSection = union_of(OWN)
+SuiteSection = union_of(OWN, "phone")
 
 
 def check_androidworld_fleet(fleet: FleetSection) -> None:

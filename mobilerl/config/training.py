@@ -22,7 +22,7 @@ class TasksSection(Section):
     """Templates to train on; empty for all of the training split."""
 
 
-class CollectSection(Section):
+class RolloutSection(Section):
     """Collection of episodes in groups of the same task."""
 
     tasks_per_iteration: Positive = 32

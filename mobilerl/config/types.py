@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Union
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, PlainSerializer
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, PlainSerializer, Tag
 
 from mobilerl.system.redaction import without_users, without_value
 
@@ -33,3 +33,14 @@ def chosen_by_type(default: str) -> Discriminator:
         return value.get("type", default) if isinstance(value, Mapping) else getattr(value, "type", default)
 
     return Discriminator(type)
+
+
+def union_of(sections: Mapping[str, type[Section]], default: str) -> Any:
+    """Annotated union of sections by their `type`, which is `default` where it is not given."""
+    tagged = tuple(Annotated[section, Tag(name)] for name, section in sections.items())
+    return Annotated[Union[tagged], chosen_by_type(default)]  # noqa: UP007 - of a tuple
+
+
+def type_of(section: type[Section]) -> str:
+    """The value of `type` that selects a member of a union."""
+    return section.model_fields["type"].default

@@ -5,11 +5,10 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Protocol
 
 import torch
 from accelerate import Accelerator
@@ -50,22 +49,6 @@ GENERATE_ROWS = 24
 """Maximum number of sequences sampled at once."""
 GENERATE_TOKENS = 16384
 """Maximum number of prompt tokens prefilled at once, padding included."""
-
-
-LossGradient = Callable[[list[int], Tensor, Tensor], Tensor]
-"""Maps indices of samples and their (R, L) log-probabilities and mask to the gradient of the loss by the former."""
-
-
-class Helpers(Protocol):
-    """Copies of the engine in other processes."""
-
-    @property
-    def number(self) -> int: ...
-
-    def gradients(
-        self, weights: bytes, shares: Sequence[Sequence[TrainingSample]], losses: Sequence[LossGradient]
-    ) -> list[dict[str, Tensor]]:
-        """Gradients of the weights for each share. `losses` are called in threads, and again if a process dies."""
 
 
 class LocalSettings(EngineSection):
@@ -113,11 +96,6 @@ class LocalEngine:
         self.model.eval()
         # Another thread may sample during an update, and weights must not change during a generation.
         self._weights = threading.Lock()
-        self._helpers: Helpers | None = None
-
-    def share_updates(self, helpers: Helpers) -> None:
-        """From now on these processes compute the gradients of an update instead of this one."""
-        self._helpers = helpers
 
     def _freeze(self, model: torch.nn.Module) -> torch.nn.Module | FirstAdapter:
         """Copies the initial weights; with LoRA, only those of the adapter."""
@@ -182,65 +160,15 @@ class LocalEngine:
         watch = FirstNonFinite()
         objective = watch.watching(objective)
         self.optimizer.zero_grad()
-        if self._helpers is not None:
-            self._helped(self._helpers, samples, weights, objective, metrics)
-        else:
-            for index in self._parts(samples):
-                part = [samples[i] for i in index]
-                logp, mask = self._logp(self.model, part)
-                loss, parts = objective(make_micro_batch(part, weights[index], logp, mask, self.version))
-                self.accelerator.backward(loss)
-                add_metrics(metrics, {"loss": loss.detach(), **parts})
+        for index in self._parts(samples):
+            part = [samples[i] for i in index]
+            logp, mask = self._logp(self.model, part)
+            loss, parts = objective(make_micro_batch(part, weights[index], logp, mask, self.version))
+            self.accelerator.backward(loss)
+            add_metrics(metrics, {"loss": loss.detach(), **parts})
         metrics["grad_norm"] = self._step(metrics["loss"], watch)
         metrics["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         return metrics
-
-    def _helped(
-        self,
-        helpers: Helpers,
-        samples: Sequence[TrainingSample],
-        weights: Tensor,
-        objective: Objective,
-        metrics: dict[str, float],
-    ) -> None:
-        """Sets the gradients and adds the metrics. Helpers do not know the objective: they compute log-probabilities
-        and get the gradient with respect to these."""
-        longest_first = sorted(range(len(samples)), key=lambda i: -len(samples[i].prompt_ids))
-        shares = [share for k in range(helpers.number) if (share := longest_first[k :: helpers.number])]
-        told: list[dict[tuple[int, ...], dict[str, float]]] = [{} for _ in shares]
-
-        def loss_of(k: int) -> LossGradient:
-            def gradient(index: list[int], logp: Tensor, mask: Tensor) -> Tensor:
-                rows = [shares[k][i] for i in index]
-                logp.requires_grad_()
-                part = make_micro_batch([samples[i] for i in rows], weights[rows], logp, mask, self.version)
-                loss, parts = objective(part)
-                told[k][tuple(rows)] = {
-                    "loss": float(loss.detach()),
-                    **{name: float(value) for name, value in parts.items()},
-                }
-                (by_logp,) = torch.autograd.grad(loss, logp)
-                return by_logp
-
-            return gradient
-
-        rows_of = [[samples[i] for i in share] for share in shares]
-        parts = helpers.gradients(self.weights(), rows_of, [loss_of(k) for k in range(len(shares))])
-        for name, weight in self.accelerator.unwrap_model(self.model).named_parameters():
-            made = [part[name] for part in parts if name in part]
-            weight.grad = sum(made[1:], start=made[0]) if made else None
-        for part in told:
-            for values in part.values():
-                add_metrics(metrics, values)
-
-    def gradients(self, rows: Sequence[TrainingSample], loss: LossGradient) -> dict[str, Tensor]:
-        """Computes the gradients of the weights for `rows`, as a helper of another engine."""
-        self.optimizer.zero_grad()
-        for index in self._parts(rows):
-            logp, mask = self._logp(self.model, [rows[i] for i in index])
-            logp.backward(loss(index, logp.detach().clone(), mask))
-        trained = self.accelerator.unwrap_model(self.model).named_parameters()
-        return {name: p.grad for name, p in trained if p.grad is not None}
 
     def _step(self, loss: float, watch: FirstNonFinite) -> float:
         """Clips the gradient, steps, and returns the norm before clipping. Raises SkippedStep."""

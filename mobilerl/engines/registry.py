@@ -129,7 +129,7 @@ def use_threads(engine: EngineSection) -> None:
 
 
 def _make_local(recipe: Recipe, reference: bool) -> LocalEngine:
-    return make_engine(recipe.model, recipe.engine, recipe.collect.temperature, reference, recipe.train.seed)
+    return make_engine(recipe.model, recipe.engine, recipe.rollout.temperature, reference, recipe.train.seed)
 
 
 def _make_vllm(recipe: Recipe, reference: bool) -> Engine:
@@ -142,7 +142,7 @@ def _make_vllm(recipe: Recipe, reference: bool) -> Engine:
         seed=recipe.train.seed,
         threads=recipe.engine.generate_threads or recipe.engine.threads,
     )
-    return make_engine(recipe.model, recipe.engine, recipe.collect.temperature, reference, recipe.train.seed, vllm)
+    return make_engine(recipe.model, recipe.engine, recipe.rollout.temperature, reference, recipe.train.seed, vllm)
 
 
 def _make_verl(recipe: Recipe, reference: bool) -> Engine:
@@ -156,7 +156,7 @@ def _make_verl(recipe: Recipe, reference: bool) -> Engine:
         engine=recipe.engine,
         cluster=recipe.cluster,
         vllm=recipe.vllm,
-        temperature=recipe.collect.temperature,
+        temperature=recipe.rollout.temperature,
         max_new_tokens=recipe.agent.max_new_tokens,
         max_images=max(1, recipe.agent.screenshots),
     )

@@ -79,23 +79,23 @@ def own_scorer(name: str) -> Scorer:
     try:
         found = getattr(import_module(module), attribute)
     except AttributeError as error:
-        raise ConfigError(f"collect.scorer = {name!r} cannot be imported ({error}): correct the name") from error
+        raise ConfigError(f"rollout.scorer = {name!r} cannot be imported ({error}): correct the name") from error
     except ImportError as error:
         raise ConfigError(
-            f"collect.scorer = {name!r} cannot be imported ({error}): install its package here, or add its folder to "
+            f"rollout.scorer = {name!r} cannot be imported ({error}): install its package here, or add its folder to "
             "PYTHONPATH"
         ) from error
     if inspect.isclass(found):
         if problem := _misfit(found):
-            raise ConfigError(f"collect.scorer = {name!r} is a class that needs arguments: {problem}")
+            raise ConfigError(f"rollout.scorer = {name!r} is a class that needs arguments: {problem}")
         found = found()
-    return OwnScorer(f"collect.scorer = {name!r}", found)
+    return OwnScorer(f"rollout.scorer = {name!r}", found)
 
 
 def make_scorer(recipe: Recipe, processes: int = 1) -> Scorer | None:
     """Makes the scorer that replaces the tasks' own checks; None if there is none. `processes` share the judge."""
-    if recipe.collect.scorer:
-        return own_scorer(recipe.collect.scorer)
+    if recipe.rollout.scorer:
+        return own_scorer(recipe.rollout.scorer)
     if not recipe.judge.reward:
         return None
     from mobilerl.judge.judge import Judge

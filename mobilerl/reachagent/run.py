@@ -190,7 +190,7 @@ def dpo_recipe(recipe: Recipe, stage1: Path, steps: int) -> Recipe:
         update={
             "model": str(stage1),
             "engine": recipe.engine.model_copy(update=rate),
-            "collect": recipe.collect.model_copy(update={"temperature": 1.0}),
+            "rollout": recipe.rollout.model_copy(update={"temperature": 1.0}),
             "algorithm": AdaGRPOSection(),  # without a KL term
         }
     )

@@ -99,17 +99,17 @@ class Trajectory:
         ]
 
     def samples_to_learn(
-        self, advantage: float | Sequence[float], replayed: bool = False, skip_above: float = 1.0
+        self, advantage: float | Sequence[float], replayed: bool = False, max_response_prob: float = 1.0
     ) -> list[TrainingSample]:
         """Like `samples`, but without failed steps with a positive advantage, steps without a response, and steps whose
-        response had a probability above `skip_above`."""
+        response had a probability above `max_response_prob`."""
         made = zip(self.samples(advantage, replayed), self.steps, strict=True)
         return [
             s
             for s, step in made
             if s.response_ids
             and not (step.failed and s.advantage > 0)
-            and (skip_above == 1.0 or sum(s.rollout_logprobs) <= math.log(skip_above))
+            and (max_response_prob == 1.0 or sum(s.rollout_logprobs) <= math.log(max_response_prob))
         ]
 
 

@@ -63,7 +63,7 @@ def disk(recipe: Recipe, run_dir: Path, weights: float | None = None) -> Disk:
     `weights` is the number of parameters of a model that is not a local folder.
     """
     place = existing(run_dir)
-    train, episodes = recipe.train, recipe.collect.tasks_per_iteration * recipe.algorithm.group_size
+    train, episodes = recipe.train, recipe.rollout.tasks_per_iteration * recipe.algorithm.group_size
     kept = train.keep_checkpoints + 1  # one is written before the oldest is deleted
     each = f"{kept} checkpoints x"
     parts = {}

@@ -53,8 +53,8 @@ def check(recipe: Recipe, run_dir: Path) -> None:
     _check_offline(recipe, run_dir)
     make_suite(recipe).check()
     check_mirrors(recipe.tracking)
-    if recipe.collect.scorer:
-        own_scorer(recipe.collect.scorer)
+    if recipe.rollout.scorer:
+        own_scorer(recipe.rollout.scorer)
 
 
 def check_writable(run_dir: Path) -> None:

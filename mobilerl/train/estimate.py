@@ -59,7 +59,7 @@ def estimate(recipe: Recipe, run_dir: Path, resume: bool) -> str:
     if (measured := measure(recipe)) is None:
         return f"no estimate of the time: no episode ended within {MEASURED_S:g} s"
     both = measured.rollout_s, measured.update_s
-    iteration_s = max(both) if recipe.collect.max_staleness else sum(both)
+    iteration_s = max(both) if recipe.rollout.max_staleness else sum(both)
     if recipe.eval.every:
         iteration_s += measured.eval_s / recipe.eval.every
     left.after({"iteration": 0, "time_s": 0.0, "rollout/env_steps": 0})
@@ -80,7 +80,7 @@ def _not_measured(recipe: Recipe) -> str:
         return f"{engine_kind(recipe.engine).name} would have to be started"
     if not (fleet_type(recipe.fleet).in_process and make_suite(recipe).in_process):
         return "the devices would have to be started"
-    if recipe.judge.reward or recipe.collect.scorer:
+    if recipe.judge.reward or recipe.rollout.scorer:
         return "the judge or scorer would have to be asked"
     if recipe.algorithm.stored_trajectories:
         return "learning from stored trajectories comes first"
@@ -98,13 +98,13 @@ def measure(recipe: Recipe) -> Measured | None:
 async def _measure(recipe: Recipe, engine: Engine) -> Measured | None:
     few = recipe.tasks.model_copy(update={"per_template": INSTANCES})
     suite = make_suite(recipe.model_copy(update={"tasks": few}))
-    collect, size = recipe.collect, recipe.algorithm.group_size
+    rollout, size = recipe.rollout, recipe.algorithm.group_size
     algorithm = make_algorithm(recipe.algorithm, make_resources(recipe, engine))
     rng = random.Random(recipe.train.seed)
     known, devices = suite.open()
     sampler = TaskSampler(known, recipe.algorithm.curriculum)
     sampler.use_values(algorithm.instruction_values)
-    tasks = sampler.sample(min(collect.tasks_per_iteration, max(1, recipe.phone.count // size)), rng)
+    tasks = sampler.sample(min(rollout.tasks_per_iteration, max(1, recipe.phone.count // size)), rng)
     groups: list[Group] = []
     began = time.monotonic()
     async with make_collector(recipe, engine, devices or make_devices(recipe)) as collector:
@@ -118,16 +118,16 @@ async def _measure(recipe: Recipe, engine: Engine) -> Measured | None:
         played_s, ended = time.monotonic() - began, collector.counts["finished"] + collector.playing / 2
     if not groups:
         return None
-    processes = min(collect.workers, os.cpu_count() or 1) if recipe.plays_in_workers else 1
+    processes = min(rollout.workers, os.cpu_count() or 1) if recipe.plays_in_workers else 1
     episode_s = played_s / ended / processes
-    episodes = collect.tasks_per_iteration * size
+    episodes = rollout.tasks_per_iteration * size
     steps = sum(len(t.steps) for g in groups for t in g.trajectories) / sum(len(g.trajectories) for g in groups)
     held_out = suite.held_out(recipe.eval.instances) if recipe.eval.every else {}
     # Workers help to compute gradients unless they are playing at the time.
-    learners = 1 if collect.max_staleness else processes
+    learners = 1 if rollout.max_staleness else processes
     return Measured(
         rollout_s=episodes * episode_s,
-        update_s=_learning_s(recipe, engine, algorithm, groups) * collect.tasks_per_iteration / len(groups) / learners,
+        update_s=_learning_s(recipe, engine, algorithm, groups) * rollout.tasks_per_iteration / len(groups) / learners,
         eval_s=sum(map(len, held_out.values())) * episode_s,
         env_steps=episodes * steps,
     )

@@ -122,7 +122,7 @@ class OnlineTrainer:
             )
             collector.tell(lambda event: view.say(str(event)))
             nothing = NothingToLearn(view.say)
-            watch = IterationWatch(collector, ahead=self.recipe.collect.max_staleness > 0)
+            watch = IterationWatch(collector, ahead=self.recipe.rollout.max_staleness > 0)
             if state.saved_iteration is None and self.algorithm.stored_trajectories:
                 view.status("learning from stored trajectories")
                 self.log.hold(await self._aside(self._learn_offline))
@@ -223,7 +223,7 @@ class OnlineTrainer:
 
     async def _collect(self, collector: Collectors, source: GroupSource) -> list[Group]:
         """Collects this iteration's groups; dynamic sampling replaces zero-variance ones while rounds are left."""
-        wanted = self._asked = self.recipe.collect.tasks_per_iteration
+        wanted = self._asked = self.recipe.rollout.tasks_per_iteration
         label, give_up_s = f"{self.state.iteration:06d}-0", self.recipe.fleet.give_up_s
         groups = await take_some(source, wanted, label, give_up_s, collector)
         for round in range(1, 1 + (self.algorithm.max_resample_rounds if source.can_resample else 0)):
@@ -248,7 +248,7 @@ class OnlineTrainer:
 
     async def _learn(self, groups: Sequence[Group]) -> dict[str, float | None]:
         """Updates in a thread, unless nothing else needs the event loop, as a pool that repairs devices does."""
-        if self.recipe.collect.max_staleness == 0 and fleet_type(self.recipe.fleet).in_process:
+        if self.recipe.rollout.max_staleness == 0 and fleet_type(self.recipe.fleet).in_process:
             return self._update(groups)
         return await self._aside(self._update, groups)
 

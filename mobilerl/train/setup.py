@@ -34,19 +34,19 @@ def make_collector(
     that streams gets each request immediately.
     """
     in_process = fleet_type(recipe.fleet).in_process and make_suite(recipe).in_process
-    repeatable = recipe.collect.max_staleness == 0 and in_process
+    repeatable = recipe.rollout.max_staleness == 0 and in_process
     policy: StreamPolicy | EnginePolicy
     if isinstance(engine, StreamingEngine):
         policy = StreamPolicy(engine)
     else:
         policy = EnginePolicy(engine, None if repeatable else LATE_WAIT_S)
-    sampling = Sampling(recipe.collect.temperature, recipe.agent.max_new_tokens)
+    sampling = Sampling(recipe.rollout.temperature, recipe.agent.max_new_tokens)
     context = make_context(recipe.agent, engine.codec.pictures.size_seen)
     fits = None if recipe.engine.name == "local" else partial(_fits, engine, recipe.vllm.max_prompt)
     actor = ModelActor(policy, context, sampling, fits)
     greedy = ModelActor(policy, context, Sampling(0.0, recipe.agent.max_new_tokens), fits)
     settings = CollectorSettings(
-        recipe.algorithm.group_size, recipe.collect.max_retries, episode=episode_settings(recipe.agent)
+        recipe.algorithm.group_size, recipe.rollout.max_retries, episode=episode_settings(recipe.agent)
     )
     if isinstance(policy, StreamPolicy):
         return Collector(devices, actor, settings, scorer=make_scorer(recipe, processes), greedy=greedy)

@@ -163,12 +163,10 @@ def make_group_source(
     devices: Devices | Sequence[MobileEnv] | None,
 ) -> tuple[Collectors, GroupSource]:
     """Makes the collector or rollout workers and a group source on top. `devices` are the suite's own, if any."""
-    staleness = recipe.collect.max_staleness
+    staleness = recipe.rollout.max_staleness
     if recipe.plays_in_workers:
         local = cast("LocalEngine", engine)  # the settings have workers with no other
         workers = RolloutWorkers(recipe, local, run_dir)
-        if not staleness and local.device.type == "cpu":
-            local.share_updates(workers)  # they do not play while the learner learns
         return workers, (PipelinedSource if staleness else SynchronousSource)(workers, sampler, rng)
     collector = make_collector(recipe, engine, devices or make_devices(recipe, run_dir))
     if staleness == 0:

@@ -9,7 +9,7 @@ UNGUARDED = 79
 """Exit code of such a worker."""
 MESSAGE = (
     "this script would run again in every rollout worker: put what it does, the call of mobilerl.train included, below "
-    'a line `if __name__ == "__main__":`, or set collect.workers = 0'
+    'a line `if __name__ == "__main__":`, or set rollout.workers = 0'
 )
 
 

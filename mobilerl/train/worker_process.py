@@ -9,18 +9,16 @@ import signal
 import threading
 import traceback
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-import numpy as np
-
 from mobilerl.config import Recipe
 from mobilerl.envs.base import DeviceReport, Task
 from mobilerl.models.checkpoint_folder import latest
-from mobilerl.records import Group, LostGroup, TrainingSample
+from mobilerl.records import Group, LostGroup
 from mobilerl.suites.fleet import Part
 from mobilerl.system.free_memory import give_back_free_memory
 
@@ -38,23 +36,6 @@ class Assignment:
     weights: bytes | None
     evaluate: bool = False
     """Whether to play one greedy episode per task instead of groups."""
-
-
-@dataclass(frozen=True, slots=True)
-class GradientOrder:
-    """Samples whose gradients a worker computes for the learner with the given weights."""
-
-    rows: Sequence[TrainingSample]
-    weights: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class LogProbabilities:
-    """A worker's request for the gradient of the loss with respect to `logp`, sent during a `GradientOrder`."""
-
-    index: list[int]
-    logp: np.ndarray
-    mask: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +79,7 @@ async def _serve(pipe: Connection, notes: Connection, recipe: Recipe, part: Part
         try:
             if state is None:
                 state = _WorkerState(recipe, part, run_dir, notes)
-            answer: WorkerResult | bytes | str
-            if isinstance(order, GradientOrder):
-                answer = await asyncio.to_thread(state.gradients, order, pipe)
-            else:
-                answer = await state.collect(order)
+            answer: WorkerResult | str = await state.collect(order)
         except Exception:  # sent to the learner, which raises it
             answer = traceback.format_exc()
         pipe.send(answer)
@@ -130,7 +107,7 @@ class _WorkerState:
         settings = recipe.engine.model_copy(update={"threads": 1, "generate_threads": 1})
         # A checkpoint of the run, in place of a start model that is gone, may have been deleted since.
         newest = latest(run_dir) if run_dir and not Path(recipe.model).is_dir() else None
-        self.engine = make_engine(newest or recipe.model, settings, recipe.collect.temperature)
+        self.engine = make_engine(newest or recipe.model, settings, recipe.rollout.temperature)
         self.collector = make_collector(recipe, self.engine, make_devices(recipe, run_dir, part), part.of)
         self.collector.tell(notes.send)
         self._notes, self._started = notes, False
@@ -182,20 +159,6 @@ class _WorkerState:
         for group_id, task in order.jobs:
             await self.collector.dispatch(task, group_id)
         return [group async for group in self.collector.ready(len(order.jobs))]
-
-    def gradients(self, order: GradientOrder, pipe: Connection) -> bytes:
-        """Computes the gradients of `order` and returns them as safetensors."""
-        import torch
-        from safetensors.torch import save
-
-        torch.set_num_threads(1)  # set per thread
-
-        def loss(index: list[int], logp: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-            pipe.send(LogProbabilities(index, logp.numpy(), mask.numpy()))
-            return torch.from_numpy(pipe.recv())
-
-        self.engine.set_weights(order.weights, self.engine.version)
-        return save(self.engine.gradients(order.rows, loss))
 
     def _named(self, report: DeviceReport) -> DeviceReport:
         """Adds the worker's index to the device's place, since every worker counts its places from 0."""

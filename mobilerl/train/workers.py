@@ -21,22 +21,19 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from mobilerl.config import Recipe
 from mobilerl.envs.base import DeviceEvent, DeviceReport, Task
-from mobilerl.records import Group, LostGroup, TrainingSample
+from mobilerl.records import Group, LostGroup
 from mobilerl.suites.fleet import Part, claimed_devices, fleet_type, remove_orphans
 from mobilerl.system.child_processes import interrupts_held
 from mobilerl.train import unguarded, worker_process
-from mobilerl.train.worker_process import Assignment, GradientOrder, LogProbabilities, WorkerResult
+from mobilerl.train.worker_process import Assignment, WorkerResult
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from mobilerl.engines.local import LocalEngine
 
-    from mobilerl.engines.local import LocalEngine, LossGradient
-
-T = TypeVar("T")
 log = logging.getLogger(__name__)
 CLOSE_S = 60.0
 """Time limit for a worker to release its devices, in seconds."""
@@ -51,7 +48,7 @@ class WorkerError(RuntimeError):
 
 
 class RolloutWorkers:
-    """Collects for one learner in `recipe.collect.workers` processes. Use it as an async context manager.
+    """Collects for one learner in `recipe.rollout.workers` processes. Use it as an async context manager.
 
     It has the part of `Collector`'s interface that the training loop uses: `collect`, `counts`, `lost`, `busy_s`,
     `devices`. An assignment that a worker does not finish adds nothing to the counts.
@@ -61,7 +58,7 @@ class RolloutWorkers:
     """`busy_s` is updated only when workers are done."""
 
     def __init__(self, recipe: Recipe, engine: LocalEngine, run_dir: Path | None = None) -> None:
-        count = min(recipe.collect.workers, recipe.phone.count)
+        count = min(recipe.rollout.workers, recipe.phone.count)
         self.devices = recipe.phone.count
         self.held = self.devices + fleet_type(recipe.fleet).spares(recipe.fleet, recipe.phone.count)
         """Number of devices of all workers, spares included."""
@@ -144,21 +141,6 @@ class RolloutWorkers:
         self._untaken.append(answer)
         return answer
 
-    @property
-    def number(self) -> int:
-        return len(self._workers)
-
-    def gradients(
-        self, weights: bytes, shares: Sequence[Sequence[TrainingSample]], losses: Sequence[LossGradient]
-    ) -> list[dict[str, Tensor]]:
-        """Implements `engines.local.Helpers` with one share per worker. Call it while nothing is played."""
-        from safetensors.torch import load
-
-        orders = [GradientOrder(share, weights) for share in shares]
-        jobs = zip(self._workers, orders, losses, strict=False)
-        answers = list(self._threads.map(lambda job: job[0].gradients(job[1], job[2]), list(jobs)))
-        return [load(answer) for answer in answers]
-
     def take(self, answers: Sequence[WorkerResult]) -> list[Group]:
         """Adds up the counts of results of `play` and returns their groups in the order of their tasks."""
         taken = {id(answer) for answer in answers}
@@ -198,31 +180,9 @@ class _Worker:
         with self._busy:
             return self._carried_out(order)
 
-    def gradients(self, order: GradientOrder, loss: LossGradient) -> bytes:
-        """Computes gradients, blocking until they are done, as safetensors. Raises WorkerError like `play`."""
-        from torch import from_numpy
-
-        def ask(pipe: Connection) -> bytes | str:
-            self.version = None  # these weights are of a step within an iteration and have no version
-            pipe.send(order)
-            while isinstance(answer := pipe.recv(), LogProbabilities):
-                pipe.send(loss(answer.index, from_numpy(answer.logp), from_numpy(answer.mask)).numpy())
-            return answer
-
-        with self._busy:
-            return self._answered(ask, START_S)
-
     def _carried_out(self, order: Assignment) -> WorkerResult:
-        def ask(pipe: Connection) -> WorkerResult | str:
-            pipe.send(replace(order, weights=None) if self.version == order.version else order)
-            answer = pipe.recv()
-            self.version = order.version
-            return answer
-
-        return self._answered(ask, longest_s(self._recipe, self._part, len(order.jobs)))
-
-    def _answered(self, ask: Callable[[Connection], T | str], limit_s: float) -> T:
-        """The worker's answer, or that of its replacement if it dies or takes longer than `limit_s`."""
+        """The worker's result, or that of its replacement if it dies or takes longer than `longest_s`."""
+        limit_s = longest_s(self._recipe, self._part, len(order.jobs))
         late = 0
         for _ in range(MAX_DEATHS):
             until = time.monotonic() + limit_s
@@ -230,8 +190,9 @@ class _Worker:
                 self._playing = True
                 pipe = self._pipe or self._start()
                 with self._killed_after(limit_s):
-                    answer = ask(pipe)
-                self._playing = False
+                    pipe.send(replace(order, weights=None) if self.version == order.version else order)
+                    answer = pipe.recv()
+                self._playing, self.version = False, order.version
             except (EOFError, OSError):  # killed, for example by the kernel when out of memory, or for being late
                 if time.monotonic() >= until:
                     late += 1
@@ -244,7 +205,7 @@ class _Worker:
             return answer
         reason = f", {late} of them killed for having no answer in {limit_s:g} s" if late else ""
         said = f"rollout worker {self._part.index} died {MAX_DEATHS} times{reason}"
-        raise WorkerError(f"{said}; use fewer collect.workers")
+        raise WorkerError(f"{said}; use fewer rollout.workers")
 
     @contextmanager
     def _killed_after(self, seconds: float) -> Iterator[None]:
@@ -321,14 +282,14 @@ def longest_s(recipe: Recipe, part: Part, groups: int) -> float:
 
     This is far more than a healthy worker takes: the time if every attempt ran into its deadline and broke its device.
     """
-    collect, fleet = recipe.collect, recipe.fleet
+    rollout, fleet = recipe.rollout, recipe.fleet
     episode = recipe.agent.deadline_s + (recipe.judge.longest_s if recipe.judge.reward else 0.0)
     start = START_S
     if not fleet_type(fleet).in_process:
         episode += 2 * fleet.refresh_s + fleet.boot_s  # the device is refreshed, dropped, and another started
         start += fleet.give_up_s  # time without a working device after which a worker fails by itself
     rounds = math.ceil(groups * recipe.algorithm.group_size / len(part.among(range(recipe.phone.count))))
-    return min(start + rounds * (1 + collect.max_retries) * episode, threading.TIMEOUT_MAX)
+    return min(start + rounds * (1 + rollout.max_retries) * episode, threading.TIMEOUT_MAX)
 
 
 def _seed(seed: int, prefix: str, index: int) -> int:

@@ -26,7 +26,7 @@ SCREEN = f"--phone.width {WIDTH} --phone.height {HEIGHT} --phone.count 8".split(
 SFT = """--sft.reading_samples 64 --sft.processes 0
     --sft.demos_per_template 1 --sft.stage1_epochs 0.1
     --sft.stage2_rounds 2 --sft.stage2_epochs 0.1 --sft.batch_size 8 --agent.max_new_tokens 12"""
-TRAIN = """--tasks.per_template 1 --collect.tasks_per_iteration 4 --algorithm.group_size 2 --train.iterations 2
+TRAIN = """--tasks.per_template 1 --rollout.tasks_per_iteration 4 --algorithm.group_size 2 --train.iterations 2
     --train.mini_batch 64 --train.trajectories_every 1 --eval.every 0 --tracking.tensorboard true"""
 EVAL = """--instances 2 --template MusicPause --template MusicAddToPlaylist"""
 SFT, TRAIN, EVAL = ([*SCREEN, *words.split()] for words in (SFT, TRAIN, EVAL))
@@ -62,7 +62,7 @@ def recipe(folder: Path, name: str, *flags: str, run: str = "run", evaluate: str
 
 @pytest.fixture(scope="module")
 def sft_run(folder) -> str:
-    return recipe(folder, "sft.sh", *SFT)
+    return recipe(folder, "sft.sh", *SFT, evaluate="yes")
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def test_variants_are_compared_on_one_budget(folder, sft_run, monkeypatch):
 
 
 VALUES = "--algorithm.updates 2 --algorithm.critic.updates 5 --train.checkpoint_every 1".split()
-HERE = ["--collect.workers", "0"]
+HERE = ["--rollout.workers", "0"]
 """No rollout workers, whose starts take longer than these runs; test_resume.py has some."""
 
 

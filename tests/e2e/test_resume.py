@@ -59,7 +59,7 @@ def command(policy: Path, run_dir: Path, *more: str, **settings: object) -> list
         "phone.popup_rate": 0.5,
         "tasks.per_template": 3,
         "tasks.templates": '["MusicPause", "TodoDue"]',
-        "collect.tasks_per_iteration": 3,
+        "rollout.tasks_per_iteration": 3,
         "engine.learning_rate": 1e-3,
         "engine.warmup_steps": 3,
         "engine.threads": 1,
@@ -152,7 +152,7 @@ def straight(policy, tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def straight_with_workers(policy, tmp_path_factory) -> Path:
     run_dir = tmp_path_factory.mktemp("straight-with-workers") / "run"
-    finish(policy, run_dir, collect__workers=2)
+    finish(policy, run_dir, rollout__workers=2)
     return run_dir
 
 
@@ -201,7 +201,7 @@ def test_killed_with_an_adapter(policy, tmp_path):
 
 
 def test_resumed_without_the_start_model(policy, tmp_path):
-    settings = {"algorithm__loss__kl_coef": 0.0, "collect__workers": 2}
+    settings = {"algorithm__loss__kl_coef": 0.0, "rollout__workers": 2}
     start = shutil.copytree(policy, tmp_path / "start")
     finish(start, tmp_path / "straight", train__iterations=4, **settings)
     finish(start, tmp_path / "run", train__iterations=2, **settings)
@@ -249,7 +249,7 @@ def workers_of(run: subprocess.Popen) -> list[psutil.Process]:
 def test_killed_workers_change_nothing_and_none_outlives_its_run(policy, straight_with_workers, tmp_path):
     """Each of the first two is killed once, while an iteration is being collected."""
     run_dir = tmp_path / "run"
-    run = subprocess.Popen(command(policy, run_dir, collect__workers=2), stdout=subprocess.DEVNULL)
+    run = subprocess.Popen(command(policy, run_dir, rollout__workers=2), stdout=subprocess.DEVNULL)
     workers: list[psutil.Process] = []
     killed, limit = 0, time.monotonic() + LIMIT_S
     try:
@@ -267,7 +267,7 @@ def test_killed_workers_change_nothing_and_none_outlives_its_run(policy, straigh
     assert killed == 2 and workers
     _, alive = psutil.wait_procs(workers, 60)
     assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE], "a worker outlived the run"
-    finish(policy, run_dir, "--resume", collect__workers=2)
+    finish(policy, run_dir, "--resume", rollout__workers=2)
     assert_equal_runs(run_dir, straight_with_workers)
 
 
@@ -313,7 +313,7 @@ def test_a_run_resumed_after_a_signal_equals_one_never_stopped(
     """It saves and says how to go on, though no checkpoint was due."""
     run = tmp_path / "run"
     never_stopped = request.getfixturevalue("straight_with_workers" if workers else "straight")
-    wanted = {"train__checkpoint_every": 100, "collect__workers": workers}
+    wanted = {"train__checkpoint_every": 100, "rollout__workers": workers}
     reached: list[float] = []
 
     def moment() -> bool:
@@ -340,7 +340,7 @@ def test_a_run_resumed_after_a_signal_equals_one_never_stopped(
 def test_two_runs_of_a_recipe_are_equal(policy, tmp_path, pytestconfig, algorithm):
     """One as a process with a hash seed of its own, one in a fork."""
     config: Path = pytestconfig.rootpath / "recipes" / f"{algorithm}.toml"
-    settings = {"train__iterations": 3, "collect__workers": 0, "collect__max_staleness": 0}
+    settings = {"train__iterations": 3, "rollout__workers": 0, "rollout__max_staleness": 0}
     if algorithm != "gigpo":
         settings["algorithm__updates"] = 3
     alone = command(policy, tmp_path / "1", "--config", str(config), **settings)
@@ -364,8 +364,8 @@ def error_of(done: subprocess.CompletedProcess[str]) -> str:
 def test_a_run_is_neither_started_over_nor_resumed_with_another_recipe(policy, straight, tmp_path):
     before = contents(straight / "checkpoints")
     assert "--resume" in error_of(run_to_end(policy, straight))
-    said = error_of(run_to_end(policy, straight, "--resume", train__seed=5, algorithm__replay__gamma=0.5))
-    assert "algorithm.replay.gamma is 0.5, and 0.25 there; train.seed is 5, and 0 there" in said
+    said = error_of(run_to_end(policy, straight, "--resume", train__seed=5, algorithm__replay__fraction=0.5))
+    assert "algorithm.replay.fraction is 0.5, and 0.25 there; train.seed is 5, and 0 there" in said
     assert contents(straight / "checkpoints") == before
     said = error_of(run_to_end(policy, tmp_path / "new", model=tmp_path / "missing"))
     assert "checkpoint folder" in said and not (tmp_path / "new").exists()

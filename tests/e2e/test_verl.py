@@ -49,7 +49,7 @@ FLAGS = [
     "--tasks.templates",
     json.dumps([*KNOWN, UNKNOWN]),
     *f"""--phone.count 6 --phone.width {WIDTH} --phone.height {HEIGHT} --tasks.per_template 3
-    --collect.tasks_per_iteration 3 --algorithm.group_size 4 --engine.learning_rate 1e-3 --engine.warmup_steps 3
+    --rollout.tasks_per_iteration 3 --algorithm.group_size 4 --engine.learning_rate 1e-3 --engine.warmup_steps 3
     --algorithm.replay.kappa 4 --algorithm.curriculum.epoch_groups 2 --algorithm.curriculum.patience 1
     --train.iterations 4 --train.mini_batch 16 --train.checkpoint_every 2 --train.trajectories_every 1
     --eval.every 0""".split(),
@@ -165,9 +165,9 @@ def test_learning_and_sampling_at_once_are_one_version_apart_also_after_a_kill(f
     run, log = folder / "apart", folder / "apart-log"
     own = engine_flags_apart()
     command = ["-m", "mobilerl", "train", "--config", str(ROOT / "recipes" / "adagrpo.toml"), *FLAGS]
-    command += ["--model", str(policy), "--run-dir", str(run), *own, "--collect.max_staleness", "1"]
-    command += ["--algorithm.group_size", "4", "--collect.workers", "0", "--train.mini_batch", "256"]
-    command += ["--algorithm.skip_above", "1.0", "--train.checkpoint_every", "1"]
+    command += ["--model", str(policy), "--run-dir", str(run), *own, "--rollout.max_staleness", "1"]
+    command += ["--algorithm.group_size", "4", "--rollout.workers", "0", "--train.mini_batch", "256"]
+    command += ["--algorithm.max_response_prob", "1.0", "--train.checkpoint_every", "1"]
     with open(log, "w") as out, started([sys.executable, *command], cluster, stdout=out, stderr=out) as child:
         until = time.monotonic() + RUN_S
         while not (run / "checkpoints" / "iter-000002").is_dir():

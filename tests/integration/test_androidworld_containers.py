@@ -95,7 +95,7 @@ TRAINING = {
     "fleet.spares": 1,
     "fleet.boot_s": 120,
     "agent.deadline_s": 1800,
-    "collect.workers": 0,
+    "rollout.workers": 0,
     "tasks.per_template": 2,
     "tasks.templates": json.dumps([DOING, ANSWERING]),
 }

@@ -63,7 +63,7 @@ def test_a_judge_or_a_scorer_gives_the_reward(evaluate, stand_in, tmp_path, monk
     assert (results["successes"], results["protocol"]["reward"]) == (1, "judge") and "judge" not in results
     (tmp_path / "their_scorer.py").write_text(SCORER)
     monkeypatch.syspath_prepend(tmp_path)
-    results = evaluate(UNCHECKED, "--agent", "finish", "--replace", "--collect.scorer", "their_scorer:half")
+    results = evaluate(UNCHECKED, "--agent", "finish", "--replace", "--rollout.scorer", "their_scorer:half")
     assert (results["successes"], results["instances"][0]["reward"]) == (0, 0.25)
     capsys.readouterr()
     evaluate(UNCHECKED, "--agent", "finish", code=2)

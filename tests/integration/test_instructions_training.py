@@ -70,8 +70,8 @@ def train(adb, phones, model, tmp_path):
         serials = [phones(180, 360).serial for _ in range(4)]
         words = f"""train --config /dev/null --model {model} --run-dir {tmp_path}/run --suite.type instructions
             --suite.file {tmp_path}/mine.toml --fleet.type adb --fleet.spares 0 --train.iterations 3 --eval.every 3
-            --train.trajectories_every 1 --agent.screenshots 0 --agent.max_new_tokens 8 --collect.tasks_per_iteration 2
-            --algorithm.group_size 2 --algorithm.dynamic_sampling false --collect.workers 0""".split()
+            --train.trajectories_every 1 --agent.screenshots 0 --agent.max_new_tokens 8 --rollout.tasks_per_iteration 2
+            --algorithm.group_size 2 --algorithm.dynamic_sampling false --rollout.workers 0""".split()
         command = [program(), *words, "--fleet.serials", json.dumps(serials), *flags]
         own = {"ANDROID_ADB_SERVER_PORT": str(adb.port), "HOME": str(adb.home), **env}
         done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=1800)
@@ -120,5 +120,5 @@ def test_with_a_scripted_judge(train, stand_in, tmp_path):  # noqa: F811
 def test_with_a_scorer_of_another_package(train, tmp_path):
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "their_rewards.py").write_text(SCORER)
-    _, played = train(UNCHECKED, "--collect.scorer", "their_rewards:by_length", PYTHONPATH=str(tmp_path / "theirs"))
+    _, played = train(UNCHECKED, "--rollout.scorer", "their_rewards:by_length", PYTHONPATH=str(tmp_path / "theirs"))
     assert all(t.reward == (1.0 if len(t.steps) % 2 else 0.25) for t in played)

@@ -57,7 +57,7 @@ def test_an_evaluation_reports_the_agreement_of_the_judge(stand_in, tmp_path):  
 
 def test_a_run_learns_from_the_judge_and_not_from_the_tasks(stand_in, tmp_path):  # noqa: F811
     stand_in.answer = likes_notes
-    more = "--train.iterations 1 --collect.tasks_per_iteration 4 --train.trajectories_every 1".split()
+    more = "--train.iterations 1 --rollout.tasks_per_iteration 4 --train.trajectories_every 1".split()
     templates = ["--tasks.templates", json.dumps(["NotesDelete", "MusicPause"])]
     assert main([*train_command(tmp_path, stand_in), *more, *templates]) == 0
     rows = [json.loads(line) for line in (tmp_path / "run/trajectories/iter-000001.jsonl").read_text().splitlines()]
@@ -81,7 +81,7 @@ def test_the_cost_of_a_run_includes_iterations_that_were_lost(stand_in, tmp_path
         row = read_metrics(run / "metrics.jsonl")[-1]
         return {name.removeprefix("cost/"): value for name, value in row.items() if name.startswith("cost/")}
 
-    more = f"""--collect.workers {workers} --collect.tasks_per_iteration 2 --algorithm.dynamic_sampling false
+    more = f"""--rollout.workers {workers} --rollout.tasks_per_iteration 2 --algorithm.dynamic_sampling false
         --train.checkpoint_every 1 --train.iterations 2"""
     train = [*train_command(tmp_path, stand_in), *more.split()]
     assert main(train) == 0

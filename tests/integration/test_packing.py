@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from mobilerl.benchmarks.model_families import FAMILIES, create, png
-from mobilerl.benchmarks.sides import padded_logprobs
-from mobilerl.engines.scoring import sample_logprobs
+from mobilerl.engines.scoring import right_aligned, sample_logprobs
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model
 from mobilerl.records import TrainingSample
@@ -30,6 +29,19 @@ def made_rows(codec: Codec) -> list[TrainingSample]:
     return made
 
 
+def padded_logprobs(model, codec: Codec, rows: list[TrainingSample]):
+    """The same as `sample_logprobs` from left-padded rows, with the model's own masks and positions."""
+    ids = [r.prompt_ids + r.response_ids for r in rows]
+    inputs = codec.collate(ids, [r.images for r in rows], pad_left=True)
+    longest = max(len(r.response_ids) for r in rows)
+    logits = model(**inputs, logits_to_keep=longest + 1).logits[:, :-1].float() / TEMPERATURE
+    logits[..., list(codec.banned_ids)] = torch.finfo(logits.dtype).min
+    targets = inputs["input_ids"][:, -longest:]
+    logp = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
+    mask = right_aligned([[1.0] * len(r.response_ids) for r in rows], longest)
+    return logp * mask, mask
+
+
 def gradients(model, logp):
     model.zero_grad()
     weights = torch.linspace(-1, 1, logp.numel()).view_as(logp)  # of both signs, like advantages
@@ -50,7 +62,7 @@ def test_packed_rows_have_the_loss_and_every_gradient_of_padded_ones(family):
     logp, mask = sample_logprobs(model, codec, rows, TEMPERATURE, "cpu")
     loss, mine = gradients(model, logp)
     model.set_attn_implementation("sdpa")
-    wanted, wanted_mask = padded_logprobs(model, codec, rows, TEMPERATURE, "cpu")
+    wanted, wanted_mask = padded_logprobs(model, codec, rows)
     assert torch.equal(mask, wanted_mask)
     torch.testing.assert_close(logp, wanted, atol=1e-5, rtol=1e-5)
     wanted_loss, theirs = gradients(model, wanted)

@@ -58,6 +58,9 @@ ENTRY_POINTS = """
 [mobilerl.suites]
 counters = theirs.section:CountersSection
 
+[mobilerl.algorithms]
+rloo = theirs.rloo:RlooSection
+
 [mobilerl.phone_apps]
 radio = theirs.radio:Radio
 
@@ -79,7 +82,7 @@ def site(tmp_path):
     package = tmp_path / "site" / "theirs"
     package.mkdir(parents=True)
     files = {"section.py": SECTION, "suite.py": SUITE, "__init__.py": ""}
-    files |= {f"{name}.py": (EXAMPLES / f"{name}.py").read_text() for name in ("counters", "radio")}
+    files |= {f"{name}.py": (EXAMPLES / f"{name}.py").read_text() for name in ("counters", "radio", "rloo")}
     for name, text in files.items():
         (package / name).write_text(text)
     install(package.parent, "theirs", ENTRY_POINTS)
@@ -93,7 +96,7 @@ def mobilerl(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_an_app_with_its_task_and_a_suite_of_another_package(site, tmp_path):
+def test_an_app_with_its_task_a_suite_and_an_algorithm_of_another_package(site, tmp_path):
     out = tmp_path / "out"
     done = mobilerl(
         site, *"eval sim --agent expert --template RadioPlay --split all --instances 2 --out".split(), str(out)
@@ -102,16 +105,18 @@ def test_an_app_with_its_task_and_a_suite_of_another_package(site, tmp_path):
     results = json.loads((out / "results.json").read_text())
     assert (results["success_rate"], results["trials"]) == (1.0, 4) and list(results["per_task"]) == ["RadioPlay"]
     tiny.create(tmp_path / "model", ["count to more less"], hidden=32, layers=1, heads=2, vision_hidden=16)
-    words = f"""train --config /dev/null --model {tmp_path}/model --run-dir {tmp_path}/run --suite.type counters
-        --suite.buttons 3 --train.iterations 1 --collect.tasks_per_iteration 2 --algorithm.group_size 2
-        --agent.screenshots 0 --agent.max_new_tokens 4 --collect.workers 0 --train.trajectories_every 1
-        --algorithm.dynamic_sampling false"""
+    (tmp_path / "mine.toml").write_text('[algorithm]\ntype = "rloo"\nscale = 2.0\ndynamic_sampling = false\n')
+    words = f"""train --config {tmp_path}/mine.toml --model {tmp_path}/model --run-dir {tmp_path}/run
+        --suite.type counters --suite.buttons 3 --train.iterations 1 --rollout.tasks_per_iteration 2
+        --algorithm.group_size 2 --agent.screenshots 0 --agent.max_new_tokens 4 --rollout.workers 0
+        --train.trajectories_every 1"""
     done = mobilerl(site, *words.split())
     assert done.returncode == 0, done.stderr
-    saved = json.loads((tmp_path / "run" / "config.json").read_text())["suite"]
-    assert saved == {"type": "counters", "buttons": 3}
+    saved = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert saved["suite"] == {"type": "counters", "buttons": 3}
+    assert (saved["algorithm"]["type"], saved["algorithm"]["scale"]) == ("rloo", 2.0)
     assert "CountTo" in (tmp_path / "run" / "trajectories" / "iter-000001.jsonl").read_text()
-    with pytest.raises(ValueError, match="suite.type: Input should be"):
+    with pytest.raises(ValueError, match="(suite|algorithm).type: Input should be"):
         read_saved(tmp_path / "run" / "config.json")  # here the package is not installed
 
 

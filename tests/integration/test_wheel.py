@@ -19,8 +19,8 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "mobilerl", "envs", "sft", "recipes")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "DISPLAY")}
-ONE_ITERATION = """--train.iterations 1 --train.checkpoint_every 1 --eval.every 0 --phone.count 2 --collect.workers 0
-    --collect.tasks_per_iteration 1 --tasks.per_template 1 --tasks.templates TodoDue""".split()
+ONE_ITERATION = """--train.iterations 1 --train.checkpoint_every 1 --eval.every 0 --phone.count 2 --rollout.workers 0
+    --rollout.tasks_per_iteration 1 --tasks.per_template 1 --tasks.templates TodoDue""".split()
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +61,30 @@ def test_one_package_is_installed_and_the_recipes_are_inside(wheel):
     assert {f"mobilerl/{name}" for name in recipes | checkpoint} <= set(names)
 
 
+def test_packages_called_envs_and_sft_stay_what_they_are(command, tmp_path):
+    """Two of these names are on PyPI."""
+    [site] = command.parents[1].glob("lib/python*/site-packages")
+    words = f"-m pip install -q --no-deps --target {tmp_path} envs==1.4 sft==0.1.1"
+    install = [sys.executable, *words.split()]
+    if subprocess.run(install, capture_output=True).returncode:
+        pytest.skip("envs and sft cannot be installed from PyPI here")
+    code = (
+        "from importlib.util import find_spec as find\n"
+        "import mobilerl.envs.base, mobilerl.sft\n"
+        "print(find('envs').origin, find('sft').origin, mobilerl.sft.__file__)"
+    )
+    options = {
+        "cwd": tmp_path,
+        "env": {**ENVIRONMENT, "PYTHONPATH": str(tmp_path)},
+        "capture_output": True,
+        "text": True,
+    }
+    done = subprocess.run([command.with_name("python"), "-c", code], **options)
+    assert done.returncode == 0, done.stderr
+    theirs, other, ours = done.stdout.split()
+    assert theirs.startswith(str(tmp_path)) and other.startswith(str(tmp_path)) and ours.startswith(str(site))
+
+
 def test_the_commands_run_without_the_checkout(command, tmp_path):
     def run(*words: str) -> str:
         done = subprocess.run([command, *words], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
@@ -69,11 +93,12 @@ def test_the_commands_run_without_the_checkout(command, tmp_path):
 
     assert "demo" in run("--help")
     train = ("train", "--config", "adagrpo", "--run-dir", "run", *ONE_ITERATION)
-    assert re.search(
-        r'^model = ".*/site-packages/mobilerl/recipes/generated/checkpoint"$', run(*train, "--dry-run"), re.M
-    )
+    shipped = r'^model = "(.*/site-packages/mobilerl/recipes/generated/checkpoint)"$'
+    model = re.search(shipped, run(*train, "--dry-run"), re.M)[1]
     assert not any(tmp_path.iterdir())
-    run(*train)
+    small = ("--eval-flags", "--instances 2 --template TodoDue")
+    said = run("run", "adagrpo", "--model", model, "--run-dir", "run", *small, *ONE_ITERATION)
+    assert re.search(r"^\| AdaGRPO \| +[\d.]+% ", said, re.M) and (tmp_path / "run/view/index.html").is_file()
     assert (tmp_path / "run" / "metrics.jsonl").read_text().count("\n") == 1
     expert = ("eval", "sim", "--config", "adagrpo", "--agent", "expert", "--instances", "1", "--template", "TodoDue")
     assert "100.0%" in run(*expert, "--out", "expert")

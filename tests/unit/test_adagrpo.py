@@ -76,7 +76,7 @@ def test_steps_that_failed_are_not_reinforced():
 
 def test_steps_that_the_policy_was_sure_of_are_left_out():
     """Step k of `make_group` has the probability exp(-0.75 - k): with a bound of exp(-1) the first is sure."""
-    algorithm = make(AdaGRPOSection(skip_above=math.exp(-1), replay={"gamma": 0.5}))
+    algorithm = make(AdaGRPOSection(max_response_prob=math.exp(-1), replay={"fraction": 0.5}))
     fresh = samples(algorithm, [make_group("g", (1, 0), (3, 2))])
     assert {(s.trajectory_id, s.step) for s in fresh} == {("g-0", 1), ("g-0", 2), ("g-1", 1)}
     replayed = [s for s in samples(algorithm, [make_group("h", (0, 0), (3, 3))], iteration=2) if s.replayed]
@@ -93,7 +93,7 @@ def test_successes_of_rarer_tasks_come_first_in_the_buffer():
 
 
 def test_an_iteration_without_an_advantage_learns_from_the_buffer():
-    algorithm = make(AdaGRPOSection(replay={"gamma": 0.25}))
+    algorithm = make(AdaGRPOSection(replay={"fraction": 0.25}))
     samples(algorithm)
     drawn = samples(algorithm, [make_group("z", (0, 0), (3, 3))], iteration=2)
     assert drawn and all(s.replayed for s in drawn)
@@ -112,10 +112,10 @@ def test_an_iteration_without_an_advantage_learns_from_the_buffer():
 )
 def test_groups_without_advantages_are_uninformative_and_dropped(rewards, lengths, spa, informative):
     group = make_group("g", rewards, lengths)
-    algorithm = make(AdaGRPOSection(spa=spa, replay={"gamma": 0.0}))
+    algorithm = make(AdaGRPOSection(spa=spa, replay={"fraction": 0.0}))
     assert algorithm.informative(group) == [informative] * len(rewards)
     assert len(samples(algorithm, [group])) == (sum(lengths) if informative else 0)
-    once = {"spa": spa, "dynamic_sampling": False, "replay": {"gamma": 0.0}}
+    once = {"spa": spa, "dynamic_sampling": False, "replay": {"fraction": 0.0}}
     assert make(AdaGRPOSection(**once)).max_resample_rounds == 0 < algorithm.max_resample_rounds
     assert len(samples(make(AdaGRPOSection(**once)), [group])) == (sum(lengths) if informative else 0)
     regularized = make(AdaGRPOSection(**once, loss={"kl_coef": 0.1}))
@@ -123,16 +123,18 @@ def test_groups_without_advantages_are_uninformative_and_dropped(rewards, length
 
 
 def test_samples_carry_the_advantage_of_their_trajectory():
-    algorithm = make(AdaGRPOSection(epochs=2, replay={"gamma": 0.0}))
+    algorithm = make(AdaGRPOSection(epochs=2, replay={"fraction": 0.0}))
     drawn = samples(algorithm)
     assert set(Counter((s.trajectory_id, s.step) for s in drawn).values()) == {2} and len(drawn) == 2 * 12
     assert all(s.advantage == algorithm.advantages()[s.trajectory_id][s.step] for s in drawn)
     assert all(s.old_logprobs is None and s.ref_logprobs is None and not s.replayed for s in drawn)
 
 
-@pytest.mark.parametrize("ratio", ["behaviour", "current", "unclipped"])
+@pytest.mark.parametrize("ratio", ["behavior", "current", "unclipped"])
 def test_replayed_samples_are_clipped_against_what_the_setting_says(ratio):
-    settings = AdaGRPOSection(replay={"gamma": 0.5, "ratio": ratio}, loss={"recompute_old": True, "kl_coef": 0.1})
+    settings = AdaGRPOSection(
+        replay={"fraction": 0.5, "ratio": ratio}, loss={"recompute_old_logprobs": True, "kl_coef": 0.1}
+    )
     algorithm = make(settings, shift=1.0)
     samples(algorithm)
     drawn = samples(algorithm, [make_group("i", (1, 0), (5, 5))], iteration=2)
@@ -144,7 +146,7 @@ def test_replayed_samples_are_clipped_against_what_the_setting_says(ratio):
 
 
 def test_the_reference_scores_a_fresh_sample_once_however_many_epochs_there_are():
-    settings = AdaGRPOSection(epochs=3, replay={"gamma": 0.0}, loss={"kl_coef": 0.1})
+    settings = AdaGRPOSection(epochs=3, replay={"fraction": 0.0}, loss={"kl_coef": 0.1})
     algorithm, scored = make(settings), []
     score = algorithm._resources.scorer.logprobs
     algorithm._resources.scorer.logprobs = lambda rows, **which: scored.extend(rows) or score(rows, **which)
@@ -153,7 +155,7 @@ def test_the_reference_scores_a_fresh_sample_once_however_many_epochs_there_are(
 
 
 def test_a_restored_algorithm_continues_with_the_same_batches():
-    straight, resumed = (make(AdaGRPOSection(replay={"gamma": 0.5})) for _ in range(2))
+    straight, resumed = (make(AdaGRPOSection(replay={"fraction": 0.5})) for _ in range(2))
     samples(straight)
     resumed.load_state_dict(straight.state_dict())
     following = [make_group("i", (1, 0), (5, 5))]

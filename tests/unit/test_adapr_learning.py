@@ -75,8 +75,8 @@ def learned(seed: int, **replay) -> float:
 
 def test_replay_multiplies_what_rare_successes_teach():
     """Means of four seeds: 48 % without replay, 90 % with it, and 52 % where it is clipped against its first policy."""
-    without, current, behaviour = (
+    without, current, behavior = (
         fmean(learned(seed, **replay) for seed in range(4))
-        for replay in ({"gamma": 0.0}, {"gamma": 0.25}, {"gamma": 0.25, "ratio": "behaviour"})
+        for replay in ({"fraction": 0.0}, {"fraction": 0.25}, {"fraction": 0.25, "ratio": "behavior"})
     )
-    assert current > without + 0.25 and current > behaviour + 0.2
+    assert current > without + 0.25 and current > behavior + 0.2

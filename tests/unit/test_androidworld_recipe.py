@@ -37,7 +37,7 @@ def test_the_recipe_of_the_docs_publishes_adb_and_the_server(recipe_file):
         (["--suite.servers", '["http://h:5000"]'], "leave one of them out"),
         (["--fleet.type", "adb", "--suite.servers", '["http://h:5000,s"]', "--fleet.serials", "s"], "URL,ADB_SERIAL"),
         (["--fleet.type", "embedded"], "suite.servers"),
-        (["--collect.workers", "2"], "collect.workers = 0"),
+        (["--rollout.workers", "2"], "rollout.workers = 0"),
         (["--suite.seed", "30"], "suite.seed"),
     ],
 )

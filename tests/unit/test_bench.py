@@ -24,9 +24,6 @@ from mobilerl.cli import main
             marks=pytest.mark.slow,
         ),
         pytest.param("gpu --minutes 30", lambda found: found["lines"][0]["cpus"], marks=pytest.mark.slow),
-        pytest.param(
-            "replay --rows 40 --screens 3 --collate 2", lambda found: found["held_gib"], marks=pytest.mark.slow
-        ),
     ],
 )
 def test_each_part_is_measured(words, figure, capsys, monkeypatch):

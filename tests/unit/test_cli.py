@@ -10,7 +10,6 @@ import pytest
 
 from mobilerl import cli
 from mobilerl.cli import main
-from mobilerl.cli.completion import _commands
 from mobilerl.config import ConfigError
 from mobilerl.config.named import load_named
 from mobilerl.doctor.packages import installs
@@ -161,25 +160,6 @@ def test_a_stopped_run_prints_the_command_that_continues_it(monkeypatch, capsys,
     resume = " --resume" if begun else ""
     wanted = f"{says}; resume with\n  mobilerl train --config adagrpo --run-dir '{run}' --model m{resume}"
     assert capsys.readouterr().err.strip() == wanted
-
-
-def _overlong(text: str) -> list[str]:
-    return [line for line in text.splitlines() if len(line) > 100]
-
-
-def test_help_tables_and_messages_fit_100_columns(monkeypatch, capsys, tmp_path):
-    monkeypatch.setenv("COLUMNS", "100")
-    for command in _commands(cli.make_parser()):
-        assert _overlong(command.format_help()) == [], command.prog
-    monkeypatch.delenv("COLUMNS")
-    commands = ["settings", "settings --all", "doctor", "eval androidworld --list", "train --x 1 --run-dir r"]
-    commands += [f"eval {name} --list" for name in ("sim", "generated")]
-    commands += [f"eval sim --agent noop --template TodoDue --instances 1 --out {tmp_path}"]
-    commands += ["train --config adagrpo --run-dir r --train.iterations x --algorithm.type digirl --algorithm.spa true"]
-    for command in commands:
-        main(command.split())
-        said = capsys.readouterr()
-        assert _overlong(said.out.replace(str(tmp_path), "")) == _overlong(said.err) == [], command
 
 
 def test_a_missing_package_is_named_with_what_installs_it(monkeypatch, capsys, tmp_path):

@@ -166,7 +166,7 @@ def test_every_cluster_recipe_loads(path):
     recipe = load_recipe(path)
     assert recipe.engine.type == "verl"
     assert recipe.engine.micro_batch_tokens >= recipe.vllm.max_prompt
-    assert recipe.algorithm.loss.recompute_old, "vLLM in bfloat16 would be the old policy"
+    assert recipe.algorithm.loss.recompute_old_logprobs, "vLLM in bfloat16 would be the old policy"
 
 
 # --- recipes/adagrpo.sh --------------------------------------------------------------------------------------------

@@ -110,18 +110,6 @@ def test_variants_are_chosen_by_name_or_group(plan):
         plan.choose(["ful"])
 
 
-@pytest.mark.parametrize(
-    "old, new, says",
-    [('"full", "no-x"]', '"full", "no-y"]', "'no-y'"), ("offline = true", "ofline = true", "no such setting")],
-)
-def test_a_faulty_plan_is_one_line(old, new, says, folder):
-    path = folder / "compare.toml"
-    path.write_text(PLAN.replace(old, new))
-    with pytest.raises(ValueError, match=says) as error:
-        read_plan(path)
-    assert str(path) in str(error.value) and "\n" not in str(error.value)
-
-
 # --- intervals -----------------------------------------------------------------------------------------------------
 
 
@@ -201,21 +189,13 @@ def test_figures_of_a_variant_worked_by_hand(compared):
     assert full["wall_s"] == 120.0
 
 
-def test_the_tables_are_paired_with_their_groups_reference(compared, tmp_path):
+def test_an_ablation_is_compared_with_the_reference_of_its_group(compared, tmp_path):
     text = write(compared, tmp_path)
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
-    assert rows[0][5] == rows[5][5] == "vs Full" and len(rows) == 10, "each group has its own table"
-    sft, full, ablation = rows[7:10]
-    assert sft[0] == "SFT" and sft[2].startswith("25.0 % (0.0 to ")
-    assert full[:2] == ["Full", "2"] and full[3] == "75.0, 50.0" and full[5] == ""
-    assert full[6:] == ["83.3 %", "5.5", "5.0", "2.0"]
+    ablation = next(line for line in reversed(text.splitlines()) if line.startswith("| w/o X")).split(" | ")
     # 0.0 1.0 less 0.5 0.75: mean -0.125, V_T = 2 * 0.375^2 / 2; what the seeds of Full add, they have also shared.
-    assert ablation[:2] == ["w/o X", "1"] and ablation[5] == "-12.5 (-489.0 to +464.0)"
-    assert rows[4][:4] == ["Graph", "0", "failed", "failed, failed"], "what failed is left out, and said"
-    assert ablation[3] == "50.0, failed"
+    assert ablation[1] == "1" and ablation[5] == "-12.5 (-489.0 to +464.0)", "the failed seed is left out"
     assert "- w/o X, seed 1: broke\n- Graph, seed 0: broke" in text
     assert (tmp_path / "learning-curves.png").read_bytes().startswith(b"\x89PNG")
-    assert markdown(json.loads((tmp_path / "comparison.json").read_text())) == text
 
 
 def test_the_published_tables_are_those_of_the_published_figures():

@@ -31,13 +31,10 @@ def test_flags_override_the_file_and_the_file_the_defaults(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--train.sede", "1"], "did you mean '--train.seed'"),
         (["--train", "1"], "train: this is a section"),
         (["--algorithm.group_size", "1"], "algorithm.group_size"),
         (["--algorithm.loss.clip_low", "1.5"], "algorithm.loss.clip_low: Input should be less than"),
         (["--algorithm.type", "nix"], "'adagrpo'"),
-        (["--train.seed"], "expected one argument"),
-        (["stray"], "stray"),
         (["--" + "x" * 9000, "1"], "no such setting"),
     ],
 )
@@ -50,7 +47,6 @@ def test_a_wrong_flag_is_named_in_one_line(flags, says):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[trian]\niterations = 5\n", "did you mean 'train'?"),
         ("[train]\niterations = 0\n", "train.iterations: Input should be greater"),
         ("[train\n", "is not valid TOML"),
         ('[[sft.sources]]\nformat = "x"\npath = "p"\n', "sft.sources.0.format"),
@@ -87,9 +83,9 @@ def test_all_mistakes_are_named_at_once_and_blamed_on_who_made_them(tmp_path):
     assert len(lines) == len(expected)
     for line, begins in zip(lines, expected, strict=True):
         assert line.startswith(begins), line
-    with pytest.raises(ConfigError, match="recipe.toml and the command line: judge.reward and collect.scorer both"):
+    with pytest.raises(ConfigError, match="recipe.toml and the command line: judge.reward and rollout.scorer both"):
         load_recipe(
-            write(tmp_path, '[collect]\nscorer = "a:b"\n'),
+            write(tmp_path, '[rollout]\nscorer = "a:b"\n'),
             ["--judge.reward", "true", "--judge.url", "http://a", "--judge.model", "m"],
         )
 
@@ -174,6 +170,6 @@ def test_a_written_recipe_reads_back_equal(tmp_path):
 
 @pytest.mark.parametrize("modules", ["mobilerl, mobilerl.config, mobilerl.envs", "mobilerl.cli"])
 def test_imports_are_quick_and_without_torch(modules):
-    code = f"import sys, time, {modules}; print('torch' in sys.modules, time.process_time())"
-    loads_torch, seconds = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split()
-    assert loads_torch == "False" and float(seconds) < 2.0
+    code = f"import sys, time, {modules}; print({{'torch', 'transformers'}} & {{*sys.modules}}, time.process_time())"
+    loaded, seconds = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split()
+    assert loaded == "set()" and float(seconds) < 2.0

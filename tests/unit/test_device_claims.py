@@ -58,7 +58,7 @@ def adb_port(monkeypatch):
 
 def recipe_of(*serials: str) -> Recipe:
     fleet = {"type": "adb", "serials": serials, "spares": 0}
-    return Recipe(phone={"count": len(serials)}, collect={"workers": 1}, fleet=fleet)
+    return Recipe(phone={"count": len(serials)}, rollout={"workers": 1}, fleet=fleet)
 
 
 def held(serial: str, port: int) -> str:

@@ -87,7 +87,7 @@ def test_the_command_for_vllm_takes_the_version_that_fits_torch(extra, engine, t
 def test_the_disk_of_a_run_is_calculated_from_its_recipe(tmp_path, monkeypatch):
     model = model_folder(tmp_path / "model", a=(1000, 2000), b=(500_000,))
     words = ["--model", str(model), "--train.keep_checkpoints", "4", "--train.iterations", "100"]
-    words += ["--train.trajectories_every", "5", "--collect.tasks_per_iteration", "2", "--algorithm.group_size", "4"]
+    words += ["--train.trajectories_every", "5", "--rollout.tasks_per_iteration", "2", "--algorithm.group_size", "4"]
     words += ["--algorithm.replay.capacity", "10", "--phone.width", "500", "--phone.height", "1000"]
     space = disk(load_recipe(None, words), tmp_path / "runs" / "new")
     episode = 10 * (0.1 * 500 * 1000 + 20e3)

@@ -14,7 +14,7 @@ from mobilerl.models import tiny
 from mobilerl.train.dry_run import check_devices
 from mobilerl.train.estimate import estimate
 
-SMALL = ["--phone.count", "2", "--collect.tasks_per_iteration", "1", "--algorithm.group_size", "2"]
+SMALL = ["--phone.count", "2", "--rollout.tasks_per_iteration", "1", "--algorithm.group_size", "2"]
 SMALL += ["--agent.max_new_tokens", "4"]
 
 
@@ -27,7 +27,7 @@ def checkpoint(tmp_path_factory):
 
 def test_dry_run_prints_a_recipe_that_can_be_used_and_leaves_nothing(checkpoint, tmp_path, capsys):
     run = tmp_path / "run"
-    words = ["train", "--config", "adagrpo", "--collect.workers", "0", "--dry-run", "--run-dir", str(run)]
+    words = ["train", "--config", "adagrpo", "--rollout.workers", "0", "--dry-run", "--run-dir", str(run)]
     words += ["--model", str(checkpoint), "--engine.max_pixels", "null"]
     assert main([*words, *SMALL]) == 0
     said = capsys.readouterr()

@@ -46,7 +46,7 @@ def models(tmp_path_factory) -> dict[str, Path]:
 @pytest.mark.parametrize("name", ["qwen2.5-vl-3b-lora", "qwen3-vl-4b-lora"])
 def test_a_recipe_of_one_gpu_fits_where_it_says(models, name, monkeypatch):
     recipe = load_recipe(RECIPES / f"{name}.toml", ["--model", str(models[name])])
-    assert recipe.collect.workers == 0 and recipe.algorithm.loss.recompute_old
+    assert recipe.rollout.workers == 0 and recipe.algorithm.loss.recompute_old_logprobs
     assert smallest_card(recipe) == 24
     for card, flags in (
         (48, "--engine.micro_batch_tokens 16384 --vllm.gpu_memory 0.6"),

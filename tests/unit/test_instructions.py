@@ -178,7 +178,7 @@ def test_the_suite_trains_on_one_split_and_evaluates_on_the_other(file):
     recipe = load_recipe(None, [*flags[:3], str(unchecked)])
     with pytest.raises(ConfigError, match="task '1' of .*other.toml has neither `check` nor `answer`"):
         make_suite(recipe).check()
-    make_suite(load_recipe(None, [*flags[:3], str(unchecked), "--collect.scorer", "mine:score"])).check()
+    make_suite(load_recipe(None, [*flags[:3], str(unchecked), "--rollout.scorer", "mine:score"])).check()
 
 
 def test_the_command_of_the_documentation_fits_its_file(file):

@@ -185,6 +185,6 @@ def test_a_dry_run_asks_devices_that_answer(suite, tmp_path, capsys):
         "--suite.file",
         str(tmp_path / "mine.toml"),
     ]
-    words += ["--phone.count", "2", "--collect.tasks_per_iteration", "1", "--algorithm.group_size", "2"]
+    words += ["--phone.count", "2", "--rollout.tasks_per_iteration", "1", "--algorithm.group_size", "2"]
     assert main([*words, "--agent.max_new_tokens", "4"]) == 0
     assert "typing-error: `app`: com.android.setings is not installed" in " ".join(capsys.readouterr().err.split())

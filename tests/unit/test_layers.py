@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 PURE = tuple(
@@ -97,15 +93,3 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
 
     for name in sorted(graph):
         visit(name)
-
-
-@pytest.mark.parametrize("module", ["mobilerl", "mobilerl.config", "mobilerl.envs", "mobilerl.cli"])
-def test_light_modules_load_without_torch(module: str) -> None:
-    code = f"import sys, {module}; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
-
-
-@pytest.mark.parametrize("name", ["envs", "sft"])
-def test_a_short_name_says_the_whole_one(name: str) -> None:
-    done = subprocess.run([sys.executable, "-c", f"import {name}"], cwd=ROOT, capture_output=True, text=True)
-    assert f"ImportError: import mobilerl.{name} instead of {name}" in done.stderr

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
-import os
-import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +13,6 @@ from model_checks import fingerprint, largest_difference
 
 from mobilerl.algorithms.losses import clipped_policy_loss
 from mobilerl.benchmarks.model_families import png
-from mobilerl.config import Recipe
 from mobilerl.engines import local
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.scoring import with_pictures
@@ -25,7 +21,6 @@ from mobilerl.models.codec import Codec
 from mobilerl.models.pictures import Pictures
 from mobilerl.records import Completion, MicroBatch, TrainingSample
 from mobilerl.records.engine import Request, Sampling, SkippedStep
-from mobilerl.train.workers import RolloutWorkers
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CORPUS = ("Open the Settings app and turn on Wi-Fi", "notes alarm milk hello History app Tap")
@@ -139,34 +134,6 @@ def test_the_pictures_of_a_micro_batch_are_made_once_and_before_its_turn(folder,
     assert sorted(made) == sorted({png for row in rows for png in row.images}) and len(made) > 2
 
 
-@pytest.mark.slow
-async def test_workers_compute_the_gradients_of_an_update_and_one_that_dies_is_replaced(folder):
-    """After a first step, so that they need the learner's weights."""
-    results, gradients = [], []
-    for helped in (False, True):
-        engine = LocalEngine(folder, LocalSettings(learning_rate=1e-2, micro_batch_tokens=150))
-        rows = batch(sample_rows(engine, 9))
-        engine.update(rows, policy_loss, "trajectory-mean")
-        async with RolloutWorkers(Recipe(model=str(folder), phone={"count": 2}, collect={"workers": 2}), engine) as two:
-            if helped:
-                engine.share_updates(two)
-            results.append(engine.update(rows, policy_loss, "trajectory-mean"))
-            victims = [p.pid for p in multiprocessing.active_children() if p.name == "rollout-0"]
-            assert bool(victims) == helped
-
-            def deadly(micro: MicroBatch, victims=victims):
-                if victims:
-                    os.kill(victims.pop(), signal.SIGKILL)
-                return policy_loss(micro)
-
-            results.append(engine.update(rows, deadly, "trajectory-mean"))
-            assert not victims
-        gradients.append(torch.cat([p.grad.flatten() for p in engine.model.parameters() if p.grad is not None]))
-    assert torch.allclose(*gradients, rtol=0, atol=1e-4 * float(gradients[0].abs().max()))
-    assert results[0] == pytest.approx(results[2], abs=1e-4) and results[1] == pytest.approx(results[3], abs=1e-4)
-    assert gradients[0].abs().max() > 1e-3
-
-
 def not_finite(micro: MicroBatch):
     return (micro.logp * micro.mask).sum() * float("nan"), {}
 
@@ -181,19 +148,6 @@ def finite_without_a_gradient(micro: MicroBatch):
     return (micro.logp * 0).sum().sqrt(), {}
 
 
-class OtherProcess:
-    """Helps with the gradients as rollout workers do, on another copy of the engine."""
-
-    number = 2
-
-    def __init__(self, folder: Path) -> None:
-        self.engine = LocalEngine(folder, LocalSettings())
-
-    def gradients(self, weights, shares, losses):
-        return [self.engine.gradients(s, loss) for s, loss in zip(shares, losses, strict=True)]
-
-
-@pytest.mark.parametrize("helped", [False, True])
 @pytest.mark.parametrize(
     ("objective", "changed", "named"),
     [
@@ -204,10 +158,8 @@ class OtherProcess:
         (policy_loss, {"rollout_logprobs": math.nan}, "the sampler's log-probabilities"),
     ],
 )
-def test_a_gradient_that_is_not_finite_is_not_applied_and_its_cause_is_named(folder, objective, changed, named, helped):
+def test_a_gradient_that_is_not_finite_is_not_applied_and_its_cause_is_named(folder, objective, changed, named):
     engine = LocalEngine(folder, LocalSettings(learning_rate=1e-2, warmup_steps=10))
-    if helped:
-        engine.share_updates(OtherProcess(folder))
     rows = batch(sample_rows(engine, 4))
     broken = {k: (v,) * len(rows[2].response_ids) if k == "rollout_logprobs" else v for k, v in changed.items()}
     before = fingerprint(engine.model)

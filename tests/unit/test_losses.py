@@ -121,7 +121,7 @@ def micro_batch(b, agg="token-mean", ref_logp=None, older=None) -> MicroBatch:
 def test_the_clipped_objective_equals_its_equation(agg, seed, clip, cap):
     b = random_batch(seed)
     micro = micro_batch(b, agg, ref_logp=b["old_logp"])
-    section = ClippedLossSection(clip_low=clip[0], clip_high=clip[1], is_cap=cap, kl_coef=0.5)
+    section = ClippedLossSection(clip_low=clip[0], clip_high=clip[1], tis_cap=cap, kl_coef=0.5)
     loss, metrics = clipped(section)(micro)
     expected = kl = 0.0
     for i, t in b["mask"].nonzero().tolist():
@@ -133,7 +133,7 @@ def test_the_clipped_objective_equals_its_equation(agg, seed, clip, cap):
         kl += weight * (1 / ratio + math.log(ratio) - 1)
     assert metrics["kl"].item() == pytest.approx(kl, abs=1e-9)
     assert loss.item() == pytest.approx(expected + 0.5 * kl, abs=1e-9)
-    without, metrics = clipped(section.model_copy(update={"is_cap": None}))(micro_batch(b, agg))
+    without, metrics = clipped(section.model_copy(update={"tis_cap": None}))(micro_batch(b, agg))
     assert metrics["is_weight_mean"].item() == pytest.approx(1) and "kl" not in metrics
 
 

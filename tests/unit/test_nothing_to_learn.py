@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from made_groups import make_group
 
 from mobilerl.train.nothing_to_learn import AGAIN, NothingToLearn
@@ -30,12 +29,6 @@ def test_failures_are_named_when_they_begin_and_when_they_go_on():
     assert "easier tasks" in lines[1] and "more steps per episode (75% of the episodes did not finish)" in lines[1]
     assert lines[AGAIN].startswith(f"nothing to learn from for {AGAIN} iterations: every group failed")
     assert watch.no_step().startswith("the model is unchanged: no optimizer step was taken; every group failed. Try")
-
-
-@pytest.mark.parametrize(("rate", "named"), [(0.34, True), (0.05, False)])
-def test_unreadable_replies_are_named_if_there_are_many(rate, named):
-    (line,), _ = told(FAILED, **{"rollout/invalid_rate": rate, "rollout/finished": 1.0})
-    assert ("34% of the replies are unreadable" in line) == named
 
 
 def test_successes_alone_are_named_unless_the_algorithm_learns_from_them():

@@ -54,9 +54,9 @@ SMALL = {
     "engine.threads": 1,
     "tasks.templates": json.dumps(["MusicPause"]),
     "tasks.per_template": 2,
-    "collect.tasks_per_iteration": 2,
-    "collect.workers": 0,
-    "collect.max_staleness": 1,
+    "rollout.tasks_per_iteration": 2,
+    "rollout.workers": 0,
+    "rollout.max_staleness": 1,
     "train.iterations": 3,
     "train.checkpoint_every": 1,
 }
@@ -92,7 +92,7 @@ def test_uninformative_groups_are_replaced(rewards, settings, takes):
             return [make_group(f"{label}-{i}", (0, 1, 0) if n == 2 and i else rewards, (1, 1, 1)) for i in range(n)]
 
     recipe = recipe_with(
-        **{"algorithm.spa": "false", "collect.tasks_per_iteration": 2},
+        **{"algorithm.spa": "false", "rollout.tasks_per_iteration": 2},
         **{f"algorithm.{name}": value for name, value in settings.items()},
     )
     trainer = SimpleNamespace(recipe=recipe, state=SimpleNamespace(iteration=1), algorithm=make(recipe.algorithm))
@@ -258,7 +258,7 @@ class Refusing(PhoneEnv):
 @pytest.mark.parametrize("staleness", [0, 1])
 def test_a_task_that_cannot_be_set_up_is_excluded_also_after_a_resume(model, tmp_path, monkeypatch, capsys, staleness):
     monkeypatch.setattr(source, "PAUSE_S", 0.01)
-    recipe = small(model, collect__max_staleness=staleness, algorithm__curriculum__type="uniform")
+    recipe = small(model, rollout__max_staleness=staleness, algorithm__curriculum__type="uniform")
     run = tmp_path / "run"
     tasks = training_tasks(recipe.tasks)
     broken, other = (task.id for task in tasks)

@@ -107,10 +107,6 @@ def test_dark_theme_darkens_the_map_too(phone):
     assert ImageStat.Stat(drawn).mean[0] < 80
 
 
-def test_every_quick_setting_has_an_icon_of_its_own():
-    assert len({icon for _, icon, *_ in panels.TILES}) == len(panels.TILES)
-
-
 def test_the_night_mode_is_set_and_told_as_on_android_and_auto_follows_the_clock(phone):
     shell = Shell(phone)
 

@@ -14,7 +14,6 @@ from mobilerl.cli import main, make_parser, pipeline
 from mobilerl.cli.run import pipeline_of
 from mobilerl.config import ConfigError, load_recipe
 from mobilerl.config.packaged import recipe_names
-from mobilerl.config.reading import differences
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def test_the_main_job_runs_sft_first_and_once(calls):
         ((), 2),
         (("--evaluate", "pass-k"), 4),
         (("--suite.type", "generated"), 2),
-        (("--suite.type", "instructions", "--suite.file", "mine.toml", "--collect.workers", "0"), 0),
+        (("--suite.type", "instructions", "--suite.file", "mine.toml", "--rollout.workers", "0"), 0),
     ],
 )
 def test_suites_of_embedded_phones_are_evaluated_before_and_after(calls, words, evaluations):
@@ -65,6 +64,12 @@ def test_a_recipe_for_a_published_model_needs_one(calls, capsys):
         assert main(["run", "adagrpo", "--engine", "verl", "--config", "cluster/androidworld-7b", *more]) == 2
         assert "--model is missing: cluster/androidworld-7b is for a published model" in capsys.readouterr().err
     assert not calls
+
+
+def test_devices_are_looked_for_before_sft(calls, capsys):
+    flags = ["--fleet.type", "docker", "--fleet.hosts", '["tcp://127.0.0.1:9"]']
+    assert main(["run", "adagrpo", *flags]) == 2 and not calls
+    assert "no Docker engine answers at tcp://127.0.0.1:9" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "command"), [("sft", "sft"), ("reachagent", "pages")])
@@ -136,7 +141,7 @@ def test_an_overlay_of_another_algorithm_replaces_that_section_whole():
 @pytest.mark.parametrize("name", [n for n in recipe_names() if n.split("/")[0] in ("gpu", "cluster")])
 @pytest.mark.parametrize("below", ["adagrpo", "gigpo", "digirl", "filtered_bc", "distrl"])
 def test_nothing_of_the_tiny_model_is_left_below_a_recipe_for_a_published_one(name, below):
-    assert differences(load_recipe(name), load_recipe([below, name])) == []
+    assert load_recipe([below, name]) == load_recipe(name)
     args, rest = make_parser().parse_known_args(["run", below, "--config", name])
     with pytest.raises(ConfigError, match="--model is missing"):
         pipeline_of(args, rest).extras()

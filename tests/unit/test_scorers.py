@@ -82,7 +82,7 @@ def test_bools_and_rounding_errors_are_rewards(module, value):
 def test_anything_else_is_named_with_its_scorer_and_task(module, name, value):
     module(value)
     with pytest.raises(
-        ConfigError, match=rf"collect.scorer = 'their_scorers:{name}' gave .* of the task {TASK.id}: a rew"
+        ConfigError, match=rf"rollout.scorer = 'their_scorers:{name}' gave .* of the task {TASK.id}: a rew"
     ):
         reward(name)
 

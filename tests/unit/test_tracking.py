@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from mobilerl.config import ConfigError, TrackingSection, load_recipe
-from mobilerl.envs.base import DeviceReport, InfraError
+from mobilerl.envs.base import InfraError
 from mobilerl.train import progress
 from mobilerl.train.interrupt import Stopped
 from mobilerl.train.mirrors import check_mirrors
@@ -230,7 +230,6 @@ def test_tensorboard_gets_the_numbers_and_a_resumed_run_replaces_them(tmp_path):
     assert [(e.step, e.value) for e in events.Scalars("a")] == [(0, 0.0), (1, 1.0), (2, 20.0)]
 
 
-OUT = ["quarantined"] * 6
 FULL = {
     "iteration": 12,
     "rollout/success_rate": 0.4375,
@@ -258,16 +257,6 @@ def test_progress_prints_plain_lines_without_a_terminal():
     assert lines[1] == " " * 11 + "devices 2 quarantined  10.0s (rollout 60%, update 40%, publish 0%)"
     assert "50.0% ↑" in lines[2] and "25.0% ↓" in lines[3] and "success    --" in lines[4]
     assert lines[5] == "saved [it]"
-
-
-def test_the_line_of_an_iteration_has_what_was_learned_and_names_devices():
-    out = io.StringIO()
-    devices = [DeviceReport(str(i), "", state, {}, 1, "", f"phone-{i}") for i, state in enumerate(["ready", *OUT])]
-    with ProgressView(console=Console(file=out, width=300)) as view:
-        learned = {"train/loss": -0.0213, "train/grad_norm": 0.31, "train/entropy": 0.84, "train/skipped_steps": 2.0}
-        view.update({"iteration": 3, **learned, "fleet/quarantined": 6, "fleet/failures": 9}, devices)
-    assert "loss -0.0213  grad norm 0.31  entropy 0.84  skipped steps 2  devices 6 quarantined (" in out.getvalue()
-    assert "quarantined (phone-1, phone-2, phone-3, phone-4, ...), 9 failures" in out.getvalue()
 
 
 async def test_a_long_iteration_gets_a_line_in_a_file(monkeypatch):

@@ -119,13 +119,6 @@ def test_a_server_that_may_take_the_calls_away_is_named(protocol):
     assert ("start it without --tool-call-parser" in said) == bool(protocol)
 
 
-def test_few_are_not_printed_and_scripts_have_none():
-    few = invalid(make_trajectory("t", 0.0, 10), Why.NO_CALL)
-    assert "could not be read" not in printed(build_results("sim", {}, [EpisodeResult.of(TASK, "test", 0, few)]))
-    none = build_results("sim", {}, [EpisodeResult.of(TASK, "test", 0, make_trajectory("t", 0.0, 2))])
-    assert none["invalid_replies"] == {"count": 0, "rate": 0.0, "reasons": {}}
-
-
 CALL = {"id": "1", "type": "function", "function": {"name": "mobile_use", "arguments": "{}"}}
 SPLIT = ["Thought", "<tool_call>", '{"name": "mobile_use"}', "</tool_call>"]
 

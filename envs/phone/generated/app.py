@@ -123,7 +123,7 @@ class GeneratedApp(App):
         if row is None:
             return self.missing(table.noun.capitalize(), "Nothing here any more")
         in_bar = table.of_kind("flag")[:1] if design.flags == "bar" else []
-        body = [self._value(table, row, column) for column in table.columns if column not in in_bar]
+        body = [self._value(row, column) for column in table.columns if column not in in_bar]
         if design.edit == "inline":
             rename = partial(self.ask, "value", "value", row["title"], column="title")
             body.insert(0, item(table.title, row["title"], on_tap=rename))
@@ -142,7 +142,7 @@ class GeneratedApp(App):
             actions.insert(0, icon_button("star", name.capitalize(), flip(row, column.key)))
         return Screen(row["title"], body, actions, on_up=self.up)
 
-    def _value(self, table: Table, row: Row, column: Column) -> Node:
+    def _value(self, row: Row, column: Column) -> Node:
         """One value on the page of a row."""
         if column.kind == "flag":
             return switch_item(column.name, bool(row[column.key]), flip(row, column.key))

@@ -40,7 +40,7 @@ def draw(kind: str, app: GeneratedApp, source: GeneratedApp | None, rng: random.
     table = rng.choice(app.spec.tables)
     row = rng.choice(app.db[table.name])
     op: Op = {"kind": kind, "app": app.spec.number, "table": table.name}
-    drawn = _DRAW[kind](op, app, table, row, source, rng)
+    drawn = _DRAW[kind](app, table, row, source, rng)
     return {**op, **drawn} if drawn is not None else None
 
 
@@ -88,9 +88,7 @@ def table_of(op: Mapping[str, Any]) -> Table:
 Drawn = dict[str, Any] | None
 
 
-def _create(
-    op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random
-) -> Drawn:
+def _create(app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
     title = lexicon.title(rng, table.style)
     if any(r["title"] == title for r in app.db[table.name]):
         return None
@@ -99,7 +97,7 @@ def _create(
     return {"values": {"title": title, **values}}
 
 
-def _edit(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
+def _edit(app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
     columns = table.of_kind("text", "number", "choice", "date")
     if not columns:
         return None
@@ -108,9 +106,7 @@ def _edit(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedAp
     return {"row": row["_id"], "values": {column.key: value}} if value != row[column.key] else None
 
 
-def _toggle(
-    op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random
-) -> Drawn:
+def _toggle(app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
     columns = table.of_kind("flag")
     if not columns:
         return None
@@ -118,30 +114,28 @@ def _toggle(
     return {"row": row["_id"], "values": {key: 1 - row[key]}}
 
 
-def _delete(
-    op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random
-) -> Drawn:
+def _delete(app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
     return {"row": row["_id"]}
 
 
-def _read(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
+def _read(app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
     columns = table.of_kind("text", "number", "choice", "date")
     return {"row": row["_id"], "column": rng.choice(columns).key} if columns else None
 
 
-def _find(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
+def _find(app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
     keys = [k for k in table.listed if sum(r[k] == row[k] for r in app.db[table.name]) == 1]
     return {"row": row["_id"], "column": rng.choice(keys)} if keys else None
 
 
-def _count(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
+def _count(app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
     keys = [c.key for c in table.of_kind("choice", "date") if c.key in table.listed]
     if not keys or len(app.db[table.name]) > MOST_COUNTED:
         return None
     return {"row": row["_id"], "column": rng.choice(keys)}
 
 
-def _copy(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
+def _copy(app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
     if source is None:
         return None
     columns = [
@@ -157,9 +151,7 @@ def _copy(op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedAp
     return {"row": row["_id"], "values": {column.key: known[read.key]}, "source": there}
 
 
-def _missing(
-    op: Op, app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random
-) -> Drawn:
+def _missing(app: GeneratedApp, table: Table, row: Row, source: GeneratedApp | None, rng: random.Random) -> Drawn:
     if rng.random() < 0.4:
         return {"row": row["_id"], "asked": "impossible", "name": lexicon.text_value(rng, "person").split()[0]}
     title = lexicon.title(rng, table.style)
@@ -176,7 +168,7 @@ def _missing(
     return drawn
 
 
-_DRAW: dict[str, Callable[[Op, GeneratedApp, Table, Row, GeneratedApp | None, random.Random], Drawn]] = {
+_DRAW: dict[str, Callable[[GeneratedApp, Table, Row, GeneratedApp | None, random.Random], Drawn]] = {
     "create": _create,
     "edit": _edit,
     "toggle": _toggle,

@@ -33,7 +33,7 @@ class AdaptivePositiveReplay:
         gamma: maximum fraction of replayed samples in a mini-batch, in [0, 1].
         max_age: iterations after which an entry is dropped; None keeps it until it is evicted.
         uniform: whether to draw all entries with equal probability and evict the oldest.
-        skip_above: steps whose response had a higher probability are not drawn.
+        max_response_prob: steps whose response had a higher probability are not drawn.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class AdaptivePositiveReplay:
         gamma: float,
         max_age: int | None = None,
         uniform: bool = False,
-        skip_above: float = 1.0,
+        max_response_prob: float = 1.0,
     ) -> None:
         if capacity < 1 or kappa < 1:
             raise ValueError(f"replay: capacity and kappa must be at least 1, got {capacity} and {kappa}")
@@ -56,7 +56,7 @@ class AdaptivePositiveReplay:
         self.gamma = gamma
         self.max_age = max_age
         self.uniform = uniform
-        self.skip_above = skip_above
+        self.max_response_prob = max_response_prob
         self._entries: list[_Entry] = []  # always best first
         self._iteration: int | None = None
 
@@ -113,7 +113,9 @@ class AdaptivePositiveReplay:
             return []
         drawn: list[TrainingSample] = []
         for entry in self._draw_order(rng)[:most]:
-            samples = entry.trajectory.samples_to_learn(entry.advantage, replayed=True, skip_above=self.skip_above)
+            samples = entry.trajectory.samples_to_learn(
+                entry.advantage, replayed=True, max_response_prob=self.max_response_prob
+            )
             if len(samples) > room - len(drawn):
                 keep = sorted(rng.sample(range(len(samples)), room - len(drawn)))
                 samples = [samples[i] for i in keep]

@@ -1,10 +1,8 @@
-"""The registry of algorithms: one section class per algorithm, discriminated by `type`."""
+"""The registry of algorithms: one section class per algorithm, which `algorithm.type` selects."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Tag
+from functools import cache
 
 from mobilerl.config.algorithms.adagrpo import AdaGRPOSection
 from mobilerl.config.algorithms.base import AlgorithmSection, ClippedLossSection, CurriculumSection
@@ -12,16 +10,24 @@ from mobilerl.config.algorithms.digirl import DigiRLSection
 from mobilerl.config.algorithms.distrl import DistRLSection
 from mobilerl.config.algorithms.filtered_bc import FilteredBCSection
 from mobilerl.config.algorithms.gigpo import GiGPOSection
-from mobilerl.config.types import chosen_by_type
+from mobilerl.config.types import type_of, union_of
+from mobilerl.envs.plugins import with_plugins
 
-AnyAlgorithm = Annotated[
-    Annotated[AdaGRPOSection, Tag("adagrpo")]
-    | Annotated[GiGPOSection, Tag("gigpo")]
-    | Annotated[DigiRLSection, Tag("digirl")]
-    | Annotated[DistRLSection, Tag("distrl")]
-    | Annotated[FilteredBCSection, Tag("filtered_bc")],
-    chosen_by_type("adagrpo"),
-]
+OWN: dict[str, type[AlgorithmSection]] = {
+    "adagrpo": AdaGRPOSection,
+    "gigpo": GiGPOSection,
+    "digirl": DigiRLSection,
+    "distrl": DistRLSection,
+    "filtered_bc": FilteredBCSection,
+}
+AnyAlgorithm = union_of(OWN, "adagrpo")
+
+
+@cache
+def algorithm_sections() -> dict[str, type[AlgorithmSection]]:
+    """Sections by `algorithm.type`: our own and those of installed packages (entry points `mobilerl.algorithms`)."""
+    return with_plugins(OWN, "mobilerl.algorithms", AlgorithmSection, type_of)
+
 
 __all__ = [
     "AdaGRPOSection",
@@ -33,4 +39,5 @@ __all__ = [
     "DistRLSection",
     "FilteredBCSection",
     "GiGPOSection",
+    "algorithm_sections",
 ]

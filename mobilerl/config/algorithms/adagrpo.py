@@ -10,7 +10,7 @@ from mobilerl.config.algorithms.base import CurriculumSection, GroupSection
 from mobilerl.config.marks import ANY, OnlyWith
 from mobilerl.config.types import Positive, Section, Weight
 
-REPLAY = OnlyWith({"algorithm.replay.gamma": ANY})
+REPLAY = OnlyWith({"algorithm.replay.fraction": ANY})
 
 
 class AdaptiveReplaySection(Section):
@@ -20,12 +20,12 @@ class AdaptiveReplaySection(Section):
     """Capacity in trajectories."""
     kappa: Annotated[Positive, REPLAY] = 32
     """Maximum number of successes, the rarest ones, that enter the buffer per iteration."""
-    gamma: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.25
+    fraction: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.25
     """Maximum fraction of replayed samples in a mini-batch, and of their weight; 0 turns replay off."""
     order: Annotated[Literal["rarity", "uniform"], REPLAY] = "rarity"
     """`rarity` prefers successes of tasks that rarely succeed; `uniform` samples uniformly and evicts the oldest."""
-    ratio: Annotated[Literal["behaviour", "current", "unclipped"], REPLAY] = "current"
-    """Policy that the ratio of a replayed sample is taken against: that of the weights that sampled it (`behaviour`),
+    ratio: Annotated[Literal["behavior", "current", "unclipped"], REPLAY] = "current"
+    """Policy that the ratio of a replayed sample is taken against: that of the weights that sampled it (`behavior`),
     the `current` one, or the former without an upper limit of the ratio (`unclipped`)."""
     max_age: Annotated[Positive | None, REPLAY] = 20
     """Iterations after which a trajectory leaves the buffer; null keeps it until it is evicted."""

@@ -39,11 +39,11 @@ class ClippedLossSection(Section):
     """Cap of the ratio for negative advantages (dual-clip PPO: 3); null for none."""
     kl_coef: Weight = 0.0
     """Coefficient of the KL divergence (k3 estimate) from the initial policy."""
-    is_cap: Rate | None = 2.0
+    tis_cap: Rate | None = 2.0
     """Cap of the truncated importance weight between trainer and rollout; null turns the correction off."""
-    recompute_old: bool = False
+    recompute_old_logprobs: bool = False
     """Clip against log-probabilities recomputed by the trainer instead of those of the rollout."""
-    agg: Literal["token-mean", "sample-mean", "trajectory-mean"] = "trajectory-mean"
+    loss_aggregation: Literal["token-mean", "sample-mean", "trajectory-mean"] = "trajectory-mean"
     """Loss aggregation: whether tokens, samples or trajectories have equal weight in a mini-batch."""
 
 
@@ -103,7 +103,7 @@ class GroupSection(AlgorithmSection):
     """Divide advantages by the standard deviation of their group (GRPO)."""
     dynamic_sampling: bool = True
     """Replace zero-variance groups by others (DAPO's dynamic sampling). If false, only a KL term learns from them."""
-    skip_above: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    max_response_prob: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """Skip steps whose response had a probability above this value, since their gradient is negligible; 1 keeps all."""
     loss: ClippedLossSection = ClippedLossSection()
 

@@ -40,7 +40,7 @@ class InstructionsPlan(Plan):
             "split": self.split,
             "tasks": list(self.templates) or "all",
             "trials": self.trials,
-            "reward": recipe.collect.scorer or ("judge" if recipe.judge.reward else "checks"),
+            "reward": recipe.rollout.scorer or ("judge" if recipe.judge.reward else "checks"),
             "free_reward": suite.free_reward,
             "fleet": fleet.type,
             **where,

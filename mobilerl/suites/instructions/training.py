@@ -32,7 +32,7 @@ class InstructionsSuite:
     def __init__(self, recipe: Recipe) -> None:
         assert isinstance(recipe.suite, InstructionsSuiteSection)
         self._recipe, self._settings = recipe, recipe.suite
-        self._judged = recipe.judge.reward or bool(recipe.collect.scorer)
+        self._judged = recipe.judge.reward or bool(recipe.rollout.scorer)
         """Whether a judge or scorer replaces the tasks' own checks."""
 
     def check(self) -> None:
@@ -140,7 +140,7 @@ class InstructionsSuite:
         if not task.checked and not self._judged:
             raise ConfigError(
                 f"suite.file: task {task.id!r} of {self._settings.file} has neither `check` nor `answer`: give one, or "
-                "let a judge (judge.reward) or your own code (collect.scorer) give the reward"
+                "let a judge (judge.reward) or your own code (rollout.scorer) give the reward"
             )
 
 

@@ -106,8 +106,8 @@ def iteration(verl: VerlEngine, local: LocalEngine, requests: Sequence[Request],
         "rollout_gap": gap(logprobs, [r.rollout_logprobs for r in rows]),
         "local_gap": gap(logprobs, local.logprobs(rows)),
         "reference_gap": gap(reference, local.logprobs(rows, reference=True)) if anchored else 0.0,
-        "verl": verl.update(batch, objective, recipe.algorithm.loss.agg),
-        "local": local.update(batch, objective, recipe.algorithm.loss.agg),
+        "verl": verl.update(batch, objective, recipe.algorithm.loss.loss_aggregation),
+        "local": local.update(batch, objective, recipe.algorithm.loss.loss_aggregation),
         "answered_early": sum(f.done() for f in early),
     }
     verl.publish()
@@ -137,7 +137,7 @@ def resumed(
 ) -> dict[str, Any]:
     """Saves, learns on, loads, learns the same again."""
     rows = rows_of(verl.generate(requests), requests)
-    objective, agg = clipped(recipe.algorithm.loss), recipe.algorithm.loss.agg
+    objective, agg = clipped(recipe.algorithm.loss), recipe.algorithm.loss.loss_aggregation
     kept = verl.logprobs(rows)
     batch = samples_of(rows, kept if recipe.algorithm.uses_reference else None)
     skips = skipped(verl, local, batch)
