@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.config.layers import RunTable, read_layers, take_run_table
+from mobilerl.config.packaged import recipe_names
 from mobilerl.config.reading import CONFIG_FILE
 from mobilerl.envs.claims import Claim
 from mobilerl.suites.base import evaluation_words
@@ -91,7 +92,9 @@ class Pipeline:
 
     @property
     def out(self) -> Path:
-        return self.run_dir or Path("runs") / self.recipes[0].stem
+        first = self.recipes[0]
+        name = "-".join(first.parts) if str(first) in recipe_names() else first.stem
+        return self.run_dir or Path("runs") / name
 
     @property
     def title(self) -> str:

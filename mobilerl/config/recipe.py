@@ -112,9 +112,8 @@ def recipe_with_plugins() -> type[Recipe]:
     if len(suites) > len(SUITES):
         fields["suite"] = FieldInfo.from_annotated_attribute(union_of(suites, "phone"), PhoneSuiteSection())
     if len(algorithms) > len(ALGORITHMS):
-        kind: Any = Annotated[
-            union_of(algorithms, "adagrpo"), TRAIN, Field(description=fields["algorithm"].description)
-        ]
+        about = Field(description=fields["algorithm"].description)
+        kind: Any = Annotated[union_of(algorithms, "adagrpo"), TRAIN, about]
         fields["algorithm"] = FieldInfo.from_annotated_attribute(kind, AdaGRPOSection())
     if len(suites) > len(SUITES) or len(algorithms) > len(ALGORITHMS):
         Recipe.model_rebuild(force=True)

@@ -165,8 +165,8 @@ def make_group_source(
     """Makes the collector or rollout workers and a group source on top. `devices` are the suite's own, if any."""
     staleness = recipe.rollout.max_staleness
     if recipe.plays_in_workers:
-        local = cast("LocalEngine", engine)  # the settings have workers with no other
-        workers = RolloutWorkers(recipe, local, run_dir)
+        # The settings have workers with no other engine.
+        workers = RolloutWorkers(recipe, cast("LocalEngine", engine), run_dir)
         return workers, (PipelinedSource if staleness else SynchronousSource)(workers, sampler, rng)
     collector = make_collector(recipe, engine, devices or make_devices(recipe, run_dir))
     if staleness == 0:

@@ -42,7 +42,9 @@ def test_the_main_job_runs_sft_first_and_once(calls):
     assert calls[-1] == ["table", "SFT", "AdaGRPO"]
     calls.clear()
     main(["run", "reachagent", "--evaluate", "no"])
-    assert [words[0] for words in calls] == ["pages"]
+    main(["run", "generated/adagrpo", "--evaluate", "no"])
+    assert [words[0] for words in calls] == ["pages", "train"]
+    assert "runs/reachagent" in calls[0] and "runs/generated-adagrpo" in calls[1]
 
 
 @pytest.mark.parametrize(
