@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -71,14 +71,12 @@ class Side(Protocol):
 
 
 class Mobilerl:
-    engine_type: ClassVar[type[LocalEngine]] = LocalEngine
-
     def __init__(self, step: Update, recompute: bool = False) -> None:
         self.step = step
         settings = LocalSettings(
             learning_rate=RATE, micro_batch_tokens=step.micro_batch_tokens, gradient_checkpointing=recompute
         )
-        self.engine = self.engine_type(step.model, settings)
+        self.engine = LocalEngine(step.model, settings)
         self.model, self.optimizer = self.engine.model, self.engine.optimizer
         self.objective = clipped(ClippedLossSection(clip_low=CLIP, clip_high=CLIP, kl_coef=0.0))
 
