@@ -251,10 +251,13 @@ def call(*words: str, print_out: Path | None = None) -> None:
     sys.stdout.flush()
     # A fork, since nothing heavy is loaded here that it could inherit: each command loads what it needs.
     child = multiprocessing.get_context("fork").Process(target=_in_child, args=(words, print_out))
+    # A signal that comes meanwhile waits for its handler.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     child.start()
     before = {signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: child.terminate())}
     is_step = "SLURM_STEP_ID" in os.environ and not os.isatty(0)
     before[signal.SIGINT] = signal.signal(signal.SIGINT, (lambda *_: child.terminate()) if is_step else signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
         child.join()
     finally:
@@ -268,6 +271,7 @@ def call(*words: str, print_out: Path | None = None) -> None:
 def _in_child(words: Sequence[str], print_out: Path | None) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
     if print_out is not None:
         os.dup2(os.open(print_out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), sys.stdout.fileno())
     sys.argv = ["mobilerl", *words]

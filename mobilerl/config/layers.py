@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from mobilerl.config.flags import NULL, ConfigError
+from mobilerl.config.flags import NULL, ConfigError, quote
 from mobilerl.config.in_use import is_union
 from mobilerl.config.packaged import find_recipe
 from mobilerl.config.renamed import modern_tables
@@ -44,10 +44,10 @@ def take_run_table(files: Layers) -> RunTable:
         given, known = own.pop("run", {}), [field.name for field in fields(RunTable)]
         if not isinstance(given, dict) or given.keys() - known:
             raise ConfigError(
-                f"{name}: run: this is a table with {', '.join(known)}, all of them text (given: {given})"
+                f"{name}: run: this is a table with {', '.join(known)}, all of them text (given: {quote(repr(given))})"
             )
         if wrong := next((key for key, value in given.items() if not isinstance(value, str)), None):
-            raise ConfigError(f"{name}: run.{wrong}: this is text (given: {given[wrong]!r})")
+            raise ConfigError(f"{name}: run.{wrong}: this is text (given: {quote(repr(given[wrong]))})")
         together |= given
     return RunTable(**together)
 
@@ -66,8 +66,12 @@ def _extended(path: Path | str) -> Iterator[tuple[str, dict[str, Any]]]:
         if base is None:
             return
         if not isinstance(base, str):
-            raise ConfigError(f'{path}: extends: name one recipe, as in extends = "base.toml" (given: {base!r})')
-        path = beside if (beside := (file.parent / base).resolve()).is_file() else base
+            said = quote(repr(base))
+            raise ConfigError(f'{path}: extends: name one recipe, as in extends = "base.toml" (given: {said})')
+        try:
+            path = _beside(file, base) or find_recipe(base)
+        except (ConfigError, OSError, ValueError) as error:
+            raise ConfigError(f"{path}: extends: {quote(str(error))}") from None
 
 
 def overlay(
@@ -101,9 +105,18 @@ def _read_toml(path: Path) -> dict[str, Any]:
         for section in sections:
             table = inner if isinstance(inner := table.get(section), dict) else {}
         value = table.get(key)
-        if isinstance(value, str) and value and (beside := (path.resolve().parent / value).resolve()).exists():
+        if isinstance(value, str) and value and (beside := _beside(path, value)):
             table[key] = str(beside)
     return data
+
+
+def _beside(file: Path, name: str) -> Path | None:
+    """The file or folder of this name relative to a recipe's file, if there is one."""
+    try:
+        found = (file.resolve().parent / name).resolve()
+        return found if found.exists() else None
+    except (OSError, ValueError):  # no possible name of a file
+        return None
 
 
 def replace_values(value: Any, old: Any, new: Any) -> Any:

@@ -49,6 +49,7 @@ def _read(name: str, read: Callable[[Path], object], wanted: type, error: type[E
 
 # --- recipes -----------------------------------------------------------------------------------------------------
 
+shutil.copytree(ROOT / "recipes/base", FOLDER / "base")  # which the recipes extend
 RECIPES = [p.read_text() for p in sorted((ROOT / "recipes").glob("*.toml")) if "compare" not in p.name]
 TOML_PIECES = (
     *("[", "]", "[[", "=", "[engine]", "type = ", "count = -1", "1e999", "nan", "inf", '"""', "{}", "2020-01-01"),
