@@ -12,7 +12,7 @@ VENV=${VENV:-$ROOT/.venv}
 TORCH=torch==2.13.0
 
 say() { printf '== %s\n' "$*"; }
-die() { printf '%s: error: %s\n' "$(basename "$0")" "$*" >&2 && exit 2; }
+die() { printf '%s: error: %s\n' "$(basename "$0")" "$*" >&2; exit 2; }
 
 make_venv() {
     local name python=""
@@ -72,6 +72,7 @@ run() {
     words=(run "$@" ${RUN_DIR:+--run-dir "$RUN_DIR"} ${SFT_DIR:+--sft-dir "$SFT_DIR"}
         ${EVALUATE:+--evaluate "$EVALUATE"} ${EVAL_FLAGS:+--eval-flags "$EVAL_FLAGS"})
     if [[ -z ${SKIP_INSTALL:-} ]]; then
+        mkdir -p "$(dirname "$VENV")"
         exec {lock}>"$VENV.lock" && flock "$lock"
         [[ -x $VENV/bin/python ]] || make_venv
         if [[ ! -x $VENV/bin/mobilerl ]] || ! has verl; then once core -c "$ROOT/constraints.txt" -e "$ROOT"; fi

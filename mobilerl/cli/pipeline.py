@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from mobilerl.config import ConfigError, Recipe, load_recipe
-from mobilerl.config.layers import RunTable, read_layers, take_run_table
+from mobilerl.config.layers import Layers, RunTable, read_layers, take_run_table
 from mobilerl.config.packaged import recipe_names
 from mobilerl.config.reading import CONFIG_FILE
 from mobilerl.envs.claims import Claim
@@ -75,19 +75,22 @@ class Pipeline:
     def recipe(self) -> Recipe:
         return load_recipe(list(self.recipes), [*self.flags, *self._model_flags()])
 
+    def _files(self) -> Layers:
+        """Settings of all recipes by file; one that several recipes extend counts where it comes last."""
+        files: Layers = {}
+        for path in self.recipes:
+            layers = read_layers(path)
+            files = {name: own for name, own in files.items() if name not in layers} | layers
+        return files
+
     @property
     def table(self) -> RunTable:
-        together: dict[str, str] = {}
-        for path in self.recipes:
-            files = read_layers(path)
-            together |= {key: value for own in files.values() for key, value in own.get("run", {}).items()}
-            take_run_table(files)  # raises for mistakes
-        return RunTable(**together)
+        return take_run_table(self._files())
 
     @property
     def kind(self) -> str:
         """The command that trains: `pages`, `train` or `sft`, by the sections that the recipes have."""
-        sections = {name for path in self.recipes for own in read_layers(path).values() for name in own}
+        sections = {name for own in self._files().values() for name in own}
         return next((kind for name, kind in SECTIONS_OF if name in sections), "train")
 
     @property
