@@ -10,7 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from mobilerl.inference.vllm import checkpoint_weights, image_limits
+from mobilerl.inference.vllm_arguments import image_limits
+from mobilerl.inference.vllm_weights import checkpoint_weights
 from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import add_lora, load_model

@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
 from mobilerl.config import ClusterSection, EngineSection, VllmSection
-from mobilerl.inference.vllm import image_limits
+from mobilerl.inference.vllm_arguments import image_limits
 from mobilerl.models.adapter_folder import is_adapter, read_adapter
 from mobilerl.models.codec import Codec
 from mobilerl.models.hub import base_folder
