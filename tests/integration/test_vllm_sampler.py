@@ -22,7 +22,8 @@ from mobilerl.benchmarks.model_families import FAMILIES, as_vllm_wants_it, creat
 from mobilerl.config import VllmSection
 from mobilerl.engines.local import LocalSettings
 from mobilerl.engines.vllm import VllmEngine
-from mobilerl.inference.vllm import VllmSettings
+from mobilerl.inference.vllm_adapter import adapter_tensors
+from mobilerl.inference.vllm_arguments import VllmSettings
 from mobilerl.models import tiny
 from mobilerl.models.loading import load_model
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
@@ -160,9 +161,9 @@ def test_nothing_is_lost_while_weights_are_swapped(engine, family):
         assert difference([d for _, d in mine], own_logprobs(engine, *map(list, zip(*mine, strict=True)))) < CLOSE
 
 
-def test_requests_wait_while_vllm_sleeps_during_updates(engine, monkeypatch):
-    """The sleep itself, which only GPUs have, is a stand-in: what is tested is who is asked for what, and when."""
-    happened = []
+def naps(engine: VllmEngine, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
+    """Lets an engine sleep; returns the list of what vLLM will be asked to do."""
+    happened: list[tuple[str, object]] = []
 
     def noted(what: str):
         async def note(argument=None, level=None):
@@ -173,6 +174,12 @@ def test_requests_wait_while_vllm_sleeps_during_updates(engine, monkeypatch):
     for name in ("sleep", "wake_up"):
         monkeypatch.setattr(engine.sampler._engine, name, noted(name))
     monkeypatch.setattr(engine, "_sleeps", True)
+    return happened
+
+
+def test_requests_wait_while_vllm_sleeps_during_updates(engine, monkeypatch):
+    """The sleep itself, which only GPUs have, is a stand-in: what is tested is who is asked for what, and when."""
+    happened = naps(engine, monkeypatch)
     asked = requests(engine, 3, 1.0)
     own_logprobs(engine, asked, engine.generate(asked))
     waiting = engine.submit(asked[0])
@@ -210,6 +217,94 @@ def test_weights_that_do_not_fit_end_vllm_with_the_reason(engine, family):
         engine.sampler.refresh(weights[: len(weights) // 2], 99)
     with pytest.raises(EngineError, match="version 99"):
         engine.generate(requests(engine, 1, 1.0))
+
+
+# --- LoRA -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def adapted(family, tmp_path_factory) -> Iterator[VllmEngine]:
+    folder = tmp_path_factory.mktemp(f"{family}-lora")
+    create(FAMILIES[family], folder, [DEFAULT_SYSTEM_PROMPTS["box"]])
+    as_vllm_wants_it(folder)
+    made = VllmEngine(folder, LocalSettings(max_pixels=SMALL, lora_rank=4), SETTINGS)
+    yield made
+    made.close()
+
+
+def shake_adapter(engine: VllmEngine, seed: int) -> None:
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for p in engine.model.parameters():
+            if p.requires_grad:
+                p.add_(torch.randn_like(p) * 0.2)
+
+
+def test_vllm_applies_an_adapter_that_is_sent_alone(adapted, monkeypatch):
+    before = agrees(adapted, 0)
+    shake_adapter(adapted, 1)
+    for asked, done in before:
+        assert difference(done, own_logprobs(adapted, asked, done)) > 0.05
+    with monkeypatch.context() as patch:
+        patch.delattr("mobilerl.engines.vllm.checkpoint_weights")  # the base weights are not sent again
+        happened = naps(adapted, patch)
+        adapted.update([], lambda batch: (batch.logp.sum(), {}), "token-mean")
+        assert adapted.publish() == 1
+    assert happened == [("sleep", 1), ("wake_up", ["weights"]), ("wake_up", ["kv_cache"])]
+    agrees(adapted, 1)
+
+
+def test_loading_replaces_base_and_adapter(adapted, tmp_path):
+    shake(adapted, 2)
+    adapted.save(tmp_path / "saved")
+    shake_adapter(adapted, 3)
+    version = adapted.publish()
+    adapted.load(tmp_path / "saved")
+    assert adapted.version == version - 1
+    agrees(adapted, version - 1)
+
+
+def test_an_adapter_that_vllm_cannot_apply_is_refused_and_can_be_merged(adapted, family, monkeypatch):
+    good = adapter_tensors(adapted.model, torch.float32)
+    for old, new in ((".layers.1.", ".layers.7."), ("o_proj", "x_proj")):
+        assert new.strip(".") in adapted.sampler.adapter_refusal({n.replace(old, new): t for n, t in good.items()})
+    monkeypatch.setattr(adapted, "_sends_adapter", False)
+    agrees(adapted, adapted.publish())
+    with pytest.raises(EngineError, match=r"did not accept the weights of version 99 .*x_proj.*--resume"):
+        adapted.sampler.refresh((), 99, adapter={n.replace("o_proj", "x_proj"): t for n, t in good.items()})
+
+
+def test_in_bfloat16_an_adapter_keeps_what_merging_rounds_away(tmp_path, monkeypatch):
+    """k3 between sampler and learner after 100 updates; merged, it was 3 to 4 times as large."""
+    for module in ("models.loading", "engines.local", "engines.vllm", "inference.vllm_arguments"):
+        monkeypatch.setattr(f"mobilerl.{module}.compute_dtype", lambda: torch.bfloat16)
+    torch.manual_seed(0)
+    tiny.create(tmp_path, ["Open the Settings app"], hidden=256, layers=2, vision_hidden=16, max_pixels=3136)
+    settings = LocalSettings(max_pixels=3136, learning_rate=3e-5, warmup_steps=0, lora_rank=8)
+    engine = VllmEngine(tmp_path, settings, SETTINGS)
+    try:
+        asked = requests(engine, 6, 1.0, tokens=30)
+        rows = [
+            TrainingSample("t", 0, d.prompt_ids, d.token_ids, d.logprobs, r.images, (-1.0) ** i)
+            for i, (r, d) in enumerate(zip(asked, engine.generate(asked), strict=True))
+        ]
+        for _ in range(100):
+            engine.update(rows, lambda batch: (-(batch.advantage[:, None] * batch.logp).mean(), {}), "token-mean")
+        engine.publish()
+        applied = k3(engine)
+        monkeypatch.setattr(engine, "_sends_adapter", False)
+        engine.publish()
+        assert applied < 5e-4 and k3(engine) > 2 * applied
+    finally:
+        engine.close()
+
+
+def k3(engine: VllmEngine) -> float:
+    asked = requests(engine, 12, 1.0, tokens=60)
+    done = engine.generate(asked)
+    own = own_logprobs(engine, asked, done)
+    gaps = torch.tensor([a - b for d, o in zip(done, own, strict=True) for a, b in zip(o, d.logprobs, strict=True)])
+    return float((gaps.exp() - 1 - gaps).mean())
 
 
 # --- whole runs -----------------------------------------------------------------------------------------------------
