@@ -191,6 +191,9 @@ class VllmSampler:
             await asyncio.wait({reader})
         async with asyncio.timeout(CLOSE_S):
             await self._engine.collective_rpc("mobilerl_obey_signals")
+            if self._engine.vllm_config.parallel_config.distributed_executor_backend == "mp":
+                # Only its workers obey now. The engine's process will be killed, and cannot clean up then.
+                await self._engine.engine_core.call_utility_async("shutdown")
 
 
 def _bytes(tensors: Mapping[str, Tensor]) -> int:

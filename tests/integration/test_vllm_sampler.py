@@ -395,7 +395,8 @@ def test_a_signal_to_all_processes_ends_a_run_after_its_iteration(checkpoint, tm
     assert [row["iteration"] for row in read_metrics(run_dir / "metrics.jsonl")] == [1, 2]
     assert (run_dir / "checkpoints" / "iter-000002").is_dir() and "iteration 2 is saved" in stderr
     assert "Traceback" not in stderr and "ERROR" not in stderr and "leaked" not in stderr
-    assert not [p for p in psutil.process_iter() if p.pid != run.pid and _session(p) == run.pid]
+    _, alive = psutil.wait_procs([p for p in psutil.process_iter() if _session(p) == run.pid], 10)
+    assert not alive
 
 
 def _session(process: psutil.Process) -> int:
