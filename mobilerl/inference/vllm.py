@@ -6,12 +6,12 @@ import asyncio
 import atexit
 import itertools
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from PIL.Image import Image
 from torch import Tensor
@@ -27,6 +27,9 @@ from mobilerl.records import Completion
 from mobilerl.records.engine import EngineError, Request
 from mobilerl.system.child_processes import JOB_SIGNALS, signals_held
 
+T = TypeVar("T")
+ALIVE_S = 1.0
+"""Seconds between looks at whether vLLM is alive."""
 MIN_TEMPERATURE = 0.01
 """Lowest temperature besides 0 that vLLM supports; it raises lower ones to this value."""
 
@@ -107,7 +110,7 @@ class VllmSampler:
             # adapter will come, and with them vLLM's tables of adapters.
             level = 1 if self.settings.adapter else 2
             try:
-                self._requests.run(self._engine.sleep(level=level))
+                self._requests.run(self._answer(self._engine.sleep(level=level)))
             except Exception as error:  # vLLM raises many types
                 raise self._failure(f"vLLM did not free its memory ({one_line(error)})") from error
             self._asleep = True
@@ -125,7 +128,7 @@ class VllmSampler:
             path = Path(folder, ADAPTER_NAME)
             write_adapter(adapter, path)
             call = self._engine.collective_rpc("mobilerl_load_adapter", self.settings.vllm.timeout_s, args=(str(path),))
-            return next(filter(None, self._requests.run(call)), "")
+            return next(filter(None, self._requests.run(self._answer(call))), "")
 
     def refresh(
         self,
@@ -149,7 +152,7 @@ class VllmSampler:
                 path = str(Path(folder, ADAPTER_NAME))
             self._requests.pause()
             try:
-                self._requests.run(self._load(paths, path, version))
+                self._requests.run(self._answer(self._load(paths, path, version)))
             except Exception as error:
                 what = f"vLLM did not accept the weights of version {version} ({one_line(error)})"
                 raise self._failure(what) from error
@@ -157,6 +160,16 @@ class VllmSampler:
             self._version, self._asleep = version, False
             self._refreshes += 1
             self._requests.resume()
+
+    async def _answer(self, call: Coroutine[Any, Any, T]) -> T:
+        """Awaits vLLM's answer to a call, which would never come from a process that has ended."""
+        task = asyncio.create_task(call)
+        async with asyncio.timeout(self.settings.vllm.timeout_s):
+            while not (await asyncio.wait({task}, timeout=ALIVE_S))[0]:
+                if self._engine.errored:
+                    task.cancel()
+                    raise EngineError("its process has ended")
+        return task.result()
 
     async def _load(self, paths: Sequence[str], adapter: str, version: int) -> None:
         timeout = self.settings.vllm.timeout_s
