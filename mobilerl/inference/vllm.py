@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import itertools
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,19 +15,17 @@ from PIL.Image import Image
 from torch import Tensor
 
 from mobilerl.config import ConfigError, VllmSection
-from mobilerl.inference.requests import CLOSE_S, CLOSED, RESUME, RequestLoop
-from mobilerl.inference.vllm_adapter import ADAPTER_ID, ADAPTER_NAME, write_adapter
-from mobilerl.inference.vllm_arguments import VllmSettings, check_names, engine_arguments, set_environment
+from mobilerl.inference.requests import CLOSED, RESUME, RequestLoop
+from mobilerl.inference.vllm_adapter import ADAPTER_NAME, write_adapter
+from mobilerl.inference.vllm_arguments import VllmSettings
+from mobilerl.inference.vllm_process import answer, applied_adapter, prepare_end, start
 from mobilerl.inference.vllm_weights import weights_folder, write_shards
 from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.models.codec import Codec
 from mobilerl.records import Completion
 from mobilerl.records.engine import EngineError, Request
-from mobilerl.system.child_processes import JOB_SIGNALS, signals_held
 
 T = TypeVar("T")
-ALIVE_S = 1.0
-"""Seconds between looks at whether vLLM is alive."""
 MIN_TEMPERATURE = 0.01
 """Lowest temperature besides 0 that vLLM supports; it raises lower ones to this value."""
 
@@ -45,7 +41,7 @@ class VllmSampler:
         """vLLM's name for the adapter that requests are sampled with."""
         self._numbers = itertools.count()
         self._refreshing = threading.Lock()
-        self._engine, self._ended = _start(folder, codec, settings), False
+        self._engine, self._ended = start(folder, codec, settings), False
         self._requests = RequestLoop(self._sample, codec, settings.vllm.timeout_s)
         atexit.register(self.close)
 
@@ -110,10 +106,13 @@ class VllmSampler:
             # adapter will come, and with them vLLM's tables of adapters.
             level = 1 if self.settings.adapter else 2
             try:
-                self._requests.run(self._answer(self._engine.sleep(level=level)))
+                self._call(self._engine.sleep(level=level))
             except Exception as error:  # vLLM raises many types
                 raise self._failure(f"vLLM did not free its memory ({one_line(error)})") from error
             self._asleep = True
+
+    def _call(self, call: Coroutine[Any, Any, T]) -> T:
+        return self._requests.run(answer(self._engine, call, self.settings.vllm.timeout_s))
 
     def _failure(self, what: str) -> EngineError:
         """Shuts vLLM down, since it cannot be used any more, and returns the error to raise."""
@@ -128,7 +127,10 @@ class VllmSampler:
             path = Path(folder, ADAPTER_NAME)
             write_adapter(adapter, path)
             call = self._engine.collective_rpc("mobilerl_load_adapter", self.settings.vllm.timeout_s, args=(str(path),))
-            return next(filter(None, self._requests.run(self._answer(call))), "")
+            try:
+                return next(filter(None, self._call(call)), "")
+            except Exception as error:  # vLLM raises many types
+                raise self._failure(f"vLLM did not load the adapter ({one_line(error)})") from error
 
     def refresh(
         self,
@@ -152,24 +154,14 @@ class VllmSampler:
                 path = str(Path(folder, ADAPTER_NAME))
             self._requests.pause()
             try:
-                self._requests.run(self._answer(self._load(paths, path, version)))
+                self._call(self._load(paths, path, version))
             except Exception as error:
                 what = f"vLLM did not accept the weights of version {version} ({one_line(error)})"
                 raise self._failure(what) from error
-            self._adapter = _lora_request(path) if path else None
+            self._adapter = applied_adapter(path) if path else None
             self._version, self._asleep = version, False
             self._refreshes += 1
             self._requests.resume()
-
-    async def _answer(self, call: Coroutine[Any, Any, T]) -> T:
-        """Awaits vLLM's answer to a call, which would never come from a process that has ended."""
-        task = asyncio.create_task(call)
-        async with asyncio.timeout(self.settings.vllm.timeout_s):
-            while not (await asyncio.wait({task}, timeout=ALIVE_S))[0]:
-                if self._engine.errored:
-                    task.cancel()
-                    raise EngineError("its process has ended")
-        return task.result()
 
     async def _load(self, paths: Sequence[str], adapter: str, version: int) -> None:
         timeout = self.settings.vllm.timeout_s
@@ -195,43 +187,12 @@ class VllmSampler:
             return
         self._ended = True
         with suppress(Exception):  # vLLM may be dead, or hang
-            self._requests.run(self._prepare_end())
+            self._requests.run(prepare_end(self._engine))
         self._engine.shutdown()
-
-    async def _prepare_end(self) -> None:
-        if reader := self._engine.output_handler:  # it would log the end of vLLM's process as an error
-            reader.cancel()
-            await asyncio.wait({reader})
-        async with asyncio.timeout(CLOSE_S):
-            await self._engine.collective_rpc("mobilerl_obey_signals")
-            if self._engine.vllm_config.parallel_config.distributed_executor_backend == "mp":
-                # Only its workers obey now. The engine's process will be killed, and cannot clean up then.
-                await self._engine.engine_core.call_utility_async("shutdown")
 
 
 def _bytes(tensors: Mapping[str, Tensor]) -> int:
     return sum(tensor.nbytes for tensor in tensors.values())
-
-
-def _lora_request(path: str) -> Any:
-    """Names the adapter that vLLM has loaded; `path` is gone, so vLLM fails should it have lost the adapter."""
-    from vllm.lora.request import LoRARequest
-
-    return LoRARequest(ADAPTER_NAME, ADAPTER_ID, path)
-
-
-def _start(folder: Path, codec: Codec, settings: VllmSettings) -> Any:
-    set_environment(settings)
-    from vllm import AsyncEngineArgs
-    from vllm.v1.engine.async_llm import AsyncLLM
-
-    check_names(settings.vllm.overrides, {field.name for field in fields(AsyncEngineArgs)})
-    try:
-        with signals_held(*JOB_SIGNALS):  # only the trainer handles them
-            return AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments(folder, codec, settings)))
-    except Exception as error:  # vLLM raises many types
-        fix = 'adapt vllm.* to this machine, or set engine.inference = "local"'
-        raise EngineError(f"vLLM does not start ({one_line(error)}); {fix}") from error
 
 
 def check_prompt_length(request: Request, vllm: VllmSection) -> None:

@@ -272,10 +272,23 @@ def test_an_adapter_that_vllm_cannot_apply_is_refused_and_can_be_merged(adapted,
         assert new.strip(".") in adapted.sampler.adapter_refusal({n.replace(old, new): t for n, t in good.items()})
     monkeypatch.setattr(adapted, "_sends_adapter", False)
     agrees(adapted, adapted.publish())
-    with pytest.raises(
-        EngineError, match=r"did not accept the weights of version 99 .*expected target modules.*--resume"
-    ):
-        adapted.sampler.refresh((), 99, adapter={n.replace("o_proj", "x_proj"): t for n, t in good.items()})
+
+
+def test_an_update_that_fails_ends_vllm_with_the_reason(adapted, family):
+    """The last test on each adapted engine. One of them dies while it is being asked, and nobody will answer."""
+    if family != "GLM-4.1V":
+        wrong = {n.replace("o_proj", "x_proj"): t for n, t in adapter_tensors(adapted.model, torch.float32).items()}
+        with pytest.raises(EngineError, match=r"did not accept the weights of version 99 .*expected target modules"):
+            adapted.sampler.refresh((), 99, adapter=wrong)
+        return
+    process = psutil.Process(adapted.sampler._engine.engine_core.resources.engine_manager.processes[0].pid)
+    process.suspend()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(adapted.publish)
+        time.sleep(1)
+        process.kill()
+        with pytest.raises(EngineError, match=r"did not accept the weights .*its process has ended"):
+            answer.result(60)
 
 
 def test_in_bfloat16_an_adapter_keeps_what_merging_rounds_away(tmp_path, monkeypatch):
