@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 
 from mobilerl.benchmarks.gpu.report import Report
@@ -104,12 +104,9 @@ def _stopped(process: subprocess.Popen[str] | None) -> dict[str, float]:
     return {"gpu_busy": sum(said) / len(said) / 100} if said else {}
 
 
-def signal_group(number: int) -> int:
-    """Sends a signal to the processes below this one in its process group, as `timeout` does; returns how many."""
-    reached = 0
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error, ProcessLookupError):
-            if os.getpgid(child.pid) == os.getpgrp():
-                child.send_signal(number)
-                reached += 1
-    return reached
+def signal_group(number: int) -> None:
+    """Sends a signal to the process group, as `timeout`, SLURM and systemd do; this process ignores it."""
+    before = signal.signal(number, signal.SIG_IGN)
+    os.killpg(0, number)
+    time.sleep(SETTLE_S)
+    signal.signal(number, before)
