@@ -90,7 +90,7 @@ class VllmSampler:
             self._requests.fail(EngineError(f"vLLM died (its messages are above); {RESUME}"))
             self._requests.check()
         except Exception as error:  # vLLM raises many types
-            raise ValueError(f"vLLM cannot sample a reply to this prompt: {one_line(error)}") from error
+            raise ValueError(f"vLLM cannot sample a response to this prompt: {one_line(error)}") from error
         check_same_prompt(len(last.prompt_token_ids), request)
         ids = tuple(last.outputs[0].token_ids)
         logprobs = tuple(at[token].logprob for token, at in zip(ids, last.outputs[0].logprobs, strict=True))

@@ -131,7 +131,7 @@ def check_names(overrides: Iterable[str], known: Collection[str]) -> None:
 
 
 def image_limits(codec: Codec) -> dict[str, int]:
-    """Limits with which vLLM's image processor leaves images unchanged, since `Pictures.scaled` already scaled them.
+    """Limits with which vLLM's image processor leaves images unchanged, since `Images.scaled` already scaled them.
 
     An image scaled down to the upper limit may be below the lower one, and small images are rounded up by a row and a
     column of patches.
