@@ -44,7 +44,10 @@ def prepared(folder: Path, count: int) -> list[Any]:
         found = samples.rows_of(PhoneEnv("speed", *SIZE), Codec.load(folder, MAX_PIXELS))
         file.write_bytes(pickle.dumps(list(islice(found, count))))
     rows = pickle.loads(file.read_bytes())
-    return [replace(row, rollout_logprobs=(-1.0,) * len(row.response_ids), advantage=(-1.0) ** i) for i, row in enumerate(rows)]
+    return [
+        replace(row, rollout_logprobs=(-1.0,) * len(row.response_ids), advantage=(-1.0) ** i)
+        for i, row in enumerate(rows)
+    ]
 
 
 @contextmanager
@@ -83,7 +86,9 @@ def timed(process: psutil.Process, name: str, call: Callable[[], Any]) -> tuple[
     began, before = time.perf_counter(), spent()
     said = call()
     wall, cpu = time.perf_counter() - began, spent() - before
-    print(f"{name:12} {wall:6.2f} s {cpu:6.2f} s of the worker's CPU", said if isinstance(said, dict) else "", flush=True)
+    print(
+        f"{name:12} {wall:6.2f} s {cpu:6.2f} s of the worker's CPU", said if isinstance(said, dict) else "", flush=True
+    )
     return wall, cpu
 
 
@@ -100,7 +105,9 @@ def main(folder: str, count: str = "96", *settings: str) -> None:
         for epoch in range(EPOCHS):
             for step in range(STEPS):
                 part = rows[step * size : (step + 1) * size]
-                spent.append(timed(process, f"update {epoch}.{step}", lambda p=part: verl.update(p, objective, aggregation)))
+                spent.append(
+                    timed(process, f"update {epoch}.{step}", lambda p=part: verl.update(p, objective, aggregation))
+                )
     wall, cpu = (sum(values) for values in zip(*spent, strict=True))
     print(f"total        {wall:6.2f} s {cpu:6.2f} s of the worker's CPU", flush=True)
 
@@ -108,5 +115,9 @@ def main(folder: str, count: str = "96", *settings: str) -> None:
 if __name__ == "__main__":
     if os.environ.get("MOBILERL_VERL_CPU") != "1":
         temp = tempfile.mkdtemp(prefix="mr", dir="/tmp")
-        os.execve(sys.executable, [sys.executable, "-m", "mobilerl_verl_cpu.speed", *sys.argv[1:]], os.environ | environment(Path(temp)))
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "mobilerl_verl_cpu.speed", *sys.argv[1:]],
+            os.environ | environment(Path(temp)),
+        )
     main(*sys.argv[1:])
