@@ -1,6 +1,6 @@
 """What an update costs a worker besides the model: full-size screens, a tiny model, verl's workers without servers.
 
-    python -m mobilerl_verl_cpu.speed FOLDER [SAMPLES [SETTING ...]]
+    python -m mobilerl_verl_cpu.speed FOLDER [SAMPLES [PIXELS [SETTING ...]]]
 
 with `launch.environment`, which this program sets where it is missing. FOLDER: made on the first call. Prints seconds,
 of the clock and of the worker's CPU, of each call of an iteration: old log-probabilities, then two epochs of two steps.
@@ -26,12 +26,12 @@ import psutil
 from mobilerl_verl_cpu.launch import environment
 
 EPOCHS, STEPS = 2, 2
-SIZE, MAX_PIXELS = (1080, 2400), 500_000
-LAYERS = 8
+SIZE = (1080, 2400)
+LAYERS = 24
 SETTINGS = "--engine.micro_batch_tokens 4096 --cluster.gpus_per_node 1 --algorithm.loss.kl_coef 0"
 
 
-def prepared(folder: Path, count: int) -> list[Any]:
+def prepared(folder: Path, count: int, pixels: int) -> list[Any]:
     """`count` samples of experts on full-size screens for the untrained model in `folder`, both made if missing."""
     from mobilerl.benchmarks import samples
     from mobilerl.envs.phone.env import PhoneEnv
@@ -39,9 +39,9 @@ def prepared(folder: Path, count: int) -> list[Any]:
 
     if not (folder / "config.json").is_file():
         samples.make_checkpoint(folder, 64, LAYERS)
-    file = folder / f"rows{count}.pickle"
+    file = folder / f"rows{count}-{pixels}.pickle"
     if not file.is_file():
-        found = samples.rows_of(PhoneEnv("speed", *SIZE), Codec.load(folder, MAX_PIXELS))
+        found = samples.rows_of(PhoneEnv("speed", *SIZE), Codec.load(folder, pixels))
         file.write_bytes(pickle.dumps(list(islice(found, count))))
     rows = pickle.loads(file.read_bytes())
     return [
@@ -51,7 +51,7 @@ def prepared(folder: Path, count: int) -> list[Any]:
 
 
 @contextmanager
-def trainer(model: Path, settings: Sequence[str]) -> Iterator[Any]:
+def trainer(model: Path, pixels: int, settings: Sequence[str]) -> Iterator[Any]:
     """The engine with one worker and no servers."""
     from mobilerl.config import load_recipe
     from mobilerl.engines.registry import make_trainer_engine
@@ -60,7 +60,7 @@ def trainer(model: Path, settings: Sequence[str]) -> Iterator[Any]:
     from mobilerl_verl_cpu.launch import ray_cluster
 
     own = engine_flags("actor_rollout_ref.rollout.checkpoint_engine.backend=gloo")
-    flags = [*own, "--cluster.rollout_nodes", "1", "--engine.max_pixels", str(MAX_PIXELS), *SETTINGS.split(), *settings]
+    flags = [*own, "--cluster.rollout_nodes", "1", "--engine.max_pixels", str(pixels), *SETTINGS.split(), *settings]
     recipe = load_recipe(None, [*flags, "--model", str(model)])
     nobody = SimpleNamespace(get_replicas=list, get_client=lambda: None)
     with ExitStack() as stack:
@@ -92,16 +92,18 @@ def timed(process: psutil.Process, name: str, call: Callable[[], Any]) -> tuple[
     return wall, cpu
 
 
-def main(folder: str, count: str = "96", *settings: str) -> None:
+def main(folder: str, count: str = "96", pixels: str = "500000", *settings: str) -> None:
     from mobilerl.algorithms.objectives import clipped
 
-    rows = prepared(Path(folder), int(count))
+    rows = prepared(Path(folder), int(count), int(pixels))
     size = -(-len(rows) // STEPS)
-    with trainer(Path(folder), settings) as (verl, recipe):
+    with trainer(Path(folder), int(pixels), settings) as (verl, recipe):
         objective, aggregation = clipped(recipe.algorithm.loss), recipe.algorithm.loss.loss_aggregation
         process = worker()
         timed(process, "warm-up", lambda: verl.update(rows[-1:], objective, aggregation))
-        spent = [timed(process, "logprobs", lambda: verl.logprobs(rows) and None)]
+        old: list[Any] = []
+        spent = [timed(process, "logprobs", lambda: old.extend(verl.logprobs(rows)))]
+        rows = [replace(row, rollout_logprobs=values) for row, values in zip(rows, old, strict=True)]
         for epoch in range(EPOCHS):
             for step in range(STEPS):
                 part = rows[step * size : (step + 1) * size]
