@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from itertools import accumulate
@@ -20,6 +21,9 @@ from mobilerl.records import MicroBatch, TrainingSample
 if TYPE_CHECKING:
     from mobilerl.models.codec import Codec
     from mobilerl.models.pictures import Patches
+
+IMAGES_AHEAD = 32
+"""Images in preparation, so that the threads do not wait for each other after every micro-batch."""
 
 
 def sample_logprobs(
@@ -99,16 +103,16 @@ def micro_batches(rows: Sequence[TrainingSample], tokens: int) -> Iterator[list[
 
 
 def with_pictures(codec: Codec, rows: Sequence[TrainingSample], parts: Iterable[list[int]]) -> Iterator[list[int]]:
-    """Yields the micro-batches `parts` of `rows` while threads prepare the images of the next one."""
+    """Yields the micro-batches `parts` of `rows` while threads prepare the images of those that follow."""
     parts = list(parts)
-
-    def prepare(part: list[int]) -> list[Future[Patches]]:
-        return codec.pictures.prepare({png: None for i in part for png in rows[i].images})
-
-    ready = prepare(parts[0]) if parts else []
-    for part, following in zip(parts, [*parts[1:], []], strict=False):
-        wait(ready)
-        ready = prepare(following)
+    coming = iter(parts)
+    ahead: deque[list[Future[Patches]]] = deque()
+    for part in parts:
+        while len(ahead) < 2 or sum(map(len, ahead)) < IMAGES_AHEAD:
+            if (following := next(coming, None)) is None:
+                break
+            ahead.append(codec.pictures.prepare({png: None for i in following for png in rows[i].images}))
+        wait(ahead.popleft())
         yield part
 
 

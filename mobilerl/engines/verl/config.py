@@ -46,7 +46,11 @@ def verl_config(model: Path, codec: Codec, settings: VerlSettings, reference: bo
         "trainer": {"device": device, "nnodes": cluster.nodes, "n_gpus_per_node": cluster.gpus_per_node},
         "actor_rollout_ref": {
             "model": _model(model, settings),
-            "actor": {**_actor(_sharding(settings, small_gradient=is_lora)), "optim": _optimizer(settings), "use_kl_loss": reference},
+            "actor": {
+                **_actor(_sharding(settings, small_gradient=is_lora)),
+                "optim": _optimizer(settings),
+                "use_kl_loss": reference,
+            },
             "ref": {"strategy": "fsdp2", "fsdp_config": _sharding(settings), "log_prob_micro_batch_size_per_gpu": 1},
             "rollout": _rollout(codec, settings),
         },
@@ -68,12 +72,12 @@ def _model(path: Path, settings: VerlSettings) -> dict[str, Any]:
     }
 
 
-def _actor(sharding: dict[str, Any]) -> dict[str, Any]:
+def _actor(settings: VerlSettings, is_lora: bool) -> dict[str, Any]:
     kept = ["model", "optimizer", "extra"]
     return {
         "strategy": "fsdp2",
         "ppo_micro_batch_size_per_gpu": 1,  # required by verl, not used
-        "fsdp_config": sharding,
+        "fsdp_config": _sharding(settings, small_gradient=is_lora),
         "checkpoint": {"save_contents": kept, "load_contents": kept},
     }
 

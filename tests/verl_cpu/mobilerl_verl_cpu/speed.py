@@ -23,6 +23,7 @@ from typing import Any
 from unittest.mock import patch
 
 import psutil
+
 from mobilerl_verl_cpu.launch import environment
 
 EPOCHS, STEPS = 2, 2
