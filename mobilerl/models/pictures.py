@@ -30,8 +30,8 @@ THREADS = min(8, os.cpu_count() or 1)
 _POOL = ThreadPoolExecutor(THREADS, "pictures")
 """Threads help because Pillow reads and torch resizes without the GIL. More than eight do not (docs/results.md)."""
 CACHE_BYTES = max(256 * 2**20, main_memory() // 20)
-"""Size of the cache of patches in bytes, three per pixel: an iteration's images are to stay for all its epochs. With 128
-GB of main memory it is 6.4 GB, or 4,000 images of half a megapixel, in each process that learns."""
+"""Size of the cache of patches in bytes, three per pixel: an iteration's images are to stay for all its epochs. With
+128 GB of main memory it is 6.4 GB, or 4,000 images of half a megapixel, in each process that learns."""
 
 RESAMPLING = {Image.Resampling.BILINEAR: "bilinear", Image.Resampling.BICUBIC: "bicubic"}
 """Names of torch for the `resample` of image processors."""
