@@ -46,11 +46,7 @@ def verl_config(model: Path, codec: Codec, settings: VerlSettings, reference: bo
         "trainer": {"device": device, "nnodes": cluster.nodes, "n_gpus_per_node": cluster.gpus_per_node},
         "actor_rollout_ref": {
             "model": _model(model, settings),
-            "actor": {
-                **_actor(_sharding(settings, small_gradient=is_lora)),
-                "optim": _optimizer(settings),
-                "use_kl_loss": reference,
-            },
+            "actor": {**_actor(settings, is_lora), "optim": _optimizer(settings), "use_kl_loss": reference},
             "ref": {"strategy": "fsdp2", "fsdp_config": _sharding(settings), "log_prob_micro_batch_size_per_gpu": 1},
             "rollout": _rollout(codec, settings),
         },
