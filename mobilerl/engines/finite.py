@@ -18,15 +18,23 @@ class FirstNonFinite:
     """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begins anew, for another step."""
+        self._first = ""
         self._names: list[str] = []
         self._finite: list[Tensor] = []
         """(N,) bool each, together one per name."""
 
     @property
     def name(self) -> str:
-        """Empty if everything is finite. Waits for the device once."""
-        good = torch.cat(self._finite).tolist() if self._finite else []
-        return next((name for name, fine in zip(self._names, good, strict=True) if not fine), "")
+        """Empty if everything was finite. Waits for the device if something was seen since it was last asked for."""
+        if self._finite:
+            good = torch.cat(self._finite).tolist()
+            first = next((name for name, fine in zip(self._names, good, strict=True) if not fine), "")
+            self._first, self._names, self._finite = self._first or first, [], []
+        return self._first
 
     def look(self, quantities: Mapping[str, Tensor | None]) -> None:
         """Looks at quantities by name, in this order; all on one device."""
