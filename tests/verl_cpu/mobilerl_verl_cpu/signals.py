@@ -1,5 +1,5 @@
-"""A trainer that is asked to stop while Ray works for it. Prints the pids of Ray's processes, and after SIGTERM what one
-of them answers; then it leaves the cluster.
+"""A trainer that is asked to stop while Ray works for it. Prints the pids of Ray's processes, and after SIGTERM what
+one of them answers; then it leaves the cluster.
 
     python -m mobilerl_verl_cpu.signals
 
