@@ -20,7 +20,7 @@ from mobilerl.records import MicroBatch, TrainingSample
 
 if TYPE_CHECKING:
     from mobilerl.models.codec import Codec
-    from mobilerl.models.pictures import Patches
+    from mobilerl.models.images import Patches
 
 IMAGES_AHEAD = 32
 """Images in preparation, so that the threads do not wait for each other after every micro-batch."""
@@ -36,15 +36,15 @@ def sample_logprobs(
     """
     ids = [r.prompt_ids + r.response_ids for r in rows]
     inputs = packed_inputs(model, codec, ids, [r.images for r in rows], device)
-    replies = [len(r.response_ids) for r in rows]
+    responses = [len(r.response_ids) for r in rows]
     ends = accumulate(map(len, ids))
-    places = moved(torch.cat([torch.arange(e - n, e) for e, n in zip(ends, replies, strict=True)]), device)
+    places = moved(torch.cat([torch.arange(e - n, e) for e, n in zip(ends, responses, strict=True)]), device)
     logits = model(**inputs, logits_to_keep=places - 1).logits[0].float() / temperature
     banned = moved(torch.tensor(codec.banned_ids), device)
     logits = logits.index_fill(-1, banned, torch.finfo(logits.dtype).min)
     targets = inputs["input_ids"][0, places]
     logp = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
-    mask = moved(right_aligned([[1.0] * n for n in replies], max(replies)), device)
+    mask = moved(right_aligned([[1.0] * n for n in responses], max(responses)), device)
     return torch.zeros_like(mask).masked_scatter(mask.bool(), logp), mask
 
 
@@ -102,7 +102,9 @@ def micro_batches(rows: Sequence[TrainingSample], tokens: int) -> Iterator[list[
         yield part
 
 
-def with_pictures(codec: Codec, rows: Sequence[TrainingSample], parts: Iterable[list[int]]) -> Iterator[list[int]]:
+def with_prepared_images(
+    codec: Codec, rows: Sequence[TrainingSample], parts: Iterable[list[int]]
+) -> Iterator[list[int]]:
     """Yields the micro-batches `parts` of `rows` while threads prepare the images of those that follow."""
     parts = list(parts)
     coming = iter(parts)
@@ -111,7 +113,7 @@ def with_pictures(codec: Codec, rows: Sequence[TrainingSample], parts: Iterable[
         while len(ahead) < 2 or sum(map(len, ahead)) < IMAGES_AHEAD:
             if (following := next(coming, None)) is None:
                 break
-            ahead.append(codec.pictures.prepare({png: None for i in following for png in rows[i].images}))
+            ahead.append(codec.images.prepare({png: None for i in following for png in rows[i].images}))
         wait(ahead.popleft())
         yield part
 
@@ -154,7 +156,7 @@ def right_aligned(values: Sequence[Sequence[float]], width: int) -> Tensor:
     return out
 
 
-def reply_values(rows: Sequence[TrainingSample], values: Tensor) -> Iterator[tuple[float, ...]]:
+def response_values(rows: Sequence[TrainingSample], values: Tensor) -> Iterator[tuple[float, ...]]:
     """Inverse of `right_aligned`: the values of each sample's response tokens."""
     for row, padded in zip(rows, values.tolist(), strict=True):
         yield tuple(padded[len(padded) - len(row.response_ids) :])
