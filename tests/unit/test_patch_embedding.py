@@ -9,9 +9,9 @@ from mobilerl.models.patch_embedding import PatchProjection, multiply_patches
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_product_of_matrices_embeds_patches_as_the_convolution_does(family, tmp_path):
     create(FAMILIES[family], tmp_path, ["open the clock"])
-    projection = load_model(tmp_path).model.visual.patch_embed.proj
+    projection = load_model(tmp_path).model.visual.patch_embed.proj.double()
     assert isinstance(projection, PatchProjection)
-    patches = torch.randn(5, projection.in_channels, *projection.kernel_size)
+    patches = torch.randn(5, projection.in_channels, *projection.kernel_size, dtype=torch.float64)
     outcomes = []
     for embed in (projection, projection.product):
         projection.zero_grad()
