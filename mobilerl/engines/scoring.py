@@ -40,8 +40,7 @@ def sample_logprobs(
     ends = accumulate(map(len, ids))
     places = moved(torch.cat([torch.arange(e - n, e) for e, n in zip(ends, responses, strict=True)]), device)
     logits = model(**inputs, logits_to_keep=places - 1).logits[0].float() / temperature
-    banned = moved(torch.tensor(codec.banned_ids), device)
-    logits = logits.index_fill(-1, banned, torch.finfo(logits.dtype).min)
+    logits = logits.index_fill(-1, moved(codec.banned, device), torch.finfo(logits.dtype).min)
     targets = inputs["input_ids"][0, places]
     logp = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
     mask = moved(right_aligned([[1.0] * n for n in responses], max(responses)), device)

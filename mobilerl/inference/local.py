@@ -47,7 +47,7 @@ def sample(model: Any, codec: Codec, requests: Sequence[Request], device: torch.
     """Samples one batch of requests with the same sampling settings. `model` must be in evaluation mode."""
     sampling = requests[0].sampling
     logits, mask, deltas, cache = _prefill(model, codec, requests, device)
-    banned = torch.tensor(codec.banned_ids, device=device)
+    banned = codec.banned.to(device)
     done = [Sampled() for _ in requests]
     alive = list(range(len(requests)))
     for drawn in range(1, sampling.max_new_tokens + 1):

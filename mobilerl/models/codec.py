@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,11 @@ class Codec:
         if problem := mismatch(tokenizer, processor, config):
             raise ConfigError(f"{path}: {problem}; {FIX}")
         return cls(tokenizer, processor, config, max_pixels, ends)
+
+    @cached_property
+    def banned(self) -> torch.Tensor:
+        """`banned_ids` as an int64 tensor in main memory: a vocabulary that is padded has 100,000."""
+        return torch.tensor(self.banned_ids, dtype=torch.long)
 
     def save(self, path: str | Path) -> None:
         """Writes tokenizer and image processor, with its `max_pixels`, into a folder."""

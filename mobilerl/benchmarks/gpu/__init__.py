@@ -1,4 +1,4 @@
-"""`mobilerl bench gpu`: checks in twenty minutes whether a GPU computes the same as the CPU, and how fast.
+"""`mobilerl bench gpu`: checks in 24 minutes at most whether a GPU computes the same as the CPU, and how fast.
 
 Each phase runs in its own process with a deadline, and its lines are printed as they come, so that a crash, a hang or
 too little memory costs only one phase. Without a GPU the phases run at a tiny size. A machine without internet needs
@@ -42,9 +42,9 @@ PHASES = {
     "sampler": Phase(70),
     "training": Phase(160),
     "collate": Phase(40),
-    "vllm": Phase(240, ("vllm",)),
+    "vllm": Phase(330, ("vllm",)),
     "verl": Phase(250, ("verl", "ray", "vllm")),
-    "resume": Phase(150, ("verl", "ray", "vllm")),
+    "resume": Phase(230, ("verl", "ray", "vllm")),
 }
 
 

@@ -30,7 +30,7 @@ from mobilerl.records import TrainingSample
 
 UPDATES, LATER_UPDATES = 3, 97
 """Updates of all rows, which are timed, and of a few rows, after which sampler and learner must still agree."""
-FEW = 4
+FEW = 2
 OBJECTIVE = clipped(AdaGRPOSection(type="adagrpo").loss)
 
 
