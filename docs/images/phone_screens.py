@@ -50,7 +50,7 @@ class Shot:
             phone.launch(phone.app(self.app).package)
         for step in self.steps:
             take(phone, step)
-        return render.image(phone)
+        return render.draw_screen(phone)
 
 
 def take(phone: Phone, step: Step) -> None:

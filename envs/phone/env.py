@@ -28,7 +28,7 @@ class PhoneEnv:
 
     `popup_rate` is the chance that an episode is disturbed by a pop-up. Each episode's phone shows one of the
     `languages`, chosen by the task's seed. With `screenshots=False` observations carry no
-    picture: several times faster, for models that read the XML only. `timeout_s` is for one command. `width`, `height`
+    image: several times faster, for models that read the XML only. `timeout_s` is for one command. `width`, `height`
     and `density` are those of `Phone`.
     """
 

@@ -231,10 +231,10 @@ def _boxes(pen: ImageDraw.ImageDraw, count: int, left: float, size: int) -> None
 def _emoji(text: str, size: float) -> Image.Image:
     font = _font(stack()["emoji"], EMOJI_SIZE)
     left, top, right, bottom = font.getbbox(text)
-    picture = Image.new("RGBA", (max(1, int(right)), max(1, int(bottom))))
-    ImageDraw.Draw(picture).text((0, 0), text, font=font, embedded_color=True)
+    image = Image.new("RGBA", (max(1, int(right)), max(1, int(bottom))))
+    ImageDraw.Draw(image).text((0, 0), text, font=font, embedded_color=True)
     share = size / EMOJI_SIZE
-    return picture.resize((max(1, round(picture.width * share)), max(1, round(picture.height * share))))
+    return image.resize((max(1, round(image.width * share)), max(1, round(image.height * share))))
 
 
 @lru_cache(maxsize=16384)

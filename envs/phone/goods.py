@@ -1,4 +1,4 @@
-"""Pictures of what the shop sells, in the notation of `icons.py`, by the product's name in small letters."""
+"""Images of what the shop sells, in the notation of `icons.py`, by the product's name in small letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The screen as a picture: system bars, the app's tree, dialog and keyboard, drawn with Pillow and written as PNG."""
+"""The screen as an image: system bars, the app's tree, dialog and keyboard, drawn with Pillow and written as PNG."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from mobilerl.envs.phone.ui import KEYBOARD, NAV_BAR, SCREEN_DP, STATUS_BAR, Tre
 CACHED_SCREENS = 256
 SCRIM = 0.45
 ZLIB_LEVEL, ZLIB_MEMORY = 2, 6
-"""The fastest on these pictures: what does not fit in the processor's cache costs more than it saves."""
+"""The fastest on these images: what does not fit in the processor's cache costs more than it saves."""
 _FACTS = attrgetter(
     *"bounds look text icon color hint size bold align checked selected focused enabled password".split()
 )
-"""The attributes that a node's picture depends on."""
+"""The attributes that a node's image depends on."""
 WALLPAPER: tuple[RGB, RGB] = ((38, 70, 120), (110, 140, 180))
 
 _cache: OrderedDict[Hashable, bytes] = OrderedDict()
@@ -37,7 +37,7 @@ def png(phone: Phone) -> bytes:
     key = _signature(phone)
     data = _cache.get(key)
     if data is None:
-        data = encode(picture(phone))
+        data = encode(draw_screen(phone))
         _cache[key] = data
         if len(_cache) > CACHED_SCREENS:
             _cache.popitem(last=False)
@@ -47,7 +47,7 @@ def png(phone: Phone) -> bytes:
 
 
 def clear_cache() -> None:
-    """Forgets the pictures (for benchmarks)."""
+    """Forgets the images (for benchmarks)."""
     _cache.clear()
 
 
@@ -87,7 +87,7 @@ def _theme(phone: Phone) -> Theme:
 
 
 def _signature(phone: Phone) -> Hashable:
-    """Everything the picture depends on."""
+    """Everything the image depends on."""
     tree = phone.tree()
     nodes = [_FACTS(n) for n in tree.root.walk()]
     if tree.window is not tree.root:
@@ -99,7 +99,7 @@ def _signature(phone: Phone) -> Hashable:
     return (*screen, _theme(phone).dark, tree.keyboard, _status(phone), *nodes)
 
 
-def picture(phone: Phone, written: list[Written] | None = None) -> Image.Image:
+def draw_screen(phone: Phone, written: list[Written] | None = None) -> Image.Image:
     """Draws the screen. The lines of text that can be read on it are added to `written`, if given."""
     if not phone.awake:
         return Image.new("RGB", (phone.width, phone.height))

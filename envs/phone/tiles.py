@@ -12,7 +12,7 @@ def draw_tile(brush: Brush, node: Node) -> None:
     left, top, right, bottom = node.bounds
     canvas, fill = brush.canvas, rgb(node.color)
     if not node.text:
-        _picture(brush, node)
+        _image(brush, node)
         return
     side = min(52, bottom - top - 30)
     y = top + 8 + side / 2
@@ -22,7 +22,7 @@ def draw_tile(brush: Brush, node: Node) -> None:
     canvas.text(node.text, x, y + side / 2 + 13, node.size, ink, "center", room=right - left)
 
 
-def _picture(brush: Brush, node: Node) -> None:
+def _image(brush: Brush, node: Node) -> None:
     """A tile without a caption: album cover, product or map."""
     left, top, right, bottom = node.bounds
     canvas, fill = brush.canvas, rgb(node.color)

@@ -114,7 +114,7 @@ def overlap(a: Bounds, b: Bounds, more_than: int = 0) -> bool:
 
 def faults(phone: Phone) -> Iterator[str]:
     written: list[Written] = []
-    render.image(phone, written)
+    render.draw_screen(phone, written)
     for line in written:
         left, top, right, bottom = line.box
         if left < 0 or top < 0 or right > phone.width or bottom > phone.height:
@@ -173,5 +173,5 @@ def test_the_default_look_cuts_nothing(screens, locale):
     phone, written = TranslatedPhone(APPS), []
     for state in screens:
         arrange(phone, state, locale, "1", "1.0", "portrait")
-        render.image(phone, written)
+        render.draw_screen(phone, written)
     assert written and [w.text for w in written if w.shown != w.text] == []

@@ -44,9 +44,9 @@ def reverse(request: str, table: Reversed) -> bytes:
 
 def framebuffer(phone: Phone) -> bytes:
     """Header and pixels for `framebuffer:` in the format of version 1: RGBA, 8 bits each."""
-    picture = render.picture(phone).convert("RGBA")
-    width, height = picture.size
-    data = picture.tobytes()
+    image = render.draw_screen(phone).convert("RGBA")
+    width, height = image.size
+    data = image.tobytes()
     offsets = (0, 8, 16, 8, 8, 8, 24, 8)  # red, blue, green, alpha: offset and length in bits
     return _HEADER.pack(FRAMEBUFFER_VERSION, 32, len(data), width, height, *offsets) + data
 

@@ -50,7 +50,7 @@ class Maps(App):
     def page_main(self, page: Page) -> Screen:
         shown: str = page.args.get("tab", "Explore")
         if shown == "Explore":
-            body = [*self._route(), self._picture(110), *(self._row(r) for r in self.nearest()[:NEARBY])]
+            body = [*self._route(), self._image(110), *(self._row(r) for r in self.nearest()[:NEARBY])]
         else:
             body = [self._saved_row(r) for r in self.nearest() if r["saved"]] or [label(self.t("No saved places yet"))]
         bottom = self.tab_bar(TABS, shown, ("map", "star"))
@@ -91,7 +91,7 @@ class Maps(App):
         icon, name = ("star_filled", "Remove") if place["saved"] else ("star", "Save")
         star = icon_button(icon, self.t(name), flip(place, "saved"))
         go = wide_button(self.t("Directions"), lambda: self.go("directions", id=place["_id"], mode="Car"))
-        body = [self._picture(150), item(place["street"], self._kilometres(place["metres"]), icon="place"), go]
+        body = [self._image(150), item(place["street"], self._kilometres(place["metres"]), icon="place"), go]
         return Screen(place["name"], body, [star], on_up=self.up, lead=1)
 
     def page_directions(self, page: Page) -> Screen:
@@ -113,6 +113,6 @@ class Maps(App):
         self.stack = [Page("main")]
         self.toast(self.t("Route started"))
 
-    def _picture(self, height: int) -> Node:
+    def _image(self, height: int) -> Node:
         """The drawn map: decoration, it takes no touches."""
         return Node(cls=IMAGE, desc=self.t("Map"), look="tile", icon="map", color="#A5D6A7", height=height)

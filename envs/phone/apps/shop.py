@@ -39,7 +39,7 @@ PAGES = ("Home", "Favourites", "Cart", "Orders")
 
 
 def icon_of(product: Row) -> str:
-    """The picture of a product: its own, or that of its category."""
+    """The image of a product: its own, or that of its category."""
     name: str = product["name"].lower()
     return name if name in SHAPES else CATEGORIES.get(product["category"], OTHER)[0]
 

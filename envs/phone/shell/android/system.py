@@ -131,7 +131,7 @@ def screencap(phone: Phone, words: list[str]) -> bytes:
     if "-p" in words or target.endswith(".png"):
         data = render.png(phone)
     else:
-        pixels = render.picture(phone).convert("RGBA").tobytes()
+        pixels = render.draw_screen(phone).convert("RGBA").tobytes()
         data = struct.pack("<IIII", phone.width, phone.height, 1, 1) + pixels
     if not target:
         return data
