@@ -61,16 +61,19 @@ def evaluate(
 
     `plan` are further fields of the suite's plan (`SimPlan`, `GeneratedPlan`), such as `split="train"`. Files are
     written to `out`, if given; results of a finished evaluation there are returned if they have the same settings and
-    model, and others are only replaced with `replace`. Raises ConfigError for another suite or settings that cannot be used.
+    model, and others are only replaced with `replace`. Raises ConfigError for another suite or settings that cannot
+    be used.
     """
     command = eval_command(type(recipe.suite))
     if not isinstance(command, PlanCommand) or "instances" not in command.plan.model_fields:
         raise ConfigError(f"evaluate() does not know the suite {command.name}: use `mobilerl eval {command.name}`")
-    chosen = command.plan(suite=command.name, instances=instances, templates=tuple(templates), **plan)
+    fields = {"suite": command.name, "instances": instances, "templates": tuple(templates), **plan}
     folder = find_model(model)
     agent = read_agent(folder) or with_format(recipe.agent, published_name(folder))
     if "deadline_s" in recipe.agent.model_fields_set:  # it depends on the devices and not on the policy
         agent = agent.model_copy(update={"deadline_s": recipe.agent.deadline_s})
     recipe = recipe.model_copy(update={"agent": agent})
     with tempfile.TemporaryDirectory() as scratch:
-        return outside(lambda: _evaluate(recipe, chosen, POLICY, model, Path(out or scratch), replace=replace))
+        return outside(
+            lambda: _evaluate(recipe, command.plan(**fields), POLICY, model, Path(out or scratch), replace=replace)
+        )

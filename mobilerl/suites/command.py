@@ -1,4 +1,4 @@
-"""What a suite contributes to `mobilerl eval NAME`: its options, its list of tasks, its run and its lines of summary."""
+"""What a suite contributes to `mobilerl eval NAME`: its options, list of tasks, run and summary."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ class CounterSuite:
         return [make_task(seed) for seed in range(4)], [CounterEnv(f"counter-{i}") for i in range(2)]
 
     def held_out(self, per_template):
-        return {}
+        low, high = HELD_OUT[:per_template], HELD_OUT[50 : 50 + per_template]
+        return {"low": [make_task(seed) for seed in low], "high": [make_task(seed) for seed in high]}
 
 
 make = CounterSuite
@@ -116,8 +117,42 @@ def test_an_app_with_its_task_a_suite_and_an_algorithm_of_another_package(site, 
     assert saved["suite"] == {"type": "counters", "buttons": 3}
     assert (saved["algorithm"]["type"], saved["algorithm"]["scale"]) == ("rloo", 2.0)
     assert "CountTo" in (tmp_path / "run" / "trajectories" / "iter-000001.jsonl").read_text()
+    evaluation = f"eval counters --suite.buttons=3 --model {tmp_path}/run --out {tmp_path}/run/eval/final"
+    assert f"mobilerl {evaluation}" in done.stdout
     with pytest.raises(ValueError, match="(suite|algorithm).type: Input should be"):
         read_saved(tmp_path / "run" / "config.json")  # here the package is not installed
+    done = mobilerl(site, *evaluation.split(), "--trials", "2", "--instances", "3", "--keep")
+    assert done.returncode == 0 and "held-out high: " in done.stdout, done.stderr
+    evaluated = json.loads((tmp_path / "run/eval/final/results.json").read_text())
+    rates = evaluated["success_rate"], evaluated["parts"]["high"]["success_rate"]
+    assert evaluated["suite"] == "counters" and all(0.0 <= rate <= 1.0 for rate in rates)
+    assert (evaluated["part"], evaluated["trials"], evaluated["errors"]) == ("low", 6, 0)
+    assert evaluated["ci95"][0] <= evaluated["success_rate"] <= evaluated["ci95"][1]
+    protocol = evaluated["protocol"]
+    assert (protocol["suite.buttons"], protocol["agent"], protocol["agent.screenshots"]) == (3, "policy", 0)
+    assert protocol["leak_guard"].startswith("passed") and protocol["weights_sha256"]
+    assert mobilerl(site, "view", str(tmp_path / "run")).returncode == 0
+    assert "counters/CountTo/100" in (tmp_path / "run/view/data/index.js").read_text()
+
+
+@pytest.mark.slow
+def test_a_suite_of_another_package_is_evaluated_like_our_own(site, tmp_path):
+    """Also by scripted agents; a stopped evaluation goes on, and tasks that are trained on are refused."""
+    assert "counters" in mobilerl(site, "eval", "--help").stdout
+    assert "counters/CountTo/150" in mobilerl(site, *"eval counters --suite.buttons 3 --list".split()).stdout
+    words = f"eval counters --suite.buttons 3 --agent finish --instances 2 --out {tmp_path}/out".split()
+    done = mobilerl(site, *words)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert (results["success_rate"], results["trials"], list(results["parts"])) == (0.0, 2, ["high"])
+    assert "these are its results" in mobilerl(site, *words).stdout
+    refused = mobilerl(site, *words, "--temperature", "1", "--eval.instances", "3")
+    assert refused.returncode == 2 and "--eval.instances: only for `mobilerl train`" in refused.stderr
+    assert "of it" in mobilerl(site, *words, "--template", "Nix").stderr
+    suite = site / "theirs" / "suite.py"
+    suite.write_text(SUITE.replace("HELD_OUT[:per_template]", "range(per_template)"))
+    done = mobilerl(site, *words, "--replace")
+    assert done.returncode == 2 and "leak: counters/CountTo/0 is to be evaluated on" in done.stderr
 
 
 def test_a_broken_package_is_named(site):

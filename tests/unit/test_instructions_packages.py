@@ -7,13 +7,13 @@ import json
 import pytest
 
 from mobilerl.cli import main
-from mobilerl.config import ConfigError, load_recipe
+from mobilerl.config import ConfigError, InstructionsSuiteSection, load_recipe
 from mobilerl.envs.base import InfraError, ShellResult
 from mobilerl.envs.instructions.packages import named
 from mobilerl.envs.instructions.tasks import Instruction, make_task
 from mobilerl.models import tiny
 from mobilerl.suites import fleet
-from mobilerl.suites.base import device_warnings, make_suite
+from mobilerl.suites.base import device_warnings, eval_command, make_suite
 
 SETTINGS = "com.android.settings"
 FILE = f"""
@@ -109,12 +109,13 @@ def test_devices_that_do_not_answer_leave_no_task_out(suite):
 
 
 def test_the_next_command_evaluates_on_the_devices_of_the_run(suite, tmp_path):
+    words = eval_command(InstructionsSuiteSection).words
     _, recipe = suite(Asked("one"), Asked("two"))
     file = str(tmp_path / "mine.toml")
-    assert evaluation_words(recipe) == ["instructions", file, "--serial", "one"], "phone.count is 1"
-    assert evaluation_words(suite()[1]) == ["instructions", file]
+    assert words(recipe) == ["instructions", file, "--serial", "one"], "phone.count is 1"
+    assert words(suite()[1]) == ["instructions", file]
     docker = load_recipe(None, ["--suite.type", "instructions", "--suite.file", file, "--fleet.type", "docker"])
-    assert evaluation_words(docker) == ["instructions", file, "--fleet.type", "docker"]
+    assert words(docker) == ["instructions", file, "--fleet.type", "docker"]
 
 
 def test_a_file_of_which_nothing_can_run_is_refused(suite, tmp_path):

@@ -34,14 +34,12 @@ class AndroidLabCommand(EvalCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         option = parser.add_argument
-        option(
-            "--android-lab", type=Path, metavar="PATH", help="checkout of github.com/THUDM/Android-Lab; its code is run"
-        )
+        said = "checkout of github.com/THUDM/Android-Lab; its code is run"
+        option("--android-lab", type=Path, metavar="PATH", help=said)
         devices = "as in `adb devices` (SERIAL@HOST:PORT for another adb server)"
         option("--serial", nargs="+", default=[], metavar="SERIAL", help=f"devices to run on, {devices}")
-        option(
-            "--mode", choices=(XML, SCREENSHOT), help="the model reads the screen's elements, or sees pictures as well"
-        )
+        said = "the model reads the screen's elements, or sees pictures as well"
+        option("--mode", choices=(XML, SCREENSHOT), help=said)
         option("--temperature", type=float, default=0.0, metavar="T", help="0 (default) is greedy")
         option("--judge-url", metavar="URL", help="endpoint that judges answers to queries; its key is OPENAI_API_KEY")
         option("--judge-model", metavar="NAME", help="model of that endpoint")
@@ -50,9 +48,8 @@ class AndroidLabCommand(EvalCommand):
         option("--interval", type=float, default=3.0, metavar="S", help="pause after every action (default 3)")
         option("--launch-wait", type=float, default=15.0, metavar="S", help="wait for the task's app (default 15)")
         option("--from-home", action="store_true", help="begin on the home screen; by default in the task's app")
-        option(
-            "--snapshot", default="", metavar="NAME", help="emulator snapshot to load before every task: default_boot"
-        )
+        said = "emulator snapshot to load before every task: default_boot"
+        option("--snapshot", default="", metavar="NAME", help=said)
         option("--task", action="append", default=[], metavar="ID", help="only this one; can be repeated")
         option("--app", action="append", default=[], metavar="NAME", help="only this app's tasks; can be repeated")
         option("--kind", choices=("operation", "query_detect"), default="", help="only tasks of this kind")

@@ -42,9 +42,8 @@ class AndroidWorldCommand(EvalCommand):
         option("--template", action="append", default=[], metavar="NAME", help="only this one; can be repeated")
         option("--seed", type=int, default=EVAL_SEED, metavar="N", help=f"seed of the instances (default {EVAL_SEED})")
         option("--instances", type=int, default=1, metavar="N", help="per task (default 1)")
-        option(
-            "--runs", type=int, default=1, metavar="N", help="of the whole suite (default 1); published are means of 3"
-        )
+        said = "of the whole suite (default 1); published are means of 3"
+        option("--runs", type=int, default=1, metavar="N", help=said)
         option("--step-cap", type=int, metavar="N", help="upper limit on every step budget")
         option("--retries", type=int, default=3, metavar="N", help="of an episode that failed (default 3)")
         option("--boot-wait", type=float, default=900.0, metavar="S", help="seconds to wait for a server (default 900)")
