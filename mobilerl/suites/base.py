@@ -74,12 +74,11 @@ def make_suite(recipe: Recipe) -> Suite:
     return load_named(recipe.suite.module, f"{type(recipe.suite).__name__}.module").make(recipe)
 
 
-def device_warnings(recipe: Recipe) -> list[str]:
+def device_warnings(suite: Suite) -> list[str]:
     """Devices that do not answer, and what the others lack for the suite's tasks. Raises ConfigError if none can run.
 
     Suites that bring their own apps do not ask.
     """
-    suite = make_suite(recipe)
     return suite.device_warnings() if hasattr(suite, "device_warnings") else []
 
 

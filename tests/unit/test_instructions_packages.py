@@ -91,8 +91,8 @@ def test_tasks_that_cannot_run_are_named_before_the_first_episode_and_left_out(s
 
 def test_a_device_that_lacks_an_app_is_named_and_the_task_stays(suite):
     have = (SETTINGS, "com.android.setings", "com.example.notes", "com.example.todo", "com.android.deskclok")
-    own, recipe = suite(Asked("one", *have), Asked("two", *have[1:]), Asked("three", *have[:1]))
-    warnings = device_warnings(recipe)
+    own, _ = suite(Asked("one", *have), Asked("two", *have[1:]), Asked("three", *have[:1]))
+    warnings = device_warnings(own)
     assert (
         "instructions/typing-error: `app`: com.android.setings is not installed on three; did you mean" in warnings[1]
     )
@@ -100,12 +100,12 @@ def test_a_device_that_lacks_an_app_is_named_and_the_task_stays(suite):
 
 
 def test_devices_that_do_not_answer_leave_no_task_out(suite):
-    own, recipe = suite(Asked("one", SETTINGS), Asked("two", None))
-    silent, _, lacking, *_ = device_warnings(recipe)
+    own, _ = suite(Asked("one", SETTINGS), Asked("two", None))
+    silent, _, lacking, *_ = device_warnings(own)
     assert silent.startswith("device two: not attached: `adb devices`") and "is not installed on one" in lacking
     assert len(own.open()[0]) == 3
-    own, recipe = suite(Asked("one", None))
-    assert [line.split(":")[0] for line in device_warnings(recipe)] == ["device one"] and len(own.open()[0]) == 3
+    own, _ = suite(Asked("one", None))
+    assert [line.split(":")[0] for line in device_warnings(own)] == ["device one"] and len(own.open()[0]) == 3
 
 
 def test_the_next_command_evaluates_on_the_devices_of_the_run(suite, tmp_path):
