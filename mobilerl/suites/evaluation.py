@@ -23,11 +23,10 @@ from mobilerl.eval.policies import (
     SEED,
     EvalPolicy,
     agent_protocol,
-    check_model,
     checkpoint_protocol,
-    find_model,
     is_server,
     model_policy,
+    resolved_model,
 )
 from mobilerl.eval.report import RESULTS, EpisodeResult, write_results
 from mobilerl.eval.run import run_tasks
@@ -64,10 +63,8 @@ def evaluate(
     well, and the results include how far it agrees with the tasks' own checks. Raises ConfigError for settings that
     cannot be used, and ValueError if test tasks are trained on.
     """
-    check_model(agent, model, model_name)
+    model = resolved_model(agent, model, model_name)
     make_policy = partial(model_policy, recipe, temperature=plan.temperature, max_wait_s=plan.max_wait_s)
-    if model is not None and not is_server(model):
-        model = find_model(model)  # only once, since the run may save a newer checkpoint at any time
     policy = make_policy(model, model_name) if is_server(model) else None
     who = policy.protocol if policy else checkpoint_protocol(Path(model)) if model is not None else {}
     tasks = plan.tasks(recipe)

@@ -33,7 +33,7 @@ class Plan(Section):
     """Templates to evaluate on; empty for all."""
 
     def tasks(self, recipe: Recipe) -> list[Task]:
-        """Tasks to evaluate on. Raises ConfigError if there are none."""
+        """Tasks to evaluate on, asked for first. Raises ConfigError if there are none."""
         raise NotImplementedError
 
     def protocol(self, recipe: Recipe) -> dict[str, Any]:
@@ -82,19 +82,18 @@ class SuitePlan(Plan):
             raise ConfigError(f"--template {name}: the suite {self.suite} has no held-out tasks of it")
         if not tasks:
             raise ConfigError(f"the suite {self.suite} has no held-out tasks to evaluate on")
+        if leaked := next((task for task in tasks if not is_held_out(task)), None):
+            raise ValueError(f"leak: {leaked.id} is to be evaluated on, but is not held out from training")
         return [task for task in tasks if not self.templates or task.template in self.templates]
 
     def protocol(self, recipe: Recipe) -> dict[str, Any]:
-        tasks = self.tasks(recipe)
-        if leaked := next((task for task in tasks if not is_held_out(task)), None):
-            raise ValueError(f"leak: {leaked.id} is to be evaluated on, but is not held out from training")
         settings = recipe.suite.model_dump(mode="json", exclude={"type"})
         return {
             **{f"suite.{name}": value for name, value in settings.items()},
             "instances_per_template": self.instances,
             "trials": self.trials,
             "templates": list(self.templates) or "all",
-            "leak_guard": f"passed: the suite holds out all {len(tasks)} tasks from training",
+            "leak_guard": f"passed: the suite holds out all {len(self._parts)} tasks from training",
             "reward": recipe.rollout.scorer or ("judge" if recipe.judge.reward else "checks"),
             "fleet": recipe.fleet.type,
             "deadline_s": recipe.agent.deadline_s,
